@@ -1,100 +1,108 @@
-//! What may begin only after what: operations that touch the same thing, as far as the original kept them apart.
+//! Dependencies between operations: an operation waits for earlier ones that access the same
+//! resource, if the capture kept the two apart.
 //!
 //! ```text
 //!   thread 1   ──[ mkdir /a ]─────────────────────
-//!   thread 2   ───────────────[ open /a/b ]───────   begins behind the end of mkdir: an edge
-//!   thread 3   ────────[ stat /a ]────────────────   overlaps it: none
+//!   thread 2   ───────────────[ open /a/b ]───────   begins after the end of mkdir: an edge
+//!   thread 3   ────────[ stat /a ]────────────────   overlaps mkdir: no edge
 //! ```
 //!
-//! A thing is anything that operations can be in the way of each other on: a descriptor, a position, a name, the bytes of a file.
-//! Those who change it wait for all before them, the others for those who change it. Operations come in the order of their ends;
-//! one that began early may still need what others have been in front of since, so that is kept until nobody can.
+//! A resource is anything on which operations conflict: a descriptor, a position, a name, the bytes
+//! of a file. Operations that change a resource wait for all earlier accesses; operations that use
+//! the resource wait for the changes. Operations arrive in the order of their ends. An operation
+//! that began early may need an access that later accesses have superseded, so superseded accesses
+//! are kept until no operation can need them.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::low_watermark::Past;
 
-/// A thread of the replay. Dense from 0.
+/// Thread of the replay, numbered densely from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Worker(pub u32);
 
-/// An operation: the worker's how manieth, from 0.
+/// Operation, identified by its worker and its index there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId {
-    /// Whose.
+    /// Worker that executes the operation.
     pub worker: Worker,
-    /// Which of its operations.
+    /// Index among that worker's operations, from 0.
     pub number: u32,
 }
 
-/// An operation and when it was, in ns of the capture's clock.
+/// Operation with its times, in ns of the capture's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimedOp {
-    /// Which.
+    /// Identity of the operation.
     pub at: OpId,
-    /// When it began.
+    /// Begin of the operation.
     pub start: u64,
-    /// When it ended.
+    /// End of the operation.
     pub end: u64,
 }
 
-/// What an operation does to a thing.
+/// Kind of an access to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// It has to be as it was.
+    /// Needs the resource as earlier operations left it.
     Uses,
-    /// It may be another one behind it.
+    /// May leave the resource different.
     Changes,
 }
 
-/// Accesses that a thing keeps at least before those are looked for that no operation can need.
+/// Minimum number of accesses that a resource keeps before those are searched that no operation can
+/// need.
 const ACCESSES_KEPT: usize = if cfg!(test) { 8 } else { 64 };
 
-/// Accesses of one kind. Most things have two: the newest one, and the one before it, which an operation that overlaps with the newest one may need.
+/// Accesses of one kind. Most resources have two: the newest one, and the previous one, which an
+/// operation that overlaps the newest one may need.
 type Accesses = SmallVec<[Access; 2]>;
 
-/// One operation on one thing.
+/// Access of one operation to one resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
-    /// The operation.
+    /// Operation that made the access.
     pub(super) at: OpId,
-    /// The end of the operation, ns.
+    /// End of the operation, ns.
     pub(super) end: u64,
-    /// An operation that begins at this time or later waits for another one that has waited for this.
+    /// Time from which this access is superseded: an operation that begins then or later waits for
+    /// another operation that has waited for this one.
     pub(super) until: u64,
     changes: bool,
-    /// The operation found the thing as those had left it that had ended.
+    /// The operation found the resource as the ended operations had left it.
     pub(super) saw: bool,
-    /// Another operation that has waited for this one found the thing so, too: operations that wait for that one wait for this one by it.
+    /// Another operation that also found the resource in that state has waited for this one.
+    /// Operations that wait for the other one wait for this one through it.
     is_hidden: bool,
 }
 
 impl Access {
-    /// An access that all others wait for.
+    /// Returns an access for which all later operations wait.
     pub(super) fn of(by: TimedOp) -> Self {
         let TimedOp { at, end, .. } = by;
         Self { at, end, until: u64::MAX, changes: true, saw: false, is_hidden: false }
     }
 
-    /// True if an operation may have to wait for it that is under way, began at `start`, or comes later.
+    /// Returns true if an operation may have to wait for this access: one that began at `start`,
+    /// one that is in flight, or a later one.
     pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
         let from = if self.saw && !self.is_hidden { 0 } else { self.end };
         let times = from..self.until;
-        // No operation that is under way, or comes later, began before the floor.
+        // No in-flight or later operation began before the floor.
         if self.until <= past.floor() && self.until <= start {
             return false;
         }
         self.until == u64::MAX || times.contains(&start) || past.has_begun_in(times)
     }
 
-    /// True if a later operation may still stand for it.
+    /// Returns true if a later operation may still supersede this access.
     fn is_live(&self, past: &Past) -> bool {
         self.until > past.floor()
     }
 }
 
-/// One thing, and the operations that have touched it.
+/// Accesses to one resource that later operations may have to wait for.
 #[derive(Clone, Debug, Default)]
 pub struct AccessHistory {
     changes: Accesses,
@@ -102,16 +110,20 @@ pub struct AccessHistory {
 }
 
 impl AccessHistory {
-    /// The operation touches it. The operations that it has to wait for go into `before`; `past`: when later operations may have begun.
+    /// Records an access by an operation. Operations for which `by` has to wait are added to
+    /// `before`; `past` bounds the begins of later operations.
     pub fn touch(&mut self, by: TimedOp, touch: Touch, past: &Past, before: &mut WaitSet) {
-        self.touch_seen((by, false), touch, past, before);
+        self.touch_seen(by, false, touch, past, before);
     }
 
-    /// The same; `saw`: the operation found the thing as those had left it that have ended. So it comes after their changes though they overlap, and
-    /// operations that change the thing then come after it. (An operation that has ended is in the plan already: no circle can come of it.)
+    /// Records an access like [`Self::touch`]. `saw` means that the operation found the resource as
+    /// the ended operations had left it. Then the operation comes after their changes although they
+    /// overlap, and operations that change the resource later come after this one. (An ended
+    /// operation is in the plan already, so no cycle can result.)
     pub fn touch_seen(
         &mut self,
-        (by, saw): (TimedOp, bool),
+        by: TimedOp,
+        saw: bool,
         touch: Touch,
         past: &Past,
         before: &mut WaitSet,
@@ -126,7 +138,7 @@ impl AccessHistory {
             if access.changes || changes {
                 before.add(access.at);
             }
-            // Operations that wait for this one wait for that one by it.
+            // Operations that wait for `by` wait for this access through it.
             if changes || is_same_worker && !access.changes {
                 access.until = access.until.min(by.end);
             }
@@ -150,7 +162,7 @@ impl AccessHistory {
             }
             self.changes.push(access);
         } else {
-            // Uses by other workers are not in the way.
+            // Uses by other workers do not conflict.
             self.uses.each_of(by.at.worker, past, follow);
             if is_full(&self.uses.all) {
                 let room = self.uses.all.capacity();
@@ -161,23 +173,25 @@ impl AccessHistory {
         }
     }
 
-    /// True if all that was done to it was over by then.
+    /// Returns true if all kept accesses had ended by this time.
     pub(super) fn is_over(&self, by: u64) -> bool {
         self.changes.iter().chain(&self.uses.all).all(|access| access.end <= by)
     }
 
-    /// The accesses that are kept.
+    /// Returns the accesses that are kept.
     pub(super) fn into_accesses(self) -> impl Iterator<Item = Access> {
         self.changes.into_iter().chain(self.uses.all)
     }
 }
 
-/// Accesses that leave a thing as it was. One of each thread of the capture may be kept: of a directory in which programs are.
+/// Accesses that leave the resource unchanged. Every thread of the capture may have one, for
+/// example on a directory that contains programs.
 #[derive(Clone, Debug, Default)]
 struct Uses {
-    /// Up to [`ACCESSES_KEPT`] of them, only live ones are kept.
+    /// All accesses. Up to [`ACCESSES_KEPT`] of them, only live ones are kept.
     all: Accesses,
-    /// With more of them: the places of the live ones of each worker. Nothing changes in the others.
+    /// Index of the live accesses by worker, if there are more than that. Superseding changes only
+    /// live accesses.
     places: Option<Box<FxHashMap<Worker, Vec<u32>>>>,
 }
 
@@ -192,7 +206,7 @@ impl Uses {
         }
     }
 
-    /// The live accesses of one worker.
+    /// Calls `visit` with the live accesses of one worker.
     fn each_of(&mut self, worker: Worker, past: &Past, mut visit: impl FnMut(&mut Access)) {
         let all = &mut self.all;
         let Some(places) = &mut self.places else {
@@ -223,7 +237,7 @@ impl Uses {
         }
     }
 
-    /// Finds the places of each worker's accesses.
+    /// Builds the index of each worker's accesses.
     fn index(&mut self, is_live: impl Fn(&Access) -> bool) {
         let mut places: FxHashMap<Worker, Vec<u32>> = FxHashMap::default();
         for (place, access) in self.all.iter().enumerate().filter(|(_, access)| is_live(access)) {
@@ -237,57 +251,60 @@ fn place_number(place: usize) -> u32 {
     u32::try_from(place).expect("fewer than operations")
 }
 
-/// An operation that is under way for long holds the floor down, and needs few of the accesses above it. So those that no operation needs are
-/// looked for only when there is no room left, and ...
+/// Returns true if no room is left. An operation that stays in flight for long holds the floor
+/// down, and needs few of the accesses above the floor. So accesses that no operation needs are
+/// searched only when the room is used up.
 fn is_full(accesses: &Accesses) -> bool {
     accesses.len() >= accesses.capacity().max(ACCESSES_KEPT)
 }
 
-/// ... if more than half of them are needed, there is room for twice as many afterwards: on the average each access is looked at a few times.
+/// Doubles the room if more than half of the accesses are needed. So each access is examined only a
+/// few times on average.
 fn grow(accesses: &mut Accesses, room: usize) {
     if accesses.len() > room / 2 {
         accesses.reserve(room);
     }
 }
 
-/// Operations that one waits for: of each worker the last one.
+/// Operations for which one operation waits: the last one of each worker.
 #[derive(Clone, Debug, Default)]
 pub struct WaitSet(Vec<OpId>);
 
 impl WaitSet {
-    /// One more.
+    /// Adds an operation; only the latest one of each worker is kept.
     pub fn add(&mut self, at: OpId) {
-        match self.0.iter_mut().find(|it| it.worker == at.worker) {
-            Some(it) => it.number = it.number.max(at.number),
+        match self.0.iter_mut().find(|known| known.worker == at.worker) {
+            Some(known) => known.number = known.number.max(at.number),
             None => self.0.push(at),
         }
     }
 
-    /// Nobody.
+    /// Removes all operations.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Those that are left.
+    /// Returns the operations.
     pub fn all(&self) -> &[OpId] {
         &self.0
     }
 }
 
-/// What each worker has waited for already.
+/// Vector clock: the operations of every other worker for which each worker has already waited.
 #[derive(Debug, Default)]
 pub struct VectorClock(FxHashMap<(Worker, Worker), u32>);
 
 impl VectorClock {
-    /// Leaves out what this worker need not wait for: its own operations, and those before some that it has waited for.
+    /// Removes operations for which this worker need not wait: its own, and those covered by
+    /// operations for which it has waited already.
     pub fn reduce(&mut self, worker: Worker, before: &mut WaitSet) {
-        before.0.retain(|it| {
-            if it.worker == worker {
+        before.0.retain(|op| {
+            if op.worker == worker {
                 return false;
             }
-            let waited = self.0.entry((worker, it.worker)).or_insert(0);
-            let is_new = *waited <= it.number;
-            *waited = (*waited).max(it.number + 1);
+            let waited = self.0.entry((worker, op.worker)).or_insert(0);
+            let is_new = *waited <= op.number;
+            *waited = (*waited).max(op.number + 1);
             is_new
         });
         before.0.sort_unstable();
@@ -311,7 +328,7 @@ mod tests {
         TimedOp { at: OpId { worker: Worker(worker), number }, start, end }
     }
 
-    /// Whom each of them waits for, in the order in which they come.
+    /// Returns the operations for which each one waits, in the order of arrival.
     fn waits(operations: &[(TimedOp, Touch)]) -> Vec<Vec<(u32, u32)>> {
         let (mut thing, mut waited) = (AccessHistory::default(), VectorClock::default());
         let past = Past::of(0, &[]);
@@ -319,7 +336,7 @@ mod tests {
             let mut before = WaitSet::default();
             thing.touch(*by, *touch, &past, &mut before);
             waited.reduce(by.at.worker, &mut before);
-            before.all().iter().map(|it| (it.worker.0, it.number)).collect()
+            before.all().iter().map(|op| (op.worker.0, op.number)).collect()
         };
         operations.iter().map(wait).collect()
     }
@@ -350,18 +367,18 @@ mod tests {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
         let past = &Past::of(0, &[]);
         thing.touch(op(0, 0, 0, 10), Touch::Changes, past, &mut before);
-        thing.touch_seen((op(1, 0, 9, 20), true), Touch::Uses, past, &mut before);
+        thing.touch_seen(op(1, 0, 9, 20), true, Touch::Uses, past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
         let mut of_third = WaitSet::default();
-        thing.touch_seen((op(2, 0, 19, 30), true), Touch::Uses, past, &mut of_third);
-        assert_eq!(of_third.all(), before.all(), "who uses does not wait for who uses");
+        thing.touch_seen(op(2, 0, 19, 30), true, Touch::Uses, past, &mut of_third);
+        assert_eq!(of_third.all(), before.all(), "uses do not wait for uses");
         let mut of_next = WaitSet::default();
         thing.touch(op(3, 0, 5, 40), Touch::Changes, past, &mut of_next);
         let all = [op(1, 0, 9, 20).at, op(2, 0, 19, 30).at];
-        assert_eq!(of_next.all(), all, "who changes it does for who has seen it before");
+        assert_eq!(of_next.all(), all, "a change waits for earlier uses that saw the resource");
     }
 
-    /// Fails if what a later one has changed hides what an earlier one has.
+    /// Fails if a later change hides an earlier one.
     #[test]
     fn who_began_early_waits_for_what_was_there_then() {
         use Touch::{Changes, Uses};
@@ -386,7 +403,7 @@ mod tests {
         assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
     }
 
-    /// Fails if a call that stays under way makes others remember all that was done meanwhile.
+    /// Fails if a call that stays in flight keeps all accesses made meanwhile.
     #[test]
     fn who_is_under_way_for_long_needs_only_what_was_before() {
         let (mut thing, past) = (AccessHistory::default(), Past::of(17, &[17, 5003]));
@@ -394,14 +411,14 @@ mod tests {
             let start = u64::from(number) * 10;
             let touch = if number % 3 == 0 { Touch::Changes } else { Touch::Uses };
             let by = op(number % 4, number / 4, start, start + 5);
-            thing.touch_seen((by, number % 2 == 0), touch, &past, &mut WaitSet::default());
+            thing.touch_seen(by, number % 2 == 0, touch, &past, &mut WaitSet::default());
             assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
         }
         let mut before = WaitSet::default();
         thing.touch(op(9, 0, 17, 100_000), Touch::Uses, &past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 5).at]);
         thing.touch(op(9, 1, 5003, 100_000), Touch::Uses, &past, &mut before);
-        // The 498th was the last that changed it.
+        // The 498th operation is the last one that changed the resource before.
         assert!(before.all().contains(&op(2, 124, 4980, 4985).at), "{before:?}");
     }
 

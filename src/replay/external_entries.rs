@@ -1,9 +1,10 @@
-//! What somebody else has put somewhere: nobody who was captured, or a call that is not done again (`bind`). It is not there in the replay.
+//! External entries: directory entries created outside the capture, or by calls that are not
+//! replayed (`bind`). The replay does not have them.
 //!
 //! ```text
 //!   stat a    ENOENT      nothing is there
-//!   stat a    0           nobody has made it: a stranger's
-//!   rename a b            still a stranger's, and now at b
+//!   stat a    0           no captured operation has made it: external
+//!   rename a b            still external, and now at b
 //!   unlink b              forgotten
 //! ```
 
@@ -16,34 +17,35 @@ use crate::event::syscall_table::Class;
 use crate::operation::model::SyscallOperation;
 use crate::units::KernelTime;
 
-/// Where they are.
+/// Places of external entries.
 #[derive(Debug, Default)]
 pub(super) struct ExternalEntries {
     at: FxHashSet<NodeId>,
-    /// The end of the last call that took a name away: who began before may have found what was there.
+    /// End of the last call that took a name away. An operation that began before may have found
+    /// the earlier entry.
     taken: KernelTime,
 }
 
-/// What has to be at the first path.
+/// Entry that a call needs at its first path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// Nothing.
+    /// No entry may be there.
     Nothing,
-    /// Nothing of what may be there is left.
+    /// An entry may be there, but its contents are discarded.
     Place,
-    /// Whatever may be there; else it is made.
+    /// An entry may be there with its contents; a missing one is made.
     Contents,
-    /// Something.
+    /// An entry must be there.
     Something,
 }
 
 impl ExternalEntries {
-    /// Whether this operation, which has ended, was only possible with something that the replay does not have. `is_contended`: somebody
-    /// else is inside a call that may have made it.
+    /// Checks that an ended operation did not need an entry that the replay lacks. `is_contended`:
+    /// another operation in flight may have made the entry.
     ///
     /// # Errors
     ///
-    /// [`SkipReason::Stranger`] if so.
+    /// [`SkipReason::Stranger`] if the operation needed such an entry.
     pub(super) fn ended(
         &mut self,
         world: &FsModel,
@@ -54,7 +56,7 @@ impl ExternalEntries {
         let (Some(node), Some(end)) = (nodes[0], operation.end) else { return Ok(()) };
         let class = operation.call.call().class;
         let is_settled = !is_contended && self.taken <= operation.start;
-        let is_missing = |it| is_settled && world.is_known_absent(it);
+        let is_missing = |place| is_settled && world.is_known_absent(place);
         if let Some(errno) = operation.errno() {
             let last = nodes[1].unwrap_or(node);
             if is_refused_as_full(operation) && self.is_filled_by_them(world, last) {
@@ -86,43 +88,44 @@ impl ExternalEntries {
         result
     }
 
-    /// A call that is not done again has made something there.
+    /// Records that a call that is not replayed has made an entry there.
     pub(super) fn made(&mut self, node: NodeId) {
         self.at.insert(node);
     }
 
-    /// True if a directory that was found full has nothing in it in the replay: what the program has made is empty until something is known
-    /// in it, and strangers are not there.
+    /// Returns true if a directory that was found full is empty in the replay. A directory that the
+    /// program has made is empty until an entry in the directory is known, and external entries are
+    /// missing.
     fn is_filled_by_them(&self, world: &FsModel, node: NodeId) -> bool {
-        let has_one = || world.within(node).iter().any(|it| self.at.contains(it));
+        let has_one = || world.within(node).iter().any(|entry| self.at.contains(entry));
         !world.has_contents(node) && (world.is_of_program(node) || has_one())
     }
 
-    /// True if one is there.
+    /// Returns true if an external entry is there.
     pub(super) fn has(&self, node: NodeId) -> bool {
         self.at.contains(&node)
     }
 
-    /// Something is there that nobody has made.
+    /// Records an entry that no captured operation has made, if `is_so`.
     fn found(&mut self, node: NodeId, is_so: bool) {
         if is_so {
             self.at.insert(node);
         }
     }
 
-    /// What is there now is the program's, or nothing.
+    /// Records that the entry is the program's, or that there is none.
     fn forget(&mut self, node: NodeId) {
         self.at.remove(&node);
     }
 
-    /// It is one, or in one.
+    /// Checks that a place is not an external entry, or below one.
     fn is_one(&self, world: &FsModel, node: NodeId) -> Result<(), SkipReason> {
-        let is_one = !self.at.is_empty() && world.way(node).any(|it| self.at.contains(&it));
+        let is_one = !self.at.is_empty() && world.way(node).any(|place| self.at.contains(&place));
         if is_one { Err(SkipReason::Stranger) } else { Ok(()) }
     }
 }
 
-/// True for calls behind which something may have another name, or one at all.
+/// Returns true for calls after which an entry may have another name, or may exist.
 pub(super) fn may_make_names(operation: &SyscallOperation) -> bool {
     match operation.call.call().class {
         Class::Name | Class::Rename => true,
@@ -131,7 +134,7 @@ pub(super) fn may_make_names(operation: &SyscallOperation) -> bool {
     }
 }
 
-/// What a call needs that is given one path.
+/// Returns the need of a call with one path.
 fn needs(operation: &SyscallOperation) -> Needs {
     let call = operation.call.call();
     let has = |flag: i32| open_flags(operation) & flag.cast_unsigned() != 0;

@@ -1,37 +1,39 @@
-//! Who is inside a call, and since when: nobody who comes later began before the oldest of them.
+//! Operations in flight: calls and asynchronous operations that have begun and not ended.
+//!
+//! No later operation began before the oldest of them.
 
 use rustc_hash::FxHashMap;
 
 use super::low_watermark::Past;
 use crate::operation::model::ThreadKey;
 
-/// What somebody is inside of.
+/// Identity of an operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Inside {
-    /// A call of a thread.
+    /// Call of a thread.
     Call(ThreadKey),
-    /// An asynchronous operation, by its number.
+    /// Asynchronous operation, by its number.
     Operation(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Begun {
-    /// ns of the capture's clock.
+    /// Begin, ns of the capture's clock.
     start: u64,
     may_make_names: bool,
 }
 
-/// Calls and asynchronous operations that may be done again, and have not ended.
+/// Calls and asynchronous operations that may be replayed and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     of: FxHashMap<Inside, Begun>,
     past: Past,
-    /// How many of them may make names.
+    /// Number of them that may make names.
     makers: usize,
 }
 
 impl UnderWay {
-    /// It has begun, at so many ns of the capture's clock.
+    /// Adds an operation that began at `start`, ns of the capture's clock.
     pub(super) fn begun(&mut self, inside: Inside, start: u64, may_make_names: bool) {
         self.over(inside);
         self.past.begun(start);
@@ -39,35 +41,37 @@ impl UnderWay {
         self.of.insert(inside, Begun { start, may_make_names });
     }
 
-    /// It is over, or never will be.
+    /// Removes an operation that has ended, or whose end will not be seen.
     pub(super) fn over(&mut self, inside: Inside) {
-        if let Some(it) = self.of.remove(&inside) {
-            self.past.over(it.start);
-            self.makers -= usize::from(it.may_make_names);
+        if let Some(begun) = self.of.remove(&inside) {
+            self.past.over(begun.start);
+            self.makers -= usize::from(begun.may_make_names);
         }
     }
 
-    /// An operation has been planned, to its end. `now` and `first` (when everything began) are ns of the capture's clock.
+    /// Raises the floor after an operation has been planned. `now` and `first` (the begin of the
+    /// first operation) are ns of the capture's clock.
     pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
         self.past.raise_floor(now, first);
     }
 
-    /// When the oldest one began, in ns of the capture's clock.
+    /// Returns the begin of the oldest operation in flight, in ns of the capture's clock.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.past.oldest()
     }
 
-    /// True if one of them may have made a name already.
+    /// Returns true if an operation in flight may have made a name already.
     pub(super) fn may_make_names(&self) -> bool {
         self.makers > 0
     }
 
-    /// When the oldest one of these began, in ns of the capture's clock.
+    /// Returns the begin of the oldest operation in flight that may make names, in ns of the
+    /// capture's clock.
     pub(super) fn makes_names_since(&self) -> Option<u64> {
-        self.of.values().filter(|it| it.may_make_names).map(|it| it.start).min()
+        self.of.values().filter(|begun| begun.may_make_names).map(|begun| begun.start).min()
     }
 
-    /// When those may have begun who come later.
+    /// Returns the bound for the begins of later operations.
     pub(super) fn past(&self) -> &Past {
         &self.past
     }

@@ -1,4 +1,4 @@
-//! What an operation shows of the files that were there: from its result to the [`FsModel`].
+//! Inference of the initial state: records in the [`FsModel`] what the results of operations show.
 
 use super::hole_map::Kind;
 use super::initial_size::Size;
@@ -8,30 +8,32 @@ use crate::event::FileStat;
 use crate::event::syscall_table::{Call, Class, Role};
 use crate::operation::model::SyscallOperation;
 
-/// The bits of `openat`'s flags.
+/// Returns the bits of a flag.
 const fn bits(flag: i32) -> u32 {
     flag.cast_unsigned()
 }
 
-/// `unlinkat`: remove a directory.
+/// Flag of `unlinkat` that removes a directory.
 const AT_REMOVEDIR: u64 = libc::AT_REMOVEDIR as u64;
 
-/// `O_*` flags of an open; `creat` has none.
+/// Returns the `O_*` flags of an open, also of `creat`, which is given none.
 pub fn open_flags(operation: &SyscallOperation) -> u32 {
     flags_of(operation.call.call(), &operation.args, operation.flags_in_memory)
 }
 
-/// The same of such a call with these registers, and what stands in memory.
+/// Returns the `O_*` flags of a call with these registers; `in_memory`: flags that it has in
+/// memory.
 pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
-    match call.arg(Role::OpenFlags).map(|it| args[it]) {
-        // The kernel looks at 32 bits.
+    match call.arg(Role::OpenFlags).map(|register| args[register]) {
+        // The kernel reads 32 bits.
         Some(flags) => u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0),
         None if call.name == "creat" => bits(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
         None => in_memory.unwrap_or(0),
     }
 }
 
-/// A file was opened under this name. What is behind the new descriptor: a file, or `None` for a directory. `is_open`: it has a descriptor.
+/// Records that a file was opened under this name. Returns the file of the new descriptor, or
+/// `None` for a directory. `is_open`: the file has a descriptor.
 pub fn opened(
     world: &mut FsModel,
     node: NodeId,
@@ -44,13 +46,13 @@ pub fn opened(
         world.was_there(node, EntryKind::Directory);
         return Some(world.made_file(None));
     }
-    if has(libc::O_DIRECTORY) || stat.is_some_and(|it| it.is_directory()) {
+    if has(libc::O_DIRECTORY) || stat.is_some_and(|stat| stat.is_directory()) {
         world.was_there(node, EntryKind::Directory);
         return None;
     }
     let creates = has(libc::O_CREAT);
     let is_made = creates && (has(libc::O_EXCL) || world.is_absent(node));
-    let shown = stat.filter(|_| !is_made).and_then(|it| Shown::new(it, has(libc::O_TRUNC)));
+    let shown = stat.filter(|_| !is_made).and_then(|stat| Shown::new(stat, has(libc::O_TRUNC)));
     if let Some(shown) = shown {
         world.may_be_second_name(node, shown, &is_open);
     }
@@ -75,8 +77,8 @@ pub fn opened(
     Some(file)
 }
 
-/// Whether something was at the first or second name of an operation when it came (`depth` 0), or so many directories above it; `None`: its
-/// result does not say.
+/// Returns whether an entry was at the first or second path of an operation when it was called
+/// (`depth` 0), or at the directory `depth` levels above; `None`: the result does not show that.
 pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> Option<bool> {
     let call = operation.call.call();
     let errno = operation.errno();
@@ -84,7 +86,7 @@ pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> 
     if depth > 0 {
         return match errno {
             None | Some(libc::EEXIST) => Some(true),
-            // Of two names either may be meant.
+            // Either of the two paths may be meant.
             Some(libc::ENOENT) => (!is_of_two).then_some(false),
             Some(_) => None,
         };
@@ -104,7 +106,7 @@ pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> 
     }
 }
 
-/// What a call has found at `name/` or `name/.` is a directory.
+/// Records that an entry is a directory if a call has found it as `name/` or `name/.`.
 pub fn spelled(
     world: &mut FsModel,
     operation: &SyscallOperation,
@@ -122,7 +124,7 @@ pub fn spelled(
     }
 }
 
-/// A call that was given names has succeeded.
+/// Records what a successful call with paths shows.
 pub fn named(
     world: &mut FsModel,
     call: &Call,
@@ -141,7 +143,7 @@ pub fn named(
         (Class::Name, Some(new)) if call.name.starts_with("link") => world.linked(node, new),
         (Class::Name, _) => world.made(node, EntryKind::Link(0)),
         (Class::Rename, Some(new)) => {
-            let flags = call.arg(Role::RenameFlags).map_or(0, |it| args[it]);
+            let flags = call.arg(Role::RenameFlags).map_or(0, |register| args[register]);
             world.renamed(node, new, flags & u64::from(libc::RENAME_EXCHANGE) != 0);
         }
         (Class::Remove, _) if removes_directory(call, args) => {
@@ -149,7 +151,7 @@ pub fn named(
         }
         (Class::Remove, _) => world.removed(node, EntryKind::Any),
         (Class::Resize, _) => {
-            let length = call.arg(Role::Length).map_or(0, |it| args[it]);
+            let length = call.arg(Role::Length).map_or(0, |register| args[register]);
             if let Some(file) = world.file_there(node) {
                 world.size_mut(file).truncated(length);
             }
@@ -166,14 +168,14 @@ pub fn named(
     }
 }
 
-/// True for `access` with `X_OK`.
+/// Returns true for `access` with `X_OK`.
 fn asks_to_execute(call: &Call, args: &[u64; 6]) -> bool {
-    let mode = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    let mode = call.arg(Role::Path).and_then(|path| args.get(path + 1)).copied().unwrap_or(0);
     let is_access = call.name == "access" || call.name.starts_with("faccessat");
     is_access && mode & u64::from(bits(libc::X_OK)) != 0
 }
 
-/// A call that was given names has failed.
+/// Records what a failed call with paths shows.
 pub fn failed(
     world: &mut FsModel,
     operation: &SyscallOperation,
@@ -192,7 +194,7 @@ pub fn failed(
         }
         (_, None) if is_refused_as_full(operation) => world.was_not_empty(node),
         (libc::EEXIST, None) => world.was_there(node, EntryKind::Any),
-        // It is no link.
+        // The entry is not a link.
         (libc::EINVAL, None) if call.name.starts_with("readlink") => {
             world.was_there(node, EntryKind::Any);
         }
@@ -210,13 +212,14 @@ pub fn failed(
     }
 }
 
-/// It, or what leads to it, is no directory; `wants`: it was to be one itself. Which of them is only learnt where there is one that may be.
+/// Records that an entry, or one on the way to it, is not a directory; `wants`: the entry itself
+/// was required to be one. The entry that is not is only learnt if just one can be meant.
 fn no_directory(world: &mut FsModel, node: NodeId, wants: bool) {
-    // Then it is known what is none.
+    // Then the entry that is not a directory is known.
     if is_below_file(world, node) {
         return;
     }
-    let is_unknown = |it: &NodeId| world.thing(*it) != Some(EntryKind::Directory);
+    let is_unknown = |place: &NodeId| world.thing(*place) != Some(EntryKind::Directory);
     let unknown: Vec<NodeId> = world.way(node).skip(1).filter(is_unknown).take(2).collect();
     match (unknown.first().copied(), unknown.get(1)) {
         _ if wants => world.file_there(node),
@@ -227,15 +230,17 @@ fn no_directory(world: &mut FsModel, node: NodeId, wants: bool) {
 }
 
 fn is_below_file(world: &FsModel, node: NodeId) -> bool {
-    world.way(node).skip(1).any(|it| matches!(world.thing(it), Some(EntryKind::File(_))))
+    world.way(node).skip(1).any(|place| matches!(world.thing(place), Some(EntryKind::File(_))))
 }
 
-/// True if what it is in is known to be a directory.
+/// Returns true if the parent of a place is known to be a directory.
 fn is_in_directory(world: &FsModel, node: NodeId) -> bool {
-    world.way(node).nth(1).is_none_or(|it| world.thing(it) == Some(EntryKind::Directory))
+    let parent = world.way(node).nth(1);
+    parent.is_none_or(|parent| world.thing(parent) == Some(EntryKind::Directory))
 }
 
-/// The same of a call with two names. Where it does not say which of them is meant, nothing is learnt.
+/// Records what a failed call with two paths shows. Nothing is learnt where either path may be
+/// meant.
 fn failed_with_two(
     world: &mut FsModel,
     operation: &SyscallOperation,
@@ -245,8 +250,8 @@ fn failed_with_two(
     let renames = operation.call.call().class == Class::Rename;
     match errno {
         _ if is_refused_as_full(operation) => {
-            // Whatever is in a directory cannot take its place.
-            let is_inside = world.way(from).skip(1).any(|it| it == to);
+            // An entry inside a directory cannot take the directory's place.
+            let is_inside = world.way(from).skip(1).any(|place| place == to);
             world.was_there(from, if is_inside { EntryKind::Any } else { EntryKind::Directory });
             world.was_not_empty(to);
         }
@@ -259,7 +264,9 @@ fn failed_with_two(
             world.was_there(from, EntryKind::Any);
             world.was_there(to, EntryKind::Directory);
         }
-        libc::ENOTDIR if renames && [from, to].iter().all(|it| is_in_directory(world, *it)) => {
+        libc::ENOTDIR
+            if renames && [from, to].iter().all(|place| is_in_directory(world, *place)) =>
+        {
             world.was_there(from, EntryKind::Directory);
             world.file_there(to);
         }
@@ -267,11 +274,12 @@ fn failed_with_two(
     }
 }
 
-/// True if a call did not take a directory away because something is in it: `rmdir`, and `rename` to it. Some file systems say `EEXIST`
-/// (XFS, of a rename), which a rename that replaces nothing is told of any name that is there.
+/// Returns true if a call did not remove a directory because the directory is not empty: `rmdir`,
+/// and `rename` onto it. Some file systems return `EEXIST` (XFS, for a rename); a rename that
+/// replaces nothing gets that result for any existing name.
 pub fn is_refused_as_full(operation: &SyscallOperation) -> bool {
     let call = operation.call.call();
-    let flags = call.arg(Role::RenameFlags).map_or(0, |it| operation.args[it]);
+    let flags = call.arg(Role::RenameFlags).map_or(0, |register| operation.args[register]);
     let may_replace = flags & u64::from(libc::RENAME_NOREPLACE) == 0;
     match (operation.errno(), call.class) {
         (Some(libc::ENOTEMPTY), Class::Remove | Class::Rename) => true,
@@ -281,30 +289,31 @@ pub fn is_refused_as_full(operation: &SyscallOperation) -> bool {
     }
 }
 
-/// True if such a call removes a directory, and nothing else.
+/// Returns true if a call removes a directory, and nothing else.
 pub fn removes_directory(call: &Call, args: &[u64; 6]) -> bool {
-    let flags = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
+    let flags = call.arg(Role::Path).and_then(|path| args.get(path + 1)).copied().unwrap_or(0);
     call.name == "rmdir" || call.name == "unlinkat" && flags & AT_REMOVEDIR != 0
 }
 
-/// A call has moved bytes of a file, or told or changed how long it is.
+/// Records that a call has moved bytes of a file, or has shown or changed its length.
 pub fn moved(
     size: &mut Size,
     operation: &SyscallOperation,
     is_target: bool,
-    (offset, ret): (Option<u64>, u64),
+    offset: Option<u64>,
+    ret: u64,
 ) {
     let call = operation.call.call();
-    let register = |role| call.arg(role).map(|it| operation.args[it]);
+    let register = |role| call.arg(role).map(|register| operation.args[register]);
     match call.class {
         Class::Write => size.wrote(offset, ret),
         Class::Transfer if is_target => size.wrote(offset, ret),
         Class::Read => match offset {
             Some(offset) => size.read(offset, operation.bytes_requested, ret),
-            // Wherever it was, so much is there.
+            // Wherever the read began, the file has that many bytes.
             None => size.read(0, None, ret),
         },
-        // Where it stops says nothing of the file: the target may be full.
+        // The end of a transfer shows nothing of the file: the target may be full.
         Class::Transfer => {
             if let Some(offset) = offset {
                 size.read(offset, None, ret);
@@ -322,7 +331,7 @@ pub fn moved(
     }
 }
 
-/// `fallocate`.
+/// Records an `fallocate`.
 fn allocated(size: &mut Size, operation: &SyscallOperation) {
     let [_, mode, offset, bytes, ..] = operation.args;
     let moves = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
@@ -337,10 +346,11 @@ fn allocated(size: &mut Size, operation: &SyscallOperation) {
     }
 }
 
-/// What a seek asks for with this result: where data is, or where none is.
+/// Returns what a seek looks for: data or a hole.
 pub fn sought(operation: &SyscallOperation) -> Option<Kind> {
-    let whence = operation.call.call().arg(Role::Whence).map(|it| operation.args[it])?;
-    let asks = |it: i32| whence == u64::from(bits(it));
+    let whence =
+        operation.call.call().arg(Role::Whence).map(|register| operation.args[register])?;
+    let asks = |value: i32| whence == u64::from(bits(value));
     match () {
         () if asks(libc::SEEK_DATA) => Some(Kind::Data),
         () if asks(libc::SEEK_HOLE) => Some(Kind::Hole),
@@ -348,14 +358,12 @@ pub fn sought(operation: &SyscallOperation) -> Option<Kind> {
     }
 }
 
-/// Somebody has asked where data of a file is, or a hole.
+/// Records the result of a seek for data or a hole.
 pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
     let register = operation.call.call().arg(Role::Offset);
-    let (Some(kind), Some(from)) = (sought(operation), register.map(|it| operation.args[it]))
-    else {
-        return;
-    };
-    let at = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let from = register.map(|register| operation.args[register]);
+    let (Some(kind), Some(from)) = (sought(operation), from) else { return };
+    let at = operation.ret.and_then(|ret| u64::try_from(ret).ok());
     let behind = |at: u64| at..at.saturating_add(1);
     match (kind, at) {
         (Kind::Data, Some(at)) => {
@@ -363,11 +371,11 @@ pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
             world.has_part(file, from..at, Kind::Hole);
             world.has_part(file, behind(at), Kind::Data);
         }
-        // None up to its end, wherever that is.
+        // No data up to the end of the file, wherever that is.
         (Kind::Data, None) if operation.errno() == Some(libc::ENXIO) => {
             world.has_part(file, from..u64::MAX, Kind::Hole);
         }
-        // This may be its end: what is behind that is not made.
+        // The hole may be the end of the file: nothing after it is created.
         (Kind::Hole, Some(at)) => {
             world.size_mut(file).reaches(at.max(from.saturating_add(1)));
             world.has_part(file, from..at, Kind::Data);

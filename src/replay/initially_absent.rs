@@ -1,15 +1,20 @@
-//! Which names were not there before the first operation, for all that the operations of a plan show.
+//! Initially absent names: names that were not there before the first operation, as far as the
+//! operations of a plan show.
 //!
 //! ```text
 //!   mkdir a     0         a was not there
 //!   stat  b     ENOENT    nor was b
-//!   mkdir a/x   0         says nothing: it is in what was made
-//!   rename c d  0         c was there; whether d was nobody knows
-//!   mkdir d/x   0         says nothing: what is at d came there
+//!   mkdir a/x   0         shows nothing: it is inside a directory that was made
+//!   rename c d  0         c was there; whether d was is unknown
+//!   mkdir d/x   0         shows nothing: the entry at d was moved there
 //! ```
 //!
-//! Who makes something where nothing may be, or does not find it, says something about the start if nothing can have changed the name by
-//! then, or a directory that leads to it. Threads work at once: a change that had begun by the end of what was seen may be behind it.
+//! An operation that makes an entry where none may be, or does not find an entry, shows that the
+//! name was absent at the start. This is so if no operation can have changed the name, or a
+//! directory that leads to it, by then. Threads work at once: a change that had begun by the end of
+//! the observation may be its cause.
+
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -20,60 +25,62 @@ use super::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::symlink_follow::follows;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
 
-/// Names that are kept: of more no plan can say what had been there either.
+/// Maximum number of names that are kept: no plan can describe the start of more names either.
 const NAMES_MAX: usize = super::plan_file::FILES_MAX;
 
-/// Why it is not known.
+/// Reason why the absent names are unknown.
 #[derive(Debug, Error)]
 pub enum AbsentError {
-    /// The plan.
+    /// Error in the plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Too much.
+    /// Too many names.
     #[error("its operations change more than {NAMES_MAX} names")]
     TooMany,
 }
 
-/// A name that was not there.
+/// Name that was absent at the start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Absent {
-    /// Its path, from the root.
+    /// Path from the root.
     pub path: Vec<u8>,
-    /// Not even a link that leads nowhere.
+    /// True if not even a dangling link was there.
     pub is_free: bool,
 }
 
-/// Something that is done to what is behind a path.
+/// Change of the file at a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// From the root.
+    /// Path from the root.
     pub path: &'a [u8],
-    /// If it is a link, to what is behind that.
+    /// True if a final link is followed.
     pub follows: bool,
 }
 
-/// Times of a name, ns since the first operation; the earliest of each, [`u64::MAX`] if there is none.
+/// Times of a name, ns since the first operation. Each is the earliest one, or [`u64::MAX`] if
+/// there is none.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// The end of what made something there where nothing may be.
+    /// End of an operation that made an entry where none may be.
     made: u64,
-    /// The end of what did not find it.
+    /// End of an operation that did not find an entry.
     missed: u64,
-    /// The begin of what changed it and does not show that nothing was there.
+    /// Begin of an operation that changed the name and does not show that it was absent.
     changed: u64,
-    /// The begin of whatever changed it.
+    /// Begin of any operation that changed the name.
     any: u64,
 }
 
-/// All names of a plan's operations.
+/// Names of all operations of a plan.
 #[derive(Debug, Default)]
 struct Names(FxHashMap<Vec<u8>, Times>);
 
-/// Those of a plan, sorted. `place`: which path a path is, whatever links lead to it; `change` is told of whatever changes something.
+/// Returns the absent names of a plan, sorted. `place` returns the path of a place, whatever links
+/// lead to it; `change` is called for each change of a file.
 ///
 /// # Errors
 ///
-/// The plan is damaged, or has too many names.
+/// Returns an error if the plan is damaged, or has too many names.
 pub fn absent(
     reader: &PlanReader,
     index: &Index,
@@ -89,7 +96,7 @@ pub fn absent(
     Ok(names.absent())
 }
 
-/// True for calls behind which a name may be another file's, or nothing's.
+/// Returns true for calls after which a name may belong to another file, or to none.
 pub fn changes_names(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
     match call.class {
         Class::Name | Class::Rename | Class::Remove => true,
@@ -98,10 +105,11 @@ pub fn changes_names(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bo
     }
 }
 
-/// Is shown an operation, with begin and end.
-type See<'a> = dyn FnMut(&Call, &Operation<'_>, (u64, u64)) -> Result<(), AbsentError> + 'a;
+/// Visitor of an operation with its begin and end.
+type See<'a> = dyn FnMut(&Call, &Operation<'_>, Range<u64>) -> Result<(), AbsentError> + 'a;
 
-/// Goes through all operations, with begin and end, ns since the first one; those of a thread one behind the other.
+/// Visits all operations with begin and end, ns since the first one; those of a thread in their
+/// order.
 fn each(reader: &PlanReader, index: &Index, seen: &mut See<'_>) -> Result<(), AbsentError> {
     let mut zstd = Decompressor::new().map_err(PlanError::from)?;
     for worker in &index.workers {
@@ -115,21 +123,21 @@ fn each(reader: &PlanReader, index: &Index, seen: &mut See<'_>) -> Result<(), Ab
                     .map_err(|_| damaged("its operations have another shape"))?;
                 left = rest;
                 let call = index.calls.get(usize::from(operation.call));
-                let call = call.and_then(|it| CallId::by_name(&it.name)).map(CallId::call);
+                let call = call.and_then(|call| CallId::by_name(&call.name)).map(CallId::call);
                 let call = call.ok_or(damaged("it has a call that is not known"))?;
                 let start = last.saturating_add(operation.gap);
                 let end = start.saturating_add(operation.took);
                 if !operation.implicit {
                     last = end;
                 }
-                seen(call, &operation, (start, end))?;
+                seen(call, &operation, start..end)?;
             }
         }
     }
     Ok(())
 }
 
-/// What an operation has changed by its paths.
+/// Reports the changes that an operation has made at its paths.
 fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(Change<'_>)) {
     let Operation { args, flags, ret, .. } = operation;
     let writes = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
@@ -155,9 +163,10 @@ impl Names {
         &mut self,
         call: &Call,
         operation: &Operation<'_>,
-        (start, end): (u64, u64),
+        times: Range<u64>,
         place: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) {
+        let Range { start, end } = times;
         let flags = flags_of(call, &operation.args, operation.flags).cast_signed();
         let (first, second) = (operation.path, operation.second_path);
         let mut of = |path: Option<&[u8]>, change: &dyn Fn(&mut Times)| {
@@ -165,22 +174,22 @@ impl Names {
                 change(self.0.entry(place(path)).or_insert(Times::NONE));
             }
         };
-        let made = |it: &mut Times| {
-            it.made = it.made.min(end);
-            it.any = it.any.min(start);
+        let made = |times: &mut Times| {
+            times.made = times.made.min(end);
+            times.any = times.any.min(start);
         };
-        let changed = |it: &mut Times| {
-            it.changed = it.changed.min(start);
-            it.any = it.any.min(start);
+        let changed = |times: &mut Times| {
+            times.changed = times.changed.min(start);
+            times.any = times.any.min(start);
         };
         let creates = call.class == Class::Open && flags & libc::O_CREAT != 0;
         match call.class {
-            // Of two names either may be meant.
+            // Either of two names may be meant.
             _ if operation.ret == -i64::from(libc::ENOENT)
                 && !creates
                 && (second.is_none() || call.is_symlink()) =>
             {
-                of(first, &|it| it.missed = it.missed.min(end));
+                of(first, &|times| times.missed = times.missed.min(end));
             }
             _ if operation.ret < 0 => {}
             Class::Name if call.is_symlink() => of(first, &made),
@@ -189,7 +198,8 @@ impl Names {
             Class::Open if creates => of(first, &changed),
             Class::Remove => of(first, &changed),
             Class::Rename => {
-                let flags = call.arg(Role::RenameFlags).map_or(0, |it| operation.args[it]);
+                let flags =
+                    call.arg(Role::RenameFlags).map_or(0, |register| operation.args[register]);
                 let is_new = flags & u64::from(libc::RENAME_NOREPLACE) != 0;
                 let second_change: &dyn Fn(&mut Times) = if is_new { &made } else { &changed };
                 of(first, &changed);
@@ -201,11 +211,12 @@ impl Names {
 
     fn absent(&self) -> Vec<Absent> {
         let absent = |(path, times): (&Vec<u8>, &Times)| {
-            let above = above(path).filter_map(|it| self.0.get(it)).map(|it| it.any).min();
+            let above = above(path).filter_map(|path| self.0.get(path));
+            let above = above.map(|times| times.any).min();
             let is_so = |at: u64| {
                 at < u64::MAX && at <= times.changed && above.is_none_or(|above| at <= above)
             };
-            // Whoever did not find it has seen nothing of what was made before.
+            // A failed lookup shows the start only if no change had begun by its end.
             let is_missed = is_so(times.missed) && times.missed <= times.any;
             let is_free = is_so(times.made);
             (is_free || is_missed).then(|| Absent { path: path.clone(), is_free })
@@ -220,33 +231,36 @@ impl Times {
     const NONE: Self = Self { made: u64::MAX, missed: u64::MAX, changed: u64::MAX, any: u64::MAX };
 }
 
-/// The directories that lead to it, without the root.
+/// Returns the directories that lead to a path, without the root.
 pub fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let slashes = path.iter().enumerate().filter(|it| it.0 > 0 && *it.1 == b'/');
-    slashes.map(|it| &path[..it.0])
+    let slashes = path.iter().enumerate().filter(|(at, byte)| *at > 0 && **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
 }
 
-/// A path that is one name below the other; `None`: it says where it leads only with what is there.
+/// Returns a path that only descends; `None`: the path leads to a place that depends on existing
+/// entries.
 fn plain(path: &[u8]) -> Option<&[u8]> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
-    let mut names = path.strip_prefix(b"/")?.split(|it| *it == b'/');
-    names.all(|it| !matches!(it, b"" | b"." | b"..")).then_some(path)
+    let mut names = path.strip_prefix(b"/")?.split(|byte| *byte == b'/');
+    names.all(|name| !matches!(name, b"" | b"." | b"..")).then_some(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What was done: a call, its flags if it is an open, its paths, and what it returned. Each begins when the one before has ended.
+    /// Operation: a call, its flags if it is an open, its paths, and its result. Each begins after
+    /// the previous one has ended.
     type Done<'a> = (&'a str, i32, [&'a str; 2], i32);
 
     const ENOENT: i32 = -libc::ENOENT;
 
-    fn operation<'a>(call: &Call, (_, flags, [first, second], ret): &Done<'a>) -> Operation<'a> {
+    fn operation<'a>(call: &Call, done: &Done<'a>) -> Operation<'a> {
+        let (_, flags, [first, second], ret) = done;
         let mut args = [0; 6];
         for role in [Role::OpenFlags, Role::RenameFlags] {
-            if let Some(it) = call.arg(role) {
-                args[it] = u64::from(flags.cast_unsigned());
+            if let Some(register) = call.arg(role) {
+                args[register] = u64::from(flags.cast_unsigned());
             }
         }
         Operation {
@@ -257,7 +271,7 @@ mod tests {
             makes: None,
             file: None,
             path: Some(first.as_bytes()),
-            second_path: Some(second.as_bytes()).filter(|it| !it.is_empty()),
+            second_path: Some(second.as_bytes()).filter(|path| !path.is_empty()),
             flags: None,
             offset: None,
             target_offset: None,
@@ -273,18 +287,18 @@ mod tests {
         }
     }
 
-    /// `expected`: the names that were not there; a `?` behind those where a link that leads nowhere may have been.
+    /// Checks the names that were absent; `?` marks names where a dangling link may have been.
     #[track_caller]
     fn check(done: &[Done<'_>], expected: &str) {
         let mut names = Names::default();
-        for (at, it) in (0..).step_by(10).zip(done) {
-            let call = CallId::by_name(it.0).expect(it.0).call();
+        for (start, done) in (0..).step_by(10).zip(done) {
+            let call = CallId::by_name(done.0).expect(done.0).call();
             let same = &mut |path: &[u8]| path.to_vec();
-            names.add(call, &operation(call, it), (at, at + 5), same);
+            names.add(call, &operation(call, done), start..start + 5, same);
         }
-        let text = |it: Absent| {
-            let path = String::from_utf8(it.path).expect("a name of ours");
-            if it.is_free { path } else { path + "?" }
+        let text = |absent: Absent| {
+            let path = String::from_utf8(absent.path).expect("a name of ours");
+            if absent.is_free { path } else { path + "?" }
         };
         let found: Vec<String> = names.absent().into_iter().map(text).collect();
         assert_eq!(found.join(" "), expected, "{done:?}");
@@ -304,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_not_found_was_not_there() {
         check(&[("newstat", 0, ["/a", ""], ENOENT), ("unlink", 0, ["/b", ""], ENOENT)], "/a? /b?");
-        // The directory may not have been there.
+        // The directory may have been absent.
         check(&[("openat", libc::O_CREAT, ["/a/f", ""], ENOENT)], "");
         check(&[("rename", 0, ["/a", "/b"], ENOENT)], "");
         check(
@@ -313,7 +327,7 @@ mod tests {
         );
     }
 
-    /// Fails if a name that may have been there is taken for one that was not.
+    /// Fails if a name that may have been there is taken for an absent one.
     #[test]
     fn what_was_changed_before_says_nothing() {
         let create = ("openat", libc::O_CREAT, ["/f", ""], 3);
@@ -341,11 +355,11 @@ mod tests {
             ("chmod", 0, ["/m", ""], ENOENT),
         ] {
             let call = CallId::by_name(done.0).expect(done.0).call();
-            changes(call, &operation(call, &done), &mut |it| {
-                told.push((String::from_utf8_lossy(it.path).into_owned(), it.follows));
+            changes(call, &operation(call, &done), &mut |change| {
+                told.push((String::from_utf8_lossy(change.path).into_owned(), change.follows));
             });
         }
-        let told: Vec<_> = told.iter().map(|it| (it.0.as_str(), it.1)).collect();
+        let told: Vec<_> = told.iter().map(|(path, follows)| (path.as_str(), *follows)).collect();
         let expected = [
             ("/f", true),
             ("/g", false),

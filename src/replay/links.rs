@@ -1,8 +1,9 @@
-//! Symbolic links that were there before the first operation, and where they led.
+//! Symbolic links that were there before the first operation, and their targets.
 //!
-//! A capture tells how long the text of a link is (`readlink`), not what it is. But an open is told twice: by the path that it was given, and
-//! by what the kernel calls its file. Where these differ, a link is on the way ([`seen`]). The text that it gets in the replay leads there and
-//! is as long as it was, if one can be that leads there; so what asks for it gets the same result.
+//! A capture shows the length of a link's text (`readlink`), but not the text. An open shows two
+//! paths: the one that it was given, and the kernel's path of its file. Where these differ, a link
+//! is on the way ([`seen`]). Its text in the replay leads to the same target and is as long as it
+//! was, if such a text exists. So operations that query the link get the same result.
 
 mod seen;
 
@@ -10,24 +11,24 @@ use std::collections::BTreeMap;
 
 pub use seen::Seen;
 
-/// The longest text of a link (`PATH_MAX` without its end).
+/// Maximum length of a link's text (`PATH_MAX` without its terminator).
 pub const TEXT_BYTES_MAX: usize = 4095;
 
-/// Links by their paths from the root, none of which leads through another one, and what they contain.
+/// Links by their paths from the root, and their texts. No path leads through another link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
     all: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Opens that have shown others, of which it is not known any more which.
+    /// Number of opens that have shown other links, which are no longer known.
     pub unknown: u64,
 }
 
 impl Links {
-    /// True if there are none, for all that is known.
+    /// Returns true if there are no links, as far as known.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty() && self.unknown == 0
     }
 
-    /// All of them, and what they contain.
+    /// Returns all links with their texts.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.all.iter().map(|(path, text)| (&**path, &**text))
     }
@@ -39,26 +40,26 @@ impl FromIterator<(Vec<u8>, Vec<u8>)> for Links {
     }
 }
 
-/// The names in a path.
+/// Returns the names in a path.
 fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|it| *it == b'/').filter(|it| !it.is_empty())
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-/// What a link contains that leads to `target` and is so long, if it is known how long and such a text can be; both paths are from the root,
-/// without links.
-pub fn text(link: &[u8], (target, is_directory): (&[u8], bool), bytes: Option<usize>) -> Vec<u8> {
+/// Returns the text of a link to `target`, of this many bytes if the length is known and possible.
+/// Both paths are from the root, without links.
+pub fn text(link: &[u8], target: &[u8], is_directory: bool, bytes: Option<usize>) -> Vec<u8> {
     let relative = relative(link, target);
-    let Some(bytes) = bytes.filter(|it| *it <= TEXT_BYTES_MAX) else { return relative };
-    // The longest one that is not too long needs the least to be put before it.
+    let Some(bytes) = bytes.filter(|bytes| *bytes <= TEXT_BYTES_MAX) else { return relative };
+    // The longest text that is not too long needs the least padding.
     let mut all = [relative.clone(), target.to_vec()];
-    all.sort_by_key(|it| (it.len() != bytes, std::cmp::Reverse(it.len())));
-    all.iter().find_map(|it| padded(it, is_directory, bytes)).unwrap_or(relative)
+    all.sort_by_key(|text| (text.len() != bytes, std::cmp::Reverse(text.len())));
+    all.iter().find_map(|text| padded(text, is_directory, bytes)).unwrap_or(relative)
 }
 
-/// From the directory of a link.
+/// Returns the path of a target from the directory of a link.
 fn relative(link: &[u8], target: &[u8]) -> Vec<u8> {
     let above: Vec<&[u8]> = names(link).collect();
-    let above = above.split_last().map_or(&[][..], |it| it.1);
+    let above = above.split_last().map_or(&[][..], |(_, above)| above);
     let to: Vec<&[u8]> = names(target).collect();
     let same = above.iter().zip(&to).take_while(|(one, other)| one == other).count();
     let up = above[same..].iter().map(|_| &b".."[..]);
@@ -66,7 +67,7 @@ fn relative(link: &[u8], target: &[u8]) -> Vec<u8> {
     if way.is_empty() { b".".to_vec() } else { way.join(&b'/') }
 }
 
-/// The same place in so many bytes, if it is not in fewer.
+/// Pads a text to this many bytes so that it leads to the same place, if that is possible.
 fn padded(text: &[u8], is_directory: bool, bytes: usize) -> Option<Vec<u8>> {
     let missing = bytes.checked_sub(text.len())?;
     if text.starts_with(b"/") {
@@ -80,7 +81,7 @@ fn padded(text: &[u8], is_directory: bool, bytes: usize) -> Option<Vec<u8>> {
     }
     // `../d` is `..//d`; `d` may be called `d/` if it is a directory.
     let end = Some(text.len()).filter(|_| is_directory || one.is_empty());
-    let (front, back) = text.split_at(text.iter().position(|it| *it == b'/').or(end)?);
+    let (front, back) = text.split_at(text.iter().position(|byte| *byte == b'/').or(end)?);
     Some([front, one, back].concat())
 }
 
@@ -90,9 +91,9 @@ mod tests {
 
     #[track_caller]
     fn check(link: &str, target: &str, bytes: usize, expected: &str) {
-        let bytes = Some(bytes).filter(|it| *it > 0);
+        let bytes = Some(bytes).filter(|bytes| *bytes > 0);
         let is_directory = !target.ends_with("file");
-        let text = text(link.as_bytes(), (target.as_bytes(), is_directory), bytes);
+        let text = text(link.as_bytes(), target.as_bytes(), is_directory, bytes);
         assert_eq!(String::from_utf8_lossy(&text), expected);
     }
 

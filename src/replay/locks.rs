@@ -1,17 +1,21 @@
-//! Who has locked which file (`flock`), and who has to wait for whom by that.
+//! Locks: which description has locked which file (`flock`), and the waits that result.
 //!
 //! ```text
 //!   description 1   ──[ EX ]───────────────[ UN ]────────
-//!   description 2   ──────────[ EX|NB: no ]──────────────   behind the lock, and the unlock behind it
-//!   description 3   ──────[ EX ································ ]──   behind the unlock, though it began before the lock was there
+//!   description 2   ──────────[ EX|NB: no ]──────────────   after the lock, before the unlock
+//!   description 3   ──────[ EX ····························· ]──   after the unlock, although it
+//!                                                                 began before the lock
 //! ```
 //!
-//! A lock belongs to an open file description, whoever has descriptors of it. What counts is the order of ends, which is that of the plan:
-//! however long somebody had been waiting for a lock, he got it behind those who had let go of it. So each operation waits only for some
+//! A lock belongs to an open file description, whichever processes have descriptors of it. The
+//! order of ends counts, which is the order of the plan: however long a call waited for a lock, it
+//! acquired the lock after the holders had released it. So each operation waits only for operations
 //! that are in the plan already.
 //!
-//! **Nobody waits for ever.** In a replay locks are only tried (`LOCK_NB`), so nobody waits inside a call; all edges of a plan, and the order
-//! of each worker's operations, lead from later ones of one row to earlier ones: the first that is not done yet can always be done.
+//! **No worker waits forever.** A replay only tries locks (`LOCK_NB`), so no worker waits inside a
+//! call. All edges of a plan, and the order of each worker's operations, lead from later operations
+//! of one sequence to earlier ones. So the first operation that is not done yet can always be
+//! executed.
 
 use rustc_hash::FxHashMap;
 
@@ -19,40 +23,40 @@ use super::dependencies::{OpId, TimedOp, WaitSet};
 use super::namespace::FileId;
 use crate::units::DevId;
 
-/// What is locked.
+/// Object of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locked {
-    /// A file.
+    /// Regular file.
     File(FileId),
-    /// A directory.
+    /// Directory, by its device and inode number.
     Directory(DevId, u64),
-    /// A directory of which it is not known which it is: that of this description.
+    /// Directory with an unknown inode, identified by the description that locks it.
     Unknown(u64),
 }
 
-/// How it is locked.
+/// Mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Together with others who want no more.
+    /// Held together with other shared locks.
     Shared,
-    /// By one alone.
+    /// Held by one description alone.
     Exclusive,
 }
 
-/// What an `flock` asks for.
+/// Request of an `flock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// A lock; it waits until it gets it, or does not.
+    /// Acquires a lock; true if the call waits for the lock.
     Lock(Mode, bool),
-    /// It lets go.
+    /// Releases the lock.
     Unlock,
-    /// Nothing that is known.
+    /// Unknown request.
     Other,
 }
 
-/// What an `flock` with these registers asks for.
+/// Decodes the request of an `flock` with these registers.
 pub fn wish(args: &[u64; 6]) -> Wish {
-    // The kernel looks at 32 bits.
+    // The kernel reads 32 bits.
     let Ok(flags) = i32::try_from(args[1] & u64::from(u32::MAX)) else { return Wish::Other };
     let waits = flags & libc::LOCK_NB == 0;
     match flags & !libc::LOCK_NB {
@@ -63,7 +67,7 @@ pub fn wish(args: &[u64; 6]) -> Wish {
     }
 }
 
-/// Who asks, by its description, and for what.
+/// Lock request of a description.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) locked: Locked,
@@ -71,10 +75,11 @@ pub(super) struct Asked {
     pub(super) mode: Mode,
 }
 
-/// Operations of a crowd that grows are this many at most.
+/// Number of operations up to which a crowd grows.
 const CROWD_MAX: usize = 32;
 
-/// Operations that somebody has to wait for. With many of them the next one that joins waits for all the others, and stands for them.
+/// Operations for which later ones have to wait. In a large crowd, the next operation that joins
+/// waits for all the others and represents them.
 #[derive(Debug, Default)]
 struct Crowd(WaitSet);
 
@@ -88,59 +93,61 @@ impl Crowd {
     }
 
     fn wait(&self, before: &mut WaitSet) {
-        self.0.all().iter().for_each(|it| before.add(*it));
+        self.0.all().iter().for_each(|op| before.add(*op));
     }
 }
 
-/// A lock that somebody has.
+/// Lock that a description holds.
 #[derive(Debug)]
 struct Hold {
     description: u64,
     mode: Mode,
     by: TimedOp,
-    /// Those who were refused because of it.
+    /// Operations that were refused because of this lock.
     refused: Crowd,
 }
 
-/// The locks of a file.
+/// Locks of one file.
 #[derive(Debug, Default)]
 struct Lock {
     holds: Vec<Hold>,
-    /// Who has let go since there was an exclusive one last: of shared ones, and of exclusive ones.
+    /// Operations that have released a lock since the last exclusive one: a shared lock, or an
+    /// exclusive one.
     let_go: [Crowd; 2],
 }
 
-/// Those of all files.
+/// Locks of all files.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     of: FxHashMap<Locked, Lock>,
-    /// What a description has locked.
+    /// Object that each description has locked.
     holders: FxHashMap<u64, Locked>,
 }
 
 impl Locks {
-    /// Those who have it in a way in which nobody else gets it: their descriptions, and when each got it.
+    /// Returns the holders that exclude a request: their descriptions, and the operations that
+    /// acquired the locks.
     pub(super) fn in_the_way(&self, asked: Asked) -> impl Iterator<Item = (u64, TimedOp)> {
-        let holds = self.of.get(&asked.locked).into_iter().flat_map(|it| &it.holds);
-        let excludes = move |it: &&Hold| {
-            it.description != asked.description
-                && (it.mode == Mode::Exclusive || asked.mode == Mode::Exclusive)
+        let holds = self.of.get(&asked.locked).into_iter().flat_map(|lock| &lock.holds);
+        let excludes = move |hold: &&Hold| {
+            hold.description != asked.description
+                && (hold.mode == Mode::Exclusive || asked.mode == Mode::Exclusive)
         };
-        holds.filter(excludes).map(|it| (it.description, it.by))
+        holds.filter(excludes).map(|hold| (hold.description, hold.by))
     }
 
-    /// A description has got a lock; nobody is in the way.
+    /// Records that a description has acquired a lock. No other holder excludes the request.
     pub(super) fn got(&mut self, asked: Asked, by: TimedOp, before: &mut WaitSet) {
         if self.mode(asked.description) == Some(asked.mode) {
             return;
         }
-        // Another kind of lock: the kernel takes the old one away first (flock(2)).
+        // The kernel releases a lock of another kind first (flock(2)).
         self.let_go(asked.description, by.at, before);
         let lock = self.of.entry(asked.locked).or_default();
         lock.let_go[Mode::Exclusive as usize].wait(before);
         if asked.mode == Mode::Exclusive {
             lock.let_go[Mode::Shared as usize].wait(before);
-            // Whoever comes next waits for this one.
+            // Later operations wait for this one.
             lock.let_go = Default::default();
         }
         let Asked { description, mode, .. } = asked;
@@ -148,44 +155,45 @@ impl Locks {
         self.holders.insert(description, asked.locked);
     }
 
-    /// It was refused, as somebody was in the way: behind his lock, before he lets go.
+    /// Records a refusal because of another holder: the operation comes after the holder's lock and
+    /// before its release.
     pub(super) fn refused(&mut self, asked: Asked, at: OpId, before: &mut WaitSet) {
-        let first = self.in_the_way(asked).next().map(|it| it.0);
-        let holds = self.of.get_mut(&asked.locked).into_iter().flat_map(|it| &mut it.holds);
-        for hold in holds.filter(|it| Some(it.description) == first) {
+        let first = self.in_the_way(asked).next().map(|(description, _)| description);
+        let holds = self.of.get_mut(&asked.locked).into_iter().flat_map(|lock| &mut lock.holds);
+        for hold in holds.filter(|hold| Some(hold.description) == first) {
             before.add(hold.by.at);
             hold.refused.join(at, before);
         }
-        // Its own one of another kind is gone for all that (flock(2)).
-        if self.mode(asked.description).is_some_and(|it| it != asked.mode) {
+        // The description's own lock of another kind is lost nevertheless (flock(2)).
+        if self.mode(asked.description).is_some_and(|mode| mode != asked.mode) {
             self.let_go(asked.description, at, before);
         }
     }
 
-    /// How a description has locked something.
+    /// Returns the mode in which a description has locked its object.
     fn mode(&self, description: u64) -> Option<Mode> {
         let lock = self.of.get(self.holders.get(&description)?)?;
-        lock.holds.iter().find(|it| it.description == description).map(|it| it.mode)
+        lock.holds.iter().find(|hold| hold.description == description).map(|hold| hold.mode)
     }
 
-    /// True if a description has locked something.
+    /// Returns true if a description holds a lock.
     pub(super) fn has(&self, description: u64) -> bool {
         self.holders.contains_key(&description)
     }
 
-    /// Files are forgotten that are not there any more.
+    /// Forgets files that no longer exist.
     pub(super) fn forget(&mut self, is_there: impl Fn(FileId) -> bool) {
-        self.of.retain(|it, lock| match it {
+        self.of.retain(|locked, lock| match locked {
             Locked::File(file) => !lock.holds.is_empty() || is_there(*file),
             Locked::Directory(..) | Locked::Unknown(_) => true,
         });
     }
 
-    /// A description has no lock any more, if it had one.
+    /// Records that a description has released its lock, if it had one.
     pub(super) fn let_go(&mut self, description: u64, at: OpId, before: &mut WaitSet) {
         let Some(locked) = self.holders.remove(&description) else { return };
         let Some(lock) = self.of.get_mut(&locked) else { return };
-        let Some(place) = lock.holds.iter().position(|it| it.description == description) else {
+        let Some(place) = lock.holds.iter().position(|hold| hold.description == description) else {
             return;
         };
         let hold = lock.holds.remove(place);
@@ -208,12 +216,12 @@ mod tests {
         Asked { locked: Locked::File(FileId(7)), description, mode }
     }
 
-    /// Whom it waits for.
+    /// Checks the operations for which a step waits.
     #[track_caller]
     fn check(what: impl FnOnce(&mut WaitSet), expected: &[(u32, u32)]) {
         let mut before = WaitSet::default();
         what(&mut before);
-        let mut all: Vec<_> = before.all().iter().map(|it| (it.worker.0, it.number)).collect();
+        let mut all: Vec<_> = before.all().iter().map(|op| (op.worker.0, op.number)).collect();
         all.sort_unstable();
         assert_eq!(all, expected);
     }
@@ -222,37 +230,38 @@ mod tests {
     fn who_gets_a_lock_waits_for_who_had_it() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
-        check(|it| locks.got(asked(1, Exclusive), op(1, 0), it), &[]);
-        check(|it| locks.refused(asked(2, Shared), op(2, 0).at, it), &[(1, 0)]);
-        check(|it| locks.let_go(1, op(1, 1).at, it), &[(1, 0), (2, 0)]);
-        // Those who share wait for who had it alone, not for each other.
-        check(|it| locks.got(asked(2, Shared), op(2, 1), it), &[(1, 1)]);
-        check(|it| locks.got(asked(3, Shared), op(3, 0), it), &[(1, 1)]);
+        check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
+        check(|before| locks.refused(asked(2, Shared), op(2, 0).at, before), &[(1, 0)]);
+        check(|before| locks.let_go(1, op(1, 1).at, before), &[(1, 0), (2, 0)]);
+        // Shared holders wait for the exclusive one, not for each other.
+        check(|before| locks.got(asked(2, Shared), op(2, 1), before), &[(1, 1)]);
+        check(|before| locks.got(asked(3, Shared), op(3, 0), before), &[(1, 1)]);
         assert_eq!(locks.in_the_way(asked(4, Shared)).count(), 0);
-        let in_the_way: Vec<u64> = locks.in_the_way(asked(4, Exclusive)).map(|it| it.0).collect();
+        let in_the_way: Vec<u64> =
+            locks.in_the_way(asked(4, Exclusive)).map(|(by, _)| by).collect();
         assert_eq!(in_the_way, [2, 3]);
-        check(|it| locks.let_go(2, op(2, 2).at, it), &[(2, 1)]);
-        check(|it| locks.let_go(3, op(3, 1).at, it), &[(3, 0)]);
-        check(|it| locks.got(asked(4, Exclusive), op(4, 0), it), &[(1, 1), (2, 2), (3, 1)]);
-        check(|it| locks.let_go(4, op(4, 1).at, it), &[(4, 0)]);
-        // What was before that is behind it.
-        check(|it| locks.got(asked(1, Exclusive), op(1, 2), it), &[(4, 1)]);
+        check(|before| locks.let_go(2, op(2, 2).at, before), &[(2, 1)]);
+        check(|before| locks.let_go(3, op(3, 1).at, before), &[(3, 0)]);
+        check(|before| locks.got(asked(4, Exclusive), op(4, 0), before), &[(1, 1), (2, 2), (3, 1)]);
+        check(|before| locks.let_go(4, op(4, 1).at, before), &[(4, 0)]);
+        // Earlier operations are covered by the exclusive lock.
+        check(|before| locks.got(asked(1, Exclusive), op(1, 2), before), &[(4, 1)]);
     }
 
     #[test]
     fn a_lock_of_another_kind_takes_the_place_of_the_first() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
-        check(|it| locks.got(asked(1, Exclusive), op(1, 0), it), &[]);
-        check(|it| locks.refused(asked(2, Exclusive), op(2, 0).at, it), &[(1, 0)]);
-        check(|it| locks.got(asked(1, Shared), op(1, 1), it), &[(1, 1), (2, 0)]);
-        check(|it| locks.got(asked(2, Shared), op(2, 1), it), &[(1, 1)]);
-        // Who is refused a higher one has none any more.
-        check(|it| locks.refused(asked(2, Exclusive), op(2, 2).at, it), &[(1, 1), (2, 1)]);
+        check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
+        check(|before| locks.refused(asked(2, Exclusive), op(2, 0).at, before), &[(1, 0)]);
+        check(|before| locks.got(asked(1, Shared), op(1, 1), before), &[(1, 1), (2, 0)]);
+        check(|before| locks.got(asked(2, Shared), op(2, 1), before), &[(1, 1)]);
+        // A refused upgrade loses the shared lock.
+        check(|before| locks.refused(asked(2, Exclusive), op(2, 2).at, before), &[(1, 1), (2, 1)]);
         assert!(!locks.has(2) && locks.has(1));
     }
 
-    /// Fails if it grows with the number of those who have ever let go.
+    /// Fails if a crowd grows with the number of releases.
     #[test]
     fn a_crowd_stays_small() {
         let mut locks = Locks::default();

@@ -1,34 +1,38 @@
-//! How far back those may have begun who come later: whoever is under way now, when he did, all others from now on.
+//! Low watermark: the earliest begin that a later operation can still have.
+//!
+//! Operations in flight began when they did; all others begin from now on.
 //!
 //! ```text
 //!   thread 1   ──[ open of a pipe ·································
 //!   thread 2   ────[ write ]──[ write ]──[ write ]──[ write ]──────
 //!                ▲                                             ▲
-//!                floor: nobody began before                    all others
+//!                floor: no begin before                        all others
 //! ```
 //!
-//! Between the two nobody began: what counts only for who began there is needed no more.
+//! No operation in flight or to come began between the two. State that matters only for operations
+//! that began there is no longer needed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// When those began who are under way. Times are ns of the capture's clock or, where it says so, since the first operation.
+/// Begins of the operations in flight. Times are ns of the capture's clock or, where noted, since
+/// the first operation.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// How many began when.
+    /// Number of operations in flight by their begin.
     starts: BTreeMap<u64, u32>,
-    /// When everything began; `None`: nothing is known yet.
+    /// Begin of the first operation; `None`: nothing is known yet.
     first: Option<u64>,
     floor: u64,
 }
 
 impl Past {
-    /// Somebody has begun.
+    /// Adds an operation that began at `start`.
     pub(super) fn begun(&mut self, start: u64) {
         *self.starts.entry(start).or_default() += 1;
     }
 
-    /// Somebody is through who began then.
+    /// Removes an operation that began at `start`.
     pub(super) fn over(&mut self, start: u64) {
         if let Some(count) = self.starts.get_mut(&start) {
             *count -= 1;
@@ -38,37 +42,40 @@ impl Past {
         }
     }
 
-    /// When the oldest one began.
+    /// Returns the begin of the oldest operation in flight.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.starts.first_key_value().map(|it| *it.0)
+        self.starts.first_key_value().map(|(start, _)| *start)
     }
 
-    /// Nobody who comes later began before the oldest one, or before now. `first`: when everything began.
+    /// Raises the floor: no later operation began before the oldest one in flight, or before `now`
+    /// if there is none. `first` is the begin of the first operation.
     pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
         let oldest = self.oldest().unwrap_or(now);
         self.floor = self.floor.max(oldest.saturating_sub(first.unwrap_or(oldest)));
         self.first = first;
     }
 
-    /// Nobody who comes later began before it, in ns since the first operation.
+    /// Returns the time before which no later operation began, in ns since the first operation.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// True if somebody who is under way may have begun at these times, in ns since the first operation.
+    /// Returns true if an operation in flight may have begun at these times, in ns since the first
+    /// operation.
     pub fn has_begun_in(&self, times: Range<u64>) -> bool {
         let Some(first) = self.first else { return true };
         let Range { start, end } = times;
-        let [start, end] = [start, end].map(|it| it.saturating_add(first));
+        let [start, end] = [start, end].map(|time| time.saturating_add(first));
         start < end && self.starts.range(start..end).next().is_some()
     }
 }
 
 #[cfg(test)]
 impl Past {
-    /// Everything began at 0, and these are under way.
+    /// Creates a watermark where the first operation began at 0 and operations with these begins
+    /// are in flight.
     pub(super) fn of(floor: u64, starts: &[u64]) -> Self {
-        let starts = starts.iter().map(|it| (*it, 1)).collect();
+        let starts = starts.iter().map(|start| (*start, 1)).collect();
         Self { starts, first: Some(0), floor }
     }
 }

@@ -1,14 +1,16 @@
-//! Which files and directories were there before the first operation: names as they are now, and as they were.
+//! Namespace: model of the files and directories before the first operation, with names as they are
+//! now, and as they were.
 //!
 //! ```text
 //!   as it was (firsts)            now (nodes)
 //!   /── a ── x                    /── b ── x ···► firsts: a/x
-//!       (asked for: there)            └─ y  made by the program
+//!       (looked up: there)            └─ y  made by the program
 //! ```
 //!
-//! What an operation finds says something about the start only where nobody has changed the name before: a file that is
-//! opened was there, one that is not found was not. A node leads to what was at its place at the start, however often it
-//! has been renamed since; where the program has made or removed something it leads nowhere.
+//! An operation shows something of the start only where no earlier operation has changed the name:
+//! a file that is opened was there, a file that is not found was not. A node refers to the initial
+//! entry of what is at its place now, however often that was renamed since. Where the program has
+//! made or removed something, the node refers to none.
 
 mod contents;
 mod entries;
@@ -29,53 +31,53 @@ pub use self::inodes::Shown;
 use super::hole_map::{Kind, Layout, Part};
 use super::initial_size::Size;
 
-/// A place in the tree of names as they are now. Dense from 0, which is the root.
+/// Place in the tree of names as they are now. Dense from 0, which is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// Numbers of a place.
+/// Keys of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// Its own.
+    /// Key of the place itself.
     pub place: u64,
-    /// That of the directory that it is in.
+    /// Key of the directory that contains the place.
     pub within: u64,
 }
 
-/// A place in the tree of names as they were. Dense from 0, which is the root.
+/// Place in the tree of names as they were. Dense from 0, which is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct FirstId(u32);
 
-/// A file, whatever its names are. Dense from 0.
+/// File, whatever its names are. Dense from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// What stands at a place.
+/// Kind of the entry at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// Something; nothing has shown what.
+    /// An entry of unknown kind.
     Any,
     /// A directory.
     Directory,
     /// A regular file.
     File(FileId),
-    /// A symbolic link, which contains so many bytes; 0: not known how many.
+    /// A symbolic link whose text has this many bytes; 0: the length is unknown.
     Link(u64),
 }
 
-/// What is known of a place.
+/// Knowledge about a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody has asked.
+    /// No operation has looked it up.
     Unasked,
-    /// Nothing is there.
+    /// No entry is there.
     Absent,
-    /// This is there.
+    /// This entry is there.
     There(EntryKind),
 }
 
 impl State {
-    /// The file that is there.
+    /// Returns the file that is there.
     fn file(self) -> Option<FileId> {
         match self {
             Self::There(EntryKind::File(file)) => Some(file),
@@ -87,15 +89,16 @@ impl State {
 #[derive(Debug)]
 struct Node {
     parent: NodeId,
-    /// A number that the place has, also if it is forgotten and comes again.
+    /// Number of the place. It is the same if the place is forgotten and comes again.
     key: u64,
-    /// A number for what is there, from which those of the places in it come: it goes where that goes.
+    /// Number of the entry that is there, from which the numbers of places inside the entry derive.
+    /// It moves with the entry.
     inside: u64,
     children: FxHashMap<Box<[u8]>, NodeId>,
     now: State,
-    /// What was at its place at the start; `None`: it has come about since.
+    /// Initial entry of what is there; `None`: that has come about since.
     first: Option<FirstId>,
-    /// What a link contains, if that is known.
+    /// Text of a link, if known.
     text: Option<Rc<[u8]>>,
 }
 
@@ -104,42 +107,44 @@ struct InitialEntry {
     parent: FirstId,
     children: FxHashMap<Box<[u8]>, FirstId>,
     state: State,
-    /// A number for its path.
+    /// Number of its path.
     key: u64,
-    /// What is at its place now is something else, or nothing, which is not kept.
+    /// Its place now has another entry, or none, which is not kept.
     is_gone: bool,
-    /// Something in it was asked for that is not kept.
+    /// A name inside it was looked up that is not kept.
     was_asked: bool,
-    /// Permissions, if something has shown them.
+    /// Permissions, if an operation has shown them.
     mode: Option<u32>,
-    /// It may be executed by somebody.
+    /// Some user may execute it.
     is_executable: bool,
-    /// It is not empty, whatever is asked for in it.
+    /// It is not empty, whatever is looked up inside it.
     has_more: bool,
-    /// It may have been made by an open that makes what is not there: only its contents can tell.
+    /// It may have been made by an open that creates missing files: only its contents can show
+    /// that.
     perhaps: bool,
-    /// What a link contains, if that is known.
+    /// Text of a link, if known.
     text: Option<Rc<[u8]>>,
 }
 
-/// The names.
+/// Model of all names and files.
 #[derive(Debug)]
 pub struct FsModel {
     nodes: Vec<Node>,
     firsts: Vec<InitialEntry>,
     sizes: FxHashMap<FileId, Size>,
-    /// Of files that somebody has asked where they have data.
+    /// Layouts of files in which operations have sought data or holes.
     layouts: FxHashMap<FileId, Layout>,
     inodes: Inodes,
-    /// How many files there have been.
+    /// Number of files so far.
     files: u32,
-    /// Places that may be used again.
+    /// Places that can be reused.
     spare_nodes: Vec<NodeId>,
     spare_firsts: Vec<FirstId>,
-    /// What is forgotten of names that were absent, and of those that may be directories.
+    /// Forgotten names that were absent at the start.
     absent: Numbers,
+    /// Forgotten names that may be directories.
     asked: Numbers,
-    /// Operations that found something else than those before them had left.
+    /// Number of operations that found something else than earlier operations had left.
     pub unexplained: u64,
 }
 
@@ -191,10 +196,11 @@ impl InitialEntry {
 }
 
 impl FsModel {
-    /// A path was followed, to its end or until something was not there: what `.` and `..` stood in are directories, if they were there.
+    /// Records that a path was followed, to its end or until an entry was missing. Entries inside
+    /// which `.` and `..` were looked up are directories, if they were there.
     pub fn passed(&mut self, path: &[u8], to_its_end: bool) {
         let mut at = NodeId(0);
-        for part in path.split(|it| *it == b'/') {
+        for part in path.split(|byte| *byte == b'/') {
             at = self.behind(at, &mut Vec::new());
             at = match part {
                 b"" => at,
@@ -209,56 +215,58 @@ impl FsModel {
         }
     }
 
-    /// The directories that lead to a place, the root left out, and the place itself, from the inside to the outside.
+    /// Returns a place and the directories that lead to it, without the root, from the inside to
+    /// the outside.
     pub fn way(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
-        std::iter::successors(Some(node), |&it| Some(self.node(it).parent))
-            .take_while(|it| *it != NodeId(0))
+        std::iter::successors(Some(node), |&place| Some(self.node(place).parent))
+            .take_while(|place| *place != NodeId(0))
     }
 
-    /// Numbers of a place and of the directory that it is in: the same whenever these operations are seen, whatever was forgotten meanwhile. (Two
-    /// places may have one number where directories were renamed.)
+    /// Returns the keys of a place and of the directory that contains it. They are the same
+    /// whenever the same operations are processed, whatever was forgotten meanwhile. (Two places
+    /// may have the same key where directories were renamed.)
     pub fn keys(&self, node: NodeId) -> Keys {
-        let it = self.node(node);
-        Keys { place: it.key, within: self.node(it.parent).inside }
+        let node = self.node(node);
+        Keys { place: node.key, within: self.node(node.parent).inside }
     }
 
-    /// The number of the directory that is there.
+    /// Returns the number of the directory that is there.
     pub fn inside(&self, node: NodeId) -> u64 {
         self.node(node).inside
     }
 
-    /// The places in it that anybody has asked for.
+    /// Returns the places inside a directory that operations have looked up.
     pub fn within(&self, node: NodeId) -> Vec<NodeId> {
         let mut all: Vec<NodeId> = self.node(node).children.values().copied().collect();
         all.sort_unstable();
         all
     }
 
-    /// What is there, as far as known.
+    /// Returns the entry that is there, as far as known.
     pub fn thing(&self, node: NodeId) -> Option<EntryKind> {
         match self.node(node).now {
-            State::There(it) => Some(it),
+            State::There(kind) => Some(kind),
             _ => None,
         }
     }
 
-    /// True if nothing is there, for all that is known.
+    /// Returns true if no entry is there, as far as known.
     pub fn is_absent(&self, node: NodeId) -> bool {
-        self.way(node).any(|it| self.node(it).now == State::Absent)
+        self.way(node).any(|place| self.node(place).now == State::Absent)
     }
 
-    /// The same, and no link on the way there can lead to another place.
+    /// Returns true if no entry is there, and no link on the way can lead to another place.
     pub fn is_known_absent(&self, node: NodeId) -> bool {
-        let is_link = |it| matches!(self.thing(it), Some(EntryKind::Link(_)));
+        let is_link = |place| matches!(self.thing(place), Some(EntryKind::Link(_)));
         self.is_absent(node) && !self.way(node).any(is_link)
     }
 
-    /// True if nobody has asked for it.
+    /// Returns true if no operation has looked up the place.
     pub fn is_unasked(&self, node: NodeId) -> bool {
         self.node(node).now == State::Unasked && !self.is_absent(node)
     }
 
-    /// Something was found there.
+    /// Records that an operation found an entry there.
     pub fn was_there(&mut self, node: NodeId, kind: EntryKind) {
         if self.thing(node).is_none() {
             self.leads_to_parent(node);
@@ -267,7 +275,7 @@ impl FsModel {
             State::Unasked => kind,
             State::There(EntryKind::Any) => kind,
             State::There(EntryKind::Link(0)) if matches!(kind, EntryKind::Link(_)) => kind,
-            State::There(it) => return self.agrees(it, kind),
+            State::There(known) => return self.agrees(known, kind),
             State::Absent => {
                 self.unexplained += 1;
                 return;
@@ -276,7 +284,7 @@ impl FsModel {
         self.set(node, State::There(now));
     }
 
-    /// The file that was found there; made known if nothing was known of it.
+    /// Returns the file that an operation found there; a new one if nothing was known of the place.
     pub fn file_there(&mut self, node: NodeId) -> Option<FileId> {
         match self.node(node).now {
             State::There(EntryKind::File(file)) => return Some(file),
@@ -292,8 +300,8 @@ impl FsModel {
         Some(file)
     }
 
-    /// A file that was opened in a way that makes what is not there, and nobody had asked before: it was there if it shows
-    /// contents that the program has not put there.
+    /// Returns a file that was opened in a way that creates missing files, where no operation had
+    /// looked before. The file was there if it shows contents that the program has not written.
     pub fn perhaps_made(&mut self, node: NodeId) -> FileId {
         let file = self.new_file(Size::THERE);
         if let Some(first) = self.node(node).first {
@@ -303,7 +311,8 @@ impl FsModel {
         file
     }
 
-    /// Nothing was found there, or on the way to it; `follows`: or behind it, if it is a link.
+    /// Records that an operation found no entry there, or none on the way. `follows`: or none where
+    /// a link leads that is there.
     pub fn was_absent(&mut self, node: NodeId, follows: bool) {
         match self.node(node).now {
             _ if self.is_absent(node) => {}
@@ -313,7 +322,7 @@ impl FsModel {
         }
     }
 
-    /// The program has made something there.
+    /// Records that the program has made an entry there.
     pub fn made(&mut self, node: NodeId, thing: EntryKind) {
         self.leads_to_parent(node);
         match self.node(node).now {
@@ -325,7 +334,7 @@ impl FsModel {
         self.put(node, State::There(thing));
     }
 
-    /// A file that has been made, of no name or of this one.
+    /// Returns a file that the program has made, with this name or without one.
     pub fn made_file(&mut self, node: Option<NodeId>) -> FileId {
         let file = self.new_file(Size::MADE);
         if let Some(node) = node {
@@ -334,21 +343,22 @@ impl FsModel {
         file
     }
 
-    /// The program has removed what was there.
+    /// Records that the program has removed the entry that was there.
     pub fn removed(&mut self, node: NodeId, kind: EntryKind) {
         self.was_there(node, kind);
         self.clear(node);
         self.put(node, State::Absent);
     }
 
-    /// What was at the first place is at the second now, and the other way round if they were exchanged.
+    /// Records a rename: the entry of the first place is at the second one now, and the other way
+    /// round if they were exchanged.
     pub fn renamed(&mut self, from: NodeId, to: NodeId, exchanged: bool) {
         self.was_there(from, EntryKind::Any);
         self.leads_to_parent(to);
         // Two names of the same file both stay (rename(2)).
         let of_one = matches!(self.thing(from), Some(EntryKind::File(_)));
         let is_same = of_one && self.thing(from) == self.thing(to);
-        if from == to || is_same || self.way(to).any(|it| it == from) {
+        if from == to || is_same || self.way(to).any(|place| place == from) {
             return;
         }
         if exchanged {
@@ -363,7 +373,7 @@ impl FsModel {
         }
     }
 
-    /// A second name for what is at the first place.
+    /// Records a second name for the entry at the first place.
     pub fn linked(&mut self, from: NodeId, to: NodeId) {
         let file = self.file_there(from);
         let thing =
@@ -372,51 +382,52 @@ impl FsModel {
         self.node_mut(to).text = self.node(from).text.clone();
     }
 
-    /// Permissions of what is there.
+    /// Records the permissions of the entry that is there.
     pub fn has_mode(&mut self, node: NodeId, mode: u32) {
         if let Some(first) = self.node(node).first {
             self.first_mut(first).mode.get_or_insert(mode);
         }
     }
 
-    /// Somebody may execute what is there.
+    /// Records that some user may execute the entry that is there.
     pub fn is_executable(&mut self, node: NodeId) {
         if let Some(first) = self.node(node).first {
             self.first_mut(first).is_executable = true;
         }
     }
 
-    /// What is known of a file's length.
+    /// Returns the knowledge about a file's length.
     pub fn size(&self, file: FileId) -> &Size {
         &self.sizes[&file]
     }
 
-    /// The same, to learn more.
+    /// Returns the knowledge about a file's length, to be extended.
     pub fn size_mut(&mut self, file: FileId) -> &mut Size {
-        self.sizes.get_mut(&file).expect("it has a name, or somebody has it open")
+        self.sizes.get_mut(&file).expect("it has a name or a descriptor")
     }
 
-    /// Somebody was told that a part of a file is so; it was so at the start if nobody has changed it.
+    /// Records the kind of a part of a file. It was so at the start if the program has not changed
+    /// the part.
     pub fn has_part(&mut self, file: FileId, range: Range<u64>, kind: Kind) {
-        for it in self.sizes[&file].of_start(range) {
-            self.layouts.entry(file).or_default().learn(it, kind);
+        for part in self.sizes[&file].of_start(range) {
+            self.layouts.entry(file).or_default().learn(part, kind);
         }
     }
 
-    /// Where a file had data and holes, as far as known.
+    /// Returns the data and holes of a file at the start, as far as known.
     pub fn parts(&self, file: FileId) -> impl Iterator<Item = Part> {
         let bytes = self.size(file).first();
-        self.layouts.get(&file).into_iter().flat_map(move |it| it.parts(bytes))
+        self.layouts.get(&file).into_iter().flat_map(move |layout| layout.parts(bytes))
     }
 
     fn child(&mut self, at: NodeId, name: &[u8]) -> NodeId {
         if let Some(child) = self.node(at).children.get(name) {
             return *child;
         }
-        let first = self.node(at).first.and_then(|it| self.first_child(it, name));
-        // What the program has made is empty until it puts something in.
-        let now = first.map_or(State::Absent, |it| self.first(it).state);
-        let text = first.and_then(|it| self.first(it).text.clone());
+        let first = self.node(at).first.and_then(|first| self.first_child(first, name));
+        // A directory that the program has made is empty until the program makes something inside.
+        let now = first.map_or(State::Absent, |first| self.first(first).state);
+        let text = first.and_then(|first| self.first(first).text.clone());
         let key = key(self.node(at).inside, name);
         let children = FxHashMap::default();
         let node = Node { parent: at, key, inside: key, children, now, first, text };
@@ -435,7 +446,7 @@ impl FsModel {
         id
     }
 
-    /// What was there at the start; `None`: nothing of that is there now.
+    /// Returns the entry that was there at the start; `None`: it is not there now.
     fn first_child(&mut self, at: FirstId, name: &[u8]) -> Option<FirstId> {
         if let Some(child) = self.first(at).children.get(name) {
             return (!self.first(*child).is_gone).then_some(*child);
@@ -467,27 +478,27 @@ impl FsModel {
         id
     }
 
-    /// Something is there, so what leads to it are directories.
+    /// Records that the way to an entry consists of directories.
     fn leads_to_parent(&mut self, node: NodeId) {
         let above: Vec<NodeId> = self.way(node).skip(1).collect();
-        for it in above {
-            match self.node(it).now {
+        for place in above {
+            match self.node(place).now {
                 State::There(EntryKind::Directory) => break,
                 State::Unasked | State::There(EntryKind::Any) => {
-                    self.set(it, State::There(EntryKind::Directory));
+                    self.set(place, State::There(EntryKind::Directory));
                 }
-                // Nothing had shown what it was when it was opened.
-                State::There(EntryKind::File(_)) if self.node(it).first.is_some() => {
-                    self.set(it, State::There(EntryKind::Directory));
+                // The kind of the entry was unknown when the entry was opened.
+                State::There(EntryKind::File(_)) if self.node(place).first.is_some() => {
+                    self.set(place, State::There(EntryKind::Directory));
                 }
-                // A link may lead to one.
+                // A link may lead to a directory.
                 State::There(EntryKind::Link(_)) => {}
                 _ => self.unexplained += 1,
             }
         }
     }
 
-    /// It is so, and was so at the start, if nobody has changed it.
+    /// Sets the state of a place, now and, if the program has not changed the place, at the start.
     fn set(&mut self, node: NodeId, state: State) {
         self.put(node, state);
         if let Some(first) = self.node(node).first {
@@ -496,7 +507,7 @@ impl FsModel {
         }
     }
 
-    /// What is here now is not what was here at the start.
+    /// Separates a place from its initial entry: something else is there now.
     fn clear(&mut self, node: NodeId) {
         let node = self.node_mut(node);
         (node.first, node.text, node.inside) = (None, None, node.key);
@@ -504,8 +515,9 @@ impl FsModel {
     }
 
     fn swap(&mut self, one: NodeId, other: NodeId) {
-        let take = |it: &mut Node| {
-            (std::mem::take(&mut it.children), it.now, (it.first.take(), it.text.take(), it.inside))
+        let take = |node: &mut Node| {
+            let moved = (node.first.take(), node.text.take(), node.inside);
+            (std::mem::take(&mut node.children), node.now, moved)
         };
         let of_one = take(self.node_mut(one));
         let of_other = take(self.node_mut(other));
@@ -519,7 +531,7 @@ impl FsModel {
         }
     }
 
-    /// What is known already, against what was found now.
+    /// Counts a contradiction between the known kind and the one found now.
     fn agrees(&mut self, known: EntryKind, found: EntryKind) {
         use EntryKind::{Any, Directory, File, Link};
         let is_same = match (known, found) {

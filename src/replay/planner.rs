@@ -1,4 +1,5 @@
-//! Operations → the operations of a replay, in the order of their ends.
+//! Planner: turns the steps of a capture into the operations of a replay, in the order of their
+//! ends.
 //!
 //! ```text
 //!   Step ─► Planner ─┬─ Handles    the descriptors and their owners
@@ -8,7 +9,7 @@
 //! ```
 //!
 //! A planner grows with the threads, names, files and descriptors that live at one time, not with
-//! the number of operations: what is gone is dropped ([`eviction`]).
+//! the number of operations: state that is no longer needed is evicted ([`eviction`]).
 
 mod arguments;
 mod async_ops;
@@ -48,52 +49,52 @@ use super::planned_op::{InheritedFd, PlannedOp, WorkerInfo};
 use super::process_waits::ProcessWaits;
 use super::replay_paths::of_file;
 use super::replayability::{SkipReason, Treatment, excuse, treatment};
-use super::resources::{Resources, stood};
+use super::resources::{Accessor, Resources, stood};
 use super::symlink_follow::follows;
 use crate::analysis::done::What;
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
 use crate::units::KernelTime;
 
-/// Takes what is planned, one after the other.
+/// Consumer of planned operations, which arrive one at a time.
 pub trait Out {
-    /// What can go wrong in it.
+    /// Error of the consumer.
     type Error;
 
-    /// The next operation.
+    /// Takes the next operation.
     ///
     /// # Errors
     ///
-    /// Whatever it runs into.
+    /// Errors of the consumer.
     fn planned(&mut self, planned: &PlannedOp) -> Result<(), Self::Error>;
 
-    /// An operation is not done again.
+    /// Reports an operation that is skipped.
     fn left(&mut self, _: SkipReason) {}
 }
 
 #[derive(Debug)]
 struct Thread {
     worker: Worker,
-    /// The last of them.
+    /// Last operation of the worker.
     last: TimedOp,
 }
 
-/// A thread that has done nothing yet.
+/// Thread that has not executed an operation yet.
 #[derive(Debug, Default)]
 struct NewThread {
     comm: Vec<u8>,
-    /// What its process had done last when it came.
+    /// Last operation of its process when the thread began.
     born: Option<OpId>,
-    /// The last operations of children that its parent may have waited for.
+    /// Last operations of children for which its parent may have waited.
     before: WaitSet,
 }
 
-/// The planner.
+/// Planner of one replay.
 #[derive(Debug)]
 pub struct Planner<O> {
-    /// Where the operations go.
+    /// Consumer of the operations.
     pub out: O,
-    /// What was there.
+    /// Model of the files at the start and now.
     pub world: FsModel,
     handles: Handles,
     things: Resources,
@@ -101,50 +102,52 @@ pub struct Planner<O> {
     locks: Locks,
     waited: VectorClock,
     threads: FxHashMap<ThreadKey, Thread>,
-    /// How many operations each worker has, also those whose threads are gone.
+    /// Number of operations of each worker, including workers whose threads are gone.
     counts: Vec<u32>,
     under_way: UnderWay,
     lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
     families: ProcessWaits,
-    /// How much is kept until it is looked at what may be forgotten.
+    /// Number of kept items at which the next eviction runs.
     forget_at: usize,
     #[cfg(test)]
     forgets_at_once: bool,
-    /// The newest operation of each process, and whether it is its own or of whom it was born.
+    /// Newest operation of each process. The flag is false if the operation is asynchronous, or was
+    /// inherited from the parent at birth.
     newest: FxHashMap<ProcessKey, (OpId, bool)>,
-    /// When the first operation began, ns.
+    /// Begin of the first operation, ns.
     first: Option<u64>,
-    /// Those who do something.
+    /// Workers that execute operations.
     pub who: Vec<WorkerInfo>,
-    /// What is open before the first operation.
+    /// Descriptors that are open before the first operation.
     pub given: Vec<InheritedFd>,
-    /// Operations that wait for another thread's.
+    /// Number of operations that wait for another thread's operations.
     pub waits: u64,
-    /// Operations that are done again.
+    /// Number of operations that are replayed.
     pub done: BTreeMap<What, u64>,
-    /// Operations that are in what is done again.
+    /// Number of model-only operations: their effects are part of the replayed ones.
     pub followed: u64,
-    /// What the replay does besides, as no call did it that is done again.
+    /// Number of implicit operations, which correspond to no replayed call.
     pub implicit: u64,
-    /// Operations that are not done again.
+    /// Number of operations that are skipped.
     pub left: BTreeMap<(SkipReason, What), u64>,
-    /// Bytes that the operations that are done again read and write.
+    /// Bytes that the replayed operations read and write.
     pub bytes: [u64; 2],
-    /// When the last operation ended, in ns since the first one.
+    /// End of the last operation, in ns since the first one.
     pub span: u64,
-    /// How long each worker is inside of operations, ns.
+    /// Time that each worker spends inside operations, ns.
     pub busy: Vec<u64>,
-    /// Operations that are done again only because others need them.
+    /// Number of operations that are replayed only because others need them.
     pub needed: u64,
-    /// What comes is one of those.
+    /// True while operations are planned only because others need them.
     is_needed: bool,
-    /// When the first one begins that is not one of those, in ns since the first one; `None`: nobody has chosen.
+    /// Begin of the first wanted operation, in ns since the first operation; `None`: the plan has
+    /// no selection.
     pub wanted_from: Option<u64>,
 }
 
 impl<O: Out> Planner<O> {
-    /// Nothing yet.
+    /// Creates a planner without operations.
     pub fn new(out: O) -> Self {
         Self {
             out,
@@ -181,12 +184,12 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// With links that were there before.
+    /// Returns this planner with links that were there before.
     pub fn knowing(self, links: &Links) -> Self {
         Self { world: FsModel::with_links(links), ..self }
     }
 
-    /// Handles that are open at once at most.
+    /// Returns the maximum number of handles that are open at once.
     pub fn handles(&self) -> usize {
         self.handles.most()
     }
@@ -214,7 +217,7 @@ impl<O: Out> Planner<O> {
             Treatment::Done => {
                 self.make_way(operation)?;
                 self.stand(operation)?;
-                match self.plan(operation, (ret, end), effects) {
+                match self.plan(operation, ret, end, effects) {
                     Ok((planned, before)) => self.emit(operation.process, planned, before),
                     Err(reason) => self.refuse(operation, effects, reason),
                 }
@@ -224,14 +227,15 @@ impl<O: Out> Planner<O> {
 
     fn leave(&mut self, operation: &SyscallOperation, reason: SkipReason) {
         self.out.left(reason);
-        // Nobody wanted it.
+        // The operation was not wanted.
         if self.is_needed {
             return;
         }
         *self.left.entry((reason, What::Call(operation.call))).or_default() += 1;
     }
 
-    /// What is not done again leaves descriptors that are not there, and takes away others that are.
+    /// Applies the descriptor effects of an operation that is not replayed: descriptors that it
+    /// makes are missing in the replay, and implicit operations close those that it closes.
     fn foreign(
         &mut self,
         operation: &SyscallOperation,
@@ -240,8 +244,8 @@ impl<O: Out> Planner<O> {
     ) -> Result<(), O::Error> {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
-        let own = self.threads.get(&operation.thread).map(|it| (it.worker, true));
-        let by = own.or_else(|| self.newest.get(&process).map(|it| (it.0.worker, false)));
+        let own = self.threads.get(&operation.thread).map(|thread| (thread.worker, true));
+        let by = own.or_else(|| self.newest.get(&process).map(|(op, _)| (op.worker, false)));
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
@@ -250,7 +254,7 @@ impl<O: Out> Planner<O> {
                 FdEffect::Destroyed { fd, file } => {
                     let closed = self.handles.closed((process, *fd), end, Some(file.id));
                     if let Some((handle, true)) = closed {
-                        self.last_gone(handle, by, (process, end))?;
+                        self.last_gone(handle, by, process, end)?;
                     }
                 }
                 FdEffect::StatusChanged { fd, cloexec: Some(true), .. } => {
@@ -262,7 +266,7 @@ impl<O: Out> Planner<O> {
         Ok(())
     }
 
-    /// Times begin with the first operation.
+    /// Returns the identity and times of an operation. Times begin with the first operation.
     fn timed(
         &mut self,
         operation: &SyscallOperation,
@@ -277,22 +281,23 @@ impl<O: Out> Planner<O> {
         timed
     }
 
-    /// When an operation began and ended, in ns since the first one.
+    /// Returns begin and end of an operation, in ns since the first one.
     fn times(&mut self, start: KernelTime, end: KernelTime) -> (u64, u64) {
-        // Who began before and is still at work may come later.
+        // An operation in flight that began earlier may be planned later.
         let earliest = || start.0.min(self.under_way.oldest().unwrap_or(u64::MAX));
         self.first.get_or_insert_with(earliest);
-        let [start, end] = [start, end].map(|it| self.since_first(it));
+        let [start, end] = [start, end].map(|time| self.since_first(time));
         self.span = self.span.max(end);
         (start, end)
     }
 
-    /// A time of the capture, in ns since the first operation.
+    /// Converts a time of the capture to ns since the first operation.
     fn since_first(&self, time: KernelTime) -> u64 {
         time.0.saturating_sub(self.first.unwrap_or(time.0))
     }
 
-    /// The number that the thread's next operation has. Whom a thread waits for that begins goes into `first`.
+    /// Returns the identity of a thread's next operation. A new thread's initial waits are added to
+    /// `first`.
     fn next(&mut self, operation: &SyscallOperation, first: &mut WaitSet) -> OpId {
         let worker = if let Some(thread) = self.threads.get(&operation.thread) {
             thread.worker
@@ -302,7 +307,7 @@ impl<O: Out> Planner<O> {
             self.threads.insert(operation.thread, thread);
             let NewThread { comm, born, before } =
                 self.new.remove(&operation.thread).unwrap_or_default();
-            before.all().iter().for_each(|it| first.add(*it));
+            before.all().iter().for_each(|op| first.add(*op));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
             let before = born.into_iter().collect();
             self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane: None });
@@ -311,18 +316,20 @@ impl<O: Out> Planner<O> {
         OpId { worker, number: self.counts[worker.0 as usize] }
     }
 
-    /// The next number; who has it goes into `who`.
+    /// Returns the next worker, whose description the caller adds to `who`.
     fn new_worker(&mut self) -> Worker {
         self.counts.push(0);
         self.busy.push(0);
         Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"))
     }
 
-    /// What is done again of this operation and whom it waits for; or why it is not.
+    /// Plans an operation. Returns the planned operation and the operations for which it waits, or
+    /// the reason to skip it.
     fn plan(
         &mut self,
         operation: &SyscallOperation,
-        (ret, end): (i64, KernelTime),
+        ret: i64,
+        end: KernelTime,
         effects: &[FdEffect],
     ) -> Result<(PlannedOp, WaitSet), SkipReason> {
         let call = operation.call.call();
@@ -333,79 +340,79 @@ impl<O: Out> Planner<O> {
         in_memory::is_repeated(operation)?;
         self.has_own_flags(operation, handles[0])?;
         self.may_lock(operation, handles[0])?;
-        // From here on it is done again.
+        // From here on, the operation is replayed.
         let mut before = WaitSet::default();
         let at = self.timed(operation, end, &mut before);
         self.families.waited(operation.process, operation.start, &mut before);
-        let past = self.under_way.past();
-        self.things.named(operation, &self.world, nodes, (at, past, &mut before));
-        self.things.passed(&self.world, &links, (at, past, &mut before));
+        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
+        self.things.named(operation, &self.world, nodes, accessor);
+        self.things.passed(&self.world, &links, accessor);
         if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
             self.world.passed(path, ret >= 0);
         }
         infer_initial_state::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
-        let made = self.learn(operation, ret, (nodes, handles[0]));
+        let made = self.learn(operation, ret, nodes, handles[0]);
         if let (true, 0, Some(link), Some(text)) = (call.is_symlink(), ret, nodes[0], &second_path)
         {
             self.world.contains(link, text);
         }
         if call.class == Class::Resize
-            && let Some(EntryKind::File(file)) = nodes[0].and_then(|it| self.world.thing(it))
+            && let Some(EntryKind::File(file)) = nodes[0].and_then(|node| self.world.thing(node))
         {
-            self.things.resized(file, (at, self.under_way.past(), &mut before));
+            let accessor =
+                &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
+            self.things.resized(file, accessor);
         }
-        let planned = self.planned(operation, handles, (at, ret));
+        let planned = self.planned(operation, handles, at, ret);
         let mut planned = PlannedOp { path, second_path, ..planned };
-        self.touched(operation, handles, (at, &mut before));
-        self.effects(operation, effects, made, (&mut planned, &mut before));
+        self.touched(operation, handles, at, &mut before);
+        self.effects(operation, effects, made, &mut planned, &mut before);
         if let Some(made) = planned.makes {
             planned.file = self.handles.file(made);
-            self.opened(operation, made, (at, &mut before));
+            self.opened(operation, made, at, &mut before);
         }
         Ok((planned, before))
     }
 
-    /// What it does to the descriptors that it was given, and to what is behind them.
+    /// Records the accesses of an operation to the descriptors that it was given, and to their
+    /// files.
     fn touched(
         &mut self,
         operation: &SyscallOperation,
         handles: [Option<Handle>; 2],
-        (at, before): (TimedOp, &mut WaitSet),
+        at: TimedOp,
+        before: &mut WaitSet,
     ) {
         let class = operation.call.call().class;
         for (place, handle) in handles.into_iter().enumerate() {
             let Some(handle) = handle else { continue };
-            // Whoever waits for a lock may have begun long ago: it counts when he has it.
+            // A call that waits for a lock may have begun long ago: it counts from its end, when it
+            // has the lock.
             let at = if class == Class::Lock { TimedOp { start: at.end, ..at } } else { at };
             let closes = class == Class::Close;
             let past = self.under_way.past();
-            self.things.of_handle(&mut self.handles, handle, closes, (at, past, &mut *before));
-            self.locked(operation, handle, (at, &mut *before));
+            let accessor = &mut Accessor { by: at, past, before: &mut *before };
+            self.things.of_handle(&mut self.handles, handle, closes, accessor);
+            self.locked(operation, handle, at, before);
             let Some(file) = self.handles.file(handle) else { continue };
             let description = self.handles.description(handle);
             let is_target = place == 1;
             let of_itself = self.world.size(file).of_itself();
-            self.things.of_file(
-                operation,
-                (file, description, is_target),
-                of_itself,
-                (at, self.under_way.past(), &mut *before),
-            );
-            if let Some(ret) = operation.ret.and_then(|it| u64::try_from(it).ok()) {
+            let past = self.under_way.past();
+            let accessor = &mut Accessor { by: at, past, before: &mut *before };
+            self.things.of_file(operation, file, description, is_target, of_itself, accessor);
+            if let Some(ret) = operation.ret.and_then(|ret| u64::try_from(ret).ok()) {
                 let position = self.handles.position(handle);
                 let offset = stood(operation, is_target, position, ret);
-                infer_initial_state::moved(
-                    self.world.size_mut(file),
-                    operation,
-                    is_target,
-                    (offset, ret),
-                );
+                let size = self.world.size_mut(file);
+                infer_initial_state::moved(size, operation, is_target, offset, ret);
             }
             infer_initial_state::asked(&mut self.world, file, operation);
         }
     }
 
-    /// Where its paths lead to, if that is in the replay what it was, and the links on the way.
+    /// Returns the places to which the paths lead, and the links on the way; or the reason why the
+    /// replay would find something else there.
     fn nodes(
         &mut self,
         operation: &SyscallOperation,
@@ -422,7 +429,7 @@ impl<O: Out> Planner<O> {
         let is_contended = self.under_way.may_make_names();
         self.strangers.ended(&self.world, operation, nodes, is_contended)?;
         let call = operation.call.call();
-        match operation.errno().and_then(|it| Some((it, excuse(call, it)?))) {
+        match operation.errno().and_then(|errno| Some((errno, excuse(call, errno)?))) {
             Some((errno, reason)) => {
                 infer_initial_state::failed(&mut self.world, operation, errno, nodes);
                 Err(reason)
@@ -431,49 +438,51 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// Where its paths lead to, as far as it is known, and the links on the way.
+    /// Returns the places to which the paths lead, as far as known, and the links on the way.
     fn led_to(
         &mut self,
         operation: &SyscallOperation,
         [path, second_path]: [&Option<Vec<u8>>; 2],
     ) -> ([Option<NodeId>; 2], Vec<NodeId>) {
         let mut links = Vec::new();
-        let mut find = |it: &Option<Vec<u8>>, is_followed| {
-            it.as_ref().and_then(|it| self.world.reach(it, is_followed, &mut links))
+        let mut find = |path: &Option<Vec<u8>>, is_followed| {
+            path.as_ref().and_then(|path| self.world.reach(path, is_followed, &mut links))
         };
-        // What a symbolic link contains is no name yet.
+        // The text of a symbolic link is not a name yet.
         let call = operation.call.call();
         let is_name = !call.is_symlink();
         let first = find(path, follows(call, &operation.args, operation.flags_in_memory));
         ([first, if is_name { find(second_path, false) } else { None }], links)
     }
 
-    /// It has made this descriptor.
+    /// Records the accesses of an operation that has made a descriptor.
     fn opened(
         &mut self,
         operation: &SyscallOperation,
         made: Handle,
-        (at, before): (TimedOp, &mut WaitSet),
+        at: TimedOp,
+        before: &mut WaitSet,
     ) {
-        let past = self.under_way.past();
-        self.things.of_handle(&mut self.handles, made, true, (at, past, &mut *before));
+        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
+        self.things.of_handle(&mut self.handles, made, true, accessor);
         let truncates =
             infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == Class::Open
             && truncates
         {
-            self.things.resized(file, (at, past, before));
+            self.things.resized(file, accessor);
         }
     }
 
-    /// What it does to descriptors.
+    /// Applies the effects of an operation on descriptors.
     fn effects(
         &mut self,
         operation: &SyscallOperation,
         effects: &[FdEffect],
         made: Option<HandleTarget>,
-        (planned, before): (&mut PlannedOp, &mut WaitSet),
+        planned: &mut PlannedOp,
+        before: &mut WaitSet,
     ) {
         let (process, start) = (operation.process, operation.start);
         let end = operation.end.unwrap_or(start);
@@ -486,7 +495,7 @@ impl<O: Out> Planner<O> {
                     planned.makes = Some(handle);
                 }
                 FdEffect::Duplicated { to, file, .. } => {
-                    let behind = planned.handle.map(|it| self.handles.behind(it));
+                    let behind = planned.handle.map(|handle| self.handles.behind(handle));
                     let behind = behind.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
                     let of = (process, *to);
                     let handle = match replaced {
@@ -530,23 +539,26 @@ impl<O: Out> Planner<O> {
         if planned.asynchronous.is_none() {
             self.newest.insert(process, (planned.at, true));
         } else {
-            // A process has done something also if it did nothing else. But nobody is inside of it, and it may have been over for long.
+            // An asynchronous operation counts if the process has executed nothing else. But no
+            // thread is inside the operation, which may have ended long ago.
             self.newest.entry(process).or_insert((planned.at, false));
         }
         self.out.planned(&planned)
     }
 
-    /// What waits for a pipe or a socket, perhaps for as long as the capture, will not be done again: nobody has to remember for it
-    /// what was before. Nor for who waits for a lock, which counts when he has it.
+    /// Adds a call to the operations in flight, if it may be replayed. A call that waits for a pipe
+    /// or a socket, perhaps for as long as the capture, will be skipped, so no earlier accesses
+    /// have to be kept for the call. The same is true for a call that waits for a lock, which
+    /// counts from the time when it has the lock.
     fn begun(&mut self, operation: &SyscallOperation) {
         let call = operation.call.call();
-        // What it has submitted is told behind its end, and began with it.
+        // Operations that the call submits are reported after its end, and began with it.
         if call.arg(Role::Iocbs).is_some() {
             self.under_way.begun(Inside::Call(operation.thread), operation.start.0, false);
             return;
         }
         self.under_way.over(Inside::Call(operation.thread));
-        let file = operation.file.as_ref().map(|it| it.id);
+        let file = operation.file.as_ref().map(|file| file.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
             (Some(handle), _) => matches!(self.handles.behind(handle), HandleTarget::Left(_)),

@@ -1,9 +1,10 @@
-//! Parents that go on when their children are through: nobody records the waiting (`wait4`), but who begins something behind the end of
-//! a child may have waited for it, and mostly has.
+//! Process waits: parents that continue after their children have ended. The capture has no record
+//! of the waiting (`wait4`), but an operation that a parent begins after the end of a child may
+//! have waited for the child, and mostly has.
 //!
 //! ```text
-//!   parent   ──[ fork ]·····························[ open result ]──   waits for the child's last operation
-//!   child            └──[ open result ]─[ write ]─┘
+//!   parent   ──[ fork ]·····························[ open result ]──   waits for the last
+//!   child            └──[ open result ]─[ write ]─┘                     operation of the child
 //! ```
 
 use rustc_hash::FxHashMap;
@@ -16,13 +17,13 @@ use crate::units::KernelTime;
 struct Family {
     parent: Option<ProcessKey>,
     born: KernelTime,
-    /// The last operations of its threads that have ended.
+    /// Last operations of its threads that have ended.
     own: Vec<(KernelTime, TimedOp)>,
-    /// The last operations of its children that have ended.
+    /// Last operations of its children that have ended.
     children: Vec<(KernelTime, TimedOp)>,
 }
 
-/// All processes that are there.
+/// All living processes.
 #[derive(Debug, Default)]
 pub(super) struct ProcessWaits(FxHashMap<ProcessKey, Family>);
 
@@ -33,18 +34,18 @@ impl ProcessWaits {
         self.0.entry(process).or_insert(new)
     }
 
-    /// A process has a child.
+    /// Records the birth of a child process.
     pub(super) fn born(&mut self, parent: ProcessKey, child: ProcessKey, now: KernelTime) {
         let family = self.of(child);
         (family.parent, family.born) = (Some(parent), now);
     }
 
-    /// A thread has ended, which had done this last.
+    /// Records the end of a thread with its last operation.
     pub(super) fn thread_ended(&mut self, process: ProcessKey, now: KernelTime, last: TimedOp) {
         self.of(process).own.push((now, last));
     }
 
-    /// A process has ended.
+    /// Records the end of a process.
     pub(super) fn process_ended(&mut self, process: ProcessKey) {
         let Some(Family { parent: Some(parent), born, own, children }) = self.0.remove(&process)
         else {
@@ -52,20 +53,23 @@ impl ProcessWaits {
         };
         let over = &mut self.of(parent).children;
         if !own.is_empty() {
-            // Its first operation has waited for those who had ended when it was born.
-            over.retain(|it| it.0 > born);
+            // Its first operation has waited for the children that had ended when the process was
+            // born.
+            over.retain(|(ended, _)| *ended > born);
         }
         over.extend(own.into_iter().chain(children));
     }
 
-    /// Those children of a process that ended before this time go into `before`.
+    /// Adds the last operations of a process's children that ended by `start` to `before`.
     pub(super) fn over(&self, process: ProcessKey, start: KernelTime, before: &mut WaitSet) {
         let family = self.0.get(&process);
-        let children = family.into_iter().flat_map(|it| &it.children);
-        children.filter(|it| it.0 <= start).for_each(|it| before.add(it.1.at));
+        let children = family.into_iter().flat_map(|family| &family.children);
+        let over = children.filter(|(ended, _)| *ended <= start);
+        over.for_each(|(_, last)| before.add(last.at));
     }
 
-    /// The same of those of its parent: who is born behind their end. The one that ended last.
+    /// Adds the last operations of the parent's children that ended by `start` to `before`: a
+    /// process born then comes after their end. Returns the one that ended last.
     pub(super) fn siblings(
         &self,
         process: ProcessKey,
@@ -74,15 +78,16 @@ impl ProcessWaits {
     ) -> Option<OpId> {
         let parent = self.0.get(&process)?.parent?;
         self.over(parent, start, before);
-        let over = self.0.get(&parent)?.children.iter().filter(|it| it.0 <= start);
-        over.max_by_key(|it| it.0).map(|it| it.1.at)
+        let over = self.0.get(&parent)?.children.iter().filter(|(ended, _)| *ended <= start);
+        over.max_by_key(|(ended, _)| *ended).map(|(_, last)| last.at)
     }
 
-    /// The same for an operation: none of the process's later ones has to wait for them.
+    /// Adds the last operations of a process's children that ended by `start` to `before`, and
+    /// forgets them: later operations of the process need not wait for them.
     pub(super) fn waited(&mut self, process: ProcessKey, start: KernelTime, before: &mut WaitSet) {
         self.over(process, start, before);
         if let Some(family) = self.0.get_mut(&process) {
-            family.children.retain(|it| it.0 > start);
+            family.children.retain(|(ended, _)| *ended > start);
         }
     }
 }
@@ -101,7 +106,7 @@ mod tests {
     }
 
     fn workers(before: &WaitSet) -> Vec<u32> {
-        before.all().iter().map(|it| it.worker.0).collect()
+        before.all().iter().map(|op| op.worker.0).collect()
     }
 
     #[test]
@@ -120,7 +125,8 @@ mod tests {
         assert_eq!(waits(&mut families, 30), Vec::<u32>::new());
     }
 
-    /// Fails if a parent that does nothing between two children hides the first from the second, or remembers all it ever had.
+    /// Fails if a parent that is idle between two children hides the first from the second, or
+    /// keeps all children it ever had.
     #[test]
     fn a_child_waits_for_those_before_it() {
         let mut families = ProcessWaits::default();

@@ -1,15 +1,16 @@
-//! Everything that operations can be in the way of each other on.
+//! Resources through which operations conflict.
 //!
-//! | Thing | is used by | is changed by |
+//! | Resource | Used by operations that | Changed by operations that |
 //! |---|---|---|
-//! | a handle | who works on it | who opens and closes it |
-//! | a position | – | who reads, writes, seeks or lists without saying where |
-//! | a name | who looks it up, and everything below it | who makes, removes and renames it |
-//! | 64 KiB of a file | who reads them | who writes them |
-//! | all of a file | who moves less than 4 MiB | who moves more, who waits for the disk, who asks for data or holes |
-//! | a file's length | who reads | who makes it longer or shorter |
+//! | handle | work on the handle | open or close the handle |
+//! | position | – | read, write, seek or list without an explicit offset |
+//! | name | look up the name or a name below it | make, remove or rename the name |
+//! | 64 KiB of a file | read these bytes | write these bytes |
+//! | all of a file | move less than 4 MiB | move more, sync, or seek for data or holes |
+//! | length of a file | read | make the file longer or shorter |
 //!
-//! Locks of files have rules of their own: [`super::locks`]. Things that are gone, and pieces beyond some number, are forgotten: [`super::evicted_accesses`].
+//! Locks of files have rules of their own: [`super::locks`]. Resources that no longer exist, and
+//! pieces above a limit, are evicted: [`super::evicted_accesses`].
 
 use std::cell::Cell;
 
@@ -24,19 +25,46 @@ use super::namespace::{FileId, FsModel, NodeId};
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
 
-/// Bytes of a file that are one thing.
+/// Bytes of a file that form one resource.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// Pieces that one operation touches at most; with more it touches all of the file.
+/// Maximum number of pieces that one operation accesses. An operation on more pieces accesses all
+/// of the file.
 const PIECES_MAX: u64 = 64;
 
-/// Pieces that are kept: 2 GiB of what was read and written last, some 10 MiB of memory.
+/// Number of pieces that are kept: the last 2 GiB read and written, in about 10 MiB of memory.
 const PIECES_KEPT: usize = 32 << 10;
 
-/// One touch: by whom, how far back others may have begun, and whom it has to wait for.
-type By<'a> = (TimedOp, &'a Past, &'a mut WaitSet);
+/// Access in progress: its operation, the bound for the begins of others, and the operations to
+/// wait for.
+#[derive(Debug)]
+pub(super) struct Accessor<'a> {
+    /// Operation that makes the access.
+    pub(super) by: TimedOp,
+    /// Bound for the begins of later operations.
+    pub(super) past: &'a Past,
+    /// Operations for which `by` waits.
+    pub(super) before: &'a mut WaitSet,
+}
 
-/// All of them.
+impl Accessor<'_> {
+    /// Adds an access to a resource.
+    fn touch(&mut self, history: &mut AccessHistory, touch: Touch) {
+        history.touch(self.by, touch, self.past, self.before);
+    }
+
+    /// Adds an access to a resource; `saw` is that of [`AccessHistory::touch_seen`].
+    fn touch_seen(&mut self, history: &mut AccessHistory, saw: bool, touch: Touch) {
+        history.touch_seen(self.by, saw, touch, self.past, self.before);
+    }
+
+    /// Adds the evicted accesses for which the operation waits.
+    fn wait_for_evicted(&mut self, forgotten: &mut EvictedAccesses) {
+        forgotten.wait(self.by, self.past, self.before);
+    }
+}
+
+/// Access histories of all resources.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     names: FxHashMap<NodeId, AccessHistory>,
@@ -48,148 +76,153 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// The names that an operation was given.
+    /// Records accesses to the names that an operation was given.
     pub(super) fn named(
         &mut self,
         operation: &SyscallOperation,
         world: &FsModel,
         nodes: [Option<NodeId>; 2],
-        (by, past, before): By<'_>,
+        accessor: &mut Accessor<'_>,
     ) {
-        self.forgotten.wait(by, past, before);
+        accessor.wait_for_evicted(&mut self.forgotten);
         for (place, node) in nodes.into_iter().enumerate() {
             let Some(node) = node else { continue };
             let changes =
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
-            for (depth, it) in world.way(node).enumerate() {
+            for (depth, name) in world.way(node).enumerate() {
                 let touch = if depth == 0 && changes { Touch::Changes } else { Touch::Uses };
-                // Names are as those have left them who have ended: who found them so was behind those, and in front of those who change them then.
+                // Ended operations determine the state of a name. An operation that found the name in
+                // that state came after them, and before those that change the name later.
                 let saw = match found_there(operation, place, depth) {
-                    Some(true) => world.thing(it).is_some(),
-                    Some(false) => world.is_absent(it),
+                    Some(true) => world.thing(name).is_some(),
+                    Some(false) => world.is_absent(name),
                     None => false,
                 };
-                self.names.entry(it).or_default().touch_seen((by, saw), touch, past, before);
+                accessor.touch_seen(self.names.entry(name).or_default(), saw, touch);
             }
         }
     }
 
-    /// Links that paths led through.
-    pub(super) fn passed(&mut self, world: &FsModel, links: &[NodeId], (by, past, before): By<'_>) {
-        for it in links.iter().flat_map(|it| world.way(*it)) {
-            let name = self.names.entry(it).or_default();
-            name.touch_seen((by, world.thing(it).is_some()), Touch::Uses, past, before);
+    /// Records accesses to the symbolic links through which paths led.
+    pub(super) fn passed(
+        &mut self,
+        world: &FsModel,
+        links: &[NodeId],
+        accessor: &mut Accessor<'_>,
+    ) {
+        for node in links.iter().flat_map(|link| world.way(*link)) {
+            let saw = world.thing(node).is_some();
+            accessor.touch_seen(self.names.entry(node).or_default(), saw, Touch::Uses);
         }
     }
 
-    /// A descriptor.
+    /// Records an access to a descriptor.
     pub(super) fn of_handle(
         &mut self,
         handles: &mut Handles,
         handle: Handle,
         changes: bool,
-        (by, past, before): By<'_>,
+        accessor: &mut Accessor<'_>,
     ) {
         let touch = if changes { Touch::Changes } else { Touch::Uses };
-        handles.uses(handle).touch(by, touch, past, before);
+        accessor.touch(handles.uses(handle), touch);
     }
 
-    /// The contents of an open file, and where it stands. `of_itself`: so long it is whoever has
-    /// written what.
+    /// Records accesses to the contents and the position of an open file. `of_itself`: length that
+    /// does not depend on any write.
     pub(super) fn of_file(
         &mut self,
         operation: &SyscallOperation,
-        (file, description, is_target): (FileId, u64, bool),
+        file: FileId,
+        description: u64,
+        is_target: bool,
         of_itself: u64,
-        (by, past, before): By<'_>,
+        accessor: &mut Accessor<'_>,
     ) {
         let call = operation.call.call();
-        self.forgotten.wait(by, past, before);
+        accessor.wait_for_evicted(&mut self.forgotten);
         if moves_position(operation, is_target) {
-            self.moved(description, (by, past, &mut *before));
+            self.moved(description, accessor);
         }
         let offset = if is_target { operation.target_offset } else { operation.offset };
-        let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        let bytes = operation.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
         let writes = call.class == Class::Write || call.class == Class::Transfer && is_target;
         let reads = call.class == Class::Read || call.class == Class::Transfer && !is_target;
         match call.class {
             _ if reads || writes => {
-                let is_longer = offset.is_none_or(|it| it.saturating_add(bytes) > of_itself);
+                let is_longer =
+                    offset.is_none_or(|offset| offset.saturating_add(bytes) > of_itself);
                 let touch = if writes { Touch::Changes } else { Touch::Uses };
-                self.range(file, offset.map(|it| (it, bytes)), touch, (by, past, &mut *before));
+                self.range(file, offset.map(|offset| (offset, bytes)), touch, accessor);
                 if is_longer {
-                    self.lengths.entry(file).or_default().touch(by, touch, past, before);
+                    accessor.touch(self.lengths.entry(file).or_default(), touch);
                 }
             }
-            Class::Resize => self.resized(file, (by, past, before)),
-            Class::Sync => {
-                let whole = self.whole.entry(file).or_default();
-                whole.touch(by, Touch::Changes, past, before);
-            }
+            Class::Resize => self.resized(file, accessor),
+            Class::Sync => accessor.touch(self.whole.entry(file).or_default(), Touch::Changes),
             Class::Seek => {
-                let length = self.lengths.entry(file).or_default();
-                length.touch(by, Touch::Uses, past, before);
-                // Where data is depends on all that has been written.
+                accessor.touch(self.lengths.entry(file).or_default(), Touch::Uses);
+                // Positions of data depend on all earlier writes.
                 if sought(operation).is_some() {
-                    let whole = self.whole.entry(file).or_default();
-                    whole.touch(by, Touch::Changes, past, before);
+                    accessor.touch(self.whole.entry(file).or_default(), Touch::Changes);
                 }
             }
             _ => {}
         }
     }
 
-    /// Where an open file stands.
-    pub(super) fn moved(&mut self, description: u64, (by, past, before): By<'_>) {
-        self.forgotten.wait(by, past, before);
-        let position = self.positions.entry(description).or_default();
-        position.touch(by, Touch::Changes, past, before);
+    /// Records a change of the position of an open file.
+    pub(super) fn moved(&mut self, description: u64, accessor: &mut Accessor<'_>) {
+        accessor.wait_for_evicted(&mut self.forgotten);
+        accessor.touch(self.positions.entry(description).or_default(), Touch::Changes);
     }
 
-    /// Another length, by whatever call (`O_TRUNC`, too).
-    pub(super) fn resized(&mut self, file: FileId, (by, past, before): By<'_>) {
+    /// Records a change of a file's length, by any call (including `O_TRUNC`).
+    pub(super) fn resized(&mut self, file: FileId, accessor: &mut Accessor<'_>) {
         for all in [&mut self.whole, &mut self.lengths] {
-            all.entry(file).or_default().touch(by, Touch::Changes, past, before);
+            accessor.touch(all.entry(file).or_default(), Touch::Changes);
         }
     }
 
-    /// Bytes of a file; `None`: nobody knows which.
+    /// Records an access to bytes of a file, given as offset and number; `None`: their offset is
+    /// unknown.
     fn range(
         &mut self,
         file: FileId,
         range: Option<(u64, u64)>,
         touch: Touch,
-        (by, past, before): By<'_>,
+        accessor: &mut Accessor<'_>,
     ) {
         let pieces = range.map(|(offset, bytes)| {
             let last = offset.saturating_add(bytes.saturating_sub(1));
             offset / PIECE_BYTES..=last / PIECE_BYTES
         });
-        let pieces = pieces.filter(|it| it.end() - it.start() < PIECES_MAX);
+        let pieces = pieces.filter(|numbers| numbers.end() - numbers.start() < PIECES_MAX);
         let whole = self.whole.entry(file).or_default();
         let Some(pieces) = pieces else {
-            whole.touch(by, Touch::Changes, past, before);
+            accessor.touch(whole, Touch::Changes);
             return;
         };
-        whole.touch(by, Touch::Uses, past, before);
+        accessor.touch(whole, Touch::Uses);
         for piece in pieces {
-            let piece = self.pieces.entry((file, piece)).or_default();
-            piece.touch(by, touch, past, before);
+            accessor.touch(self.pieces.entry((file, piece)).or_default(), touch);
         }
     }
 
-    /// How many there are.
+    /// Returns the number of resources.
     pub(super) fn len(&self) -> usize {
         let Self { names, positions, pieces, whole, lengths, .. } = self;
         names.len() + positions.len() + pieces.len() + whole.len() + lengths.len()
     }
 
-    /// True if nobody who began after that may have to wait for who found a name as others had left it, or changed it then.
+    /// Returns true if all accesses to a name had ended by `oldest`. Then an operation that began
+    /// later need not wait for any that found the name so or changed the name.
     pub(super) fn is_settled(&self, node: NodeId, oldest: u64) -> bool {
-        self.names.get(&node).is_none_or(|it| it.is_over(oldest))
+        self.names.get(&node).is_none_or(|history| history.is_over(oldest))
     }
 
-    /// Names, open files and files that are not there any more are forgotten, and pieces if there are too many.
+    /// Evicts names, open files and files that no longer exist, and all pieces if there are too
+    /// many.
     pub(super) fn forget(
         &mut self,
         is_gone: impl Fn(NodeId) -> bool,
@@ -199,11 +232,13 @@ impl Resources {
     ) {
         let Self { names, positions, pieces, whole, lengths, forgotten } = self;
         let is_many = pieces.len() > PIECES_KEPT;
-        let names = names.extract_if(|it, _| is_gone(*it)).map(|it| it.1);
-        let positions = positions.extract_if(|it, _| !is_open(*it)).map(|it| it.1);
-        let pieces = pieces.extract_if(|it, _| is_many || !is_there(it.0)).map(|it| it.1);
-        let whole = whole.extract_if(|it, _| !is_there(*it)).map(|it| it.1);
-        let lengths = lengths.extract_if(|it, _| !is_there(*it)).map(|it| it.1);
+        let names = names.extract_if(|node, _| is_gone(*node)).map(|(_, name)| name);
+        let positions = positions.extract_if(|description, _| !is_open(*description));
+        let positions = positions.map(|(_, position)| position);
+        let pieces = pieces.extract_if(|(file, _), _| is_many || !is_there(*file));
+        let pieces = pieces.map(|(_, piece)| piece);
+        let whole = whole.extract_if(|file, _| !is_there(*file)).map(|(_, whole)| whole);
+        let lengths = lengths.extract_if(|file, _| !is_there(*file)).map(|(_, length)| length);
         forgotten.add(names.chain(positions).chain(pieces).chain(whole).chain(lengths), past);
         self.names.shrink_to_fit();
         self.positions.shrink_to_fit();
@@ -213,21 +248,22 @@ impl Resources {
     }
 }
 
-/// True if names are others behind it, or would be if it succeeded.
+/// Returns true if an operation changes names, or would if it succeeded.
 fn changes_names(operation: &SyscallOperation) -> bool {
     let call = operation.call.call();
     let is_tried = operation.errno().is_none() || removes_directory(call, &operation.args);
     matches!(call.class, Class::Name | Class::Rename | Class::Remove) && is_tried
 }
 
-/// True if it makes the file that is not there.
+/// Returns true if an open may create a missing file.
 fn may_make(operation: &SyscallOperation) -> bool {
     let creates = open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0;
     operation.call.call().class == Class::Open && creates && operation.errno().is_none()
 }
 
-/// Where the file's bytes are that a call has moved, and where it stands then: who began where it stood begins there in the replay, too,
-/// whether the capture knows it or not.
+/// Returns the offset of the bytes that a call has moved, and updates the position. An operation
+/// that began at the position begins there in the replay too, whether or not the capture knows the
+/// position.
 pub(super) fn stood(
     operation: &SyscallOperation,
     is_target: bool,
@@ -244,32 +280,32 @@ pub(super) fn stood(
         return known;
     }
     let writes = call.class == Class::Write || is_target;
-    // What is appended goes to the end, wherever that is.
+    // Appended bytes go to the end of the file, wherever the end is.
     let begin = known.or((!writes).then_some(position.get()));
     position.set(begin.unwrap_or(position.get()).saturating_add(ret));
     begin
 }
 
-/// True if what it writes goes to the end of the file, wherever that stands.
+/// Returns true if an operation appends to the file, wherever its end is.
 pub(super) fn appends(
     operation: &SyscallOperation,
     file: Option<&OpenFile>,
     is_target: bool,
 ) -> bool {
-    let flags = file.and_then(|it| it.flags).unwrap_or(0);
+    let flags = file.and_then(|file| file.flags).unwrap_or(0);
     let writes = operation.call.call().class == Class::Write || is_target;
     writes && flags & libc::O_APPEND.cast_unsigned() != 0
 }
 
-/// True if it begins where the file stands, and moves that.
+/// Returns true if an operation begins at the position, and moves the position.
 pub(super) fn moves_position(operation: &SyscallOperation, is_target: bool) -> bool {
     let call = operation.call.call();
-    let is_null = |role| call.arg(role).is_none_or(|it| operation.args[it] == 0);
+    let is_null = |role| call.arg(role).is_none_or(|register| operation.args[register] == 0);
     match call.class {
         Class::Seek | Class::List => true,
-        // -1: where it stands (preadv2(2)).
+        // -1 means the position (preadv2(2)).
         Class::Read | Class::Write => {
-            call.arg(Role::Offset).is_none_or(|it| operation.args[it] == u64::MAX)
+            call.arg(Role::Offset).is_none_or(|register| operation.args[register] == u64::MAX)
         }
         Class::Transfer if is_target => is_null(Role::OffsetPtr2),
         Class::Transfer => is_null(Role::OffsetPtr),

@@ -1,13 +1,14 @@
-//! Which calls work on what a symbolic link leads to, and which on the link itself.
+//! Symbolic links: calls that follow a final link, and calls that work on the link itself.
 
 use super::infer_initial_state::flags_of;
 use crate::event::syscall_table::{Call, Class, Role};
 
-/// True if a call with these registers works on what a link leads to, if its first path is one. `in_memory`: its flags, if they stand there.
+/// Returns true if a call with these registers follows a symbolic link at its first path.
+/// `in_memory`: flags that the call has in memory.
 pub(super) fn follows(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
-    let register = |behind: usize| {
-        let at = call.arg(Role::Path).map(|it| it + behind);
-        at.and_then(|it| args.get(it)).copied().unwrap_or(0)
+    let register = |after: usize| {
+        let at = call.arg(Role::Path).map(|path| path + after);
+        at.and_then(|at| args.get(at)).copied().unwrap_or(0)
     };
     let is_set = |flags: u64, flag: i32| flags & u64::from(flag.cast_unsigned()) != 0;
     match (call.class, call.name) {

@@ -1,14 +1,15 @@
-//! Whom operations are behind, directly or not: with all that was ever done in mind, and with what is kept of it.
+//! Transitive closure of dependencies: with all accesses ever made, and with only those that are
+//! kept.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::replay::evicted_accesses::EvictedAccesses;
 
-/// Things that operations touch.
+/// Number of resources.
 const THINGS: usize = 3;
 
-/// An operation: which thing it touches, how, and whether it saw it.
+/// Operation, with the resource that it accesses and whether it saw that resource.
 #[derive(Clone, Copy, Debug)]
 struct Did {
     by: TimedOp,
@@ -17,7 +18,8 @@ struct Did {
     saw: bool,
 }
 
-/// Operations of 7 threads, in the order of their ends. The first ones of a thread may take long.
+/// Creates operations of 7 threads, in the order of their ends. The first ones of a thread may take
+/// long.
 fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
     let mut ends = [0; 7];
     let mut numbers = [0; 7];
@@ -34,31 +36,32 @@ fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
         let by = TimedOp { at, start, end: start + length };
         all.push(Did { by, thing: usize::from(*what / 8) % THINGS, touch, saw: what & 4 != 0 });
     }
-    all.sort_by_key(|it| it.by.end);
+    all.sort_by_key(|did| did.by.end);
     all
 }
 
-/// Direct edges of each of them, with what is kept; `forgets`: from time to time that is what is left of the things, too.
+/// Returns the direct edges of each operation, from the accesses that are kept. `forgets`: from
+/// time to time, resources are evicted too.
 fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
     let mut things = vec![AccessHistory::default(); THINGS];
     let mut forgotten = EvictedAccesses::default();
     let mut edges = Vec::new();
-    for (place, it) in all.iter().enumerate() {
+    for (place, did) in all.iter().enumerate() {
         let starts = |from: usize| -> Vec<u64> {
-            let later = all[from..].iter().map(|it| it.by.start);
-            later.filter(|start| *start < it.by.end).collect()
+            let later = all[from..].iter().map(|other| other.by.start);
+            later.filter(|start| *start < did.by.end).collect()
         };
         let past = |from: usize| match keeps_all {
             true => Past::default(),
             false => {
                 let starts = starts(from);
-                Past::of(starts.iter().min().copied().unwrap_or(it.by.end), &starts)
+                Past::of(starts.iter().min().copied().unwrap_or(did.by.end), &starts)
             }
         };
         let mut before = WaitSet::default();
-        forgotten.wait(it.by, &past(place), &mut before);
+        forgotten.wait(did.by, &past(place), &mut before);
         let floor = past(place);
-        things[it.thing].touch_seen((it.by, it.saw), it.touch, &floor, &mut before);
+        things[did.thing].touch_seen(did.by, did.saw, did.touch, &floor, &mut before);
         edges.push(before.all().to_vec());
         if forgets && place % 31 == 30 {
             let some = things.iter_mut().step_by(1 + place % 3).map(std::mem::take);
@@ -68,17 +71,17 @@ fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
     edges
 }
 
-/// Of each operation all those that are done before it.
+/// Returns, for each operation, all operations that are executed before it.
 fn behind(all: &[Did], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
     let mut behind: Vec<Vec<bool>> = Vec::new();
-    for (it, direct) in all.iter().zip(edges) {
+    for (did, direct) in all.iter().zip(edges) {
         let mut own = vec![false; all.len()];
-        let OpId { worker, number } = it.by.at;
+        let OpId { worker, number } = did.by.at;
         let last = number.checked_sub(1).map(|number| OpId { worker, number });
         for before in direct.iter().copied().chain(last) {
-            let place = all.iter().position(|it| it.by.at == before).expect("it was there");
+            let place = all.iter().position(|did| did.by.at == before).expect("it was there");
             own[place] = true;
-            own.iter_mut().zip(&behind[place]).for_each(|(own, it)| *own |= *it);
+            own.iter_mut().zip(&behind[place]).for_each(|(own, other)| *own |= *other);
         }
         behind.push(own);
     }
@@ -86,7 +89,8 @@ fn behind(all: &[Did], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
 }
 
 proptest! {
-    /// Fails if what is not kept was needed, or an edge leads to who was not through.
+    /// Fails if an access that is not kept was needed, or an edge leads to an operation that had
+    /// not ended.
     #[test]
     fn what_is_not_kept_is_not_needed(
         choices in proptest::collection::vec(any::<[u8; 4]>(), 1..600),
@@ -94,17 +98,17 @@ proptest! {
         let all = operations(&choices);
         let expected = behind(&all, &edges(&all, true, false));
         prop_assert_eq!(&behind(&all, &edges(&all, false, false)), &expected);
-        // Nobody sees anything of which he was not told: see below.
-        let blind: Vec<Did> = all.iter().map(|it| Did { saw: false, ..*it }).collect();
+        // No operation saw a change for which it did not wait: see below.
+        let blind: Vec<Did> = all.iter().map(|did| Did { saw: false, ..*did }).collect();
         let expected = behind(&blind, &edges(&blind, true, false));
         let direct = edges(&blind, false, true);
         let coarser = behind(&blind, &direct);
         for (coarser, expected) in coarser.iter().flatten().zip(expected.iter().flatten()) {
             prop_assert!(*coarser || !expected);
         }
-        for (it, direct) in blind.iter().zip(&direct) {
-            let ends = |at: &OpId| all.iter().find(|it| it.by.at == *at).expect("it was there").by.end;
-            prop_assert!(direct.iter().all(|at| ends(at) <= it.by.start));
+        for (did, direct) in blind.iter().zip(&direct) {
+            let ends = |at: &OpId| all.iter().find(|did| did.by.at == *at).expect("it was there").by.end;
+            prop_assert!(direct.iter().all(|at| ends(at) <= did.by.start));
         }
     }
 }

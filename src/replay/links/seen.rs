@@ -1,16 +1,17 @@
-//! Which links a capture shows.
+//! Symbolic links that a capture shows.
 //!
 //! ```text
-//!   given    /a/l/t      the first name that differs leads to what is instead of it, if what follows is the same:
+//!   given    /a/l/t      the first name that differs leads to its counterpart, if the
+//!                        rest is the same:
 //!   opened   /a/d/t      /a/l is a link to /a/d
 //!
 //!   given    /lib/x/y
 //!   opened   /usr/lib/x/y      /lib is a link to /usr/lib
 //! ```
 //!
-//! What is known to be a directory is no link: then the next name is one. Names that the program has made or given to something say
-//! nothing of what was there before, by whatever path they were changed. It grows with directories, links and what is behind them, not with
-//! operations.
+//! A name that is known to be a directory is not a link: then the next name is one. Names that the
+//! program has made, or has given to something, show nothing of the start, by whatever path they
+//! were changed. Memory grows with directories, links and their targets, not with operations.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,41 +25,44 @@ use crate::operation::{Sink, Step};
 use crate::replay::replay_paths::{is_kernels, is_short, of_file, of_given};
 use crate::units::KernelTime;
 
-/// Links behind links behind links: with more, what they lead to stays unknown.
+/// Maximum number of links that lead through each other; targets of further ones stay unknown.
 const ROUNDS_MAX: usize = 40;
 
-/// Opens that have shown the same link, of which each is kept, as it may be none: then what they were given are links. Of more there is a number.
+/// Maximum number of opens that are kept for one link. Each is kept because the apparent link may
+/// be a directory: then names of the opened paths are links. Further opens are only counted.
 const ALIKE_MAX: usize = 1000;
 
-/// Changed names that are known; some 10 MiB. With more of them it begins anew: a link that the program has made may be taken for one that was
-/// there, until the second plan comes to where it was made.
+/// Maximum number of changed names that are known; some 10 MiB. Beyond that the collection begins
+/// anew: a link that the program has made may be taken for an initial one, until the second plan
+/// reaches the operation that made it.
 const CHANGED_MAX: usize = 1 << 16;
 
-/// What opens and `readlink` have shown.
+/// Collector of links that opens and `readlink` calls show.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What opens were given and got, as the link that it seems to be, and where that leads.
+    /// Opens by the apparent link between their given path and the kernel's path, and its target.
     opened: BTreeMap<(Vec<u8>, Vec<u8>), Alike>,
-    /// Directories that the kernel has called so, but for those that the program has made.
+    /// Directories that the kernel has reported, except for those that the program has made.
     directories: FxHashSet<Box<[u8]>>,
-    /// How long the texts are of what was given to `readlink`.
+    /// Text lengths of the paths that `readlink` was given.
     lengths: BTreeMap<Vec<u8>, usize>,
-    /// Names that were made, given to something, or taken from it, as calls were given them, and when first.
+    /// Names that were made, given to something, or taken from it, as calls spelled them, with the
+    /// time of the first change.
     changed: FxHashMap<Box<[u8]>, u64>,
-    /// Counts what is seen.
+    /// Counter of observations, used as time.
     now: u64,
 }
 
 /// Opens that have shown the same link.
 #[derive(Debug, Default)]
 struct Alike {
-    /// What followed its name, and when first.
+    /// Rests of the paths after the link, each with the time of the first open.
     ends: BTreeMap<Vec<u8>, u64>,
-    /// Those that are not kept.
+    /// Number of opens that are not kept.
     more: u64,
 }
 
-/// An open by another name than the kernel's.
+/// Open by another path than the kernel's.
 #[derive(Debug)]
 struct Open {
     given: Vec<u8>,
@@ -66,30 +70,31 @@ struct Open {
     at: u64,
 }
 
-/// Where links lead.
+/// Targets of links.
 type Targets = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Places, and when they were changed first.
+/// Places with the time of their first change.
 type Changed = FxHashMap<Vec<u8>, u64>;
 
 impl Seen {
-    /// The links, as far as it is known where they lead.
+    /// Returns the links whose targets are known.
     pub fn links(&self) -> Links {
         let targets = self.targets();
         let lengths: BTreeMap<Vec<u8>, usize> =
-            self.lengths.iter().map(|(path, it)| (itself(path, &targets), *it)).collect();
+            self.lengths.iter().map(|(path, bytes)| (itself(path, &targets), *bytes)).collect();
         let with_text = |(link, target): (&Vec<u8>, &Vec<u8>)| {
             let is_directory = self.directories.contains(&**target);
-            (link.clone(), text(link, (target, is_directory), lengths.get(link).copied()))
+            (link.clone(), text(link, target, is_directory, lengths.get(link).copied()))
         };
         let is_none = |link: &[u8]| self.directories.contains(&*itself(link, &targets));
-        let lost = self.opened.iter().filter(|it| is_none(&it.0.0)).map(|it| it.1.more);
+        let lost = self.opened.iter().filter(|((link, _), _)| is_none(link));
+        let lost = lost.map(|(_, alike)| alike.more);
         Links { unknown: lost.sum(), ..targets.iter().map(with_text).collect() }
     }
 
     fn targets(&self) -> Targets {
         let mut opens: Vec<Open> = self.opens().collect();
-        opens.sort_by_key(|it| (names(&it.given).count(), it.at));
+        opens.sort_by_key(|open| (names(&open.given).count(), open.at));
         let mut targets = Targets::new();
         for _ in 0..ROUNDS_MAX {
             let changed = self.changed_places(&targets);
@@ -102,7 +107,7 @@ impl Seen {
         targets
     }
 
-    /// The links that opens have shown, if these places were changed.
+    /// Returns the links that opens have shown, given the places that were changed.
     fn targets_of(&self, opens: &[Open], changed: &Changed) -> Targets {
         let mut targets = Targets::new();
         for _ in 0..ROUNDS_MAX {
@@ -113,7 +118,7 @@ impl Seen {
             if targets.len() == known {
                 break;
             }
-            // What was found by a path through another link has its name elsewhere.
+            // A link that was found by a path through another link has its name elsewhere.
             let all = targets.clone();
             targets.retain(|link, _| itself(link, &all) == *link);
         }
@@ -124,14 +129,14 @@ impl Seen {
         self.opened.iter().flat_map(|((link, target), alike)| {
             alike.ends.iter().map(move |(end, at)| {
                 let target = target.strip_suffix(b"/").unwrap_or(target);
-                let got = Some([target, end].concat()).filter(|it| !it.is_empty());
+                let got = Some([target, end].concat()).filter(|path| !path.is_empty());
                 let given = [&**link, end].concat();
                 Open { given, got: got.unwrap_or_else(|| b"/".to_vec()), at: *at }
             })
         })
     }
 
-    /// Which places were changed, if these are the links.
+    /// Returns the places that were changed, given the links.
     fn changed_places(&self, targets: &Targets) -> Changed {
         let mut places = Changed::default();
         for (path, at) in &self.changed {
@@ -141,7 +146,8 @@ impl Seen {
         places
     }
 
-    /// The link on the way from what was given to what was opened, besides those that are known, and where it leads.
+    /// Returns the next unknown link on the way from the given path of an open to the kernel's
+    /// path, and its target.
     fn between(
         &self,
         open: &Open,
@@ -153,12 +159,13 @@ impl Seen {
         if walked == open.got {
             return None;
         }
-        let unchanged = prefixes(&walked).take_while(|it| !is_changed(it)).count();
-        let mut places = places(&walked, &open.got).take_while(|it| it.0 < unchanged);
-        places.find(|it| !self.directories.contains(&*it.1)).map(|it| (it.1, it.2))
+        let unchanged = prefixes(&walked).take_while(|prefix| !is_changed(prefix)).count();
+        let mut places = places(&walked, &open.got).take_while(|place| place.0 < unchanged);
+        let found = places.find(|(_, link, _)| !self.directories.contains(&**link));
+        found.map(|(_, link, target)| (link, target))
     }
 
-    /// One step.
+    /// Takes the next step of the capture.
     pub fn look_at(&mut self, step: &Step<'_>) {
         if let Step::SyscallEnded(operation, _) = step {
             self.ended(operation);
@@ -167,10 +174,10 @@ impl Seen {
 
     fn ended(&mut self, operation: &SyscallOperation) {
         let call = operation.call.call();
-        let Some(ret) = operation.ret.and_then(|it| usize::try_from(it).ok()) else { return };
+        let Some(ret) = operation.ret.and_then(|ret| usize::try_from(ret).ok()) else { return };
         let named = operation.named.as_deref();
-        let whole = |it: Option<&Given>| {
-            let path = of_given(it?).ok()?;
+        let whole = |given: Option<&Given>| {
+            let path = of_given(given?).ok()?;
             (is_plain(&path) && is_short(&path)).then_some(path)
         };
         match call.class {
@@ -180,15 +187,15 @@ impl Seen {
                 }
             }
             Class::Name | Class::Rename => {
-                let first = named.and_then(|it| whole(it.first.as_ref()));
-                let second = named.and_then(|it| whole(it.second.as_ref()));
+                let first = named.and_then(|named| whole(named.first.as_ref()));
+                let second = named.and_then(|named| whole(named.second.as_ref()));
                 let second = second.filter(|_| !call.is_symlink());
-                first.into_iter().chain(second).for_each(|it| self.has_changed(it));
+                first.into_iter().chain(second).for_each(|path| self.has_changed(path));
             }
             _ if call.name.starts_with("readlink") => {
-                let room = call.arg(Role::Path).and_then(|it| operation.args.get(it + 2)).copied();
-                let is_all = room.is_some_and(|it| ret as u64 != it);
-                if let Some(path) = named.and_then(|it| whole(it.first.as_ref()))
+                let room = call.arg(Role::Path).and_then(|path| operation.args.get(path + 2));
+                let is_all = room.is_some_and(|room| ret as u64 != *room);
+                if let Some(path) = named.and_then(|named| whole(named.first.as_ref()))
                     && is_all
                     && !self.is_changed(&path)
                 {
@@ -200,18 +207,18 @@ impl Seen {
     }
 
     fn opened(&mut self, file: &OpenFile) {
-        let is_own =
-            file.path.as_ref().is_some_and(|it| it.is_resolved() && it.mounts.is(Mounts::OWN));
+        let path = file.path.as_ref();
+        let is_own = path.is_some_and(|path| path.is_resolved() && path.mounts.is(Mounts::OWN));
         let Ok(path) = of_file(file) else { return };
-        // What is longer is in no plan, and each of its directories would be kept with its path.
+        // Longer paths are in no plan, and each of their directories would be kept with its path.
         if !is_own || !is_short(path) {
             return;
         }
-        if file.stat.is_some_and(|it| it.is_directory()) {
+        if file.stat.is_some_and(|stat| stat.is_directory()) {
             self.is_directory(path);
         }
         let mut above = path;
-        while let Some(at) = above.iter().rposition(|it| *it == b'/').filter(|it| *it > 0) {
+        while let Some(at) = above.iter().rposition(|byte| *byte == b'/').filter(|at| *at > 0) {
             above = &path[..at];
             if self.directories.contains(above) {
                 break;
@@ -223,12 +230,12 @@ impl Seen {
         }
     }
 
-    /// An open was given a path, and got the file of another one.
+    /// Records that an open was given one path and got the file of another one.
     fn leads(&mut self, given: &[u8], got: &[u8]) {
         if !is_plain(given) || !is_short(given) || is_kernels(given) {
             return;
         }
-        let is_link = |it: &(usize, Vec<u8>, Vec<u8>)| !self.directories.contains(&*it.1);
+        let is_link = |place: &(usize, Vec<u8>, Vec<u8>)| !self.directories.contains(&*place.1);
         let first = places(given, got).find(is_link).or_else(|| places(given, got).last());
         let Some((_, link, target)) = first else { return };
         let end = given[link.len()..].to_vec();
@@ -241,7 +248,7 @@ impl Seen {
         }
     }
 
-    /// What the program has made was nothing at the start.
+    /// Records a directory, unless the program has made it: then it was absent at the start.
     fn is_directory(&mut self, path: &[u8]) {
         if !self.directories.contains(path) && !self.is_changed(path) {
             self.directories.insert(path.into());
@@ -249,7 +256,7 @@ impl Seen {
     }
 
     fn has_changed(&mut self, path: Vec<u8>) {
-        // What is in it is another one's, too.
+        // Names inside it have changed, too.
         if self.is_changed(&path) {
             return;
         }
@@ -260,32 +267,33 @@ impl Seen {
         self.changed.insert(path.into(), self.now);
     }
 
-    /// True if something on the way there, or itself, was changed, by a call that was given the same names.
+    /// Returns true if a place, or one on the way to it, was changed by a call that was given the
+    /// same names.
     fn is_changed(&self, path: &[u8]) -> bool {
-        prefixes(path).any(|it| self.changed.contains_key(it))
+        prefixes(path).any(|prefix| self.changed.contains_key(prefix))
     }
 }
 
-/// It begins at the root and only goes down.
+/// Returns true if a path begins at the root and only descends.
 fn is_plain(path: &[u8]) -> bool {
     path.starts_with(b"/")
-        && path.split(|it| *it == b'/').skip(1).all(|it| !matches!(it, b"" | b"." | b".."))
+        && path.split(|byte| *byte == b'/').skip(1).all(|name| !matches!(name, b"" | b"." | b".."))
 }
 
 fn whole(names: &[&[u8]]) -> Vec<u8> {
     match names {
         [] => b"/".to_vec(),
-        all => all.iter().flat_map(|it| [&b"/"[..], *it]).collect::<Vec<&[u8]>>().concat(),
+        all => all.iter().flat_map(|name| [&b"/"[..], *name]).collect::<Vec<&[u8]>>().concat(),
     }
 }
 
-/// A path up to its first name, its second, and so on.
+/// Returns a path up to its first name, its second, and so on.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ends = (1..=path.len()).filter(|it| *it == path.len() || path[*it] == b'/');
-    ends.map(|it| &path[..it])
+    let ends = (1..=path.len()).filter(|end| *end == path.len() || path[*end] == b'/');
+    ends.map(|end| &path[..end])
 }
 
-/// Which names of what was given may be a link: how manieth, its path, and where it leads then.
+/// Returns the names of a given path that may be a link: index, path, and target of each.
 fn places(given: &[u8], got: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>, Vec<u8>)> {
     let way: Vec<&[u8]> = names(given).collect();
     let to: Vec<&[u8]> = names(got).collect();
@@ -296,12 +304,13 @@ fn places(given: &[u8], got: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>, Vec
     })
 }
 
-/// True if a place was changed before.
+/// Returns true if a place was changed before this time.
 fn is_before(changed: &Changed, place: &[u8], at: u64) -> bool {
-    changed.get(place).is_some_and(|it| *it < at)
+    changed.get(place).is_some_and(|first| *first < at)
 }
 
-/// Where a path leads, as far as known. Behind what is changed nothing is.
+/// Returns the place to which a path leads, as far as known. Links at a changed place, or below
+/// one, are not followed.
 fn through(path: &[u8], targets: &Targets, is_changed: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut at = Vec::new();
     let mut is_known = true;
@@ -315,9 +324,9 @@ fn through(path: &[u8], targets: &Targets, is_changed: impl Fn(&[u8]) -> bool) -
     if at.is_empty() { b"/".to_vec() } else { at }
 }
 
-/// The same for all of a path but its last name.
+/// Returns the place of a path without following a final link, as far as known.
 fn itself(path: &[u8], targets: &Targets) -> Vec<u8> {
-    let Some(at) = path.iter().rposition(|it| *it == b'/') else { return path.to_vec() };
+    let Some(at) = path.iter().rposition(|byte| *byte == b'/') else { return path.to_vec() };
     let (above, name) = path.split_at(at);
     let above = through(above, targets, |_| false);
     [above.strip_suffix(b"/").unwrap_or(&above), name].concat()

@@ -1,9 +1,10 @@
-//! Directories that were found to have something in them, and what explains that.
+//! Contents of directories: directories that were found not empty, and the entries that explain
+//! that.
 
 use super::{EntryKind, FirstId, FsModel, NodeId, State};
 
 impl FsModel {
-    /// A directory was found to have something in it.
+    /// Records that a directory was found not empty.
     pub fn was_not_empty(&mut self, node: NodeId) {
         self.was_there(node, EntryKind::Directory);
         if !self.has_contents(node)
@@ -13,22 +14,22 @@ impl FsModel {
         }
     }
 
-    /// True if something is known to be in it.
+    /// Returns true if some entry is known to be inside.
     pub fn has_contents(&self, node: NodeId) -> bool {
         let mut children = self.node(node).children.values();
-        children.any(|it| matches!(self.node(*it).now, State::There(_)))
+        children.any(|child| matches!(self.node(*child).now, State::There(_)))
     }
 
-    /// True if the program has made what is there.
+    /// Returns true if the program has made the entry that is there.
     pub fn is_of_program(&self, node: NodeId) -> bool {
         let node = self.node(node);
         node.first.is_none() && matches!(node.now, State::There(_))
     }
 
-    /// Something is found that was there at the start: if its directory was found full, this is what was in it. A file that an open may
-    /// have made explains nothing.
-    pub(super) fn explains_contents(&mut self, it: FirstId, state: State) {
-        let known = self.first(it);
+    /// Updates the parent of an initial entry that is found: if the directory was found not empty,
+    /// this entry explains that. A file that an open may have made explains nothing.
+    pub(super) fn explains_contents(&mut self, entry: FirstId, state: State) {
+        let known = self.first(entry);
         let is_new = !matches!(known.state, State::There(_)) && matches!(state, State::There(_));
         if is_new && !known.perhaps {
             let parent = known.parent;

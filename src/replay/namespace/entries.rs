@@ -1,45 +1,46 @@
-//! What was there at the start, for a replay to make.
+//! Entries that were there at the start, for a replay to create.
 
 use super::{EntryKind, FirstId, FsModel, InitialEntry, NodeId, Size, State};
 use crate::replay::replay_paths::is_short;
 
-/// Permissions of a file of which nothing is known but that somebody may execute it.
+/// Permissions of a file of which is only known that some user may execute it.
 const EXECUTABLE_MODE: u32 = 0o755;
 
-/// A file or directory that was there at the start.
+/// File or directory that was there at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// From the root.
+    /// Path from the root.
     pub path: Vec<u8>,
-    /// What it was.
+    /// Kind of the entry.
     pub thing: EntryKind,
-    /// Permissions, if something has shown them.
+    /// Permissions, if an operation has shown them.
     pub mode: Option<u32>,
-    /// A directory that something else is in.
+    /// True for a directory that contains something besides the known entries.
     pub has_more: bool,
-    /// What a link contains, if it is known where it led.
+    /// Text of a link, if its target is known.
     pub text: Option<Vec<u8>>,
-    /// What of it is not known, or not made.
+    /// Part of the entry that is unknown or is not created.
     pub gap: Option<Gap>,
 }
 
-/// What of an entry is not known, or not made.
+/// Part of an entry that is unknown or is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// Something was found behind it, and nothing has shown where that is: it becomes a directory.
+    /// Target of a link through which something was found: the link becomes a directory.
     Target,
-    /// No text of its length leads where it led: it gets one of another length.
+    /// Text of a link: no text of its length leads to its target, so it gets one of another length.
     Text,
-    /// Of a directory: from the root, paths of what was in it are longer than any that a call can be given. That is not made.
+    /// Deep contents of a directory: their paths from the root are longer than any that a call can
+    /// be given. They are not created.
     Depth,
 }
 
 impl FsModel {
-    /// Everything that was there at the start, directories before what is in them, in the order of names.
+    /// Returns all initial entries, in the order of names, directories before their contents.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut path = Vec::new();
-        // Renames can make it deeper than a stack.
+        // Renames can make the tree deeper than a call stack.
         let mut open = vec![(0, None, self.in_order(FirstId(0)))];
         while let Some((length, directory, children)) = open.last_mut() {
             path.truncate(*length);
@@ -49,14 +50,16 @@ impl FsModel {
             };
             let first = self.first(child);
             let State::There(thing) = first.state else { continue };
-            if first.perhaps && matches!(thing, EntryKind::File(it) if self.size(it).first() == 0) {
+            if first.perhaps
+                && matches!(thing, EntryKind::File(file) if self.size(file).first() == 0)
+            {
                 continue;
             }
             path.push(b'/');
             path.extend_from_slice(name);
             if !is_short(&path) {
-                let directory = directory.and_then(|it: usize| entries.get_mut(it));
-                directory.into_iter().for_each(|it: &mut Entry| it.gap = Some(Gap::Depth));
+                let directory = directory.and_then(|place: usize| entries.get_mut(place));
+                directory.into_iter().for_each(|entry: &mut Entry| entry.gap = Some(Gap::Depth));
                 continue;
             }
             let entry = self.entry(&path, first, thing);
@@ -68,10 +71,10 @@ impl FsModel {
         entries
     }
 
-    /// What was in a directory.
+    /// Returns the initial contents of a directory, in the order of names.
     fn in_order(&self, at: FirstId) -> std::vec::IntoIter<(&[u8], FirstId)> {
         let children = &self.first(at).children;
-        let mut children: Vec<_> = children.iter().map(|(name, it)| (&**name, *it)).collect();
+        let mut children: Vec<_> = children.iter().map(|(name, child)| (&**name, *child)).collect();
         children.sort_unstable();
         children.into_iter()
     }
@@ -80,8 +83,8 @@ impl FsModel {
         let InitialEntry { has_more, ref children, ref text, .. } = *first;
         let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
         let has_children = !children.is_empty() || first.was_asked || has_more;
-        let is_there = |it: &FirstId| matches!(self.first(*it).state, State::There(_));
-        // A link through which something was found: what is behind it has its name here.
+        let is_there = |child: &FirstId| matches!(self.first(*child).state, State::There(_));
+        // Entries that were found through a link with an unknown target are children of the link.
         let text = text.as_ref();
         let (thing, gap) = match (thing, text) {
             (EntryKind::Any | EntryKind::Link(_), Some(text)) => {
@@ -96,39 +99,41 @@ impl FsModel {
             (EntryKind::Any, None) if has_children => (EntryKind::Directory, None),
             (known, _) => (known, None),
         };
-        let text = text.filter(|_| matches!(thing, EntryKind::Link(_))).map(|it| it.to_vec());
+        let text = text.filter(|_| matches!(thing, EntryKind::Link(_))).map(|text| text.to_vec());
         Entry { path: path.to_vec(), thing, mode, has_more, text, gap }
     }
 
-    /// Where something was at the start that is here now; `None`: it has come about since.
+    /// Returns the initial path of what is here now; `None`: that has come about since.
     pub fn path_at_start(&self, node: NodeId) -> Option<Vec<u8>> {
         let mut at = self.node(node).first?;
         let mut names = Vec::new();
         while at != FirstId(0) {
             let parent = self.first(at).parent;
-            let name = self.first(parent).children.iter().find(|it| *it.1 == at)?.0;
+            let name = self.first(parent).children.iter().find(|(_, child)| **child == at)?.0;
             names.push(&**name);
             at = parent;
         }
-        let absolute = names.iter().rev().flat_map(|it| [b"/".as_slice(), it].concat()).collect();
-        Some(if names.is_empty() { b"/".to_vec() } else { absolute })
+        let names = names.iter().rev();
+        let absolute: Vec<u8> = names.flat_map(|name| [b"/".as_slice(), name].concat()).collect();
+        Some(if absolute.is_empty() { b"/".to_vec() } else { absolute })
     }
 
-    /// Where it is now, from the root; `None`: it is forgotten.
+    /// Returns the path of a place now, from the root; `None`: the place is forgotten.
     pub fn path_now(&self, node: NodeId) -> Option<Vec<u8>> {
         let mut names = Vec::new();
-        for it in self.way(node) {
-            let siblings = &self.node(self.node(it).parent).children;
-            names.push(&**siblings.iter().find(|(_, child)| **child == it)?.0);
+        for place in self.way(node) {
+            let siblings = &self.node(self.node(place).parent).children;
+            names.push(&**siblings.iter().find(|(_, child)| **child == place)?.0);
         }
-        Some(names.iter().rev().flat_map(|it| [b"/".as_slice(), it].concat()).collect())
+        Some(names.iter().rev().flat_map(|name| [b"/".as_slice(), name].concat()).collect())
     }
 
-    /// What was at a place at the start, whatever has become of it: a directory, or a file, which is made known if nothing was known of it. `None`:
-    /// it was something else, or nothing.
+    /// Returns the entry that was at a path at the start, whatever has become of it: a directory,
+    /// or a file, which is a new one if nothing was known of the place. `None`: the entry was of
+    /// another kind, or there was none.
     pub fn thing_at_start(&mut self, path: &[u8], kind: EntryKind) -> Option<EntryKind> {
         let mut at = FirstId(0);
-        for part in path.split(|it| *it == b'/').filter(|it| !it.is_empty()) {
+        for part in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if self.first(at).state == State::Absent {
                 return None;
             }
@@ -139,7 +144,7 @@ impl FsModel {
             at = known.or_else(|| self.first_child(at, part))?;
         }
         match (self.first(at).state, kind) {
-            (State::There(it @ (EntryKind::File(_) | EntryKind::Directory)), _) => Some(it),
+            (State::There(kind @ (EntryKind::File(_) | EntryKind::Directory)), _) => Some(kind),
             (State::Unasked | State::There(EntryKind::Any), kind) => {
                 let thing = match kind {
                     EntryKind::Directory => kind,

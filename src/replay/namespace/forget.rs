@@ -1,4 +1,5 @@
-//! What need not be known any more: of names that came and went only that they were not there at the start.
+//! Eviction of names and files. Of names that came and went, only their absence at the start is
+//! kept.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,11 +7,12 @@ use rustc_hash::FxHashSet;
 
 use super::{FileId, FirstId, FsModel, NodeId, State};
 
-/// Names that are known to have been absent at the start, or to have been asked for something in them; some 20 MiB each. With more of them the
-/// oldest are lost: who then finds one of them again that nobody was seen to make takes it for one that was there.
+/// Number of names that are known to have been absent at the start, or to have been looked into;
+/// some 20 MiB each. With more of them the oldest are lost: an operation that finds one of them
+/// again, which no captured operation has made, takes it for an initial one.
 pub(super) const NUMBERS_MAX: u32 = 1 << 20;
 
-/// A number for a name in the directory of that number.
+/// Returns the number of a name in the directory with this number.
 pub(super) fn key(directory: u64, name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (directory, name).hash(&mut hasher);
@@ -38,37 +40,37 @@ impl Numbers {
         self.newer.insert(key);
     }
 
-    /// How many are not kept any more.
+    /// Returns how many numbers are no longer kept.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 }
 
 impl FsModel {
-    /// How many names and files are known.
+    /// Returns the number of names and files that are known.
     pub fn count(&self) -> usize {
         let nodes = self.nodes.len() - self.spare_nodes.len();
         nodes + self.firsts.len() - self.spare_firsts.len() + self.sizes.len()
     }
 
-    /// Places where nothing is, and of which nobody has to know more than that, are forgotten, but for those that `is_kept`. Tells of each place
-    /// whether it is.
+    /// Forgets places without an entry of which no more must be known, except for those that
+    /// `is_kept`. Returns for each place whether it is forgotten.
     pub fn forget_names(&mut self, is_kept: impl Fn(NodeId) -> bool) -> Vec<bool> {
         let mut order = vec![NodeId(0)];
         let mut next = 0;
-        while let Some(it) = order.get(next).copied() {
-            order.extend(self.node(it).children.values());
+        while let Some(place) = order.get(next).copied() {
+            order.extend(self.node(place).children.values());
             next += 1;
         }
         let all = (0..).map(NodeId).take(self.nodes.len());
-        let mut is_gone: Vec<bool> = all.map(|it| !is_kept(it)).collect();
-        order.iter().for_each(|it| is_gone[it.0 as usize] = false);
-        // What is in a directory comes before it.
+        let mut is_gone: Vec<bool> = all.map(|place| !is_kept(place)).collect();
+        order.iter().for_each(|place| is_gone[place.0 as usize] = false);
+        // Contents of a directory come before it.
         for parent in order.into_iter().rev() {
             let mut children = std::mem::take(&mut self.node_mut(parent).children);
             children.retain(|name, child| {
-                let it = self.node(*child);
-                let is_there = matches!(it.now, State::There(_)) || !it.children.is_empty();
+                let node = self.node(*child);
+                let is_there = matches!(node.now, State::There(_)) || !node.children.is_empty();
                 let stays = is_there || is_kept(*child);
                 if !stays {
                     is_gone[child.0 as usize] = true;
@@ -80,19 +82,20 @@ impl FsModel {
             self.node_mut(parent).children = children;
         }
         self.spare_nodes.clear();
-        for (it, is_gone) in (0..).map(NodeId).zip(&is_gone) {
+        for (place, is_gone) in (0..).map(NodeId).zip(&is_gone) {
             if *is_gone {
-                self.spare_nodes.push(it);
-                self.clear(it);
-                self.put(it, State::Absent);
-                self.node_mut(it).children.shrink_to_fit();
+                self.spare_nodes.push(place);
+                self.clear(place);
+                self.put(place, State::Absent);
+                self.node_mut(place).children.shrink_to_fit();
             }
         }
         self.forget_firsts();
         is_gone
     }
 
-    /// Who asks for this name again finds what is there now.
+    /// Keeps the present absence of a name that is forgotten, so a later lookup finds nothing
+    /// again.
     fn forget_child(&mut self, parent: NodeId, name: &[u8], child: NodeId) {
         let Some(parent) = self.node(parent).first else { return };
         if self.node(child).now != State::Absent {
@@ -105,16 +108,16 @@ impl FsModel {
         }
     }
 
-    /// The same of names as they were, where nothing was.
+    /// Forgets initial entries of names where nothing was.
     fn forget_firsts(&mut self) {
         let mut is_used = vec![false; self.firsts.len()];
-        for it in self.nodes.iter().filter_map(|it| it.first) {
-            is_used[it.0 as usize] = true;
+        for first in self.nodes.iter().filter_map(|node| node.first) {
+            is_used[first.0 as usize] = true;
         }
         let mut order = vec![FirstId(0)];
         let mut next = 0;
-        while let Some(it) = order.get(next).copied() {
-            order.extend(self.first(it).children.values());
+        while let Some(first) = order.get(next).copied() {
+            order.extend(self.first(first).children.values());
             next += 1;
         }
         for parent in order.into_iter().rev() {
@@ -122,15 +125,16 @@ impl FsModel {
             let directory = self.first(parent).key;
             let count = children.len();
             children.retain(|name, child| {
-                let it = self.first(*child);
-                let was_there = matches!(it.state, State::There(_)) || !it.children.is_empty();
-                // Who was asked for something in it is a directory, if it was there.
-                let leads = it.was_asked && it.state == State::Unasked;
-                let stays = was_there || it.text.is_some() || is_used[child.0 as usize];
+                let first = self.first(*child);
+                let was_there =
+                    matches!(first.state, State::There(_)) || !first.children.is_empty();
+                // An entry that was looked into is a directory, if it was there.
+                let leads = first.was_asked && first.state == State::Unasked;
+                let stays = was_there || first.text.is_some() || is_used[child.0 as usize];
                 if stays {
                     return true;
                 }
-                if it.is_gone || it.state == State::Absent {
+                if first.is_gone || first.state == State::Absent {
                     self.absent.add(key(directory, name));
                 } else if leads {
                     self.asked.add(key(directory, name));
@@ -156,12 +160,12 @@ impl FsModel {
         self.sizes.retain(|file, _| is_needed(*file));
         self.sizes.shrink_to_fit();
         let sizes = &self.sizes;
-        self.layouts.retain(|it, _| sizes.contains_key(it));
-        self.inodes.retain(|it| sizes.contains_key(&it));
+        self.layouts.retain(|file, _| sizes.contains_key(file));
+        self.inodes.retain(|file| sizes.contains_key(&file));
     }
 
-    /// A file that an open may have made was not there at the start, if it is gone and has shown no contents of its own: nothing can show them any
-    /// more.
+    /// Settles files that an open may have made. Such a file was absent at the start if it is gone
+    /// and has shown no contents of its own: nothing can show them any more.
     fn settle_made(&mut self, is_there: impl Fn(FileId) -> bool) {
         let Self { firsts, sizes, .. } = self;
         for first in firsts.iter_mut().filter(|first| first.perhaps) {
@@ -173,17 +177,18 @@ impl FsModel {
         }
     }
 
-    /// True if this name in a directory was absent at the start, and is forgotten.
+    /// Returns true if a name in a directory was absent at the start and is forgotten.
     pub(super) fn has_forgotten(&self, directory: FirstId, name: &[u8]) -> bool {
         self.absent.has(key(self.first(directory).key, name))
     }
 
-    /// Names of which it is not known any more that they were absent at the start, or directories if they were there.
+    /// Returns the number of names that are no longer known to have been absent at the start, or to
+    /// have been directories if they were there.
     pub fn lost(&self) -> u64 {
         self.absent.lost() + self.asked.lost()
     }
 
-    /// True if a file is not forgotten.
+    /// Returns true if a file is not forgotten.
     pub fn knows(&self, file: FileId) -> bool {
         self.sizes.contains_key(&file)
     }

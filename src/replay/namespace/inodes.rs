@@ -1,8 +1,9 @@
-//! Which names are of one file: those that were there at the start and have the same inode.
+//! Inodes of initial files: names with the same inode are names of one file.
 //!
 //! ```text
 //!   open a    inode 7     there, and a file
-//!   open b    inode 7     a second name of it, if it is still there: its number is given to another one when it is gone
+//!   open b    inode 7     a second name of the file, if that still exists; otherwise the number
+//!                         may have been given to another file
 //! ```
 
 use rustc_hash::FxHashMap;
@@ -11,20 +12,22 @@ use super::{EntryKind, FileId, FirstId, FsModel, Node, NodeId, State};
 use crate::event::FileStat;
 use crate::units::DevId;
 
-/// What the kernel calls a file, and its type and permissions. With them, and its length, no other one is taken for it where inodes of several trees
-/// have the same numbers (btrfs: each subvolume).
+/// Inode of a file: device, number, and type with permissions. With these and its length, no other
+/// file is taken for it where inodes of several trees have the same numbers (btrfs: each
+/// subvolume).
 type Inode = (DevId, u64, u32);
 
-/// How the kernel has shown a file.
+/// Report of the kernel about a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     inode: Inode,
-    /// How long it was, in bytes, before the call that has shown it.
+    /// Length in bytes before the call that has reported the file.
     bytes: Option<u64>,
 }
 
 impl Shown {
-    /// By a call that has cut it off or has not; `None`: nothing tells which file it is.
+    /// Creates a report of a call; `is_cut_off`: the call has truncated the file. `None`: the
+    /// report does not identify the file.
     pub fn new(stat: FileStat, is_cut_off: bool) -> Option<Self> {
         let (dev, number) = stat.inode()?;
         Some(Self { inode: (dev, number, stat.mode), bytes: (!is_cut_off).then_some(stat.size) })
@@ -34,11 +37,11 @@ impl Shown {
 #[derive(Debug)]
 struct Known {
     file: FileId,
-    /// Where it was seen first.
+    /// Initial entry where the file was seen first.
     first: FirstId,
 }
 
-/// Files that were there, by their inodes; and how many names files have.
+/// Initial files by their inodes, and the number of names of each file.
 #[derive(Debug, Default)]
 pub(super) struct Inodes {
     known: FxHashMap<Inode, Known>,
@@ -46,15 +49,15 @@ pub(super) struct Inodes {
 }
 
 impl Inodes {
-    /// Those that are forgotten are not known any more.
+    /// Forgets all files except for those that `is_there`.
     pub(super) fn retain(&mut self, is_there: impl Fn(FileId) -> bool) {
-        self.known.retain(|_, it| is_there(it.file));
-        self.names.retain(|it, _| is_there(*it));
+        self.known.retain(|_, known| is_there(known.file));
+        self.names.retain(|file, _| is_there(*file));
     }
 }
 
 impl FsModel {
-    /// This is at a place from now on.
+    /// Sets the state of a place from now on.
     pub(super) fn put(&mut self, node: NodeId, now: State) {
         let before = std::mem::replace(&mut self.node_mut(node).now, now);
         if let State::There(EntryKind::File(file)) = now {
@@ -67,7 +70,7 @@ impl FsModel {
         }
     }
 
-    /// A file was opened by this name: if it is one that has another name already, it is known which.
+    /// Records the file that was opened by this name, if it is known to have another name already.
     pub fn may_be_second_name(
         &mut self,
         node: NodeId,
@@ -78,14 +81,14 @@ impl FsModel {
         let is_new =
             first.is_some() && matches!(now, State::Unasked | State::There(EntryKind::Any));
         if let Some(file) = self.of_inode(shown, is_open).filter(|_| is_new) {
-            // By two names, so no open has made it.
+            // The file has two names, so no open has made it.
             let first = self.inodes.known[&shown.inode].first;
             self.first_mut(first).perhaps = false;
             self.was_there(node, EntryKind::File(file));
         }
     }
 
-    /// The file at this place was shown.
+    /// Records the report about the file at this place.
     pub fn has_inode(&mut self, node: NodeId, shown: Shown, is_open: impl Fn(FileId) -> bool) {
         let Node { now: State::There(EntryKind::File(file)), first: Some(first), .. } =
             *self.node(node)
@@ -94,7 +97,7 @@ impl FsModel {
         };
         match self.of_inode(shown, is_open) {
             Some(known) if known == file => {}
-            // Both were worked on before anybody knew.
+            // Both names were used before it was known that they are of one file.
             Some(_) => self.unexplained += 1,
             None => {
                 self.inodes.known.insert(shown.inode, Known { file, first });
@@ -102,11 +105,12 @@ impl FsModel {
         }
     }
 
-    /// The file that was there with this inode, if nothing says that it is another one now.
+    /// Returns the initial file with this inode, if nothing shows that the inode belongs to another
+    /// file now.
     fn of_inode(&self, shown: Shown, is_open: impl Fn(FileId) -> bool) -> Option<FileId> {
         let file = self.inodes.known.get(&shown.inode)?.file;
-        let is_it = shown.bytes.is_none_or(|it| self.size(file).may_end(it));
-        let has_name = || self.inodes.names.get(&file).is_some_and(|it| *it > 0);
+        let is_it = shown.bytes.is_none_or(|bytes| self.size(file).may_end(bytes));
+        let has_name = || self.inodes.names.get(&file).is_some_and(|names| *names > 0);
         (is_it && (has_name() || is_open(file))).then_some(file)
     }
 }

@@ -1,38 +1,47 @@
-//! What a part of the operations shows of the start, and what all of them do: the files of a part are as they were, not as small as they
-//! could have been.
+//! Initial state of a partial plan, taken from the model of all operations: files of a partial plan
+//! are as they were, not as small as its operations allow.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{EntryKind, FileId, FirstId, FsModel, State};
 
-/// Which files of a part have been made those of the whole.
+/// Files of a partial model that have been matched with files of the whole one.
 #[derive(Default)]
 struct Same {
-    /// By those of the whole.
+    /// Matched files by those of the whole model.
     own: FxHashMap<FileId, FileId>,
     taken: FxHashSet<FileId>,
 }
 
+/// Corresponding initial entries of the two models.
+#[derive(Clone, Copy)]
+struct Pair {
+    own: FirstId,
+    in_all: FirstId,
+}
+
 impl FsModel {
-    /// Everything that was there at the start is as `all` has it, which has seen all that this one has, and more. What is in here only because
-    /// something is missing that made it was not there.
+    /// Adopts the initial state from `all`, which has seen all operations that this model has seen,
+    /// and more. An entry that is in this model only because the operation that made it is missing
+    /// was not there.
     pub fn as_in(&mut self, all: &Self) {
-        let (mut places, mut same) = (vec![(FirstId(0), FirstId(0))], Same::default());
+        let root = Pair { own: FirstId(0), in_all: FirstId(0) };
+        let (mut places, mut same) = (vec![root], Same::default());
         while let Some(place) = places.pop() {
             self.first_as_in(place, all, &mut same, &mut places);
         }
     }
 
-    /// What is in a directory goes into `places`, with its place in `all`.
+    /// Adopts the state of a directory's contents, which are added to `places`.
     fn first_as_in(
         &mut self,
-        (at, in_all): (FirstId, FirstId),
+        Pair { own: at, in_all }: Pair,
         all: &Self,
         same: &mut Same,
-        places: &mut Vec<(FirstId, FirstId)>,
+        places: &mut Vec<Pair>,
     ) {
-        let children: Vec<_> =
-            self.first(at).children.iter().map(|(name, it)| (name.clone(), *it)).collect();
+        let children = self.first(at).children.iter();
+        let children: Vec<_> = children.map(|(name, child)| (name.clone(), *child)).collect();
         let mut has_something = false;
         for (name, child) in children {
             let Some(known) = all.first(in_all).children.get(&name).copied() else {
@@ -41,23 +50,24 @@ impl FsModel {
                 }
                 continue;
             };
-            self.state_as_in((child, known), all, same);
+            let pair = Pair { own: child, in_all: known };
+            self.state_as_in(pair, all, same);
             has_something |= matches!(self.first(child).state, State::There(_));
-            places.push((child, known));
+            places.push(pair);
         }
         let has_more = all.first(in_all).has_more;
         self.first_mut(at).has_more &= has_more || !has_something;
     }
 
-    fn state_as_in(&mut self, (at, in_all): (FirstId, FirstId), all: &Self, same: &mut Same) {
+    fn state_as_in(&mut self, Pair { own: at, in_all }: Pair, all: &Self, same: &mut Same) {
         let known = all.first(in_all);
         let is_there = matches!(self.first(at).state, State::There(_));
         let state = match (self.first(at).state, known.state) {
-            (State::There(EntryKind::File(file)), State::There(EntryKind::File(it))) => {
-                State::There(EntryKind::File(self.file_as_in(Some(file), (all, it), same)))
+            (State::There(EntryKind::File(own)), State::There(EntryKind::File(file))) => {
+                State::There(EntryKind::File(self.file_as_in(Some(own), all, file, same)))
             }
-            (State::There(_), State::There(EntryKind::File(it))) => {
-                State::There(EntryKind::File(self.file_as_in(None, (all, it), same)))
+            (State::There(_), State::There(EntryKind::File(file))) => {
+                State::There(EntryKind::File(self.file_as_in(None, all, file, same)))
             }
             (State::There(own), State::There(EntryKind::Any)) => State::There(own),
             (_, state) if is_there => state,
@@ -70,21 +80,23 @@ impl FsModel {
         first.perhaps = known.perhaps;
     }
 
-    /// The file that is this one of all. What are two names of one file there are so here: a part may have nothing that says so, and may
-    /// lack what says that the inode of one was given to the other.
+    /// Returns the file that corresponds to `file` of the whole model; `known`: the file that is
+    /// there so far. Two names of one file there are so here: a partial plan may lack the operation
+    /// that shows this, and the one that shows that the inode of one was given to the other.
     fn file_as_in(
         &mut self,
         known: Option<FileId>,
-        (all, it): (&Self, FileId),
+        all: &Self,
+        file: FileId,
         same: &mut Same,
     ) -> FileId {
-        if let Some(own) = same.own.get(&it) {
+        if let Some(own) = same.own.get(&file) {
             return *own;
         }
-        let own = known.filter(|it| !same.taken.contains(it));
-        let own = own.unwrap_or_else(|| self.new_file(*all.size(it)));
-        *self.size_mut(own) = *all.size(it);
-        same.own.insert(it, own);
+        let own = known.filter(|own| !same.taken.contains(own));
+        let own = own.unwrap_or_else(|| self.new_file(*all.size(file)));
+        *self.size_mut(own) = *all.size(file);
+        same.own.insert(file, own);
         same.taken.insert(own);
         own
     }

@@ -1,15 +1,17 @@
-//! Paths that lead through symbolic links whose texts are known: those that were there, and those that the program makes.
+//! Paths through symbolic links whose texts are known: initial links, and links that the program
+//! makes.
 
 use std::rc::Rc;
 
 use super::{EntryKind, FsModel, Node, NodeId, State};
 use crate::replay::links::Links;
 
-/// Links that a path leads through at most (`MAXSYMLINKS` in the kernel's `include/linux/namei.h`); behind more of them it leads nowhere.
+/// Maximum number of links that a path leads through (`MAXSYMLINKS` in the kernel's
+/// `include/linux/namei.h`); after more of them it leads nowhere.
 const FOLLOWED_MAX: usize = 40;
 
 impl FsModel {
-    /// With links that were there at the start, if anybody asks for them.
+    /// Creates a model with initial links, for operations that look them up.
     pub fn with_links(links: &Links) -> Self {
         let mut world = Self { unexplained: links.unknown, ..Self::default() };
         for (path, text) in links.iter() {
@@ -23,13 +25,14 @@ impl FsModel {
         world
     }
 
-    /// The place that a path leads to, and that of the link itself if it leads to one; `..` of a directory is the one that it is in. `None`:
-    /// it does not begin at the root.
+    /// Returns the place to which a path leads, without following a final link. `..` of a directory
+    /// is the directory that contains it. `None`: the path does not begin at the root.
     pub fn find(&mut self, path: &[u8]) -> Option<NodeId> {
         self.reach(path, false, &mut Vec::new())
     }
 
-    /// The same, or what the link leads to if it is followed. The links on the way are added to `via`.
+    /// Returns the place to which a path leads, with or without following a final link. Links on
+    /// the way are added to `via`.
     pub fn reach(
         &mut self,
         path: &[u8],
@@ -46,7 +49,7 @@ impl FsModel {
 
     fn walk(&mut self, from: NodeId, path: &[u8], via: &mut Vec<NodeId>) -> NodeId {
         let mut at = from;
-        for part in path.split(|it| *it == b'/') {
+        for part in path.split(|byte| *byte == b'/') {
             at = self.behind(at, via);
             at = match part {
                 b"" | b"." => at,
@@ -57,7 +60,7 @@ impl FsModel {
         at
     }
 
-    /// Where a link leads to; anything else is what it is.
+    /// Returns the place to which a link leads; any other place leads to itself.
     pub(super) fn behind(&mut self, node: NodeId, via: &mut Vec<NodeId>) -> NodeId {
         let Node { now, parent, ref text, .. } = *self.node(node);
         let may_be_link =
@@ -71,24 +74,25 @@ impl FsModel {
         self.behind(to, via)
     }
 
-    /// A path has led through these links: they were there.
+    /// Records that a path has led through these links: they were there.
     pub fn led_through(&mut self, via: &[NodeId]) {
-        via.iter().for_each(|it| self.was_there(*it, EntryKind::Link(0)));
+        via.iter().for_each(|link| self.was_there(*link, EntryKind::Link(0)));
     }
 
-    /// Nothing was found where a path leads to. Where something is, a link on the way was not there: that of which nobody knew it. True if so.
+    /// Records that nothing was found where a path leads. If something is there, a link on the way
+    /// was missing: the only one that no operation has found. Returns true if so.
     pub fn led_nowhere(&mut self, via: &[NodeId], to: NodeId) -> bool {
         if self.thing(to).is_none() || self.is_absent(to) {
             return false;
         }
-        let is_link = |it: &NodeId| matches!(self.thing(*it), Some(EntryKind::Link(_)));
-        let mut unknown = via.iter().copied().filter(|it| !is_link(it));
+        let is_link = |place: &NodeId| matches!(self.thing(*place), Some(EntryKind::Link(_)));
+        let mut unknown = via.iter().copied().filter(|link| !is_link(link));
         let only = unknown.next().filter(|_| unknown.next().is_none());
-        only.into_iter().for_each(|it| self.set(it, State::Absent));
+        only.into_iter().for_each(|link| self.set(link, State::Absent));
         only.is_some()
     }
 
-    /// The link that the program has made there contains this.
+    /// Records the text of a link that the program has made.
     pub fn contains(&mut self, link: NodeId, text: &[u8]) {
         self.node_mut(link).text = Some(text.into());
     }

@@ -2,7 +2,8 @@ use super::forget::NUMBERS_MAX;
 use super::*;
 use crate::replay::links::Links;
 
-/// What was there at the start, one line each: `d` for directories, `f` and a length for files, `→` and the text for links.
+/// Checks the initial entries, one line each: `d` for directories, `f` and a length for files, `→`
+/// and the text for links.
 #[track_caller]
 fn check(happens: impl FnOnce(&mut FsModel), expected: &str) {
     check_with(&Links::default(), happens, expected);
@@ -12,15 +13,15 @@ fn check(happens: impl FnOnce(&mut FsModel), expected: &str) {
 fn check_with(links: &Links, happens: impl FnOnce(&mut FsModel), expected: &str) {
     let mut world = FsModel::with_links(links);
     happens(&mut world);
-    let line = |it: &Entry| {
-        let kind = match (it.thing, &it.text) {
+    let line = |entry: &Entry| {
+        let kind = match (entry.thing, &entry.text) {
             (EntryKind::Directory, _) => "d".to_owned(),
             (EntryKind::File(file), _) => format!("f{}", world.size(file).first()),
             (EntryKind::Link(_), Some(text)) => format!("→ {}", String::from_utf8_lossy(text)),
             (other, _) => format!("{other:?}"),
         };
-        let gap = it.gap.map(|it| format!(" ({it:?})")).unwrap_or_default();
-        format!("{} {kind}{gap}", String::from_utf8_lossy(&it.path))
+        let gap = entry.gap.map(|gap| format!(" ({gap:?})")).unwrap_or_default();
+        format!("{} {kind}{gap}", String::from_utf8_lossy(&entry.path))
     };
     let lines: Vec<String> = world.entries().iter().map(line).collect();
     assert_eq!(lines.join(", "), expected);
@@ -178,14 +179,14 @@ fn what_contradicts_is_counted() {
     assert_eq!(world.unexplained, 2);
 }
 
-/// Something that happens to names, if it can.
+/// Applies a change of names, if it is possible.
 fn happens(world: &mut FsModel, [what, one, other]: [u8; 3]) -> Option<FileId> {
     const PATHS: [&str; 7] = ["/a", "/b", "/a/x", "/b/x", "/a/y", "/a/x/z", "/c"];
-    let path = |it: u8| PATHS[usize::from(it) % PATHS.len()];
-    let [node, second] = [path(one), path(other)].map(|it| at(world, it));
-    let is_there = |world: &FsModel, it| world.thing(it).is_some();
+    let path = |choice: u8| PATHS[usize::from(choice) % PATHS.len()];
+    let [node, second] = [path(one), path(other)].map(|path| at(world, path));
+    let is_there = |world: &FsModel, node| world.thing(node).is_some();
     let parent_is_absent =
-        |world: &FsModel, it| world.way(it).skip(1).any(|it| world.is_absent(it));
+        |world: &FsModel, node| world.way(node).skip(1).any(|above| world.is_absent(above));
     if parent_is_absent(world, node) || parent_is_absent(world, second) {
         return None;
     }
@@ -206,35 +207,35 @@ fn happens(world: &mut FsModel, [what, one, other]: [u8; 3]) -> Option<FileId> {
 }
 
 proptest::proptest! {
-    /// Fails if it makes a difference whether names that are gone are forgotten.
+    /// Fails if the eviction of names that are gone makes a difference.
     #[test]
     fn what_is_forgotten_is_not_needed(
         all in proptest::collection::vec(proptest::prelude::any::<[u8; 3]>(), 1..60),
     ) {
         let (mut world, mut forgetful) = (FsModel::default(), FsModel::default());
-        for it in all {
-            let files = [happens(&mut world, it), happens(&mut forgetful, it)];
+        for change in all {
+            let files = [happens(&mut world, change), happens(&mut forgetful, change)];
             proptest::prop_assert_eq!(files[0], files[1]);
-            if let (Some(file), 9..) = (files[0], it[1]) {
-                world.size_mut(file).read(0, None, u64::from(it[1]));
-                forgetful.size_mut(file).read(0, None, u64::from(it[1]));
+            if let (Some(file), 9..) = (files[0], change[1]) {
+                world.size_mut(file).read(0, None, u64::from(change[1]));
+                forgetful.size_mut(file).read(0, None, u64::from(change[1]));
             }
             forgetful.forget_names(|_| false);
             forgetful.forget_files(|_| false);
             proptest::prop_assert_eq!(world.unexplained, forgetful.unexplained);
         }
         let of = |world: &FsModel| -> Vec<(Entry, u64)> {
-            let size = |it: &Entry| match it.thing {
+            let size = |entry: &Entry| match entry.thing {
                 EntryKind::File(file) => world.size(file).first(),
                 _ => 0,
             };
-            world.entries().into_iter().map(|it| (it.clone(), size(&it))).collect()
+            world.entries().into_iter().map(|entry| (entry.clone(), size(&entry))).collect()
         };
         proptest::prop_assert_eq!(of(&world), of(&forgetful));
     }
 }
 
-/// Fails if names that come and go leave something behind, or are not known to have been absent.
+/// Fails if names that come and go leave state, or are not known to have been absent.
 #[test]
 fn what_comes_and_goes_leaves_nothing_behind() {
     let mut world = FsModel::default();
@@ -255,7 +256,8 @@ fn what_comes_and_goes_leaves_nothing_behind() {
     assert!(world.is_unasked(new));
 }
 
-/// Fails if directories in which nothing was found are kept for ever, or are files when they are found.
+/// Fails if directories in which nothing was found are kept forever, or become files when they are
+/// found.
 #[test]
 fn directories_that_were_only_asked_in_leave_nothing_behind() {
     let look = |world: &mut FsModel| {
@@ -275,12 +277,12 @@ fn directories_that_were_only_asked_in_leave_nothing_behind() {
     check(look, "/c d, /c/7 d");
 }
 
-/// Fails if more numbers are kept than there is room for, or that some are not is not counted.
+/// Fails if too many numbers are kept, or lost ones are not counted.
 #[test]
 fn numbers_that_are_lost_are_counted() {
     let mut numbers = Numbers::default();
     let half = u64::from(NUMBERS_MAX) / 2;
-    (0..3 * half).for_each(|it| numbers.add(it));
+    (0..3 * half).for_each(|number| numbers.add(number));
     assert!(numbers.has(half) && numbers.has(3 * half - 1));
     assert_eq!([numbers.has(0), numbers.has(half - 1)], [false; 2]);
     assert_eq!(numbers.lost(), half);
@@ -374,7 +376,7 @@ fn what_is_behind_a_link_that_leads_nobody_knows_where_is_in_a_directory() {
     );
 }
 
-/// Fails if a link that leads nowhere is held against those who have seen it.
+/// Fails if a dangling link contradicts an operation that has found it.
 #[test]
 fn a_link_may_lead_nowhere() {
     let mut world = FsModel::default();

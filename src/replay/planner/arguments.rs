@@ -1,4 +1,4 @@
-//! What an operation was given: paths, and descriptors.
+//! Arguments of an operation: paths and descriptors.
 
 use super::{Out, Planner};
 use crate::event::syscall_table::{Class, Role};
@@ -13,7 +13,7 @@ use crate::replay::resources::moves_position;
 use crate::units::Fd;
 
 impl<O: Out> Planner<O> {
-    /// The paths that it was given, from the root.
+    /// Returns the paths that an operation was given, from the root.
     pub(super) fn paths(
         &mut self,
         operation: &SyscallOperation,
@@ -24,14 +24,14 @@ impl<O: Out> Planner<O> {
             let path = of_file(file)?.to_vec();
             return Ok([Some(short(self.without_gone(file, path))?), None]);
         }
-        // `utimensat` without a path is about its descriptor.
-        let is_given = call.paths(&operation.args)[0].is_some_and(|it| it != 0);
+        // `utimensat` without a path works on its descriptor.
+        let is_given = call.paths(&operation.args)[0].is_some_and(|path| path != 0);
         if !is_given {
             return Ok([None, None]);
         }
         let named = operation.named.as_ref().ok_or(SkipReason::NoName)?;
         let first = named.first.as_ref().ok_or(SkipReason::NoName)?;
-        // The directory itself is meant.
+        // An empty path means the directory itself.
         let first = match first.path.bytes.is_empty() {
             true => None,
             false => Some(short(self.given_path(first)?)?),
@@ -48,7 +48,7 @@ impl<O: Out> Planner<O> {
         Ok([first, Some(short(second)?)])
     }
 
-    /// What the descriptors are that it was given.
+    /// Returns the handles of the descriptors that an operation was given.
     pub(super) fn descriptors(
         &mut self,
         operation: &SyscallOperation,
@@ -62,9 +62,9 @@ impl<O: Out> Planner<O> {
         let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
         let file = operation.file.as_deref();
         let first = self.descriptor(operation, role, file)?;
-        // Of a dup the second one is what it makes.
+        // The second descriptor of a `dup` is its result.
         let is_second = call.class == Class::Transfer;
-        let target = operation.target.as_ref().filter(|_| is_second).map(|it| &*it.1);
+        let target = operation.target.as_ref().filter(|_| is_second).map(|(_, file)| &**file);
         let second = match is_second {
             true => self.target(operation, target)?,
             false => None,
@@ -72,15 +72,17 @@ impl<O: Out> Planner<O> {
         Ok([first, second])
     }
 
-    /// The close-on-exec flag is that of a process's descriptor: the replay has one for all that have it by a fork. Whoever asks for it, or
-    /// sets it, while there are several is left out, and whoever asks for what was set then.
+    /// Checks that a close-on-exec flag belongs to one descriptor. The flag is that of a process's
+    /// descriptor, but the replay has one descriptor for all processes that share it by a fork.
+    /// Operations that get or set the flag while several processes share the descriptor are
+    /// skipped, and so are operations that get a flag that was set then.
     pub(super) fn has_own_flags(
         &mut self,
         operation: &SyscallOperation,
         handle: Option<Handle>,
     ) -> Result<(), SkipReason> {
         let command = operation.call.call().arg(Role::Command);
-        let command = command.and_then(|it| i32::try_from(operation.args[it]).ok());
+        let command = command.and_then(|register| i32::try_from(operation.args[register]).ok());
         let (Some(libc::F_GETFD | libc::F_SETFD), Some(handle)) = (command, handle) else {
             return Ok(());
         };
@@ -98,32 +100,35 @@ impl<O: Out> Planner<O> {
         let Some(register) = call.arg(role) else { return Ok(None) };
         let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
         let fd = Fd(i32::from_le_bytes([a, b, c, d]));
-        let known = self.handles.get(operation.process, fd, file.map(|it| it.id));
+        let known = self.handles.get(operation.process, fd, file.map(|file| file.id));
         let handle = match (known, file) {
             (Some(handle), _) => handle,
             (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
             (None, None) => return Err(SkipReason::NoFile),
             (None, Some(file)) => {
                 let lists = call.class == Class::List;
-                // Calls that say where tell nothing of where it stands.
+                // Calls with an explicit offset show nothing of the position.
                 let stands = moves_position(operation, false);
                 let offset = operation.offset.filter(|_| stands).unwrap_or(0);
-                self.open_before(operation.process, fd, file, (lists, offset))
+                self.open_before(operation.process, fd, file, lists, offset)
             }
         };
         self.handles.usable(handle).map(Some)
     }
 
-    /// A descriptor that was there before; `lists`: it was a directory, `offset`: where it stands.
+    /// Adds a descriptor that was open before the first operation. `lists`: the descriptor is of a
+    /// directory; `offset`: its position.
     pub(super) fn open_before(
         &mut self,
         process: ProcessKey,
         fd: Fd,
         file: &OpenFile,
-        (lists, offset): (bool, u64),
+        lists: bool,
+        offset: u64,
     ) -> Handle {
         let found = self.found_open(file, lists);
-        let behind = found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |it| it.1);
+        let behind =
+            found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, behind)| *behind);
         let handle = self.handles.given((process, fd), file.id, behind);
         if let Ok((path, _)) = found {
             self.handles.position(handle).set(offset);
@@ -135,18 +140,19 @@ impl<O: Out> Planner<O> {
 }
 
 impl<O: Out> Planner<O> {
-    /// Where an open file was at the start, and what it is.
+    /// Returns the path of an open file at the start, and its handle target.
     fn found_open(
         &mut self,
         file: &OpenFile,
         lists: bool,
     ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
         let told = at_start(file)?;
-        let is_directory = lists || file.stat.is_some_and(|it| it.is_directory());
-        // A name that is known no more has been removed.
+        let is_directory = lists || file.stat.is_some_and(|stat| stat.is_directory());
+        // A file without a known name has been removed.
         let Ok(path) = of_file(file) else { return self.was_at(told, is_directory) };
         let node = self.world.find(path).ok_or(SkipReason::NoDirectory)?;
-        // It may have been told of for the first time when it had another name; or somebody has just given that to another one.
+        // The file may have been reported first when it had another name, or its name may just have
+        // been given to another file.
         let Some(first) = self.world.path_at_start(node) else {
             return self.was_at(told, is_directory);
         };
@@ -157,12 +163,12 @@ impl<O: Out> Planner<O> {
         }
         let flags = file.flags.unwrap_or(0)
             & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
-        let is_open = |it| self.handles.has_open(it);
+        let is_open = |file| self.handles.has_open(file);
         let file = infer_initial_state::opened(&mut self.world, node, flags, file.stat, is_open);
         Ok((first, file.map_or(HandleTarget::Directory, HandleTarget::File)))
     }
 
-    /// What was at this place at the start, whatever is there now.
+    /// Returns the file or directory that was at a path at the start, whatever is there now.
     fn was_at(
         &mut self,
         told: &[u8],

@@ -1,4 +1,5 @@
-//! Asynchronous operations: what was submitted, and what is planned of it when its result is there ([`crate::replay::async_lanes`]).
+//! Asynchronous operations: submitted operations, each of which is planned when its result is known
+//! ([`crate::replay::async_lanes`]).
 
 use super::in_memory::buffers_are_repeated;
 use super::{Out, Planner, sinks};
@@ -14,7 +15,8 @@ use crate::replay::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::replayability::SkipReason;
 
 impl<O: Out> Planner<O> {
-    /// An operation was taken, and its file is known: its descriptor may be another one's at its end.
+    /// Adds a submitted operation once its file is known: its descriptor may refer to another file
+    /// when the operation ends.
     pub(super) fn submitted(&mut self, operation: &AsyncOperation) {
         let (Some(fd), Some(file)) = (operation.fd, &operation.file) else { return };
         if !may_be_done(operation.opcode) || self.lanes.has(operation.id) {
@@ -23,9 +25,9 @@ impl<O: Out> Planner<O> {
         let known = self.handles.get(operation.process, fd, Some(file.id));
         let handle = match known {
             Some(handle) => handle,
-            None => self.open_before(operation.process, fd, file, (false, 0)),
+            None => self.open_before(operation.process, fd, file, false, 0),
         };
-        let handle = self.handles.usable(handle).map(|it| (it, file.id));
+        let handle = self.handles.usable(handle).map(|handle| (handle, file.id));
         if handle.is_ok() {
             self.under_way.begun(Inside::Operation(operation.id), operation.start.0, false);
         }
@@ -33,25 +35,25 @@ impl<O: Out> Planner<O> {
         self.lanes.begun(operation.id, Flight { thread: operation.thread, behind, handle });
     }
 
-    /// What a thread has done last, or what was done before it came.
+    /// Returns the last operation of a thread, or the operations before the thread began.
     fn behind(&self, thread: ThreadKey) -> WaitSet {
         let mut behind = WaitSet::default();
-        if let Some(it) = self.threads.get(&thread) {
-            behind.add(it.last.at);
+        if let Some(seen) = self.threads.get(&thread) {
+            behind.add(seen.last.at);
         } else if let Some(new) = self.new.get(&thread) {
-            new.born.iter().chain(new.before.all()).for_each(|it| behind.add(*it));
+            new.born.iter().chain(new.before.all()).for_each(|op| behind.add(*op));
         }
         behind
     }
 
-    /// Its result is there.
+    /// Plans an asynchronous operation that has a result.
     pub(super) fn asynchronous_ended(
         &mut self,
         operation: &AsyncOperation,
     ) -> Result<(), O::Error> {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
-        let thread = flight.as_ref().map(|it| it.thread);
+        let thread = flight.as_ref().map(|flight| flight.thread);
         let result = match self.on_lane(operation, flight) {
             Ok((planned, before)) => self.emit(operation.process, planned, before),
             Err(reason) => {
@@ -59,16 +61,16 @@ impl<O: Out> Planner<O> {
                 Ok(())
             }
         };
-        thread.into_iter().for_each(|it| self.lanes.settled(it));
+        thread.into_iter().for_each(|thread| self.lanes.settled(thread));
         result
     }
 
-    /// Nobody saw its result.
+    /// Removes an asynchronous operation whose result was not seen.
     pub(super) fn asynchronous_lost(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
         self.leave_asynchronous(operation, SkipReason::NoResult);
-        flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+        flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 
     fn leave_asynchronous(&mut self, operation: &AsyncOperation, reason: SkipReason) {
@@ -76,7 +78,8 @@ impl<O: Out> Planner<O> {
         *self.left.entry((reason, What::Async(operation.opcode))).or_default() += 1;
     }
 
-    /// What is done again of it and whom it waits for; or why it is not.
+    /// Plans an asynchronous operation. Returns the planned operation and the operations for which
+    /// it waits, or the reason to skip it.
     fn on_lane(
         &mut self,
         operation: &AsyncOperation,
@@ -91,19 +94,19 @@ impl<O: Out> Planner<O> {
         }
         self.nodes(&call, [&None, &None])?;
         buffers_are_repeated(&call)?;
-        // From here on it is done again.
+        // From here on, the operation is replayed.
         let at = self.lane(&call, &behind);
         let mut before = behind;
         self.families.over(operation.process, operation.start, &mut before);
         let planned = PlannedOp {
             asynchronous: Some(operation.opcode),
-            ..self.planned(&call, [Some(handle), None], (at, ret))
+            ..self.planned(&call, [Some(handle), None], at, ret)
         };
-        self.touched(&call, [Some(handle), None], (at, &mut before));
+        self.touched(&call, [Some(handle), None], at, &mut before);
         Ok((planned, before))
     }
 
-    /// Its place on a lane of its thread.
+    /// Returns the operation's place on a lane of its thread.
     fn lane(&mut self, call: &SyscallOperation, behind: &WaitSet) -> TimedOp {
         let (start, end) = self.times(call.start, call.end.unwrap_or(call.start));
         let count = |worker: Worker| self.counts[worker.0 as usize];
@@ -117,8 +120,8 @@ impl<O: Out> Planner<O> {
         };
         let worker = self.new_worker();
         let comm = match self.threads.get(&call.thread) {
-            Some(it) => self.who[it.worker.0 as usize].comm.clone(),
-            None => self.new.get(&call.thread).map(|it| it.comm.clone()).unwrap_or_default(),
+            Some(thread) => self.who[thread.worker.0 as usize].comm.clone(),
+            None => self.new.get(&call.thread).map(|new| new.comm.clone()).unwrap_or_default(),
         };
         let (pid, tid) = (call.pid.0, call.tid.0);
         let before = behind.all().first().copied().into_iter().collect();
@@ -129,12 +132,13 @@ impl<O: Out> Planner<O> {
         timed
     }
 
-    /// What is the same of every call that is done again.
+    /// Creates a planned operation from the parts that all calls have in common.
     pub(super) fn planned(
         &self,
         operation: &SyscallOperation,
         handles: [Option<Handle>; 2],
-        (at, ret): (TimedOp, i64),
+        at: TimedOp,
+        ret: i64,
     ) -> PlannedOp {
         let sunk = sinks::bytes(operation, handles[1]);
         PlannedOp {
@@ -145,7 +149,7 @@ impl<O: Out> Planner<O> {
             handle: handles[0],
             target: handles[1],
             makes: None,
-            file: handles[0].and_then(|it| self.handles.file(it)),
+            file: handles[0].and_then(|handle| self.handles.file(handle)),
             path: None,
             second_path: None,
             flags: operation.flags_in_memory,

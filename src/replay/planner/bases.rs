@@ -1,11 +1,13 @@
-//! Where relative paths begin: a directory whose name may have led through others that are gone.
+//! Bases of relative paths: directories whose names may lead through directories that are gone.
 //!
 //! ```text
 //!   chdir d; chdir ..; rmdir d       the working directory is known as /top/d/..
-//!   rmdir c                          /top/d/../c leads through what is gone; the kernel began at /top
+//!   rmdir c                          /top/d/../c leads through d, which is gone; the kernel began
+//!                                    at /top
 //! ```
 //!
-//! What a program spelled keeps its `..`: a call is refused if what they stand in is not there.
+//! Paths as programs spelled them keep their `..`: a call is refused if a directory before a `..`
+//! is missing.
 
 use super::{Out, Planner};
 use crate::operation::model::{FilePath, Given, OpenFile};
@@ -13,20 +15,21 @@ use crate::replay::replay_paths::of_given;
 use crate::replay::replayability::SkipReason;
 
 impl<O: Out> Planner<O> {
-    /// The path that a call was given, from the root.
+    /// Returns the path that a call was given, from the root.
     ///
     /// # Errors
     ///
-    /// Why it leads nowhere.
+    /// Reason why the path is unknown.
     pub(super) fn given_path(&mut self, given: &Given) -> Result<Vec<u8>, SkipReason> {
-        let Some((base, spelled)) = parts(given).filter(|it| has_parent(it.0)) else {
+        let Some((base, spelled)) = parts(given).filter(|(base, _)| has_parent(base)) else {
             return of_given(given);
         };
-        let absolute = self.collapsed(base).map(|it| [it.as_slice(), spelled].concat());
+        let absolute = self.collapsed(base).map(|base| [base.as_slice(), spelled].concat());
         of_given(&Given { path: given.path.clone(), absolute })
     }
 
-    /// The name of an open file: if it is what the program spelled and leads through what is gone, where that led to.
+    /// Returns the name of an open file. A name as the program spelled it may lead through a
+    /// directory that is gone; then the place to which it led is returned.
     pub(super) fn without_gone(&mut self, file: &OpenFile, path: Vec<u8>) -> Vec<u8> {
         let is_resolved = file.path.as_ref().is_some_and(FilePath::is_resolved);
         if is_resolved || !has_parent(&path) || !self.leads_through_gone(&path) {
@@ -35,13 +38,13 @@ impl<O: Out> Planner<O> {
         self.collapsed(&path).unwrap_or(path)
     }
 
-    /// True if nothing is there any more where a `..` of it stands.
+    /// Returns true if a directory before a `..` of the path is gone.
     fn leads_through_gone(&mut self, path: &[u8]) -> bool {
         let mut behind = 0;
-        for part in path.split(|it| *it == b'/') {
+        for part in path.split(|byte| *byte == b'/') {
             let before = path.get(..behind).filter(|_| part == b"..");
-            let node = before.and_then(|it| self.world.find(it));
-            if node.is_some_and(|it| self.world.is_absent(it)) {
+            let node = before.and_then(|before| self.world.find(before));
+            if node.is_some_and(|node| self.world.is_absent(node)) {
                 return true;
             }
             behind += part.len() + 1;
@@ -49,7 +52,8 @@ impl<O: Out> Planner<O> {
         false
     }
 
-    /// The path without `..`; `None`: it does not begin at the root, or where it leads is not known any more.
+    /// Returns the path without `..`; `None`: the path does not begin at the root, or the place to
+    /// which it leads is no longer known.
     fn collapsed(&mut self, path: &[u8]) -> Option<Vec<u8>> {
         let mut links = Vec::new();
         let node = self.world.reach(path, true, &mut links)?;
@@ -57,30 +61,30 @@ impl<O: Out> Planner<O> {
     }
 }
 
-/// The directory at which a path began, and the rest of it.
+/// Splits a path into the directory at which it began, and the rest.
 fn parts(given: &Given) -> Option<(&[u8], &[u8])> {
-    let names = given.path.bytes.split(|it| *it == b'/');
-    let names = names.filter(|it| !it.is_empty() && *it != b".");
-    let bytes: usize = names.map(|it| it.len() + 1).sum();
+    let names = given.path.bytes.split(|byte| *byte == b'/');
+    let names = names.filter(|name| !name.is_empty() && *name != b".");
+    let bytes: usize = names.map(|name| name.len() + 1).sum();
     let absolute = given.absolute.as_deref()?;
     absolute.split_at_checked(absolute.len().checked_sub(bytes)?)
 }
 
 fn has_parent(path: &[u8]) -> bool {
-    path.split(|it| *it == b'/').any(|it| it == b"..")
+    path.split(|byte| *byte == b'/').any(|name| name == b"..")
 }
 
-/// As if no name on the way were a link.
+/// Removes `.` and `..`, as if no name on the way were a link.
 fn without_parents(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
-    for part in path.split(|it| *it == b'/') {
+    for part in path.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
             b".." => drop(names.pop()),
             name => names.push(name),
         }
     }
-    names.iter().flat_map(|it| [b"/", *it].concat()).collect()
+    names.iter().flat_map(|name| [b"/", *name].concat()).collect()
 }
 
 #[cfg(test)]
@@ -104,7 +108,8 @@ mod tests {
 
     #[test]
     fn parents_of_the_root_are_the_root() {
-        let without = |it: &str| String::from_utf8(without_parents(it.as_bytes())).expect("text");
+        let without =
+            |path: &str| String::from_utf8(without_parents(path.as_bytes())).expect("text");
         assert_eq!(without("/a/b/../../c/."), "/c");
         assert_eq!(without("/../a/.."), "");
     }

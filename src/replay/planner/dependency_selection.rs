@@ -1,15 +1,21 @@
-//! Which operations others need: what wanted ones work on has to be made, named and as long as it was.
+//! Selection of dependencies: operations on which wanted ones depend. Files that wanted operations
+//! use must be made, named, and as long as they were.
 //!
 //! ```text
-//!   wanted      read 3                                     pass 1 finds: the open file of 3, bytes of a file
-//!   needed      open b = 3, close 3, write 4 (the bytes)   pass 2 finds: the name b, the open file of 4
-//!   needed      rename a b                                 the same pass, at its end (renames.rs): the name a, its directory
-//!   needed      open a = 4, close 4, mkdir for a           pass 3 finds nothing new: that is all
+//!   wanted   read 3                                     pass 1 finds: the open file of 3,
+//!                                                       bytes of a file
+//!   needed   open b = 3, close 3, write 4 (the bytes)   pass 2 finds: the name b,
+//!                                                       the open file of 4
+//!   needed   rename a b                                 the same pass, at its end (renames.rs):
+//!                                                       the name a, its directory
+//!   needed   open a = 4, close 4, mkdir for a           pass 3 finds nothing new: that is all
 //! ```
 //!
-//! In each pass the plan of everything is made along, and goes nowhere: it says which names, files and open files operations are about.
-//! Those have the same numbers in each pass. What is found is kept by these, with the time until which it is needed: nobody needs what others do
-//! behind him. So it grows with names and files, and by one bit for each open file; not with operations.
+//! Each pass also makes the plan of all operations and discards it: that plan shows which names,
+//! files and open files operations use. These have the same numbers in each pass. Findings are
+//! stored by these numbers, with the time until which each is needed: effects of operations that
+//! begin later are not needed. So memory grows with names and files, and by one bit for each open
+//! file, but not with operations.
 
 mod needed;
 mod renames;
@@ -38,22 +44,22 @@ use crate::replay::resources::{appends, moves_position};
 use crate::replay::symlink_follow::follows;
 use crate::units::KernelTime;
 
-/// What becomes of an operation.
+/// Decision on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is wanted, and done again.
+    /// The operation is wanted, and replayed.
     Wanted,
-    /// Others need it.
+    /// Other operations need it, so it is replayed.
     Needed,
-    /// It is wanted, and not done again.
+    /// The operation is wanted, but skipped.
     Left(SkipReason),
-    /// It is wanted, and what it does is in others.
+    /// The operation is wanted, but model only: other operations have its effects.
     Followed,
-    /// Neither.
+    /// The operation is neither wanted nor needed.
     Out,
 }
 
-/// What the plan of everything has said of an operation.
+/// Result of an operation in the plan of all operations.
 #[derive(Debug, Default)]
 struct Told {
     planned: Option<Brief>,
@@ -71,9 +77,9 @@ struct Brief {
 impl Out for Told {
     type Error = Infallible;
 
-    fn planned(&mut self, it: &PlannedOp) -> Result<(), Infallible> {
-        let PlannedOp { file, handle, target, makes, .. } = *it;
-        if !it.implicit {
+    fn planned(&mut self, planned: &PlannedOp) -> Result<(), Infallible> {
+        let PlannedOp { file, handle, target, makes, .. } = *planned;
+        if !planned.implicit {
             self.planned = Some(Brief { file, handle, target, makes });
         }
         Ok(())
@@ -84,45 +90,47 @@ impl Out for Told {
     }
 }
 
-/// What can only be said before it is done.
+/// Facts about an operation that must be determined before it is planned.
 #[derive(Debug, Default)]
 struct About {
-    /// Where its first path leads to.
+    /// Place to which its first path leads.
     node: Option<NodeId>,
-    /// The places that its paths lead through and to, the links on the way, and something in a directory that it could not remove for that.
+    /// Places that its paths lead through and to, the links on the way, and an entry because of
+    /// which it could not remove a directory.
     places: Vec<Keys>,
-    /// The places where something else is behind it.
+    /// Places whose entry the operation changes.
     changed: Vec<u64>,
-    /// The directory that it removes.
+    /// Directory that the operation removes.
     removed: Option<u64>,
-    /// It puts bytes where none were, for all that is known.
+    /// True if it writes bytes where there were none, as far as known.
     lengthens: bool,
 }
 
-/// Finds it.
+/// Pass over the log that finds dependencies.
 #[derive(Debug)]
 pub struct Needs {
-    /// What says which operations are wanted.
+    /// Filter that selects the wanted operations.
     pub picker: Picker,
-    /// What was found so far.
+    /// Findings so far.
     pub found: Found,
-    /// The plan of everything.
+    /// Planner of all operations.
     all: Planner<Told>,
 }
 
 impl Needs {
-    /// With what earlier passes have found.
+    /// Creates a pass with the findings of earlier ones.
     pub fn new(filter: Filter, found: Found, links: &Links) -> Self {
         let all = Planner::new(Told::default()).knowing(links);
         Self { picker: Picker::new(filter), found, all }
     }
 
-    /// What was there, as all operations show it.
+    /// Returns the model of the initial files, as all operations show it.
     pub(super) fn world(&self) -> &FsModel {
         &self.all.world
     }
 
-    /// One step, of all that there are. What becomes of the operation that it ends; [`Verdict::Out`] if it ends none.
+    /// Takes the next step of the log, of all steps. Returns the decision on the operation that the
+    /// step ends; [`Verdict::Out`] if it ends none.
     pub(super) fn judge(&mut self, time: KernelTime, step: &Step<'_>) -> Verdict {
         let is_wanted = self.picker.wants(step);
         let as_if;
@@ -173,9 +181,9 @@ impl Needs {
         Verdict::Out
     }
 
-    /// Nobody is known who needs it. Whoever comes behind it may.
+    /// Keeps a rename or link that no known operation needs: a later operation may need it.
     fn may_be_needed(&mut self, operation: &SyscallOperation, about: About) {
-        let has_two = operation.named.as_ref().is_some_and(|it| it.second.is_some());
+        let has_two = operation.named.as_ref().is_some_and(|named| named.second.is_some());
         if !has_two || about.changed.is_empty() {
             return;
         }
@@ -184,21 +192,22 @@ impl Needs {
         self.found.renames.keep(Rename { start, end, changed, places, removed });
     }
 
-    /// True if that is behind all that is wanted.
+    /// Returns true if a time is after the end of the last wanted operation.
     pub(super) fn is_behind(&self, time: KernelTime) -> bool {
         time > self.found.last
     }
 
-    /// What it does to open files that are needed, or to flags of descriptors, which may be theirs.
+    /// Returns the effects on open files that are needed, and on descriptor flags, which may be of
+    /// such files.
     pub(super) fn of_needed<'a>(&self, effects: &'a [FdEffect]) -> Vec<FdEffect> {
-        let is_flag = |it: &FdEffect| matches!(it, FdEffect::StatusChanged { .. });
-        let is_needed = |it: &&'a FdEffect| is_flag(it) || self.has_needed(it);
+        let is_flag = |effect: &FdEffect| matches!(effect, FdEffect::StatusChanged { .. });
+        let is_needed = |effect: &&'a FdEffect| is_flag(effect) || self.has_needed(effect);
         effects.iter().filter(is_needed).cloned().collect()
     }
 
-    /// True if this asynchronous operation is on an open file that is needed.
+    /// Returns true if an asynchronous operation uses an open file that is needed.
     pub(super) fn is_on_needed(&self, operation: &AsyncOperation) -> bool {
-        operation.file.as_ref().is_some_and(|it| self.found.descriptions.has(it.id))
+        operation.file.as_ref().is_some_and(|file| self.found.descriptions.has(file.id))
     }
 
     fn has_needed(&self, effect: &FdEffect) -> bool {
@@ -219,27 +228,27 @@ impl Needs {
     fn about(&mut self, operation: &SyscallOperation) -> About {
         let call = operation.call.call();
         let Ok([path, second]) = self.all.paths(operation) else { return About::default() };
-        // What a symbolic link contains is looked up from where it stands.
+        // The text of a symbolic link leads somewhere only from the directory of the link.
         let second = if call.is_symlink() { None } else { second };
         let mut links = Vec::new();
         let follows =
             [follows(operation.call.call(), &operation.args, operation.flags_in_memory), false];
-        let mut at = 0;
-        let nodes = [path, second].map(|it| {
-            at += 1;
-            self.all.world.reach(&it?, follows[at - 1], &mut links)
+        let mut follows = follows.into_iter();
+        let nodes = [path, second].map(|path| {
+            let is_followed = follows.next().unwrap_or(false);
+            self.all.world.reach(&path?, is_followed, &mut links)
         });
         let lengthens = self.lengthens(operation);
         let [first, last] = [nodes[0], nodes[1].or(nodes[0])];
         let world = &self.all.world;
         let removes = matches!(call.class, Class::Remove | Class::Rename);
         let is_full = matches!(operation.errno(), Some(libc::ENOTEMPTY | libc::EEXIST));
-        let is_there = |it: &NodeId| world.thing(*it).is_some();
+        let is_there = |node: &NodeId| world.thing(*node).is_some();
         let full = last.filter(|_| removes && is_full);
-        let all = full.into_iter().flat_map(|it| world.within(it)).filter(is_there);
-        let in_the_way = all.min_by_key(|it| world.keys(*it).place);
+        let all = full.into_iter().flat_map(|node| world.within(node)).filter(is_there);
+        let in_the_way = all.min_by_key(|node| world.keys(*node).place);
         let ends = nodes.into_iter().chain([in_the_way]).flatten().chain(links);
-        let places = ends.flat_map(|it| world.way(it)).map(|it| world.keys(it)).collect();
+        let places = ends.flat_map(|node| world.way(node)).map(|node| world.keys(node)).collect();
         let about = About { node: first, places, lengthens, ..About::default() };
         if operation.errno().is_some() {
             return about;
@@ -250,27 +259,30 @@ impl Needs {
             Class::Name => &[last],
             Class::Rename => &nodes,
             Class::Remove => &[first],
-            Class::Open if has(libc::O_CREAT) && !first.is_some_and(|it| is_there(&it)) => &[first],
+            Class::Open if has(libc::O_CREAT) && !first.is_some_and(|node| is_there(&node)) => {
+                &[first]
+            }
             _ => &[],
         };
-        let changed = changed.iter().flatten().map(|it| world.keys(*it).place).collect();
-        let removed = last.filter(|_| removes).map(|it| world.inside(it));
+        let changed = changed.iter().flatten().map(|node| world.keys(*node).place).collect();
+        let removed = last.filter(|_| removes).map(|node| world.inside(node));
         About { changed, removed, ..about }
     }
 
-    /// True if it writes behind the end of its file, or that is not known.
+    /// Returns true if an operation writes past the end of its file, or may do so.
     fn lengthens(&self, operation: &SyscallOperation) -> bool {
         let is_transfer = operation.call.call().class == Class::Transfer;
-        let target = operation.target.as_ref().map(|it| (&it.1, operation.target_offset));
-        let file = operation.file.as_ref().map(|it| (it, operation.offset));
+        let target = operation.target.as_ref().map(|(_, file)| (file, operation.target_offset));
+        let file = operation.file.as_ref().map(|file| (file, operation.offset));
         let Some((file, offset)) = (if is_transfer { target } else { file }) else { return true };
-        let end = operation.ret.and_then(|it| offset?.checked_add(u64::try_from(it).ok()?));
-        let known = self.all.handles.newest_of(file.id).and_then(|it| self.all.handles.file(it));
+        let end = operation.ret.and_then(|ret| offset?.checked_add(u64::try_from(ret).ok()?));
+        let handles = &self.all.handles;
+        let known = handles.newest_of(file.id).and_then(|handle| handles.file(handle));
         let Some((end, known)) = end.zip(known) else { return true };
         !self.all.world.size(known).is_within(end)
     }
 
-    /// True if somebody needs it who is found already.
+    /// Returns true if an operation that is selected already needs this one.
     fn is_needed(
         &self,
         operation: &SyscallOperation,
@@ -283,25 +295,26 @@ impl Needs {
         let class = operation.call.call().class;
         let changes_descriptor = || {
             let is_control = class == Class::Control
-                && effects.iter().any(|it| matches!(it, FdEffect::StatusChanged { .. }));
-            let own = brief.handle.map(|it| self.all.handles.description(it));
-            effects.iter().any(|it| self.has_needed(it))
-                || is_control && own.is_some_and(|it| found.descriptions.has(it))
+                && effects.iter().any(|effect| matches!(effect, FdEffect::StatusChanged { .. }));
+            let own = brief.handle.map(|handle| self.all.handles.description(handle));
+            effects.iter().any(|effect| self.has_needed(effect))
+                || is_control && own.is_some_and(|own| found.descriptions.has(own))
         };
         let resized = self.resized(operation, about, brief);
         let written = self.written(class, brief).filter(|_| about.lengthens);
-        about.changed.iter().any(|it| found.names.until.has(*it, start))
-            || resized.is_some_and(|it| found.files.has(it, start))
-            || written.is_some_and(|it| found.bytes.has(it, start))
-            || self.locked(operation, brief).is_some_and(|it| found.locks.has(it, start))
+        about.changed.iter().any(|name| found.names.until.has(*name, start))
+            || resized.is_some_and(|file| found.files.has(file, start))
+            || written.is_some_and(|file| found.bytes.has(file, start))
+            || self.locked(operation, brief).is_some_and(|locked| found.locks.has(locked, start))
             || self.moves_unplaced(operation, brief)
             || end <= found.last && changes_descriptor()
     }
 
-    /// The open files of which it moves the position, and whether it is known where it found that. What is appended goes to the end.
+    /// Returns the open files whose position an operation moves, and whether the position at its
+    /// begin is known. Appended bytes go to the end of the file.
     fn moved(operation: &SyscallOperation, brief: Brief) -> impl Iterator<Item = (Handle, bool)> {
         let is_seek = operation.call.call().class == Class::Seek;
-        let target = operation.target.as_ref().map(|it| &*it.1);
+        let target = operation.target.as_ref().map(|(_, file)| &**file);
         let all = [
             (false, brief.handle, operation.file.as_deref(), operation.offset),
             (true, brief.target, target, operation.target_offset),
@@ -313,14 +326,16 @@ impl Needs {
         all.into_iter().flatten()
     }
 
-    /// True if it moves a position that somebody needs of whom it is not known where that was.
+    /// Returns true if an operation moves a position from which a selected operation began at an
+    /// unknown offset.
     fn moves_unplaced(&self, operation: &SyscallOperation, brief: Brief) -> bool {
-        let description = |it| self.all.handles.description(it);
+        let description = |handle| self.all.handles.description(handle);
+        let unplaced = &self.found.unplaced;
         Self::moved(operation, brief)
-            .any(|it| self.found.unplaced.has(description(it.0), operation.start))
+            .any(|(handle, _)| unplaced.has(description(handle), operation.start))
     }
 
-    /// It is in the plan: so is, until then, what it needs.
+    /// Records everything that a selected operation needs, until this time.
     fn needs(
         &mut self,
         operation: &SyscallOperation,
@@ -339,12 +354,12 @@ impl Needs {
             let description = self.all.handles.description(handle);
             self.found.has_grown |= self.found.descriptions.add(description);
         }
-        let target = operation.target.as_ref().map(|it| &it.1);
-        let before = [operation.file.as_ref(), target].map(|it| self.open_before(it?));
+        let target = operation.target.as_ref().map(|(_, file)| file);
+        let before = [operation.file.as_ref(), target].map(|file| self.open_before(file?));
         let world = &self.all.world;
-        let before = before.into_iter().flatten().flat_map(|it| world.way(it));
-        for it in about.places.iter().copied().chain(before.map(|it| world.keys(it))) {
-            self.found.has_grown |= self.found.names.add(it, until);
+        let before = before.into_iter().flatten().flat_map(|node| world.way(node));
+        for keys in about.places.iter().copied().chain(before.map(|node| world.keys(node))) {
+            self.found.has_grown |= self.found.names.add(keys, until);
         }
         if let Some(directory) = about.removed {
             self.found.has_grown |= self.found.names.leave(directory, until);
@@ -353,8 +368,9 @@ impl Needs {
         for file in files.into_iter().flatten() {
             self.found.has_grown |= self.found.files.add(file, until);
         }
-        let whence = operation.call.call().arg(Role::Whence).map(|it| operation.args[it]);
-        let counts_from_end = whence.is_some_and(|it| it >= libc::SEEK_END.cast_unsigned().into());
+        let whence = operation.call.call().arg(Role::Whence).map(|place| operation.args[place]);
+        let from_end = u64::from(libc::SEEK_END.cast_unsigned());
+        let counts_from_end = whence.is_some_and(|whence| whence >= from_end);
         let is_read = matches!(class, Class::Read | Class::Transfer) || counts_from_end;
         if let Some(file) = brief.file.filter(|_| is_read) {
             self.found.has_grown |= self.found.bytes.add(file, until);
@@ -364,25 +380,25 @@ impl Needs {
         }
     }
 
-    /// Where a file is that was open before everything.
+    /// Returns the place of a file that was open before the first operation.
     fn open_before(&mut self, file: &OpenFile) -> Option<NodeId> {
         let path = of_file(file).ok().filter(|_| file.pre_created)?;
         self.all.world.find(path)
     }
 
-    /// The file that it writes.
+    /// Returns the file that an operation writes.
     fn written(&self, class: Class, brief: Brief) -> Option<FileId> {
         match class {
             Class::Write => brief.file,
-            Class::Transfer => brief.target.and_then(|it| self.all.handles.file(it)),
+            Class::Transfer => brief.target.and_then(|handle| self.all.handles.file(handle)),
             _ => None,
         }
     }
 
-    /// The file of which it sets the length.
+    /// Returns the file whose length an operation sets.
     fn resized(&self, operation: &SyscallOperation, about: &About, brief: Brief) -> Option<FileId> {
         let truncates = libc::O_TRUNC.cast_unsigned();
-        let by_name = || match about.node.and_then(|it| self.all.world.thing(it)) {
+        let by_name = || match about.node.and_then(|node| self.all.world.thing(node)) {
             Some(EntryKind::File(file)) => Some(file),
             _ => None,
         };
@@ -395,10 +411,11 @@ impl Needs {
         }
     }
 
-    /// What it locks or unlocks.
+    /// Returns the object that an operation locks or unlocks.
     fn locked(&self, operation: &SyscallOperation, brief: Brief) -> Option<Locked> {
         let is_lock = operation.call.call().class == Class::Lock;
-        brief.handle.filter(|_| is_lock).map(|it| self.all.locked_by(operation, it))
+        let handle = brief.handle.filter(|_| is_lock);
+        handle.map(|handle| self.all.locked_by(operation, handle))
     }
 }
 
@@ -413,7 +430,7 @@ impl Sink for Needs {
 
 #[cfg(test)]
 impl Needs {
-    /// Behind each operation all is forgotten that can be.
+    /// Returns a pass that evicts after each operation.
     pub(super) fn forgetting_at_once(self) -> Self {
         Self { all: self.all.forgetting_at_once(), ..self }
     }

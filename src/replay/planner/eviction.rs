@@ -1,30 +1,33 @@
-//! What nobody can need any more is forgotten, each time when there is twice as much as was left the last time: so there is never more than
-//! twice of what is there at once, or [`KEPT`], and on the average an operation costs the same however many came before it.
+//! Eviction of state that no later operation can need. Runs when the state has doubled since the
+//! last eviction. So the state is never more than twice what is needed at once, or [`KEPT`], and
+//! the amortized cost of an operation does not depend on the number of earlier ones.
 
 use super::{Out, Planner};
 
-/// Names, files and things that are kept in any case; some 10 MiB.
+/// Number of names, files and resources up to which nothing is evicted; about 10 MiB.
 pub(super) const KEPT: usize = 64 << 10;
 
 impl<O: Out> Planner<O> {
-    /// Has a look, between two operations.
+    /// Evicts state between two operations, if enough is kept.
     pub(super) fn forget(&mut self) {
         if self.kept() < self.forget_at {
             return;
         }
         let Self { world, handles, things, strangers, locks, under_way, .. } = self;
         let (files, descriptions) = handles.known();
-        // Before the names: those of files that were made and removed need not be known.
-        world.forget_files(|it| files.contains(&it));
-        // Who makes a name may have to wait for those who found that it was not there meanwhile.
+        // Files precede names: names of files that were made and removed need not be known.
+        world.forget_files(|file| files.contains(&file));
+        // A call that makes a name may have to wait for calls that found the name missing
+        // meanwhile.
         let oldest = under_way.makes_names_since().unwrap_or(u64::MAX);
         let oldest = oldest.saturating_sub(self.first.unwrap_or(0));
-        let is_gone = world.forget_names(|it| strangers.has(it) || !things.is_settled(it, oldest));
-        locks.forget(|it| world.knows(it));
+        let is_gone =
+            world.forget_names(|node| strangers.has(node) || !things.is_settled(node, oldest));
+        locks.forget(|file| world.knows(file));
         things.forget(
-            |it| is_gone[it.0 as usize],
-            |it| descriptions.contains(&it),
-            |it| world.knows(it),
+            |node| is_gone[node.0 as usize],
+            |description| descriptions.contains(&description),
+            |file| world.knows(file),
             under_way.past(),
         );
         self.forget_at = KEPT.max(2 * self.kept());
@@ -34,7 +37,7 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// How many names, files and things are kept.
+    /// Returns the number of names, files and resources that are kept.
     pub(super) fn kept(&self) -> usize {
         self.world.count() + self.things.len()
     }
@@ -42,7 +45,7 @@ impl<O: Out> Planner<O> {
 
 #[cfg(test)]
 impl<O: Out> Planner<O> {
-    /// Behind each operation, whatever there is.
+    /// Returns a planner that evicts after each operation.
     pub(super) fn forgetting_at_once(self) -> Self {
         Self { forget_at: 0, forgets_at_once: true, ..self }
     }

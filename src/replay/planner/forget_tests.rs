@@ -1,4 +1,4 @@
-//! Plans of long captures: what is kept does not grow with them.
+//! Plans of long captures: state does not grow with them.
 
 use std::rc::Rc;
 
@@ -9,7 +9,8 @@ use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
 use crate::operation::{Sink, Step};
 use crate::units::Fd;
 
-/// What one operation adds at most: as many pieces as it may touch, and some names.
+/// Maximum number of items that one operation adds: as many pieces as it may access, and some
+/// names.
 const OF_ONE: usize = 100;
 
 fn file(id: u64, path: &str) -> Rc<OpenFile> {
@@ -24,7 +25,7 @@ fn file(id: u64, path: &str) -> Rc<OpenFile> {
     })
 }
 
-/// A planner, and how many calls there have been.
+/// Planner with the number of calls so far.
 struct Long(Planner<Kept>, u64);
 
 impl Long {
@@ -32,12 +33,13 @@ impl Long {
         Self(Planner::new(Kept::default()), 0)
     }
 
-    /// A call of a process with one thread, behind all others.
+    /// Adds a call of a process with one thread, after all others.
     fn does(
         &mut self,
         what: (&str, [u64; 6], i64),
         process: u32,
-        (of, named): (&Rc<OpenFile>, Option<&str>),
+        of: &Rc<OpenFile>,
+        named: Option<&str>,
         effects: &[FdEffect],
     ) {
         self.1 += 1;
@@ -45,50 +47,51 @@ impl Long {
         let mut operation = call(what, process, of.id, time);
         operation.file = Some(Rc::clone(of));
         operation.offset = Some(what.1[3]);
-        operation.named = named.map(|it| {
-            let path = FilePath::new(it, PathSource::Argument);
-            let given = Given { path, absolute: Some(it.as_bytes().to_vec()) };
+        operation.named = named.map(|name| {
+            let path = FilePath::new(name, PathSource::Argument);
+            let given = Given { path, absolute: Some(name.as_bytes().to_vec()) };
             Box::new(Named { first: Some(given), second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
         let Ok(()) = self.0.step(KernelTime(time.1), &step);
-        assert!(self.0.kept() < KEPT + OF_ONE, "{} behind {} calls", self.0.kept(), self.1);
+        assert!(self.0.kept() < KEPT + OF_ONE, "{} after {} calls", self.0.kept(), self.1);
     }
 
     fn opens(&mut self, process: u32, of: &Rc<OpenFile>, flags: i32) {
         let flags = (libc::O_RDWR | flags).cast_unsigned().into();
         let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(of) }];
-        self.does(("openat", [0, 1, flags, 0, 0, 0], 3), process, (of, None), &effects);
+        self.does(("openat", [0, 1, flags, 0, 0, 0], 3), process, of, None, &effects);
     }
 
-    /// Whom the last operation waits for.
+    /// Returns the operations for which the last one waits.
     fn waits(&self) -> Vec<(u32, u32)> {
         let before = &self.0.out.0.last().expect("there is one").before;
-        before.iter().map(|it| (it.worker.0, it.number)).collect()
+        before.iter().map(|op| (op.worker.0, op.number)).collect()
     }
 }
 
-/// Fails if pieces of files are kept for ever, or who reads one that is not kept waits for nobody.
+/// Fails if pieces of files are kept forever, or a read of an evicted piece waits for no operation.
 #[test]
 fn places_that_were_written_are_forgotten() {
     let (mut long, file) = (Long::new(), file(70, "/f"));
     long.opens(1, &file, libc::O_CREAT);
     long.opens(2, &file, 0);
     let count = 9001;
-    // It is as long from the start, so nobody waits for who makes it longer.
+    // The file has that length from the start, so no read waits for a write that makes it longer.
     let read = |offset| ("pread64", [3, 1, 4099, offset, 0, 0], 4099);
-    long.does(read(count << 20), 2, (&file, None), &[]);
+    long.does(read(count << 20), 2, &file, None, &[]);
     for number in 0..count {
         let write = ("pwrite64", [3, 1, 1 << 20, number << 20, 0, 0], 1 << 20);
-        long.does(write, 1, (&file, None), &[]);
+        long.does(write, 1, &file, None, &[]);
     }
-    long.does(read(0), 2, (&file, None), &[]);
+    long.does(read(0), 2, &file, None, &[]);
     let [(0, number)] = long.waits()[..] else { panic!("{:?}", long.waits()) };
-    // Coarser: not the write of the first MiB, but one of those that are forgotten.
+    // Coarser: the dependency is not the write of the first MiB, but another evicted one.
     assert!(number > 1 && u64::from(number) <= count, "{number}");
 }
 
-/// Fails if names that come and go are kept for ever, or who makes one again waits for nobody.
+/// Fails if names that come and go are kept forever, or an operation that makes one again waits for
+/// none.
 #[test]
 fn names_that_come_and_go_are_forgotten() {
     let mut long = Long::new();
@@ -98,17 +101,17 @@ fn names_that_come_and_go_are_forgotten() {
         let file = file(100 + number, &path);
         long.opens(1, &file, excl);
         let gone = FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) };
-        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, (&file, None), &[gone]);
-        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, (&file, Some(&path)), &[]);
+        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &[gone]);
+        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
     }
     long.opens(2, &file(7, "/d/0"), excl);
     assert!(matches!(long.waits()[..], [(0, number)] if number > 2), "{:?}", long.waits());
     let entries = long.0.world.entries();
-    let paths: Vec<_> = entries.iter().map(|it| String::from_utf8_lossy(&it.path)).collect();
+    let paths: Vec<_> = entries.iter().map(|entry| String::from_utf8_lossy(&entry.path)).collect();
     assert_eq!(paths, ["/d"]);
 }
 
-/// Fails if a file is kept for ever that an open may have made, and that was removed.
+/// Fails if a file is kept forever that an open may have made, and that was removed.
 #[test]
 fn files_that_are_made_and_removed_are_forgotten() {
     let mut long = Long::new();
@@ -118,11 +121,11 @@ fn files_that_are_made_and_removed_are_forgotten() {
         let file = file(70 + number, &path);
         let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(&file) }];
         let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned().into();
-        long.does(("openat", [0, 1, flags, 0, 0, 0], 3), 1, (&file, Some(&path)), &effects);
-        long.does(("pwrite64", [3, 1, 100, 0, 0, 0], 100), 1, (&file, None), &[]);
+        long.does(("openat", [0, 1, flags, 0, 0, 0], 3), 1, &file, Some(&path), &effects);
+        long.does(("pwrite64", [3, 1, 100, 0, 0, 0], 100), 1, &file, None, &[]);
         let gone = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) }];
-        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, (&file, None), &gone);
-        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, (&file, Some(&path)), &[]);
+        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &gone);
+        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
     }
     let planner = &long.0;
     assert_eq!(planner.left.values().sum::<u64>(), 0, "{:?}", planner.left);

@@ -1,4 +1,5 @@
-//! Files that were open before the first operation, and got another name or lost it; paths that are too long.
+//! Files that were open before the first operation, and were renamed or removed later; paths that
+//! are too long.
 
 use std::rc::Rc;
 
@@ -9,12 +10,12 @@ use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
 use crate::replay::namespace::Gap;
 use crate::units::Fd;
 
-/// What is open as descriptor 5, as it is called after it had that name.
+/// Returns the file that is open as descriptor 5, with its present name and its earlier one.
 fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
     Rc::new(OpenFile {
         id: 77,
         path: Some(FilePath::new(path, source)),
-        first_path: before.map(|it| FilePath::new(it, PathSource::Link)),
+        first_path: before.map(|path| FilePath::new(path, PathSource::Link)),
         given: None,
         stat: None,
         flags: Some(libc::O_RDWR.cast_unsigned()),
@@ -22,7 +23,7 @@ fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
     })
 }
 
-/// A write to it.
+/// Adds a write to an open file.
 fn writes(program: &mut Program, file: Rc<OpenFile>) {
     program.does(("pwrite64", [5, 1, 13, 0, 0, 0], 13), None);
     let (operation, _) = program.did.last_mut().expect("it was added");
@@ -36,18 +37,18 @@ fn named(name: &str, first: &str, second: Option<&str>) -> Program {
     program
 }
 
-/// What is open at its start, and what is there.
+/// Returns the paths of the files that are open at the start, and of the initial entries.
 fn start(program: &Program) -> (Vec<String>, Vec<String>) {
     let mut planner = Planner::new(Kept::default());
     let Ok(()) = program.tell(&mut planner);
     assert_eq!(planner.left, BTreeMap::new());
-    let shown = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
-    let given = planner.given.iter().map(|it| shown(&it.path)).collect();
-    let there = planner.world.entries().iter().map(|it| shown(&it.path)).collect();
+    let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let given = planner.given.iter().map(|fd| shown(&fd.path)).collect();
+    let there = planner.world.entries().iter().map(|entry| shown(&entry.path)).collect();
     (given, there)
 }
 
-/// Fails if it is opened under a name that it has only later.
+/// Fails if a file is opened under a name that it has only later.
 #[test]
 fn a_file_that_was_renamed_is_open_as_it_was_called() {
     let mut program = named("rename", "/d/log", Some("/d/log.1"));
@@ -57,7 +58,7 @@ fn a_file_that_was_renamed_is_open_as_it_was_called() {
     assert_eq!(there, ["/d", "/d/log"]);
 }
 
-/// Fails if what works on a file is left out because that was removed.
+/// Fails if an operation is skipped because its file was removed.
 #[test]
 fn a_file_that_was_removed_is_open_as_it_was_called() {
     let mut program = named("unlink", "/d/log", None);
@@ -67,7 +68,8 @@ fn a_file_that_was_removed_is_open_as_it_was_called() {
     assert_eq!(there, ["/d", "/d/log"]);
 }
 
-/// Fails if a path that no call takes is in a plan, or paths with many parts take memory by their square.
+/// Fails if a path that no call accepts is in a plan, or if memory grows with the square of the
+/// number of names in a path.
 #[test]
 fn a_path_that_is_too_long_is_left() {
     let longest = "/a".repeat(2047);
@@ -76,12 +78,13 @@ fn a_path_that_is_too_long_is_left() {
     let program = named("unlink", &(longest + "/b"), None);
     let mut planner = Planner::new(Kept::default());
     let Ok(()) = program.tell(&mut planner);
-    let left: Vec<_> = planner.left.keys().map(|it| it.0).collect();
+    let left: Vec<_> = planner.left.keys().map(|(reason, _)| *reason).collect();
     assert_eq!(left, [SkipReason::TooLong]);
     assert_eq!(planner.world.entries(), []);
 }
 
-/// Fails if what renames have made deeper than any path is more than the stack takes, or is not told.
+/// Fails if a tree that renames have made deeper than any path exhausts the stack, or is not
+/// reported.
 #[test]
 fn a_tree_may_be_deeper_than_paths() {
     let mut program = Program::default();
@@ -94,10 +97,10 @@ fn a_tree_may_be_deeper_than_paths() {
     let mut planner = Planner::new(Kept::default());
     let Ok(()) = program.tell(&mut planner);
     let entries = planner.world.entries();
-    assert_eq!(entries.iter().map(|it| it.path.len()).max(), Some(4095));
-    let gaps: Vec<_> = entries.iter().filter(|it| it.gap.is_some()).map(|it| it.gap).collect();
+    assert_eq!(entries.iter().map(|entry| entry.path.len()).max(), Some(4095));
+    let gaps: Vec<_> = entries.iter().map(|entry| entry.gap).filter(Option::is_some).collect();
     assert_eq!(gaps, [Some(Gap::Depth)]);
-    // All of it is looked at here.
+    // This visits all of the tree.
     let mut again = Planner::new(Kept::default());
     let Ok(()) = program.tell(&mut again);
     planner.world.as_in(&again.world);

@@ -1,4 +1,4 @@
-//! Plans of programs that find files by several names.
+//! Plans of programs that use files by several names.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::units::{DevId, Fd};
 
 const MODE: u32 = libc::S_IFREG | 0o644;
 
-/// Each process has one file open, as descriptor 3.
+/// Program whose processes each have one file open, as descriptor 3.
 #[derive(Debug)]
 struct Program {
     planner: Planner<Kept>,
@@ -29,7 +29,8 @@ impl Program {
         &mut self,
         process: u32,
         what: (&str, [u64; 6], i64),
-        (file, named): (Option<&Rc<OpenFile>>, Option<&str>),
+        file: Option<&Rc<OpenFile>>,
+        named: Option<&str>,
         effects: &[FdEffect],
     ) {
         self.time += 10;
@@ -37,21 +38,24 @@ impl Program {
         operation.file = file.cloned();
         operation.fd = file.map(|_| Fd(3));
         operation.offset = Some(what.1[3]).filter(|_| file.is_some());
-        operation.named = named.map(|it| {
-            let path = FilePath::new(it, PathSource::Kernel);
-            let first = Some(Given { path, absolute: Some(it.into()) });
+        operation.named = named.map(|name| {
+            let path = FilePath::new(name, PathSource::Kernel);
+            let first = Some(Given { path, absolute: Some(name.into()) });
             Box::new(Named { first, second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
         let Ok(()) = self.planner.step(KernelTime(self.time + 5), &step);
     }
 
-    /// A file of so many bytes, with this inode.
+    /// Opens a file with this inode, mode and size.
     fn opens(
         &mut self,
         process: u32,
-        (path, flags): (&str, i32),
-        (ino, mode, size): (u64, u32, u64),
+        path: &str,
+        flags: i32,
+        ino: u64,
+        mode: u32,
+        size: u64,
     ) -> Rc<OpenFile> {
         self.opened += 1;
         let flags = (libc::O_RDWR | flags).cast_unsigned();
@@ -68,7 +72,8 @@ impl Program {
         self.does(
             process,
             ("openat", [0, 1, flags.into(), 0, 0, 0], 3),
-            (Some(&file), None),
+            Some(&file),
+            None,
             &effects,
         );
         file
@@ -76,20 +81,20 @@ impl Program {
 
     fn closes(&mut self, process: u32, file: &Rc<OpenFile>) {
         let effects = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(file) }];
-        self.does(process, ("close", [3, 0, 0, 0, 0, 0], 0), (Some(file), None), &effects);
+        self.does(process, ("close", [3, 0, 0, 0, 0, 0], 0), Some(file), None, &effects);
     }
 
     fn unlinks(&mut self, process: u32, path: &str) {
-        self.does(process, ("unlink", [1, 0, 0, 0, 0, 0], 0), (None, Some(path)), &[]);
+        self.does(process, ("unlink", [1, 0, 0, 0, 0, 0], 0), None, Some(path), &[]);
     }
 
-    /// What was there, names of one file together.
+    /// Checks the initial files and their lengths, with the names of one file together.
     #[track_caller]
     fn check(&self, expected: &[(&[&str], u64)]) {
         let mut files: BTreeMap<_, Vec<String>> = BTreeMap::new();
-        for it in self.planner.world.entries() {
-            let EntryKind::File(file) = it.thing else { panic!("{it:?}") };
-            files.entry(file).or_default().push(String::from_utf8(it.path).expect("text"));
+        for entry in self.planner.world.entries() {
+            let EntryKind::File(file) = entry.thing else { panic!("{entry:?}") };
+            files.entry(file).or_default().push(String::from_utf8(entry.path).expect("text"));
         }
         let mut files: Vec<_> = files
             .into_iter()
@@ -98,20 +103,20 @@ impl Program {
         files.sort();
         let expected: Vec<(Vec<String>, u64)> = expected
             .iter()
-            .map(|(names, size)| (names.iter().map(|it| (*it).to_owned()).collect(), *size))
+            .map(|(names, size)| (names.iter().map(|name| (*name).to_owned()).collect(), *size))
             .collect();
         assert_eq!(files, expected);
     }
 }
 
-/// Fails if what is done by one name is not waited for by who works by the other.
+/// Fails if an operation by one name does not wait for an operation by the other.
 #[test]
 fn two_names_of_one_inode_are_one_file() {
     let mut program = Program::new();
-    let one = program.opens(1, ("/a", 0), (11, MODE, 4099));
-    let other = program.opens(2, ("/b", 0), (11, MODE, 4099));
-    program.does(1, ("ftruncate", [3, 23, 0, 0, 0, 0], 0), (Some(&one), None), &[]);
-    program.does(2, ("pread64", [3, 1, 4096, 0, 0, 0], 23), (Some(&other), None), &[]);
+    let one = program.opens(1, "/a", 0, 11, MODE, 4099);
+    let other = program.opens(2, "/b", 0, 11, MODE, 4099);
+    program.does(1, ("ftruncate", [3, 23, 0, 0, 0, 0], 0), Some(&one), None, &[]);
+    program.does(2, ("pread64", [3, 1, 4096, 0, 0, 0], 23), Some(&other), None, &[]);
     let last = program.planner.out.0.last().expect("a read");
     assert_eq!(last.before, [OpId { worker: Worker(0), number: 1 }]);
     program.check(&[(&["/a", "/b"], 4099)]);
@@ -122,50 +127,50 @@ fn two_names_of_one_inode_are_one_file() {
 fn a_second_name_is_opened_as_if_it_were_to_be_made() {
     for flags in [0, libc::O_TRUNC] {
         let mut program = Program::new();
-        program.opens(1, ("/a", libc::O_CREAT), (11, MODE, 0));
-        program.opens(2, ("/b", libc::O_CREAT | flags), (11, MODE, 0));
+        program.opens(1, "/a", libc::O_CREAT, 11, MODE, 0);
+        program.opens(2, "/b", libc::O_CREAT | flags, 11, MODE, 0);
         program.check(&[(&["/a", "/b"], 0)]);
     }
 }
 
-/// Fails if a file that nobody is known to have made is taken for another name of one that is gone.
+/// Fails if a file that no captured operation has made is taken for another name of a removed one.
 #[test]
 fn the_inode_of_a_file_that_is_gone_is_another_ones() {
     let mut program = Program::new();
-    let one = program.opens(1, ("/a", 0), (11, MODE, 23));
+    let one = program.opens(1, "/a", 0, 11, MODE, 23);
     program.unlinks(1, "/a");
     program.closes(1, &one);
-    program.opens(1, ("/b", 0), (11, MODE, 23));
-    program.opens(2, ("/c", 0), (11, MODE, 23));
+    program.opens(1, "/b", 0, 11, MODE, 23);
+    program.opens(2, "/c", 0, 11, MODE, 23);
     program.check(&[(&["/a"], 23), (&["/b", "/c"], 23)]);
 }
 
 #[test]
 fn a_file_is_there_while_it_is_open() {
     let mut program = Program::new();
-    program.opens(1, ("/a", 0), (11, MODE, 23));
+    program.opens(1, "/a", 0, 11, MODE, 23);
     program.unlinks(1, "/a");
-    program.opens(2, ("/b", 0), (11, MODE, 23));
+    program.opens(2, "/b", 0, 11, MODE, 23);
     program.check(&[(&["/a", "/b"], 23)]);
 }
 
 #[test]
 fn another_file_with_the_same_inode_has_another_length_or_mode() {
     let mut program = Program::new();
-    program.opens(1, ("/a", 0), (11, MODE, 23));
-    program.opens(2, ("/b", 0), (11, MODE, 29));
-    program.opens(3, ("/c", 0), (11, MODE | 0o111, 23));
-    program.opens(4, ("/d", 0), (0, MODE, 23));
+    program.opens(1, "/a", 0, 11, MODE, 23);
+    program.opens(2, "/b", 0, 11, MODE, 29);
+    program.opens(3, "/c", 0, 11, MODE | 0o111, 23);
+    program.opens(4, "/d", 0, 0, MODE, 23);
     program.check(&[(&["/a"], 23), (&["/b"], 29), (&["/c"], 23), (&["/d"], 23)]);
     assert_eq!(program.planner.world.unexplained, 0);
 }
 
-/// Fails if it is in no count that two files of a plan were one.
+/// Fails if two files of a plan that were one are not counted.
 #[test]
 fn what_was_known_too_late_is_counted() {
     let mut program = Program::new();
-    program.does(1, ("truncate", [1, 23, 0, 0, 0, 0], 0), (None, Some("/b")), &[]);
-    program.opens(1, ("/a", 0), (11, MODE, 23));
-    program.opens(2, ("/b", 0), (11, MODE, 23));
+    program.does(1, ("truncate", [1, 23, 0, 0, 0, 0], 0), None, Some("/b"), &[]);
+    program.opens(1, "/a", 0, 11, MODE, 23);
+    program.opens(2, "/b", 0, 11, MODE, 23);
     assert_eq!(program.planner.world.unexplained, 1);
 }

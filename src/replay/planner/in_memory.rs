@@ -1,23 +1,27 @@
-//! What of a call stands in memory, and decides how it comes out: it has to have been read, or be the same in the replay.
+//! Arguments in memory that decide the result of a call: they must have been read, or be the same
+//! in the replay.
 
 use crate::event::syscall_table::{Class, Role};
 use crate::operation::model::SyscallOperation;
 use crate::replay::replayability::SkipReason;
 
-/// What direct I/O is at least aligned to, in bytes: a smaller sector no device has.
+/// Minimum alignment of direct I/O, in bytes: no device has smaller sectors.
 const SECTOR_BYTES: u64 = 512;
 
-/// A place in a file that stands in memory has to have been read: without it, the call would begin where the file stands.
+/// Checks that a file offset in memory has been read: without it, the call would begin at the
+/// file's position.
 fn places_are_known(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
-    let is_given = |role| call.arg(role).is_some_and(|it| operation.args[it] != 0);
+    let is_given = |role| call.arg(role).is_some_and(|register| operation.args[register] != 0);
     let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
         || is_given(Role::OffsetPtr2) && operation.target_offset.is_none();
     if is_unread { Err(SkipReason::Unread) } else { Ok(()) }
 }
 
-/// How `openat2` opens has to have been read; and what it was refused for must not be something that the replay does not ask for: an `open_how` with
-/// another length, bits that the kernel does not know, a mode without a file to be made, or restrictions of the way to the file (openat2(2)).
+/// Checks that the `open_how` of an `openat2` has been read, and that the call was not refused for
+/// something that the replay does not request: an `open_how` with another length, bits that the
+/// kernel does not know, a mode without a file to be made, or restrictions of path resolution
+/// (openat2(2)).
 pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     if operation.call.call().arg(Role::How).is_none() {
         return Ok(());
@@ -29,9 +33,9 @@ pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipRe
     let may_be_resolve = match operation.errno() {
         None => return Ok(()),
         Some(libc::EINVAL | libc::E2BIG) => return Err(SkipReason::OpenHow),
-        // A link, another mount or what is above, or a name that is not in memory.
+        // A link; another mount or a directory above the base; or a name that is not in memory.
         Some(libc::ELOOP | libc::EXDEV | libc::EAGAIN) => true,
-        Some(_) => resolve.is_some_and(|it| it & libc::RESOLVE_IN_ROOT != 0),
+        Some(_) => resolve.is_some_and(|resolve| resolve & libc::RESOLVE_IN_ROOT != 0),
     };
     match resolve {
         _ if !may_be_resolve => Ok(()),
@@ -41,23 +45,26 @@ pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipRe
     }
 }
 
-/// Direct I/O is refused with `EINVAL` if its buffers, the place in the file or the length are not aligned. Where the buffers lay is not captured, and those
-/// of a replay are aligned: only what a place or a length explains comes out so again.
+/// Checks that the addresses of buffers did not cause a refusal. Direct I/O is refused with
+/// `EINVAL` if its buffers, the file offset or the length are not aligned. Addresses of buffers are
+/// not captured, and buffers of a replay are aligned. So the replay repeats a refusal only if the
+/// offset or the length explains it.
 pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
-    let flags = operation.file.as_ref().and_then(|it| it.flags).unwrap_or(0);
+    let flags = operation.file.as_ref().and_then(|file| file.flags).unwrap_or(0);
     let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
     let is_refused = operation.errno() == Some(libc::EINVAL);
     if !is_direct || !is_refused || !matches!(call.class, Class::Read | Class::Write) {
         return Ok(());
     }
-    let is_odd = |it: u64| !it.is_multiple_of(SECTOR_BYTES);
-    // Buffers of a vector may be odd each and even together.
+    let is_odd = |value: u64| !value.is_multiple_of(SECTOR_BYTES);
+    // Buffers of a vector may be odd each although their total is even.
     let explains = [operation.offset, operation.bytes_requested].into_iter().flatten().any(is_odd);
     if explains { Ok(()) } else { Err(SkipReason::BufferAddress) }
 }
 
-/// What of a call stands in memory, but for how it opens a file, is known, or does not matter.
+/// Checks that arguments in memory are known or do not matter. The flags of an open are checked
+/// separately ([`how_is_repeated`]).
 pub(super) fn is_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     places_are_known(operation)?;
     buffers_are_repeated(operation)
@@ -71,7 +78,7 @@ mod tests {
     use super::*;
     use crate::operation::model::OpenFile;
 
-    /// A read that was refused, of a file with these flags.
+    /// Checks a read that was refused, of a file with these flags.
     fn refused(flags: i32, [offset, bytes]: [u64; 2]) -> Result<(), SkipReason> {
         let flags = Some(flags.cast_unsigned());
         let mut read =
@@ -84,7 +91,7 @@ mod tests {
         is_repeated(&read)
     }
 
-    /// Fails if a refusal is left out that comes again, or the other way round.
+    /// Fails if a refusal is skipped that the replay would repeat, or the other way round.
     #[test]
     fn only_the_place_of_a_buffer_is_not_the_same() {
         assert_eq!(refused(libc::O_DIRECT, [4096, 4096]), Err(SkipReason::BufferAddress));
@@ -106,7 +113,7 @@ mod tests {
         check(libc::EXDEV, Some(0), Some(1), Err(SkipReason::OpenHow));
         check(libc::ELOOP, Some(0), Some(0), Ok(()));
         check(libc::ELOOP, Some(0), None, Err(SkipReason::Unread));
-        // Bits of flags that do not fit.
+        // Flags with bits that do not fit.
         check(libc::EINVAL, None, Some(0), Err(SkipReason::OpenHow));
     }
 }

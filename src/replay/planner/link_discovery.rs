@@ -1,5 +1,6 @@
-//! A plan and, beside it, which links of before it should have known: if there are others than it knows, it is made once more with them. That
-//! is compared now and then, so that most plans that lack a link end early.
+//! Link discovery: makes a plan, and compares the symbolic links that the log shows with those that
+//! the plan knows. If they differ, the plan is made again with the links found. They are compared
+//! at intervals, so most plans that lack a link end early.
 
 use std::cell::RefCell;
 
@@ -8,47 +9,49 @@ use crate::operation::{Sink, Step};
 use crate::replay::links::{Links, Seen};
 use crate::units::KernelTime;
 
-/// After so many calls the links that the log shows are compared with those that the plan knows. Programs load their libraries first, mostly
-/// by a path through a link, so the first calls show most links.
+/// Number of calls before the first comparison of links. Programs load their libraries first,
+/// mostly by a path through a link, so the first calls show most links.
 const FIRST_COMPARISON: u64 = if cfg!(test) { 4 } else { 4096 };
 
-/// What ends a plan before the end of the log: links that it should have known.
+/// Links that an earlier plan should have known, which ended it before the end of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Outdated {
-    /// The links.
+    /// Links that the log has shown.
     pub links: Links,
-    /// After how many calls they were found.
+    /// Number of calls after which they were found.
     pub calls: u64,
 }
 
-/// Makes a plan with these links and looks for links.
+/// Planner with known links, which also collects the links that the log shows.
 #[derive(Debug)]
 pub struct Linked<'a, O> {
-    /// The plan.
+    /// Planner of the operations.
     pub planner: Planner<O>,
     seen: Seen,
     known: &'a Links,
     calls: u64,
-    /// The number of calls at the next comparison. The distance doubles: all plans together take no longer than three of the whole log.
+    /// Number of calls at the next comparison. The distance doubles, so all plans together take no
+    /// longer than three plans of the whole log.
     compare_at: u64,
-    /// Set by the first comparison that differs. The planner is told nothing more then.
+    /// Set by the first comparison that differs. The planner gets no further steps then.
     outdated: &'a RefCell<Option<Outdated>>,
 }
 
 impl<'a, O: Out> Linked<'a, O> {
-    /// A plan that knows the links of an earlier one, which ended as outdated after so many calls (0: there was none).
+    /// Creates a plan that knows the links of an earlier one, which ended as outdated after
+    /// `known.calls` calls (0: there was no earlier one).
     pub fn new(out: O, known: &'a Outdated, outdated: &'a RefCell<Option<Outdated>>) -> Self {
         let planner = Planner::new(out).knowing(&known.links);
         let compare_at = FIRST_COMPARISON.max(known.calls.saturating_mul(2));
         Self { planner, seen: Seen::default(), known: &known.links, calls: 0, compare_at, outdated }
     }
 
-    /// The links that the log has shown so far.
+    /// Returns the links that the log has shown so far.
     pub fn links(&self) -> Links {
         self.seen.links()
     }
 
-    /// True if the plan knows all links that the log has shown, and no others.
+    /// Returns true if the plan knows all links that the log has shown, and no others.
     pub fn is_right(&self) -> bool {
         self.outdated.borrow().is_none() && self.links() == *self.known
     }
@@ -94,15 +97,15 @@ mod tests {
     use crate::replay::planner::Planner;
     use crate::units::KernelTime;
 
-    /// A plan of calls of one process each.
+    /// Plans calls of one process each.
     fn plan(links: &Links, calls: &[(u32, &str, &str, i64)]) -> Planner<Kept> {
         let mut planner = Planner::new(Kept::default()).knowing(links);
         for (process, name, path, ret) in calls {
             let start = u64::from(*process) * 100;
             let mut operation = call((name, [1; 6], *ret), *process, 1, (start, start + 7));
-            let given = |it: &str| Given {
-                path: FilePath::new(it, PathSource::Uprobe),
-                absolute: Some(it.into()),
+            let given = |path: &str| Given {
+                path: FilePath::new(path, PathSource::Uprobe),
+                absolute: Some(path.into()),
             };
             let second = (*name == "symlink").then(|| given("f"));
             operation.named = Some(Box::new(Named { first: Some(given(path)), second }));
@@ -114,11 +117,11 @@ mod tests {
     }
 
     fn paths(planner: &Planner<Kept>) -> Vec<Vec<u8>> {
-        planner.world.entries().into_iter().map(|it| it.path).collect()
+        planner.world.entries().into_iter().map(|entry| entry.path).collect()
     }
 
-    /// Opens, by the path that was given and that of the file, until the plan is outdated. How many it took, what was found, and how many
-    /// operations are in the plan.
+    /// Opens files by the given path and the path of the file, until the plan is outdated. Returns
+    /// the number of opens that it took, the links found, and the number of operations in the plan.
     fn open(known: &Outdated, opens: &[(&str, &str)]) -> (usize, Option<Outdated>, usize) {
         let outdated = RefCell::new(None);
         let mut linked = Linked::new(Kept::default(), known, &outdated);
@@ -143,7 +146,8 @@ mod tests {
         (taken, outdated.take(), count)
     }
 
-    /// Fails if a plan goes on that lacks a link, ends though it knows all of them, or ends twice for the same links.
+    /// Fails if a plan goes on that lacks a link, ends though it knows all of them, or ends twice
+    /// for the same links.
     #[test]
     fn a_plan_that_lacks_a_link_ends_early() {
         let first = usize::try_from(FIRST_COMPARISON).expect("small");
@@ -155,7 +159,7 @@ mod tests {
         assert_eq!(known.links, [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect());
         let (taken, outdated, planned) = open(&known, &opens);
         assert!(outdated.is_none() && taken == opens.len() && planned == opens.len());
-        // One that is there later: what it says of the beginning is not asked again.
+        // A link that appears later: the first calls are not compared again.
         opens.extend([("/m/x", "/e/x")]);
         opens.extend(vec![("/d/y", "/d/y"); 4 * first]);
         let (taken, outdated, _) = open(&known, &opens);
@@ -165,7 +169,8 @@ mod tests {
         assert!(outdated.is_none() && taken == opens.len());
     }
 
-    /// Fails if who goes through a link does not wait for who makes what is behind it, or who removes the link for who went through.
+    /// Fails if a call that goes through a link does not wait for the call that makes the target,
+    /// or if the removal of the link does not wait for calls that went through it.
     #[test]
     fn a_path_through_a_link_is_that_of_the_place_behind_it() {
         let links: Links = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
@@ -178,17 +183,17 @@ mod tests {
                 (4, "mkdir", "/l", 0),
             ],
         );
-        let before: Vec<Vec<OpId>> = planner.out.0.iter().map(|it| it.before.clone()).collect();
+        let before: Vec<Vec<OpId>> = planner.out.0.iter().map(|op| op.before.clone()).collect();
         let after = |workers: &[u32]| -> Vec<OpId> {
-            workers.iter().map(|it| OpId { worker: Worker(*it), number: 0 }).collect()
+            workers.iter().map(|number| OpId { worker: Worker(*number), number: 0 }).collect()
         };
-        // The last one waits for the second by the third.
+        // The last one waits for the second through the third.
         assert_eq!(before, [&[][..], &[0], &[1], &[2]].map(after));
         assert_eq!(planner.world.unexplained, 0);
         assert_eq!(paths(&planner), [b"/d".to_vec(), b"/l".to_vec()]);
     }
 
-    /// Fails if a link is there that was only made later, though who asked for it was told so.
+    /// Fails if a link is there that was only made later, although a call had found nothing there.
     #[test]
     fn a_link_where_nothing_was_found_was_not_there() {
         let links: Links =
@@ -207,7 +212,7 @@ mod tests {
             ],
         );
         assert_eq!((planner.world.unexplained, planner.left.len()), (0, 0));
-        let expected = ["/real", "/real/f", "/via"].map(|it| it.as_bytes().to_vec());
+        let expected = ["/real", "/real/f", "/via"].map(|path| path.as_bytes().to_vec());
         assert_eq!(paths(&planner), expected);
     }
 }

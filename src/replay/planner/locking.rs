@@ -1,4 +1,4 @@
-//! `flock`: when it may be done again, and whom it waits for.
+//! `flock`: when a lock attempt can be replayed, and the operations for which it waits.
 
 use super::{Out, Planner};
 use crate::event::syscall_table::Class;
@@ -8,11 +8,12 @@ use crate::replay::handles::{Handle, HandleTarget};
 use crate::replay::locks::{Asked, Locked, Wish, wish};
 use crate::replay::replayability::SkipReason;
 
-/// What the kernel says of a call that a signal has ended, or that it makes again behind that (`include/linux/errno.h`).
+/// Results of a call that a signal has ended, or that the kernel restarts afterwards
+/// (`include/linux/errno.h`).
 const INTERRUPTED: [i32; 5] = [libc::EINTR, 512, 513, 514, 516];
 
 impl<O: Out> Planner<O> {
-    /// The lock that a call asks for.
+    /// Returns the lock that a call requests.
     fn asked(&self, operation: &SyscallOperation, handle: Option<Handle>) -> Option<Asked> {
         let is_lock = operation.call.call().class == Class::Lock;
         let Wish::Lock(mode, _) = wish(&operation.args) else { return None };
@@ -21,9 +22,9 @@ impl<O: Out> Planner<O> {
         Some(Asked { locked: self.locked_by(operation, handle), description, mode })
     }
 
-    /// What the lock is of that a call is about.
+    /// Returns the object whose lock a call changes.
     pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> Locked {
-        let inode = operation.file.as_ref().and_then(|it| it.stat?.inode());
+        let inode = operation.file.as_ref().and_then(|file| file.stat?.inode());
         match (self.handles.behind(handle), inode) {
             (HandleTarget::File(file), _) => Locked::File(file),
             (_, Some((dev, ino))) => Locked::Directory(dev, ino),
@@ -31,7 +32,7 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// Why a lock is not asked for again, if it is not.
+    /// Checks that a lock attempt can be replayed.
     pub(super) fn may_lock(
         &self,
         operation: &SyscallOperation,
@@ -40,7 +41,8 @@ impl<O: Out> Planner<O> {
         let Some(asked) = self.asked(operation, handle) else { return Ok(()) };
         match operation.errno() {
             Some(errno) if INTERRUPTED.contains(&errno) => Err(SkipReason::Interrupted),
-            // Who had it has let go meanwhile, or is not in the capture: nobody says when it was refused.
+            // The holder has released the lock meanwhile, or is not in the capture: the time of the
+            // refusal is unknown.
             Some(libc::EWOULDBLOCK) if self.locks.in_the_way(asked).next().is_none() => {
                 Err(SkipReason::Lock)
             }
@@ -48,25 +50,28 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// Others have let go of the lock that somebody has got, and what they did it with is not in the plan yet: it is still under way, as
-    /// is the end of a process, of which we hear only when it is over; or nobody saw it. So it is done before.
+    /// Releases other locks that exclude one that was acquired, if their release is not in the plan
+    /// yet. The releasing call may still be in flight; so may the end of a process, which is
+    /// reported only when it is complete; or the release was not recorded. Implicit operations
+    /// release these locks before.
     pub(super) fn make_way(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
         if operation.call.call().class != Class::Lock || operation.ret != Some(0) {
             return Ok(());
         }
-        let handle = self.descriptors(operation, true).ok().and_then(|it| it[0]);
+        let handle = self.descriptors(operation, true).ok().and_then(|[first, _]| first);
         let Some(asked) = self.asked(operation, handle) else { return Ok(()) };
         let others: Vec<(u64, TimedOp)> = self.locks.in_the_way(asked).collect();
         let now = operation.end.unwrap_or(operation.start);
         others.into_iter().try_for_each(|(description, by)| self.unlocks(description, by, now))
     }
 
-    /// What a call does to locks.
+    /// Records the effect of a call on locks.
     pub(super) fn locked(
         &mut self,
         operation: &SyscallOperation,
         handle: Handle,
-        (at, before): (TimedOp, &mut WaitSet),
+        at: TimedOp,
+        before: &mut WaitSet,
     ) {
         if operation.call.call().class != Class::Lock {
             return;
@@ -82,7 +87,7 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// A handle is gone: with the last one of its description goes its lock.
+    /// Releases the lock of a description whose last handle is gone.
     pub(super) fn lets_go(&mut self, handle: Handle, at: OpId, before: &mut WaitSet) {
         let description = self.handles.description(handle);
         if self.locks.has(description) && self.handles.any_of(description).is_none() {

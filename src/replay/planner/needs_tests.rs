@@ -1,4 +1,4 @@
-//! Plans of a part of made-up programs.
+//! Partial plans of invented programs.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::operation::{Sink, Step};
 use crate::replay::links::Links;
 use crate::units::Fd;
 
-/// What a program did, one after the other.
+/// Operations of a program, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) did: Vec<(Box<SyscallOperation>, Vec<FdEffect>)>,
@@ -35,13 +35,13 @@ impl Program {
         self
     }
 
-    /// A call with one path or two.
+    /// Adds a call with one path or two.
     fn names(&mut self, name: &str, first: &str, second: &str) -> &mut Self {
         let second = if second.is_empty() { None } else { given(second) };
         self.does((name, [1, 1, 0, 0, 0, 0], 0), Some(Named { first: given(first), second }))
     }
 
-    /// Opens a file as descriptor 3. Its number.
+    /// Opens a file as descriptor 3. Returns the number of the open.
     fn opens(&mut self, path: &str, flags: i32) -> u64 {
         let id = self.opened;
         self.opened += 1;
@@ -62,13 +62,14 @@ impl Program {
         id
     }
 
-    /// Does something with descriptor 3.
+    /// Adds a call on descriptor 3.
     fn with_it(&mut self, what: (&str, [u64; 6], i64), offset: Option<u64>) -> &mut Self {
-        let of = |it: &FdEffect| match it {
+        let of = |effect: &FdEffect| match effect {
             FdEffect::Created { file, .. } => Some(Rc::clone(file)),
             _ => None,
         };
-        let file = self.did.iter().rev().find_map(|it| it.1.iter().find_map(of)).expect("open");
+        let mut newest = self.did.iter().rev();
+        let file = newest.find_map(|(_, effects)| effects.iter().find_map(of)).expect("open");
         self.does(what, None);
         let (operation, effects) = self.did.last_mut().expect("it was added");
         (operation.fd, operation.offset) = (Some(Fd(3)), offset);
@@ -97,14 +98,14 @@ impl Program {
         Ok(())
     }
 
-    /// The plan of calls with such a name.
+    /// Returns the partial plan for calls with this name.
     fn part(&self, name: &str) -> Planner<Kept> {
         let calls = vec![CallId::by_name(name).expect(name)];
         let events = Some(Events { calls, ..Events::default() });
         self.part_of(&Filter { events, ..Filter::default() }, false)
     }
 
-    /// The plan of a part; `forgets`: all that can be, at once.
+    /// Returns a partial plan; `forgets`: state is evicted after each operation.
     pub(super) fn part_of(&self, filter: &Filter, forgets: bool) -> Planner<Kept> {
         let mut found = Found::default();
         for passes in 0.. {
@@ -126,20 +127,23 @@ impl Program {
     }
 }
 
-/// Which of its operations are in the plan of calls with such a name, by number; nothing is open before.
+/// Checks the numbers of the program's operations that are in the partial plan for calls with this
+/// name. Nothing is open before the first one.
 #[track_caller]
 fn check(program: &Program, name: &str, expected: &[u64]) {
     let planner = program.part(name);
     let first = planner.first.expect("something is planned");
-    let number = |it: &PlannedOp| (it.start + first) / 10;
-    let planned: Vec<u64> = planner.out.0.iter().filter(|it| !it.implicit).map(number).collect();
+    let number = |op: &PlannedOp| (op.start + first) / 10;
+    let planned = planner.out.0.iter().filter(|op| !op.implicit);
+    let planned: Vec<u64> = planned.map(number).collect();
     assert_eq!(planned, expected);
     assert!(planner.given.is_empty(), "{:?}", planner.given);
-    let wanted = program.did.iter().filter(|it| it.0.call.call().name == name).count();
+    let did = program.did.iter();
+    let wanted = did.filter(|(operation, _)| operation.call.call().name == name).count();
     assert_eq!(planner.needed, (expected.len() - wanted) as u64);
 }
 
-/// Fails if a file is read that is not there, or is shorter.
+/// Fails if a file is read that is missing, or is shorter.
 #[test]
 fn who_reads_needs_who_has_made_the_file() {
     let mut program = Program::default();
@@ -147,7 +151,7 @@ fn who_reads_needs_who_has_made_the_file() {
     program.moves("pwrite64", 0, 13).closes().opens("/other", libc::O_CREAT);
     program.closes().names("rename", "/d/a", "/d/b").opens("/d/b", libc::O_RDONLY);
     program.moves("pread64", 0, 13).closes().names("unlink", "/d/b", "");
-    // Not what is done behind the last read.
+    // Operations after the last read are not needed.
     check(&program, "pread64", &[0, 1, 2, 3, 6, 7, 8]);
 }
 
@@ -157,21 +161,21 @@ fn what_is_renamed_again_and_again_takes_few_passes() {
     let mut program = Program::default();
     program.opens("/0", libc::O_CREAT | libc::O_WRONLY);
     program.moves("pwrite64", 0, 13).closes();
-    for it in 0..600 {
-        let [from, to] = [format!("/{it}"), format!("/{}", it + 1)];
-        match it {
+    for number in 0..600 {
+        let [from, to] = [format!("/{number}"), format!("/{}", number + 1)];
+        match number {
             0..300 => program.names("rename", &from, &to),
             _ => program.names("link", &from, &to).names("unlink", &from, ""),
         };
     }
     program.opens("/600", libc::O_RDONLY);
     program.moves("pread64", 0, 13);
-    // Nobody needs what is unlinked behind the link.
+    // No operation needs that a name is removed after the link.
     let expected = (0..303).chain((303..903).step_by(2)).chain(903..905);
     check(&program, "pread64", &Vec::from_iter(expected));
 }
 
-/// Fails if a read of which nobody knows where it was is done where no other has led.
+/// Fails if a read at an unknown offset begins at another position than in the capture.
 #[test]
 fn who_reads_where_nobody_knows_needs_who_read_before() {
     let mut program = Program::default();
@@ -181,11 +185,11 @@ fn who_reads_where_nobody_knows_needs_who_read_before() {
     program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None);
     program.closes().opens("/b", libc::O_RDWR);
     program.with_it(("readv", [3, 1, 1, 0, 0, 0], 99), None);
-    // Not what was read behind it.
+    // A later read is not needed.
     check(&program, "readv", &[0, 1, 3, 5, 6, 7]);
 }
 
-/// Fails if a name is taken that is to be made.
+/// Fails if a name exists that is to be made.
 #[test]
 fn who_makes_a_name_needs_who_has_removed_it() {
     let mut program = Program::default();
@@ -208,21 +212,21 @@ fn who_reads_needs_the_writes_that_made_it_so_long() {
     check(&program, "openat", &[0]);
 }
 
-/// Fails if descriptors of what is left out are open all the time.
+/// Fails if descriptors of skipped operations stay open.
 #[test]
 fn files_that_are_opened_one_after_the_other_take_one_descriptor() {
     let mut program = Program::default();
-    for it in 0..101 {
-        program.opens(&format!("/{it}"), libc::O_CREAT | libc::O_WRONLY);
+    for number in 0..101 {
+        program.opens(&format!("/{number}"), libc::O_CREAT | libc::O_WRONLY);
         program.moves("pwrite64", 0, 5).closes();
     }
     let planner = program.part("pwrite64");
     assert_eq!((planner.handles(), planner.given.len()), (1, 0));
-    // The last close is behind everything that is wanted.
+    // The last close comes after all wanted operations.
     assert_eq!(planner.needed, 101 + 100);
 }
 
-/// Fails if a directory is removed that something is left in.
+/// Fails if a directory is removed that is not empty.
 #[test]
 fn who_removes_a_directory_needs_it_empty() {
     let mut program = Program::default();
@@ -231,6 +235,6 @@ fn who_removes_a_directory_needs_it_empty() {
     program.did.last_mut().expect("added").0.ret = Some(-i64::from(libc::ENOTEMPTY));
     program.names("unlink", "/d/a", "").names("rmdir", "/d", "");
     check(&program, "rmdir", &[0, 1, 2, 3, 4, 5]);
-    // What was made and removed before is of no matter.
+    // Entries that were made and removed before do not matter.
     check(&program, "mkdir", &[0]);
 }

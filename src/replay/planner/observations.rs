@@ -1,4 +1,4 @@
-//! What the result of an operation shows of what it was given.
+//! Observations: facts about the initial files that the result of an operation shows.
 
 use super::{Out, Planner};
 use crate::event::syscall_table::Class;
@@ -8,12 +8,14 @@ use crate::replay::infer_initial_state;
 use crate::replay::namespace::{EntryKind, NodeId};
 
 impl<O: Out> Planner<O> {
-    /// What its result says of what was there. What is behind a descriptor that it has made.
+    /// Records what the result of an operation shows of the initial files. Returns the target of a
+    /// descriptor that the operation has made.
     pub(super) fn learn(
         &mut self,
         operation: &SyscallOperation,
         ret: i64,
-        (nodes, handle): ([Option<NodeId>; 2], Option<Handle>),
+        nodes: [Option<NodeId>; 2],
+        handle: Option<Handle>,
     ) -> Option<HandleTarget> {
         let (call, args) = (operation.call.call(), &operation.args);
         if let Some(errno) = operation.errno() {
@@ -23,15 +25,15 @@ impl<O: Out> Planner<O> {
         match (call.class, nodes[0]) {
             // An open file gets a name (`linkat` with `AT_EMPTY_PATH`).
             (Class::Name, None) => {
-                let file = handle.and_then(|it| self.handles.file(it));
+                let file = handle.and_then(|handle| self.handles.file(handle));
                 let (new, file) = nodes[1].zip(file)?;
                 self.world.made(new, EntryKind::File(file));
                 None
             }
             (Class::Open, Some(node)) => {
-                let stat = operation.file.as_ref().and_then(|it| it.stat);
+                let stat = operation.file.as_ref().and_then(|file| file.stat);
                 let flags = infer_initial_state::open_flags(operation);
-                let is_open = |it| self.handles.has_open(it);
+                let is_open = |file| self.handles.has_open(file);
                 let file = infer_initial_state::opened(&mut self.world, node, flags, stat, is_open);
                 Some(file.map_or(HandleTarget::Directory, HandleTarget::File))
             }

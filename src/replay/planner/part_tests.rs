@@ -1,5 +1,5 @@
-//! Parts of programs that make, rename and remove names as it comes, done again by a kernel that is as simple as that: what was asked for
-//! is done, and everything has the same result.
+//! Partial plans of programs that make, rename and remove names at random, replayed by an equally
+//! simple kernel: wanted operations are replayed, and everything has the same result.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,11 +17,11 @@ use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
 use crate::replay::namespace::EntryKind as Kind;
 use crate::units::{DevId, Fd};
 
-/// What stands at a path.
+/// Entry at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
     Directory,
-    /// A file, by its number.
+    /// File, by its number.
     File(usize),
 }
 
@@ -29,9 +29,9 @@ enum Node {
 #[derive(Debug, Default)]
 struct Kernel {
     names: BTreeMap<String, Node>,
-    /// How long each file is, bytes.
+    /// Length of each file, bytes.
     files: Vec<u64>,
-    /// The number of each file that is there, which another one gets when it is gone.
+    /// Inode number of each file that is there. Another file gets the number when the file is gone.
     inodes: BTreeMap<usize, u64>,
     /// Files that are open.
     held: Vec<usize>,
@@ -42,9 +42,9 @@ fn error(errno: i32) -> i64 {
 }
 
 impl Kernel {
-    /// What is there, if what leads there are directories.
+    /// Returns the entry at a path, if the names that lead there are directories.
     fn find(&self, path: &str) -> Result<Option<Node>, i32> {
-        let ends = path.match_indices('/').skip(1).map(|it| it.0);
+        let ends = path.match_indices('/').skip(1).map(|(at, _)| at);
         for end in ends {
             match self.names.get(&path[..end]) {
                 Some(Node::Directory) => {}
@@ -57,16 +57,16 @@ impl Kernel {
 
     fn is_empty(&self, directory: &str) -> bool {
         let below = format!("{directory}/");
-        let mut behind = self.names.range::<str, _>((Bound::Excluded(&*below), Bound::Unbounded));
-        behind.next().is_none_or(|it| !it.0.starts_with(&below))
+        let mut after = self.names.range::<str, _>((Bound::Excluded(&*below), Bound::Unbounded));
+        after.next().is_none_or(|(name, _)| !name.starts_with(&below))
     }
 
     fn makes_file(&mut self, path: &str) -> Node {
         let (file, node) = (self.files.len(), Node::File(self.files.len()));
         let Self { inodes, held, names, .. } = self;
-        let has_name = |it: &usize| names.values().any(|node| *node == Node::File(*it));
-        inodes.retain(|it, _| held.contains(it) || has_name(it));
-        let free = (1..).find(|it| !inodes.values().any(|taken| taken == it));
+        let has_name = |file: &usize| names.values().any(|node| *node == Node::File(*file));
+        inodes.retain(|file, _| held.contains(file) || has_name(file));
+        let free = (1..).find(|number| !inodes.values().any(|taken| taken == number));
         inodes.insert(file, free.expect("few files"));
         self.files.push(0);
         self.names.insert(path.to_owned(), node);
@@ -123,8 +123,8 @@ impl Kernel {
             _ => {}
         }
         let below = format!("{from}/");
-        let is_moved = |it: &String| it == from || it.starts_with(&below);
-        let moved: Vec<String> = self.names.keys().filter(|it| is_moved(it)).cloned().collect();
+        let is_moved = |name: &String| name == from || name.starts_with(&below);
+        let moved: Vec<String> = self.names.keys().filter(|name| is_moved(name)).cloned().collect();
         for path in moved {
             let node = self.names.remove(&path).expect("found");
             self.names.insert(format!("{to}{}", &path[from.len()..]), node);
@@ -149,7 +149,7 @@ impl Kernel {
         Ok(node)
     }
 
-    /// What a call with a path or two returns, but for an open.
+    /// Executes a call with one path or two, other than an open. Returns its result.
     fn names(&mut self, name: &str, first: &str, second: &str) -> i64 {
         let result = match name {
             "mkdir" => self.mkdir(first),
@@ -157,12 +157,12 @@ impl Kernel {
             "unlink" => self.remove(first, false),
             "link" => self.link(first, second),
             "rename" => self.rename(first, second),
-            _ => self.find(first).and_then(|it| it.map(|_| 0).ok_or(libc::ENOENT)),
+            _ => self.find(first).and_then(|node| node.map(|_| 0).ok_or(libc::ENOENT)),
         };
         result.unwrap_or_else(error)
     }
 
-    /// The same of one on an open file.
+    /// Executes a call on an open file. Returns its result.
     fn moves(&mut self, name: &str, node: Node, offset: u64, bytes: u64) -> i64 {
         let Node::File(file) = node else { return error(libc::EISDIR) };
         let length = &mut self.files[file];
@@ -191,14 +191,14 @@ const FLAGS: [i32; 5] = [
 ];
 const MOVES: [&str; 3] = ["pread64", "pwrite64", "ftruncate"];
 
-/// One of 14.
+/// Returns one of 14 paths.
 fn path(choice: u8) -> String {
     let names = ["/a", "/b"];
     let depth = usize::from(choice % 3) + 1;
-    (0..depth).map(|it| names[usize::from(choice >> (it + 4)) & 1]).collect()
+    (0..depth).map(|level| names[usize::from(choice >> (level + 4)) & 1]).collect()
 }
 
-/// A program, and the kernel that it runs on.
+/// Program, and the kernel that executes it.
 #[derive(Debug, Default)]
 struct Original {
     program: Program,
@@ -233,7 +233,7 @@ impl Original {
 
     fn opens(&mut self, path: &str, flags: i32) {
         let result = self.kernel.open(path, flags);
-        let fd = (3..).find(|it| !self.open.contains_key(it)).expect("few are open");
+        let fd = (3..).find(|fd| !self.open.contains_key(fd)).expect("few are open");
         let ret = result.map_or_else(error, |_| fd.cast_signed());
         let named = result.err().map(|_| Named { first: given(path), second: None });
         let args = [0, 1, flags.cast_unsigned().into(), 0, 0, 0];
@@ -281,7 +281,8 @@ impl Original {
     fn closes(&mut self, fd: u64) {
         let (file, node) = self.open.remove(&fd).expect("open");
         let held = &mut self.kernel.held;
-        held.iter().position(|it| node == Node::File(*it)).map(|it| held.swap_remove(it));
+        let place = held.iter().position(|held| node == Node::File(*held));
+        place.map(|place| held.swap_remove(place));
         self.program.does(("close", [fd, 0, 0, 0, 0, 0], 0), None);
         let (operation, effects) = self.program.did.last_mut().expect("it was added");
         (operation.fd, operation.file) = (Some(number(fd)), Some(Rc::clone(&file)));
@@ -293,7 +294,8 @@ fn number(fd: u64) -> Fd {
     Fd(i32::try_from(fd).expect("a small one"))
 }
 
-/// What came out otherwise than in the capture, when a plan was done on the files that it wants to be there.
+/// Replays a plan on the initial files that it requires. Returns the calls whose results differ
+/// from the capture.
 fn replayed(planner: &Planner<Kept>) -> Vec<String> {
     let mut kernel = Kernel::default();
     let mut made = BTreeMap::new();
@@ -312,89 +314,94 @@ fn replayed(planner: &Planner<Kept>) -> Vec<String> {
     }
     let mut open: BTreeMap<Handle, Node> = BTreeMap::new();
     let mut others = Vec::new();
-    for it in &planner.out.0 {
-        let name = it.call.call().name;
-        let text =
-            |it: &Option<Vec<u8>>| String::from_utf8(it.clone().unwrap_or_default()).expect("text");
-        let (first, second) = (text(&it.path), text(&it.second_path));
-        let node = it.handle.and_then(|it| open.get(&it).copied());
+    for op in &planner.out.0 {
+        let name = op.call.call().name;
+        let text = |path: &Option<Vec<u8>>| {
+            String::from_utf8(path.clone().unwrap_or_default()).expect("text")
+        };
+        let (first, second) = (text(&op.path), text(&op.second_path));
+        let node = op.handle.and_then(|handle| open.get(&handle).copied());
         let ret = match (name, node) {
             ("openat", _) => {
-                let flags = i32::try_from(it.args[2]).expect("flags");
+                let flags = i32::try_from(op.args[2]).expect("flags");
                 let result = kernel.open(&first, flags);
-                if let (Ok(node), Some(made)) = (result, it.makes) {
+                if let (Ok(node), Some(made)) = (result, op.makes) {
                     open.insert(made, node);
                 }
-                result.map_or_else(error, |_| it.ret.max(0))
+                result.map_or_else(error, |_| op.ret.max(0))
             }
             ("close", Some(_)) => {
-                open.remove(&it.handle.expect("it has one"));
+                open.remove(&op.handle.expect("it has one"));
                 0
             }
-            ("ftruncate", Some(node)) => kernel.moves(name, node, it.args[1], 0),
+            ("ftruncate", Some(node)) => kernel.moves(name, node, op.args[1], 0),
             ("pread64" | "pwrite64", Some(node)) => {
-                kernel.moves(name, node, it.args[3], it.args[2])
+                kernel.moves(name, node, op.args[3], op.args[2])
             }
-            (_, None) if it.path.is_some() => kernel.names(name, &first, &second),
+            (_, None) if op.path.is_some() => kernel.names(name, &first, &second),
             _ => error(libc::EBADF),
         };
-        if ret != it.ret {
-            others.push(format!("{name} {first} {second} at {}: {ret}, not {}", it.start, it.ret));
+        if ret != op.ret {
+            others.push(format!("{name} {first} {second} at {}: {ret}, not {}", op.start, op.ret));
         }
     }
     others
 }
 
 impl Original {
-    /// Names that were there before, and who looked at all of them: files of some bytes, the second of two equal numbers a second name.
+    /// Creates a program on a kernel with these names, which has opened all of them. Each is of a
+    /// file with some bytes, or a further name of the file with the same number.
     fn on(names: &[(u8, u8)]) -> Self {
-        let mut it = Self::default();
+        let mut original = Self::default();
         let mut of: BTreeMap<u8, String> = BTreeMap::new();
         for (choice, number) in names {
             let (path, number) = (path(*choice), number % 4);
             (1..path.len() / 2).for_each(|depth| {
-                let _ = it.kernel.mkdir(&path[..2 * depth]);
+                let _ = original.kernel.mkdir(&path[..2 * depth]);
             });
             let made = match of.get(&number) {
-                Some(first) => it.kernel.link(first, &path).is_ok(),
-                None => it.kernel.open(&path, libc::O_CREAT | libc::O_EXCL).is_ok(),
+                Some(first) => original.kernel.link(first, &path).is_ok(),
+                None => original.kernel.open(&path, libc::O_CREAT | libc::O_EXCL).is_ok(),
             };
             if made {
                 let length = 100 * u64::from(number);
-                let node = it.kernel.names[&path];
-                it.kernel.moves("ftruncate", node, length, 0);
+                let node = original.kernel.names[&path];
+                original.kernel.moves("ftruncate", node, length, 0);
                 of.entry(number).or_insert(path);
             }
         }
-        let files = it.kernel.names.iter().filter(|it| *it.1 != Node::Directory);
-        let files: Vec<String> = files.map(|it| it.0.clone()).collect();
+        let names = &original.kernel.names;
+        let files = names.iter().filter(|(_, node)| **node != Node::Directory);
+        let files: Vec<String> = files.map(|(path, _)| path.clone()).collect();
         for path in files {
-            it.opens(&path, libc::O_RDWR);
-            it.closes(3);
+            original.opens(&path, libc::O_RDWR);
+            original.closes(3);
         }
-        it
+        original
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Fails if two names of a file become two files, or two files that had the same inode one after the other become one.
+    /// Fails if two names of a file become two files, or two files that had the same inode one
+    /// after the other become one.
     #[test]
     fn names_of_one_file_stay_names_of_one_file(
         names in prop::collection::vec(any::<(u8, u8)>(), 1..9),
         choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
     ) {
         let mut original = Original::on(&names);
-        choices.iter().for_each(|it| original.does(*it));
+        choices.iter().for_each(|choice| original.does(*choice));
         let mut whole = Planner::new(Kept::default());
         let Ok(()) = original.program.tell(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new());
         prop_assert_eq!(whole.world.unexplained, 0);
-        prop_assert!(whole.left.keys().all(|it| it.0 == SkipReason::Rights), "{:?}", whole.left);
+        let mut reasons = whole.left.keys().map(|(reason, _)| *reason);
+        prop_assert!(reasons.all(|reason| reason == SkipReason::Rights), "{:?}", whole.left);
     }
 
-    /// Fails if something is not in the plan that has an effect on what is.
+    /// Fails if an operation is missing in the plan that affects a planned one.
     #[test]
     fn a_part_of_a_program_is_done_with_what_it_needs(
         choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
@@ -403,14 +410,14 @@ proptest! {
         forgets: bool,
     ) {
         let mut original = Original::default();
-        choices.iter().for_each(|it| original.does(*it));
+        choices.iter().for_each(|choice| original.does(*choice));
         let program = &original.program;
         let calls: Vec<&str> = NAMES.into_iter().chain(MOVES).chain(["openat", "close"]).collect();
         let calls = vec![CallId::by_name(calls[wanted]).expect("there is one")];
-        let time = |it: u16| KernelTime(u64::from(it) % (10 * program.did.len() as u64 + 1));
+        let time = |time: u16| KernelTime(u64::from(time) % (10 * program.did.len() as u64 + 1));
         let filter = Filter {
             events: Some(Events { calls: calls.clone(), ..Events::default() }),
-            window: window.map(|it| (time(it.0), time(it.1))),
+            window: window.map(|(from, until)| (time(from), time(until))),
             ..Filter::default()
         };
         let whole = Planner::new(Kept::default());
@@ -420,9 +427,10 @@ proptest! {
         let planner = program.part_of(&filter, forgets);
         prop_assert_eq!(replayed(&planner), Vec::<String>::new());
         prop_assert_eq!(planner.given.len(), 0);
-        let is_wanted = |it: &&(Box<SyscallOperation>, Vec<FdEffect>)| {
-            let end = it.0.end.expect("it has ended");
-            calls.contains(&it.0.call) && filter.window.is_none_or(|(from, until)| from < end && end <= until)
+        let is_wanted = |(operation, _): &&(Box<SyscallOperation>, Vec<FdEffect>)| {
+            let end = operation.end.expect("it has ended");
+            calls.contains(&operation.call)
+                && filter.window.is_none_or(|(from, until)| from < end && end <= until)
         };
         let wanted = program.did.iter().filter(is_wanted).count() as u64;
         prop_assert_eq!(planner.done.values().sum::<u64>() + planner.left.values().sum::<u64>() - planner.needed, wanted);

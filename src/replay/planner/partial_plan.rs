@@ -1,4 +1,5 @@
-//! A plan of a part: what is wanted, and what that needs ([`super::dependency_selection`]).
+//! Partial plan: wanted operations, and those on which they depend
+//! ([`super::dependency_selection`]).
 
 use super::dependency_selection::{Found, Needs, Verdict};
 use super::{Out, Planner};
@@ -13,23 +14,23 @@ use crate::replay::links::Links;
 use crate::replay::replayability::SkipReason;
 use crate::units::KernelTime;
 
-/// The last pass: everything that is needed has been found.
+/// Last pass, after all dependencies have been found.
 #[derive(Debug)]
 pub struct Selected<O> {
-    /// What says what is needed.
+    /// Decides on each operation.
     needs: Needs,
-    /// Gets that.
+    /// Planner of the selected operations.
     planner: Planner<O>,
 }
 
 impl<O: Out> Selected<O> {
-    /// With what the passes before have found.
+    /// Creates the last pass with the findings of the earlier ones.
     pub fn new(filter: Filter, found: Found, links: &Links, out: O) -> Self {
         let planner = Planner::new(out).knowing(links);
         Self { needs: Needs::new(filter, found, links), planner }
     }
 
-    /// Everything has been told.
+    /// Ends the pass after the last step.
     pub fn end(mut self) -> (Planner<O>, Needs) {
         self.planner.world.as_in(self.needs.world());
         (self.planner, self.needs)
@@ -54,39 +55,39 @@ impl<O: Out> Sink for Selected<O> {
                 planner.is_needed = false;
                 Ok(())
             }
-            (_, Step::SyscallEnded(it, effects)) => {
-                planner.not_done(verdict, What::Call(it.call));
+            (_, Step::SyscallEnded(operation, effects)) => {
+                planner.not_done(verdict, What::Call(operation.call));
                 let effects = match self.needs.is_behind(time) {
                     true => Vec::new(),
                     false => self.needs.of_needed(effects),
                 };
-                planner.passed_by(it, &effects)
+                planner.passed_by(operation, &effects)
             }
-            (_, Step::SyscallUnfinished(it, _)) => {
-                planner.not_done(verdict, What::Call(it.call));
-                planner.passed_by(it, &[])
+            (_, Step::SyscallUnfinished(operation, _)) => {
+                planner.not_done(verdict, What::Call(operation.call));
+                planner.passed_by(operation, &[])
             }
-            (_, Step::AsyncEnded(it, _) | Step::AsyncUnfinished(it, _)) => {
-                planner.not_done(verdict, What::Async(it.opcode));
-                planner.asynchronous_passed_by(it);
+            (_, Step::AsyncEnded(operation, _) | Step::AsyncUnfinished(operation, _)) => {
+                planner.not_done(verdict, What::Async(operation.opcode));
+                planner.asynchronous_passed_by(operation);
                 Ok(())
             }
-            // What happens when all is done that is wanted keeps nobody waiting.
+            // Steps after the last wanted operation cannot make any operation wait.
             _ if self.needs.is_behind(time) => Ok(()),
-            (_, Step::AsyncFile(it)) if !self.needs.is_on_needed(it) => Ok(()),
+            (_, Step::AsyncFile(operation)) if !self.needs.is_on_needed(operation) => Ok(()),
             _ => planner.step(time, step),
         }
     }
 }
 
 impl<O: Out> Planner<O> {
-    /// An operation is in the plan because it is wanted.
+    /// Notes an operation that is in the plan because it is wanted.
     fn wanted(&mut self, step: &Step<'_>) {
-        let start = Done::of(step).map(|it| self.since_first(it.start));
+        let start = Done::of(step).map(|done| self.since_first(done.start));
         self.wanted_from = self.wanted_from.into_iter().chain(start).min();
     }
 
-    /// Nothing of it is done again; those that are wanted are counted.
+    /// Counts a wanted operation that is not replayed.
     fn not_done(&mut self, verdict: Verdict, what: What) {
         match verdict {
             Verdict::Left(reason) => *self.left.entry((reason, what)).or_default() += 1,
@@ -95,7 +96,7 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// A call is over that is not in the plan; `effects`: what it has done to open files that are.
+    /// Passes over a call that is not in the plan; `effects`: its effects on open files that are.
     fn passed_by(
         &mut self,
         operation: &SyscallOperation,
@@ -110,13 +111,13 @@ impl<O: Out> Planner<O> {
     fn asynchronous_passed_by(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
         self.under_way.over(Inside::Operation(operation.id));
-        flight.into_iter().for_each(|it| self.lanes.settled(it.thread));
+        flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 }
 
 #[cfg(test)]
 impl<O: Out> Selected<O> {
-    /// Behind each operation all is forgotten that can be.
+    /// Returns a pass that evicts after each operation.
     pub(super) fn forgetting_at_once(self) -> Self {
         let Self { needs, planner } = self;
         Self { needs: needs.forgetting_at_once(), planner: planner.forgetting_at_once() }

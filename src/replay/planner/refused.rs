@@ -1,4 +1,4 @@
-//! What is not done again, and what that leaves behind in the capture and not in the replay.
+//! Skipped operations, and the entries that they left in the capture but not in the replay.
 
 use super::{Out, Planner};
 use crate::event::syscall_table::Class;
@@ -6,7 +6,7 @@ use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::replay::replayability::SkipReason;
 
 impl<O: Out> Planner<O> {
-    /// It has ended, and is not done again.
+    /// Skips an operation that has ended.
     pub(super) fn refuse(
         &mut self,
         operation: &SyscallOperation,
@@ -18,7 +18,8 @@ impl<O: Out> Planner<O> {
         self.foreign(operation, effects, reason)
     }
 
-    /// What it has made at its path is not there in the replay. Of an open of which it is not known how it opens, this is so where nothing was.
+    /// Records the entry that a skipped operation has made at its path, which the replay lacks. An
+    /// open with unknown flags counts as having made an entry where there was none.
     fn left_name(&mut self, operation: &SyscallOperation, reason: SkipReason) {
         let class = operation.call.call().class;
         let may_make = match class {

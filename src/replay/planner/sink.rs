@@ -1,4 +1,4 @@
-//! What the planner is told, step by step.
+//! Sink of the planner: handles each step of the capture.
 
 use super::{NewThread, Out, Planner};
 use crate::event::syscall_table::Role;
@@ -21,11 +21,12 @@ impl<O: Out> Sink for Planner<O> {
                 }
             }
             Step::ThreadSeen(thread) => {
-                let mut born = self.newest.get(&thread.process).map(|it| it.0);
+                let mut born = self.newest.get(&thread.process).map(|(op, _)| *op);
                 let mut before = WaitSet::default();
                 if let Some(last) = self.families.siblings(thread.process, time, &mut before) {
-                    // Else all children of a shell that does nothing between them would be there at once, and wait for each other.
-                    born.replace(last).into_iter().for_each(|it| before.add(it));
+                    // Otherwise all children of a shell that is idle between them would begin at
+                    // once, and wait for each other.
+                    born.replace(last).into_iter().for_each(|sibling| before.add(sibling));
                 }
                 self.new.insert(thread.key, NewThread { comm: thread.comm.clone(), born, before });
             }
@@ -60,8 +61,8 @@ impl<O: Out> Sink for Planner<O> {
                 self.newest.remove(&process.key);
             }
             Step::ThreadEnded(thread) => {
-                if let Some(it) = self.threads.remove(&thread.key) {
-                    self.families.thread_ended(thread.process, time, it.last);
+                if let Some(seen) = self.threads.remove(&thread.key) {
+                    self.families.thread_ended(thread.process, time, seen.last);
                 }
                 for last in self.lanes.ended(thread.key) {
                     self.families.thread_ended(thread.process, time, last);

@@ -1,5 +1,6 @@
-//! Transfers from a file to something that the replay does not have: a socket, a pipe, a device. Their file side is done: as many bytes as were moved go
-//! to a descriptor that takes and forgets them.
+//! Sinks: transfers from a file to a target that the replay lacks, such as a socket, a pipe or a
+//! device. The file side is replayed: as many bytes as were moved go to a descriptor that discards
+//! them.
 //!
 //! ```text
 //!   sendfile socket 5, file 3, 1 MiB = 65536      sendfile SINK, file 3, 65536
@@ -13,11 +14,11 @@ use crate::replay::handles::Handle;
 use crate::replay::replay_paths::of_file;
 use crate::replay::replayability::SkipReason;
 
-/// The call that does it.
+/// Name of the call that replays such a transfer.
 const DOES: &str = "sendfile64";
 
 impl<O: Out> Planner<O> {
-    /// A `splice` from a file to a pipe as the `sendfile` that reads the same bytes.
+    /// Returns a `splice` from a file to a pipe as the `sendfile` that reads the same bytes.
     pub(super) fn as_sendfile(&self, operation: &SyscallOperation) -> Option<SyscallOperation> {
         let call = operation.call.call();
         if call.class != Class::Transfer || call.name != "splice" {
@@ -33,7 +34,7 @@ impl<O: Out> Planner<O> {
         Some(SyscallOperation { call: CallId::by_name(DOES)?, args, ..operation.clone() })
     }
 
-    /// True if the replay has this file open.
+    /// Returns true if the replay has this file open.
     fn is_in_replay(&self, file: &OpenFile) -> bool {
         match self.handles.newest_of(file.id) {
             Some(handle) => self.handles.usable(handle).is_ok(),
@@ -41,7 +42,8 @@ impl<O: Out> Planner<O> {
         }
     }
 
-    /// What the second descriptor of a transfer is; `None`: none that was open, or one that the replay does not have, where only the first one counts.
+    /// Returns the second descriptor of a transfer; `None`: the descriptor was not open, or the
+    /// replay does not have it, in which case only the first one counts.
     pub(super) fn target(
         &mut self,
         operation: &SyscallOperation,
@@ -54,18 +56,19 @@ impl<O: Out> Planner<O> {
     }
 }
 
-/// True if it was a `sendfile` and succeeded: how it fails is the target's business.
+/// Returns true for a successful `sendfile`: its failures depend on the target.
 fn may_sink(operation: &SyscallOperation) -> bool {
-    operation.call.call().name == DOES && operation.ret.is_some_and(|it| it >= 0)
+    operation.call.call().name == DOES && operation.ret.is_some_and(|ret| ret >= 0)
 }
 
-/// The bytes that go to a sink: those that were moved, as a target may have taken less than it was given. `None`: it has another target.
+/// Returns the bytes that go to a sink: the bytes that were moved, as a target may have taken fewer
+/// than it was given. `None`: the call has another target.
 pub(super) fn bytes(operation: &SyscallOperation, target: Option<Handle>) -> Option<u64> {
-    let moved = operation.ret.and_then(|it| u64::try_from(it).ok());
+    let moved = operation.ret.and_then(|ret| u64::try_from(ret).ok());
     moved.filter(|_| target.is_none() && may_sink(operation))
 }
 
-/// The registers of such a call.
+/// Returns the registers of a call that moves this many bytes.
 pub(super) fn args(operation: &SyscallOperation, bytes: Option<u64>) -> [u64; 6] {
     let mut args = operation.args;
     if let (Some(bytes), Some(count)) = (bytes, operation.call.call().arg(Role::Count)) {

@@ -1,4 +1,4 @@
-//! Plans of asynchronous operations that nobody has captured.
+//! Plans of invented asynchronous operations.
 
 use super::tests::{Kept, call, file, told};
 use super::*;
@@ -11,7 +11,8 @@ const PREAD: u16 = 0;
 const PWRITE: u16 = 1;
 const FDSYNC: u16 = 3;
 
-/// What a thread does, line by line: `TIME open`, `TIME close`, `TIME submit NUMBER OPCODE OFFSET` and `TIME got NUMBER RESULT`.
+/// Plans the operations of a thread. Each line is one: `TIME open`, `TIME close`, `TIME submit
+/// NUMBER OPCODE OFFSET` or `TIME got NUMBER RESULT`.
 fn plan(lines: &[&str], change: impl Fn(&mut AsyncOperation)) -> Planner<Kept> {
     let mut planner = Planner::new(Kept::default());
     let mut under_way: Vec<AsyncOperation> = Vec::new();
@@ -32,19 +33,19 @@ fn plan(lines: &[&str], change: impl Fn(&mut AsyncOperation)) -> Planner<Kept> {
                 let Ok(()) = planner.step(now, &Step::SyscallEnded(&closed, &effects));
             }
             "submit" => {
-                let mut it = operation(number(2), number(3), number(4), now);
-                change(&mut it);
-                let Ok(()) = planner.step(now, &Step::AsyncBegun(&it));
-                let Ok(()) = planner.step(now, &Step::AsyncFile(&it));
-                under_way.push(it);
+                let mut submitted = operation(number(2), number(3), number(4), now);
+                change(&mut submitted);
+                let Ok(()) = planner.step(now, &Step::AsyncBegun(&submitted));
+                let Ok(()) = planner.step(now, &Step::AsyncFile(&submitted));
+                under_way.push(submitted);
             }
             _ => {
-                let place = under_way.iter().position(|it| it.id == number(2));
-                let mut it = under_way.remove(place.expect("it was submitted"));
-                (it.end, it.result) = (Some(now), words[3].parse().ok());
-                let step = match it.result {
-                    Some(_) => Step::AsyncEnded(&it, &[]),
-                    None => Step::AsyncUnfinished(&it, NoResult::Unseen),
+                let place = under_way.iter().position(|operation| operation.id == number(2));
+                let mut ended = under_way.remove(place.expect("it was submitted"));
+                (ended.end, ended.result) = (Some(now), words[3].parse().ok());
+                let step = match ended.result {
+                    Some(_) => Step::AsyncEnded(&ended, &[]),
+                    None => Step::AsyncUnfinished(&ended, NoResult::Unseen),
                 };
                 let Ok(()) = planner.step(now, &step);
             }
@@ -86,7 +87,8 @@ fn left(planner: &Planner<Kept>) -> Vec<(&'static str, u64)> {
     planner.left.iter().map(|(key, count)| (key.0.as_str(), *count)).collect()
 }
 
-/// Two writes at once, one that is read behind its end, a sync of both, and a close behind all of them.
+/// Two concurrent writes, a read of one after its end, a sync of both, and a close after all of
+/// them.
 #[test]
 fn what_is_under_way_at_once_is_on_lanes_of_its_own() {
     assert_eq!([PREAD, PWRITE, FDSYNC], [0, 1, 3]);
@@ -115,23 +117,24 @@ fn what_is_under_way_at_once_is_on_lanes_of_its_own() {
     "#]]
     .assert_eq(&told(&planner));
     assert_eq!(planner.bytes, [4096, 8192]);
-    let lanes: Vec<_> = planner.who.iter().map(|it| it.lane).collect();
+    let lanes: Vec<_> = planner.who.iter().map(|worker| worker.lane).collect();
     assert_eq!(lanes, [None, Some(0), Some(1)]);
     assert_eq!(planner.out.0[1].call.call().name, "pwrite64");
     assert_eq!(left(&planner), []);
 }
 
-/// Fails if a replay works on a descriptor that is another file's by then, or makes up what nobody knows.
+/// Fails if a replay uses a descriptor that is another file's by then, or invents unknown
+/// arguments.
 #[test]
 fn what_is_not_certain_is_left() {
     let closed = ["10 open", "20 submit 1 0 0", "30 close", "40 got 1 4096"];
     assert_eq!(left(&plan(&closed, |_| {})), [("descriptor-closed", 1)]);
     let read = ["10 open", "20 submit 1 0 0", "40 got 1 4096"];
     let left_by = |change: fn(&mut AsyncOperation)| left(&plan(&read, change));
-    assert_eq!(left_by(|it| it.offset = None), [("asynchronous", 1)]);
-    assert_eq!(left_by(|it| it.bytes_requested = None), [("asynchronous", 1)]);
-    assert_eq!(left_by(|it| it.opcode.interface = Interface::IoUring), [("asynchronous", 1)]);
-    assert_eq!(left_by(|it| (it.fd, it.file) = (None, None)), [("descriptor-unknown", 1)]);
+    assert_eq!(left_by(|op| op.offset = None), [("asynchronous", 1)]);
+    assert_eq!(left_by(|op| op.bytes_requested = None), [("asynchronous", 1)]);
+    assert_eq!(left_by(|op| op.opcode.interface = Interface::IoUring), [("asynchronous", 1)]);
+    assert_eq!(left_by(|op| (op.fd, op.file) = (None, None)), [("descriptor-unknown", 1)]);
     let lost = ["10 open", "20 submit 1 0 0", "40 got 1 ?"];
     assert_eq!(left(&plan(&lost, |_| {})), [("no-result", 1)]);
 }
@@ -139,7 +142,7 @@ fn what_is_not_certain_is_left() {
 #[test]
 fn flags_of_io_submit_are_those_of_the_call() {
     let read = ["10 open", "20 submit 1 0 8192", "40 got 1 4096"];
-    let planner = plan(&read, |it| it.rw_flags = 8);
+    let planner = plan(&read, |op| op.rw_flags = 8);
     let planned = &planner.out.0[1];
     assert_eq!(planned.call.call().name, "preadv2");
     assert_eq!((planned.args[2..6].to_vec(), planned.bytes), (vec![1, 8192, 0, 8], Some(4096)));
@@ -149,9 +152,9 @@ fn flags_of_io_submit_are_those_of_the_call() {
 #[test]
 fn what_is_over_is_forgotten() {
     let lines: Vec<String> = (0..1000_u64)
-        .flat_map(|it| {
-            let time = 20 + 10 * it;
-            [format!("{time} submit {it} 1 0"), format!("{} got {it} 4096", time + 5)]
+        .flat_map(|number| {
+            let time = 20 + 10 * number;
+            [format!("{time} submit {number} 1 0"), format!("{} got {number} 4096", time + 5)]
         })
         .collect();
     let lines: Vec<&str> =

@@ -1,4 +1,5 @@
-//! Plans of programs that lock a file, made up with a kernel's rules, and done again in any order that a plan allows.
+//! Plans of programs that lock a file: invented by a kernel's rules, and replayed in any order that
+//! a plan allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -27,7 +28,7 @@ impl Out for Kept {
     }
 }
 
-/// What the capture sees, and when.
+/// Event of a capture.
 #[derive(Debug)]
 enum Seen {
     Ended(Box<SyscallOperation>, Vec<FdEffect>),
@@ -47,12 +48,15 @@ pub(super) fn file(description: u64) -> Rc<OpenFile> {
     })
 }
 
+/// Call as a test writes it: name, registers and result.
+pub(super) type Made<'a> = (&'a str, [u64; 6], i64);
 pub(super) fn call(
-    (name, args, ret): (&str, [u64; 6], i64),
+    what: Made<'_>,
     process: u32,
     description: u64,
-    (start, end): (u64, u64),
+    times: (u64, u64),
 ) -> Box<SyscallOperation> {
+    let (name, args, ret) = what;
     let number = i32::try_from(process).expect("few of them");
     Box::new(SyscallOperation {
         call: CallId::by_name(name).expect(name),
@@ -61,8 +65,8 @@ pub(super) fn call(
         pid: Pid(number),
         tid: Tid(number),
         cpu: CpuId(0),
-        start: KernelTime(start),
-        end: Some(KernelTime(end)),
+        start: KernelTime(times.0),
+        end: Some(KernelTime(times.1)),
         args,
         ret: Some(ret),
         fd: Some(FD),
@@ -79,19 +83,19 @@ pub(super) fn call(
     })
 }
 
-fn flock(flags: i32, ret: i64) -> (&'static str, [u64; 6], i64) {
+fn flock(flags: i32, ret: i64) -> Made<'static> {
     ("flock", [3, flags.cast_unsigned().into(), 0, 0, 0, 0], ret)
 }
 
-/// The plan of what was seen, in the order of its times.
+/// Plans events in the order of their times.
 fn plan(mut seen: Vec<(u64, Seen)>) -> Planner<Kept> {
     let mut planner = Planner::new(Kept::default());
-    seen.sort_by_key(|it| it.0);
-    for (time, it) in &seen {
-        let steps = match it {
+    seen.sort_by_key(|(time, _)| *time);
+    for (time, seen) in &seen {
+        let steps = match seen {
             Seen::Ended(operation, effects) => vec![Step::SyscallEnded(operation, effects)],
             Seen::Forked { parent, child } => {
-                let [parent, child] = [parent, child].map(|it| ProcessKey(*it));
+                let [parent, child] = [parent, child].map(|process| ProcessKey(*process));
                 vec![Step::Forked { parent, child }]
             }
             Seen::Exit { process, has_fd } => {
@@ -121,18 +125,18 @@ fn exit(planner: &mut Planner<Kept>, process: u32, has_fd: bool, time: KernelTim
     }
 }
 
-/// The locks of one file, as a kernel has them: of what open of it, and how.
+/// Locks of one file, as a kernel has them: the mode by open file description.
 #[derive(Debug, Default)]
 struct Kernel(BTreeMap<u64, Mode>);
 
 impl Kernel {
-    /// True if it has it then. Its lock of another kind is gone in any case.
+    /// Tries a lock; returns true if it is acquired. A lock of another kind is lost in any case.
     fn locks(&mut self, open: u64, mode: Mode) -> bool {
         if self.0.get(&open) == Some(&mode) {
             return true;
         }
         self.0.remove(&open);
-        let excludes = |it: &Mode| *it == Mode::Exclusive || mode == Mode::Exclusive;
+        let excludes = |held: &Mode| *held == Mode::Exclusive || mode == Mode::Exclusive;
         let may = !self.0.values().any(excludes);
         if may {
             self.0.insert(open, mode);
@@ -141,25 +145,25 @@ impl Kernel {
     }
 }
 
-/// A process of the original.
+/// Process of the original.
 #[derive(Debug)]
 struct Process {
     key: u32,
-    /// What it has open.
+    /// Open file description, if any.
     open: Option<u64>,
-    /// Since when it waits, and for what.
+    /// Lock for which the process waits, with the begin of the wait.
     waits: Option<(u64, Mode)>,
-    /// When its last call ended.
+    /// End of its last call.
     end: u64,
 }
 
-/// Programs at work: what they do is chosen by bytes.
+/// Programs at work: bytes choose their operations.
 #[derive(Debug, Default)]
 struct Original {
     kernel: Kernel,
     seen: Vec<(u64, Seen)>,
     processes: Vec<Process>,
-    /// Children that do nothing: what they have open, and when they end.
+    /// Idle children: key, open file description, and end of each.
     children: Vec<(u32, u64, u64)>,
     next: u32,
 }
@@ -173,24 +177,24 @@ impl Original {
     }
 
     fn gone(&mut self, open: u64) {
-        let others = self.processes.iter().filter_map(|it| it.open);
-        let children = self.children.iter().map(|it| it.1);
-        if !others.chain(children).any(|it| it == open) {
+        let others = self.processes.iter().filter_map(|process| process.open);
+        let children = self.children.iter().map(|child| child.1);
+        if !others.chain(children).any(|other| other == open) {
             self.kernel.0.remove(&open);
         }
     }
 
     fn children_end(&mut self, now: u64, slack: u64) {
-        while let Some(at) = self.children.iter().position(|it| it.2 <= now) {
+        while let Some(at) = self.children.iter().position(|child| child.2 <= now) {
             let (process, open, _) = self.children.remove(at);
             self.gone(open);
             self.seen.push((now + slack, Seen::Exit { process, has_fd: true }));
         }
     }
 
-    /// At `now` a process does something, in a call that began before and ends behind it.
+    /// Lets a process act at `now`, in a call that begins before and ends after that.
     fn step(&mut self, now: u64, [who, what, early, late]: [u8; 4]) {
-        let [early, late] = [early, late].map(|it| u64::from(it) % 40);
+        let [early, late] = [early, late].map(|byte| u64::from(byte) % 40);
         self.children_end(now, late);
         let at = usize::from(who) % self.processes.len();
         let Process { key, open, waits, end } = self.processes[at];
@@ -213,16 +217,16 @@ impl Original {
                 let operation = call(flock(flags(mode), 0), key, open, time);
                 return self.seen.push((time.1, Seen::Ended(operation, effects)));
             }
-            (None, it @ 0..=1) => {
-                let mode = modes[usize::from(it)];
+            (None, choice @ 0..=1) => {
+                let mode = modes[usize::from(choice)];
                 if !self.kernel.locks(open, mode) {
                     self.processes[at].waits = Some((time.0, mode));
                     return;
                 }
                 flock(flags(mode), 0)
             }
-            (None, it @ 2..=3) => {
-                let mode = modes[usize::from(it - 2)];
+            (None, choice @ 2..=3) => {
+                let mode = modes[usize::from(choice - 2)];
                 let got = self.kernel.locks(open, mode);
                 flock(flags(mode) | libc::LOCK_NB, if got { 0 } else { EAGAIN })
             }
@@ -264,35 +268,36 @@ impl Original {
     }
 }
 
-/// Does a plan; `choose` says which of those whose turn it is. The calls that came out otherwise.
+/// Replays a plan; `choose` selects one of the operations that may run next. Returns the calls
+/// whose results differ.
 fn replayed(planned: &[PlannedOp], mut choose: impl FnMut(usize) -> usize) -> Vec<PlannedOp> {
     let (mut kernel, mut slots, mut opens) = (Kernel::default(), BTreeMap::new(), 0);
     let (mut done, mut other): (BTreeSet<OpId>, _) = (BTreeSet::new(), Vec::new());
     let mut left: Vec<&PlannedOp> = planned.iter().collect();
     while !left.is_empty() {
-        let is_turn = |it: &PlannedOp| {
-            let before = it.at.number.checked_sub(1).map(|number| OpId { number, ..it.at });
-            it.before.iter().chain(&before).all(|it| done.contains(it))
+        let is_turn = |op: &PlannedOp| {
+            let before = op.at.number.checked_sub(1).map(|number| OpId { number, ..op.at });
+            op.before.iter().chain(&before).all(|at| done.contains(at))
         };
-        let ready: Vec<usize> = (0..left.len()).filter(|it| is_turn(left[*it])).collect();
+        let ready: Vec<usize> = (0..left.len()).filter(|place| is_turn(left[*place])).collect();
         assert!(!ready.is_empty(), "they wait for each other: {left:#?}");
-        let it = left.remove(ready[choose(ready.len())]);
-        done.insert(it.at);
-        let open = it.handle.and_then(|it| slots.get(&it)).copied();
-        let ret = match (it.call.call().name, open) {
+        let op = left.remove(ready[choose(ready.len())]);
+        done.insert(op.at);
+        let open = op.handle.and_then(|handle| slots.get(&handle)).copied();
+        let ret = match (op.call.call().name, open) {
             ("openat", _) => {
                 opens += 1;
-                slots.insert(it.makes.expect("it makes one"), opens);
-                it.ret
+                slots.insert(op.makes.expect("it makes one"), opens);
+                op.ret
             }
             (_, None) => -i64::from(libc::EBADF),
-            ("close", Some(_)) if it.keeps_handle => 0,
+            ("close", Some(_)) if op.keeps_handle => 0,
             ("close", Some(open)) => {
                 kernel.0.remove(&open);
-                slots.remove(&it.handle.expect("it has one"));
+                slots.remove(&op.handle.expect("it has one"));
                 0
             }
-            (_, Some(open)) => match wish(&it.args) {
+            (_, Some(open)) => match wish(&op.args) {
                 Wish::Lock(mode, _) if kernel.locks(open, mode) => 0,
                 Wish::Lock(..) => EAGAIN,
                 Wish::Unlock => {
@@ -302,15 +307,15 @@ fn replayed(planned: &[PlannedOp], mut choose: impl FnMut(usize) -> usize) -> Ve
                 Wish::Other => 0,
             },
         };
-        if ret != it.ret {
-            other.push(it.clone());
+        if ret != op.ret {
+            other.push(op.clone());
         }
     }
     assert!(slots.len() <= opens.try_into().expect("few"));
     other
 }
 
-/// What programs chosen by these bytes did.
+/// Returns the events of programs whose operations are chosen by these bytes.
 fn original(choices: &[[u8; 4]]) -> Vec<(u64, Seen)> {
     let mut original = Original::default();
     for _ in 0..5 {
@@ -326,7 +331,8 @@ fn original(choices: &[[u8; 4]]) -> Vec<(u64, Seen)> {
 }
 
 proptest! {
-    /// Fails if in any order that a plan allows a lock is got that was not, or the other way round, or if somebody waits for ever.
+    /// Fails if a replay order that a plan allows acquires a lock that was refused, or the other
+    /// way round, or if an operation waits forever.
     #[test]
     fn locks_come_out_as_they_did(
         choices in proptest::collection::vec(any::<[u8; 4]>(), 1..300),
@@ -341,12 +347,14 @@ proptest! {
             usize::try_from(seed >> 33).expect("31 bits") % count
         };
         prop_assert_eq!(replayed(planned, random), vec![]);
-        let lefts: u64 = planner.left.iter().filter(|it| it.0.0 != SkipReason::Lock).map(|it| it.1).sum();
+        let lefts = planner.left.iter().filter(|((reason, _), _)| *reason != SkipReason::Lock);
+        let lefts: u64 = lefts.map(|(_, count)| count).sum();
         prop_assert_eq!(lefts, 0);
     }
 }
 
-/// Fails if the judge of these plans cannot: they need their edges, and the unlocks that nobody saw in time.
+/// Fails if the replay of these plans cannot fail: the plans need their edges, and the releases
+/// that were not seen in time.
 #[test]
 fn what_a_plan_has_is_needed() {
     let mut seed = 7_u64;
@@ -359,13 +367,13 @@ fn what_a_plan_has_is_needed() {
         let choices: Vec<[u8; 4]> = (0..300).map(|_| [(); 4].map(|()| random())).collect();
         let planned = plan(original(&choices)).out.0;
         let mut others = [planned.clone(), planned];
-        others[0].iter_mut().for_each(|it| it.before.clear());
-        others[1].iter_mut().filter(|it| it.implicit).for_each(|it| it.args[1] = 0);
+        others[0].iter_mut().for_each(|op| op.before.clear());
+        others[1].iter_mut().filter(|op| op.implicit).for_each(|op| op.args[1] = 0);
         for (count, other) in counts.iter_mut().zip(&others) {
             *count += usize::from(!replayed(other, |count| count - 1).is_empty());
         }
     }
-    assert!(counts.iter().all(|it| *it > 10), "{counts:?}");
+    assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
 }
 
 fn opened(process: u32, time: u64) -> (u64, Seen) {
@@ -376,18 +384,19 @@ fn opened(process: u32, time: u64) -> (u64, Seen) {
     original.seen.remove(0)
 }
 
-fn locked(what: (&str, [u64; 6], i64), process: u32, open: u64, time: (u64, u64)) -> (u64, Seen) {
+fn locked(what: Made<'_>, process: u32, open: u64, time: (u64, u64)) -> (u64, Seen) {
     (time.1, Seen::Ended(call(what, process, open, time), Vec::new()))
 }
 
-/// Name, worker, result and whom it waits for of each operation; `*`: an implicit one.
+/// Formats worker, number, name, result and dependencies of each operation; `*` marks an implicit
+/// one.
 pub(super) fn told(planner: &Planner<Kept>) -> String {
-    let tell = |it: &PlannedOp| {
-        let star = if it.implicit { "*" } else { "" };
+    let tell = |op: &PlannedOp| {
+        let star = if op.implicit { "*" } else { "" };
         let before: Vec<String> =
-            it.before.iter().map(|it| format!("{}.{}", it.worker.0, it.number)).collect();
-        let OpId { worker, number } = it.at;
-        format!("{}.{number} {star}{} {} [{}]\n", worker.0, it.what(), it.ret, before.join(" "))
+            op.before.iter().map(|at| format!("{}.{}", at.worker.0, at.number)).collect();
+        let OpId { worker, number } = op.at;
+        format!("{}.{number} {star}{} {} [{}]\n", worker.0, op.what(), op.ret, before.join(" "))
     };
     planner.out.0.iter().map(tell).collect()
 }
@@ -414,7 +423,7 @@ fn what_goes_with_a_process_is_closed() {
     assert_eq!(planner.done.values().sum::<u64>(), 3);
 }
 
-/// Somebody gets a lock before we hear that the process is over that had it.
+/// A lock is acquired before the end of the process is reported that held the lock.
 #[test]
 fn who_got_a_lock_has_waited_for_who_had_it() {
     let seen = vec![

@@ -1,12 +1,12 @@
 use super::*;
 use crate::operation::model::{FilePath, PathSource};
 
-/// The links that opens and other calls show, and what they contain.
+/// Checks the links that opens and other calls show, and their texts.
 #[track_caller]
 fn check(happens: impl FnOnce(&mut Seen), expected: &str) {
     let mut seen = Seen::default();
     happens(&mut seen);
-    let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
+    let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
     let links = seen.links();
     let lines: Vec<String> =
         links.iter().map(|(path, to)| format!("{} → {}", text(path), text(to))).collect();
@@ -108,7 +108,8 @@ fn a_text_is_as_long_as_readlink_said_by_whatever_path() {
     );
 }
 
-/// Fails if a link that the program has made by a path through another link is taken for one that was there.
+/// Fails if a link that the program has made by a path through another link is taken for an initial
+/// one.
 #[test]
 fn what_was_made_behind_a_link_was_not_there() {
     check(
@@ -138,7 +139,8 @@ fn what_was_made_behind_a_link_was_not_there() {
     );
 }
 
-/// Fails if what is kept grows with the files that are opened through a link, or with names that are made in a directory that is.
+/// Fails if memory grows with the files that are opened through a link, or with names that are made
+/// in a directory that the program has made.
 #[test]
 fn what_is_kept_does_not_grow_with_files() {
     let mut seen = Seen::default();
@@ -151,11 +153,11 @@ fn what_is_kept_does_not_grow_with_files() {
         assert!(seen.changed.len() <= CHANGED_MAX);
     }
     assert_eq!((seen.opened.len(), seen.directories.len()), (1, 1));
-    assert!(seen.opened.values().all(|it| it.ends.len() == ALIKE_MAX));
+    assert!(seen.opened.values().all(|alike| alike.ends.len() == ALIKE_MAX));
     assert_eq!((seen.links().iter().count(), seen.links().unknown), (1, 0));
 }
 
-/// Fails if links that are not known are in no count.
+/// Fails if unknown links are not counted.
 #[test]
 fn links_of_a_directory_that_nobody_knew_are_counted() {
     let mut seen = Seen::default();
@@ -166,14 +168,15 @@ fn links_of_a_directory_that_nobody_knew_are_counted() {
     assert_eq!((seen.links().iter().count(), seen.links().unknown), (ALIKE_MAX, 23));
 }
 
-/// Fails if each directory of a path that is in no plan is kept with its own path: memory by the square of its length.
+/// Fails if each directory of a path that is in no plan is kept with its own path: memory would
+/// grow with the square of its length.
 #[test]
 fn a_path_that_is_too_long_says_nothing() {
     let mut seen = Seen::default();
     let (long, other) = ("/a".repeat(2048), format!("/l{}", "/a".repeat(2047)));
     open(&mut seen, &long, &long);
     assert_eq!(seen.directories.len(), 0);
-    // Of what was opened the name is short enough.
+    // The path of the opened file is short enough.
     open(&mut seen, &other, &other[2..]);
     assert_eq!((seen.directories.len(), seen.opened.len()), (2046, 0));
 }

@@ -1,4 +1,4 @@
-//! What passes over the log have found to be needed, and until when.
+//! Findings of the passes over the log: what is needed, and until when.
 
 use std::hash::Hash;
 
@@ -9,7 +9,7 @@ use crate::replay::locks::Locked;
 use crate::replay::namespace::{FileId, Keys};
 use crate::units::KernelTime;
 
-/// Things that are needed, and until when.
+/// Needed items with the times until which they are needed.
 #[derive(Debug)]
 pub(super) struct Until<T>(FxHashMap<T, KernelTime>);
 
@@ -20,32 +20,32 @@ impl<T> Default for Until<T> {
 }
 
 impl<T: Copy + Eq + Hash> Until<T> {
-    /// It is needed; true if that is new.
+    /// Adds an item; returns true if that is new.
     pub(super) fn add(&mut self, thing: T, until: KernelTime) -> bool {
         let known = self.0.get(&thing).copied();
-        let is_new = known.is_none_or(|it| it < until);
+        let is_new = known.is_none_or(|known| known < until);
         if is_new {
             self.0.insert(thing, until);
         }
         is_new
     }
 
-    /// True if what begins then does something to it that is needed.
+    /// Returns true if an operation that begins at `start` affects a need for the item.
     pub(super) fn has(&self, thing: T, start: KernelTime) -> bool {
-        self.0.get(&thing).is_some_and(|it| start <= *it)
+        self.0.get(&thing).is_some_and(|until| start <= *until)
     }
 }
 
-/// Names that are needed, and until when.
+/// Needed names with the times until which they are needed.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) until: Until<u64>,
-    /// Which of them are in which directory.
+    /// Needed names by their directory.
     within: FxHashMap<u64, Vec<u64>>,
 }
 
 impl Names {
-    /// It is needed; true if that is new.
+    /// Adds a name; returns true if that is new.
     pub(super) fn add(&mut self, Keys { place, within }: Keys, until: KernelTime) -> bool {
         if !self.until.0.contains_key(&place) {
             self.within.entry(within).or_default().push(place);
@@ -53,15 +53,16 @@ impl Names {
         self.until.add(place, until)
     }
 
-    /// Of those in a directory that is removed nothing may be left then; true if that is new.
+    /// Adds the known names inside a removed directory, of which none may be left at that time;
+    /// returns true if that is new.
     pub(super) fn leave(&mut self, directory: u64, until: KernelTime) -> bool {
         let Self { until: names, within } = self;
         let all = within.get(&directory).into_iter().flatten();
-        all.fold(false, |is_new, it| names.add(*it, until) | is_new)
+        all.fold(false, |is_new, name| names.add(*name, until) | is_new)
     }
 }
 
-/// Dense numbers, one bit each.
+/// Set of dense numbers, one bit each.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(Vec<u64>);
 
@@ -72,10 +73,10 @@ impl Numbers {
 
     pub(super) fn has(&self, number: u64) -> bool {
         let Some((word, bit)) = Self::place(number) else { return false };
-        self.0.get(word).is_some_and(|it| it & bit != 0)
+        self.0.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// True if that is new.
+    /// Adds a number; returns true if that is new.
     pub(super) fn add(&mut self, number: u64) -> bool {
         let Some((word, bit)) = Self::place(number) else { return false };
         if self.0.len() <= word {
@@ -87,31 +88,32 @@ impl Numbers {
     }
 }
 
-/// What passes over the log have found, from one to the next.
+/// Findings that are passed on from one pass to the next.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Open files: who makes, copies, changes or closes their descriptors is needed.
+    /// Open files: operations that make, duplicate, change or close their descriptors are needed.
     pub(super) descriptions: Numbers,
-    /// Those where it is not known where somebody read or wrote: who moves their positions is needed.
+    /// Open files that were read or written at an unknown offset: operations that move their
+    /// positions are needed.
     pub(super) unplaced: Until<u64>,
-    /// Names: who makes, renames or removes what is there is needed.
+    /// Names: operations that make, rename or remove their entries are needed.
     pub(super) names: Names,
-    /// Files: who cuts them off or makes them longer by no write is needed.
+    /// Files: operations that truncate them, or lengthen them other than by a write, are needed.
     pub(super) files: Until<FileId>,
-    /// Files whose bytes have to be there: who writes behind their ends is needed, too.
+    /// Files whose bytes must be there: operations that write past their ends are needed, too.
     pub(super) bytes: Until<FileId>,
-    /// Files that somebody locks: who else does is needed.
+    /// Locked files: other operations that lock them are needed.
     pub(super) locks: Until<Locked>,
-    /// The end of the last wanted operation.
+    /// End of the last wanted operation.
     pub(super) last: KernelTime,
     /// Renames that may turn out to be needed.
     pub(super) renames: Renames,
-    /// Something of it is new.
+    /// True if some finding is new.
     pub(super) has_grown: bool,
 }
 
 impl Found {
-    /// True if the pass has found something new. Asks for the next pass.
+    /// Ends a pass. Returns true if the pass has found something new, which requires another one.
     pub fn take_grown(&mut self) -> bool {
         self.has_grown |= std::mem::take(&mut self.renames).follow(&mut self.names);
         std::mem::take(&mut self.has_grown)

@@ -1,11 +1,12 @@
-//! Renames, and links, one behind the other, without a pass over the log for each of them.
+//! Chains of renames and links, followed without a pass over the log for each of them.
 //!
 //! ```text
-//!   rename a b, rename b c, rename c d, read d        d is needed: so is c, for that b, for that a
+//!   rename a b, rename b c, rename c d, read d        d is needed, so is c, so is b, so is a
 //! ```
 //!
-//! Renames of which nobody is known to need anything are kept while a pass goes on. At its end those that do turn out to be needed are
-//! followed from the newest one to the oldest. The next pass finds them needed as if each had taken a pass of its own.
+//! Renames that no known operation needs are kept during a pass. At its end, renames that do turn
+//! out to be needed are followed from the newest one to the oldest. The next pass finds them
+//! needed, as if each had taken a pass of its own.
 
 use std::collections::VecDeque;
 
@@ -13,52 +14,55 @@ use super::needed::Names;
 use crate::replay::namespace::Keys;
 use crate::units::KernelTime;
 
-/// With so many places they are kept, the newest: 4 MiB; what they are needed for beyond that takes further passes.
+/// Maximum number of places of the renames that are kept, the newest ones: 4 MiB. Dependencies
+/// beyond that take further passes.
 const PLACES_MAX: usize = 1 << 18;
 
-/// A rename or link, in terms of what it needs.
+/// Rename or link, in terms of its dependencies.
 #[derive(Debug)]
 pub(super) struct Rename {
     pub(super) start: KernelTime,
     pub(super) end: KernelTime,
-    /// The places where something else is behind it.
+    /// Places whose entry it changes.
     pub(super) changed: Vec<u64>,
-    /// What its paths lead through and to.
+    /// Places that its paths lead through and to.
     pub(super) places: Vec<Keys>,
-    /// What was in the directory that it took the place of.
+    /// Directory that it replaced.
     pub(super) removed: Option<u64>,
 }
 
-/// The newest of which nobody is known to need anything.
+/// Newest renames that no known operation needs.
 #[derive(Debug, Default)]
 pub(super) struct Renames {
     kept: VecDeque<Rename>,
-    /// Places of all of them.
+    /// Number of places of all kept renames.
     places: usize,
 }
 
 impl Renames {
-    /// Keeps one more.
+    /// Keeps one more rename.
     pub(super) fn keep(&mut self, rename: Rename) {
         self.places += rename.places.len();
         self.kept.push_back(rename);
         while self.places > PLACES_MAX {
-            self.places -= self.kept.pop_front().map_or(self.places, |it| it.places.len());
+            let oldest = self.kept.pop_front();
+            self.places -= oldest.map_or(self.places, |rename| rename.places.len());
         }
     }
 
-    /// What those need of names that are needed is needed, too; true if some of that is new.
+    /// Adds the dependencies of renames that change needed names; returns true if some of them are
+    /// new.
     pub(super) fn follow(self, names: &mut Names) -> bool {
         let mut is_new = false;
-        for it in self.kept.iter().rev() {
-            if !it.changed.iter().any(|name| names.until.has(*name, it.start)) {
+        for rename in self.kept.iter().rev() {
+            if !rename.changed.iter().any(|name| names.until.has(*name, rename.start)) {
                 continue;
             }
-            for keys in &it.places {
-                is_new |= names.add(*keys, it.end);
+            for keys in &rename.places {
+                is_new |= names.add(*keys, rename.end);
             }
-            if let Some(directory) = it.removed {
-                is_new |= names.leave(directory, it.end);
+            if let Some(directory) = rename.removed {
+                is_new |= names.leave(directory, rename.end);
             }
         }
         is_new
