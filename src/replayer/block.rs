@@ -71,8 +71,8 @@ pub enum BlockError {
     },
     /// Requests are not aligned to the device's blocks.
     #[error(
-        "the device has blocks of {block} bytes, and {count} requests are not aligned to them, the first at {offset}; a replay needs a device with \
-         blocks as small as those of the captured one"
+        "the device has blocks of {block} bytes, and {count} requests are not aligned to them, the first at {offset}; a replay needs a device whose \
+         blocks are no larger than those of the captured one"
     )]
     Unaligned {
         /// Number of these requests.
@@ -311,8 +311,8 @@ impl Shared<'_> {
     }
 }
 
-/// Locks a mutex. A poisoned one is consistent: no critical section can panic halfway, and the
-/// thread's failure is reported by its end.
+/// Locks a mutex. A poisoned one is usable: a failed thread leaves no state half changed, and its
+/// failure is reported when it is joined.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

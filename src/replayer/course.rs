@@ -45,7 +45,7 @@ enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Yes,
-    /// Undecided until the gate is open; the caller then asks again.
+    /// Undecided until the gate is open; the caller then retries.
     AtGate,
     No,
 }

@@ -257,8 +257,8 @@ fn text(link: &FileBefore) -> Cow<'_, [u8]> {
     b"./".iter().copied().cycle().take(length).collect()
 }
 
-/// Returns paths of directories to create in directories that were not empty, whatever they
-/// contained.
+/// Returns a new path in each directory that has unlisted entries in the capture. A directory
+/// created there keeps it from being empty.
 pub(super) fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
     let taken: BTreeSet<&[u8]> = before.iter().map(|it| &*it.path).collect();
     let name = |directory: &FileBefore| {

@@ -59,7 +59,7 @@ pub enum PlacesError {
         replay: PathBuf,
     },
     /// Directory no longer contains the part that was made in it.
-    #[error("{0} no longer contains the files of {1}; create them again: iotrace-perf replay init")]
+    #[error("{0} no longer contains the files of {1}; make them again: iotrace-perf replay init")]
     Lost(PathBuf, String),
     /// Files of an earlier replay could not be removed.
     #[error(

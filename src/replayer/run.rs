@@ -170,7 +170,7 @@ pub enum RunError {
     Worker,
     /// All remaining workers wait for each other, or for operations that the plan does not contain.
     #[error(
-        "invalid plan: {0} of its threads wait for each other, or for operations that it does not have; create it again: \
+        "invalid plan: {0} of its threads wait for each other, or for operations that it does not have; make it again: \
          iotrace-perf replay plan LOG -o PLAN"
     )]
     Vain(usize),
@@ -211,9 +211,9 @@ pub fn check(engine: Engine) -> Result<(), NoRing> {
 /// fs.nr_open`).
 const HANDLES_MAX: u32 = 1 << 24;
 
-/// Threads at one time at most. Each has four memory areas (its stack, its signal stack, their
-/// guard pages, its read buffer), and a process has 65,530 by default (`sysctl vm.max_map_count`).
-/// Without one of them the standard library ends the process.
+/// Threads at one time at most. Each has four memory areas (its stack, its signal stack, the guard
+/// pages after them, its read buffer), and a process has 65,530 by default (`sysctl
+/// vm.max_map_count`). Without one of them the library ends the process.
 const THREADS_MAX: usize = 10_000;
 
 /// Descriptors of the process itself without rings, and those that threads open for a moment.

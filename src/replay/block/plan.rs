@@ -22,7 +22,7 @@ use crate::event::block::RequestOp;
 pub struct Allowed {
     /// Writes and flushes.
     pub writes: bool,
-    /// Discards.
+    /// Discards of ranges.
     pub discards: bool,
 }
 

@@ -134,8 +134,8 @@ pub struct Operation<'a> {
     pub bytes: Option<u64>,
     /// Captured result.
     pub ret: i64,
-    /// Time in ns since the end of the worker's previous explicit operation. For the first one,
-    /// since the start of the capture.
+    /// Time in ns since the end of the worker's previous explicit operation. For the worker's first
+    /// one, since the plan's first operation.
     pub gap: u64,
     /// Duration in ns.
     pub took: u64,
@@ -236,7 +236,7 @@ pub struct GivenPlan {
 pub struct CallPlan {
     /// Name of its tracepoint.
     pub name: String,
-    /// Asynchronous operation that the call stands for (`aio:PREAD`).
+    /// Captured asynchronous operation that the call replaces (`aio:PREAD`).
     pub asynchronous: Option<String>,
 }
 
@@ -250,7 +250,7 @@ impl CallPlan {
 /// Operations that are not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftPlan {
-    /// [`super::replayability::SkipReason::as_str`].
+    /// Word for the reason: [`super::replayability::SkipReason::as_str`].
     pub reason: String,
     /// Call or asynchronous operation.
     pub call: String,

@@ -26,11 +26,11 @@ pub enum PlanError {
     NoPlan,
     /// Plan has an unknown version.
     #[error(
-        "it is a plan of version {0}, and this iotrace-perf reads versions {OLDEST_VERSION} to {VERSION}; create it again: iotrace-perf replay plan LOG -o PLAN"
+        "it is a plan of version {0}, and this iotrace-perf reads versions {OLDEST_VERSION} to {VERSION}; make it again: iotrace-perf replay plan LOG -o PLAN"
     )]
     Version(u16),
     /// Plan lacks its end.
-    #[error("it was not written to its end; create it again: iotrace-perf replay plan LOG -o PLAN")]
+    #[error("it was not written to its end; make it again: iotrace-perf replay plan LOG -o PLAN")]
     Unfinished,
     /// Plan is for another kind of machine: registers, flags and error numbers have other meanings.
     #[error(

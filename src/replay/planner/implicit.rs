@@ -25,7 +25,7 @@ impl<O: Out> Planner<O> {
         // All threads that it has had are through, but for one inside an exec; those of its parent may be inside of anything.
         let by = self.newest.get(&process).map(|(at, is_own)| (at.worker, *is_own));
         for fd in fds {
-            if let Some((handle, true)) = self.handles.closed((process, *fd), now, None) {
+            if let Some((handle, true)) = self.handles.closed(process, *fd, now, None) {
                 self.last_gone(handle, by, (process, now))?;
             }
         }
