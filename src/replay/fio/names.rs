@@ -105,7 +105,7 @@ impl Names {
             && !path.iter().any(is_special)
             && std::str::from_utf8(path).is_ok()
             && !drives_terminal(path)
-            && path.strip_prefix(b"/").is_some_and(|names| names.split(|it| *it == b'/').all(is_own))
+            && path.strip_prefix(b"/").is_some_and(|it| it.split(|it| *it == b'/').all(is_own))
             // One name was that of a file and that of a directory.
             && !self.folders.contains(path)
             && !folders(path).any(is_file)
