@@ -84,7 +84,7 @@ fn what_is_not_as_it_was_is_left_alone() {
     assert_eq!(fs::read(&file).expect("there"), [b'a'; 4098]);
     fs::remove_file(&file).expect("there");
     fs::create_dir(&file).expect("space");
-    check("is no regular file");
+    check("is not a regular file");
     assert!(!dir.path().join("y").exists());
 }
 
@@ -142,7 +142,7 @@ fn nothing_is_changed_behind_new_links() {
         fs::remove_file(&cur).expect("a link");
         assert_eq!(fs::read(&other).expect("there"), [b'a'; 4099]);
     };
-    let words = ["of which the capture knows nothing", text(&cur)];
+    let words = ["that is not in the capture", text(&cur)];
     check(&[r#"truncate("DIR/cur/f", 101) = 0"#], "v2", &words);
     check(&[r#"truncate("DIR/cur", 101) = 0"#], "v2/f", &words);
     let write = r#"pwrite64(3<DIR/cur/f>, ""..., 23, 0) = 23"#;

@@ -268,10 +268,10 @@ fn contents_come_from_the_captured_files() {
         for expected in [
             expected,
             "contents of 1 files (/",
-            "from originals that are shorter now, and made up behind these",
-            "made up: the originals are not there",
+            "from originals that are shorter now, and generated beyond their end",
+            "generated: the originals do not exist",
             "contents of 2 files (",
-            "made up: the originals are no regular files on a disk",
+            "generated: the originals are not regular files on a disk",
         ] {
             assert!(said.contains(expected), "no {expected}: {said}");
         }
@@ -345,7 +345,7 @@ fn a_replay_is_done_as_somebody_else() {
     let said = replay.init(&["--user", "nobody", "--content", "original"]).success().stderr();
     assert!(said.contains("they belong to nobody"), "{said}");
     let unreadable = format!(
-        "contents of 1 files ({}): made up: the originals cannot be read: Permission denied",
+        "contents of 1 files ({}): generated: the originals cannot be read: Permission denied",
         text(&place.join("in"))
     );
     assert!(said.contains(&unreadable), "{said}");

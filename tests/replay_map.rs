@@ -177,11 +177,11 @@ fn directories_of_others_are_refused() {
     check(&[("/data/a", &new)], "the plan has no such directory");
     check(&[("data", &new)], "is an absolute path");
     check(&[("/", &new)], "is an absolute path");
-    check(&[("/data", &new), ("/data/", &empty)], "it has two places");
-    check(&[("/data", &new), ("/database", &new)], "one in the other");
+    check(&[("/data", &new), ("/data/", &empty)], "is given two places");
+    check(&[("/data", &new), ("/database", &new)], "are nested");
     check(&[("/data", &new), ("/database", &new.join("x"))], "No such file");
     check(&[("/data", &replay.root.join("x"))], "No such file");
-    check(&[("/data", dir.path())], "one in the other");
+    check(&[("/data", dir.path())], "are nested");
     check(&[("/data", Path::new(""))], "it is a captured directory");
 }
 

@@ -1,4 +1,5 @@
-//! Lanes: as many threads of the replay beside a thread of the original as it had asynchronous operations under way at once.
+//! Lanes: additional workers of a captured thread, as many as it had asynchronous operations in
+//! flight at once.
 //!
 //! ```text
 //!   thread   ──[ open ]──[submit a, b]·······[got a]──[submit c]·······[got b, c]──[ close ]──
@@ -6,8 +7,9 @@
 //!   lane 1               └──────────────────── b ─────────────────────────┘
 //! ```
 //!
-//! An operation is behind what its thread had done when it submitted it, and over when the thread has got its result. It gets that lane which
-//! was through last by then: so there are no more lanes than operations at once.
+//! An operation follows what its thread had done at the submission, and ends when the thread has
+//! got its result. It is assigned to the lane that became free last by then, so there are no more
+//! lanes than operations at once.
 
 use rustc_hash::FxHashMap;
 
@@ -16,18 +18,19 @@ use super::handles::Handle;
 use super::replayability::SkipReason;
 use crate::operation::model::ThreadKey;
 
-/// An operation that was taken by the kernel.
+/// Operation that the kernel has accepted.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// Who has submitted it.
+    /// Thread that has submitted the operation.
     pub(super) thread: ThreadKey,
-    /// What that had done last.
+    /// Last operations of that thread at the submission.
     pub(super) behind: WaitSet,
-    /// Its descriptor, as it was then, and of which open file it is; or why it is not in the replay.
+    /// Handle at the submission, with its open file description; or the reason why it is not in the
+    /// replay.
     pub(super) handle: Result<(Handle, u64), SkipReason>,
 }
 
-/// The lanes of a thread: the last operation of each.
+/// Lanes of a thread: the last operation of each.
 #[derive(Debug, Default)]
 struct Submitter {
     lanes: Vec<TimedOp>,
@@ -35,7 +38,7 @@ struct Submitter {
     is_over: bool,
 }
 
-/// Those of all threads that are there.
+/// Lanes of all live threads, and operations in flight.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     of: FxHashMap<ThreadKey, Submitter>,
@@ -43,23 +46,24 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// True if this operation is under way already.
+    /// Returns true if this operation is in flight.
     pub(super) fn has(&self, operation: u64) -> bool {
         self.flights.contains_key(&operation)
     }
 
-    /// An operation is under way.
+    /// Records the submission of an operation.
     pub(super) fn begun(&mut self, operation: u64, flight: Flight) {
         self.of.entry(flight.thread).or_default().under_way += 1;
         self.flights.insert(operation, flight);
     }
 
-    /// It is over, or nobody will see its end. Its thread's lanes are kept until [`Self::settled`].
+    /// Takes an operation that has ended, or whose end will not be seen. The lanes of its thread
+    /// are kept until [`Self::settled`].
     pub(super) fn over(&mut self, operation: u64) -> Option<Flight> {
         self.flights.remove(&operation)
     }
 
-    /// What was over is planned.
+    /// Records that an ended operation is planned.
     pub(super) fn settled(&mut self, thread: ThreadKey) {
         if let Some(it) = self.of.get_mut(&thread) {
             it.under_way = it.under_way.saturating_sub(1);
@@ -67,7 +71,7 @@ impl Lanes {
         }
     }
 
-    /// A thread is gone; the last operations of its lanes.
+    /// Ends a thread. Returns the last operations of its lanes.
     pub(super) fn ended(&mut self, thread: ThreadKey) -> Vec<TimedOp> {
         let Some(it) = self.of.get_mut(&thread) else { return Vec::new() };
         it.is_over = true;
@@ -82,17 +86,17 @@ impl Lanes {
         }
     }
 
-    /// The lane of a thread that is free at `start` since the shortest time: the last operation that is planned on it, for the next one to
-    /// take its place. `Err`: there is none, and it would be the how manieth.
+    /// Returns the last operation of the thread's lane that became free last, by `start`; the next
+    /// operation takes its place. `Err`: no lane is free, and a new one would have this index.
     pub(super) fn free(&mut self, thread: ThreadKey, start: u64) -> Result<&mut TimedOp, usize> {
         let lanes = &mut self.of.entry(thread).or_default().lanes;
         let count = lanes.len();
         let free = lanes.iter_mut().filter(|it| it.end <= start);
-        // Of those that were through at the same time the first one.
+        // Among lanes that became free at the same time, the first one.
         free.rev().max_by_key(|it| it.end).ok_or(count)
     }
 
-    /// A thread has one more lane, with this operation on it.
+    /// Adds a lane to a thread, with this operation on it.
     pub(super) fn add(&mut self, thread: ThreadKey, last: TimedOp) {
         self.of.entry(thread).or_default().lanes.push(last);
     }
@@ -105,7 +109,8 @@ mod tests {
 
     const THREAD: ThreadKey = ThreadKey(7);
 
-    /// How many lanes these operations (begin and end, in the order of their ends) take; and the most of them at once.
+    /// Returns the number of lanes that operations (begin and end, in the order of their ends)
+    /// need, and the highest number of operations at one time.
     fn lanes(operations: &[(u64, u64)]) -> (usize, usize) {
         let mut lanes = Lanes::default();
         for (start, end) in operations {

@@ -1,7 +1,8 @@
-//! Which asynchronous operations are done again, and by which call: a thread that has nothing else to do meanwhile makes it.
+//! Replay of asynchronous operations: each becomes a system call that a lane makes.
 //!
-//! Those of `io_submit` that read, write or sync. Of io_uring's no event tells all that they ask for: where in the file they begin (but for
-//! some direct I/O), whether a sync is one of the data only, and which of them wait for each other.
+//! Only operations of `io_submit` that read, write or sync are replayed. No event of io_uring shows
+//! everything that an operation requests: the offset in the file (except for some direct I/O),
+//! whether a sync covers the data only, and which operations wait for each other.
 
 use super::replayability::SkipReason;
 use crate::event::async_table::{Interface, Opcode};
@@ -9,25 +10,26 @@ use crate::event::syscall_table::{CallId, Class};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::SyscallOperation;
 
-/// An address that is one, whatever the program's was.
+/// Non-null address in place of the program's.
 const ADDRESS: u64 = 1;
 
-/// True if it may be done again, if all of it is known at its end.
+/// Returns true if an operation may be replayed, provided that all of it is known at its end.
 pub(super) fn may_be_done(opcode: Opcode) -> bool {
     let is_done = matches!(opcode.class(), Class::Read | Class::Write | Class::Sync);
     opcode.interface == Interface::Aio && is_done
 }
 
-/// True for calls that ask for such operations, or wait for them: what they do is in those.
+/// Returns true for calls that submit such operations, or wait for them: their effect is contained
+/// in the operations.
 pub(super) fn is_about_them(call: &crate::event::syscall_table::Call) -> bool {
     call.class == Class::Async && call.name.starts_with("io_") && !call.name.contains("uring")
 }
 
-/// The call that does what it asked for.
+/// Returns the call that does what an operation requested.
 ///
 /// # Errors
 ///
-/// [`SkipReason::Asynchronous`]: there is none, or not all of it is known.
+/// [`SkipReason::Asynchronous`]: no such call exists, or a part of the operation is unknown.
 pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReason> {
     if !may_be_done(it.opcode) {
         return Err(SkipReason::Asynchronous);
@@ -45,7 +47,7 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReaso
     let place = it.offset.zip(it.bytes_requested);
     let args = match (it.opcode.has_bytes(), place) {
         (false, _) => [0; 6],
-        // All of it as one buffer.
+        // All buffers become one.
         (true, Some((offset, _))) if has_flags => [0, ADDRESS, 1, offset, 0, flags],
         (true, Some((offset, bytes))) => [0, ADDRESS, bytes, offset, 0, 0],
         (true, None) => return Err(SkipReason::Asynchronous),

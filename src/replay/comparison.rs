@@ -1,4 +1,4 @@
-//! What a replay did, against what was captured: folded from each operation's result and times.
+//! Comparison of a replay with the capture: a fold over the results and times of all operations.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use super::outcome::Outcome;
 use super::timeline::{Side, Timeline};
 use crate::analysis::spread::Spread;
 
-/// Operations that were not the same, of which each is kept.
+/// Number of differing operations that are kept at most.
 const EXAMPLES_MAX: usize = 1000;
 
-/// Times of the same operations in both.
+/// Times of the same operations in the capture and in the replay.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// As captured, ns.
+    /// Captured times, in ns.
     pub captured: Spread,
-    /// In the replay, ns.
+    /// Replayed times, in ns.
     pub replayed: Spread,
 }
 
 impl Times {
-    /// How long an operation took in both, ns.
+    /// Adds the durations of an operation, in ns.
     pub fn add(&mut self, [captured, replayed]: [u64; 2]) {
         self.captured.add(captured);
         self.replayed.add(replayed);
@@ -34,97 +34,100 @@ impl Times {
     }
 }
 
-/// What came of an operation.
+/// Comparison of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Compared {
-    /// When it began in the capture, ns since the first operation.
+    /// Captured start, in ns since the first operation.
     pub start: u64,
-    /// Whose.
+    /// Worker that executes the operation.
     pub worker: u32,
-    /// Which of its operations.
+    /// Index among that worker's operations.
     pub number: u32,
-    /// The call: an index into the plan's.
+    /// Index of the call in the plan.
     pub call: u16,
-    /// How it compares.
+    /// Relation of the two results.
     pub outcome: Outcome,
-    /// What the captured one returned.
+    /// Captured result.
     pub captured: i64,
-    /// What the replayed one did.
+    /// Replayed result.
     pub replayed: i64,
 }
 
-/// One operation of both.
+/// One operation with its captured and replayed facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// What came of it.
+    /// Comparison of the results.
     pub compared: Compared,
-    /// Which file it was about: a number of the plan's.
+    /// File that the operation concerns, by its number in the plan.
     pub file: Option<u32>,
-    /// When it ended in the capture, ns since the first operation.
+    /// Captured end, in ns since the first operation.
     pub captured_end: u64,
-    /// The latest end of it and of those that are before it in the plan, by which it belongs to a part of the replay; ns likewise.
+    /// Latest captured end among the operation and those before it in the plan, in ns since the
+    /// first operation. It decides whether the operation belongs to a window.
     pub captured_behind: u64,
-    /// Begin and end in the replay, ns since it began.
+    /// Start and end in the replay, in ns since the replay began.
     pub replayed_time: (u64, u64),
-    /// How long after its time it began, ns; `None`: it had none.
+    /// Lateness at the start in ns; `None`: the operation had no due time.
     pub late: Option<u64>,
-    /// The path that it was given, if any.
+    /// Path argument of the operation, if any.
     pub path: Option<&'a [u8]>,
-    /// It moves bytes: those that were moved are in its result.
+    /// True if the operation moves bytes, whose number is its result.
     pub moves_bytes: bool,
 }
 
-/// An operation whose result was another one.
+/// Operation whose result differs from the capture.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mismatch {
-    /// What came of it.
+    /// Comparison of the results.
     pub compared: Compared,
-    /// The path that it was given, if any.
+    /// Path argument of the operation, if any.
     pub path: Option<Vec<u8>>,
-    /// Which file it was about: a number of the plan's.
+    /// File that the operation concerns, by its number in the plan.
     pub file: Option<u32>,
 }
 
-/// The same calls of one thread.
+/// Operations of one call and worker.
 #[derive(Clone, Debug, Default)]
 struct Row {
     outcomes: [u64; Outcome::ALL.len()],
     times: Times,
 }
 
-/// All of them.
+/// Comparison of all operations.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     rows: FxHashMap<(u32, u16), Row>,
-    /// Times by file, of operations on open ones.
+    /// Times by file, of operations on open files.
     pub files: FxHashMap<u32, Times>,
-    /// How much was done when.
+    /// Operations and bytes over time.
     pub timeline: Timeline,
-    /// How long after their times operations began.
+    /// Lateness of operations at their start.
     pub lateness: Lateness,
-    /// Begin of the first operation and end of the last one, ns since the replay began.
+    /// Start of the first operation, in ns since the replay began.
     pub first: Option<u64>,
-    /// The same.
+    /// End of the last operation, in ns since the replay began.
     pub last: u64,
-    /// Bytes that were moved in the replay.
+    /// Bytes moved in the replay.
     pub bytes: u64,
-    /// Operations that were not the same, those that were captured first.
+    /// Operations with differing results, in captured order, as far as kept.
     pub mismatches: Vec<Mismatch>,
-    /// What ended by then in the capture has no times here, ns since the first operation.
+    /// Captured end time up to which operations are not timed, in ns since the first operation.
     behind: Option<u64>,
-    /// Operations that have none.
+    /// Number of operations that are not timed.
     pub prepared: u64,
-    /// Begin of the first of the others in the capture and end of the last one, ns since the first operation.
+    /// Captured start of the first timed operation and end of the last one, in ns since the first
+    /// operation.
     captured: Option<(u64, u64)>,
 }
 
 impl Comparison {
-    /// Of nothing yet. What ended by then in the capture, ns since the first operation, was done before, without times.
+    /// Creates an empty comparison. Operations that ended by `behind` in the capture, in ns since
+    /// the first operation, ran before the window and are not timed.
     pub fn behind(behind: Option<u64>) -> Self {
         Self { behind, ..Self::default() }
     }
 
-    /// One more operation.
+    /// Adds an operation.
     pub fn add(&mut self, pair: &Pair<'_>) {
         let Compared { worker, call, outcome, .. } = pair.compared;
         self.rows.entry((worker, call)).or_default().outcomes[outcome as usize] += 1;
@@ -165,7 +168,7 @@ impl Comparison {
         self.captured = both(self.captured, Some((captured_start, pair.captured_end)));
     }
 
-    /// Takes in what another one has.
+    /// Adds all operations of another comparison.
     pub fn merge(&mut self, other: Self) {
         for (key, of) in other.rows {
             let row = self.rows.entry(key).or_default();
@@ -191,7 +194,7 @@ impl Comparison {
         self.mismatches.truncate(EXAMPLES_MAX);
     }
 
-    /// How many operations compare how, by call.
+    /// Returns the number of operations by outcome and call.
     pub fn outcomes(&self) -> BTreeMap<(Outcome, u16), u64> {
         let mut outcomes = BTreeMap::new();
         for ((_, call), row) in &self.rows {
@@ -204,12 +207,12 @@ impl Comparison {
         outcomes
     }
 
-    /// Times by call.
+    /// Returns the times by call.
     pub fn calls(&self) -> BTreeMap<u16, Times> {
         self.times(|it| it.1)
     }
 
-    /// Times by worker.
+    /// Returns the times by worker.
     pub fn workers(&self) -> BTreeMap<u32, Times> {
         self.times(|it| it.0)
     }
@@ -222,25 +225,26 @@ impl Comparison {
         all
     }
 
-    /// How many operations compare so.
+    /// Returns the number of operations with wanted outcomes.
     pub fn count(&self, wanted: impl Fn(Outcome) -> bool) -> u64 {
         let counts = self.rows.values().flat_map(|it| Outcome::ALL.into_iter().zip(it.outcomes));
         counts.filter(|it| wanted(it.0)).map(|it| it.1).sum()
     }
 
-    /// From the begin of the first operation to the end of the last one, ns.
+    /// Returns the time from the begin of the first operation to the end of the last one, in ns.
     pub fn span(&self) -> u64 {
         self.last.saturating_sub(self.first.unwrap_or(self.last))
     }
 
-    /// The same in the capture, of the same operations. Where a part of it was wanted that part's begin counts, if one had begun before.
+    /// Returns the captured time from the begin of the first timed operation to the end of the last
+    /// one, in ns. With a window it counts from the window's begin at the earliest.
     pub fn captured_span(&self) -> u64 {
         let (first, last) = self.captured.unwrap_or_default();
         last.saturating_sub(first.max(self.behind.unwrap_or(0)))
     }
 }
 
-/// From the earlier begin to the later end.
+/// Returns the earlier begin and the later end of two spans.
 fn both(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
     let all = || one.into_iter().chain(other);
     Some((all().map(|it| it.0).min()?, all().map(|it| it.1).max()?))
@@ -272,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Fails if it matters which thread folds which operation.
+    /// Fails if the result depends on which helper folds which operation.
     #[test]
     fn parts_make_the_same_whole() {
         let fold = |numbers: &mut dyn Iterator<Item = u32>| {

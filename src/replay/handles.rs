@@ -1,10 +1,10 @@
-//! Whose descriptors are whose: each open file of the replay has a handle, whatever processes it belongs to.
+//! Handles: descriptors of the replay, independent of processes.
 //!
 //! ```text
 //!   process 1   fd 3 ──┐
 //!                      ├─► handle 7   (one descriptor of the replay, two references)
-//!   process 2   fd 3 ──┘              a child has got it by fork
-//!   process 2   fd 5 ────► handle 8   made by dup: a descriptor of its own
+//!   process 2   fd 3 ──┘              inherited by fork
+//!   process 2   fd 5 ────► handle 8   made by dup: a handle of its own
 //! ```
 
 use std::cell::Cell;
@@ -20,18 +20,18 @@ use crate::units::{Fd, KernelTime};
 
 use super::replayability::SkipReason;
 
-/// A descriptor of the replay. Dense from 0, and used again when it has been closed.
+/// Descriptor of the replay. Numbers are dense from 0, and reused after a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub u32);
 
-/// What is behind a descriptor.
+/// Target of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandleTarget {
-    /// A file, which is open in the replay.
+    /// File that is open in the replay.
     File(FileId),
-    /// A directory, which is open in the replay.
+    /// Directory that is open in the replay.
     Directory,
-    /// Something that is not open in the replay.
+    /// Target that is not open in the replay.
     Left(SkipReason),
 }
 
@@ -40,36 +40,38 @@ struct Slot {
     behind: HandleTarget,
     description: u64,
     references: u32,
-    /// Where it stands in the replay, in bytes; copies made by `dup` have one together.
+    /// Position in the replay, in bytes, shared by copies that `dup` has made.
     position: Rc<Cell<u64>>,
-    /// Uses of the descriptor.
+    /// Uses of the handle.
     uses: AccessHistory,
-    /// Its close-on-exec flag was set by one of several that have it, and is not what it is in the replay.
+    /// True if the close-on-exec flag in the replay may differ: one of several processes with the
+    /// handle has set its own flag.
     flag_is_unknown: bool,
 }
 
-/// All of them.
+/// All handles of a replay.
 #[derive(Debug, Default)]
 pub struct Handles {
     of: FxHashMap<ProcessKey, FxHashMap<Fd, Handle>>,
     slots: Vec<Slot>,
-    /// Those that nobody has, and since when, in that order.
+    /// Free handles with the time since which they are free, in that order.
     free: VecDeque<(KernelTime, Handle)>,
-    /// The newest handle of each open file description.
+    /// Newest handle of each open file description.
     newest: FxHashMap<u64, Handle>,
-    /// How many handles each open file description has.
+    /// Number of handles of each open file description.
     copies: FxHashMap<u64, u32>,
-    /// Descriptors whose number was given to another one before their close was over.
+    /// Handles whose descriptor number was reused before their close was over.
     covered: FxHashMap<(ProcessKey, Fd, u64), Handle>,
 }
 
 impl Handles {
-    /// How many there have been at once at most.
+    /// Returns the highest number of handles at one time.
     pub fn most(&self) -> usize {
         self.slots.len()
     }
 
-    /// What a descriptor of a process is; `description` tells whose copy it is if that was not seen.
+    /// Returns the handle of a process's descriptor. If the capture does not show how the process
+    /// got the descriptor, the newest handle of `description` is used.
     pub fn get(&mut self, process: ProcessKey, fd: Fd, description: Option<u64>) -> Option<Handle> {
         let known = self.of.get(&process).and_then(|it| it.get(&fd)).copied();
         let is_it = |it: &Handle| description.is_none_or(|of| self.slot(*it).description == of);
@@ -82,11 +84,12 @@ impl Handles {
         Some(handle)
     }
 
-    /// A new descriptor of a process, by a call that began at `start`: in the place of one that was gone by then. (Who overlaps with a
-    /// close does not wait for it.)
+    /// Creates a handle for a call that began at `start`. Reuses a handle that was free by then: a
+    /// call that overlaps with a close does not wait for that close.
     pub fn made(
         &mut self,
-        (process, fd): (ProcessKey, Fd),
+        process: ProcessKey,
+        fd: Fd,
         start: KernelTime,
         description: u64,
         behind: HandleTarget,
@@ -94,33 +97,35 @@ impl Handles {
         let has_one = self.free.front().is_some_and(|it| it.0 <= start);
         let oldest = if has_one { self.free.pop_front() } else { None };
         let handle = oldest.map_or_else(|| self.next(), |it| it.1);
-        self.put_at(handle, (process, fd), description, behind)
+        self.put_at(handle, process, fd, description, behind)
     }
 
-    /// A new descriptor of a process in the place of one that the same call has closed (`dup2`).
+    /// Creates a handle in place of one that the same call has closed (`dup2`).
     pub fn replaced(
         &mut self,
         handle: Handle,
-        of: (ProcessKey, Fd),
+        process: ProcessKey,
+        fd: Fd,
         description: u64,
         behind: HandleTarget,
     ) -> Handle {
-        // It was the last one to come, or nearly so.
+        // The handle was freed last, or nearly so.
         if let Some(place) = self.free.iter().rposition(|it| it.1 == handle) {
             self.free.remove(place);
         }
-        self.put_at(handle, of, description, behind)
+        self.put_at(handle, process, fd, description, behind)
     }
 
-    /// A descriptor that a process had before the first operation: nobody else's may have been in its place.
+    /// Creates a handle that was open before the first operation. No earlier handle is reused.
     pub fn given(
         &mut self,
-        of: (ProcessKey, Fd),
+        process: ProcessKey,
+        fd: Fd,
         description: u64,
         behind: HandleTarget,
     ) -> Handle {
         let handle = self.next();
-        self.put_at(handle, of, description, behind)
+        self.put_at(handle, process, fd, description, behind)
     }
 
     fn next(&self) -> Handle {
@@ -130,7 +135,8 @@ impl Handles {
     fn put_at(
         &mut self,
         handle: Handle,
-        (process, fd): (ProcessKey, Fd),
+        process: ProcessKey,
+        fd: Fd,
         description: u64,
         behind: HandleTarget,
     ) -> Handle {
@@ -138,7 +144,7 @@ impl Handles {
         let slot =
             Slot { behind, description, references: 1, position, uses, flag_is_unknown: false };
         match self.slots.get_mut(handle.0 as usize) {
-            // Who opens waits for who has closed.
+            // The uses stay: the open waits for the close of the handle.
             Some(it) => *it = Slot { uses: std::mem::take(&mut it.uses), ..slot },
             None => self.slots.push(slot),
         }
@@ -148,11 +154,12 @@ impl Handles {
         handle
     }
 
-    /// A descriptor of a process is gone since `now`; `description` says which, if its number may be another one's by now. Its handle,
-    /// and whether it was the last descriptor of it.
+    /// Closes a process's descriptor at `now`. `description` identifies it if its number may have
+    /// been reused. Returns its handle, and whether this was the last reference.
     pub fn closed(
         &mut self,
-        (process, fd): (ProcessKey, Fd),
+        process: ProcessKey,
+        fd: Fd,
         now: KernelTime,
         description: Option<u64>,
     ) -> Option<(Handle, bool)> {
@@ -164,7 +171,7 @@ impl Handles {
         Some((handle, self.release(handle, now)))
     }
 
-    /// A child has what its parent has.
+    /// Gives a child the handles of its parent.
     pub fn forked(&mut self, parent: ProcessKey, child: ProcessKey) {
         let Some(all) = self.of.get(&parent).cloned() else { return };
         for handle in all.values() {
@@ -173,21 +180,21 @@ impl Handles {
         self.of.insert(child, all);
     }
 
-    /// The process is gone, and with it what it had open.
+    /// Removes a process with its descriptors.
     pub fn ended(&mut self, process: ProcessKey) {
         self.of.remove(&process);
     }
 
-    /// What is behind it.
+    /// Returns the target of a handle.
     pub fn behind(&self, handle: Handle) -> HandleTarget {
         self.slot(handle).behind
     }
 
-    /// It, if it is open in the replay.
+    /// Returns the handle if it is open in the replay.
     ///
     /// # Errors
     ///
-    /// Why it is not.
+    /// The reason why it is not open.
     pub fn usable(&self, handle: Handle) -> Result<Handle, SkipReason> {
         match self.behind(handle) {
             HandleTarget::Left(reason) => Err(reason),
@@ -195,7 +202,7 @@ impl Handles {
         }
     }
 
-    /// The file behind it.
+    /// Returns the file of a handle.
     pub fn file(&self, handle: Handle) -> Option<FileId> {
         match self.behind(handle) {
             HandleTarget::File(file) => Some(file),
@@ -203,23 +210,23 @@ impl Handles {
         }
     }
 
-    /// True if somebody still has it of this open file description.
+    /// Returns true if the handle is open and still belongs to this open file description.
     pub fn is_open(&self, handle: Handle, description: u64) -> bool {
         let slot = self.slot(handle);
         slot.references > 0 && slot.description == description
     }
 
-    /// Which open file description it is of.
+    /// Returns the open file description of a handle.
     pub fn description(&self, handle: Handle) -> u64 {
         self.slot(handle).description
     }
 
-    /// The newest handle of an open file description, if somebody still has it.
+    /// Returns the newest open handle of an open file description.
     pub fn newest_of(&self, description: u64) -> Option<Handle> {
         self.newest.get(&description).copied()
     }
 
-    /// A handle that somebody has of an open file description.
+    /// Returns an open handle of an open file description.
     pub fn any_of(&self, description: u64) -> Option<Handle> {
         if !self.copies.contains_key(&description) {
             return None;
@@ -229,7 +236,7 @@ impl Handles {
         u32::try_from(place).ok().map(Handle)
     }
 
-    /// Processes that have descriptors of it.
+    /// Returns the processes with descriptors of an open file description.
     pub fn owners(&self, description: u64) -> impl Iterator<Item = ProcessKey> {
         let has = move |of: &FxHashMap<Fd, Handle>| {
             of.values().any(|it| self.slot(*it).description == description)
@@ -237,29 +244,30 @@ impl Handles {
         self.of.iter().filter(move |it| has(it.1)).map(|it| *it.0)
     }
 
-    /// All files that descriptors are or were of, and all open file descriptions.
+    /// Returns all files that handles have or had, and all open file descriptions.
     pub fn known(&self) -> (FxHashSet<FileId>, FxHashSet<u64>) {
         let places = (0..).map(Handle).take(self.slots.len());
         let open = self.slots.iter().filter(|it| it.references > 0).map(|it| it.description);
         (places.filter_map(|it| self.file(it)).collect(), open.collect())
     }
 
-    /// True if a descriptor of this file is there.
+    /// Returns true if a handle of this file is open.
     pub fn has_open(&self, file: FileId) -> bool {
         self.slots.iter().any(|it| it.references > 0 && it.behind == HandleTarget::File(file))
     }
 
-    /// Where it stands in the replay, as far as what was planned has moved it.
+    /// Returns the position of a handle in the replay, as moved by planned operations.
     pub fn position(&self, handle: Handle) -> &Cell<u64> {
         &self.slot(handle).position
     }
 
-    /// They stand at the same place from now on: one is a copy of the other.
+    /// Makes a handle share the position of another one, of which it is a copy.
     pub fn is_copy(&mut self, handle: Handle, of: Handle) {
         self.slot_mut(handle).position = Rc::clone(&self.slot(of).position);
     }
 
-    /// True if its close-on-exec flag is that of one descriptor, and is now in the replay what it is there; `sets`: by what is done next.
+    /// Returns true if one process only has the handle, so that its close-on-exec flag in the
+    /// replay is the captured one. `sets`: the next operation sets the flag.
     pub fn has_own_flag(&mut self, handle: Handle, sets: bool) -> bool {
         let slot = self.slot_mut(handle);
         let is_own = slot.references == 1;
@@ -269,12 +277,12 @@ impl Handles {
         is_own && !slot.flag_is_unknown
     }
 
-    /// Who has used it.
+    /// Returns the uses of a handle.
     pub fn uses(&mut self, handle: Handle) -> &mut AccessHistory {
         &mut self.slot_mut(handle).uses
     }
 
-    /// One reference less; true if it was the last one.
+    /// Releases a reference. Returns true if it was the last one.
     fn release(&mut self, handle: Handle, now: KernelTime) -> bool {
         let slot = self.slot_mut(handle);
         slot.references = slot.references.saturating_sub(1);
@@ -320,49 +328,49 @@ mod tests {
     #[test]
     fn a_child_shares_and_the_last_one_closes() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
+        let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         handles.forked(ONE, TWO);
         assert_eq!(handles.get(TWO, Fd(3), Some(70)), Some(made));
-        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, false)));
-        assert_eq!(handles.closed((TWO, Fd(3)), NOW, None), Some((made, true)));
-        assert_eq!(handles.closed((TWO, Fd(3)), NOW, None), None);
-        assert_eq!(handles.made((ONE, Fd(3)), NOW, 71, HandleTarget::Directory), made);
+        assert_eq!(handles.closed(ONE, Fd(3), NOW, Some(70)), Some((made, false)));
+        assert_eq!(handles.closed(TWO, Fd(3), NOW, None), Some((made, true)));
+        assert_eq!(handles.closed(TWO, Fd(3), NOW, None), None);
+        assert_eq!(handles.made(ONE, Fd(3), NOW, 71, HandleTarget::Directory), made);
         assert_eq!(handles.most(), 1);
     }
 
     #[test]
     fn what_was_open_before_takes_nobodys_place() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
-        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, true)));
-        assert!(handles.given((ONE, Fd(0)), 71, HandleTarget::Directory) != made);
+        let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
+        assert_eq!(handles.closed(ONE, Fd(3), NOW, Some(70)), Some((made, true)));
+        assert!(handles.given(ONE, Fd(0), 71, HandleTarget::Directory) != made);
     }
 
-    /// Fails if a call that does not wait for a close gets the place of what is closed.
+    /// Fails if a call that does not wait for a close reuses the closed handle.
     #[test]
     fn who_began_before_a_close_was_over_gets_another_place() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
-        assert_eq!(handles.closed((ONE, Fd(3)), KernelTime(20), Some(70)), Some((made, true)));
-        assert!(handles.made((ONE, Fd(4)), KernelTime(19), 71, HandleTarget::Directory) != made);
-        assert_eq!(handles.made((ONE, Fd(5)), KernelTime(20), 72, HandleTarget::Directory), made);
+        let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
+        assert_eq!(handles.closed(ONE, Fd(3), KernelTime(20), Some(70)), Some((made, true)));
+        assert!(handles.made(ONE, Fd(4), KernelTime(19), 71, HandleTarget::Directory) != made);
+        assert_eq!(handles.made(ONE, Fd(5), KernelTime(20), 72, HandleTarget::Directory), made);
     }
 
     #[test]
     fn a_number_may_be_another_ones_before_its_close_is_over() {
         let mut handles = Handles::default();
-        let first = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
-        let second = handles.made((ONE, Fd(3)), NOW, 71, HandleTarget::Directory);
-        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((first, true)));
+        let first = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
+        let second = handles.made(ONE, Fd(3), NOW, 71, HandleTarget::Directory);
+        assert_eq!(handles.closed(ONE, Fd(3), NOW, Some(70)), Some((first, true)));
         assert_eq!(handles.get(ONE, Fd(3), None), Some(second));
     }
 
     #[test]
     fn a_copy_that_nobody_saw_made_is_found_by_its_description() {
         let mut handles = Handles::default();
-        let made = handles.made((ONE, Fd(3)), NOW, 70, HandleTarget::Directory);
+        let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.get(TWO, Fd(9), Some(70)), Some(made));
         assert_eq!(handles.get(TWO, Fd(9), Some(80)), None);
-        assert_eq!(handles.closed((ONE, Fd(3)), NOW, Some(70)), Some((made, false)));
+        assert_eq!(handles.closed(ONE, Fd(3), NOW, Some(70)), Some((made, false)));
     }
 }

@@ -1,44 +1,45 @@
-//! Where a file had data before its first operation, and where holes: what `SEEK_DATA` and `SEEK_HOLE` have told.
+//! Data and holes of a file before its first operation, as captured `SEEK_DATA` and `SEEK_HOLE`
+//! calls have shown.
 //!
-//! What nobody has asked about is not known. It grows with the number of parts that programs have asked about.
+//! Ranges that no call has queried are unknown. Memory grows with the number of known ranges.
 
 use std::ops::Range;
 
 use rangemap::RangeMap;
 use serde::{Deserialize, Serialize};
 
-/// What is in a part of a file.
+/// Kind of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Something, zeros perhaps.
+    /// Data, possibly zeros.
     Data,
-    /// Nothing: it is read as zeros and takes no room.
+    /// Hole: read as zeros without occupying space.
     Hole,
 }
 
-/// A part of a file of which that is known.
+/// Known range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub from: u64,
-    /// The byte behind its last one.
+    /// Offset after its last byte.
     pub to: u64,
-    /// What is in it.
+    /// Kind of the range.
     pub kind: Kind,
 }
 
-/// What is known of one file.
+/// Known ranges of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout(RangeMap<u64, Kind>);
 
 impl Layout {
-    /// A part of it was found to be so. What was known before is older, and nearer to how it was.
+    /// Records the kind of a range. Earlier knowledge is kept: it is closer to the initial state.
     pub fn learn(&mut self, range: Range<u64>, kind: Kind) {
         let new: Vec<Range<u64>> = self.0.gaps(&range).collect();
         new.into_iter().for_each(|it| self.0.insert(it, kind));
     }
 
-    /// Its known parts, in their order, if it is so long.
+    /// Returns the known ranges of a file of this length, in order.
     pub fn parts(&self, bytes: u64) -> impl Iterator<Item = Part> {
         let part = move |(range, kind): (&Range<u64>, &Kind)| Part {
             from: range.start,
@@ -49,7 +50,7 @@ impl Layout {
     }
 }
 
-/// Bytes in holes.
+/// Returns the number of bytes in holes.
 pub fn hole_bytes(parts: impl Iterator<Item = Part>) -> u64 {
     parts
         .filter(|it| it.kind == Kind::Hole)

@@ -1,38 +1,39 @@
-//! How late a replay was.
+//! Lateness of a replay.
 
 use crate::analysis::spread::Spread;
 
-/// Later than this is very late, ns.
+/// Threshold in ns above which an operation is very late.
 const VERY_LATE: u64 = 1_000_000;
 
-/// How long after their times operations, or requests, began: of those that had one.
+/// Lateness, at their start, of operations or requests with a due time.
 #[derive(Clone, Debug, Default)]
 pub struct Lateness {
-    /// ns.
+    /// Distribution in ns.
     spread: Spread,
-    /// How many began more than 1 ms late.
+    /// Number of operations that began more than 1 ms late.
     pub very_late: u64,
 }
 
 impl Lateness {
-    /// One that began so late, ns.
+    /// Adds an operation with its lateness in ns.
     pub fn add(&mut self, late: u64) {
         self.spread.add(late);
         self.very_late += u64::from(late > VERY_LATE);
     }
 
-    /// Takes in what another one has.
+    /// Adds all operations of another statistic.
     pub fn merge(&mut self, other: &Self) {
         self.spread.merge(&other.spread);
         self.very_late += other.very_late;
     }
 
-    /// What `per_mille` of 1000 did not exceed, ns; `None`: none had a time.
+    /// Returns the lateness in ns that `per_mille` of 1000 operations did not exceed; `None`: none
+    /// had a due time.
     pub fn percentile(&self, per_mille: u64) -> Option<u64> {
         self.spread.percentile(per_mille)
     }
 
-    /// The latest, ns; `None`: none had a time.
+    /// Returns the highest lateness in ns; `None`: no operation had a due time.
     pub fn max(&self) -> Option<u64> {
         Some(self.spread.max()).filter(|_| self.spread.count() > 0)
     }

@@ -1,4 +1,5 @@
-//! Replay: what was captured is done again, somewhere else.
+//! Turns a capture into a replay plan: initial files, operations, dependencies. Also compares the
+//! results of a replay with the capture.
 
 mod async_lanes;
 mod asynchronous;

@@ -1,32 +1,32 @@
-//! How what a replay got compares with what was captured.
+//! Relation of a replayed result to the captured one.
 
 use std::fmt;
 
 use crate::event::syscall_table::{Call, Class, Role};
 
-/// How one operation compares.
+/// Outcome of one replayed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The same result; of a descriptor, that there is one.
+    /// Same result; for descriptors, both are one.
     Same,
-    /// The result depends on what no capture can know: what else is in a directory.
+    /// Result depends on facts that no capture contains: the other entries of a directory.
     NotCompared,
-    /// Both failed, with other errors.
+    /// Both failed, with different errors.
     OtherError,
-    /// It failed, and the captured one had not.
+    /// Replayed operation failed, the captured one succeeded.
     Failed,
-    /// It succeeded, and the captured one had not.
+    /// Replayed operation succeeded, the captured one failed.
     Succeeded,
     /// Fewer bytes.
     Less,
     /// More bytes.
     More,
-    /// Another number: of a position or of flags.
+    /// Different number: a position or flags.
     OtherNumber,
 }
 
 impl Outcome {
-    /// All, in the order of outputs.
+    /// All outcomes, in the order of outputs.
     pub const ALL: [Self; 8] = [
         Self::Same,
         Self::NotCompared,
@@ -38,7 +38,7 @@ impl Outcome {
         Self::OtherNumber,
     ];
 
-    /// The word for it in outputs for programs.
+    /// Returns the word for the outcome in machine-readable outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -52,7 +52,7 @@ impl Outcome {
         }
     }
 
-    /// True if the replay was not faithful there.
+    /// Returns true if the replay deviates from the capture.
     pub fn is_mismatch(self) -> bool {
         !matches!(self, Self::Same | Self::NotCompared)
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// `captured` and `replayed`: what the calls returned; `is_descriptor`: that is one, if they succeed.
+/// Compares the results of a call. `is_descriptor`: a successful result is a descriptor.
 pub fn outcome(call: &Call, is_descriptor: bool, captured: i64, replayed: i64) -> Outcome {
     match (captured < 0, replayed < 0) {
         _ if captured == replayed => Outcome::Same,
@@ -87,7 +87,7 @@ pub fn outcome(call: &Call, is_descriptor: bool, captured: i64, replayed: i64) -
     }
 }
 
-/// Both succeeded, with other numbers.
+/// Compares different numbers of two successful calls.
 fn numbers(call: &Call, captured: i64, replayed: i64) -> Outcome {
     let is_count = call.class.moves_bytes() || call.name.starts_with("readlink");
     match call.class {
@@ -98,7 +98,7 @@ fn numbers(call: &Call, captured: i64, replayed: i64) -> Outcome {
     }
 }
 
-/// True if the result of such a call is a descriptor, if it succeeds.
+/// Returns true if the result of a successful call is a descriptor.
 pub fn makes_descriptor(call: &Call, args: &[u64; 6]) -> bool {
     if matches!(call.class, Class::Open | Class::Dup) {
         return true;

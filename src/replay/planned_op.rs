@@ -1,4 +1,4 @@
-//! What the replay is to do: one operation, and what has to be there before the first one.
+//! Elements of a plan: operations, initially open descriptors, workers.
 
 use super::dependencies::{OpId, Worker};
 use super::handles::Handle;
@@ -7,99 +7,102 @@ use crate::analysis::done::What;
 use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CallId, Class};
 
-/// An operation as it is to be done again.
+/// Operation that the replay executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedOp {
-    /// Whose, and the how manieth.
+    /// Worker that executes the operation, and its index among that worker's operations.
     pub at: OpId,
-    /// The call.
+    /// Call that is made.
     pub call: CallId,
-    /// It was asked for asynchronously: this, instead of the call.
+    /// Captured asynchronous operation that the call replaces.
     pub asynchronous: Option<Opcode>,
-    /// Its registers as they were. Descriptors and pointers among them mean nothing any more.
+    /// Captured registers. Descriptors and pointers among them have no meaning.
     pub args: [u64; 6],
-    /// What the first descriptor is; `None`: none, or none that was open.
+    /// Handle of the first descriptor; `None`: there is none, or none that was open.
     pub handle: Option<Handle>,
-    /// The second one; of a transfer that succeeded, `None` is one that the replay does not have, and whatever it gets is forgotten.
+    /// Handle of the second descriptor. A successful transfer without one has a target that the
+    /// replay lacks: its bytes are discarded.
     pub target: Option<Handle>,
-    /// The handle that it makes.
+    /// Handle that the operation creates.
     pub makes: Option<Handle>,
-    /// The file that it works on by a descriptor, or that it opens.
+    /// File that the operation works on by a descriptor, or opens.
     pub file: Option<FileId>,
-    /// The path, from the root of the replay.
+    /// Path, from the root of the replay.
     pub path: Option<Vec<u8>>,
-    /// The second one; of a symbolic link what it contains.
+    /// Second path; for a symbolic link its target.
     pub second_path: Option<Vec<u8>>,
-    /// Flags of an open that do not stand in a register.
+    /// Flags of an open that are passed in memory.
     pub flags: Option<u32>,
-    /// Where the first file's bytes are that stand at a pointer, in bytes.
+    /// Offset in the first file in bytes, if it is passed in memory.
     pub offset: Option<u64>,
-    /// The same of the second one.
+    /// Offset in the second file in bytes, if it is passed in memory.
     pub target_offset: Option<u64>,
-    /// Bytes asked for that do not stand in a register.
+    /// Requested bytes, if they are passed in memory.
     pub bytes: Option<u64>,
-    /// What it returned.
+    /// Captured result.
     pub ret: i64,
-    /// When it began, in ns since the first operation.
+    /// Start, in ns since the first operation.
     pub start: u64,
-    /// When it ended.
+    /// End, in ns since the first operation.
     pub end: u64,
-    /// A close of a handle that has other references: it stays, and a copy of it is closed.
+    /// Close of a handle that has other references: the handle stays open, and a copy of it is
+    /// closed.
     pub keeps_handle: bool,
-    /// No call did it that is done again: nobody counts or compares it. It takes no time, and begins behind the worker's operation before
-    /// if its time is earlier.
+    /// Implicit operation: no replayed call caused it, so it is neither counted nor compared. It
+    /// takes no time, and follows the worker's previous operation even if its own time is earlier.
     pub implicit: bool,
-    /// Whom it waits for.
+    /// Operations that this one waits for.
     pub before: Vec<OpId>,
 }
 
 impl PlannedOp {
-    /// What the program did.
+    /// Returns the captured call or asynchronous operation.
     pub fn what(&self) -> What {
         self.asynchronous.map_or(What::Call(self.call), What::Async)
     }
 
-    /// Bytes that it has read and written.
+    /// Returns the bytes read and written.
     pub fn moved(&self) -> [u64; 2] {
         let bytes = u64::try_from(self.ret).unwrap_or(0);
         match self.call.call().class {
             Class::Read => [bytes, 0],
             Class::Write => [0, bytes],
-            // What is not in the replay gets nothing.
+            // A target that is not in the replay receives no bytes.
             Class::Transfer => [bytes, if self.target.is_some() { bytes } else { 0 }],
             _ => [0, 0],
         }
     }
 }
 
-/// A descriptor that is open before the first operation.
+/// Descriptor that is open before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InheritedFd {
-    /// Its handle.
+    /// Handle of the descriptor.
     pub handle: Handle,
-    /// Its path.
+    /// Path of the file.
     pub path: Vec<u8>,
-    /// The file there.
+    /// File that is open.
     pub file: Option<FileId>,
-    /// Its `O_*` flags, if they are known.
+    /// `O_*` flags, if known.
     pub flags: Option<u32>,
-    /// Where it stands, in bytes.
+    /// Position in bytes.
     pub offset: u64,
 }
 
-/// A thread of the replay: one of the original, or a lane of one.
+/// Worker of the replay: a captured thread, or a lane of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// Its number in the replay.
+    /// Number of the worker.
     pub worker: Worker,
-    /// Its process.
+    /// Captured process ID.
     pub pid: i32,
-    /// The thread.
+    /// Captured thread ID.
     pub tid: i32,
-    /// Its name when it was first seen.
+    /// Name of the thread when it was first seen.
     pub comm: Vec<u8>,
-    /// Whom its first operation waits for, besides what that needs itself.
+    /// Operations that the first one waits for, besides its own dependencies.
     pub before: Vec<OpId>,
-    /// It does asynchronous operations of that thread: the how manieth of those that do, from 0.
+    /// Index among the thread's lanes, from 0, if the worker is a lane that executes asynchronous
+    /// operations.
     pub lane: Option<u32>,
 }

@@ -249,10 +249,10 @@ impl<O: Out> Planner<O> {
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
-                    self.handles.made((process, *fd), start, file.id, HandleTarget::Left(reason));
+                    self.handles.made(process, *fd, start, file.id, HandleTarget::Left(reason));
                 }
                 FdEffect::Destroyed { fd, file } => {
-                    let closed = self.handles.closed((process, *fd), end, Some(file.id));
+                    let closed = self.handles.closed(process, *fd, end, Some(file.id));
                     if let Some((handle, true)) = closed {
                         self.last_gone(handle, by, process, end)?;
                     }
@@ -491,16 +491,17 @@ impl<O: Out> Planner<O> {
             match effect {
                 FdEffect::Created { fd, file } => {
                     let behind = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
-                    let handle = self.handles.made((process, *fd), start, file.id, behind);
+                    let handle = self.handles.made(process, *fd, start, file.id, behind);
                     planned.makes = Some(handle);
                 }
                 FdEffect::Duplicated { to, file, .. } => {
                     let behind = planned.handle.map(|handle| self.handles.behind(handle));
                     let behind = behind.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
-                    let of = (process, *to);
                     let handle = match replaced {
-                        Some(handle) => self.handles.replaced(handle, of, file.id, behind),
-                        None => self.handles.made(of, start, file.id, behind),
+                        Some(handle) => {
+                            self.handles.replaced(handle, process, *to, file.id, behind)
+                        }
+                        None => self.handles.made(process, *to, start, file.id, behind),
                     };
                     if let Some(original) = planned.handle {
                         self.handles.is_copy(handle, original);
@@ -508,7 +509,7 @@ impl<O: Out> Planner<O> {
                     planned.makes = Some(handle);
                 }
                 FdEffect::Destroyed { fd, file } => {
-                    let closed = self.handles.closed((process, *fd), end, Some(file.id));
+                    let closed = self.handles.closed(process, *fd, end, Some(file.id));
                     let Some((handle, is_last)) = closed else { continue };
                     replaced = Some(handle).filter(|_| is_last);
                     self.lets_go(handle, planned.at, before);

@@ -1,31 +1,32 @@
-//! Which name a file has in the replay: where it was, from the root; or why it has none.
+//! Paths of files in the replay: the captured path from the root, or the reason why a file has
+//! none.
 
 use super::replayability::SkipReason;
 use crate::operation::model::{FilePath, Given, OpenFile};
 
-/// Where the kernel's own files are.
+/// Directories of the kernel's own files.
 const KERNEL: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
 
-/// Bytes of a path that a call is given, with the 0 behind it (`include/uapi/linux/limits.h`).
+/// Bytes of a path that a call accepts, with the final NUL (`include/uapi/linux/limits.h`).
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// What the kernel adds to the name of a file that has been removed (`d_path()` in `fs/d_path.c`).
+/// Suffix that the kernel adds to the name of a removed file (`d_path()` in `fs/d_path.c`).
 const DELETED: &[u8] = b" (deleted)";
 
-/// The name of an open file.
+/// Returns the path of an open file.
 ///
 /// # Errors
 ///
-/// Why it has none.
+/// The reason why it has none.
 pub(super) fn of_file(file: &OpenFile) -> Result<&[u8], SkipReason> {
     of(file, file.path.as_ref())
 }
 
-/// The name that a file had at the start that was open then, whatever has become of it since.
+/// Returns the initial path of a file that was open at the start, independent of later renames.
 ///
 /// # Errors
 ///
-/// Why it has none.
+/// The reason why it has none.
 pub(super) fn at_start(file: &OpenFile) -> Result<&[u8], SkipReason> {
     of(file, file.first_path())
 }
@@ -37,7 +38,7 @@ fn of<'a>(file: &OpenFile, path: Option<&'a FilePath>) -> Result<&'a [u8], SkipR
         return Err(SkipReason::NotAFile);
     }
     let path = path.ok_or(SkipReason::NoName)?;
-    // Their own names say more than that they are devices.
+    // Checked first: the path is more precise than the fact that the file is a device.
     if is_kernels(&path.bytes) {
         return Err(SkipReason::Kernel);
     }
@@ -53,11 +54,11 @@ fn of<'a>(file: &OpenFile, path: Option<&'a FilePath>) -> Result<&'a [u8], SkipR
     }
 }
 
-/// The name that a call was given.
+/// Returns the path that a call was given.
 ///
 /// # Errors
 ///
-/// Why it leads nowhere.
+/// The reason why it cannot be used.
 pub(super) fn of_given(given: &Given) -> Result<Vec<u8>, SkipReason> {
     sure(&given.path)?;
     match given.whole() {
@@ -71,7 +72,8 @@ pub(super) fn of_given(given: &Given) -> Result<Vec<u8>, SkipReason> {
     }
 }
 
-/// What stood behind the last name, and is not in the whole path: calls take it for something else (`rmdir .`, `mkdir x/`).
+/// Returns the end of a path as spelled that is not in the whole path, but changes the meaning of a
+/// call (`rmdir .`, `mkdir x/`).
 fn end(spelled: &[u8]) -> &[u8] {
     match spelled {
         b"." | [.., b'/', b'.'] => b"/.",
@@ -85,21 +87,22 @@ fn sure(path: &FilePath) -> Result<(), SkipReason> {
     if path.source.is_doubtful() || is_removed { Err(SkipReason::NoName) } else { Ok(()) }
 }
 
-/// A path that a call of the replay can be given; all of them begin at the root.
+/// Checks that a call of the replay accepts a path; all of them begin at the root.
 ///
 /// # Errors
 ///
-/// It is too long for that.
+/// The path is too long.
 pub(super) fn short(path: Vec<u8>) -> Result<Vec<u8>, SkipReason> {
     if is_short(&path) { Ok(path) } else { Err(SkipReason::TooLong) }
 }
 
-/// True if a call can be given it.
+/// Returns true if a call accepts the path.
 pub(super) fn is_short(path: &[u8]) -> bool {
     path.len() < PATH_MAX
 }
 
-/// True for what lies there; shared memory is a file system like others.
+/// Returns true for files of the kernel. Shared memory is not one of them: it is a file system like
+/// others.
 pub(super) fn is_kernels(path: &[u8]) -> bool {
     let below = |folder: &[u8]| {
         path.strip_prefix(folder).is_some_and(|it| it.is_empty() || it.starts_with(b"/"))

@@ -1,76 +1,78 @@
-//! Which calls are done again, and which are not, and why.
+//! Replayability of calls: which are replayed, which are not, and why.
 
 use std::fmt;
 
 use crate::event::syscall_table::{Call, Class, Role};
 
-/// Why an operation is not done again.
+/// Reason why an operation is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SkipReason {
-    /// Nobody saw how it ended.
+    /// Result was not captured.
     NoResult,
-    /// The name of its file is not known, or not certain.
+    /// Name of the file is unknown or uncertain.
     NoName,
-    /// Its path begins at a directory that is not known.
+    /// Path is relative to an unknown directory.
     NoDirectory,
-    /// From the root its path is longer than any that a call can be given.
+    /// Path from the root is longer than a call accepts.
     TooLong,
-    /// It is not known what its descriptor was for.
+    /// Target of the descriptor is unknown.
     NoFile,
-    /// Its file is a pipe, a socket, a device, or something without a name.
+    /// File is a pipe, a socket, a device, or has no name.
     NotAFile,
-    /// Its file is of `/proc`, `/sys` or `/dev`.
+    /// File is in `/proc`, `/sys` or `/dev`.
     Kernel,
-    /// It makes a pipe, a socket or the like, or works on nothing else.
+    /// Operation creates a pipe, a socket or the like, or works on nothing else.
     Channel,
-    /// It is asynchronous, and not all that it asks for is known, or no call does it.
+    /// Asynchronous operation that is not fully known, or that no call can execute.
     Asynchronous,
-    /// Its descriptor was closed while it was under way.
+    /// Descriptor was closed while the operation was in flight.
     Closed,
-    /// It is about memory: what is mapped, and what of it is touched.
+    /// Operation concerns memory: mappings, and pages that are touched.
     Memory,
-    /// It changes the owner of a file.
+    /// Operation changes the owner of a file.
     Owner,
-    /// It is about extended attributes.
+    /// Operation concerns extended attributes.
     Attributes,
-    /// It asks a device or a file system for something of its own.
+    /// `ioctl` that is specific to a device or a file system.
     Ioctl,
-    /// It found a file locked, and nobody knows by whom and until when.
+    /// Operation found a file locked; holder and duration are unknown.
     Lock,
-    /// It locks parts of a file for its process, and a replay is one process.
+    /// Lock of a file range that belongs to the process, and a replay is one process.
     ProcessLock,
-    /// It locks parts of a file, and which they are stands in memory.
+    /// Lock of a file range that is passed in memory.
     RangeLock,
-    /// A signal ended it while it waited.
+    /// Operation was interrupted by a signal while it waited.
     Interrupted,
-    /// It writes out everything that any program has written.
+    /// Operation writes out the data of all programs.
     Machine,
-    /// It changes what paths lead to.
+    /// Operation changes what paths lead to.
     Mounts,
-    /// It makes a device.
+    /// Operation creates a device.
     Device,
-    /// It needs something that nobody who was captured has made, or a call that is not done again.
+    /// Operation needs something created outside the capture, or by a call that is not replayed.
     Stranger,
-    /// It was refused for want of rights: those of the replay are others.
+    /// Operation was refused for lack of rights, which differ in the replay.
     Rights,
-    /// It failed as two file systems were concerned: the replay has one, if nobody asks for more.
+    /// Operation failed because it concerns two file systems: the replay has one by default.
     FileSystems,
-    /// It failed for want of room, memory or descriptors, by a signal, or as a file was in use.
+    /// Operation failed for lack of room, memory or descriptors, because of a signal, or because a
+    /// file was in use.
     Circumstances,
-    /// Where in a file it is, or how it opens one, stands in memory, and was not read.
+    /// Offset or open flags are passed in memory and were not read.
     Unread,
-    /// `openat2` was refused because of its `open_how`: the replay makes one of its own.
+    /// `openat2` was refused because of its `open_how`, which the replay does not reproduce.
     OpenHow,
-    /// Direct I/O was refused as its buffer may have lain in the wrong place.
+    /// Direct I/O was refused, possibly because of the address of its buffer.
     BufferAddress,
-    /// It is about a flag of a descriptor that several processes have, each with a flag of its own: the replay has one.
+    /// Operation concerns a flag of a descriptor that several processes have, each with a flag of
+    /// its own; the replay has one.
     SharedFlags,
-    /// Nothing is known of how it is done again.
+    /// Replay does not support the operation.
     Other,
 }
 
 impl SkipReason {
-    /// The word for it in outputs for programs.
+    /// Returns the word for the reason in machine-readable outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoResult => "no-result",
@@ -110,66 +112,67 @@ impl SkipReason {
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoResult => "nobody saw how they ended",
-            Self::NoName => "the name of the file is not known, or not certain",
-            Self::NoDirectory => "the path begins at a directory that is not known",
-            Self::TooLong => "from the root the path is longer than any that a call can be given",
-            Self::NoFile => "it is not known what the descriptor was for",
+            Self::NoResult => "their result is unknown",
+            Self::NoName => "the name of the file is unknown, or uncertain",
+            Self::NoDirectory => "the path begins at an unknown directory",
+            Self::TooLong => "from the root the path is longer than a call accepts",
+            Self::NoFile => "the file of the descriptor is unknown",
             Self::NotAFile => "on a pipe, a socket, a device or something without a name",
             Self::Kernel => "on files of /proc, /sys and /dev",
             Self::Channel => "of pipes, sockets and the like",
             Self::Asynchronous => {
-                "asynchronous: where in the file, or what, is not known, or no call does it"
+                "asynchronous: the offset in the file or the operation is unknown, or no call executes it"
             }
             Self::Closed => "asynchronous, and the descriptor was closed meanwhile",
-            Self::Memory => "of mapped memory",
+            Self::Memory => "on memory mappings",
             Self::Owner => "change an owner",
             Self::Attributes => "of extended attributes",
             Self::Ioctl => "ioctl",
-            Self::Lock => "found a file locked, and nobody knows by whom and until when",
+            Self::Lock => "found a file locked; the holder of the lock is unknown",
             Self::ProcessLock => {
                 "lock parts of files for their process, and a replay is one process"
             }
-            Self::RangeLock => "lock parts of files, and the capture does not know which",
+            Self::RangeLock => "lock parts of files, and the parts are unknown",
             Self::Interrupted => "were ended by a signal while they waited",
-            Self::Machine => "write out what any program has written",
+            Self::Machine => "write out the data of all programs",
             Self::Mounts => "change what paths lead to",
             Self::Device => "make devices",
-            Self::Stranger => "on what others made meanwhile, or a call that is not done again",
-            Self::Rights => "refused for want of rights, of which the replay has others",
+            Self::Stranger => "need files that others made meanwhile, or a call that is not replayed",
+            Self::Rights => "refused for lack of rights, which differ in the replay",
             Self::FileSystems => {
                 "failed between two file systems: the replay has one (but see --map)"
             }
             Self::Circumstances => {
-                "failed for want of room, memory or descriptors, by a signal, or on a file in use"
+                "failed for lack of room, memory or descriptors, by a signal, or on a file in use"
             }
             Self::Unread => {
-                "where in the file they are, or how they open it, was not read: record with --args exact"
+                "their offset in the file, or how they open it, was not read: record with --args exact"
             }
             Self::OpenHow => "openat2 that was refused, or may have been, because of its open_how",
             Self::BufferAddress => {
-                "direct I/O that was refused: where the buffers lay in memory is not captured"
+                "direct I/O that was refused: the addresses of its buffers are not captured"
             }
             Self::SharedFlags => {
-                "about the close-on-exec flag of a descriptor that several processes had"
+                "on the close-on-exec flag of a descriptor that several processes had"
             }
-            Self::Other => "of a kind that is not known",
+            Self::Other => "of an unknown kind",
         })
     }
 }
 
-/// What becomes of a call.
+/// Treatment of a call in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// It is done again.
+    /// Replayed as a call.
     Done,
-    /// What it does is in what is done again: where paths begin, whose descriptors are whose.
+    /// Followed: the effect is contained in replayed calls, such as the directory that paths begin
+    /// at, or the owner of a descriptor.
     Followed,
-    /// It is not, for this reason.
+    /// Skipped, for this reason.
     Left(SkipReason),
 }
 
-/// What becomes of such a call with these registers.
+/// Returns the treatment of a call with these registers.
 pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
     use Class as C;
     use Treatment::{Done, Followed, Left};
@@ -183,7 +186,8 @@ pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
         C::Sync if call.arg(Role::Fd).is_some() => Done,
         C::Sync if call.arg(Role::Address).is_some() => Left(SkipReason::Memory),
         C::Sync => Left(SkipReason::Machine),
-        // From a file to something else it is done as a `sendfile` (`planner/sinks.rs`).
+        // A transfer from a file to something else is replayed as a `sendfile`
+        // (`planner/sinks.rs`).
         C::Transfer if call.name == "splice" => Left(SkipReason::Channel),
         C::Transfer => Done,
         C::Pipe | C::Make(_) | C::MakePair | C::Socket => Left(SkipReason::Channel),
@@ -200,14 +204,15 @@ pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
     }
 }
 
-/// Why a call that failed in this way is not done again: what it met with in the capture is not made in the replay. It changed nothing.
+/// Returns the reason why a call that failed with this error is not replayed: the replay does not
+/// reproduce its cause. Such a call changed nothing.
 pub fn excuse(call: &Call, errno: i32) -> Option<SkipReason> {
     match errno {
         libc::EACCES | libc::EPERM => Some(SkipReason::Rights),
         libc::EXDEV => Some(SkipReason::FileSystems),
-        // A pipe that nobody reads, a device that is not there.
+        // A FIFO without a reader, or a device that does not exist.
         libc::ENXIO if call.class == Class::Open => Some(SkipReason::NotAFile),
-        // Who waited for a lock is told apart.
+        // Calls that waited for a lock are treated separately.
         libc::EINTR if call.class == Class::Lock => None,
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EROFS | libc::ENOMEM => {
             Some(SkipReason::Circumstances)
@@ -219,7 +224,7 @@ pub fn excuse(call: &Call, errno: i32) -> Option<SkipReason> {
     }
 }
 
-/// `fcntl`: commands that are numbers only.
+/// Returns the treatment of an `fcntl`: commands without memory arguments are replayed.
 fn control(call: &Call, args: &[u64; 6]) -> Treatment {
     let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());
     match command {
@@ -235,7 +240,7 @@ fn control(call: &Call, args: &[u64; 6]) -> Treatment {
     }
 }
 
-/// `mknod`: files and pipes only, never a device.
+/// Returns the treatment of a `mknod`: files and FIFOs only, never devices.
 fn node(call: &Call, args: &[u64; 6]) -> Treatment {
     let mode = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
     match u32::try_from(mode).map(|it| it & libc::S_IFMT) {
@@ -268,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Fails if a call gets a meaning that nobody has thought of.
+    /// Fails if a call gets a treatment by accident.
     #[test]
     fn every_call_is_done_followed_or_left() {
         let names = |wanted: Treatment| -> Vec<&str> {

@@ -1,30 +1,30 @@
-//! How much was done when, in the capture and in the replay: operations and bytes in parts of the time.
+//! Timeline of capture and replay: operations and bytes per time slice.
 
-/// Of which of the two.
+/// Side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The capture.
+    /// Captured operations.
     Captured,
-    /// The replay.
+    /// Replayed operations.
     Replayed,
 }
 
-/// Operations that ended in a part of the time, and the bytes that they moved.
+/// Operations that ended in a slice, and the bytes that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// How many.
+    /// Number of operations.
     pub operations: u64,
-    /// What they moved.
+    /// Bytes moved.
     pub bytes: u64,
 }
 
-/// There are no more parts than this: when time goes on, two become one.
+/// Slices at most. When a time is after the last one, each two slices are merged.
 const PARTS_MAX: usize = 64;
 
-/// The shortest part, ns: the others are twice as long, four times and so on.
+/// Length of the shortest slices in ns. Merged ones are twice as long, four times and so on.
 const PART_MIN_NS: u64 = 1_000_000;
 
-/// All parts, from the beginning of both on.
+/// Slices from the beginning of capture and replay on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     shift: u32,
@@ -32,7 +32,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// An operation ended then, ns since the first one began.
+    /// Adds an operation that ended at `end`, in ns since the first one began.
     pub fn add(&mut self, side: Side, end: u64, bytes: u64) {
         let end = end / PART_MIN_NS;
         while end >> self.shift >= PARTS_MAX as u64 {
@@ -47,7 +47,7 @@ impl Timeline {
         done.bytes += bytes;
     }
 
-    /// Takes in what another one has.
+    /// Adds all operations of another timeline.
     pub fn merge(&mut self, mut other: Self) {
         while self.shift < other.shift {
             self.widen();
@@ -61,20 +61,20 @@ impl Timeline {
         }
     }
 
-    /// How long a part is, ns.
+    /// Returns the length of a slice, in ns.
     pub fn part_ns(&self) -> u64 {
         PART_MIN_NS << self.shift
     }
 
-    /// The capture's and the replay's, part by part.
+    /// Returns the slices, each with capture and replay.
     pub fn parts(&self) -> &[[Done; 2]] {
         &self.parts
     }
 
     fn widen(&mut self) {
-        let pairs = self.parts.chunks(2).map(|it| {
-            let mut sum = it[0];
-            it.iter().skip(1).for_each(|it| add(&mut sum, it));
+        let pairs = self.parts.chunks(2).map(|pair| {
+            let mut sum = pair[0];
+            pair.iter().skip(1).for_each(|part| add(&mut sum, part));
             sum
         });
         self.parts = pairs.collect();

@@ -1,5 +1,5 @@
-//! Is a recording of a replay what the replay was to do? Operation for operation: the plan that was replayed, beside a plan of the
-//! recording.
+//! Verifies a recording of a replay: compares the replayed plan with a plan of the recording,
+//! operation by operation.
 //!
 //! ```text
 //!   PLAN       worker 3      open /a    read 4096 at 0    close
@@ -16,19 +16,19 @@ use super::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::replay_paths::is_kernels;
 use crate::event::syscall_table::{Call, CallId, Class, Role};
 
-/// What the threads of a replay are called; the number of the worker comes behind.
+/// Name of the threads of a replay, followed by the number of the worker.
 pub const THREAD_NAME: &str = "replay ";
 
-/// How far ahead an operation is looked for that stands beside another one.
+/// Number of planned operations that are searched for the counterpart of a recorded one.
 const AHEAD_MAX: usize = 32;
 
-/// Bytes of a plan that are through, and still kept.
+/// Bytes of compared operations that are kept before they are dropped.
 const DONE_BYTES_MAX: usize = 1 << 20;
 
-/// Operations that are not the same, of which each is kept.
+/// Number of differing operations that are kept at most.
 const EXAMPLES_MAX: usize = 1000;
 
-/// A plan.
+/// Plan with its index and names.
 #[derive(Debug)]
 pub struct Side {
     reader: PlanReader,
@@ -36,27 +36,27 @@ pub struct Side {
     names: FxHashMap<u32, Vec<u8>>,
 }
 
-/// In what an operation is another one.
+/// Kind of a difference between two operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Difference {
-    /// It is another call.
+    /// Different call.
     Call,
-    /// It was given another path.
+    /// Different path argument.
     Path,
-    /// It works on another file.
+    /// Different file.
     File,
-    /// It has other flags, lengths or the like.
+    /// Different flags or other plain arguments.
     Arguments,
-    /// It begins elsewhere in the file.
+    /// Different offset in the file.
     Offset,
-    /// It asks for another number of bytes.
+    /// Different number of requested bytes.
     Bytes,
-    /// It returned something else.
+    /// Different result.
     Result,
 }
 
 impl Difference {
-    /// The word for it in every output.
+    /// Returns the word for the difference in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -70,57 +70,58 @@ impl Difference {
     }
 }
 
-/// One that is another one.
+/// Operation that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// Whose, and which of its operations.
+    /// Worker, and index among that worker's operations.
     pub at: (u32, u32),
-    /// In what.
+    /// First difference.
     pub difference: Difference,
-    /// The calls, as planned and as recorded.
+    /// Names of the calls, as planned and as recorded.
     pub calls: [String; 2],
-    /// What they returned.
+    /// Results, as planned and as recorded.
     pub results: [i64; 2],
-    /// Their paths, or those of their files.
+    /// Path arguments, or paths of the files, as planned and as recorded.
     pub paths: [Option<Vec<u8>>; 2],
 }
 
-/// What came of it.
+/// Outcome of the verification.
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
-    /// Operations of the plan that have one beside them.
+    /// Planned operations with a recorded counterpart.
     pub compared: u64,
-    /// Those of them that are the same in everything.
+    /// Number of them that are the same in everything.
     pub same: u64,
-    /// The others, by the first thing that is another one.
+    /// Number of the others, by their first difference.
     pub different: BTreeMap<Difference, u64>,
-    /// Of which it is not known in both where in the file they begin.
+    /// Operations whose offset in the file is unknown in one of the two plans.
     pub offsets_unknown: u64,
-    /// Operations of the plan that have none beside them.
+    /// Planned operations without a counterpart.
     pub missing: u64,
-    /// Those of them that are of lanes of which the recording has no thread.
+    /// Number of them in lanes without a thread in the recording.
     pub missing_in_lanes: u64,
-    /// Calls of the replay that are its own: it opens what was open before, and closes a copy where others go on.
+    /// Calls that the replay makes for itself: it opens initially open files, and closes copies of
+    /// handles that stay open.
     pub own: u64,
-    /// Recorded operations that belong to nothing.
+    /// Recorded operations without a planned counterpart.
     pub extra: u64,
-    /// The first of those that are not the same.
+    /// First differing operations.
     pub examples: Vec<Example>,
 }
 
 impl Traced {
-    /// True if the recording holds what was to be done, and nothing else.
+    /// Returns true if the recording contains the planned operations and nothing else.
     pub fn is_same(&self) -> bool {
         self.different.is_empty() && self.missing == 0 && self.extra == 0
     }
 }
 
 impl Side {
-    /// A plan that was opened.
+    /// Reads the names of an open plan.
     ///
     /// # Errors
     ///
-    /// It is damaged.
+    /// The plan is damaged.
     pub fn new(reader: PlanReader, index: Index) -> Result<Self, PlanError> {
         let names = reader.names(&index)?;
         Ok(Self { reader, index, names })
@@ -143,20 +144,21 @@ impl Side {
     }
 }
 
-/// Goes through the operations of one worker.
+/// Position in the operations of one worker.
 struct Cursor<'a> {
     side: &'a Side,
     frames: &'a [u64],
-    /// Frames, one behind the other.
+    /// Decompressed frames, one after the other.
     payload: Vec<u8>,
-    /// Where in it, in bytes, and how manieth of the worker.
+    /// Position in `payload` in bytes; `number` is the index among the worker's operations.
     at: usize,
     number: u32,
     zstd: Decompressor<'a>,
 }
 
 impl Cursor<'_> {
-    /// Reads on if nothing is left behind this place; false if there is no more.
+    /// Loads further frames until `payload` extends beyond `at`. Returns false if there are no
+    /// more.
     fn has_more(&mut self, at: usize) -> Result<bool, PlanError> {
         while at >= self.payload.len() {
             let Some((first, rest)) = self.frames.split_first() else { return Ok(false) };
@@ -167,11 +169,12 @@ impl Cursor<'_> {
         Ok(true)
     }
 
-    /// Passes what is no call of the program's. How many of it were seeks, and set flags of descriptors.
+    /// Skips implicit operations. Returns how many of them were seeks, and how many set descriptor
+    /// flags.
     fn skip_implicit(&mut self) -> Result<[u64; 2], PlanError> {
         let mut passed = [0; 2];
         while self.has_more(self.at)? {
-            let (operation, behind) = self.peek(self.at)?;
+            let (operation, next) = self.peek(self.at)?;
             if !operation.implicit {
                 break;
             }
@@ -179,12 +182,12 @@ impl Cursor<'_> {
             for (count, it) in passed.iter_mut().zip([Class::Seek, Class::Control]) {
                 *count += u64::from(class == it);
             }
-            self.at = behind;
+            self.at = next;
         }
         Ok(passed)
     }
 
-    /// The operation at this place, and where the one behind it is.
+    /// Returns the operation at a position, and the position of the next one.
     fn peek(&self, at: usize) -> Result<(Operation<'_>, usize), PlanError> {
         let left = self.payload.get(at..).unwrap_or_default();
         let damaged = PlanError::Damaged { at: 0, what: "its operations have another shape" };
@@ -202,11 +205,12 @@ impl Cursor<'_> {
     }
 }
 
-/// Compares a plan with that of a recording of its replay in `root`, as it is called outside.
+/// Compares a plan with the plan of a recording of its replay. `root` is the path of the replay's
+/// root outside the sandbox.
 ///
 /// # Errors
 ///
-/// One of them is damaged.
+/// One of the plans is damaged.
 pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, PlanError> {
     let number =
         |comm: &[u8]| std::str::from_utf8(comm).ok()?.strip_prefix(THREAD_NAME)?.parse().ok();
@@ -227,7 +231,7 @@ pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, Pla
         traced: Traced::default(),
     };
     for (worker, it) in plan.index.workers.iter().enumerate() {
-        // A thread that is not there has done nothing.
+        // A worker without a recorded thread has done nothing.
         let recorded = threads.get(&worker).copied();
         let missing = comparer.traced.missing;
         comparer.worker(
@@ -246,13 +250,13 @@ struct Comparer<'a> {
     plan: &'a Side,
     recording: &'a Side,
     root: &'a [u8],
-    /// Paths of what was open before, and how often the replay has still to open them.
+    /// Paths of initially open files, and how often the replay has still to open each.
     given: FxHashMap<Vec<u8>, usize>,
-    /// The last call has opened one of them.
+    /// True if the last recorded call opened one of them.
     was_given: bool,
-    /// Seeks of the plan that no call of the capture did, and that are not recorded yet.
+    /// Implicit seeks of the plan that are not yet found in the recording.
     seeks: u64,
-    /// The same of flags of descriptors that were set.
+    /// Implicit changes of descriptor flags that are not yet found in the recording.
     marks: u64,
     traced: Traced,
 }
@@ -273,43 +277,43 @@ impl Comparer<'_> {
             }
             if !recorded.has_more(recorded.at)? {
                 self.traced.missing += 1;
-                let behind = plan.peek(plan.at)?.1;
-                plan.go_on(behind);
+                let next = plan.peek(plan.at)?.1;
+                plan.go_on(next);
                 continue;
             }
-            let (got, recorded_behind) = recorded.peek(recorded.at)?;
-            let (wanted, behind) = plan.peek(plan.at)?;
+            let (got, recorded_next) = recorded.peek(recorded.at)?;
+            let (wanted, next) = plan.peek(plan.at)?;
             let difference = self.difference(&wanted, &got)?;
             if difference.is_some() && self.is_own(&got)? {
                 self.traced.own += 1;
-                recorded.go_on(recorded_behind);
+                recorded.go_on(recorded_next);
                 continue;
             }
             if difference.is_some() && self.is_ahead(&mut plan, &got)? {
                 self.traced.missing += 1;
-                plan.go_on(behind);
+                plan.go_on(next);
                 continue;
             }
             let (wanted, _) = plan.peek(plan.at)?;
             self.pair((worker, plan.number), difference, [&wanted, &got])?;
-            plan.go_on(behind);
-            recorded.go_on(recorded_behind);
+            plan.go_on(next);
+            recorded.go_on(recorded_next);
         }
         while recorded.has_more(recorded.at)? {
-            let (got, behind) = recorded.peek(recorded.at)?;
+            let (got, next) = recorded.peek(recorded.at)?;
             if got.implicit {
-                recorded.at = behind;
+                recorded.at = next;
                 continue;
             }
             let is_own = self.is_own(&got)?;
             let count = if is_own { &mut self.traced.own } else { &mut self.traced.extra };
             *count += 1;
-            recorded.go_on(behind);
+            recorded.go_on(next);
         }
         Ok(())
     }
 
-    /// Two that stand beside each other.
+    /// Counts a planned operation and its recorded counterpart.
     fn pair(
         &mut self,
         at: (u32, u32),
@@ -328,23 +332,24 @@ impl Comparer<'_> {
         Ok(())
     }
 
-    /// True if one of the next operations is recorded here: the recording has nothing of those before it.
+    /// Returns true if a later planned operation matches the recorded one: the operations before it
+    /// are missing.
     fn is_ahead(&self, plan: &mut Cursor<'_>, got: &Operation<'_>) -> Result<bool, PlanError> {
         let mut at = plan.at;
         for _ in 0..=AHEAD_MAX {
             if !plan.has_more(at)? {
                 return Ok(false);
             }
-            let (wanted, behind) = plan.peek(at)?;
+            let (wanted, next) = plan.peek(at)?;
             if !wanted.implicit && self.difference(&wanted, got)?.is_none() {
                 return Ok(true);
             }
-            at = behind;
+            at = next;
         }
         Ok(false)
     }
 
-    /// The first thing in which they differ.
+    /// Returns the first difference of two operations.
     fn difference(
         &self,
         wanted: &Operation<'_>,
@@ -354,7 +359,7 @@ impl Comparer<'_> {
         if call.name != other.name {
             return Ok(Some(Difference::Call));
         }
-        // What a symbolic link contains is the same everywhere.
+        // The target of a symbolic link is stored without a root.
         let second = if call.is_symlink() { got.second_path } else { self.inside(got.second_path) };
         let is_descriptor = makes_descriptor(call, &wanted.args);
         let checks = [
@@ -382,7 +387,7 @@ impl Comparer<'_> {
         Ok(checks.into_iter().find(|it| !it.1).map(|it| it.0))
     }
 
-    /// A path of the recording, from the root of the replay.
+    /// Converts a path of the recording to one from the root of the replay.
     fn inside<'a>(&self, path: Option<&'a [u8]>) -> Option<&'a [u8]> {
         let path = path?;
         match path.strip_prefix(self.root) {
@@ -392,12 +397,12 @@ impl Comparer<'_> {
         }
     }
 
-    /// True for what the replay does besides.
+    /// Returns true for calls that the replay makes for itself.
     fn is_own(&mut self, got: &Operation<'_>) -> Result<bool, PlanError> {
         let was_given = std::mem::take(&mut self.was_given);
         Ok(match self.recording.call(got.call)?.name {
             "dup" | "close" => true,
-            // The end of a process lets go of a lock.
+            // A lock that the end of a process releases in the capture.
             "flock" => got.args[1] == u64::from(libc::LOCK_UN.cast_unsigned()),
             "lseek" if self.seeks > 0 && got.args[2] == SEEK_SET => {
                 self.seeks -= 1;
@@ -410,14 +415,17 @@ impl Comparer<'_> {
             }
             "open" | "openat" => {
                 let path = self.inside(got.path).unwrap_or_default();
-                // The C library asks for CPUs when threads need memory. No plan has such files.
+                // The C library reads the list of CPUs when threads allocate memory. No plan
+                // contains such files.
                 if is_kernels(path) {
                     return Ok(true);
                 }
                 let path = path.to_vec();
                 let left = self.given.get_mut(&path).filter(|it| **it > 0);
                 self.was_given = left.is_some();
-                left.into_iter().for_each(|it| *it -= 1);
+                if let Some(count) = left {
+                    *count -= 1;
+                }
                 self.was_given
             }
             _ => false,
@@ -447,22 +455,22 @@ impl Comparer<'_> {
     }
 }
 
-/// `lseek` to a place from the beginning (`include/uapi/linux/fs.h`).
+/// `lseek` relative to the beginning (`include/uapi/linux/fs.h`).
 const SEEK_SET: u64 = libc::SEEK_SET as u64;
 
-/// `fcntl`: sets the flags of a descriptor (`include/uapi/linux/fcntl.h`).
+/// `fcntl` that sets descriptor flags (`include/uapi/linux/fcntl.h`).
 const F_SETFD: u64 = libc::F_SETFD as u64;
 
 fn has_offset(call: &Call, operation: &Operation<'_>) -> bool {
     operation.offset.is_some() || call.arg(Role::Offset).is_some()
 }
 
-/// What one of them does not know does not differ.
+/// Returns true unless both values are known and differ.
 fn agree(one: Option<u64>, other: Option<u64>) -> bool {
     one.zip(other).is_none_or(|(one, other)| one == other)
 }
 
-/// True if registers of these roles hold the same.
+/// Returns true if registers with these roles are equal.
 fn same(call: &Call, one: &Operation<'_>, other: &Operation<'_>, of: fn(Role) -> bool) -> bool {
     let mut registers = call.args.iter().zip(one.args.iter().zip(&other.args));
     registers.all(|(role, (one, other))| !of(*role) || one == other)
@@ -476,7 +484,7 @@ fn is_count(role: Role) -> bool {
     matches!(role, Role::Count | Role::Length | Role::BufferCount)
 }
 
-/// Numbers that mean the same everywhere.
+/// Returns true for numbers that have the same meaning in both plans.
 fn is_plain(role: Role) -> bool {
     use Role::{Command, DupFlags, OpenFlags, RenameFlags, RwFlags, Whence};
     matches!(role, Command | DupFlags | OpenFlags | RenameFlags | RwFlags | Whence)

@@ -1,4 +1,5 @@
-//! What is made ready before the first operation, as far as there is memory for it: nothing else works then while a short replay runs.
+//! Operations loaded before the replay begins, as far as memory allows: no helper then runs beside
+//! a short replay.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,22 +10,22 @@ use zstd::bulk::Decompressor;
 use super::load::{Loaded, Next, Source};
 use crate::replay::plan_file::PlanError;
 
-/// Memory for it, in bytes: about a million operations.
+/// Memory limit in bytes, enough for about a million operations.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The first operations of a worker, and where the next ones are.
+/// First operations of a worker, and the position of its next ones.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     pub(super) frames: Vec<Loaded>,
     pub(super) next: Next,
 }
 
-/// The first operations of all of them.
+/// First operations of all workers.
 #[derive(Debug)]
 pub(super) struct Ahead(Vec<Mutex<Ready>>);
 
 impl Ahead {
-    /// As much as there is memory for, the earliest first.
+    /// Loads operations until the memory limit, the earliest first.
     ///
     /// # Errors
     ///
@@ -49,12 +50,12 @@ impl Ahead {
         Ok(Self(all.into_iter().map(Mutex::new).collect()))
     }
 
-    /// A worker's.
+    /// Takes the operations of a worker.
     pub(super) fn take(&self, worker: u32) -> Ready {
         let ready = self.0.get(worker as usize).map(|it| it.lock());
-        // Nobody panics while it is held.
-        ready.map_or_else(Ready::default, |it| {
-            std::mem::take(&mut it.unwrap_or_else(PoisonError::into_inner))
+        // No thread panics while it holds this lock.
+        ready.map_or_else(Ready::default, |lock| {
+            std::mem::take(&mut lock.unwrap_or_else(PoisonError::into_inner))
         })
     }
 }

@@ -1,15 +1,16 @@
-//! Which threads are at work: who waits inside a call when all is over (an open of a pipe that somebody has put there, a disk that does not
-//! answer) is brought back.
+//! Registry of running workers. Interrupts workers that are blocked in a system call when the
+//! replay ends, such as an open of a FIFO that another process has put there, or a read from a disk
+//! that does not answer.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::sys::thread;
 use crate::units::Tid;
 
-/// Nobody is at work there.
+/// Value of a worker that is not running.
 const NOBODY: i32 = 0;
 
-/// Their numbers, by workers.
+/// Thread IDs of the running workers, by worker.
 #[derive(Debug)]
 pub(super) struct AtWork(Box<[AtomicI32]>);
 
@@ -18,24 +19,26 @@ impl AtWork {
         Self((0..workers).map(|_| AtomicI32::new(NOBODY)).collect())
     }
 
-    /// The calling thread is at work as this worker.
+    /// Records that the calling thread runs this worker.
     pub(super) fn begins(&self, worker: u32) {
         self.set(worker, thread::own_tid().0);
     }
 
-    /// It is no longer.
+    /// Records that a worker no longer runs.
     pub(super) fn ends(&self, worker: u32) {
         self.set(worker, NOBODY);
     }
 
     fn set(&self, worker: u32, tid: i32) {
         if let Some(it) = self.0.get(worker as usize) {
-            // ORDERING: only a number; who is missed is found the next time.
+            // ORDERING: only a number; a worker that is missed is found by the next call of
+            // `interrupt`.
             it.store(tid, Ordering::Relaxed);
         }
     }
 
-    /// Whoever waits inside a call returns from it. To be said again until nobody is at work: who was about to wait does so then.
+    /// Makes blocked calls of all workers return. Must be repeated until no worker runs: a worker
+    /// may be about to block.
     pub(super) fn interrupt(&self) {
         // ORDERING: as in `set`.
         let all = self.0.iter().map(|it| it.load(Ordering::Relaxed));
@@ -49,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if a thread waits in the kernel for ever: nobody writes into its pipe.
+    /// Fails if a thread blocks forever in the kernel, reading a pipe without a writer.
     #[test]
     fn who_waits_in_a_call_comes_back() {
         thread::allow_interrupts().expect("a signal");

@@ -1,13 +1,15 @@
-//! Asks a device again what another one was asked.
+//! Block replay: issues the captured requests of one device to another one.
 //!
 //! ```text
-//!   BlockPlan ─► a thread that is free takes the next request in the row when all is done that it waits for,
-//!                lets time pass until its own has come, asks the device, tells that it is done, and is free
+//!   BlockPlan ─► a free thread takes the next request when its dependencies have completed,
+//!                waits for its due time, issues it, records its completion, and is free again
 //! ```
 //!
-//! There are as many threads as requests were under way at once, so each request finds one that is free. Who has finished the request that the
-//! next one waits for takes that one itself: nobody has to be woken. Nobody takes one while the one before it waits for its time, so they
-//! begin in the order of the capture, but for those that follow each other so fast that the kernel lets one thread run before the other.
+//! There are as many threads as requests were in flight at once, so each request finds a free one.
+//! The thread that completes the last dependency of the next request takes that request itself, so
+//! no thread has to be woken. No thread takes a request while the previous one waits for its due
+//! time. So requests begin in captured order, except those that follow each other so fast that the
+//! kernel runs one thread before the other.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,72 +25,75 @@ use crate::replay::block::{Asked, BlockPlan, Got, Kind};
 use crate::sys::target::{Buffer, Target};
 use crate::sys::thread;
 
-/// Threads at most: deeper queues are clipped, and told.
+/// Threads at most. Deeper queues are clipped, which the report shows.
 pub const THREADS_MAX: u32 = 256;
 
-/// At their times more requests may be under way than in the capture: as many threads for each of then, and at least so many.
+/// Threads with open pacing, where more requests may be in flight than in the capture: a factor on
+/// the captured depth, and a minimum.
 const OPEN_THREADS: [u32; 2] = [4, 32];
 
-/// Who waits for his turn looks so often whether it has come, or all is over, if nobody wakes him.
+/// Longest sleep of a thread that waits for its turn, before it checks again for its turn and for
+/// the end of the replay.
 const TURN_LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Who has started the threads looks so often whether they have ended, and whether to go on: a short replay ends as soon as it is done.
+/// Interval in which the starting thread checks for ended threads and calls `go_on`: a short replay
+/// must end as soon as it is done.
 const END_LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What came of a replay.
+/// Outcome of a block replay.
 #[derive(Debug)]
 pub struct BlockReplayed {
-    /// What each request got, as far as they were asked.
+    /// Results of the issued requests.
     pub got: Vec<Got>,
-    /// It was stopped before its end.
+    /// Replay was stopped before its end.
     pub is_stopped: bool,
-    /// Threads that asked.
+    /// Threads that issued requests.
     pub threads: u32,
     /// CPUs of this machine.
     pub cpus: usize,
 }
 
-/// Why there is no replay.
+/// Reason why a block replay failed.
 #[derive(Debug, Error)]
 pub enum BlockError {
-    /// Requests beyond the end.
+    /// Requests end beyond the end of the device.
     #[error(
-        "the device is too small: {count} requests end behind its {size} bytes, the first at {end}; a replay needs a device that is as large as the \
+        "the device is too small: {count} requests end beyond its {size} bytes, the first at {end}; a replay needs a device that is as large as the \
          captured one"
     )]
     TooSmall {
-        /// How many.
+        /// Number of these requests.
         count: usize,
-        /// The device's bytes.
+        /// Size of the device in bytes.
         size: u64,
-        /// Where the first of them ends.
+        /// End of the first of these requests.
         end: u64,
     },
-    /// Requests between its blocks.
+    /// Requests are not aligned to the device's blocks.
     #[error(
-        "the device has blocks of {block} bytes, and {count} requests do not begin and end with them, the first at {offset}; a replay needs a device with \
-         the captured one's blocks or smaller ones"
+        "the device has blocks of {block} bytes, and {count} requests are not aligned to them, the first at {offset}; a replay needs a device whose \
+         blocks are no larger than those of the captured one"
     )]
     Unaligned {
-        /// How many.
+        /// Number of these requests.
         count: usize,
-        /// The device's block.
+        /// Block size of the device.
         block: u64,
-        /// Where the first of them begins.
+        /// Offset of the first of these requests.
         offset: u64,
     },
-    /// Not enough memory.
+    /// Buffers do not fit in memory.
     #[error("there is not enough memory for the buffers of the replay: {0}")]
     Memory(io::Error),
-    /// Not enough threads.
+    /// Thread could not be started.
     #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
     Thread(io::Error),
-    /// A thread has ended too early.
+    /// Thread has ended prematurely.
     #[error("a thread of the replay has failed; what was done is not known")]
     Failed,
 }
 
-/// Whether a device has room for all of it; nothing is asked.
+/// Checks that all requests of a plan fit on a device; issues nothing.
 ///
 /// # Errors
 ///
@@ -108,7 +113,7 @@ pub fn check(plan: &BlockPlan, size: u64, block: u64) -> Result<(), BlockError> 
     Ok(())
 }
 
-/// How many threads a plan takes.
+/// Returns the number of threads that a plan needs.
 fn threads(plan: &BlockPlan, pacing: Pacing) -> u32 {
     let [each, least] = OPEN_THREADS;
     let wanted = match pacing {
@@ -119,22 +124,22 @@ fn threads(plan: &BlockPlan, pacing: Pacing) -> u32 {
     wanted.min(all).clamp(1, THREADS_MAX)
 }
 
-/// The requests in a row, and which of them are done.
+/// Queue of requests, and which of them have completed.
 #[derive(Debug)]
 struct Row {
-    /// The next one.
+    /// Index of the next request.
     next: u32,
-    /// Somebody waits for the time of the one before it.
+    /// A thread waits for the due time of the previous request.
     is_paced: bool,
-    /// Requests that are done, by their place among those of the capture.
+    /// Completed requests, by their rank in the capture's completion order.
     done: Vec<bool>,
-    /// So many of the first of them are.
+    /// Length of the completed prefix of `done`.
     first: u32,
-    /// When the first so many of them were, ns since the replay began.
+    /// Times, in ns since the replay began, at which the prefix reached each length.
     since: Vec<u64>,
 }
 
-/// What the threads have in common.
+/// State that all threads share.
 #[derive(Debug)]
 struct Shared<'a> {
     plan: &'a BlockPlan,
@@ -142,18 +147,18 @@ struct Shared<'a> {
     options: Options,
     contents: Buffer,
     row: Mutex<Row>,
-    /// Somebody may take a request.
+    /// Signaled when a thread may take a request.
     is_free: Condvar,
     is_over: AtomicBool,
     may_spin: bool,
     stamps: Stamps,
 }
 
-/// Asks all of it. `go_on` is asked now and then.
+/// Issues all requests. `go_on` is called periodically; the replay stops when it returns false.
 ///
 /// # Errors
 ///
-/// The machine has no room for it. Whatever requests run into is a part of the result.
+/// The machine has not enough memory or threads. Errors of requests are part of the result.
 pub fn run(
     plan: &BlockPlan,
     target: &Target,
@@ -176,7 +181,7 @@ pub fn run(
         is_free: Condvar::new(),
         is_over: AtomicBool::new(false),
         may_spin: cpus > 1,
-        // Times by the clock itself: next to a request it takes no time.
+        // Times come from the clock itself, whose cost is negligible next to a request.
         stamps: Stamps::new(None),
     };
     let (mut got, is_stopped) = (Vec::new(), AtomicBool::new(false));
@@ -213,7 +218,7 @@ fn buffer(bytes: u64) -> Result<Buffer, BlockError> {
     bytes.and_then(Buffer::new).map_err(BlockError::Memory)
 }
 
-/// One thread: requests, as long as there are any.
+/// Body of a thread: issues requests as long as there are any.
 fn work(shared: &Shared<'_>, mut buffer: Buffer) -> Vec<Got> {
     thread::set_exact_timers();
     let mut all = Vec::new();
@@ -229,7 +234,8 @@ fn work(shared: &Shared<'_>, mut buffer: Buffer) -> Vec<Got> {
 }
 
 impl Shared<'_> {
-    /// The next request, when its turn and its time have come, and how late it is; `None`: there is none any more.
+    /// Takes the next request when its turn and its due time have come. Returns its index and its
+    /// lateness; `None`: there is no further request.
     fn take(&self) -> Option<(u32, Option<u64>)> {
         let mut row = locked(&self.row);
         while row.is_paced || !self.is_turn(&row) {
@@ -253,14 +259,15 @@ impl Shared<'_> {
         (!self.is_over()).then_some((number, late))
     }
 
-    /// True if there is nothing to wait for: all is done that the next request follows, or there is none.
+    /// Returns true if all dependencies of the next request have completed, or there is no next
+    /// request.
     fn is_turn(&self, row: &Row) -> bool {
         let waits = self.plan.waits.get(row.next as usize);
         let is_open = self.options.pacing == Pacing::Open;
         is_open || self.is_over() || waits.is_none_or(|it| row.first >= *it)
     }
 
-    /// When it is to be asked, ns since the replay began.
+    /// Returns the due time of a request, in ns since the replay began.
     fn time(&self, row: &Row, number: u32, asked: &Asked) -> Option<u64> {
         match self.options.pacing {
             Pacing::Max => None,
@@ -287,7 +294,7 @@ impl Shared<'_> {
         done.map(|it| it as u64).map_err(|it| it.raw_os_error().unwrap_or(libc::EIO))
     }
 
-    /// Who is next sees it: we look ourselves.
+    /// Records a completion. No wake-up is needed: this thread checks for the next request itself.
     fn done(&self, number: u32, end: u64) {
         let mut row = locked(&self.row);
         let Row { done, first, since, .. } = &mut *row;
@@ -304,7 +311,8 @@ impl Shared<'_> {
     }
 }
 
-/// Nothing is half done where a thread has failed: it is told by its end.
+/// Locks a mutex. A poisoned one is usable: a failed thread leaves no state half changed, and its
+/// failure is reported when it is joined.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Whether what is there is what init has made: names, types and lengths.
+//! Checks that the files are still as init has created them: names, types and lengths.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,33 +12,34 @@ use super::init::{length, more};
 use super::walk::{Mounts, walk};
 use crate::replay::plan_file::{FileBefore, FileKind};
 
-/// What is no longer as init has left it.
+/// Differences from the files that init has created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// The first one's path, from the root of the replay.
+    /// Path of the first difference, from the root of the replay.
     pub first: PathBuf,
-    /// What became of it.
+    /// Kind of the first difference.
     pub how: How,
-    /// How many there are.
+    /// Number of differences.
     pub count: usize,
-    /// How many of them are in the way of making the files again: nothing removes what was not made.
+    /// Number of differences that prevent creating the files again: nothing removes files that init
+    /// did not create.
     pub in_the_way: usize,
 }
 
-/// What became of a file.
+/// Kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is not there.
+    /// File does not exist.
     Gone,
-    /// Init has not made it.
+    /// File was not created by init.
     New,
-    /// It is of another type.
+    /// File has another type.
     OtherType,
-    /// It has another length, in bytes.
+    /// File has another length, in bytes.
     Length {
-        /// As it was made.
+        /// Length that init has given the file.
         made: u64,
-        /// As it is.
+        /// Current length.
         there: u64,
     },
 }
@@ -64,18 +65,26 @@ impl fmt::Display for Changed {
     }
 }
 
-/// A file: its type, `None` if replays have none of this type, and its bytes; of a directory 0.
-type Seen = (Option<FileKind>, u64);
+/// Type and length of a file.
+#[derive(Clone, Copy, Debug)]
+struct EntryFacts {
+    /// `None`: a type that replays do not create.
+    kind: Option<FileKind>,
+    /// Length; 0 for directories.
+    bytes: u64,
+}
 
-/// Looks at all that is below the root of a replay; `None`: it is as [`super::init::init`] has left it.
+/// Compares everything below the root of a replay with the plan; `None`: the files are as
+/// [`super::init::init`] has created them.
 ///
 /// # Errors
 ///
 /// A directory cannot be read.
 pub fn changed(root: &Path, before: &[FileBefore]) -> io::Result<Option<Changed>> {
-    let files = before.iter().map(|it| (it.path.clone(), (Some(it.kind), length(it, before))));
-    let others = more(before).into_iter().map(|it| (it, (Some(FileKind::Directory), 0)));
-    let made: BTreeMap<Vec<u8>, Seen> = files.chain(others).collect();
+    let facts = |kind: FileKind, bytes: u64| EntryFacts { kind: Some(kind), bytes };
+    let files = before.iter().map(|it| (it.path.clone(), facts(it.kind, length(it, before))));
+    let others = more(before).into_iter().map(|it| (it, facts(FileKind::Directory, 0)));
+    let made: BTreeMap<Vec<u8>, EntryFacts> = files.chain(others).collect();
     let there = there(root)?;
     let gone = made.keys().filter(|it| !there.contains_key(*it)).map(|it| (it, How::Gone));
     let other = there.iter().filter_map(|(path, is)| Some((path, how(made.get(path), *is)?)));
@@ -88,34 +97,36 @@ pub fn changed(root: &Path, before: &[FileBefore]) -> io::Result<Option<Changed>
     Ok(Some(Changed { first, how: *how, count: all.len(), in_the_way }))
 }
 
-fn how(made: Option<&Seen>, (is, bytes): Seen) -> Option<How> {
+fn how(made: Option<&EntryFacts>, found: EntryFacts) -> Option<How> {
     match made {
         None => Some(How::New),
-        Some((kind, _)) if *kind != is => Some(How::OtherType),
-        Some((_, made)) if *made != bytes => Some(How::Length { made: *made, there: bytes }),
+        Some(made) if made.kind != found.kind => Some(How::OtherType),
+        Some(made) if made.bytes != found.bytes => {
+            Some(How::Length { made: made.bytes, there: found.bytes })
+        }
         Some(_) => None,
     }
 }
 
-/// Bytes of a path, with the NUL behind it, that a call takes.
+/// Bytes of a path, with its final NUL, that a call takes.
 const PATH_MAX: usize = 4096;
 
-fn there(root: &Path) -> io::Result<BTreeMap<Vec<u8>, Seen>> {
+fn there(root: &Path) -> io::Result<BTreeMap<Vec<u8>, EntryFacts>> {
     let mut all = BTreeMap::new();
     for it in walk(&File::open(root)?, Mounts::Entered)? {
         let below = it.path.strip_prefix(b"/").unwrap_or(&it.path);
-        let seen = match it.kind {
-            FileKind::Directory => (Some(FileKind::Directory), 0),
-            // Nobody has made it by its name.
-            _ if below.len() >= PATH_MAX => (Some(it.kind), 0),
+        let found = match it.kind {
+            FileKind::Directory => EntryFacts { kind: Some(FileKind::Directory), bytes: 0 },
+            // Too long for a system call, so no call has created it by this path.
+            _ if below.len() >= PATH_MAX => EntryFacts { kind: Some(it.kind), bytes: 0 },
             FileKind::File | FileKind::Link => {
                 let metadata = root.join(OsStr::from_bytes(below)).symlink_metadata()?;
-                // What is no link and no directory may be a pipe.
+                // An entry that is neither a link nor a directory may be a pipe.
                 let is_known = metadata.is_file() || metadata.is_symlink();
-                (Some(it.kind).filter(|_| is_known), metadata.len())
+                EntryFacts { kind: Some(it.kind).filter(|_| is_known), bytes: metadata.len() }
             }
         };
-        all.insert(it.path, seen);
+        all.insert(it.path, found);
     }
     Ok(all)
 }
@@ -131,7 +142,8 @@ mod tests {
         FileBefore { size, ..FileBefore::new(path.as_bytes(), kind) }
     }
 
-    /// Fails if something that init would not have left is taken for what it has made.
+    /// Fails if a difference from what init creates is not found, or one is reported where there is
+    /// none.
     #[track_caller]
     fn check(change: impl Fn(&Path), expected: Option<(&str, How, [usize; 2])>) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -144,7 +156,7 @@ mod tests {
             before("/g", FileKind::File, 0),
         ];
         all[3].has_more = true;
-        // A second name, of which another length is told.
+        // A second name, with another length in the plan.
         all[4].same_as = Some(1);
         fs::create_dir_all(root.join("e/more-0")).expect("space");
         fs::create_dir(root.join("d")).expect("space");

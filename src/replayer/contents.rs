@@ -1,40 +1,41 @@
-//! What stands in the files of a replay, and what it writes: nobody captured it.
+//! Generated contents of files and writes, which are not captured.
 
 use std::io::{self, Write};
 
-/// What contents are made of.
+/// Kind of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Nothing: holes.
+    /// Holes, without data.
     Sparse,
-    /// Zeros.
+    /// Bytes of value zero.
     Zero,
-    /// Numbers of a generator: nothing makes them shorter. The seed gives the same ones again.
+    /// Random numbers, which cannot be compressed. The same seed gives the same numbers.
     Random(u64),
-    /// The same, and of each 4 KiB so many percent zeros.
+    /// Random numbers, with this percentage of zeros in each 4 KiB. The same seed gives the same
+    /// numbers.
     Compressible(u64, u8),
 }
 
-/// Parts that are as compressible as the whole.
+/// Size of the parts that are as compressible as the whole.
 const PART_BYTES: usize = 4096;
 
-/// Bytes that are made and written at once.
+/// Bytes that are generated and written at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Contents {
-    /// A generator of the contents of one file; `number`: which.
+    /// Returns a generator of the contents of one file, which has this number.
     pub fn of(self, number: u64) -> Maker {
         let seed = match self {
             Self::Random(seed) | Self::Compressible(seed, _) => seed,
             Self::Sparse | Self::Zero => 0,
         };
-        // Any odd number: seeds one behind the other are to be far apart.
+        // An odd multiplier of any value: it separates the states of consecutive seeds.
         let state = (seed ^ number.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Maker { contents: self, state }
     }
 }
 
-/// Makes contents, from their beginning on.
+/// Generator of contents, from their beginning on.
 #[derive(Debug)]
 pub struct Maker {
     contents: Contents,
@@ -42,7 +43,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// The next bytes.
+    /// Generates the next bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         let zeros = match self.contents {
             Contents::Sparse | Contents::Zero => 100,
@@ -59,7 +60,7 @@ impl Maker {
         }
     }
 
-    /// Writes so many bytes.
+    /// Writes the next `bytes` bytes to `out`.
     ///
     /// # Errors
     ///
@@ -76,7 +77,8 @@ impl Maker {
         Ok(())
     }
 
-    /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2014).
+    /// Returns the next number of xorshift64* (Vigna, "An experimental exploration of Marsaglia's
+    /// xorshift generators, scrambled", 2014).
     fn next(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;

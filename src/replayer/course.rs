@@ -1,4 +1,7 @@
-//! What there is around the operations of a worker, whoever makes the calls: when each may begin, what its result changes, and who is told.
+//! State of one worker: schedules its operations, applies their results, and notifies waiting
+//! workers.
+//!
+//! The calls themselves are made by a thread ([`super::worker`]) or by a ring ([`super::lane`]).
 
 use std::sync::mpsc::Sender;
 
@@ -9,26 +12,28 @@ use super::turns::Others;
 use super::worker::{Shared, Told};
 use crate::sys::again::{Batch, Memory};
 
-/// How far a worker is.
+/// State of a worker.
 #[derive(Debug)]
 pub(super) struct Course<'a> {
     pub(super) shared: &'a Shared,
     pub(super) worker: u32,
-    /// Others wait for some of its operations.
+    /// Other workers wait for some of its operations.
     is_waited_for: bool,
     tell: &'a Sender<Told>,
     births: &'a [(u32, u32)],
-    /// What ends by then in the capture is done before, or, when that is over, is done at all.
+    /// Captured end time up to which operations run in the current part: before the window, then
+    /// inside it.
     until: u64,
     part: Part,
-    /// Operations that it has done, and where it says so.
+    /// Number of completed operations, and the counter that publishes it.
     done: (u32, Option<&'a Count>),
-    /// When the last operation ended, ns since the replay began, and when it did in the capture, ns since the first one: kept only for
-    /// gaps between operations, which nobody asks for where stamps are no times.
+    /// End of the last operation in ns since the replay began, and its captured end in ns since the
+    /// first operation. Kept only for closed pacing, which is never requested where stamps are not
+    /// times.
     last: (u64, u64),
 }
 
-/// Where it is in the part of the plan that is to be done.
+/// Position of the worker relative to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Before,
@@ -36,17 +41,17 @@ enum Part {
     Inside,
 }
 
-/// Whether an operation is to be done.
+/// Decision whether an operation is to be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Yes,
-    /// When the gate is open: that is to be asked again.
+    /// Undecided until the gate is open; the caller then retries.
     AtGate,
     No,
 }
 
 impl<'a> Course<'a> {
-    /// Before the first operation.
+    /// Creates the state before the first operation.
     pub(super) fn new(shared: &'a Shared, worker: u32, tell: &'a Sender<Told>) -> Self {
         let births = shared.births.get(worker as usize).map_or(&[][..], |it| it);
         let plan = shared.source.index.workers.get(worker as usize);
@@ -64,9 +69,9 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Whether an operation is to be done.
+    /// Decides whether an operation is to be executed.
     pub(super) fn reaches(&mut self, moment: &Moment) -> Reached {
-        // The moment is looked at only where there is a part.
+        // The moment is read only where there is a window.
         if self.until == u64::MAX || moment.behind <= self.until {
             Reached::Yes
         } else {
@@ -74,7 +79,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The same behind what it had to do so far.
+    /// Decides about an operation that ends after the current part, and advances to the next part.
     fn reaches_behind(&mut self, end: u64) -> Reached {
         let window = self.shared.options.window;
         let until = window.until.unwrap_or(u64::MAX);
@@ -94,7 +99,7 @@ impl<'a> Course<'a> {
         Reached::Yes
     }
 
-    /// When it is to begin, ns since the replay began; `None`: at once.
+    /// Returns the due time in ns since the replay began; `None`: immediately.
     pub(super) fn time(&self, moment: &Moment) -> Option<u64> {
         let options = &self.shared.options;
         let from = options.window.from.unwrap_or(0);
@@ -110,30 +115,35 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// True if those are through that have to be before it.
+    /// Returns true if all operations that must precede this one are over.
     pub(super) fn has_turn(&self, step: Step<'_>) -> bool {
         let turns = &self.shared.turns;
         match self.shared.options.order {
             Order::Total => turns.is_turn(step.moment.turn),
-            Order::Dependencies => step.waits.iter().all(|it| turns.is_done(*it)),
+            Order::Dependencies => {
+                step.waits.iter().all(|&(worker, number)| turns.is_done(worker, number))
+            }
             Order::Thread | Order::None => true,
         }
     }
 
-    /// It waits for those, and nothing else can be done meanwhile; `None`: no longer.
+    /// Records that the worker waits for the dependencies of a step and can do nothing else;
+    /// `None`: it no longer waits.
     pub(super) fn waits(&self, step: Option<Step<'_>>) {
         let turns = &self.shared.turns;
-        let others = step.and_then(|it| match self.shared.options.order {
-            Order::Total => Some(Others::Turn(it.moment.turn)),
-            _ => it.waits.iter().find(|it| !turns.is_done(**it)).map(|it| Others::Operation(*it)),
+        let is_open = |wait: &&(u32, u32)| !turns.is_done(wait.0, wait.1);
+        let others = step.and_then(|step| match self.shared.options.order {
+            Order::Total => Some(Others::Turn(step.moment.turn)),
+            _ => step.waits.iter().find(is_open).map(|wait| Others::Operation(*wait)),
         });
         turns.waits(self.worker, others);
     }
 
-    /// Makes the call.
+    /// Makes the call of an operation.
     pub(super) fn call(
         &mut self,
-        (batch, index): (&mut Batch, usize),
+        batch: &mut Batch,
+        index: usize,
         memory: &mut Memory,
         step: Step<'_>,
     ) -> Got {
@@ -150,10 +160,11 @@ impl<'a> Course<'a> {
         Got { ret, start, end }
     }
 
-    /// Makes what no call of the capture did: nobody looks at its result, or at when it was.
+    /// Executes an implicit operation. Its result and its times are not compared.
     pub(super) fn implicit(
         &self,
-        (batch, index): (&mut Batch, usize),
+        batch: &mut Batch,
+        index: usize,
         memory: &mut Memory,
         due: &Due,
     ) -> Got {
@@ -165,13 +176,13 @@ impl<'a> Course<'a> {
         Got::default()
     }
 
-    /// Its call has returned this.
+    /// Applies the result of a call.
     pub(super) fn made(&mut self, Step { due, moment, .. }: Step<'_>, ret: i64, end: u64) {
         let slots = &self.shared.slots;
         match (due.besides, due.handle) {
             (Besides::Nothing, _) => {}
             (Besides::Makes, _) => slots.made(due.makes, ret),
-            // Whatever it says, the descriptor is gone (close(2)).
+            // The descriptor is closed even if the call fails (close(2)).
             (Besides::Closes, Some(handle)) => slots.closed(handle),
             _ => {}
         }
@@ -183,10 +194,12 @@ impl<'a> Course<'a> {
             self.shared.turns.stop();
         }
         self.done.0 += 1;
-        self.done.1.iter().for_each(|it| it.set(self.done.0));
+        if let Some(count) = self.done.1 {
+            count.set(self.done.0);
+        }
     }
 
-    /// It is over: tells those who wait for it.
+    /// Publishes that an operation is over, and reports the workers that it starts.
     pub(super) fn over(&mut self, number: u32, step: Step<'_>) {
         let turns = &self.shared.turns;
         match self.shared.options.order {

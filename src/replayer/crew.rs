@@ -1,4 +1,5 @@
-//! Who does what the workers of a plan are to do: a thread for each, or, of lanes with a ring, one for all those of a thread of the original.
+//! Assigns plan workers to threads: one thread per worker, or, with io_uring, one thread for all
+//! lanes of a captured thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, SyncSender, channel};
@@ -14,35 +15,35 @@ use crate::replay::plan_file::{Index, WorkerPlan};
 use crate::replay::verify_recording::THREAD_NAME;
 use crate::sys::again::{Ring, Rules};
 
-/// Rings that a plan takes at most.
+/// Returns the number of rings that a plan needs at most.
 pub(super) fn rings(index: &Index, engine: Engine) -> usize {
     let lanes = index.workers.iter().filter(|it| it.lane.is_some() && engine != Engine::Calls);
     lanes.map(|it| (it.pid, it.tid)).collect::<FxHashSet<_>>().len()
 }
 
-/// The threads of a replay.
+/// Threads of a replay.
 #[derive(Debug)]
 pub(super) struct Crew<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     shared: &'scope Shared,
     helpers: SyncSender<Request>,
     tell: Sender<Told>,
-    /// By process and thread of the original.
+    /// Servers by captured process and thread.
     servers: FxHashMap<(i32, i32), Serving>,
-    /// Workers at work that are threads.
+    /// Number of running workers that are threads.
     threads: usize,
 }
 
-/// A thread that serves lanes.
+/// Thread that serves lanes.
 #[derive(Debug)]
 struct Serving {
     births: Sender<u32>,
-    /// How many of these are at work.
+    /// Number of its running lanes.
     lanes: usize,
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    /// Nobody yet.
+    /// Creates a crew without threads.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         shared: &'scope Shared,
@@ -52,7 +53,7 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         Self { scope, shared, helpers, tell, servers: FxHashMap::default(), threads: 0 }
     }
 
-    /// A worker is born.
+    /// Starts a worker.
     pub(super) fn start(&mut self, worker: u32) -> Result<(), RunError> {
         let Some((thread, rules)) = self.server_of(worker) else {
             let (shared, helpers, tell) = (self.shared, self.helpers.clone(), self.tell.clone());
@@ -65,15 +66,15 @@ impl<'scope, 'env> Crew<'scope, 'env> {
             let serving = self.server(thread, rules)?;
             self.servers.insert(thread, serving);
         }
-        if let Some(it) = self.servers.get_mut(&thread) {
-            // It is there as long as we have this.
-            let _ = it.births.send(worker);
-            it.lanes += 1;
+        if let Some(serving) = self.servers.get_mut(&thread) {
+            // The server exists as long as this sender does.
+            let _ = serving.births.send(worker);
+            serving.lanes += 1;
         }
         Ok(())
     }
 
-    /// A worker is through.
+    /// Records that a worker has ended.
     pub(super) fn ended(&mut self, worker: u32) {
         let server = self.server_of(worker).and_then(|it| self.servers.get_mut(&it.0));
         match server {
@@ -82,39 +83,40 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         }
     }
 
-    /// Workers at work.
+    /// Returns the number of running workers.
     pub(super) fn workers(&self) -> usize {
         self.threads + self.servers.values().map(|it| it.lanes).sum::<usize>()
     }
 
-    /// Threads that there would be with these workers, too.
+    /// Returns the number of threads that there would be if these workers were started.
     pub(super) fn threads_with(&self, born: &[u32]) -> usize {
         let mut rings = FxHashSet::default();
-        let is_more = |it: &&u32| match self.server_of(**it) {
+        let is_more = |worker: &&u32| match self.server_of(**worker) {
             Some((thread, _)) => !self.servers.contains_key(&thread) && rings.insert(thread),
             None => true,
         };
         self.threads + self.servers.len() + born.iter().filter(is_more).count()
     }
 
-    /// Threads that have something to do.
+    /// Returns the number of threads that have work.
     pub(super) fn threads(&self) -> usize {
         self.threads + self.servers.values().filter(|it| it.lanes > 0).count()
     }
 
-    /// Threads that serve lanes, also those that no longer have any.
+    /// Returns the number of threads that serve lanes, including those without running lanes.
     pub(super) fn rings(&self) -> usize {
         self.servers.len()
     }
 
-    /// The process and thread whose lanes are served together, if this worker is one of them.
+    /// Returns the captured process and thread whose lanes are served together, if the worker is
+    /// one of these lanes.
     fn server_of(&self, worker: u32) -> Option<((i32, i32), Rules)> {
         let Engine::IoUring(rules) = self.shared.options.engine else { return None };
         let it = self.shared.source.index.workers.get(worker as usize)?;
         it.lane.map(|_| ((it.pid, it.tid), rules))
     }
 
-    /// Starts who serves all lanes of a thread.
+    /// Starts the server of all lanes of a captured thread.
     fn server(&self, thread: (i32, i32), rules: Rules) -> Result<Serving, RunError> {
         let workers = self.shared.source.index.workers.iter();
         let is_one = |it: &&WorkerPlan| it.lane.is_some() && (it.pid, it.tid) == thread;
@@ -122,13 +124,13 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         let ring = Ring::new(u32::try_from(lanes).unwrap_or(u32::MAX), rules)?;
         let (births, born) = channel();
         let (shared, helpers, tell) = (self.shared, self.helpers.clone(), self.tell.clone());
-        let run = move || serve(shared, (ring, lanes), &born, &helpers, &tell);
+        let run = move || serve(shared, ring, lanes, &born, &helpers, &tell);
         self.spawn(format!("ring {}", self.servers.len()), run)?;
         Ok(Serving { births, lanes: 0 })
     }
 
     fn spawn(&self, name: String, run: impl FnOnce() + Send + 'scope) -> Result<(), RunError> {
-        // Whoever panics has told so (`Ending`), and the scope is not to panic behind it.
+        // A thread that panics has reported so (`Ending`), and the scope must not panic afterwards.
         let run = || drop(catch_unwind(AssertUnwindSafe(run)));
         let thread = Builder::new().name(name).spawn_scoped(self.scope, run);
         thread.map(drop).map_err(RunError::Thread)

@@ -1,4 +1,5 @@
-//! Where the files of a replay have data: everywhere but in the holes that the plan knows; and whether a file system has made that so.
+//! Data and holes of the initial files: data everywhere except in holes that the plan contains; and
+//! the check whether a file system has created them so.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -11,10 +12,12 @@ use super::contents::{Contents, Maker};
 use crate::replay::hole_map::{Kind, Part};
 use crate::replay::plan_file::FileBefore;
 
-/// No file system here has smaller holes; of one that somebody has found its first byte may be all that is known.
+/// Alignment of holes. No file system here has smaller ones, and of an observed hole only its first
+/// byte may be known.
 const HOLE_BYTES: u64 = 4096;
 
-/// Where a file gets data. What nobody knows is data, or with [`Contents::Sparse`] a hole.
+/// Returns the ranges in which a file gets data. Unknown ranges are data, or holes with
+/// [`Contents::Sparse`].
 pub(super) fn data(it: &FileBefore, contents: Contents) -> RangeSet<u64> {
     let of_kind = |kind| {
         let clipped = it.parts.iter().map(|part| Part { to: part.to.min(it.size), ..*part });
@@ -34,17 +37,18 @@ pub(super) fn data(it: &FileBefore, contents: Contents) -> RangeSet<u64> {
     data
 }
 
-/// How many bytes that is.
+/// Returns the number of bytes in ranges.
 pub(super) fn bytes(data: &RangeSet<u64>) -> u64 {
     data.iter().map(|it| it.end - it.start).sum()
 }
 
-/// It is so long from now on. Where it is already it is left alone: XFS would not share the last block of a reflink any more.
+/// Sets the length of a file. A correct length is not set again: XFS would unshare the last block
+/// of a reflink.
 pub(super) fn set_length(file: &File, bytes: u64) -> io::Result<()> {
     if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) }
 }
 
-/// Writes data where it has to be, from some byte of the file on.
+/// Writes data into the ranges, from offset `from` on.
 pub(super) fn fill(
     mut file: &File,
     data: &RangeSet<u64>,
@@ -61,7 +65,7 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// True if the file system tells of the file what the plan knows of it.
+/// Returns true if the file system reports the data and holes that the plan contains.
 pub(super) fn is_as_known(file: &File, it: &FileBefore) -> bool {
     let first = |kind: Kind, from: u64| {
         let whence = if kind == Kind::Data { Whence::SeekData } else { Whence::SeekHole };
@@ -89,7 +93,8 @@ mod tests {
         FileBefore { size, parts, ..FileBefore::new(b"/f", FileKind::File) }
     }
 
-    /// `known`: of a file of this size. `expected`: data with random contents, and in a sparse file.
+    /// Checks the ranges of a file of this size with `known` parts. `expected`: data with random
+    /// contents, and in a sparse file.
     #[track_caller]
     fn check(size: u64, known: &[(u64, u64, Kind)], expected: [&[(u64, u64)]; 2]) {
         let it = file(size, known);
@@ -106,9 +111,9 @@ mod tests {
         check(10_007, &[], [&[(0, 10_007)], &[]]);
         check(0, &[(0, 1, Hole)], [&[], &[]]);
         check(20_000, &[(0, 8192, Hole), (8192, 8193, Data)], [&[(8192, 20_000)], &[(8192, 8193)]]);
-        // Of the hole only its first byte was asked for.
+        // Only the first byte of the hole is known.
         check(20_000, &[(4096, 4097, Hole)], [&[(0, 4096), (8192, 20_000)], &[]]);
-        // A plan that was made to do harm.
+        // A malicious plan.
         check(9, &[(7, 3, Hole), (8, u64::MAX, Data)], [&[(0, 9)], &[(8, 9)]]);
     }
 

@@ -1,4 +1,5 @@
-//! What a worker has to do, a frame of the plan after the other: helpers read the next one while it is at this one.
+//! Frames of a worker, one after the other: helpers load the next one while the worker executes the
+//! current one.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::task::Poll;
@@ -8,23 +9,23 @@ use super::helper::{Reply, Request};
 use super::load::{Loaded, Next};
 use super::worker::Failure;
 
-/// A worker's frames.
+/// Frames of a worker.
 #[derive(Debug)]
 pub(super) struct Frames<'a> {
     worker: u32,
-    /// Made ready before the first operation.
+    /// Frames loaded before the first operation.
     ready: std::vec::IntoIter<Loaded>,
-    /// Those of them that are done.
+    /// Completed frames among them.
     done: Vec<Loaded>,
     helpers: &'a SyncSender<Request>,
-    /// What was asked for last: nobody else can answer, so it is known if nobody will.
+    /// Reply to the last request. Its sender is the only one, so a lost request is noticed.
     replies: Receiver<Reply>,
-    /// The one that the worker has was made ready before.
+    /// True while the worker executes a frame of `ready`.
     is_early: bool,
 }
 
 impl<'a> Frames<'a> {
-    /// From the first one on.
+    /// Starts at the first frame.
     pub(super) fn new(ready: Ready, worker: u32, helpers: &'a SyncSender<Request>) -> Self {
         let Ready { frames, next } = ready;
         let replies = ask(helpers, worker, next);
@@ -32,7 +33,7 @@ impl<'a> Frames<'a> {
         Self { worker, ready: frames.into_iter(), done, helpers, replies, is_early: true }
     }
 
-    /// The next one, when it is there; `None`: there are no more.
+    /// Returns the next frame, waiting for it; `None`: there are no more.
     pub(super) fn next(&mut self) -> Result<Option<Loaded>, Failure> {
         match self.ready.next() {
             Some(it) => Ok(Some(it)),
@@ -40,7 +41,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The next one, if it is there.
+    /// Returns the next frame if it is loaded.
     pub(super) fn poll(&mut self) -> Result<Poll<Option<Loaded>>, Failure> {
         if let Some(it) = self.ready.next() {
             return Ok(Poll::Ready(Some(it)));
@@ -61,7 +62,7 @@ impl<'a> Frames<'a> {
         Ok(loaded)
     }
 
-    /// As much of it is done as will be.
+    /// Takes back a frame of which no more operations will be executed.
     pub(super) fn done(&mut self, loaded: Loaded) {
         if self.is_early {
             self.done.push(loaded);
@@ -74,7 +75,7 @@ impl<'a> Frames<'a> {
         let _ = self.helpers.send(Request::Compare(Box::new(loaded)));
     }
 
-    /// Nothing more is done: what was made ready before is compared behind it.
+    /// Ends the worker: frames of `ready` are compared only now, after the last operation.
     pub(super) fn end(mut self) {
         for loaded in std::mem::take(&mut self.done) {
             self.compare(loaded);
@@ -84,7 +85,7 @@ impl<'a> Frames<'a> {
 
 fn ask(helpers: &SyncSender<Request>, worker: u32, next: Next) -> Receiver<Reply> {
     let (to, replies) = sync_channel(1);
-    // Helpers live longer than workers.
+    // Helpers outlive workers.
     let _ = helpers.send(Request::Load { worker, next, to });
     replies
 }
@@ -93,7 +94,7 @@ fn ask(helpers: &SyncSender<Request>, worker: u32, next: Next) -> Receiver<Reply
 mod tests {
     use super::*;
 
-    /// Fails if a worker waits for ever, or takes it for its end, when nobody reads on for it.
+    /// Fails if a worker waits forever, or ends as usual, when no helper loads its next frame.
     #[test]
     fn an_answer_that_never_comes_is_a_failure() {
         let (helpers, requests) = sync_channel(2);

@@ -1,4 +1,4 @@
-//! What is open before the first operation; and whose table of descriptors it is in.
+//! Descriptors open before the first operation, and the descriptor table that holds them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,42 +10,43 @@ use crate::replay::plan_file::GivenPlan;
 use crate::sys::again::Slots;
 use crate::sys::{files, thread};
 
-/// A descriptor that could not be opened, and why.
+/// Path of a descriptor that could not be opened, and the error.
 pub(super) type NotGiven = (PathBuf, io::Error);
 
-/// Opened by the first thread that asks.
+/// Initially open descriptors. The first thread that needs them opens them.
 #[derive(Debug)]
 pub(super) struct Given {
     plan: Vec<GivenPlan>,
-    /// There is one thread only: the kernel looks descriptors up faster in a table that one thread has for itself (`fdget()` in
-    /// `fs/file.c` counts references in others), as had a program of one thread.
+    /// True if there is one worker only, which then gets a descriptor table of its own, as a
+    /// single-threaded program has one. The kernel looks descriptors up faster in an unshared
+    /// table: `fdget()` in `fs/file.c` counts references in shared ones.
     is_alone: bool,
     not: OnceLock<Vec<NotGiven>>,
 }
 
 impl Given {
-    /// None of them is open yet.
+    /// Records the descriptors without opening any.
     pub(super) fn new(plan: Vec<GivenPlan>, is_alone: bool) -> Self {
         Self { plan, is_alone, not: OnceLock::new() }
     }
 
-    /// Behind it they are open, where they stand.
+    /// Opens the descriptors, unless another thread has done so.
     pub(super) fn open(&self, slots: &Slots) {
         if self.is_alone {
-            // Who cannot have one has it with the others.
+            // A thread that cannot unshare the table uses the shared one.
             let _ = thread::own_descriptors();
         }
         self.not.get_or_init(|| give(&self.plan, slots));
     }
 
-    /// A thread has no more to do.
+    /// Closes the descriptors of a thread with a table of its own, which has ended.
     pub(super) fn left(&self, slots: &Slots) {
         if self.is_alone {
             slots.close_all();
         }
     }
 
-    /// Those that could not be opened.
+    /// Returns the descriptors that could not be opened.
     pub(super) fn failed(self) -> Vec<NotGiven> {
         self.not.into_inner().unwrap_or_default()
     }

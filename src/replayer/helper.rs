@@ -1,4 +1,4 @@
-//! Threads beside those of the replay: they read ahead in the plan and compare what came of it, so that nothing of that stands between two
+//! Helper threads: load frames ahead and compare results, so that workers do neither between two
 //! operations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,22 +12,23 @@ use super::worker::Shared;
 use crate::replay::comparison::Comparison;
 use crate::replay::plan_file::PlanError;
 
-/// What a worker gets for a request: its next operations, or `None` at its end.
+/// Reply to a load request: the worker's next operations, or `None` at its end.
 pub(super) type Reply = Result<Option<Loaded>, PlanError>;
 
-/// What is asked of a helper.
+/// Request to a helper.
 pub(super) enum Request {
-    /// The next operations of a worker.
+    /// Load the next operations of a worker.
     Load { worker: u32, next: Next, to: SyncSender<Reply> },
-    /// These have been done.
+    /// Compare completed operations.
     Compare(Box<Loaded>),
 }
 
-/// Serves requests until nobody has any more; what it has compared.
+/// Serves requests until all senders are dropped. Returns the comparison.
 ///
 /// # Panics
 ///
-/// One of them could not be served: behind all others, as somebody waits for each of them.
+/// A request could not be served. The panic is raised after the last request, as a worker waits for
+/// each of them.
 pub(super) fn help(
     shared: &Shared,
     requests: &Mutex<Receiver<Request>>,
@@ -36,7 +37,7 @@ pub(super) fn help(
     let mut comparison = Comparison::behind(shared.options.window.from);
     let mut panic = None;
     loop {
-        // Nobody panics while it is held.
+        // No thread panics while it holds this lock.
         let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(request) = request else { break };
         let serve = || serve(shared, request, &mut zstd, &mut comparison);
@@ -57,7 +58,7 @@ fn serve(
     comparison: &mut Comparison,
 ) {
     match request {
-        // Who does not wait for it any more has been stopped.
+        // A receiver that is gone belongs to a stopped worker.
         Request::Load { worker, next, to } => drop(to.send(source.load(worker, next, zstd))),
         Request::Compare(loaded) => {
             source.pairs(&loaded, stamps).for_each(|it| comparison.add(&it));

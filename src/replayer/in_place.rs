@@ -1,14 +1,20 @@
-//! Whether a plan can be done to the captured files themselves. Nothing keeps it inside there, so before anything is done it is looked
-//! whether its operations would meet with what they met with in the capture, or with other files.
+//! Precondition of a replay on the captured files themselves: operations must meet the same files
+//! as in the capture.
+//!
+//! No sandbox confines such a replay, so the check precedes the first operation.
 //!
 //! ```text
-//!   files that were there      are there, of the same type, and as long; links lead where they led
-//!   files that were open       are reached by their names, through no link
-//!   what was not there         is not there: names that operations make where nothing may be, or do not find
-//!   what is changed            is behind no link of which the capture knows nothing, whatever was put in its place by then
+//!   initial files              exist, with the same type and at least the same length;
+//!                              links lead where they led
+//!   initially open files       are reached by their names, through no link
+//!   initially absent names     do not exist: names that operations create exclusively,
+//!                              or do not find
+//!   modified files             are reached through no link that the capture does not contain,
+//!                              whatever is put in its place by then
 //! ```
 //!
-//! What is not known is not asked for: what files contain, and what an open that may make a file or a rename found at its name.
+//! Unknown facts are not checked: contents of files, and whether a name existed before a rename or
+//! an open that may create a file.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -26,11 +32,11 @@ use crate::replay::plan_file::{FileBefore, FileKind, Index, PlanReader};
 /// Names that are not as they were before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Otherwise {
-    /// The first one's path.
+    /// Path of the first one.
     pub first: PathBuf,
-    /// What is wrong with it.
+    /// Its difference.
     pub why: &'static str,
-    /// How many there are.
+    /// Number of these names.
     pub count: usize,
 }
 
@@ -45,10 +51,11 @@ impl fmt::Display for Otherwise {
     }
 }
 
-const NEW_LINK: &str = "is a symbolic link, of which the capture knows nothing, and what is behind it would be changed";
+const NEW_LINK: &str =
+    "is a symbolic link that is not in the capture, and what it leads to would be changed";
 
-/// Looks at all that the capture shows of the start, from the root that we have. Other files may be there, too, and files may be longer: not
-/// all of them that is needed was seen.
+/// Compares the capture's initial state with the files below the current root. Further files may
+/// exist, and files may be longer: the capture does not show the whole initial state.
 ///
 /// # Errors
 ///
@@ -63,7 +70,7 @@ pub fn otherwise(
         .filter_map(|it| Some((it.path.clone(), of_file(it, before)?)))
         .chain(index.given.iter().filter_map(|it| Some((it.path.clone(), of_given(&it.path)?))))
         .collect();
-    // Names that changes go through.
+    // Names on the way to modified files.
     let mut passed: FxHashSet<Vec<u8>> = FxHashSet::default();
     let mut parents = FxHashMap::default();
     let mut place = |path: &[u8]| place(path, &mut parents);
@@ -75,7 +82,8 @@ pub fn otherwise(
             }
         }
     })?;
-    // Of what the capture has found there it has seen more than that it was gone later.
+    // A name that the capture has found existing is not absent, although a later operation did not
+    // find it.
     let absent = absent.into_iter().filter(|it| !there.contains(&it.path) && is_there(it));
     let new: FxHashSet<Vec<u8>> = absent.map(|it| it.path).collect();
     let links = before.iter().filter(|it| it.kind == FileKind::Link);
@@ -94,7 +102,7 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// What is wrong with something that has to be there.
+/// Returns the difference of an initial file.
 fn of_file(it: &FileBefore, before: &[FileBefore]) -> Option<&'static str> {
     let path = as_path(&it.path);
     // A directory may have been a link all along: its name is the one by which it was reached.
@@ -104,17 +112,18 @@ fn of_file(it: &FileBefore, before: &[FileBefore]) -> Option<&'static str> {
     };
     match (found, it.kind) {
         (Err(_), _) => Some("is not there"),
-        (Ok(is), FileKind::Directory) => (!is.is_dir()).then_some("is no directory"),
-        (Ok(is), FileKind::Link) if !is.is_symlink() => Some("is no symbolic link"),
+        (Ok(is), FileKind::Directory) => (!is.is_dir()).then_some("is not a directory"),
+        (Ok(is), FileKind::Link) if !is.is_symlink() => Some("is not a symbolic link"),
         (Ok(_), FileKind::Link) => of_link(it, path),
-        (Ok(is), FileKind::File) if !is.is_file() => Some("is no regular file"),
+        (Ok(is), FileKind::File) if !is.is_file() => Some("is not a regular file"),
         (Ok(is), FileKind::File) => {
             (is.len() < length(it, before)).then_some("is shorter than it was")
         }
     }
 }
 
-/// The same of a link: nobody has read what it contained, but where it led may be known, or how long it was.
+/// Returns the difference of a link. The capture does not contain its text, but may show where it
+/// led, or its length.
 fn of_link(it: &FileBefore, path: &Path) -> Option<&'static str> {
     let Ok(text) = fs::read_link(path) else { return Some("cannot be read") };
     let leads_to = |text: &OsStr| end(&path.parent().unwrap_or(Path::new("/")).join(text));
@@ -130,7 +139,7 @@ fn of_link(it: &FileBefore, path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Where a path leads, also if nothing is there yet.
+/// Resolves a path whose last name need not exist.
 fn end(path: &Path) -> PathBuf {
     let parts = || Some((fs::canonicalize(path.parent()?).ok()?, path.file_name()?));
     fs::canonicalize(path)
@@ -139,7 +148,8 @@ fn end(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.to_owned())
 }
 
-/// What is wrong with something that was open: its name is the kernel's own, which has no links. One that is gone is told by the run.
+/// Returns the difference of an initially open file. Its name is the kernel's own, which contains
+/// no links. A missing file is reported by the run.
 fn of_given(path: &[u8]) -> Option<&'static str> {
     let path = as_path(path);
     let is_same = fs::canonicalize(path).map_or(true, |it| it == path);
@@ -150,7 +160,7 @@ fn is_link(path: &[u8]) -> bool {
     as_path(path).symlink_metadata().is_ok_and(|it| it.is_symlink())
 }
 
-/// The same path from the root without links on its way, as these lead now.
+/// Resolves the links in the directory part of a path, as they lead now.
 fn place(path: &[u8], parents: &mut FxHashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     let slash = path.iter().rposition(|it| *it == b'/').unwrap_or(0);
     let (parent, name) = path.split_at(slash);
@@ -165,12 +175,11 @@ fn place(path: &[u8], parents: &mut FxHashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     whole
 }
 
-/// True if it, or what it leads to, is there; also if nobody lets us look.
+/// Returns true if the name, or the file that it leads to, exists; also if the check is not
+/// permitted.
 fn is_there(it: &Absent) -> bool {
     let path = as_path(&it.path);
     let found = if it.is_free { path.symlink_metadata() } else { path.metadata() };
-    let is_missing = |it: &io::Error| {
-        matches!(it.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-    };
-    found.as_ref().err().is_none_or(|it| !is_missing(it))
+    let is_missing = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    found.as_ref().err().is_none_or(|error| !is_missing(error.kind()))
 }

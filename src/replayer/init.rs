@@ -1,4 +1,4 @@
-//! Makes what has to be there before the first operation, as whom it is to belong to.
+//! Creates the initial files of a replay, with the rights of the user who will own them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,52 +25,52 @@ use crate::sys::files;
 use crate::sys::sandbox::{self, SandboxError};
 use crate::sys::user::{self, Identity};
 
-/// Why files cannot be made.
+/// Reason why files cannot be created.
 #[derive(Debug, Error)]
 pub enum InitError {
-    /// The directory.
+    /// Error of the directory.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// It cannot be kept inside.
+    /// Replay cannot be confined to its directory.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// It cannot be done as somebody else.
-    #[error("cannot go on as the user to whom the files are to belong: {0}")]
+    /// Process cannot act as the owner of the files.
+    #[error("cannot act as the user who is to own the files: {0}")]
     User(io::Error),
-    /// The plan is damaged, or was made to do harm.
+    /// Plan is damaged or malicious: the parent of a file is not in it.
     #[error("the plan names a file that is in no directory: {}", String::from_utf8_lossy(.0))]
     Path(Vec<u8>),
-    /// The same.
+    /// Plan is damaged or malicious: a path is in it twice.
     #[error("the plan names a file twice: {}", String::from_utf8_lossy(.0))]
     Twice(Vec<u8>),
-    /// No room.
+    /// File system is full.
     #[error(
-        "the files need {needed} bytes and {directory} has {free} left; choose another directory, or make holes: --content sparse"
+        "the files need {needed} bytes and {directory} has {free} left; choose another directory, or create holes: --content sparse"
     )]
     Full {
         /// Bytes of all files.
         needed: u64,
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
-        /// Where.
+        /// Directory without room.
         directory: PathBuf,
     },
-    /// A file.
+    /// File cannot be created.
     #[error("cannot make {path} in the replay's directory: {source}")]
     Make {
-        /// Its path, from the root of the replay.
+        /// Path from the root of the replay.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// What was made.
+/// Statistics of the created files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Directories, those included that only keep another one from being empty.
+    /// Directories, including those that only keep another one from being empty.
     pub directories: u64,
-    /// Files, second names not counted.
+    /// Files, without second names.
     pub files: u64,
     /// Second names of files.
     pub names: u64,
@@ -78,37 +78,38 @@ pub struct Made {
     pub links: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Those of them that the capture shows to have been in holes.
+    /// Bytes that are in holes according to the capture.
     pub hole_bytes: u64,
-    /// Files that have not all the holes and data that the capture shows.
+    /// Files whose holes and data differ from the capture.
     pub other_layouts: u64,
-    /// Where contents come from, if there are originals.
+    /// Origins of the contents, if there are originals.
     pub sources: Sources,
 }
 
-/// What the files are to be.
+/// Wanted properties of the files.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// What they contain.
+    /// Contents of the files.
     pub contents: Contents,
-    /// Files with the same paths, from which they have their contents as far as these go.
+    /// Captured files with the same paths, whose contents are used as far as they reach.
     pub originals: Option<&'a Originals>,
-    /// To whom they belong; `None`: to who we are.
+    /// Owner of the files; `None`: the current user.
     pub user: Option<&'a Identity>,
 }
 
-/// Permissions of what none are known of.
+/// Permissions of files and directories without known ones.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Bits of permissions that nothing gets.
+/// Permission bits that no file gets.
 const NEVER: u32 = libc::S_ISUID | libc::S_ISGID;
 
-/// Makes the files of a plan in the places, which are empty; from then on our root directory is that of the replay. `progress` is told bytes.
+/// Creates the files of a plan in the places, which are empty. Afterwards the root directory is
+/// that of the replay. `progress` is called with the bytes of each file.
 ///
 /// # Errors
 ///
-/// There is no room, or one of them cannot be made. What was made is in the list.
+/// There is no room, or a file cannot be created. Files created so far are in the list.
 pub fn init(
     places: &mut Places,
     before: &[FileBefore],
@@ -125,9 +126,10 @@ pub fn init(
     files::give_all_permissions();
     let be = |errno: nix::errno::Errno| InitError::User(errno.into());
     wish.user.map_or(Ok(()), Identity::begin).map_err(be)?;
-    // As who reads the originals and makes the files, and where: what he may not read, or share from there, needs room.
+    // Room is checked with the rights and the root with which the originals are read and the files
+    // created: contents that this user cannot read or share there need room.
     let made =
-        has_room(before, places, wish).and_then(|()| all(before, &more, (places, wish), progress));
+        has_room(before, places, wish).and_then(|()| all(before, &more, places, wish, progress));
     user::end().map_err(be)?;
     let made = made?;
     places.set(State::Ready)?;
@@ -137,7 +139,8 @@ pub fn init(
 fn all(
     before: &[FileBefore],
     more: &BTreeSet<Vec<u8>>,
-    (places, wish): (&Places, Wish<'_>),
+    places: &Places,
+    wish: Wish<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Made, InitError> {
     let mut made = Made::default();
@@ -148,7 +151,7 @@ fn all(
     for (number, it) in (0..).zip(before) {
         let path = Path::new(OsStr::from_bytes(&it.path));
         let is_there = places.maps().is_on_the_way(&it.path);
-        one(it, (path, number, is_there), (before, wish), &mut made).map_err(failed(path))?;
+        one(it, path, number, is_there, before, wish, &mut made).map_err(failed(path))?;
         progress(it.size);
     }
     for path in more {
@@ -156,7 +159,8 @@ fn all(
         fs::create_dir(path).map_err(failed(path))?;
         made.directories += 1;
     }
-    // Whoever is not root could not put anything into a directory that may not be written to.
+    // Permissions of directories come last: users other than root cannot create files in a
+    // read-only directory.
     for it in before.iter().rev().filter(|it| it.kind == FileKind::Directory) {
         let path = Path::new(OsStr::from_bytes(&it.path));
         let mode = Permissions::from_mode(it.mode.unwrap_or(DIRECTORY_MODE) & !NEVER);
@@ -167,14 +171,17 @@ fn all(
 
 fn one(
     it: &FileBefore,
-    (path, number, is_there): (&Path, u64, bool),
-    (before, wish): (&[FileBefore], Wish<'_>),
+    path: &Path,
+    number: u64,
+    is_there: bool,
+    before: &[FileBefore],
+    wish: Wish<'_>,
     made: &mut Made,
 ) -> io::Result<()> {
     match (it.kind, first_name(it, before)) {
         (FileKind::Directory, _) => {
             made.directories += 1;
-            // What another one is mounted on was made before.
+            // A mount point was created before.
             if is_there { Ok(()) } else { fs::create_dir(path) }
         }
         (FileKind::Link, _) => {
@@ -190,15 +197,16 @@ fn one(
             made.bytes = made.bytes.saturating_add(it.size);
             let holes = hole_bytes(it.parts.iter().copied());
             made.hole_bytes = made.hole_bytes.saturating_add(holes);
-            file(it, (path, number), wish, made)
+            file(it, path, number, wish, made)
         }
     }
 }
 
-/// A file and what is in it.
+/// Creates a file with its contents.
 fn file(
     it: &FileBefore,
-    (path, number): (&Path, u64),
+    path: &Path,
+    number: u64,
     Wish { contents, originals, .. }: Wish<'_>,
     made: &mut Made,
 ) -> io::Result<()> {
@@ -216,20 +224,21 @@ fn file(
     if let Some(source) = source {
         made.sources.add(source, &it.path);
     }
-    // Whatever a write behind the end would make room for before it.
+    // The length is set first: a write beyond the end could otherwise allocate the space before it.
     fill::set_length(&file, it.size)?;
-    // Number 0 is what operations write.
+    // Generator 0 is reserved for the writes of operations.
     fill::fill(&file, &fill::data(it, contents), given, contents.of(number + 1))?;
     made.other_layouts += u64::from(!fill::is_as_known(&file, it));
     Ok(())
 }
 
-/// What it is a second name of.
+/// Returns the file that this one is a second name of.
 fn first_name<'a>(it: &FileBefore, before: &'a [FileBefore]) -> Option<&'a FileBefore> {
     it.same_as.and_then(|first| before.get(first as usize))
 }
 
-/// How long is what becomes of it, in bytes; those of a directory are the file system's.
+/// Returns the length of the created file in bytes. Directories count 0: their length depends on
+/// the file system.
 pub(super) fn length(it: &FileBefore, before: &[FileBefore]) -> u64 {
     match it.kind {
         FileKind::Directory => 0,
@@ -238,7 +247,8 @@ pub(super) fn length(it: &FileBefore, before: &[FileBefore]) -> u64 {
     }
 }
 
-/// What a link contains. If only the length is known: the directory that it is in, wherever that is.
+/// Returns the target of a link. If only its length is known, the target is the directory that the
+/// link is in.
 fn text(link: &FileBefore) -> Cow<'_, [u8]> {
     if let Some(text) = &link.text {
         return text.into();
@@ -247,7 +257,8 @@ fn text(link: &FileBefore) -> Cow<'_, [u8]> {
     b"./".iter().copied().cycle().take(length).collect()
 }
 
-/// Something in directories that were not empty, whatever else they had.
+/// Returns a new path in each directory that has unlisted entries in the capture. A directory
+/// created there keeps it from being empty.
 pub(super) fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
     let taken: BTreeSet<&[u8]> = before.iter().map(|it| &*it.path).collect();
     let name = |directory: &FileBefore| {
@@ -255,16 +266,17 @@ pub(super) fn more(before: &[FileBefore]) -> BTreeSet<Vec<u8>> {
             (0..).map(|it: u32| [&directory.path, format!("/more-{it}").as_bytes()].concat());
         names.into_iter().find(|it| !taken.contains(&**it))
     };
-    // Whatever a plan says, nothing is made through a link.
+    // Only real directories: nothing is created through a link, whatever the plan contains.
     let directories = before.iter().filter(|it| it.kind == FileKind::Directory);
     directories.filter(|it| it.has_more).filter_map(name).collect()
 }
 
-/// Every path begins at the root and goes down only, through directories of the plan, and is there once.
+/// Checks that every path is absolute, unique, without `.` and `..`, and in a directory of the
+/// plan.
 ///
 /// # Errors
 ///
-/// The first that is not so.
+/// The first path that violates this.
 pub fn check(before: &[FileBefore]) -> Result<(), InitError> {
     let mut directories: FxHashSet<&[u8]> = FxHashSet::from_iter([&b""[..]]);
     let mut all: FxHashSet<&[u8]> = FxHashSet::default();
@@ -287,7 +299,7 @@ pub fn check(before: &[FileBefore]) -> Result<(), InitError> {
     Ok(())
 }
 
-/// Each file system has room for what is made in it, in however many directories.
+/// Checks that each file system has room for its files, however many directories it holds.
 fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<(), InitError> {
     let mounted = places.maps().captured().iter().map(|it| Path::new(OsStr::from_bytes(it)));
     let directories: Vec<&Path> = std::iter::once(Path::new("/")).chain(mounted).collect();
@@ -296,7 +308,8 @@ fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<()
     for it in before.iter().filter(|it| it.kind == FileKind::File && it.same_as.is_none()) {
         let (owner, _) = places.maps().owner(&it.path);
         let place = owner.map_or(0, |it| it + 1);
-        // What can be shared of one file of a file system can be of the others.
+        // Whether reflinks work depends only on the two file systems, so one file of a pair is
+        // tried.
         let shares = |original: &Original| {
             let key = (original.device(), place);
             let is_shareable = || original.is_shareable(directories[place]);
@@ -336,7 +349,7 @@ mod tests {
         FileBefore::new(path.as_bytes(), kind)
     }
 
-    /// Fails if a plan could make files elsewhere, were it not for the sandbox.
+    /// Fails if a plan could create files elsewhere, were it not for the sandbox.
     #[test]
     fn paths_that_lead_out_are_refused() {
         let is_refused = |path: &str| {

@@ -1,4 +1,5 @@
-//! One lane of those that a ring serves: its operations one after the other, as those of a worker that is a thread, but it never waits itself.
+//! Lane that a ring serves: executes its operations one after the other, like a worker thread, but
+//! never blocks.
 
 use std::task::Poll;
 
@@ -11,37 +12,37 @@ use crate::sys::again::Ring;
 use crate::sys::clock;
 use crate::units::KernelTime;
 
-/// A lane, and its seat in the ring.
+/// Lane with its seat in the ring.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     course: Course<'a>,
     frames: Frames<'a>,
     seat: usize,
-    /// The frame that it is at, and which of its operations comes next.
+    /// Current frame, and index of the next operation in it.
     loaded: Option<Loaded>,
     index: usize,
-    /// The kernel has the operation: when it began, and how late that was.
+    /// Start and lateness of the operation that the kernel executes.
     under_way: Option<(u64, Option<u64>)>,
-    /// Since when it waits for others.
+    /// Time since which the lane waits for other workers.
     waits_since: Option<KernelTime>,
     _ending: Ending<'a>,
 }
 
-/// What a lane waits for.
+/// Event that a lane waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// The kernel.
+    /// Result from the kernel.
     Result,
-    /// Its time, ns since the replay began.
+    /// Due time, in ns since the replay began.
     Time(u64),
-    /// Others, since then.
+    /// Other workers, since this time.
     Others(KernelTime),
-    /// Nothing any more.
+    /// No event: the lane has ended.
     Nothing,
 }
 
 impl<'a> Lane<'a> {
-    /// Before its first operation.
+    /// Creates a lane before its first operation.
     pub(super) fn new(
         course: Course<'a>,
         frames: Frames<'a>,
@@ -53,12 +54,13 @@ impl<'a> Lane<'a> {
         Self { course, frames, seat, loaded, index, under_way, waits_since, _ending }
     }
 
-    /// Its worker.
+    /// Returns the lane's worker.
     pub(super) fn worker(&self) -> u32 {
         self.course.worker
     }
 
-    /// Goes on as far as it can at once: puts the operation that is due into its seat, or makes it if no ring does.
+    /// Advances as far as possible without blocking: submits the due operation through its seat, or
+    /// makes the call itself if a ring cannot.
     pub(super) fn goes_on(&mut self, ring: &mut Ring) -> Result<Awaits, Failure> {
         loop {
             if self.under_way.is_some() {
@@ -78,7 +80,7 @@ impl<'a> Lane<'a> {
             };
             let reached = self.course.reaches(step.moment);
             let has_turn = reached == Reached::Yes && self.course.has_turn(step);
-            // Behind the look at the others, who are told to be through when all is over.
+            // Checked after `has_turn`: dependencies count as met when the replay is over.
             if reached == Reached::No || self.course.shared.turns.is_over() {
                 self.leave_frame();
                 return Ok(Awaits::Nothing);
@@ -104,29 +106,29 @@ impl<'a> Lane<'a> {
         Awaits::Others(*self.waits_since.get_or_insert_with(clock::now))
     }
 
-    /// The turn and the time of the next operation have come.
+    /// Starts the next operation, whose turn and due time have come.
     fn begins(&mut self, ring: &mut Ring, late: Option<u64>) -> Result<(), Failure> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let Some(step) = loaded.steps.get(self.index) else { return Ok(()) };
         let shared = self.course.shared;
-        let call = (&loaded.batch, self.index);
+        let (batch, index) = (&mut loaded.batch, self.index);
         if step.due.besides == Besides::Nothing
-            && ring.push(self.seat, call, &shared.slots).map_err(Failure::Ring)?
+            && ring.push(self.seat, (batch, index), &shared.slots).map_err(Failure::Ring)?
         {
             self.under_way = Some((shared.stamps.now(), late));
             return Ok(());
         }
-        let (call, memory) = ((&mut loaded.batch, self.index), ring.memory(self.seat));
+        let memory = ring.memory(self.seat);
         let (got, late) = if step.due.besides.is_implicit() {
-            (self.course.implicit(call, memory, step.due), None)
+            (self.course.implicit(batch, index, memory, step.due), None)
         } else {
-            (self.course.call(call, memory, step), late)
+            (self.course.call(batch, index, memory, step), late)
         };
         self.over(got, late);
         Ok(())
     }
 
-    /// The kernel is through with its operation.
+    /// Takes the kernel's result of the current operation.
     pub(super) fn got(&mut self, ret: i64) {
         let step = self.loaded.as_ref().and_then(|it| it.steps.get(self.index));
         let Some((step, (start, late))) = step.zip(self.under_way.take()) else { return };
@@ -150,7 +152,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// It is through.
+    /// Ends the lane.
     pub(super) fn end(mut self) {
         self.leave_frame();
         self.frames.end();

@@ -1,4 +1,4 @@
-//! From a frame of the plan to calls that are ready to be made.
+//! Loader: turns a frame of the plan into prepared calls.
 
 use zstd::bulk::Decompressor;
 
@@ -14,18 +14,19 @@ use crate::replay::replayability::{Treatment, treatment};
 use crate::sys::again::{Batch, Longest, Prototype, Wanted};
 use crate::sys::ticks::Both;
 
-/// What else is known of an operation: nobody looks at that before it is compared.
+/// Captured facts of an operation that are not read before the comparison.
 #[derive(Clone, Copy, Debug)]
 struct Captured {
     /// Index into the plan's calls.
     call: u16,
     ret: i64,
     file: Option<u32>,
-    /// Where its path is in the frame.
+    /// Range of the operation's path in the frame.
     path: Option<(u32, u32)>,
 }
 
-/// What there is to be done besides this call; `None`: no plan of ours has it.
+/// Returns the additional work of an operation besides its call; `None`: `replay plan` does not
+/// produce such an operation.
 fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
     let wish = (call.class == Class::Lock).then(|| wish(&operation.args));
     match (call.class, operation.implicit) {
@@ -42,50 +43,50 @@ fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
     }
 }
 
-/// True for an `fcntl` that sets the flags of a descriptor.
+/// Returns true for an `fcntl` that sets the flags of a descriptor.
 fn sets_flags([_, command, ..]: &[u64; 6]) -> bool {
     *command == u64::from(libc::F_SETFD.cast_unsigned())
 }
 
-/// Where the next frame of a worker goes on.
+/// Position at which the next frame of a worker begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Next {
-    /// Which of its frames.
+    /// Index among the worker's frames.
     pub(super) frame: usize,
     number: u32,
-    /// The same without implicit ones.
+    /// Number of explicit operations before it.
     explicit: u32,
-    /// When the last operation before it ended in the capture, ns since the first one.
+    /// Captured end of the last explicit operation before it, in ns since the first operation.
     pub(super) end: u64,
     turn: u64,
 }
 
-/// Operations of one worker, ready to be done.
+/// Operations of one worker, ready to be executed.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) worker: u32,
-    /// The first one's number.
+    /// Number of the first operation.
     first: u32,
-    /// The same without implicit ones.
+    /// Number of the first explicit operation.
     first_explicit: u32,
     pub(super) batch: Batch,
     pub(super) steps: Steps,
     captured: Vec<Captured>,
     pub(super) results: Results,
-    /// What the stamps among it mean.
+    /// Clock and ticks at the end of the frame, which give the stamps a meaning.
     pub(super) at: Option<Both>,
     pub(super) next: Next,
-    /// The frame, for the paths in it.
+    /// Decompressed frame, which contains the paths.
     payload: Vec<u8>,
 }
 
 impl Loaded {
-    /// Which of its worker's operations that one of it is.
+    /// Returns the number, among the worker's operations, of the operation at an index.
     pub(super) fn number(&self, index: usize) -> u32 {
         self.first.wrapping_add(u32::try_from(index).unwrap_or(0))
     }
 
-    /// Memory that it takes, in bytes, with room for what comes of it.
+    /// Returns the memory of the frame and of its results, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self)
             + self.payload.len()
@@ -96,7 +97,7 @@ impl Loaded {
     }
 }
 
-/// The plan and what is derived from it once.
+/// Plan, and data derived from it once.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) reader: PlanReader,
@@ -106,11 +107,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Knows the plan's calls.
+    /// Looks up the plan's calls.
     ///
     /// # Errors
     ///
-    /// The name of one that this version does not know, or that this machine does not have.
+    /// The name of a call that this version does not know, or that this machine does not have.
     pub(super) fn new(reader: PlanReader, index: Index) -> Result<Self, String> {
         let call = |CallPlan { name, .. }: &CallPlan| {
             let call = CallId::by_name(name).map(CallId::call);
@@ -122,7 +123,7 @@ impl Source {
         Ok(Self { reader, index, calls, longest })
     }
 
-    /// The next frame of a worker; `None`: it has no more.
+    /// Loads the next frame of a worker; `None`: the worker has no more.
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ impl Source {
             self.push(&mut loaded, &operation, &payload)
                 .ok_or(damaged("an operation of it cannot be done on this machine"))?;
         }
-        // Frames take time, whatever is in them.
+        // An empty frame is refused because each frame takes time.
         if loaded.captured.is_empty() {
             return Err(damaged("it has no operations"));
         }
@@ -172,7 +173,7 @@ impl Source {
 
     fn push(&self, loaded: &mut Loaded, operation: &Operation<'_>, payload: &[u8]) -> Option<()> {
         let (call, prototype) = self.calls.get(usize::from(operation.call))?;
-        // No plan of ours has others.
+        // `replay plan` produces only calls that are executed.
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
         }
@@ -182,7 +183,8 @@ impl Source {
         }
         let mut args = operation.args;
         if call.class == Class::Lock {
-            // Whom it waits for it has waited for; with another order it must not wait for ever.
+            // The operation waits for the previous holder before the call. With another order a
+            // blocking call could wait forever.
             args[1] |= u64::from(libc::LOCK_NB.cast_unsigned());
         }
         let wanted = Wanted {
@@ -226,7 +228,7 @@ impl Source {
         loaded.steps.push(due, moment, &operation.before)
     }
 
-    /// What came of the operations, as far as they were done, beside what was captured.
+    /// Returns the results of the completed operations together with their captured results.
     pub(super) fn pairs<'a>(
         &self,
         loaded: &'a Loaded,

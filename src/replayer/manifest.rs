@@ -1,14 +1,19 @@
-//! What a replay has made, so that it can be removed again, and nothing else.
+//! Manifest of a replay: what it has created, so that exactly this can be removed again.
 //!
 //! ```text
-//! DIR/iotrace-perf.state   how far it is, one line, and for which plan the files were made, another; changed at once (rename(2))
-//! DIR/iotrace-perf.files   what is below files/: a letter (d, f, l), the path, NUL; directories before what is in them
-//! DIR/iotrace-perf.given   which directories are elsewhere, or of which replay this is a part; whose the files are, and what is in them
-//! DIR/files/               the root directory of the replay, or what is in a captured directory that was given a place of its own
+//! DIR/iotrace-perf.state   first line: state of the replay; second line: its plan;
+//!                          replaced atomically (rename(2))
+//! DIR/iotrace-perf.files   contents of files/: a letter (d, f, l), the path, NUL;
+//!                          directories before what is in them
+//! DIR/iotrace-perf.given   directories placed elsewhere, or the replay that this is a part of;
+//!                          owner and contents of the files
+//! DIR/files/               root directory of the replay, or the contents of a captured directory
+//!                          that is placed elsewhere
 //! ```
 //!
-//! The list is written before anything is made. So whatever ends us, what is there is in it, or was made by a replay that did not come to its
-//! end, which is the only one who may write below `files/` then. All but `files/` belongs to who has made it, whomever that belongs to.
+//! The list is written before anything is created. So after any abort, each file is in the list or
+//! was made by a replay that did not finish. Only that replay may write below `files/` then.
+//! Everything but `files/` belongs to the user who ran `init`, whatever the owner of `files/`.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -35,32 +40,32 @@ const STATE: &str = "iotrace-perf.state";
 const STATE_NEW: &str = "iotrace-perf.state.new";
 const FILES: &str = "iotrace-perf.files";
 const GIVEN: &str = "iotrace-perf.given";
-/// Where a replay has its files, in the directory that it was given.
+/// Name of the directory with the files of a replay, inside the directory that the user has given.
 pub const TREE: &str = "files";
 
-/// First words of the state.
+/// First words of the state file.
 const TITLE: &str = "iotrace-perf replay 1: ";
 
-/// And of its second line.
+/// First word of its second line.
 const PLAN: &str = "plan ";
 
-/// How far it is.
+/// State of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Files are being made.
+    /// Files are being created.
     Beginning,
-    /// They are as they have to be before the first operation.
+    /// Files are as they have to be before the first operation.
     Ready,
-    /// A replay is at work, or was until it was killed.
+    /// Replay is running, or was killed.
     Running,
-    /// A replay has changed them; the list is what is there now.
+    /// Replay has changed the files; the list contains what exists now.
     Done,
 }
 
 impl State {
     const ALL: [Self; 4] = [Self::Beginning, Self::Ready, Self::Running, Self::Done];
 
-    /// The word for it in its file.
+    /// Returns the word for the state in its file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Beginning => "beginning",
@@ -71,74 +76,76 @@ impl State {
     }
 }
 
-/// Why a directory is not what a replay has made.
+/// Reason why a directory cannot be used as a place of a replay.
 #[derive(Debug, Error)]
 pub enum ManifestError {
-    /// Something else.
+    /// Directory was not created by a replay.
     #[error("{0} has not been made by iotrace-perf replay init; nothing in it is touched")]
     NotOurs(PathBuf),
-    /// There is something in it.
+    /// Directory is not empty.
     #[error(
         "{0} is not empty and has not been made by iotrace-perf replay init; choose a new directory"
     )]
     NotEmpty(PathBuf),
-    /// It belongs to somebody else.
+    /// Directory belongs to another user.
     #[error(
         "{0} belongs to another user, who could change what is in it; choose a directory of your own"
     )]
     NotOwned(PathBuf),
-    /// Somebody has put a link there.
+    /// Directory has been replaced by a symbolic link.
     #[error(
-        "{0} is, or is reached through, a symbolic link that was not there when it was given; nothing behind it is touched"
+        "{0} is, or is reached through, a symbolic link that was not there when it was given; nothing that it leads to is touched"
     )]
     Link(PathBuf),
-    /// Something else is there.
+    /// Another file system is mounted over the files.
     #[error(
         "something has been mounted over the files of the replay, and is not touched; try: umount {0}"
     )]
     Mounted(PathBuf),
-    /// Somebody else is at work there.
+    /// Another process works in the directory.
     #[error("another iotrace-perf is at work in {0}")]
     Busy(PathBuf),
-    /// The system said.
+    /// System call has failed.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// File in question.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Whether a directory may be reached through symbolic links.
+/// Rule for symbolic links on the way to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// As with any path that somebody has typed.
+    /// Followed, as in any path that a user types.
     Followed,
-    /// It was resolved when it was given, and a link on its way now is somebody else's.
+    /// Refused: the path was resolved when it was given, so a link on its way was put there by
+    /// another user.
     Refused,
 }
 
-/// A directory of a replay, which nobody else works in meanwhile.
+/// Directory of a replay, locked against other processes.
 #[derive(Debug)]
 pub struct Place {
     directory: PathBuf,
-    /// How far it is.
+    /// State of the replay.
     pub state: State,
-    /// For which plan its files were made; `None`: it does not say.
+    /// Plan that the files were made for; `None`: the state file does not name one.
     pub plan: Option<Fingerprint>,
-    /// What else is known about them.
+    /// Settings of the replay.
     pub settings: Settings,
-    /// The directory, held as long as we work in it: it leads there also when our root is below it.
+    /// Descriptor of the directory, held while the process works in it. It stays valid when the
+    /// root changes.
     lock: Flock<File>,
 }
 
 impl Place {
-    /// A new directory, or an empty one, for the files of this plan.
+    /// Creates a directory, or takes an empty one, for the files of this plan.
     ///
     /// # Errors
     ///
-    /// There is something in it; it cannot be made.
+    /// The directory is not empty or cannot be created.
     pub fn make(
         directory: &Path,
         plan: Fingerprint,
@@ -156,25 +163,25 @@ impl Place {
         lock.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
         let (directory, plan) = (directory.to_owned(), Some(plan));
         let mut place = Self { directory, state: State::Beginning, plan, settings, lock };
-        // Whose state is there has all.
+        // The settings are written first: a directory with a state has both.
         let given = place.settings.to_bytes();
         place.replace(GIVEN, |out| out.write_all(&given))?;
         place.set(State::Beginning)?;
         Ok(place)
     }
 
-    /// One that was made before.
+    /// Opens a directory that `make` has created.
     ///
     /// # Errors
     ///
-    /// It was not.
+    /// The directory was not created by a replay, is locked, or is not safe to use.
     pub fn open(directory: &Path, links: Links) -> Result<Self, ManifestError> {
         let not_ours = || ManifestError::NotOurs(directory.to_owned());
-        let lock = lock(directory, links).map_err(|it| match it {
+        let lock = lock(directory, links).map_err(|error| match error {
             ManifestError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 not_ours()
             }
-            it => it,
+            error => error,
         })?;
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let read = |name: &str| -> io::Result<Vec<u8>> {
@@ -184,7 +191,7 @@ impl Place {
             Ok(bytes)
         };
         let text = read(STATE).ok().and_then(|it| String::from_utf8(it).ok());
-        // Of an init that was killed before it had written down anything there is nothing else.
+        // An init that was killed before its first state has left nothing but these files.
         let is_new = || names(&lock).is_ok_and(|it| has_only(&it, &[STATE_NEW, GIVEN]));
         let known = match text {
             Some(it) => parsed(&it),
@@ -192,7 +199,8 @@ impl Place {
         };
         let (state, plan) = known.ok_or_else(not_ours)?;
         let settings = match read(GIVEN) {
-            // Of a version that had none, or of an init that was killed before its first state.
+            // Written by a version without this file, or by an init that was killed before its
+            // first state.
             Err(it) if it.kind() == io::ErrorKind::NotFound => Some(Settings::default()),
             it => it.ok().and_then(|it| Settings::parse(&it)),
         };
@@ -203,7 +211,7 @@ impl Place {
             plan,
             lock,
         };
-        // What is behind a link is somebody else's.
+        // Files that a link leads to belong to another user.
         match place.tree_file().and_then(|it| it.metadata()) {
             Err(it) if it.kind() == io::ErrorKind::NotFound => Ok(place),
             Err(it) if it.raw_os_error() == Some(libc::EXDEV) => {
@@ -214,25 +222,25 @@ impl Place {
         }
     }
 
-    /// The directory itself.
+    /// Returns the path of the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Makes the directory of its files, for this user.
+    /// Creates the directory of its files, for this user.
     ///
     /// # Errors
     ///
-    /// It is there, or cannot be made.
+    /// The directory exists, or cannot be created.
     pub(super) fn make_tree(&self, user: Option<&Identity>) -> io::Result<()> {
         make_directory(&*self.lock, TREE.as_bytes(), user)
     }
 
-    /// Where its files are, open, whatever was mounted meanwhile and wherever our root is.
+    /// Opens the directory of its files, independent of later mounts and of the current root.
     ///
     /// # Errors
     ///
-    /// It is not there, or no directory.
+    /// The directory does not exist, or is not a directory.
     pub fn tree_file(&self) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
         let open = || open_below(&*self.lock, TREE.as_bytes(), flags, Mounts::Left);
@@ -243,25 +251,25 @@ impl Place {
         Ok(opened?.into())
     }
 
-    /// Removes the directory of its files, which is empty.
+    /// Removes the directory of its files, which must be empty.
     ///
     /// # Errors
     ///
-    /// It is not.
+    /// The directory is not empty.
     pub fn remove_tree(&self) -> io::Result<()> {
         Ok(unlinkat(&*self.lock, TREE, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// The root directory of the replay.
+    /// Returns the root directory of the replay.
     pub fn tree(&self) -> PathBuf {
         self.directory.join(TREE)
     }
 
-    /// It is so far.
+    /// Sets the state.
     ///
     /// # Errors
     ///
-    /// That cannot be written down.
+    /// The state cannot be written.
     pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
         let plan = self.plan.map_or_else(String::new, |it| format!("{PLAN}{it}\n"));
         self.replace(STATE, |out| write!(out, "{TITLE}{}\n{plan}", state.as_str()))?;
@@ -269,7 +277,7 @@ impl Place {
         Ok(())
     }
 
-    /// A file beside `files/` has these contents, all at once.
+    /// Replaces a file beside `files/` atomically.
     fn replace(
         &self,
         name: &str,
@@ -284,18 +292,18 @@ impl Place {
         renameat(directory, STATE_NEW, directory, name).map_err(|it| failed(it.into()))
     }
 
-    /// True if nothing has been made of it: not even for which plan.
+    /// Returns true if nothing was recorded yet, not even the plan.
     pub(super) fn is_new(&self) -> bool {
         self.plan.is_none()
             && self.state == State::Beginning
             && self.settings == Settings::default()
     }
 
-    /// Writes down what is, or will be, there.
+    /// Writes the list of files that exist or will be created.
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The list cannot be written.
     pub fn list(&self, listed: impl Iterator<Item = Listed>) -> Result<(), ManifestError> {
         self.replace(FILES, |out| {
             for it in listed {
@@ -311,18 +319,18 @@ impl Place {
         })
     }
 
-    /// A file beside `files/`, empty.
+    /// Creates an empty file beside `files/`.
     fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_WRONLY | OFlag::O_NOFOLLOW;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         Ok(openat(&*self.lock, name, flags | OFlag::O_CLOEXEC, mode)?.into())
     }
 
-    /// What was written down.
+    /// Reads the list.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// The list cannot be read.
     pub fn listed(&self) -> Result<Vec<Listed>, ManifestError> {
         let failed = |source| ManifestError::Io { path: self.directory.join(FILES), source };
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -345,13 +353,14 @@ impl Place {
         BufReader::new(file).split(0).map(parse).collect::<io::Result<_>>().map_err(failed)
     }
 
-    /// Removes what is left when everything that is listed is gone: our own files, and the directory if nothing else is in it.
+    /// Removes the manifest's own files when everything listed is removed, and the directory if it
+    /// is then empty.
     ///
     /// # Errors
     ///
-    /// Something cannot be removed.
+    /// A file cannot be removed.
     pub fn remove(self) -> Result<(), ManifestError> {
-        // Whose part it is stands there to the last.
+        // The settings are removed last: they name the replay that this is a part of.
         for name in [FILES, STATE_NEW, STATE, GIVEN] {
             match unlinkat(&*self.lock, name, UnlinkatFlags::NoRemoveDir) {
                 Ok(()) | Err(Errno::ENOENT) => {}
@@ -363,15 +372,15 @@ impl Place {
         }
         match self.remove_itself() {
             Err(it) if it.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            // Something is mounted there: it is empty now.
+            // A file system is mounted there. The directory is empty now, but cannot be removed.
             Err(it) if it.kind() == io::ErrorKind::ResourceBusy => Ok(()),
             it => it.map_err(|source| ManifestError::Io { path: self.directory, source }),
         }
     }
 
-    /// Removes the directory, which is empty, from the one that it is in: whatever its path leads to by now.
+    /// Removes the empty directory from its parent directory, whatever its path leads to by now.
     fn remove_itself(&self) -> io::Result<()> {
-        // It may have been given as `.`, or through a link.
+        // The path may have been given as `.`, or through a link.
         let path = fs::canonicalize(&self.directory)?;
         let name = path.file_name().ok_or(Errno::EBUSY)?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -384,7 +393,7 @@ impl Place {
     }
 }
 
-/// What is in a directory.
+/// Returns the names in a directory.
 fn names(directory: &File) -> io::Result<Vec<Vec<u8>>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut opened = Dir::openat(directory, ".", flags, Mode::empty())?;
@@ -393,12 +402,12 @@ fn names(directory: &File) -> io::Result<Vec<Vec<u8>>> {
     names.filter(is_own).collect()
 }
 
-/// True if something is in a directory, and nothing but these.
+/// Returns true if a directory is not empty and contains only these names.
 fn has_only(there: &[Vec<u8>], names: &[&str]) -> bool {
     !there.is_empty() && there.iter().all(|it| names.iter().any(|name| name.as_bytes() == it))
 }
 
-/// What the state's file says.
+/// Parses the state file.
 fn parsed(text: &str) -> Option<(State, Option<Fingerprint>)> {
     let (first, second) = text.split_once('\n')?;
     let word = first.strip_prefix(TITLE)?;
@@ -407,7 +416,8 @@ fn parsed(text: &str) -> Option<(State, Option<Fingerprint>)> {
     Some((state, plan.and_then(Fingerprint::parse)))
 }
 
-/// Nobody else may work in it as long as this is held. It is ours, or whoever owns it could change what is in it meanwhile.
+/// Opens and locks a directory. It must belong to the current user: another owner could change its
+/// contents meanwhile.
 fn lock(directory: &Path, links: Links) -> Result<Flock<File>, ManifestError> {
     let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
     let resolve = match links {
@@ -447,7 +457,7 @@ mod tests {
         }
     }
 
-    /// Fails if another directory is removed, which has the name of ours by now.
+    /// Fails if another directory, which has taken the name of ours, is removed.
     #[test]
     fn what_has_its_name_by_now_stays() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -457,8 +467,8 @@ mod tests {
         let made = make().expect("a directory");
         fs::rename(&place, &moved).expect("there");
         fs::create_dir(&place).expect("space");
-        let told = made.remove().expect_err("it is another one").to_string();
-        assert!(told.contains("something else has its name now"), "{told}");
+        let error = made.remove().expect_err("it is another one").to_string();
+        assert!(error.contains("something else has its name now"), "{error}");
         assert!(place.is_dir() && fs::read_dir(&moved).expect("there").next().is_none());
         fs::remove_dir(&place).expect("empty");
         make().expect("a directory").remove().expect("it is the same");

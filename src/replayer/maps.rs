@@ -1,50 +1,52 @@
-//! Which directory has what the capture had at a path, if some of its directories are elsewhere (`--map`).
+//! Mapping of captured directories to directories elsewhere (`--map`).
 
 use thiserror::Error;
 
 use crate::replay::plan_file::{FileBefore, FileKind};
 
-/// Why directories of a capture cannot be elsewhere.
+/// Reason why captured directories cannot be placed elsewhere.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MapError {
-    /// No absolute path, or not a plain one.
+    /// Path is not absolute or not normalized.
     #[error(
         "--map {0}: a captured directory is an absolute path without . and .., and not the root; try: --map /data=/mnt/disk/replay"
     )]
     Captured(String),
-    /// Two places.
-    #[error("--map {0}: it has two places; leave out one of them")]
+    /// Directory has two places.
+    #[error("--map {0}: the directory is given two places; leave out one of them")]
     Twice(String),
-    /// Nothing to make there.
+    /// Directory is not in the plan.
     #[error(
-        "--map {0}: the plan has no such directory before its first operation; see what it has: iotrace-perf replay plan LOG"
+        "--map {0}: the plan has no such directory before its first operation; list its files: iotrace-perf replay plan LOG"
     )]
     NotInPlan(String),
-    /// No file has names in two file systems.
+    /// Names of one file would be in two file systems.
     #[error(
         "{0} and {1} are names of one file, and --map puts them into two file systems; map a directory that both are in"
     )]
     LinkAcross(String, String),
 }
 
-/// Captured directories that are elsewhere, those further up first.
+/// Captured directories that are placed elsewhere, upper ones first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps(Vec<Vec<u8>>);
 
 impl Maps {
-    /// Of paths as they were given; where each one of them stood.
+    /// Creates the mapping from paths as the user has typed them. Returns the index of each in
+    /// `captured`.
     ///
     /// # Errors
     ///
-    /// One of them cannot be a captured directory.
+    /// A path cannot be a captured directory.
     pub fn new(captured: &[Vec<u8>]) -> Result<(Self, Vec<usize>), MapError> {
         let mut all = Vec::new();
         for (number, given) in captured.iter().enumerate() {
             let end = given.iter().rposition(|it| *it != b'/').map_or(0, |it| it + 1);
             let plain = &given[..end];
-            let is_plain = plain.strip_prefix(b"/").is_some_and(|it| {
-                it.split(|it| *it == b'/').all(|it| !matches!(it, b"" | b"." | b".."))
-            });
+            let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
+            let is_plain = plain
+                .strip_prefix(b"/")
+                .is_some_and(|names| names.split(|byte| *byte == b'/').all(is_name));
             if !is_plain || plain.contains(&0) {
                 return Err(MapError::Captured(lossy(given)));
             }
@@ -58,34 +60,35 @@ impl Maps {
         Ok((Self(captured), numbers))
     }
 
-    /// The captured directories.
+    /// Returns the captured directories.
     pub fn captured(&self) -> &[Vec<u8>] {
         &self.0
     }
 
-    /// In which of them a path is (`None`: in none), and the path from there. Each itself is in the one above it, as a mount point.
+    /// Returns the mapped directory that a path is in (`None`: none), and the path relative to it.
+    /// A mapped directory itself belongs to the one above it, as a mount point.
     pub fn owner<'a>(&self, path: &'a [u8]) -> (Option<usize>, &'a [u8]) {
         let below = |(number, directory): (usize, &Vec<u8>)| {
             let rest = path.strip_prefix(&directory[..])?;
             // `/database` is not in `/data`.
             (rest.len() > 1 && rest.starts_with(b"/")).then_some((Some(number), rest))
         };
-        // Those further down stand behind.
+        // Lower directories are last.
         self.0.iter().enumerate().rev().find_map(below).unwrap_or((None, path))
     }
 
-    /// True if one of them is this, or is in it: it is there before anything is mounted.
+    /// Returns true for the mapped directories and those above them: they exist before anything is
+    /// mounted.
     pub fn is_on_the_way(&self, path: &[u8]) -> bool {
-        self.0.iter().any(|it| {
-            it.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        })
+        let leads_to = |rest: &[u8]| rest.is_empty() || rest.starts_with(b"/");
+        self.0.iter().any(|directory| directory.strip_prefix(path).is_some_and(leads_to))
     }
 
-    /// Fits it to what has to be there?
+    /// Checks the mapping against the initial files.
     ///
     /// # Errors
     ///
-    /// It does not.
+    /// A mapped directory is not in the plan, or a file has names in two of them.
     pub fn check(&self, before: &[FileBefore]) -> Result<(), MapError> {
         let is_there = |path: &Vec<u8>| {
             before.iter().any(|it| it.kind == FileKind::Directory && it.path == *path)

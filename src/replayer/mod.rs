@@ -1,13 +1,15 @@
-//! Does what a plan says, and looks at what comes of it.
+//! Executes a replay plan and compares its results with the capture.
 //!
 //! ```text
-//!   plan ─► init ─► the files as they were           (manifest: what was made, and for which plan)
-//!        ─► run  ─► one thread for each of the original and for each lane, or one for all lanes of one; helpers that read ahead and compare
-//!        ─► purge ─► what the manifest lists is gone
+//!   plan ─► init  ─► initial files              (manifest: created files and their plan)
+//!        ─► run   ─► worker threads: one per captured thread and per lane,
+//!                    or one per captured thread for all its lanes (io_uring);
+//!                    helper threads: read ahead, compare results
+//!        ─► purge ─► files that the manifest lists are removed
 //! ```
 //!
-//! All of it happens inside a directory that is the root of the process ([`crate::sys::sandbox`]), but for what is to be done to the
-//! captured files themselves ([`in_place`]).
+//! Everything happens inside a directory that is the root of the process ([`crate::sys::sandbox`]),
+//! except replays on the captured files themselves ([`in_place`]).
 
 mod ahead;
 mod at_work;

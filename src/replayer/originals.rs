@@ -1,9 +1,10 @@
-//! Contents of files from the captured ones, where those are on this machine now: shared with them where the file system can (reflinks),
-//! else copied.
+//! Contents from the captured files, where these still exist on this machine: shared with them
+//! where the file system supports reflinks, else copied.
 //!
-//! They are found from the root directory that we had before the replay's became ours, and opened to be read only, as whom the files
-//! belong to. A plan may be somebody else's, and name anything: what is no regular file on a disk is not opened, nothing is waited for, and
-//! nobody gets more rights to a copy than to its original.
+//! Originals are resolved in the root directory that was current before the replay's. They are
+//! opened read-only, with the rights of the user who will own the files. A plan may come from
+//! another user and name any path. So only regular files on a disk are opened, without blocking,
+//! and a copy grants no permissions that its original does not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,20 +26,20 @@ use crate::sys::reflink::reflink;
 /// Bytes that are copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Where the contents of a file come from.
+/// Origin of the contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// It shares them with the original.
+    /// Shared with the original.
     Reflinked,
-    /// They are a copy, as they could not be shared: an error's number.
+    /// Copied, because sharing has failed with this error number.
     Copied(i32),
-    /// The original is shorter than the file has to be.
+    /// Original is shorter than the file has to be.
     Shorter,
-    /// It is not there.
+    /// Original does not exist.
     Absent,
-    /// Something else is there.
+    /// Original is not a regular file on a disk.
     OtherType,
-    /// It cannot be opened or read: an error's number.
+    /// Original cannot be opened or read: error number.
     Unreadable(i32),
 }
 
@@ -50,12 +51,14 @@ impl fmt::Display for Source {
                 write!(f, "copied from the originals; they cannot be shared: {}", said(*why))
             }
             Self::Shorter => {
-                f.write_str("from originals that are shorter now, and made up behind these")
+                f.write_str("from originals that are shorter now, and generated beyond their end")
             }
-            Self::Absent => f.write_str("made up: the originals are not there"),
-            Self::OtherType => f.write_str("made up: the originals are no regular files on a disk"),
+            Self::Absent => f.write_str("generated: the originals do not exist"),
+            Self::OtherType => {
+                f.write_str("generated: the originals are not regular files on a disk")
+            }
             Self::Unreadable(why) => {
-                write!(f, "made up: the originals cannot be read: {}", said(*why))
+                write!(f, "generated: the originals cannot be read: {}", said(*why))
             }
         }
     }
@@ -69,7 +72,7 @@ fn number(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(0)
 }
 
-/// How many files have their contents from where, and the first one's path.
+/// Number of files by origin of their contents, with the path of the first one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources(BTreeMap<Source, (u64, Vec<u8>)>);
 
@@ -78,19 +81,19 @@ impl Sources {
         self.0.entry(source).or_insert_with(|| (0, path.to_vec())).0 += 1;
     }
 
-    /// All of them, in the order of outputs.
+    /// Returns all origins, in the order of outputs.
     pub fn all(&self) -> impl Iterator<Item = (Source, u64, &[u8])> {
         self.0.iter().map(|(source, (count, first))| (*source, *count, &**first))
     }
 }
 
-/// The captured files.
+/// Captured files on this machine.
 #[derive(Debug)]
 pub struct Originals {
     root: OwnedFd,
 }
 
-/// One of them.
+/// Open captured file.
 #[derive(Debug)]
 pub(super) struct Original {
     file: File,
@@ -98,20 +101,21 @@ pub(super) struct Original {
 }
 
 impl Originals {
-    /// Those below the root directory that we have now.
+    /// Opens the current root directory.
     ///
     /// # Errors
     ///
-    /// It cannot be opened.
+    /// The root directory cannot be opened.
     pub fn new() -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self { root: nix::fcntl::open("/", flags, Mode::empty())? })
     }
 
-    /// The one that has this path.
+    /// Opens the file with this path.
     pub(super) fn open(&self, path: &[u8]) -> Result<Original, Source> {
         let open = |flags: OFlag| {
-            // As in the capture links are followed: whoever made a plan could have named what is behind one.
+            // Links are followed, as in the capture: a malicious plan could name the target of a
+            // link directly.
             let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
             openat2(
                 &self.root,
@@ -123,7 +127,7 @@ impl Originals {
             Errno::ENOENT | Errno::ENOTDIR => Source::Absent,
             errno => Source::Unreadable(errno as i32),
         };
-        // Nothing is opened before it is known what it is.
+        // Nothing is opened before its type is known.
         let place = open(OFlag::O_PATH).map_err(failed)?;
         let seen = fstat(&place).map_err(failed)?;
         let is_of_kernel = files::is_of_kernel(&place).map_err(failed)?;
@@ -132,7 +136,7 @@ impl Originals {
             return Err(Source::OtherType);
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        // Only its owner may leave its time of access as it is.
+        // Only the owner may suppress the update of the access time.
         let file: File = match open(flags | OFlag::O_NOATIME) {
             Err(Errno::EPERM) => open(flags),
             it => it,
@@ -148,7 +152,7 @@ impl Originals {
 }
 
 impl Original {
-    /// Its file system.
+    /// Returns the device of its file system.
     pub(super) fn device(&self) -> u64 {
         self.stat.st_dev
     }
@@ -157,7 +161,8 @@ impl Original {
         u64::try_from(self.stat.st_size).unwrap_or(0)
     }
 
-    /// These permissions without those that somebody does not have to the original, whoever the copy belongs to.
+    /// Removes the permissions that other users do not have for the original, whatever the owner of
+    /// the copy.
     pub(super) fn restrict(&self, mode: u32) -> u32 {
         let others = self.stat.st_mode & 0o007;
         let is_same_group = self.stat.st_gid == getegid().as_raw();
@@ -165,19 +170,20 @@ impl Original {
         mode & (0o7700 | group | others)
     }
 
-    /// Can files in this directory share its contents?
+    /// Returns whether files in this directory can share its contents.
     pub(super) fn is_shareable(&self, directory: &Path) -> bool {
         files::create_unnamed(directory).and_then(|it| reflink(&self.file, &it)).is_ok()
     }
 
-    /// Gives its contents to a new file of this length. How far they go, and where they are from.
+    /// Gives its contents to a new file of this length. Returns how far they reach, and their
+    /// origin.
     ///
     /// # Errors
     ///
     /// Those of writing.
     pub(super) fn give(&self, to: &File, bytes: u64) -> io::Result<(u64, Source)> {
         let shared = reflink(&self.file, to);
-        // Longer than that is nothing that any result in the capture needs, and some may need the end.
+        // No result in the capture needs more bytes than this, and some need the end of the file.
         set_length(to, bytes)?;
         let there = self.bytes().min(bytes);
         let (given, source) = match shared {
@@ -190,7 +196,8 @@ impl Original {
         Ok((given, if given < bytes { Source::Shorter } else { source }))
     }
 
-    /// Copies it; holes stay holes. How far it could be read, and why no farther, if it is not only shorter by now.
+    /// Copies the file; holes stay holes. Returns how far it could be read, and the error number
+    /// unless the file has only become shorter.
     fn copy(&self, to: &File, bytes: u64) -> io::Result<(u64, Option<i32>)> {
         let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(CHUNK_BYTES))];
         let find = |whence, at: u64| {
@@ -199,7 +206,7 @@ impl Original {
         };
         let mut at = 0;
         while at < bytes {
-            // A file system that tells nothing of holes has none.
+            // A file system that does not support `SEEK_DATA` has no holes.
             let start = match find(Whence::SeekData, at) {
                 Err(Errno::ENXIO) => return Ok((bytes, None)),
                 it => it.unwrap_or(at).min(bytes),

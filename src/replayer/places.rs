@@ -1,7 +1,9 @@
-//! All directories of a replay: its own, and one for each captured directory that was given a place elsewhere (`--map`).
+//! Directories of a replay: its own, and one for each captured directory that is placed elsewhere
+//! (`--map`).
 //!
-//! Each is a [`Place`] with a list of its own. That of the replay knows where the others are, and each of these whose part it is. A path
-//! that was resolved when it was given is never followed through a link later.
+//! Each is a [`Place`] with a list of its own. The replay's place records where the others are;
+//! each of the others records which replay it is a part of. A path that was resolved when it was
+//! given is never followed through a link later.
 
 use std::fs;
 use std::io;
@@ -19,88 +21,91 @@ use crate::sys::files;
 use crate::sys::sandbox::{Directory, Mount};
 use crate::sys::user::Identity;
 
-/// Why the directories of a replay cannot be had.
+/// Reason why the directories of a replay cannot be used.
 #[derive(Debug, Error)]
 pub enum PlacesError {
-    /// One of them.
+    /// Error of one directory.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// A captured directory.
+    /// Error of a captured directory.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Not a directory of its own.
+    /// Directory is a symbolic link.
     #[error("{0} is a symbolic link; give the directory itself")]
     Link(PathBuf),
-    /// One in the other.
+    /// One directory is inside another one.
     #[error(
-        "{0} and {1} are one in the other; give each captured directory, and --root, a directory of its own"
+        "{0} and {1} are nested; give each captured directory, and --root, a directory of its own"
     )]
     Inside(PathBuf, PathBuf),
-    /// Somebody else's replay.
+    /// Directory belongs to another replay.
     #[error(
-        "{directory} has files of another replay; remove them first: iotrace-perf replay purge --root {replay}"
+        "{directory} contains files of another replay; remove them first: iotrace-perf replay purge --root {replay}"
     )]
     Taken {
-        /// Where they are.
+        /// Directory with the files.
         directory: PathBuf,
-        /// Whose they are.
+        /// Replay that they belong to.
         replay: PathBuf,
     },
-    /// Not a whole replay.
+    /// Directory is only a part of a replay.
     #[error(
-        "{directory} has only a part of a replay; name the directory of all of it: --root {replay}"
+        "{directory} contains only a part of a replay; give the directory of the whole replay: --root {replay}"
     )]
     Part {
-        /// What was named.
+        /// Directory that was given.
         directory: PathBuf,
-        /// What has to be.
+        /// Directory that has to be given.
         replay: PathBuf,
     },
-    /// It is not as it was made.
-    #[error("{0} has no longer the files of {1}; make them again: iotrace-perf replay init")]
+    /// Directory no longer contains the part that was made in it.
+    #[error("{0} no longer contains the files of {1}; make them again: iotrace-perf replay init")]
     Lost(PathBuf, String),
-    /// The earlier replay's files.
+    /// Files of an earlier replay could not be removed.
     #[error(
-        "{directory} has more in it than a replay has made: {path}: {source}; see: iotrace-perf replay purge --root {root}"
+        "{directory} contains more than a replay has made: {path}: {source}; see: iotrace-perf replay purge --root {root}"
     )]
     Left {
-        /// Which one.
+        /// Directory in question.
         directory: PathBuf,
-        /// The first thing.
+        /// First file that is left.
         path: PathBuf,
-        /// Why it is left.
+        /// Reason why the file is left.
         source: io::Error,
-        /// Of which replay.
+        /// Directory of the replay.
         root: PathBuf,
     },
-    /// The system said.
+    /// System call has failed.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// File in question.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// All of them, held as long as we work in them.
+/// All directories of a replay, locked while the process works in them.
 #[derive(Debug)]
 pub struct Places {
     root: Place,
-    /// As in `parts`.
+    /// Captured directories, in the order of `parts`.
     maps: Maps,
     parts: Vec<Place>,
 }
 
 impl Places {
-    /// New ones, or those of an earlier replay in `root`, whose files are removed first. `wanted`: as it was typed.
+    /// Creates the directories, or reuses those of an earlier replay in `root` after removing its
+    /// files. `wanted`: settings as the user typed them.
     ///
     /// # Errors
     ///
-    /// One of them has something else in it, or cannot be made; a captured directory is not in the plan. Then nothing new is made.
+    /// A directory contains something else or cannot be created, or a captured directory is not in
+    /// the plan. Then nothing new is created.
     pub fn make(
         root: &Path,
-        (plan, before): (Fingerprint, &[FileBefore]),
+        plan: Fingerprint,
+        before: &[FileBefore],
         wanted: &Settings,
     ) -> Result<Self, PlacesError> {
         let captured: Vec<_> = wanted.maps.iter().map(|it| it.0.clone()).collect();
@@ -111,7 +116,7 @@ impl Places {
         let directories: Vec<PathBuf> =
             given.map(|it| self::resolved(&it.1, Links::Refused)).collect::<Result<_, _>>()?;
         apart(&resolved, &directories)?;
-        // Where there is none, making it says why it cannot be made.
+        // If there is none, `Place::make` below reports why it cannot be created.
         if let Ok(place) = Place::open(root, Links::Followed) {
             empty(place, root)?;
         }
@@ -130,11 +135,11 @@ impl Places {
         Ok(Self { root, maps, parts })
     }
 
-    /// Those that were made before.
+    /// Opens the directories that an earlier call of `make` has created.
     ///
     /// # Errors
     ///
-    /// One of them was not, or is gone.
+    /// A directory was not created by a replay, or no longer exists.
     pub fn open(root: &Path) -> Result<Self, PlacesError> {
         let place = Place::open(root, Links::Followed)?;
         if let Some(replay) = &place.settings.part_of {
@@ -143,7 +148,7 @@ impl Places {
         }
         let resolved = resolved(root, Links::Followed)?;
         let captured: Vec<_> = place.settings.maps.iter().map(|it| it.0.clone()).collect();
-        // They are kept in their order.
+        // Maps are stored in sorted order.
         let (maps, _) = Maps::new(&captured)?;
         let part = |(captured, directory): &(Vec<u8>, PathBuf)| {
             let part = Place::open(directory, Links::Refused)?;
@@ -157,31 +162,31 @@ impl Places {
         Ok(Self { root: place, maps, parts })
     }
 
-    /// The replay's own, then the others.
+    /// Returns the replay's own directory, then the others.
     pub fn all(&self) -> impl Iterator<Item = &Place> {
         std::iter::once(&self.root).chain(&self.parts)
     }
 
-    /// What `init` was told.
+    /// Returns the settings that `init` was given.
     pub fn settings(&self) -> &Settings {
         &self.root.settings
     }
 
-    /// What of the capture is where.
+    /// Returns the captured directories that are placed elsewhere.
     pub(super) fn maps(&self) -> &Maps {
         &self.maps
     }
 
-    /// They are so far.
+    /// Sets the state of all directories.
     ///
     /// # Errors
     ///
-    /// That cannot be written down.
+    /// The state cannot be written.
     pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
         std::iter::once(&mut self.root).chain(&mut self.parts).try_for_each(|it| it.set(state))
     }
 
-    /// Writes down what will be there; paths are those of the capture.
+    /// Writes the lists of files that will be created. Paths are those of the capture.
     pub(super) fn list(&self, listed: impl Iterator<Item = Listed>) -> Result<(), ManifestError> {
         let mut each = vec![Vec::new(); self.parts.len() + 1];
         for Listed { kind, path } in listed {
@@ -191,11 +196,12 @@ impl Places {
         self.all().zip(each).try_for_each(|(place, listed)| place.list(listed.into_iter()))
     }
 
-    /// Writes down what is there, wherever our root is: a replay may have moved the directory that another one is mounted in.
+    /// Writes the lists of files that exist, independent of the current root: a replay may have
+    /// moved the directory in which another one is mounted.
     ///
     /// # Errors
     ///
-    /// It cannot be read or written.
+    /// A directory cannot be read, or its list cannot be written.
     pub fn list_what_is_there(&self) -> Result<(), ManifestError> {
         self.all().try_for_each(|place| {
             let found = place.tree_file().and_then(|it| walk(&it, Mounts::Left));
@@ -203,18 +209,17 @@ impl Places {
         })
     }
 
-    /// Makes the directories of all files, and in them those on which others are mounted, for this user: in the directories that we hold,
-    /// whatever their paths lead to by now.
+    /// Creates for this user the directories of all files, and in them the mount points of the
+    /// others. Works in the locked directories, whatever their paths lead to by now.
     pub(super) fn make_trees(&self, user: Option<&Identity>) -> Result<(), ManifestError> {
         self.all().try_for_each(|it| it.make_tree(user).map_err(in_tree(it)))?;
         for captured in self.maps.captured() {
-            let ends = (1..=captured.len())
-                .filter(|it| captured.get(*it).is_none_or(|byte| *byte == b'/'));
-            for directory in ends.map(|it| &captured[..it]) {
+            let is_end = |at: &usize| captured.get(*at).is_none_or(|byte| *byte == b'/');
+            for directory in (1..=captured.len()).filter(is_end).map(|end| &captured[..end]) {
                 let (owner, rest) = self.maps.owner(directory);
                 let place = owner.and_then(|it| self.parts.get(it)).unwrap_or(&self.root);
                 let make = || match make_directory(&place.tree_file()?, rest, user) {
-                    // Another one is below it, too.
+                    // Another mount point is below it.
                     Err(it) if it.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                     it => it,
                 };
@@ -224,20 +229,20 @@ impl Places {
         Ok(())
     }
 
-    /// What becomes the root.
+    /// Returns the directory that becomes the root.
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// The directory no longer exists.
     pub fn root(&self) -> Result<Directory, ManifestError> {
         directory(&self.root)
     }
 
-    /// What has to be mounted below the root, those further up first.
+    /// Returns the directories that have to be mounted below the root, upper ones first.
     ///
     /// # Errors
     ///
-    /// A directory is gone.
+    /// A directory no longer exists.
     pub fn mounts(&self) -> Result<Vec<Mount>, ManifestError> {
         let mount = |(place, captured): (&Place, &Vec<u8>)| {
             Ok(Mount { source: directory(place)?, target: captured.clone() })
@@ -246,31 +251,31 @@ impl Places {
     }
 }
 
-/// Where a place has its files, and what that is.
+/// Returns the path and the identity of the directory with a place's files.
 fn directory(place: &Place) -> Result<Directory, ManifestError> {
     let identity = place.tree_file().and_then(|it| files::identity(&it)).map_err(in_tree(place))?;
     Ok(Directory { path: place.tree(), identity })
 }
 
-/// An error of where a place has its files.
+/// Turns an error into one of the directory with a place's files.
 fn in_tree(place: &Place) -> impl Fn(io::Error) -> ManifestError {
     |source| ManifestError::Io { path: place.tree(), source }
 }
 
-/// What is removed of a replay.
+/// Outcome of removing a replay.
 #[derive(Debug, Default)]
 pub struct AllPurged {
-    /// What became of what was there.
+    /// Removed and remaining files.
     pub purged: Purged,
-    /// Directories that are not there.
+    /// Directories that do not exist.
     pub absent: Vec<PathBuf>,
 }
 
-/// Removes what the lists of a replay's directories have, and nothing else.
+/// Removes what the lists of a replay's directories contain, and nothing else.
 ///
 /// # Errors
 ///
-/// A list cannot be read, or the directory is not one of a replay.
+/// A list cannot be read, or the directory does not belong to a replay.
 pub fn purge_all(root: &Path) -> Result<AllPurged, PlacesError> {
     purge_with_parts(Place::open(root, Links::Followed)?, root)
 }
@@ -279,7 +284,7 @@ fn purge_with_parts(root: Place, path: &Path) -> Result<AllPurged, PlacesError> 
     let mut all = AllPurged::default();
     let Purged { removed, left } = &mut all.purged;
     let resolved = resolved(path, Links::Followed)?;
-    // Those further down first.
+    // Lower directories first.
     for (_, directory) in root.settings.maps.iter().rev() {
         match part(directory, &resolved) {
             Ok(Some(place)) => {
@@ -304,7 +309,7 @@ fn purge_with_parts(root: Place, path: &Path) -> Result<AllPurged, PlacesError> 
     Ok(all)
 }
 
-/// A part of this replay; `None`: it has not been made, or is gone.
+/// Opens a part of this replay; `None`: it was not created, or no longer exists.
 fn part(directory: &Path, replay: &Path) -> Result<Option<Place>, PlacesError> {
     match Place::open(directory, Links::Refused) {
         Ok(it) if it.settings.part_of.as_deref() == Some(replay) || it.is_new() => Ok(Some(it)),
@@ -319,7 +324,7 @@ fn taken(directory: &Path, place: &Place) -> PlacesError {
     PlacesError::Taken { directory: directory.to_owned(), replay }
 }
 
-/// Not there, or an empty directory.
+/// Returns true if the directory does not exist or is empty.
 fn is_free(directory: &Path) -> bool {
     match directory.symlink_metadata() {
         Err(it) => it.kind() == io::ErrorKind::NotFound,
@@ -327,7 +332,7 @@ fn is_free(directory: &Path) -> bool {
     }
 }
 
-/// Nothing of an earlier replay is left in it.
+/// Removes the files of an earlier replay in `root`.
 fn empty(place: Place, root: &Path) -> Result<(), PlacesError> {
     if let Some(replay) = &place.settings.part_of {
         let (directory, replay) = (root.to_owned(), replay.clone());
@@ -340,14 +345,15 @@ fn empty(place: Place, root: &Path) -> Result<(), PlacesError> {
     Err(PlacesError::Left { directory, path, source, root })
 }
 
-/// A directory that a part of this replay may be made in.
+/// Checks that a part of this replay may be created in a directory, and removes the files of an
+/// earlier one.
 fn free(directory: &Path, replay: &Path) -> Result<(), PlacesError> {
     if directory.symlink_metadata().is_ok_and(|it| it.is_dir() && !files::is_own(&it)) {
         return Err(ManifestError::NotOwned(directory.to_owned()).into());
     }
-    let Some(place) = part(directory, replay).map_err(|it| match it {
+    let Some(place) = part(directory, replay).map_err(|error| match error {
         PlacesError::Manifest(ManifestError::NotOurs(it)) => ManifestError::NotEmpty(it).into(),
-        it => it,
+        error => error,
     })?
     else {
         return Ok(());
@@ -357,7 +363,7 @@ fn free(directory: &Path, replay: &Path) -> Result<(), PlacesError> {
     Err(PlacesError::Left { directory, path, source, root })
 }
 
-/// Where it really is, also if it is not there yet.
+/// Resolves the path of a directory, which need not exist yet.
 fn resolved(directory: &Path, links: Links) -> Result<PathBuf, PlacesError> {
     let failed = |source| PlacesError::Io { path: directory.to_owned(), source };
     let is_link = directory.symlink_metadata().is_ok_and(|it| it.is_symlink());
@@ -375,7 +381,7 @@ fn resolved(directory: &Path, links: Links) -> Result<PathBuf, PlacesError> {
     }
 }
 
-/// None of them is in another one.
+/// Checks that no directory is inside another one.
 fn apart(root: &Path, others: &[PathBuf]) -> Result<(), PlacesError> {
     let all: Vec<&Path> = std::iter::once(root).chain(others.iter().map(|it| &**it)).collect();
     for (number, one) in all.iter().enumerate() {
@@ -395,7 +401,8 @@ mod tests {
     use super::*;
     use crate::replay::plan_file::FileKind;
 
-    /// Fails if what is made, listed or removed goes where the path of a directory leads by then.
+    /// Fails if files are created, listed or removed where the path of a directory leads after it
+    /// was replaced.
     #[test]
     fn what_has_the_name_of_a_directory_that_is_held_is_not_touched() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -403,8 +410,8 @@ mod tests {
             ["root", "moved", "victim", "part"].map(|it| directory.path().join(it));
         let before = [&b"/a"[..], b"/a/b"].map(|it| FileBefore::new(it, FileKind::Directory));
         let wanted = Settings { maps: vec![(b"/a/b".to_vec(), part)], ..Settings::default() };
-        let plan = (Fingerprint::default(), &before[..]);
-        let mut places = Places::make(&root, plan, &wanted).expect("new directories");
+        let plan = Fingerprint::default();
+        let mut places = Places::make(&root, plan, &before, &wanted).expect("new directories");
         fs::create_dir(&victim).expect("space");
         fs::rename(&root, &moved).expect("there");
         fs::create_dir(&root).expect("space");
@@ -418,7 +425,7 @@ mod tests {
         assert_eq!((names(&victim), names(&root)), (0, 1));
         assert!(moved.join("files/a/b").is_dir());
         assert!(fs::read(moved.join("iotrace-perf.files")).expect("a list") == b"d/a\0d/a/b\0");
-        // What it was is known, whatever its path leads to.
+        // The identity is known, whatever the path leads to.
         let Directory { path, identity } = places.root().expect("there");
         assert_eq!(path, root.join("files"));
         let is = moved.join("files").metadata().expect("there");
@@ -426,7 +433,7 @@ mod tests {
             identity,
             (std::os::unix::fs::MetadataExt::dev(&is), std::os::unix::fs::MetadataExt::ino(&is))
         );
-        // Both directories may have been there before.
+        // Both directories already exist.
         assert!(places.make_trees(None).is_err());
     }
 }

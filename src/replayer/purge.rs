@@ -1,4 +1,4 @@
-//! Removes what a replay has made.
+//! Removes the files of a replay.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,16 +14,17 @@ use super::manifest::{ManifestError, Place, State};
 use super::walk::{Listed, Mounts, allow, open_below, parent, walk};
 use crate::replay::plan_file::FileKind;
 
-/// What became of what was there.
+/// Outcome of a removal.
 #[derive(Debug, Default)]
 pub struct Purged {
-    /// So many were removed.
+    /// Number of removed files.
     pub removed: u64,
-    /// These were not, and why.
+    /// Files that could not be removed, each with its error.
     pub left: Vec<(PathBuf, io::Error)>,
 }
 
-/// Removes what the list of the place has, and what a replay has left that was killed; then the place itself, if nothing is left.
+/// Removes the files in a place's list, and the files that a killed replay has left. Removes the
+/// place itself if nothing is left in it.
 ///
 /// # Errors
 ///
@@ -36,7 +37,7 @@ pub fn purge(place: Place) -> Result<Purged, ManifestError> {
     Ok(purged)
 }
 
-/// The same without the place itself.
+/// Removes the files of a place, but not the place itself.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ fn remove(root: &File, it: &Listed, purged: &mut Purged) {
     }
     match result {
         Ok(()) => purged.removed += 1,
-        // Whoever was ended while files were made had not made this one yet; or it was removed by hand.
+        // An init that was killed had not created this file yet; or a user has removed it.
         Err(Errno::ENOENT) => {}
         Err(errno) => {
             let path = Path::new(OsStr::from_bytes(&it.path)).to_owned();
@@ -80,7 +81,8 @@ fn remove(root: &File, it: &Listed, purged: &mut Purged) {
     }
 }
 
-/// Never through a link, nor into what is mounted there: what its directory is now may be another one's.
+/// Removes one entry, never through a link, nor inside a mount: its directory may belong to another
+/// user by now.
 fn remove_one(root: &File, it: &Listed) -> nix::Result<()> {
     let (parent, name) = parent(&it.path);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;

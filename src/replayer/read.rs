@@ -1,4 +1,5 @@
-//! All that a replay reads of a plan, and nothing of it is done: what hostile bytes lead to is tried with it.
+//! Dry run: reads and compares everything that a replay reads of a plan, without executing it.
+//! Tests feed hostile bytes to it.
 
 use zstd::bulk::Decompressor;
 
@@ -9,11 +10,12 @@ use super::steps::Got;
 use crate::replay::comparison::Comparison;
 use crate::replay::plan_file::{Index, PlanError, PlanReader};
 
-/// Makes operations ready, this many at least if there are so many, and compares them as if each had returned 0.
+/// Loads operations until at least `most` of them are loaded or the plan ends, and compares them as
+/// if each had returned 0.
 ///
 /// # Errors
 ///
-/// Those of a replay: the plan is damaged, or has a call that is not known.
+/// Those of a replay: the plan is damaged, or has an unknown call.
 pub fn read_through(
     reader: PlanReader,
     index: Index,
@@ -50,10 +52,10 @@ mod tests {
     };
     use crate::replayer::init;
 
-    /// Where frames are, from each other: a payload that is changed moves no other one.
+    /// Distance between frames: a changed payload does not move the next frame.
     const FRAME_EVERY: u64 = 16 << 10;
 
-    /// Kinds of frames, as their payloads stand: operations, files, names, index.
+    /// Kinds of frames, in the order of their payloads: operations, files, names, index.
     const KINDS: [u32; 4] = [1, 2, 4, 3];
 
     fn place(number: usize) -> u64 {
@@ -139,7 +141,7 @@ mod tests {
         };
         let operations =
             (0..9).flat_map(|it| postcard::to_allocvec(&operation(it)).expect("memory"));
-        // A directory, and a file in it, of which the first bytes are in a hole.
+        // A directory, and a file in it whose first bytes are in a hole.
         let directory = b"\x02\x02/d\x01\0\0\x01\0\0\0";
         let in_it = b"\x04/d/f\0\xaa\x01\x01\xa4\x03\0\0\x01\0\x07\x01\0";
         let files = [&directory[..], in_it].concat();
@@ -150,7 +152,7 @@ mod tests {
     fn read(payloads: &[Vec<u8>; 4]) -> Result<u64, RunError> {
         let (reader, index) = PlanReader::new(file(payloads))?;
         let files = reader.files(&index)?;
-        // What it refuses is no matter.
+        // Its result does not matter here.
         let _ = init::check(&files);
         reader.names(&index)?;
         let (_, comparison) = read_through(reader, index, 1000)?;
@@ -171,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if what stands in the frames of a plan can end us.
+        /// Fails if bytes in the frames of a plan can crash the process.
         #[test]
         fn whatever_is_in_a_plan_is_read_or_refused(
             which in 0_usize..4,

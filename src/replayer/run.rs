@@ -1,4 +1,4 @@
-//! A whole replay: its threads, from the first one to the last.
+//! Replay run: starts and supervises all its threads, from the first one to the last.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,110 +30,112 @@ use crate::sys::again::{Contents, NoRing, Ring, Rules, Sink, Slots};
 use crate::sys::ticks::Ticks;
 use crate::sys::{limits, thread};
 
-/// What keeps operations apart.
+/// Ordering constraints between operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Each begins when the one that ended before it has.
+    /// Total order: each operation begins when the one that ended before it in the capture has
+    /// ended.
     Total,
-    /// Each waits for those that it depends on.
+    /// Each operation waits for the operations that it depends on.
     Dependencies,
-    /// Those of a thread stand one behind the other, and threads begin when their parents have come so far.
+    /// Operations of a thread follow each other; a thread begins when its parent has come as far as
+    /// in the capture.
     Thread,
-    /// The same, and all threads begin at once.
+    /// Operations of a thread follow each other; all threads begin at once.
     None,
 }
 
-/// When operations begin.
+/// Start times of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// At their times in the capture, however long those before them take.
+    /// At their times in the capture, however long earlier operations take.
     Open,
-    /// As long after the one before as in the capture.
+    /// With the captured gap after the previous operation.
     Closed,
-    /// At once.
+    /// Immediately, without waiting.
     Max,
 }
 
-/// How asynchronous operations are done.
+/// Method by which asynchronous operations are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A thread for each that is under way makes a call.
+    /// System calls: one thread for each operation in flight.
     Calls,
-    /// One thread for each of the original hands them to a ring, which these rules are for.
+    /// io_uring: one thread for each captured thread submits to a ring with these rules.
     IoUring(Rules),
 }
 
-/// How a plan is replayed.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What keeps operations apart.
+    /// Ordering constraints between operations.
     pub order: Order,
-    /// When they begin.
+    /// Start times of operations.
     pub pacing: Pacing,
-    /// How often faster than in the capture, above 0.
+    /// Factor by which the replay is faster than the capture, above 0.
     pub speed: f64,
-    /// Who does what is asynchronous.
+    /// Method by which asynchronous operations are executed.
     pub engine: Engine,
-    /// What is written.
+    /// Contents of writes.
     pub contents: contents::Contents,
-    /// Which part of it.
+    /// Part of the plan that is replayed.
     pub window: Window,
-    /// Nothing more is done behind the first operation on names that succeeds and had not, or the other way round: what comes then may be
-    /// about other files.
+    /// Stops the replay at the first operation on names that succeeds and failed in the capture, or
+    /// the other way round: later operations may then concern other files.
     pub ends_at_names: bool,
 }
 
 impl Options {
-    /// A time of the capture, in ns, as long as it is in the replay.
+    /// Returns the duration in the replay of a captured duration, both in ns.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a speed is no exact number: 2^53 ns are 104 days; what is too large is the largest there is"
+        reason = "a speed is no exact number: 2^53 ns are 104 days; larger results saturate"
     )]
     pub fn scaled(&self, ns: u64) -> u64 {
         if self.speed.to_bits() == 1.0_f64.to_bits() { ns } else { (ns as f64 / self.speed) as u64 }
     }
 }
 
-/// What came of a replay.
+/// Outcome of a replay.
 #[derive(Debug)]
 pub struct Replayed {
     /// The plan's index.
     pub index: Index,
-    /// Paths of files, by their numbers.
+    /// Paths of files, by file number.
     pub names: FxHashMap<u32, Vec<u8>>,
-    /// What it got.
+    /// Comparison of the results with the capture.
     pub comparison: Comparison,
-    /// It was stopped before its end.
+    /// Replay was stopped before its end.
     pub is_stopped: bool,
-    /// So it was, by an operation on names ([`Options::ends_at_names`]).
+    /// Replay was stopped by an operation on names ([`Options::ends_at_names`]).
     pub names_differ: bool,
-    /// Descriptors that were open before and could not be opened, and why.
+    /// Initially open descriptors that could not be opened, each with its error.
     pub not_given: Vec<(PathBuf, io::Error)>,
-    /// Descriptors that may be needed and that there may be, if these are fewer.
+    /// Number of descriptors that may be needed, and the lower number that the process may have.
     pub too_few: Option<(u64, u64)>,
-    /// Threads that were there at once at most.
+    /// Highest number of threads at one time.
     pub most: usize,
-    /// Those of them that had a ring, all in all.
+    /// Total number of threads that had a ring.
     pub rings: usize,
     /// CPUs of this machine.
     pub cpus: usize,
 }
 
-/// What has to be asked where all of the machine can be seen.
+/// Properties of the machine that must be read outside the sandbox.
 #[derive(Debug)]
 pub struct Machine {
-    /// CPUs that we may have: those of our group of processes (cgroups(7)).
+    /// CPUs that the process may use: those of its cgroup (cgroups(7)).
     pub cpus: usize,
-    /// What is read where the clock takes too long.
+    /// Tick counter, read where the clock is too slow.
     pub ticks: Ticks,
-    /// What takes the bytes for what a replay does not have.
+    /// Destination of bytes whose captured destination does not exist in a replay.
     pub sink: Sink,
 }
 
 impl Machine {
-    /// This one.
+    /// Reads the properties of this machine.
     pub fn new() -> Self {
         let cpus = available_parallelism().map_or(1, usize::from);
         Self { cpus, ticks: Ticks::new(), sink: Sink::open() }
@@ -146,58 +148,58 @@ impl Default for Machine {
     }
 }
 
-/// Why there is no replay.
+/// Reason why a replay failed.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The plan.
+    /// Plan is damaged or unreadable.
     #[error("the plan cannot be read: {0}")]
     Plan(#[from] PlanError),
-    /// A call of a later version.
+    /// Plan contains a call of a later version.
     #[error("the plan has a call that this iotrace-perf does not know: {0}")]
     UnknownCall(String),
-    /// Not enough memory.
+    /// Buffers do not fit in memory.
     #[error("there is not enough memory for the buffers of the replay: {0}")]
     Memory(io::Error),
-    /// A thread that reads ahead and compares has failed.
+    /// Helper thread, which reads ahead and compares, has failed.
     #[error(
         "a thread that reads the plan and compares results has failed; what was done is not known"
     )]
     Helper,
-    /// A worker has ended too early.
+    /// Worker has ended prematurely.
     #[error("a thread of the replay has failed; what was done is not known")]
     Worker,
-    /// Whoever is left waits for others.
+    /// All remaining workers wait for each other, or for operations that the plan does not contain.
     #[error(
-        "the plan is none that replay plan makes: {0} threads of it wait for each other, or for operations that it does not have; make it again: \
+        "invalid plan: {0} of its threads wait for each other, or for operations that it does not have; make it again: \
          iotrace-perf replay plan LOG -o PLAN"
     )]
     Vain(usize),
-    /// Threads could not be brought back.
-    #[error("cannot set what interrupts calls: {0}")]
+    /// Interruption of blocked threads could not be set up.
+    #[error("cannot set the signal that interrupts calls: {0}")]
     Signal(io::Error),
-    /// More than a process can have.
+    /// Plan needs more threads than a replay may have.
     #[error(
-        "{0} threads would be there at once, and a replay has at most {THREADS_MAX}; leave out some of them: iotrace-perf replay plan LOG --comm NAME -o PLAN"
+        "the plan needs {0} threads at once, and a replay has at most {THREADS_MAX}; leave out some of them: iotrace-perf replay plan LOG --comm NAME -o PLAN"
     )]
     TooMany(usize),
-    /// Not enough threads.
+    /// Thread could not be started.
     #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
     Thread(io::Error),
-    /// No ring.
+    /// io_uring is not available.
     #[error(transparent)]
     NoRing(#[from] NoRing),
-    /// A ring that does not work any more.
+    /// Ring has failed.
     #[error(
         "the kernel takes no more operations of the replay's io_uring: {0}; try: --engine calls"
     )]
     Ring(io::Error),
 }
 
-/// Whether operations can be done so, with the rights that we have.
+/// Checks whether the process has the rights that an engine needs.
 ///
 /// # Errors
 ///
-/// There is no io_uring for us.
+/// io_uring is not available to this process.
 pub fn check(engine: Engine) -> Result<(), NoRing> {
     match engine {
         Engine::Calls => Ok(()),
@@ -205,21 +207,25 @@ pub fn check(engine: Engine) -> Result<(), NoRing> {
     }
 }
 
-/// More than any kernel lets a process have by default (`sysctl fs.nr_open`).
+/// Handles per plan at most: more than any kernel lets a process have by default (`sysctl
+/// fs.nr_open`).
 const HANDLES_MAX: u32 = 1 << 24;
 
-/// Threads at once. Each has four areas of memory (its stack, that of its signals, what is behind them, what it reads into), and a process
-/// has 65,530 by default (`sysctl vm.max_map_count`); without one of them the library ends the process.
+/// Threads at one time at most. Each has four memory areas (its stack, its signal stack, the guard
+/// pages after them, its read buffer), and a process has 65,530 by default (`sysctl
+/// vm.max_map_count`). Without one of them the library ends the process.
 const THREADS_MAX: usize = 10_000;
 
-/// Descriptors of our own without rings, and what threads have open for a moment.
+/// Descriptors of the process itself without rings, and those that threads open for a moment.
 const OWN_DESCRIPTORS: usize = 256;
 
-/// Replays a plan in the root directory that we have. `go_on` is asked now and then, and told how many operations are done.
+/// Replays a plan in the current root directory. Calls `go_on` periodically with the number of
+/// completed operations; the replay stops when it returns false.
 ///
 /// # Errors
 ///
-/// The plan is damaged, or the machine has no room for it. Whatever operations run into is a part of the result.
+/// The plan is damaged, or the machine has not enough memory, threads or rights. Errors of replayed
+/// operations are part of the result.
 pub fn run(
     reader: PlanReader,
     index: Index,
@@ -263,7 +269,8 @@ pub fn run(
     let Ended { is_stopped, names_differ, most, rings } = ended;
     let Source { reader, index, .. } = shared.source;
     let names = reader.names(&index)?;
-    // The highest number that is asked for: each handle has one of its own, behind those that the kernel chooses.
+    // Highest descriptor number that is requested: each handle has a number of its own, above those
+    // that the kernel chooses.
     let needed = needed as u64 + u64::from(index.handles);
     let too_few = (needed > may_have).then_some((needed, may_have));
     let not_given = shared.given.failed();
@@ -281,12 +288,12 @@ pub fn run(
     })
 }
 
-/// Who is born by whose operations; and who is there at the start.
+/// Returns for each worker the workers that its operations start, and the workers without a parent.
 fn births(index: &Index, order: Order) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
     let mut births = vec![Vec::new(); index.workers.len()];
     let mut first = Vec::new();
     for (born, worker) in (0..).zip(&index.workers) {
-        // Nobody is born by those who come later.
+        // A worker never starts one that precedes it in the plan.
         let before = worker.before.filter(|it| order != Order::None && it.0 < born);
         match before.and_then(|it| Some((it.1, births.get_mut(it.0 as usize)?))) {
             Some((behind, births)) => births.push((behind, born)),
@@ -297,7 +304,7 @@ fn births(index: &Index, order: Order) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
     (births, first)
 }
 
-/// How it went.
+/// Outcome of all workers.
 struct Ended {
     is_stopped: bool,
     names_differ: bool,
@@ -305,7 +312,7 @@ struct Ended {
     rings: usize,
 }
 
-/// Starts everybody and waits for them. What was compared.
+/// Starts all workers, waits for them, and returns what the helpers compared.
 fn all(
     shared: &Shared,
     first: &[u32],
@@ -323,7 +330,7 @@ fn all(
             let helper = builder.spawn_scoped(scope, move || help(shared, received, zstd));
             helpers.push(helper.map_err(RunError::Thread)?);
         }
-        let result = threads(scope, (shared, first, cpus), requests, go_on);
+        let result = threads(scope, shared, first, cpus, requests, go_on);
         let mut comparison = Comparison::behind(shared.options.window.from);
         let compared: Vec<_> = helpers.into_iter().map(ScopedJoinHandle::join).collect();
         for it in compared {
@@ -333,19 +340,21 @@ fn all(
     })
 }
 
-/// Requests that wait for a helper.
+/// Requests that may queue for a helper.
 const REQUESTS_MAX: usize = 256;
 
 /// Helpers at most: each of them serves several millions of operations in a second.
 const HELPERS_MAX: usize = 16;
 
-/// How often it is looked whether to go on.
+/// Interval between two calls of `go_on`.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Starts each worker when it is born, until all are through.
+/// Starts each worker when it is born, until all have ended.
 fn threads<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    (shared, first, cpus): (&'scope Shared, &[u32], usize),
+    shared: &'scope Shared,
+    first: &[u32],
+    cpus: usize,
     requests: SyncSender<Request>,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ended, RunError> {
@@ -370,7 +379,7 @@ fn threads<'scope>(
             shared.turns.stop();
             shared.gate.open();
         }
-        // Whoever had children has told so before it told that it is prepared.
+        // A worker reports the births of its children before it reports that it is prepared.
         if prepared == crew.workers() && !shared.gate.is_open() {
             shared.stamps.begin_again();
             shared.gate.open();
@@ -390,10 +399,10 @@ fn threads<'scope>(
             Ok(Told::Ended(worker)) => crew.ended(worker),
             Ok(Told::Failed(worker, failure)) => {
                 crew.ended(worker);
-                // What went wrong first may be why this did.
+                // A later failure may be a consequence of the first one, so the first one is kept.
                 result = result.and(Err(failure.into()));
             }
-            // Who has not come by now may wait for what never comes.
+            // A worker that has not ended by now may be blocked in a call that never returns.
             Err(_) if shared.turns.is_over() => shared.at_work.interrupt(),
             Err(_) => {
                 let at_gate = if shared.gate.is_open() { 0 } else { prepared };

@@ -1,12 +1,15 @@
-//! One thread that serves all lanes of a thread of the original, with a ring: what is due at the same time goes to the kernel by one call.
+//! Server thread of all lanes of a captured thread, with a ring. Operations that are due at the
+//! same time are submitted to the kernel by one call.
 //!
 //! ```text
-//!   born lanes ─► each goes on as far as it can ─► one call: hands over what is due, and waits for the first result or the next time
-//!                        ▲                                         │
-//!                        └──── results: what waited for them ──────┘
+//!   new lanes ─► each lane advances ─► one call: submits due operations, and waits for
+//!                      ▲               the first result or the next due time
+//!                      │                                  │
+//!                      └──── results for their lanes ─────┘
 //! ```
 //!
-//! Nobody wakes it: while one of its lanes waits for another worker it looks again and again, less often the longer that takes.
+//! No thread wakes the server. While one of its lanes waits for another worker, the server polls,
+//! less often the longer the wait takes.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
@@ -22,27 +25,28 @@ use crate::sys::again::{Memory, Ring};
 use crate::sys::{clock, thread};
 use crate::units::KernelTime;
 
-/// Who waits for others looks whether they are through after an eighth of the time that it has waited, and after so many ns at least, and at
-/// most.
+/// Limits of the poll interval in ns. A lane that waits for other workers is polled after an eighth
+/// of the time that it has waited, within these limits.
 const LOOK_NS: [u64; 2] = [20_000, 1_000_000];
 
-/// The thread.
+/// State of the server thread.
 struct Server<'a> {
     shared: &'a Shared,
     ring: Ring,
-    /// By their seats; `None`: one that is through.
+    /// Lanes by their seats; `None`: the lane has ended.
     lanes: Vec<Option<Lane<'a>>>,
-    /// Lanes that are not born yet, and when the last one was.
+    /// Number of lanes that are not born yet; `born` is when the last one was.
     unborn: usize,
     born: KernelTime,
     helpers: &'a SyncSender<Request>,
     tell: &'a Sender<Told>,
 }
 
-/// Serves lanes, of which there will be so many at most, until nobody is there any more who tells of one that is born.
+/// Serves at most `lanes` lanes, until the sender of births is dropped.
 pub(super) fn serve(
     shared: &Shared,
-    (ring, lanes): (Ring, usize),
+    ring: Ring,
+    lanes: usize,
     births: &Receiver<u32>,
     helpers: &SyncSender<Request>,
     tell: &Sender<Told>,
@@ -56,7 +60,7 @@ pub(super) fn serve(
         if server.lanes.iter().all(Option::is_none) {
             let Ok(worker) = births.0.recv() else { return };
             server.bear(worker);
-            // Behind it, as an open that waits is brought back from whoever is at work.
+            // After the birth: an open that blocks is interrupted only in running workers.
             shared.given.open(&shared.slots);
         }
         births.0.try_iter().for_each(|it| server.bear(it));
@@ -65,7 +69,8 @@ pub(super) fn serve(
     }
 }
 
-/// Lanes that are born. Also if we panic: whoever has started us would wait for ever for those that we have not looked at.
+/// Lanes that are born. On a panic it reports the failure of all pending lanes: the thread that has
+/// sent them would otherwise wait forever.
 struct Births<'a>(&'a Receiver<u32>, &'a Sender<Told>);
 
 impl Drop for Births<'_> {
@@ -96,7 +101,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// All lanes go on as far as they can: what is next then.
+    /// Advances all lanes as far as possible, and returns the next event to wait for.
     fn go_on(&mut self) -> Next {
         let mut next = Next::default();
         if self.unborn > 0 && !self.shared.turns.is_over() {
@@ -116,18 +121,19 @@ impl<'a> Server<'a> {
         next
     }
 
-    /// Hands over what is due, and takes what is through, when something is or the next look has come.
+    /// Submits due operations and takes results; waits for a result or the next poll.
     fn wait(&mut self, next: Next) {
         // ORDERING: only a flag.
         let may_spin = self.shared.may_spin.load(Ordering::Relaxed);
         let due = next.due.map(|it| it.saturating_sub(self.shared.stamps.clock()));
         let waited = next.since.map(|it| clock::now().0.saturating_sub(it.0));
         let pause = if next.is_left { pause(due, waited, may_spin) } else { None };
-        // What the kernel has is not waited for when all is over, no more than calls of threads are (`AtWork::interrupt`).
+        // Once the replay is over, in-flight operations are cancelled, as calls of threads are
+        // (`AtWork::interrupt`).
         let is_over = next.is_left && self.shared.turns.is_over();
-        let told = if is_over { self.ring.interrupt() } else { Ok(()) };
-        if let Err(error) = told.and_then(|()| self.ring.enter(pause)) {
-            // Of all of them: what became of what is under way nobody will know.
+        let cancelled = if is_over { self.ring.interrupt() } else { Ok(()) };
+        if let Err(error) = cancelled.and_then(|()| self.ring.enter(pause)) {
+            // All lanes fail: the results of operations in flight are lost.
             let mut failure = Some(Failure::Ring(error));
             (0..self.lanes.len()).for_each(|seat| self.ends(seat, failure.take()));
         }
@@ -138,7 +144,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// A lane is through, or cannot go on.
+    /// Ends a lane, which has finished or failed.
     fn ends(&mut self, seat: usize, failure: Option<Failure>) {
         let Some(lane) = self.lanes[seat].take() else { return };
         let worker = lane.worker();
@@ -152,19 +158,19 @@ impl<'a> Server<'a> {
     }
 
     fn tell(&self, told: Told) {
-        // Who has started us waits for it.
+        // The thread that has started this one waits for the message.
         let _ = self.tell.send(told);
     }
 }
 
-/// What comes next of all lanes.
+/// Next event among all lanes.
 #[derive(Debug, Default)]
 struct Next {
-    /// Some lanes are not through.
+    /// Some lanes have not ended.
     is_left: bool,
-    /// The earliest time of those that have one, ns since the replay began.
+    /// Earliest due time of the lanes, in ns since the replay began.
     due: Option<u64>,
-    /// Since when that one waits for others which has waited least.
+    /// Latest time since which a lane waits for other workers.
     since: Option<KernelTime>,
 }
 
@@ -178,7 +184,8 @@ impl Next {
     }
 }
 
-/// How long to wait for results; `None`: not at all. `due`: until the next time; `waited`: how long others have been waited for.
+/// Returns how long to wait for results; `None`: not at all. `due`: time until the next due time;
+/// `waited`: how long a lane has waited for other workers.
 fn pause(due: Option<u64>, waited: Option<u64>, may_spin: bool) -> Option<Duration> {
     let early = if may_spin { SPIN_NS } else { 0 };
     let [least, most] = LOOK_NS;
@@ -215,7 +222,7 @@ mod tests {
         assert_eq!(ns(None, Some(u64::MAX), false), LOOK_NS[1]);
     }
 
-    /// Fails if somebody is waited for who was given to a thread that is no longer there.
+    /// Fails if a lane that was sent to a panicked server is waited for.
     #[test]
     fn who_panics_tells_so_for_all_that_are_born() {
         let ((births, born), (tell, told)) = (channel(), channel());

@@ -1,24 +1,25 @@
-//! What `replay init` was told and `run` and `purge` have to know: entries of a letter and its text, with NUL behind each.
+//! Settings of `replay init` that `run` and `purge` need, stored as entries of a letter, a text and
+//! NUL.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What is kept beside the files of a replay.
+/// Settings of a replay, stored beside its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Captured directories that are made elsewhere, and where.
+    /// Captured directories that are created elsewhere, each with its place.
     pub maps: Vec<(Vec<u8>, PathBuf)>,
-    /// The directory of the replay that this one has a part of.
+    /// Directory of the replay that this one is a part of.
     pub part_of: Option<PathBuf>,
-    /// The number of the user to whom the files belong, and who does the replay.
+    /// ID of the user who owns the files and runs the replay.
     pub user: Option<u32>,
-    /// What the files contain, as it was said.
+    /// Contents of the files, as the option was typed.
     pub content: Option<String>,
 }
 
 impl Settings {
-    /// As it is kept. A map is two entries.
+    /// Encodes the settings. A map is two entries.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut push = |letter: u8, text: &[u8]| {
@@ -42,7 +43,7 @@ impl Settings {
         bytes
     }
 
-    /// What was kept; `None`: it is damaged.
+    /// Decodes settings; `None`: they are damaged.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut settings = Self::default();
         let mut captured = None;

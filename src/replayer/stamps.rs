@@ -1,4 +1,5 @@
-//! When operations began and ended: read from the clock, or, where they follow each other as fast as they can, from what is read faster.
+//! Time stamps of operations: read from the clock, or, when operations follow each other without
+//! pacing, from a faster tick counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,13 +7,14 @@ use crate::sys::clock;
 use crate::sys::ticks::{Both, Ticks};
 use crate::units::KernelTime;
 
-/// Who has to wait longer than this for a time sleeps; the rest it looks at the clock, as sleeping takes some 50 µs more than asked.
+/// Remaining time that a waiting thread spends polling the clock instead of sleeping: a sleep takes
+/// about 50 µs longer than requested.
 pub(super) const SPIN_NS: u64 = 60_000;
 
-/// Nobody sleeps longer without a look at whether all is over.
+/// Longest sleep without checking whether the replay is over.
 pub(super) const SLEEP_NS: u64 = 100_000_000;
 
-/// What is read, and since when times are counted.
+/// Source of stamps, and the time from which the replay counts.
 #[derive(Debug)]
 pub(super) struct Stamps {
     ticks: Option<Ticks>,
@@ -20,14 +22,15 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// From now on; with `ticks`, if there are any.
+    /// Starts counting now; uses `ticks` if there are any.
     pub(super) fn new(ticks: Option<Ticks>) -> Self {
         Self { ticks, begin: AtomicU64::new(clock::now().0) }
     }
 
-    /// Times are counted from now on: nobody asks for earlier ones any more.
+    /// Restarts counting now. Earlier stamps are not used afterwards.
     pub(super) fn begin_again(&self) {
-        // ORDERING: whoever is to see it is let through a gate behind it.
+        // ORDERING: every thread that has to see the new time passes a gate first, which is opened
+        // after this store.
         self.begin.store(clock::now().0, Ordering::Relaxed);
     }
 
@@ -36,18 +39,19 @@ impl Stamps {
         self.begin.load(Ordering::Relaxed)
     }
 
-    /// ns since the replay began, by the clock.
+    /// Returns the time in ns since the replay began, by the clock.
     pub(super) fn clock(&self) -> u64 {
         clock::now().0.saturating_sub(self.begin())
     }
 
-    /// A stamp: what it means tells [`Self::ns`]. Without ticks it is a time, ns since the replay began.
+    /// Returns a stamp, which [`Self::ns`] converts. Without ticks it is the time in ns since the
+    /// replay began.
     pub(super) fn now(&self) -> u64 {
         self.ticks.map_or_else(|| self.clock(), |it| it.now())
     }
 
-    /// Waits until then, ns since the replay began, or until all is over; `may_spin`: there is a CPU for who looks at the clock. How late it is
-    /// then, ns.
+    /// Waits until `time`, in ns since the replay began, or until the replay is over. Returns the
+    /// lateness in ns. `may_spin`: a CPU is free for polling the clock.
     pub(super) fn wait_until(&self, time: u64, may_spin: bool, is_over: impl Fn() -> bool) -> u64 {
         let mut now = self.clock();
         while now < time && !is_over() {
@@ -63,12 +67,12 @@ impl Stamps {
         now.saturating_sub(time)
     }
 
-    /// Both at the end of some stamps; `None`: these are times.
+    /// Returns clock and ticks, to convert preceding stamps; `None`: stamps are times.
     pub(super) fn both(&self) -> Option<Both> {
         self.ticks.map(|it| it.both())
     }
 
-    /// ns since the replay began. `at` is behind the stamp.
+    /// Converts a stamp to ns since the replay began. `at` was read after the stamp.
     pub(super) fn ns(&self, stamp: u64, at: Option<Both>) -> u64 {
         match self.ticks.zip(at) {
             Some((ticks, at)) => ticks.time(stamp, at).0.saturating_sub(self.begin()),

@@ -1,16 +1,18 @@
-//! What of a frame is looked at between two calls. It is short, as is a prepared call: what the kernel does drives memory out of the caches, and
-//! each line that has to come back is a part of what a replay is slower than the program.
+//! Operation data that is read between two calls.
+//!
+//! Entries are small, as are prepared calls: the kernel's work evicts cache lines, and each line
+//! that has to be loaded again makes the replay slower than the program.
 
-/// What an operation waits for and changes.
+/// Dependencies of an operation, and its effects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
-    /// Where those that it waits for end in the list of all of them.
+    /// End of its dependencies in the list of all dependencies.
     waits_end: u32,
-    /// What it was given and made.
+    /// Handle that the operation uses; `makes` is the one that it creates.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
     pub(super) besides: Besides,
-    /// Whether it succeeded in the capture, if it is about names.
+    /// Whether the operation succeeded in the capture, if it is an operation on names.
     pub(super) names: Option<bool>,
 }
 
@@ -25,54 +27,56 @@ impl Due {
     }
 }
 
-/// What there is to be done besides the call.
+/// Additional work of an operation besides its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Besides {
-    /// Nothing.
+    /// No additional work.
     Nothing,
-    /// Its result is a descriptor, also where the captured one had failed.
+    /// Result is a descriptor, also where the captured call failed.
     Makes,
-    /// The descriptor that it was given is closed.
+    /// The operation's descriptor is closed.
     Closes,
-    /// Others have that, too: it stays, and a copy of it is closed.
+    /// Descriptor stays open because another process shares its handle; a copy of it is closed.
     ClosesCopy,
-    /// Its time begins before it waits for others: in the capture it waited inside the call.
+    /// Operation's time begins before it waits for others: in the capture it waited inside the
+    /// call.
     Waits,
-    /// It is closed, which no call of the capture did.
+    /// Implicit operation that closes a handle: no captured call did so.
     Implicit,
-    /// The same of an unlock, a seek, or a flag of a descriptor.
+    /// Implicit operation that unlocks, seeks, or sets a descriptor flag: no captured call did so.
     ImplicitChange,
 }
 
 impl Besides {
-    /// True for what no call of the capture did.
+    /// Returns true for implicit operations.
     pub(super) fn is_implicit(self) -> bool {
         matches!(self, Self::Implicit | Self::ImplicitChange)
     }
 }
 
-/// When an operation was in the capture: looked at where times, a part, or the order of all are asked for.
+/// Captured time of an operation. Read only for pacing, windows and the total order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// ns since the first operation.
+    /// Start, in ns since the first operation.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The latest end of it and of all that are before it in the plan: those that it may wait for.
+    /// Latest end among this operation and all that precede it in the plan. These are the
+    /// operations that it may wait for.
     pub(super) behind: u64,
-    /// How many operations had ended before, in all threads.
+    /// Number of operations, of all threads, that had ended before.
     pub(super) turn: u64,
 }
 
-/// An operation that is to be done.
+/// Operation that is to be executed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<'a> {
     pub(super) due: &'a Due,
     pub(super) moment: &'a Moment,
-    /// Whom it waits for: workers, and which of their operations.
+    /// Operations that this one waits for: worker and index among that worker's operations.
     pub(super) waits: &'a [(u32, u32)],
 }
 
-/// The operations of a frame, without their calls.
+/// Operations of a frame, without their calls.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     due: Vec<Due>,
@@ -81,7 +85,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// One more; `None`: there are more to wait for than a frame has place for.
+    /// Adds an operation; `None`: the frame has more dependencies than `u32` can count.
     pub(super) fn push(&mut self, due: Due, moment: Moment, waits: &[(u32, u32)]) -> Option<()> {
         self.waits.extend(waits);
         self.due.push(Due { waits_end: u32::try_from(self.waits.len()).ok()?, ..due });
@@ -93,34 +97,34 @@ impl Steps {
         self.due.len()
     }
 
-    /// One of them; `None`: there are not so many.
+    /// Returns the operation at an index; `None`: the frame has fewer.
     pub(super) fn get(&self, index: usize) -> Option<Step<'_>> {
         let (due, moment) = (self.due.get(index)?, self.moments.get(index)?);
         let from = index.checked_sub(1).map_or(0, |it| self.due[it].waits_end);
         Some(Step { due, moment, waits: &self.waits[from as usize..due.waits_end as usize] })
     }
 
-    /// All of them.
+    /// Returns all operations.
     pub(super) fn iter(&self) -> impl Iterator<Item = Step<'_>> {
         (0..).map_while(|it| self.get(it))
     }
 
-    /// Memory that they take, in bytes.
+    /// Returns the memory of the steps, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&self.due[..]) + size_of_val(&self.moments[..]) + size_of_val(&self.waits[..])
     }
 }
 
-/// What the replay got.
+/// Result of a replayed operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Got {
     pub(super) ret: i64,
-    /// When: stamps.
+    /// Start and end, as stamps.
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// What came of the operations of a frame, as far as they are done.
+/// Results of the completed operations of a frame.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     got: Vec<Got>,
@@ -129,12 +133,12 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Room for so many, which is there before the first one.
+    /// Allocates room for `count` results, before the first operation.
     pub(super) fn of(count: usize) -> Self {
         Self { got: vec![Got::default(); count], late: vec![None; count], done: 0 }
     }
 
-    /// Of the next one, and how long after its time it began, ns, if it had one.
+    /// Adds the result of the next operation, and its lateness in ns if it had a due time.
     pub(super) fn push(&mut self, got: Got, late: Option<u64>) {
         self.got[self.done] = got;
         if late.is_some() {
@@ -143,12 +147,12 @@ impl Results {
         self.done += 1;
     }
 
-    /// Of those that are done.
+    /// Returns the results of the completed operations.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Got, Option<u64>)> {
         self.got[..self.done].iter().zip(self.late.iter().copied())
     }
 
-    /// Memory that they take, in bytes.
+    /// Returns the memory of the results, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&self.got[..]) + size_of_val(&self.late[..])
     }

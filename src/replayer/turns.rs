@@ -1,13 +1,13 @@
-//! Who has done how much, and waiting for it.
+//! Progress of all workers, and waiting for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use atomic_wait::{wait, wake_all};
 
-/// How often one looks before one sleeps: about as long as a short call of another thread takes.
+/// Polls before a thread sleeps: about as long as a short call of another thread takes.
 const LOOKS: u32 = 200;
 
-/// How much one thread has done.
+/// Number of operations that one thread has completed.
 #[derive(Debug, Default)]
 struct Counter {
     done: AtomicU32,
@@ -16,15 +16,17 @@ struct Counter {
 
 impl Counter {
     fn get(&self) -> u32 {
-        // ORDERING: pairs with the release in `set`: who sees the number sees what was done before it.
+        // ORDERING: pairs with the release in `set`: a thread that reads the number also sees the
+        // work that preceded it.
         self.done.load(Ordering::Acquire)
     }
 
     fn set(&self, done: u32) {
-        // ORDERING: what was done (descriptors in their slots) is there for whoever sees the number.
+        // ORDERING: completed work (descriptors in their slots) is visible to every thread that
+        // reads the number.
         self.done.store(done, Ordering::Release);
-        // ORDERING: the number is written before we look for sleepers; in `sleep` a sleeper is counted before it looks at the number. So
-        // one of us sees the other.
+        // ORDERING: the number is written before `sleepers` is read; in `sleep` a sleeper is
+        // counted before it reads the number. So at least one of the two threads sees the other.
         fence(Ordering::SeqCst);
         // ORDERING: the fence has ordered it.
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -33,7 +35,7 @@ impl Counter {
     }
 
     fn sleep(&self, while_it_is: u32) {
-        // ORDERING: counted before the kernel looks at the number (futex(2)); see `set`.
+        // ORDERING: counted before the kernel reads the number (futex(2)); see `set`.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         wait(&self.done, while_it_is);
         // ORDERING: only a count.
@@ -41,17 +43,17 @@ impl Counter {
     }
 }
 
-/// Whom somebody waits for.
+/// Condition that a worker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
-    /// So many operations of all.
+    /// Total number of completed operations.
     Turn(u64),
-    /// That operation of that worker.
+    /// Completion of an operation: worker, and index among that worker's operations.
     Operation((u32, u32)),
 }
 
 impl Others {
-    /// In one number: no worker has the highest one.
+    /// Packs the condition into one number. No worker has the highest number.
     fn packed(self) -> u64 {
         match self {
             Self::Turn(turn) => u64::from(u32::MAX) << 32 | u64::from(wrapped(turn)),
@@ -60,17 +62,17 @@ impl Others {
     }
 }
 
-/// It waits for nobody, in the place of [`Others::packed`].
+/// Value in place of [`Others::packed`] for a worker that does not wait.
 const NOBODY: u64 = u64::MAX;
 
-/// All threads of a replay.
+/// Progress of all threads of a replay.
 #[derive(Debug)]
 pub(super) struct Turns {
     workers: Box<[Counter]>,
-    /// Operations of all of them, where one comes behind the other.
+    /// Operations of all workers together, for the total order.
     all: Counter,
     is_over: AtomicBool,
-    /// Whom each of them waits for: [`Others::packed`].
+    /// Condition that each worker waits for: [`Others::packed`].
     waits: Box<[AtomicU64]>,
 }
 
@@ -81,20 +83,21 @@ impl Turns {
         Self { workers, all: Counter::default(), is_over: AtomicBool::new(false), waits }
     }
 
-    /// The worker has done so many.
+    /// Records the number of operations that a worker has completed.
     pub(super) fn done(&self, worker: u32, count: u32) {
         if let Some(it) = self.workers.get(worker as usize) {
             it.set(count);
         }
     }
 
-    /// Until that operation of that worker is over; false: all is. `by`: the worker that waits.
-    pub(super) fn wait_for(&self, (worker, number): (u32, u32), by: u32) -> bool {
+    /// Waits until operation `number` of a worker is over. Returns false if the replay is over.
+    /// `by`: the waiting worker.
+    pub(super) fn wait_for(&self, worker: u32, number: u32, by: u32) -> bool {
         let Some(it) = self.workers.get(worker as usize) else { return true };
         self.reach(it, |done| done > number, by, || Others::Operation((worker, number)))
     }
 
-    /// Until a counter is where it has to be, or all is over; false if that.
+    /// Waits until a counter has the required value. Returns false if the replay is over.
     fn reach(
         &self,
         counter: &Counter,
@@ -105,7 +108,8 @@ impl Turns {
         let mut looks = 0;
         loop {
             let done = counter.get();
-            // ORDERING: whoever sets the flag changes the number behind it, so who sees that sees the flag.
+            // ORDERING: `stop` sets the flag before it changes the number, so a thread that sees
+            // the changed number sees the flag.
             if self.is_over.load(Ordering::Relaxed) {
                 return false;
             }
@@ -123,15 +127,16 @@ impl Turns {
         }
     }
 
-    /// That worker waits for others, and does nothing else; `None`: no longer.
+    /// Records that a worker waits for others and does nothing else; `None`: it no longer waits.
     pub(super) fn waits(&self, worker: u32, others: Option<Others>) {
         if let Some(it) = self.waits.get(worker as usize) {
-            // ORDERING: in one order with the looks at it and at the counters in `in_vain`.
+            // ORDERING: in one total order with the reads of it and of the counters in `in_vain`.
             it.store(others.map_or(NOBODY, Others::packed), Ordering::SeqCst);
         }
     }
 
-    /// Workers that wait for what is not done, and a number that is another one when more has been done.
+    /// Returns the number of workers whose condition is not met, and a progress value that changes
+    /// with each completed operation.
     fn in_vain(&self) -> (usize, u64) {
         let is_done = |packed: u64| {
             let (worker, number) = (packed >> 32, packed & u64::from(u32::MAX));
@@ -147,60 +152,63 @@ impl Turns {
         (in_vain, done.sum())
     }
 
-    /// True if that operation of that worker is over.
-    pub(super) fn is_done(&self, (worker, number): (u32, u32)) -> bool {
+    /// Returns true if operation `number` of a worker is over.
+    pub(super) fn is_done(&self, worker: u32, number: u32) -> bool {
         self.workers.get(worker as usize).is_none_or(|it| it.get() > number)
     }
 
-    /// True if so many operations are over.
+    /// Returns true if exactly `turn` operations are over.
     pub(super) fn is_turn(&self, turn: u64) -> bool {
         self.all.get() == wrapped(turn)
     }
 
-    /// Until so many operations are over; false: all is. `by`: the worker that waits.
+    /// Waits until `turn` operations are over. Returns false if the replay is over. `by`: the
+    /// waiting worker.
     pub(super) fn wait_for_turn(&self, turn: u64, by: u32) -> bool {
         self.reach(&self.all, |done| done == wrapped(turn), by, || Others::Turn(turn))
     }
 
-    /// The operation with this turn is over.
+    /// Records that the operation with this turn is over.
     pub(super) fn turn_done(&self, turn: u64) {
         self.all.set(wrapped(turn + 1));
     }
 
-    /// True if nothing more is to be done.
+    /// Returns true if nothing more is to be executed.
     pub(super) fn is_over(&self) -> bool {
         // ORDERING: only a flag.
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Nothing more is done: whoever waits goes on.
+    /// Ends the replay: waiting workers continue and see that it is over.
     pub(super) fn stop(&self) {
-        // ORDERING: before the numbers that the sleepers look at.
+        // ORDERING: before the numbers that the sleepers read.
         if self.is_over.swap(true, Ordering::SeqCst) {
-            // The numbers are changed already: once more, and they would be as before.
+            // The numbers are changed already; a second change would restore them.
             return;
         }
         for it in self.workers.iter().chain([&self.all]) {
-            // A number that they have not seen, so that none of them falls asleep.
-            // ORDERING: they see the flag behind it.
+            // A number that the sleepers have not seen, so that none of them falls asleep.
+            // ORDERING: sleepers read the flag after the number.
             it.done.fetch_xor(1 << 31, Ordering::SeqCst);
             wake_all(&it.done);
         }
     }
 }
 
-/// Looks whether everybody waits for what nobody will do, as in a plan that somebody has made up.
+/// Deadlock detector: all workers wait for operations that no worker will execute, as in a crafted
+/// plan.
 #[derive(Debug, Default)]
 pub(super) struct Vain(Option<u64>);
 
 impl Vain {
-    /// Something has happened.
+    /// Resets the detector: something has happened.
     pub(super) fn no(&mut self) {
         self.0 = None;
     }
 
-    /// True if so many workers, which are all that can do anything, waited for others at the last look and do so now, and nothing was done
-    /// and nothing has happened in between: so all of them waited at the same time.
+    /// Returns true if `workers`, all workers that can run, wait at two consecutive checks and
+    /// nothing was completed and nothing happened in between. All of them then waited at the same
+    /// time.
     pub(super) fn is_so(&mut self, turns: &Turns, workers: usize) -> bool {
         let (in_vain, done) = turns.in_vain();
         let now = Some(done).filter(|_| in_vain > 0 && in_vain == workers);
@@ -208,7 +216,7 @@ impl Vain {
     }
 }
 
-/// The counter has 32 bits; nobody is so far behind.
+/// Low 32 bits of a turn, the width of the counter. No worker lags that far.
 fn wrapped(turn: u64) -> u32 {
     u32::try_from(turn & u64::from(u32::MAX)).unwrap_or_default()
 }
@@ -227,7 +235,7 @@ mod tests {
                     for number in 0..20_000 {
                         assert!(
                             me == 0 && number == 0
-                                || turns.wait_for((1 - me, number - u32::from(me == 0)), me)
+                                || turns.wait_for(1 - me, number - u32::from(me == 0), me)
                         );
                         turns.done(me, number + 1);
                     }
@@ -237,14 +245,14 @@ mod tests {
         assert_eq!([0, 1].map(|it: usize| turns.workers[it].get()), [20_000; 2]);
     }
 
-    /// Fails if who sleeps sees the same number again, as several have said that it is over.
+    /// Fails if a sleeper sees an unchanged number after several calls of `stop`.
     #[test]
     fn it_is_over_once() {
         let turns = Turns::new(1);
         turns.stop();
-        let told = turns.workers[0].get();
+        let stopped = turns.workers[0].get();
         turns.stop();
-        assert!(turns.is_over() && told != 0 && turns.workers[0].get() == told);
+        assert!(turns.is_over() && stopped != 0 && turns.workers[0].get() == stopped);
     }
 
     #[test]
@@ -252,7 +260,7 @@ mod tests {
         let turns = Turns::new(1);
         std::thread::scope(|scope| {
             let [one, all] = [
-                scope.spawn(|| turns.wait_for((0, 5), 0)),
+                scope.spawn(|| turns.wait_for(0, 5, 0)),
                 scope.spawn(|| turns.wait_for_turn(5, 0)),
             ];
             crate::sys::thread::pause(std::time::Duration::from_millis(20));
@@ -262,13 +270,13 @@ mod tests {
         });
     }
 
-    /// Fails if it is not seen that nobody can go on, or if somebody who can is overlooked.
+    /// Fails if a deadlock is not detected, or a worker that can continue is overlooked.
     #[test]
     fn all_may_wait_in_vain() {
         let (turns, mut vain) = (Turns::new(3), Vain::default());
         turns.waits(0, Some(Others::Operation((1, 4))));
         turns.waits(2, Some(Others::Turn(5)));
-        // One of them is at work.
+        // One of the three workers is running.
         assert!(!vain.is_so(&turns, 3) && !vain.is_so(&turns, 3));
         assert!(!vain.is_so(&turns, 2) && vain.is_so(&turns, 2));
         vain.no();
@@ -286,7 +294,7 @@ mod tests {
     fn who_sleeps_says_whom_he_waits_for() {
         let turns = Turns::new(2);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| turns.wait_for((0, 5), 1));
+            let waiting = scope.spawn(|| turns.wait_for(0, 5, 1));
             while turns.in_vain().0 == 0 {
                 crate::sys::thread::pause(std::time::Duration::from_millis(1));
             }

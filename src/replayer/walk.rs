@@ -1,4 +1,5 @@
-//! What is below a directory, found from its descriptor: whatever was mounted over it, and wherever our root is.
+//! Lists a directory tree from its descriptor, independent of later mounts over it and of the
+//! current root.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -16,36 +17,33 @@ use nix::unistd::{Gid, Uid, fchownat};
 use crate::replay::plan_file::FileKind;
 use crate::sys::user::Identity;
 
-/// Something below it.
+/// Entry below the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What it is.
+    /// Type of the entry.
     pub kind: FileKind,
-    /// From that directory, with a slash at its beginning.
+    /// Path from that directory, with a slash at its beginning.
     pub path: Vec<u8>,
 }
 
-/// Whether what is mounted in a directory belongs to it.
+/// Treatment of directories on which something is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mounts {
-    /// Ours are among them.
+    /// Mounts of the replay itself: entered.
     Entered,
-    /// They are somebody else's.
+    /// Mounts of others: left out.
     Left,
 }
 
-/// Longer paths are not followed. Whoever names files has at most 4 KiB, but directories can be made below each other for ever, and a list
-/// of them, and the time for it, is the square of their depth.
+/// Longest path that is followed. Programs name paths of at most 4 KiB, but directories can be
+/// nested without limit. The size of a list of them, and its time, is the square of their depth.
 const PATH_BYTES_MAX: usize = 16 << 10;
 
-/// Everything below a directory, which is listed before what is in it; links are not followed.
-///
-/// # Errors
-///
-/// A directory cannot be read, or is too deep.
+/// Lists everything below a directory, each directory before its entries. Links are not followed.
 pub fn walk(root: &impl AsFd, mounts: Mounts) -> io::Result<Vec<Listed>> {
     let (mut found, mut path) = (Vec::new(), Vec::new());
-    // Those on the way down, with what is left of them: there may be more levels than our stack has room for.
+    // Levels on the way down with their remaining entries: there may be more levels than the stack
+    // has room for.
     let mut levels = vec![names(root, &path, mounts)?.into_iter()];
     while let Some(level) = levels.last_mut() {
         let Some((kind, name)) = level.next() else {
@@ -70,18 +68,20 @@ pub fn walk(root: &impl AsFd, mounts: Mounts) -> io::Result<Vec<Listed>> {
 fn too_deep(path: &[u8]) -> io::Error {
     let begin = String::from_utf8_lossy(path.get(..64).unwrap_or(path)).into_owned();
     io::Error::other(format!(
-        "directories are more than {PATH_BYTES_MAX} bytes deep, which no replay makes: {begin}…; remove them: rm -r"
+        "directories are nested more than {PATH_BYTES_MAX} bytes deep, which no replay makes: {begin}…; remove them: rm -r"
     ))
 }
 
-/// The path without its last name.
+/// Removes the last name of a path.
 fn up(path: &mut Vec<u8>) {
     path.truncate(path.iter().rposition(|it| *it == b'/').unwrap_or(0));
 }
 
-/// What is in a directory, sorted; nothing if it is somebody else's mount, or no directory any more.
+/// Returns the sorted entries of a directory; none if it is a foreign mount or no longer a
+/// directory.
 fn names(root: &impl AsFd, path: &[u8], mounts: Mounts) -> io::Result<Vec<(FileKind, Vec<u8>)>> {
-    // No descriptor is kept for those above: paths may be deeper than there may be descriptors.
+    // No descriptor is kept for the levels above: paths may be deeper than the limit of
+    // descriptors.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
     let mut opened = open_below(root, path, flags, mounts);
     if matches!(opened, Err(Errno::EACCES)) && allow(root, path).is_ok() {
@@ -89,7 +89,7 @@ fn names(root: &impl AsFd, path: &[u8], mounts: Mounts) -> io::Result<Vec<(FileK
     }
     let mut directory = match opened {
         Err(Errno::EXDEV) if mounts == Mounts::Left => return Ok(Vec::new()),
-        // Somebody has put something else there meanwhile.
+        // Another process has replaced it meanwhile.
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if !path.is_empty() => {
             return Ok(Vec::new());
         }
@@ -108,7 +108,7 @@ fn names(root: &impl AsFd, path: &[u8], mounts: Mounts) -> io::Result<Vec<(FileK
     kinds.collect()
 }
 
-/// Not every file system tells types with names.
+/// Returns the type of an entry. Not every file system returns types with names.
 fn kind(directory: &Dir, name: &[u8], known: Option<Type>) -> io::Result<FileKind> {
     let is_of = |stat: &FileStat, kind: SFlag| stat.st_mode & SFlag::S_IFMT.bits() == kind.bits();
     Ok(match known {
@@ -127,10 +127,10 @@ fn kind(directory: &Dir, name: &[u8], known: Option<Type>) -> io::Result<FileKin
     })
 }
 
-/// What one call takes of a path at most, with some room (`PATH_MAX`, 4096).
+/// Bytes of a path that one call takes at most, with some reserve (`PATH_MAX`, 4096).
 const PART_BYTES_MAX: usize = 4000;
 
-/// Opens what has this path from a directory: never beyond it, never through a link.
+/// Opens a path below a directory: never outside it, never through a link.
 ///
 /// # Errors
 ///
@@ -153,17 +153,18 @@ pub(super) fn open_below(
             let path = if rest.is_empty() { b"." } else { rest };
             return openat2(from, path, how(flags));
         };
-        let (part, behind) = rest.split_at(end);
+        let (part, after) = rest.split_at(end);
         above = Some(openat2(from, part, how(OFlag::O_PATH | OFlag::O_DIRECTORY))?);
-        rest = behind.strip_prefix(b"/").unwrap_or(behind);
+        rest = after.strip_prefix(b"/").unwrap_or(after);
     }
 }
 
-/// Makes a directory at this path from another one, for this user: never beyond it, never through a link.
+/// Creates a directory at a path below another one, for this user: never outside it, never through
+/// a link.
 ///
 /// # Errors
 ///
-/// Something is there already, or it cannot be made.
+/// Something is there already, or it cannot be created.
 pub(super) fn make_directory(
     root: &impl AsFd,
     path: &[u8],
@@ -179,23 +180,24 @@ pub(super) fn make_directory(
     Ok(fchownat(&made, "", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?)
 }
 
-/// The directory that a path is in, and its name there.
+/// Returns the directory part of a path, and the name in it.
 pub(super) fn parent(path: &[u8]) -> (&[u8], &[u8]) {
     let slash = path.iter().rposition(|it| *it == b'/');
     slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]))
 }
 
-/// Takes back that somebody may not enter or change what is his own, from that directory up: a replay may have done so (`chmod 000`).
+/// Restores the owner's permissions on a path of directories, from the root down: a replay may have
+/// removed them (`chmod 000`).
 ///
 /// # Errors
 ///
-/// It is not ours, or `/proc` is not there.
+/// A directory belongs to another user, or `/proc` is not mounted.
 pub(super) fn allow(root: &impl AsFd, directory: &[u8]) -> io::Result<()> {
     let slashes = directory.iter().enumerate().filter(|it| it.0 > 0 && *it.1 == b'/');
     for end in slashes.map(|it| it.0).chain([directory.len()]) {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
         let opened = open_below(root, &directory[..end], flags, Mounts::Left)?;
-        // It leads to what is open and to nothing else.
+        // The path leads to the open directory and to nothing else.
         let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let mode = fs::metadata(&path)?.mode();
         if mode & OWNERS != OWNERS {
@@ -205,7 +207,7 @@ pub(super) fn allow(root: &impl AsFd, directory: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What an owner needs to list, enter and empty a directory.
+/// Permissions that an owner needs to list, enter and empty a directory.
 const OWNERS: u32 = 0o700;
 
 #[cfg(test)]
@@ -231,7 +233,8 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// Fails if a tree deeper than any path is not seen to its end, or takes more of our stack the deeper it is.
+    /// Fails if a tree deeper than any path is not listed completely, or needs more stack the
+    /// deeper it is.
     #[test]
     fn deep_trees_are_seen_and_those_without_end_are_told() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -251,7 +254,7 @@ mod tests {
         deeper(&"e".repeat(255), PATH_BYTES_MAX / 256);
         let error = walk(&root, Mounts::Left).expect_err("too deep").to_string();
         assert!(error.contains("/d/d/d/"), "{error}");
-        // The test's directory is removed by whole paths.
+        // The directory of the test is removed by whole paths.
         let removed = std::process::Command::new("rm").arg("-r").arg(directory.path()).status();
         assert!(removed.expect("it runs").success());
     }

@@ -1,22 +1,24 @@
-//! A part of a replay: what had ended before it in the capture is done as fast as it goes, and what ends behind it is not done.
+//! Replay window: operations that ended before it in the capture run as fast as possible, and
+//! operations that end after it are skipped.
 //!
-//! By the ends of operations, in the order in which they are in the plan: whoever stands behind somebody that ends later is not before that
-//! end either. Nobody waits for somebody who stands behind him, so a part is complete in itself, whatever keeps operations apart.
+//! Membership depends on the end of an operation, in plan order. An operation that follows one with
+//! a later end is not before that end either. No operation waits for one that follows it in the
+//! plan, so a window is complete in itself with every ordering.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use atomic_wait::{wait, wake_all};
 
-/// From when to when, in the capture, ns since the first operation.
+/// Bounds of the window in the capture, in ns since the first operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
-    /// What ended by then is done before, without times.
+    /// Operations that ended by this time run first, without pacing.
     pub from: Option<u64>,
-    /// What ends later is not done.
+    /// Operations that end later are skipped.
     pub until: Option<u64>,
 }
 
-/// Where everybody waits until all have done what is to be done before.
+/// Barrier at which workers wait until all have finished the operations before the window.
 #[derive(Debug)]
 pub(super) struct Gate(AtomicU32);
 
@@ -26,7 +28,8 @@ impl Gate {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        // ORDERING: pairs with the release in `open`: who has passed sees what the others did before.
+        // ORDERING: pairs with the release in `open`: a worker that passes sees the earlier work of
+        // the others.
         self.0.load(Ordering::Acquire) != 0
     }
 
@@ -37,7 +40,7 @@ impl Gate {
     }
 
     pub(super) fn open(&self) {
-        // ORDERING: the time from which everybody counts is there for whoever passes.
+        // ORDERING: the start time of the window is visible to every worker that passes.
         self.0.store(1, Ordering::Release);
         wake_all(&self.0);
     }

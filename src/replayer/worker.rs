@@ -1,4 +1,4 @@
-//! One thread of the replay: does what one thread of the original did, each operation when its turn has come.
+//! Worker thread: executes the operations of one captured thread, each when its turn has come.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,57 +21,59 @@ use crate::replay::plan_file::PlanError;
 use crate::sys::again::{Batch, Contents, Memory, Slots};
 use crate::sys::thread;
 
-/// What all threads of a replay have in common.
+/// State that all threads of a replay share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) source: Source,
-    /// What of it is ready before it begins.
+    /// Operations that are loaded before the replay begins.
     pub(super) ahead: Ahead,
     pub(super) options: Options,
     pub(super) turns: Turns,
-    /// Where those wait who have done what is to be done before.
+    /// Barrier for workers that have finished the operations before the window.
     pub(super) gate: Gate,
     pub(super) progress: Progress,
     pub(super) at_work: AtWork,
     pub(super) slots: Slots,
     pub(super) contents: Arc<Contents>,
-    /// For each worker those that are born by its operations, in their order: behind which one, and who.
+    /// For each worker the workers that its operations start, in order: index of the operation, and
+    /// the new worker.
     pub(super) births: Vec<Vec<(u32, u32)>>,
     pub(super) stamps: Stamps,
-    /// What is open before the first operation.
+    /// Descriptors open before the first operation.
     pub(super) given: Given,
-    /// It is better to look at the clock than to sleep: there are more CPUs than threads.
+    /// True if polling the clock is better than sleeping: there are more CPUs than threads.
     pub(super) may_spin: AtomicBool,
 }
 
-/// What a worker tells who has started it.
+/// Message of a worker to the thread that has started it.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// That worker is born.
+    /// The worker is born.
     Born(u32),
-    /// A worker has done what is to be done before, and waits for the others.
+    /// A worker has finished the operations before the window and waits for the others.
     Prepared,
-    /// An operation on names has succeeded and had not, or the other way round, and nothing more is done ([`Options::ends_at_names`]).
+    /// An operation on names has succeeded and failed in the capture, or the other way round, and
+    /// nothing more is executed ([`Options::ends_at_names`]).
     NamesDiffer,
-    /// That worker is through.
+    /// The worker has ended.
     Ended(u32),
-    /// That worker cannot go on.
+    /// The worker has failed.
     Failed(u32, Failure),
 }
 
-/// Why a worker cannot go on.
+/// Reason why a worker has failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     Plan(PlanError),
     Memory(std::io::Error),
     Ring(std::io::Error),
-    /// Who reads the plan for it has.
+    /// The helper that reads its plan has failed.
     Helper,
-    /// It has failed in a way that nobody has thought of.
+    /// The thread has panicked.
     Panicked,
 }
 
-/// Tells it also of a thread that panics: whoever has started it would wait for ever.
+/// Reports a thread that panics: the thread that has started it would otherwise wait forever.
 #[derive(Debug)]
 pub(super) struct Ending<'a>(pub(super) u32, pub(super) &'a Sender<Told>);
 
@@ -83,13 +85,13 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A worker at work.
+/// Worker while it is running.
 struct Work<'a> {
     course: Course<'a>,
     memory: Memory,
 }
 
-/// Does everything that a worker has to do.
+/// Executes all operations of a worker.
 pub(super) fn work(
     shared: &Shared,
     worker: u32,
@@ -101,7 +103,7 @@ pub(super) fn work(
     let result = all(shared, worker, helpers, tell);
     shared.at_work.ends(worker);
     shared.given.left(&shared.slots);
-    // Who has started us waits for it.
+    // The thread that has started this one waits for the message.
     let failed = |failure| Told::Failed(worker, failure);
     let _ = tell.send(result.map_or_else(failed, |()| Told::Ended(worker)));
 }
@@ -128,13 +130,13 @@ fn all(
 }
 
 impl Work<'_> {
-    /// Does the operations of a frame; false if all is over.
+    /// Executes the operations of a frame. Returns false if the replay is over.
     fn frame(&mut self, loaded: &mut Loaded) -> bool {
         let mut goes_on = true;
         for index in 0..loaded.steps.len() {
             let Some(step) = loaded.steps.get(index) else { break };
             let done = if self.reaches(step.moment) {
-                self.one((&mut loaded.batch, index), step)
+                self.one(&mut loaded.batch, index, step)
             } else {
                 None
             };
@@ -149,7 +151,7 @@ impl Work<'_> {
         goes_on
     }
 
-    /// Whether an operation is to be done; waits until that may begin.
+    /// Returns whether an operation is to be executed; waits until it may begin.
     fn reaches(&mut self, moment: &Moment) -> bool {
         loop {
             match self.course.reaches(moment) {
@@ -160,10 +162,16 @@ impl Work<'_> {
         }
     }
 
-    /// Does it when its turn and its time have come; how late that was, if it has a time. `None` if all is over.
-    fn one(&mut self, call: (&mut Batch, usize), step: Step<'_>) -> Option<(Got, Option<u64>)> {
+    /// Executes an operation when its turn and its due time have come. Returns its result, and its
+    /// lateness if it has a due time; `None` if the replay is over.
+    fn one(
+        &mut self,
+        batch: &mut Batch,
+        index: usize,
+        step: Step<'_>,
+    ) -> Option<(Got, Option<u64>)> {
         if step.due.besides == Besides::Waits {
-            return self.waiting(call, step);
+            return self.waiting(batch, index, step);
         }
         if !self.is_turn(step) {
             return None;
@@ -173,35 +181,42 @@ impl Work<'_> {
             return None;
         }
         if step.due.besides.is_implicit() {
-            return Some((self.course.implicit(call, &mut self.memory, step.due), None));
+            return Some((self.course.implicit(batch, index, &mut self.memory, step.due), None));
         }
-        Some((self.course.call(call, &mut self.memory, step), late))
+        Some((self.course.call(batch, index, &mut self.memory, step), late))
     }
 
-    /// The same of a call that waited for others in the capture: here it does so before the kernel is asked, and that is a part of what
-    /// it takes.
-    fn waiting(&mut self, call: (&mut Batch, usize), step: Step<'_>) -> Option<(Got, Option<u64>)> {
+    /// Executes a call that waited for other threads in the capture. It waits here before the call
+    /// is made, and the wait is part of the operation's time.
+    fn waiting(
+        &mut self,
+        batch: &mut Batch,
+        index: usize,
+        step: Step<'_>,
+    ) -> Option<(Got, Option<u64>)> {
         let late = self.pace(step.moment);
         let start = self.course.shared.stamps.now();
         if !self.is_turn(step) {
             return None;
         }
-        Some((Got { start, ..self.course.call(call, &mut self.memory, step) }, late))
+        Some((Got { start, ..self.course.call(batch, index, &mut self.memory, step) }, late))
     }
 
-    /// Waits for those that have to be before it; false if all is over.
+    /// Waits for the operations that must precede this one. Returns false if the replay is over.
     fn is_turn(&self, step: Step<'_>) -> bool {
         let (turns, worker) = (&self.course.shared.turns, self.course.worker);
         match self.course.shared.options.order {
             Order::Total => turns.wait_for_turn(step.moment.turn, worker),
             Order::Dependencies => {
-                !turns.is_over() && step.waits.iter().all(|it| turns.wait_for(*it, worker))
+                let mut waits = step.waits.iter();
+                !turns.is_over()
+                    && waits.all(|&(other, number)| turns.wait_for(other, number, worker))
             }
             Order::Thread | Order::None => !turns.is_over(),
         }
     }
 
-    /// Waits for its time. How late it is, if it has one.
+    /// Waits for the due time. Returns the lateness in ns if there is a due time.
     fn pace(&self, moment: &Moment) -> Option<u64> {
         let time = self.course.time(moment)?;
         let Shared { stamps, turns, may_spin, .. } = self.course.shared;

@@ -24,7 +24,7 @@ pub(super) fn make(
     let is_usual = args.content == InitContentArg::MadeUp(ContentArg::RANDOM);
     let content = (!is_usual).then(|| args.content.to_string());
     let wanted = Settings { maps, part_of: None, user: user.map(Identity::user), content };
-    Places::make(&args.root, (plan, before), &wanted)
+    Places::make(&args.root, plan, before, &wanted)
         .map_err(|error| CliError::Usage(error.to_string()))
 }
 

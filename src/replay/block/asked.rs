@@ -1,4 +1,4 @@
-//! What each device was asked.
+//! Captured requests of each device.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,22 +8,22 @@ use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
-/// What can be asked again.
+/// Kind of a replayable request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Bytes are read.
+    /// Reads bytes.
     Read,
-    /// Bytes are written.
+    /// Writes bytes.
     Write,
-    /// What the device has cached is made durable.
+    /// Makes the device's cache durable.
     Flush,
-    /// What is there is no longer needed.
+    /// Marks bytes as no longer needed.
     Discard,
-    /// Zeros are written.
+    /// Writes zeros.
     WriteZeroes,
 }
 
-/// All, and what they are in the capture.
+/// All kinds with their captured operations.
 const KINDS: [(Kind, RequestOp); 5] = [
     (Kind::Read, RequestOp::Read),
     (Kind::Write, RequestOp::Write),
@@ -37,53 +37,53 @@ impl Kind {
         KINDS.iter().find(|it| it.1 == op).map(|it| it.0)
     }
 
-    /// The word for it in every output.
+    /// Returns the word for the kind in every output.
     pub fn as_str(self) -> &'static str {
         KINDS.iter().find(|it| it.0 == self).map_or("", |it| it.1.as_str())
     }
 
-    /// It moves bytes between memory and the device.
+    /// Returns true if the kind moves bytes between memory and the device.
     pub fn moves_bytes(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }
 }
 
-/// A request of the capture.
+/// Captured request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What.
+    /// Kind of the request.
     pub kind: Kind,
-    /// Its first byte; nothing that counts for a flush.
+    /// Offset of its first byte; meaningless for a flush.
     pub offset: u64,
-    /// Its length; 0 for a flush.
+    /// Length in bytes; 0 for a flush.
     pub bytes: u64,
-    /// When the driver got it.
+    /// Time of issue to the driver.
     pub issued: u64,
-    /// When it was done; not before `issued`.
+    /// Time of completion; not before `issued`.
     pub completed: u64,
-    /// The error number (positive) that it failed with.
+    /// Error number (positive) of a failed request.
     pub error: Option<i32>,
-    /// It was durable when it was done.
+    /// Request was durable on completion (FUA).
     pub is_fua: bool,
 }
 
-/// Why a request is not asked again.
+/// Reason why a request is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotAsked {
-    /// It changes what is on the device, and nobody has allowed that.
+    /// Changes data on the device, which is not allowed by default.
     Writes,
-    /// It gives up what is on the device, and nobody has allowed that.
+    /// Discards data on the device, which is not allowed by default.
     Discards,
-    /// It was issued before the capture, or done behind it.
+    /// Issued before the capture, or completed after it.
     NotWhole,
-    /// Drivers are asked for it by themselves.
+    /// Kind that only drivers issue.
     OtherKind,
-    /// It failed before it was a request.
+    /// Failed before a request was allocated.
     Stillborn,
 }
 
 impl NotAsked {
-    /// The word for it in outputs for programs.
+    /// Returns the word for the reason in machine-readable outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Writes => "not-allowed",
@@ -94,33 +94,34 @@ impl NotAsked {
         }
     }
 
-    /// For people.
+    /// Returns a sentence for the report.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Writes => "only with --write: they change what is on the device",
             Self::Discards => "only with --discard: they give up what is on the device",
-            Self::NotWhole => "issued before the capture, or done behind it",
-            Self::OtherKind => "of a kind that only drivers ask for",
+            Self::NotWhole => "issued before the capture, or completed after it",
+            Self::OtherKind => "of a kind that only drivers issue",
             Self::Stillborn => "failed before they were requests",
         }
     }
 }
 
-/// What one device was asked.
+/// Captured requests of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// In the order of their ends.
+    /// Replayable requests, in the order of their ends.
     pub all: Vec<Asked>,
-    /// What cannot be asked again, by operation.
+    /// Number of requests that cannot be replayed, by reason and operation.
     pub left: BTreeMap<(NotAsked, RequestOp), u64>,
-    /// Requests that became a part of others, and demands for flushes that the device got as its own.
+    /// Number of requests that were merged into others, and of demands for flushes, which the
+    /// device received as requests of their own.
     pub followed: u64,
 }
 
-/// What all devices were asked: a fold.
+/// Captured requests of all devices: a fold over steps.
 #[derive(Debug, Default)]
 pub struct BlockRequests {
-    /// By device.
+    /// Requests by device.
     pub devices: BTreeMap<DevId, Requests>,
 }
 
@@ -145,10 +146,10 @@ fn asked(request: &BlockRequest) -> Result<Asked, NotAsked> {
         return Err(NotAsked::Stillborn);
     }
     let kind = Kind::of(request.op).ok_or(NotAsked::OtherKind)?;
-    // Devices without requests are asked with bios.
+    // Devices without requests (bio-based drivers) are issued bios.
     let is_bio = request.first_seen == BlockPoint::BioQueue;
     let issued = request.issued.or_else(|| request.begin().filter(|_| is_bio));
-    // Of a flush sequence the flushes are requests of their own.
+    // The flushes of a flush sequence are requests of their own.
     let completed = request.data_completed.or(request.completed);
     let is_completed = request.ending == Some(Ending::Completed);
     let (Some(issued), Some(completed), true) = (issued, completed, is_completed) else {

@@ -1,4 +1,4 @@
-//! What the requests of a replay got, beside those of the capture.
+//! Comparison of a block replay with the capture.
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,41 @@ use super::plan::BlockPlan;
 use crate::replay::comparison::Times;
 use crate::replay::lateness::Lateness;
 
-/// Requests that were not the same, of which each is kept.
+/// Number of differing requests that are kept at most.
 const EXAMPLES_MAX: usize = 1000;
 
-/// What came of a request.
+/// Result of a replayed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Got {
-    /// Its number in the plan.
+    /// Index of the request in the plan.
     pub number: u32,
-    /// When it was asked, ns since the replay began.
+    /// Time of issue, in ns since the replay began.
     pub start: u64,
-    /// When it was done.
+    /// Time of completion, in ns since the replay began.
     pub end: u64,
     /// Bytes moved, or an error number.
     pub result: Result<u64, i32>,
-    /// How long after its time it was asked, ns; `None`: it had none.
+    /// Lateness at issue in ns; `None`: the request had no due time.
     pub late: Option<u64>,
 }
 
-/// How it compares.
+/// Relation of a replayed result to the captured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockOutcome {
-    /// The same result.
+    /// Same result.
     Same,
-    /// Both failed, with other errors.
+    /// Both failed, with different errors.
     OtherError,
-    /// It failed, and the captured one had not.
+    /// Replayed request failed, the captured one succeeded.
     Failed,
-    /// It succeeded, and the captured one had not.
+    /// Replayed request succeeded, the captured one failed.
     Succeeded,
-    /// Fewer bytes.
+    /// Replayed request moved fewer bytes.
     Less,
 }
 
 impl BlockOutcome {
-    /// The word for it in outputs for programs.
+    /// Returns the word for the outcome in machine-readable outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -52,7 +52,7 @@ impl BlockOutcome {
         }
     }
 
-    /// For people.
+    /// Returns a sentence for the report.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Same => "the same result",
@@ -75,47 +75,48 @@ impl BlockOutcome {
     }
 }
 
-/// A request whose result was another one.
+/// Request with a result that differs from the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMismatch {
-    /// As captured.
+    /// Captured request.
     pub asked: Asked,
-    /// How it compares.
+    /// Relation of the two results.
     pub outcome: BlockOutcome,
-    /// What the replay got.
+    /// Replayed result.
     pub result: Result<u64, i32>,
 }
 
-/// Requests of one kind in both.
+/// Captured and replayed requests of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTimes {
-    /// From issue to completion.
+    /// Times from issue to completion.
     pub times: Times,
-    /// Bytes that they moved in the replay.
+    /// Bytes moved in the replay.
     pub bytes: u64,
 }
 
-/// All of them.
+/// Comparison of all requests.
 #[derive(Clone, Debug, Default)]
 pub struct BlockComparison {
-    /// How many compare how, by kind.
+    /// Number of requests by outcome and kind.
     pub outcomes: BTreeMap<(BlockOutcome, Kind), u64>,
     /// Times by kind.
     pub kinds: BTreeMap<Kind, BlockTimes>,
-    /// How long after their times they were asked.
+    /// Lateness of requests at issue.
     pub lateness: Lateness,
-    /// From the first one's begin to the last one's end, ns.
+    /// Time from the begin of the first request to the end of the last one, in ns.
     pub span: u64,
-    /// How many were under way at once at most.
+    /// Highest number of requests in flight.
     pub depth: u64,
-    /// Requests that were asked before all was done that had been done before them in the capture.
+    /// Number of requests issued before all requests had completed that preceded them in the
+    /// capture.
     pub early: u64,
-    /// Requests that were not the same, those that were issued first.
+    /// Requests with differing results, in order of issue, as far as kept.
     pub mismatches: Vec<BlockMismatch>,
 }
 
 impl BlockComparison {
-    /// Of what a plan's requests got, in any order.
+    /// Compares the results of a plan's requests, which may be in any order.
     pub fn new(plan: &BlockPlan, mut got: Vec<Got>) -> Self {
         got.sort_unstable_by_key(|it| it.number);
         let mut comparison = Self::default();
@@ -144,20 +145,20 @@ impl BlockComparison {
         }
     }
 
-    /// Requests that were done again.
+    /// Returns the number of replayed requests.
     pub fn count(&self) -> u64 {
         self.outcomes.values().sum()
     }
 
-    /// Those whose result was another one.
+    /// Returns the number of requests with a differing result.
     pub fn mismatched(&self) -> u64 {
         self.outcomes.iter().filter(|it| it.0.0 != BlockOutcome::Same).map(|it| it.1).sum()
     }
 }
 
-/// How many were under way at once at most.
+/// Returns the highest number of requests in flight.
 fn depth(got: &[Got]) -> u64 {
-    // An end stands before a begin at the same time.
+    // An end sorts before a begin at the same time.
     let ends = got.iter().map(|it| (it.end, false));
     let mut times: Vec<(u64, bool)> = got.iter().map(|it| (it.start, true)).chain(ends).collect();
     times.sort_unstable();
@@ -169,13 +170,13 @@ fn depth(got: &[Got]) -> u64 {
     most
 }
 
-/// How many began before all was done that they had followed.
+/// Returns the number of requests that began before all their dependencies had completed.
 fn early(plan: &BlockPlan, got: &[Got]) -> u64 {
     let mut done = vec![u64::MAX; plan.all.len()];
     for it in got {
         done[plan.rank[it.number as usize] as usize] = it.end;
     }
-    // The last end of the first so many.
+    // Latest end among the first n completions of the capture, by n.
     let mut last = vec![0];
     for it in done {
         last.push(it.max(*last.last().unwrap_or(&0)));

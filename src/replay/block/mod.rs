@@ -1,12 +1,14 @@
-//! Block requests of one device → what their replay is to do, in the order in which they were issued; and what came of it.
+//! Block replay plans: block requests of one device in the order in which they were issued, and the
+//! comparison of their results.
 //!
 //! ```text
 //!   Step ─► BlockRequests ─► Requests of a device ─► BlockPlan ─► replayer ─► BlockComparison
-//!           what was asked   what may be asked again              (writes)
+//!           captured         replayable              (writes)
 //! ```
 //!
-//! A request is asked again from its issue to its completion, as the driver had it: merged, without what became a part of another one.
-//! Flushes are those that the kernel's flush machinery sent; the requests that demanded them were never the driver's.
+//! A replayed request covers the time from issue to completion as the driver saw it: after merges,
+//! without requests that were merged into others. Flushes are those that the kernel's flush
+//! machinery sent; requests that demanded a flush never reached the driver.
 
 mod asked;
 mod comparison;

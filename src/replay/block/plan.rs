@@ -1,27 +1,28 @@
-//! Who waits for whom among the requests of a device.
+//! Dependencies among the requests of a device.
 //!
 //! ```text
-//!   issued     1  2     3        4           in this order they are issued again
+//!   issued     1  2     3        4           replayed in this order
 //!              ├──┼──b  │        │
 //!              ├──┼─────┼──a     ├──d
-//!              │        ├─────c           3 waits until b is done, 4 until b, a and c are: the first
-//!                                         so many in the order in which they were done
+//!              │        ├─────c           3 waits for b; 4 waits for b, a and c:
+//!                                         prefixes of the completion order
 //! ```
 //!
-//! All that was done before a request was issued is a beginning of the row of those that were done, so one number says whom it waits for.
-//! As many are under way at once as in the capture, and no more.
+//! All requests that had completed before another was issued form a prefix of the completion order.
+//! So a single number describes the dependencies of a request. As many requests are in flight as in
+//! the capture, and no more.
 
 use std::collections::BTreeMap;
 
 use super::asked::{Asked, Kind, NotAsked, Requests};
 use crate::event::block::RequestOp;
 
-/// What the device may be asked besides reads.
+/// Operations that the user allows on the device besides reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Writes and flushes.
     pub writes: bool,
-    /// Discards.
+    /// Discards of ranges.
     pub discards: bool,
 }
 
@@ -39,44 +40,44 @@ impl Allowed {
     }
 }
 
-/// What is to be done.
+/// Plan of a block replay.
 #[derive(Clone, Debug, Default)]
 pub struct BlockPlan {
-    /// In the order in which they were issued; times are ns since the first of them was.
+    /// Requests in the order of their issue; times are ns since the first issue.
     pub all: Vec<Asked>,
-    /// How many of those that were done first each of them waits for.
+    /// Number of first completions that each request waits for.
     pub waits: Vec<u32>,
-    /// Which place each of them has among those that were done.
+    /// Rank of each request in the completion order.
     pub rank: Vec<u32>,
-    /// When they were done, in this order.
+    /// Completion times, in this order.
     pub completed: Vec<u64>,
-    /// How many were under way at once at most.
+    /// Highest number of requests in flight.
     pub depth: u32,
-    /// From the first issue to the last completion, ns.
+    /// Time from the first issue to the last completion, in ns.
     pub span: u64,
-    /// What is not done, by operation.
+    /// Number of requests that are not replayed, by reason and operation.
     pub left: BTreeMap<(NotAsked, RequestOp), u64>,
-    /// What is in others.
+    /// Number of requests that are contained in others.
     pub followed: u64,
     /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// Bytes of the longest read and write.
+    /// Lengths of the longest read and write, in bytes.
     pub longest: [u64; 2],
-    /// Writes that were durable when they were done.
+    /// Number of writes that were durable on completion (FUA).
     pub fua: u64,
 }
 
 impl BlockPlan {
-    /// What may be done of what a device was asked.
+    /// Plans the allowed requests of a device.
     ///
     /// # Errors
     ///
-    /// How many requests there are: more than can be numbered.
+    /// The number of requests, if it exceeds `u32`.
     pub fn new(requests: Requests, allowed: Allowed) -> Result<Self, usize> {
         let mut plan = Self { left: requests.left, followed: requests.followed, ..Self::default() };
         let mut all = requests.all;
-        all.retain(|it| {
-            let refused = allowed.refuses(it.kind);
+        all.retain(|request| {
+            let refused = allowed.refuses(request.kind);
             if let Some(key) = refused {
                 *plan.left.entry(key).or_default() += 1;
             }
@@ -85,7 +86,7 @@ impl BlockPlan {
         if u32::try_from(all.len()).is_err() {
             return Err(all.len());
         }
-        // What was issued at the same time stays in the order of the ends.
+        // Requests issued at the same time stay in the order of their ends.
         all.sort_by_key(|it| it.issued);
         let first = all.first().map_or(0, |it| it.issued);
         for it in &mut all {
@@ -113,7 +114,8 @@ impl BlockPlan {
             self.rank[*it as usize] = rank;
         }
         self.completed = done.iter().map(|it| self.all[*it as usize].completed).collect();
-        // Only what was done before it is certain to be in front of it: nobody waits for himself or for those behind.
+        // Only a request that completed strictly before the issue is certain to precede it. So no
+        // request waits for itself or for a later one.
         let mut before = 0;
         for (number, it) in numbers.zip(&self.all) {
             while self.completed.get(before as usize).is_some_and(|done| *done < it.issued) {

@@ -1,4 +1,5 @@
-//! The fold: each operation into the log of its thread, or counted by why it is in none.
+//! Fold of the export: each operation goes into the log of its thread, or is counted by the reason
+//! why it is in none.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,43 +15,43 @@ use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, 
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
-/// Bytes of lines of one job that wait to be kept.
+/// Bytes of lines that a job buffers before they are stored.
 const WAITING_BYTES: usize = 64 << 10;
 
-/// What direct I/O is a multiple of: the sectors of most disks (`O_DIRECT`, open(2)).
+/// Granularity of direct I/O in bytes: the sectors of most disks (`O_DIRECT`, open(2)).
 const DIRECT_BYTES: u64 = 512;
 
-/// The export.
+/// Export of a capture to fio.
 #[derive(Debug)]
 pub struct FioExport<L> {
-    /// Who keeps the logs.
+    /// Storage of the logs.
     pub logs: L,
-    /// The threads that have a log.
+    /// Threads that have a log.
     pub jobs: Vec<Job>,
     names: Names,
     numbers: FxHashMap<ThreadKey, usize>,
     comms: FxHashMap<ThreadKey, Vec<u8>>,
-    /// Descriptors of each process for each name.
+    /// Number of descriptors of each process for each name.
     open: FxHashMap<ProcessKey, FxHashMap<usize, u32>>,
     /// Jobs of each process.
     of_process: FxHashMap<ProcessKey, Vec<usize>>,
-    /// What each job has in its log, by call.
+    /// Exported calls of each job.
     done: Vec<BTreeMap<CallId, u64>>,
     first: Option<u64>,
-    /// Calls without a line whose effect is in others' lines.
+    /// Calls without a line whose effect is in other lines.
     pub followed: u64,
-    /// Operations that are in no log.
+    /// Operations that are in no log, by reason and call.
     pub left: BTreeMap<(NotExported, CallId), u64>,
-    /// Bytes that these moved.
+    /// Bytes moved by operations that are in no log.
     pub left_bytes: u64,
-    /// Asynchronous operations, which are not.
+    /// Asynchronous operations, none of which is exported.
     pub asynchronous: u64,
-    /// From the first one to the end of the last one, ns.
+    /// Time from the first operation to the end of the last one, in ns.
     pub span: u64,
 }
 
 impl<L: Logs> FioExport<L> {
-    /// Nothing yet.
+    /// Creates an empty export.
     pub fn new(logs: L) -> Self {
         Self {
             logs,
@@ -70,23 +71,23 @@ impl<L: Logs> FioExport<L> {
         }
     }
 
-    /// The files.
+    /// Returns the files of the export.
     pub fn files(&self) -> &[FileName] {
         &self.names.all
     }
 
-    /// Jobs that fio takes: those that read or write; and their numbers, which are those of their logs.
+    /// Returns the jobs that fio accepts, which read or write, with the numbers of their logs.
     pub fn data_jobs(&self) -> impl Iterator<Item = (usize, &Job)> {
         self.jobs.iter().enumerate().filter(|it| it.1.has_data())
     }
 
-    /// Calls that are in logs.
+    /// Returns the number of calls that are in logs.
     pub fn exported(&self) -> u64 {
         let jobs = self.jobs.iter().zip(&self.done).filter(|it| it.0.has_data());
         jobs.flat_map(|it| it.1.values()).sum()
     }
 
-    /// The last lines. Threads that move no bytes have no job.
+    /// Writes the last lines. Threads that move no bytes get no job.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl<L: Logs> FioExport<L> {
         }
     }
 
-    /// The number of its thread's job.
+    /// Returns the number of the job of an operation's thread.
     fn job(&mut self, operation: &SyscallOperation) -> usize {
         let (jobs, done) = (&mut self.jobs, &mut self.done);
         let comms = &self.comms;
@@ -171,13 +172,13 @@ impl<L: Logs> FioExport<L> {
         })
     }
 
-    /// When it began, in µs from 1 on.
+    /// Returns the start of an operation, in µs from 1 on.
     fn time(&mut self, operation: &SyscallOperation) -> u64 {
         let first = *self.first.get_or_insert(operation.start.0);
         operation.start.0.saturating_sub(first) / 1000 + 1
     }
 
-    /// A read or a write; true: it has a line.
+    /// Exports a read or a write. Returns true if it has a line.
     fn moves(&mut self, operation: &SyscallOperation, moved: u64) -> Result<bool, NotExported> {
         let file = operation.file.as_deref().ok_or(NotExported::Replay(SkipReason::NoFile))?;
         let name = self.names.of(file)?;
@@ -197,7 +198,7 @@ impl<L: Logs> FioExport<L> {
         let what = if is_write { Moved::Write } else { Moved::Read };
         let (time, number) = (self.time(operation), self.job(operation));
         let job = &mut self.jobs[number];
-        job.moves(time, (name, &self.names.all), what, (offset, length));
+        job.moves(time, name, &self.names.all, what, offset, length);
         job.direct += u64::from(is_direct);
         job.sync[0] += u64::from(has(libc::O_DSYNC));
         job.sync[1] += u64::from(has(libc::O_DSYNC) && !has(libc::O_SYNC));
@@ -210,7 +211,7 @@ impl<L: Logs> FioExport<L> {
         Ok(true)
     }
 
-    /// A call that writes out what is cached of a file; true: it has a line.
+    /// Exports a call that writes out cached data of a file. Returns true if it has a line.
     fn syncs(&mut self, operation: &SyscallOperation) -> Result<bool, NotExported> {
         let what = match operation.call.call().name {
             "fsync" => Moved::Sync,
@@ -220,11 +221,11 @@ impl<L: Logs> FioExport<L> {
         let file = operation.file.as_deref().ok_or(NotExported::Replay(SkipReason::NoFile))?;
         let name = self.names.of(file)?;
         let (time, number) = (self.time(operation), self.job(operation));
-        self.jobs[number].moves(time, (name, &self.names.all), what, (0, 0));
+        self.jobs[number].moves(time, name, &self.names.all, what, 0, 0);
         Ok(true)
     }
 
-    /// Descriptors come and go; true: with a line.
+    /// Follows the descriptors that a call opens and closes. Returns true if this has a line.
     fn effects(
         &mut self,
         operation: &SyscallOperation,
@@ -258,7 +259,7 @@ impl<L: Logs> FioExport<L> {
         let name = self.names.of(file)?;
         let it = &mut self.names.all[name];
         if it.first_size.is_none() {
-            // What was cut off was not written over.
+            // Truncated data was not overwritten.
             let truncates = file.flags.is_some_and(|it| it & libc::O_TRUNC.cast_unsigned() != 0);
             it.first_size = Some(file.stat.filter(|_| !truncates).map_or(0, |it| it.size));
         }

@@ -1,4 +1,4 @@
-//! One thread's log.
+//! Job: the fio log of one thread.
 
 use std::fmt;
 use std::io::Write as _;
@@ -7,16 +7,16 @@ use rustc_hash::FxHashMap;
 
 use super::names::FileName;
 
-/// What a line moves.
+/// Action of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// Bytes from the file.
+    /// Reads bytes from the file.
     Read,
-    /// Bytes to the file.
+    /// Writes bytes to the file.
     Write,
-    /// Everything of the file to its disk.
+    /// Writes all cached data of the file to its disk.
     Sync,
-    /// The same without times and the like.
+    /// Writes cached data to its disk, without metadata such as times.
     Datasync,
 }
 
@@ -31,58 +31,58 @@ impl Moved {
     }
 }
 
-/// The first line of a log (`iolog_ver3` in `iolog.c`).
+/// First line of a log (`iolog_ver3` in `iolog.c`).
 const FIRST_LINE: &[u8] = b"fio version 3 iolog\n";
 
-/// A thread.
+/// Job that replays one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// Its process.
+    /// Process ID.
     pub pid: i32,
-    /// Its number.
+    /// Thread ID.
     pub tid: i32,
-    /// Its name when it first did something.
+    /// Name of the thread at its first operation.
     pub comm: Vec<u8>,
-    /// Reads, writes and syncs.
+    /// Numbers of reads, writes and syncs.
     pub operations: [u64; 3],
     /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// Opens and closes that are in the log, also those that no call of its own has made.
+    /// Opens in the log, including those that no call of the thread has made.
     pub opens: u64,
-    /// The same.
+    /// Closes in the log, including those that no call of the thread has made.
     pub closes: u64,
-    /// Reads and writes without the page cache.
+    /// Reads and writes with direct I/O.
     pub direct: u64,
-    /// Those that are done only when the bytes are on the disk, and of these those that need nothing else to be there.
+    /// Reads and writes of files opened with `O_DSYNC`, and those of them without `O_SYNC`.
     pub sync: [u64; 2],
-    /// Files by number: whether it is open.
+    /// Files by number: true if open.
     files: FxHashMap<usize, bool>,
-    /// Files that somebody else of its process has closed meanwhile.
+    /// Files that another thread of the process has closed since the last line.
     to_close: Vec<usize>,
-    /// The time of the last line, µs.
+    /// Time of the last line, in µs.
     last: u64,
-    /// Lines that nobody keeps yet.
+    /// Lines that are not yet stored.
     pub(super) lines: Vec<u8>,
 }
 
 impl Job {
-    /// Nothing in it.
+    /// Creates a job with an empty log.
     pub(super) fn new(pid: i32, tid: i32, comm: Vec<u8>) -> Self {
         Self { pid, tid, comm, lines: FIRST_LINE.to_vec(), ..Self::default() }
     }
 
-    /// True if fio takes it for a job.
+    /// Returns true if fio accepts the job: it reads or writes.
     pub fn has_data(&self) -> bool {
         self.operations[0] + self.operations[1] > 0
     }
 
-    /// The file is open from now on; false if it was.
+    /// Opens a file. Returns false if it is open already.
     pub(super) fn open(&mut self, time: u64, file: usize, names: &[FileName]) -> bool {
         self.close_rest(time, Some(file), names);
         match self.files.insert(file, true) {
             Some(true) => return false,
             Some(false) => {}
-            // The first line has the time from which the others are reckoned.
+            // The first line has the time that the others are relative to.
             None => {
                 let time = if self.last == 0 { 1 } else { time };
                 self.line(time, file, names, format_args!("add"));
@@ -93,7 +93,8 @@ impl Job {
         true
     }
 
-    /// The job's own thread, or another one of its process, has closed the last descriptor of a file.
+    /// Records that this thread, or another one of its process, has closed the last descriptor of a
+    /// file. Returns false if the job did not have the file open.
     pub(super) fn close(&mut self, time: Option<u64>, file: usize, names: &[FileName]) -> bool {
         if self.files.get(&file) != Some(&true) {
             return false;
@@ -105,24 +106,26 @@ impl Job {
         true
     }
 
-    /// Bytes are moved; the file is open.
+    /// Adds a line that moves bytes, after opening the file if needed.
     pub(super) fn moves(
         &mut self,
         time: u64,
-        (file, names): (usize, &[FileName]),
+        file: usize,
+        names: &[FileName],
         what: Moved,
-        (offset, length): (u64, u32),
+        offset: u64,
+        length: u32,
     ) {
         self.open(time, file, names);
         self.line(time, file, names, format_args!("{} {offset} {length}", what.word()));
-        let place = what as usize;
-        self.operations[place.min(2)] += 1;
-        if let Some(bytes) = self.bytes.get_mut(place) {
+        let index = what as usize;
+        self.operations[index.min(2)] += 1;
+        if let Some(bytes) = self.bytes.get_mut(index) {
             *bytes += u64::from(length);
         }
     }
 
-    /// Closes what others have closed, but for what is needed now.
+    /// Closes the files that other threads have closed, except the one needed now.
     fn close_rest(&mut self, time: u64, needed: Option<usize>, names: &[FileName]) {
         for file in std::mem::take(&mut self.to_close) {
             if Some(file) != needed && self.files.insert(file, false) == Some(true) {
@@ -132,18 +135,18 @@ impl Job {
         }
     }
 
-    /// Closes what is open at the end.
+    /// Closes the files that are open at the end.
     pub(super) fn end(&mut self, names: &[FileName]) {
         self.to_close = self.files.iter().filter(|it| *it.1).map(|it| *it.0).collect();
         self.to_close.sort_unstable();
         self.close_rest(self.last, None, names);
     }
 
-    /// Times of a log do not go back.
+    /// Adds a line. Times of a log never decrease.
     fn line(&mut self, time: u64, file: usize, names: &[FileName], what: fmt::Arguments<'_>) {
         self.last = self.last.max(time);
         let lines = &mut self.lines;
-        // Memory takes whatever is written.
+        // Writing to memory cannot fail.
         let _ = write!(lines, "{} ", self.last);
         lines.extend_from_slice(&names[file].name);
         let _ = writeln!(lines, " {what}");

@@ -1,18 +1,21 @@
-//! Operations → what fio replays: one log for each thread that reads or writes, and the jobs that run them.
+//! Export to fio: one log for each thread that reads or writes, and the jobs that replay the logs.
 //!
 //! ```text
-//!   Step ─► FioExport ─┬─ Names      what fio calls the file
+//!   Step ─► FioExport ─┬─ Names      names of the files for fio
 //!                      ├─ Job        one thread: its log, line by line
-//!                      └─► Logs      who keeps what is written
+//!                      └─► Logs      storage of the logs
 //! ```
 //!
-//! The logs are fio's version 3 (`HOWTO.rst`, "Trace file format v3"; `read_iolog()` in `iolog.c`): `TIME FILE add|open|close` and
-//! `TIME FILE read|write|sync|datasync OFFSET LENGTH`, times in µs. Three things are not in its manual, and are in its code:
+//! The logs have fio's version 3 (`HOWTO.rst`, "Trace file format v3"; `read_iolog()` in
+//! `iolog.c`): `TIME FILE add|open|close` and `TIME FILE read|write|sync|datasync OFFSET LENGTH`,
+//! times in µs. Three facts are not in its manual, but in its code:
 //!
-//! - files are looked up by the whole name that they were added under (`get_fileno()`), so `directory=` cannot be used: names begin with
-//!   the directory that they lie in instead, and none of them leads out of it;
-//! - what comes behind a time of 0 is not waited for (`delay_since_ttime()`), so times begin at 1;
-//! - a read that gets fewer bytes than are in its line ends the job, so lines have what calls got, and files are as long as anybody has read.
+//! - Files are looked up by the whole name that they were added under (`get_fileno()`), so
+//!   `directory=` cannot be used. Instead names begin with the directory of the file, and no name
+//!   leads out of that directory.
+//! - Lines after a time of 0 are not delayed (`delay_since_ttime()`), so times begin at 1.
+//! - A read that gets fewer bytes than its line requests ends the job. So lines have the bytes that
+//!   calls got, and files are as long as the furthest read.
 
 mod export;
 mod job;
@@ -28,46 +31,46 @@ pub use names::{DIRECTORIES, FileName, NAME_BYTES_MAX};
 
 use super::replayability::SkipReason;
 
-/// Keeps the logs.
+/// Storage of the logs.
 pub trait Logs {
-    /// The next lines of a log: that of this job.
+    /// Appends lines to the log of a job.
     ///
     /// # Errors
     ///
-    /// It cannot.
+    /// The lines cannot be written.
     fn append(&mut self, job: usize, lines: &[u8]) -> std::io::Result<()>;
 
-    /// That job has nothing for fio.
+    /// Removes the log of a job that has nothing for fio.
     ///
     /// # Errors
     ///
-    /// It cannot be removed.
+    /// The log cannot be removed.
     fn remove(&mut self, job: usize) -> std::io::Result<()>;
 }
 
-/// Why an operation is not in a log.
+/// Reason why an operation is not in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NotExported {
-    /// It failed.
+    /// Operation failed.
     Failed,
-    /// It moved no bytes: it was at the end of its file.
+    /// Operation moved no bytes: it was at the end of its file.
     Nothing,
-    /// fio has nothing like it.
+    /// fio has no equivalent.
     NoCounterpart,
-    /// It is not known where in the file it was.
+    /// Offset in the file is unknown.
     NoOffset,
-    /// More bytes than a line of fio's can have.
+    /// Operation moved more bytes than fit into a line of fio.
     TooLong,
-    /// Without the page cache, and not of so many bytes as that takes: the end of a file.
+    /// Direct I/O of a length that is not a multiple of the sector: the end of a file.
     Unaligned,
-    /// Its thread neither reads nor writes a file: fio has no job without.
+    /// Thread neither reads nor writes a file: fio has no job without data.
     NoData,
-    /// As no replay does it again.
+    /// Operation that no replay executes either.
     Replay(SkipReason),
 }
 
 impl NotExported {
-    /// The word for it in outputs for programs.
+    /// Returns the word for the reason in machine-readable outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -87,8 +90,8 @@ impl fmt::Display for NotExported {
         f.write_str(match self {
             Self::Failed => "failed",
             Self::Nothing => "moved nothing",
-            Self::NoCounterpart => "fio has nothing like it",
-            Self::NoOffset => "it is not known where in the file they were",
+            Self::NoCounterpart => "fio has no equivalent",
+            Self::NoOffset => "the offset in the file is unknown",
             Self::TooLong => "of 4 GiB and more",
             Self::Unaligned => "direct I/O of the end of a file",
             Self::NoData => "of threads that neither read nor write a file",

@@ -1,4 +1,4 @@
-//! What fio calls the files: the paths of the capture below a directory of the export.
+//! Names of the files for fio: the captured paths below a directory of the export.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,59 +8,61 @@ use super::NotExported;
 use crate::operation::model::OpenFile;
 use crate::text::escape::drives_terminal;
 
-/// Where files lie in the export: by their paths, and those whose path fio cannot read by a number.
+/// Directories of the export: one for files by path, and one for files by number, whose path fio
+/// cannot read.
 pub const DIRECTORIES: [&str; 2] = ["files", "flat"];
 
 /// Bytes of a name in a log at most (`%256s`).
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// Bytes that end or change a name in fio's logs or job files: white space, `strip_blank_end()` in `parse.c`, the list of
-/// `filename=`, `${VARIABLE}`.
+/// Bytes that end or change a name in fio's logs or job files: white space, `strip_blank_end()` in
+/// `parse.c`, the list of `filename=`, `${VARIABLE}`.
 const SPECIAL: &[u8] = b";#$:\\\"'";
 
-/// A file of the export.
+/// File of the export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileName {
-    /// In the capture.
+    /// Path in the capture.
     pub path: Vec<u8>,
-    /// In fio's logs.
+    /// Name in fio's logs.
     pub name: Vec<u8>,
-    /// fio cannot read its path.
+    /// True if fio cannot read the path.
     pub is_flat: bool,
-    /// What was read ends here, in bytes.
+    /// End of the furthest read, in bytes.
     pub read_end: u64,
-    /// What was written ends here.
+    /// End of the furthest write, in bytes.
     pub write_end: u64,
-    /// How long it was when it was first opened, if that is known.
+    /// Size when the file was first opened, if known.
     pub first_size: Option<u64>,
-    /// Reads and writes that are in the logs.
+    /// Numbers of reads and writes in the logs.
     pub operations: [u64; 2],
     /// Bytes that they move.
     pub bytes: [u64; 2],
 }
 
 impl FileName {
-    /// How long it has to be before the replay, in bytes: so that each read finds what it got, and what was written over is written over.
+    /// Returns the size that the file needs before the replay, in bytes: each read finds the bytes
+    /// that it got, and overwritten data is overwritten again.
     pub fn size(&self) -> u64 {
         self.read_end.max(self.first_size.unwrap_or(0).min(self.write_end))
     }
 }
 
-/// The files of the export, by numbers.
+/// Files of the export, by number.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) all: Vec<FileName>,
     numbers: FxHashMap<Vec<u8>, usize>,
-    /// Directories that they lie in.
+    /// Directories of the files.
     folders: FxHashSet<Vec<u8>>,
 }
 
 impl Names {
-    /// The number of an open file's name.
+    /// Returns the number of an open file's name.
     ///
     /// # Errors
     ///
-    /// Why it has none.
+    /// The reason why it has no name.
     pub(super) fn of(&mut self, file: &OpenFile) -> Result<usize, NotExported> {
         let path = of_file(file).map_err(NotExported::Replay)?;
         let is_directory = file.stat.is_some_and(|it| it.is_directory());
@@ -68,7 +70,7 @@ impl Names {
         if is_directory || asks_for_one {
             return Err(NotExported::NoCounterpart);
         }
-        // It is open for nothing that moves bytes.
+        // Opened with `O_PATH`, so no call on it moves bytes.
         if file.flags.is_some_and(|it| it & libc::O_PATH.cast_unsigned() != 0) {
             return Err(NotExported::Replay(SkipReason::NotAFile));
         }
@@ -92,7 +94,8 @@ impl Names {
         number
     }
 
-    /// True if fio can read it, and it leads to no other file and nowhere else.
+    /// Returns true if fio can read the path, and it leads to no other file and stays inside the
+    /// directory.
     fn is_readable(&self, path: &[u8]) -> bool {
         let is_special =
             |it: &u8| it.is_ascii_whitespace() || it.is_ascii_control() || SPECIAL.contains(it);
@@ -109,7 +112,7 @@ impl Names {
     }
 }
 
-/// The directories above a path.
+/// Returns the directories above a path.
 fn folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.iter().enumerate().filter(|(at, it)| **it == b'/' && *at > 0).map(|(at, _)| &path[..at])
 }

@@ -1,11 +1,12 @@
-//! A plan that is encoded and compressed in a thread of its own, beside the planner.
+//! Plan writer with a thread of its own, which encodes and compresses in parallel with the planner.
 //!
 //! ```text
 //!   Planner ──► batch ──► (bounded) ──► PlanWriter ──► file
 //!                                       its own thread
 //! ```
 //!
-//! The operations come in the same order, so the plan has the same bytes. An error of the file is told at a later operation, or at the end.
+//! Operations arrive in the same order, so the plan has the same bytes. An error of the file is
+//! reported at a later operation, or at the end.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,22 +16,22 @@ use super::writer::PlanWriter;
 use crate::replay::planned_op::PlannedOp;
 use crate::replay::planner::Out;
 
-/// Operations that go to the thread at once.
+/// Operations that are sent to the thread at once.
 const BATCH: usize = 1024;
 
 /// Batches that may wait, some MiB.
 const BATCHES_MAX: usize = 8;
 
-/// What becomes the writer of the rest of a plan when all operations are there.
+/// Output of a planner that becomes the writer of the rest of a plan after the last operation.
 pub trait IntoWriter {
-    /// Where the plan goes.
+    /// Destination of the plan.
     type Destination: Write;
 
-    /// The writer.
+    /// Turns the output into the writer.
     ///
     /// # Errors
     ///
-    /// Those of the destination, of earlier operations.
+    /// Those of the destination, including errors of earlier operations.
     fn into_writer(self) -> io::Result<PlanWriter<Self::Destination>>;
 }
 
@@ -44,7 +45,7 @@ impl<W: Write> IntoWriter for PlanWriter<W> {
 
 type Thread<W> = JoinHandle<io::Result<PlanWriter<W>>>;
 
-/// Gives operations to a thread that writes them.
+/// Output that sends operations to a writing thread.
 #[derive(Debug)]
 pub struct Beside<W> {
     batch: Vec<PlannedOp>,
@@ -53,11 +54,11 @@ pub struct Beside<W> {
 }
 
 impl<W: Write + Send + 'static> Beside<W> {
-    /// Starts the thread of this writer.
+    /// Starts the thread of a writer.
     ///
     /// # Errors
     ///
-    /// There can be no more threads.
+    /// The thread cannot be started.
     pub fn new(writer: PlanWriter<W>) -> io::Result<Self> {
         let (sender, batches) = sync_channel(BATCHES_MAX);
         let builder = Builder::new().name("iotrace:plan".to_owned());
@@ -110,7 +111,7 @@ impl<W: Write + Send + 'static> IntoWriter for Beside<W> {
     }
 }
 
-/// A plan that is given up: nothing writes to its file behind this.
+/// Waits for the thread when a plan is abandoned: nothing writes to its file afterwards.
 impl<W> Drop for Beside<W> {
     fn drop(&mut self) {
         self.sender = None;
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a plan of so many operations.
+    /// Returns the bytes of a plan of `count` operations.
     fn bytes(
         out: impl Out<Error = io::Error> + IntoWriter<Destination = Vec<u8>>,
         count: u32,
@@ -164,7 +165,7 @@ mod tests {
         writer.into_destination()
     }
 
-    /// Fails if operations are lost at the end of a batch, or come in another order.
+    /// Fails if operations are lost at the end of a batch, or arrive in another order.
     #[test]
     fn a_plan_has_the_same_bytes() {
         for count in [0, 1, 1023, 1024, 1025, 40_009] {
@@ -174,7 +175,7 @@ mod tests {
         }
     }
 
-    /// A disk that is full after so many bytes.
+    /// Disk that is full after this many bytes.
     struct Full(usize);
 
     impl Write for Full {
@@ -188,12 +189,12 @@ mod tests {
         }
     }
 
-    /// Fails if an error of the file is lost, or waited for for ever.
+    /// Fails if an error of the file is lost, or the writer waits forever.
     #[test]
     fn a_full_disk_is_told() {
         let writer = PlanWriter::new(Full(1000)).expect("the header fits");
         let mut beside = Beside::new(writer).expect("a thread");
-        let told = (0..4_000_037).find_map(|it| beside.planned(&planned(it)).err());
-        assert_eq!(told.map(|it| it.kind()), Some(io::ErrorKind::StorageFull));
+        let error = (0..4_000_037).find_map(|it| beside.planned(&planned(it)).err());
+        assert_eq!(error.map(|it| it.kind()), Some(io::ErrorKind::StorageFull));
     }
 }

@@ -1,19 +1,20 @@
-//! Which plan it is.
+//! Fingerprint that identifies a plan.
 
 use std::fmt;
 
-/// Checksums of a plan's FILES frame and of its INDEX: plans of other captures have others, and a plan that is made again from the same
-/// capture has the same. Against mistakes; whoever wants to can make a plan that has any.
+/// Checksums of a plan's FILES frame and of its INDEX frame. Plans of different captures differ,
+/// and a plan that is created again from the same capture is equal. Protects against mistakes only:
+/// an attacker can create a plan with any fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     /// CRC-32 of the stored payload of FILES.
     pub files: u32,
-    /// The same of INDEX.
+    /// CRC-32 of the stored payload of INDEX.
     pub index: u32,
 }
 
 impl Fingerprint {
-    /// As it is printed.
+    /// Parses the printed form.
     pub fn parse(text: &str) -> Option<Self> {
         let (files, index) = text.split_once('-')?;
         let number = |it| u32::from_str_radix(it, 16).ok();

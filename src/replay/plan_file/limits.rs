@@ -1,42 +1,43 @@
-//! How much a plan may have. A reader takes no more memory than these say, whatever a file says: one byte of a list can be a hundred in
-//! memory, and a compressed one thousands.
+//! Limits of a plan. They bound the memory of a reader, whatever a file contains: one byte of a
+//! list can take a hundred in memory, and one compressed byte thousands.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 
-/// Operations in a frame at most.
+/// Operations per frame at most.
 pub const OPERATIONS_MAX: u32 = 512;
 
-/// A writer begins a new frame behind so many bytes of operations.
+/// Bytes of operations after which a writer begins a new frame.
 pub const OPERATIONS_BYTES: usize = 4 << 20;
 
-/// What is known of the threads of a plan, decoded: two million of them.
+/// Decoded bytes of the INDEX frame: enough for two million threads.
 pub const INDEX_BYTES_MAX: u32 = 64 << 20;
 
-/// Files and their names, decoded: some eight million.
+/// Decoded bytes of the FILES and NAMES frames: enough for some eight million files.
 pub const FILES_BYTES_MAX: u32 = 512 << 20;
 
-/// [`OPERATIONS_BYTES`] and one operation that waits for millions of others.
+/// Decoded bytes of an OPERATIONS frame: [`OPERATIONS_BYTES`] and one operation with millions of
+/// dependencies.
 pub const OPERATIONS_BYTES_MAX: u32 = 32 << 20;
 
-/// Threads: as many as a Linux may have at once by default on a large machine, several times over.
+/// Workers: several times as many as a large machine runs threads with Linux's default limit.
 pub const WORKERS_MAX: usize = 1 << 20;
 
-/// Files that are there before, and files that have names: more than an ext4 of 128 GB has by default.
+/// Initial files, and files with names: more than an ext4 of 128 GB has by default.
 pub const FILES_MAX: usize = 1 << 23;
 
-/// Parts of a file that have data, or none: as many as a terabyte has in a MiB each.
+/// Data and hole parts of a file: as many as a terabyte has with one part per MiB.
 pub const PARTS_MAX: usize = 1 << 20;
 
-/// Descriptors that are open before: as many as one process may have by default (`fs.nr_open`).
+/// Initially open descriptors: as many as one process may have by default (`fs.nr_open`).
 pub const GIVEN_MAX: usize = 1 << 20;
 
-/// Calls that are done, and reasons why others are not, each with its call.
+/// Calls that the replay makes, and reasons for skipping calls, each with its call.
 pub const CALLS_MAX: usize = 1 << 16;
 
-/// A list of so many at most.
+/// Deserializes a list of at most `MAX` elements.
 pub(super) fn at_most<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,17 +1,23 @@
-//! The plan of a replay as a file (`.ioplan`), version 5. All integers of the layout are little-endian; the same capture gives the same
-//! bytes.
+//! Replay plan as a file (`.ioplan`), version 5. All integers of the layout are little-endian; the
+//! same capture gives the same bytes.
 //!
-//! Version 1 had no implicit operations: descriptors that went with their processes stayed open. Version 2 had no asynchronous ones.
-//! Version 3 did not say for which kind of machine its registers are, nor where files have holes and links lead, nor what of a part of a replay
-//! is before what. Version 4 had no transfers without a target ([`Operation::target`]) and no implicit `fcntl`; it is read as this one.
+//! Earlier versions:
+//!
+//! - Version 1 had no implicit operations: descriptors that were closed with their processes stayed
+//!   open.
+//! - Version 2 had no asynchronous operations.
+//! - Version 3 lacked the kind of machine that registers belong to, holes of files, targets of
+//!   links, and the order of operations in a window ([`Operation::behind`]).
+//! - Version 4 had no transfers without a target ([`Operation::target`]) and no implicit `fcntl`.
+//!   It is read like version 5.
 //!
 //! ```text
 //! offset  bytes
 //!      0      8  magic "IOTRPLN\n"
-//!      8      2  version: a reader refuses one that it does not know
+//!      8      2  version: readers refuse unknown ones
 //!     10      6  reserved, 0
-//!     16         frames, one behind the other
-//!    end     16  offset of the INDEX frame (8), magic "IOTRIDX\n": a plan without them was not written to its end
+//!     16         frames, one after the other
+//!    end     16  offset of the INDEX frame (8), magic "IOTRIDX\n"; missing in an unfinished plan
 //! ```
 //!
 //! # A frame
@@ -27,9 +33,15 @@
 //!     24         the payload
 //! ```
 //!
-//! Payloads are [`postcard`] of the shapes here: OPERATIONS are those of one worker, at most [`OPERATIONS_MAX`] in a frame, so that each
-//! worker reads what is its own; FILES what has to be there before; NAMES paths of files, by the numbers that operations have; INDEX the
-//! rest and where the frames of each worker are. How much each may have says `limits.rs`.
+//! Payloads are the types of this module, encoded with [`postcard`]:
+//!
+//! - OPERATIONS: operations of one worker, at most [`OPERATIONS_MAX`] per frame, so that each
+//!   worker reads only its own;
+//! - FILES: the initial files;
+//! - NAMES: paths of files, by the numbers that operations refer to;
+//! - INDEX: everything else, with the offsets of each worker's frames.
+//!
+//! Their size limits are in `limits.rs`.
 
 mod beside;
 mod fingerprint;
@@ -52,13 +64,13 @@ use super::hole_map::Part;
 
 /// First bytes of the file.
 pub const FILE_MAGIC: [u8; 8] = *b"IOTRPLN\n";
-/// Last bytes of a whole file.
+/// Last bytes of a complete file.
 pub const END_MAGIC: [u8; 8] = *b"IOTRIDX\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOPF";
 /// Version that this code writes.
 pub const VERSION: u16 = 5;
-/// The oldest version that it reads.
+/// Oldest version that this code reads.
 pub const OLDEST_VERSION: u16 = 4;
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
@@ -70,7 +82,8 @@ const KIND_FILES: u32 = 2;
 const KIND_INDEX: u32 = 3;
 const KIND_NAMES: u32 = 4;
 
-/// The longest payload of a kind of frame, stored or decoded: a reader allocates no more, whatever a file says.
+/// Returns the limit of a payload, stored or decoded, for a kind of frame. A reader allocates no
+/// more than this, whatever a file contains.
 const fn payload_bytes_max(kind: u32) -> u32 {
     match kind {
         KIND_OPERATIONS => OPERATIONS_BYTES_MAX,
@@ -79,87 +92,92 @@ const fn payload_bytes_max(kind: u32) -> u32 {
     }
 }
 
-/// What is in a FILES frame.
+/// Payload of a FILES frame.
 #[derive(Debug, Serialize, Deserialize)]
 struct Files(#[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<FileBefore>);
 
-/// What is in a NAMES frame.
+/// Payload of a NAMES frame.
 #[derive(Debug, Serialize, Deserialize)]
 struct Names(#[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<(u32, Vec<u8>)>);
 
-/// An operation, as [`super::planned_op::PlannedOp`]; what is the same as before in most of them is a difference.
+/// Operation, like [`super::planned_op::PlannedOp`]; values that are mostly equal or close to those
+/// of the previous operation are stored as differences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation<'a> {
     /// Index into [`Index::calls`].
     pub call: u16,
-    /// The registers as they were; of pointers only whether they were any (1), as far as they are known to be pointers. Descriptors mean
-    /// nothing any more.
+    /// Captured registers. Known pointers are reduced to 1, or 0 for null. Descriptors have no
+    /// meaning.
     pub args: [u64; 6],
-    /// The first descriptor.
+    /// First descriptor.
     pub handle: Option<u32>,
-    /// The second one. A transfer without one that succeeded goes to a sink: the replay does not have its target.
+    /// Second descriptor. A successful transfer without one writes to a sink, because the replay
+    /// does not have its target.
     pub target: Option<u32>,
-    /// The one that it makes.
+    /// Handle that the operation creates.
     pub makes: Option<u32>,
-    /// The file that it is about: NAMES has its path.
+    /// File that the operation concerns, whose path is in NAMES.
     pub file: Option<u32>,
-    /// A path, from the root.
+    /// Path from the root.
     #[serde(borrow)]
     pub path: Option<&'a [u8]>,
-    /// The second one.
+    /// Second path from the root.
     #[serde(borrow)]
     pub second_path: Option<&'a [u8]>,
-    /// `O_*` that stand in memory.
+    /// `O_*` flags that are passed in memory.
     pub flags: Option<u32>,
-    /// Position in the file, in bytes, if it does not stand in a register.
+    /// Position in the file in bytes, if it is not passed in a register.
     pub offset: Option<u64>,
-    /// The same of the second file.
+    /// Position in the second file in bytes, if it is not passed in a register.
     pub target_offset: Option<u64>,
-    /// Bytes asked for, of buffers whose lengths stand in memory.
+    /// Requested bytes, if the lengths of the buffers are passed in memory.
     pub bytes: Option<u64>,
-    /// What it returned.
+    /// Captured result.
     pub ret: i64,
-    /// ns since the end of the worker's operation before that was not implicit; the first one's since that of the capture.
+    /// Time in ns since the end of the worker's previous explicit operation. For the worker's first
+    /// one, since the plan's first operation.
     pub gap: u64,
-    /// ns that it took.
+    /// Duration in ns.
     pub took: u64,
-    /// How many ends of all operations are between that of the worker's operation before and this one's.
+    /// Number of ends of all operations between the end of the worker's previous operation and this
+    /// one's.
     pub others: u64,
-    /// ns from its end to the latest end of all operations that are before it in the plan, or 0: whom it waits for is among these.
+    /// Time in ns from its end to the latest end among all operations before it in the plan, or 0.
+    /// Its dependencies are among these operations.
     pub behind: u64,
-    /// A close that leaves the handle to others.
+    /// Close that leaves the handle to other references.
     pub keeps_handle: bool,
-    /// No call did it that is done again: it is not counted, nor compared. Closes, unlocks (`LOCK_UN`), seeks and flags of descriptors
-    /// (`F_SETFD`) only.
+    /// Implicit operation: no replayed call caused it, so it is neither counted nor compared. Only
+    /// closes, unlocks (`LOCK_UN`), seeks and descriptor flags (`F_SETFD`).
     pub implicit: bool,
-    /// Whom it waits for: worker, and which of its operations.
+    /// Operations that this one waits for: worker, and index among that worker's operations.
     pub before: Vec<(u32, u32)>,
 }
 
-/// Something that has to be there before the first operation. Directories stand before what is in them.
+/// Initial file: must exist before the first operation. Directories precede their entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileBefore {
-    /// From the root.
+    /// Path from the root.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Type of the file.
     pub kind: FileKind,
-    /// Bytes of a file, or of what a link contains.
+    /// Size of a file, or length of a link's target, in bytes.
     pub size: u64,
-    /// Permissions, if something has shown them.
+    /// Permissions, if known.
     pub mode: Option<u32>,
-    /// A directory that something else is in.
+    /// True for a directory that contains more than the plan lists.
     pub has_more: bool,
-    /// The place in this list of the file that this is a second name of.
+    /// Index in this list of the file that this is a second name of.
     pub same_as: Option<u32>,
-    /// Where a file has data and where holes, as far as known, in order.
+    /// Data and holes of a file, as far as known, in order.
     #[serde(deserialize_with = "limits::at_most::<_, _, PARTS_MAX>")]
     pub parts: Vec<Part>,
-    /// What a link contains, if it is known where it led.
+    /// Target of a link, if it is known where the link led.
     pub text: Option<Vec<u8>>,
 }
 
 impl FileBefore {
-    /// Something of which nothing is known but what it is.
+    /// Creates an entry of which only path and type are known.
     pub fn new(path: &[u8], kind: FileKind) -> Self {
         let (path, parts) = (path.to_vec(), Vec::new());
         let (size, mode, has_more, same_as, text) = Default::default();
@@ -167,7 +185,7 @@ impl FileBefore {
     }
 }
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
@@ -178,104 +196,105 @@ pub enum FileKind {
     Link,
 }
 
-/// A thread of the replay: one of the original, or a lane of one, which does its asynchronous operations.
+/// Worker of the replay: a captured thread, or a lane that executes asynchronous operations of a
+/// captured thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerPlan {
-    /// Its process.
+    /// Captured process ID.
     pub pid: i32,
-    /// The thread.
+    /// Captured thread ID.
     pub tid: i32,
-    /// Its name when it was first seen.
+    /// Name of the thread when it was first seen.
     pub comm: Vec<u8>,
-    /// Which of the thread's lanes it is, from 0; `None`: the thread itself.
+    /// Index among the thread's lanes; `None`: the thread itself.
     pub lane: Option<u32>,
-    /// Whom its first operation waits for: worker, and which of its operations.
+    /// Operation that the first one waits for: worker, and index among that worker's operations.
     pub before: Option<(u32, u32)>,
-    /// Some of its operations are waited for by others.
+    /// True if other workers wait for some of its operations.
     pub is_waited_for: bool,
-    /// How many operations it has, without implicit ones.
+    /// Number of explicit operations.
     pub operations: u32,
-    /// Where its frames are, in bytes from the beginning of the file, in order.
+    /// Offsets of its frames in the file, in bytes, in order.
     pub frames: Vec<u64>,
 }
 
-/// A descriptor that is open before the first operation.
+/// Descriptor that is open before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenPlan {
-    /// Its handle.
+    /// Handle of the descriptor.
     pub handle: u32,
-    /// Its path, from the root.
+    /// Path from the root.
     pub path: Vec<u8>,
-    /// Its `O_*` flags, if they are known.
+    /// `O_*` flags, if known.
     pub flags: Option<u32>,
-    /// Where it stands, in bytes.
+    /// Position in bytes.
     pub offset: u64,
 }
 
-/// A call that is done.
+/// Call that the replay makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPlan {
-    /// The name of its tracepoint.
+    /// Name of its tracepoint.
     pub name: String,
-    /// What the program did instead: an asynchronous operation (`aio:PREAD`).
+    /// Captured asynchronous operation that the call replaces (`aio:PREAD`).
     pub asynchronous: Option<String>,
 }
 
 impl CallPlan {
-    /// What the program did.
+    /// Returns the name of the captured call or asynchronous operation.
     pub fn told(&self) -> &str {
         self.asynchronous.as_ref().unwrap_or(&self.name)
     }
 }
 
-/// Operations that are not done again.
+/// Operations that are not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftPlan {
-    /// [`super::replayability::Reason::as_str`].
+    /// Word for the reason: [`super::replayability::SkipReason::as_str`].
     pub reason: String,
-    /// The call, or the asynchronous operation.
+    /// Call or asynchronous operation.
     pub call: String,
-    /// How many.
+    /// Number of operations.
     pub count: u64,
 }
 
-/// Everything but operations and files.
+/// Everything except operations and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
-    /// The kind of machine that registers, flags and error numbers are of (`uname -m`).
+    /// Kind of machine that registers, flags and error numbers belong to (`uname -m`).
     pub machine: String,
-    /// The calls that are done.
+    /// Calls that the replay makes.
     #[serde(deserialize_with = "limits::at_most::<_, _, CALLS_MAX>")]
     pub calls: Vec<CallPlan>,
-    /// Those who do them.
+    /// Workers that execute the operations.
     #[serde(deserialize_with = "limits::at_most::<_, _, WORKERS_MAX>")]
     pub workers: Vec<WorkerPlan>,
-    /// What is open before.
+    /// Descriptors open before the first operation.
     #[serde(deserialize_with = "limits::at_most::<_, _, GIVEN_MAX>")]
     pub given: Vec<GivenPlan>,
-    /// What is not done, in the order of reasons and calls.
+    /// Operations that are not replayed, in the order of reasons and calls.
     #[serde(deserialize_with = "limits::at_most::<_, _, CALLS_MAX>")]
     pub left: Vec<LeftPlan>,
-    /// Operations that are in what is done again.
+    /// Operations whose effect is contained in replayed ones.
     pub followed: u64,
-    /// Operations that found something else than those before them had left.
+    /// Operations that found a state other than the one left by the operations before them.
     pub unexplained: u64,
-    /// Descriptors that are open at once at most.
+    /// Highest number of descriptors open at one time.
     pub handles: u32,
-    /// From the beginning of the first operation to the end of the last one, ns.
+    /// Time from the begin of the first operation to the end of the last one, in ns.
     pub span: u64,
-    /// Bytes that are read and written.
+    /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// The longest write and the longest read, in bytes.
+    /// Lengths of the longest write and of the longest read, in bytes.
     pub longest: [u64; 2],
-    /// Where the FILES frame is, in bytes from the beginning of the file.
+    /// Offset of the FILES frame in the file, in bytes.
     pub files_at: u64,
-    /// Where the NAMES frame is.
+    /// Offset of the NAMES frame in the file, in bytes.
     pub names_at: u64,
 }
 
 impl Index {
-    /// All names in it that are ours.
+    /// Returns all names in the index that come from a fixed set of words.
     fn words(&self) -> impl Iterator<Item = &str> {
         let calls = self.calls.iter().map(|it| it.name.as_str());
         let others = self.calls.iter().filter_map(|it| it.asynchronous.as_deref());

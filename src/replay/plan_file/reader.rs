@@ -1,4 +1,4 @@
-//! Reads a plan, from several threads at once.
+//! Reader of plans, for use by several threads at once.
 
 use std::fs::File;
 use std::io;
@@ -15,43 +15,43 @@ use super::{
     VERSION, payload_bytes_max,
 };
 
-/// Bytes behind the last frame.
+/// Bytes after the last frame.
 const END_BYTES: u64 = 16;
 
-/// Why a plan cannot be read.
+/// Reason why a plan cannot be read.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// Something else.
+    /// File is not a plan.
     #[error("it is not a plan of iotrace-perf")]
     NoPlan,
-    /// Of a later one.
+    /// Plan has an unknown version.
     #[error(
         "it is a plan of version {0}, and this iotrace-perf reads versions {OLDEST_VERSION} to {VERSION}; make it again: iotrace-perf replay plan LOG -o PLAN"
     )]
     Version(u16),
-    /// Without its end.
+    /// Plan lacks its end.
     #[error("it was not written to its end; make it again: iotrace-perf replay plan LOG -o PLAN")]
     Unfinished,
-    /// Registers, flags and error numbers mean something else here.
+    /// Plan is for another kind of machine: registers, flags and error numbers have other meanings.
     #[error(
         "it is for {0} machines, and this one ({here}) has other numbers for flags and calls; capture, plan and replay on one kind of machine",
         here = std::env::consts::ARCH
     )]
     Machine(String),
-    /// Not as it was written.
+    /// Plan is damaged.
     #[error("it is damaged at byte {at}: {what}")]
     Damaged {
         /// Offset of the frame.
         at: u64,
-        /// What is wrong.
+        /// Description of the damage.
         what: &'static str,
     },
-    /// The system said.
+    /// System call has failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A plan that is open.
+/// Open plan.
 #[derive(Debug)]
 pub struct PlanReader {
     file: File,
@@ -59,7 +59,7 @@ pub struct PlanReader {
     index_at: u64,
 }
 
-/// What a frame's header says.
+/// Decoded header of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     stored_bytes: u32,
@@ -73,7 +73,7 @@ impl PlanReader {
     ///
     /// # Errors
     ///
-    /// It is none, or not a whole one.
+    /// The file is not a plan, or is damaged or unfinished.
     pub fn new(file: File) -> Result<(Self, Index), PlanError> {
         let length = file.metadata()?.len();
         let mut reader = Self { file, length, index_at: 0 };
@@ -95,9 +95,9 @@ impl PlanReader {
         }
         reader.index_at = u64::from_le_bytes(at);
         let index: Index = reader.decoded(reader.index_at, KIND_INDEX)?;
-        // They are shown as they are.
+        // Names are printed without escaping.
         if !index.words().all(|it| it.bytes().all(|it| matches!(it, b' '..=b'~'))) {
-            let (at, what) = (reader.index_at, "a name in it is none");
+            let (at, what) = (reader.index_at, "a name in it is not valid");
             return Err(PlanError::Damaged { at, what });
         }
         if index.machine != std::env::consts::ARCH {
@@ -106,7 +106,7 @@ impl PlanReader {
         Ok((reader, index))
     }
 
-    /// Which plan it is.
+    /// Returns the fingerprint of the plan.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl PlanReader {
         Ok(Fingerprint { files, index: self.header(self.index_at, KIND_INDEX)?.crc })
     }
 
-    /// What has to be there before the first operation.
+    /// Reads the initial files.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl PlanReader {
         self.decoded(index.files_at, KIND_FILES).map(|Files(it)| it)
     }
 
-    /// Paths of the files that operations are about, as they were opened first.
+    /// Reads the paths of the files that operations concern, as they were first opened.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl PlanReader {
         Ok(names.into_iter().collect())
     }
 
-    /// Operations: [`super::Operation`]s one behind the other.
+    /// Reads a frame of operations: encoded [`super::Operation`]s, one after the other.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl PlanReader {
 
     fn decoded<T: DeserializeOwned>(&self, at: u64, kind: u32) -> Result<T, PlanError> {
         let payload = self.payload(at, kind, &mut Decompressor::new()?)?;
-        postcard::from_bytes(&payload).map_err(|it| match it {
-            // The only one of ours.
+        postcard::from_bytes(&payload).map_err(|error| match error {
+            // The only custom error: that of `limits::at_most`.
             postcard::Error::SerdeDeCustom => {
                 PlanError::Damaged { at, what: "it has more than a plan may have" }
             }
@@ -158,10 +158,10 @@ impl PlanReader {
     fn header(&self, at: u64, kind: u32) -> Result<Header, PlanError> {
         let damaged = |what| PlanError::Damaged { at, what };
         let left = self.length.checked_sub(at).and_then(|it| it.checked_sub(END_BYTES));
-        let left = left.ok_or(damaged("it lies beyond the end"))?;
+        let left = left.ok_or(damaged("it is beyond the end of the file"))?;
         let mut header = [0; FRAME_HEADER_BYTES];
         if left < header.len() as u64 {
-            return Err(damaged("it lies beyond the end"));
+            return Err(damaged("it is beyond the end of the file"));
         }
         self.file.read_exact_at(&mut header, at)?;
         let (words, _) = header.as_chunks::<4>();
@@ -171,7 +171,7 @@ impl PlanReader {
         let (found, stored_bytes, payload_bytes, crc, header_crc) =
             (next(), next(), next(), next(), next());
         if *magic != FRAME_MAGIC || crc32fast::hash(&header[..header.len() - 4]) != header_crc {
-            return Err(damaged("it is no frame"));
+            return Err(damaged("it is not a frame"));
         }
         if found != kind {
             return Err(damaged("it is a frame of another kind"));
@@ -196,15 +196,15 @@ impl PlanReader {
         let mut stored = vec![0; stored_bytes as usize];
         self.file.read_exact_at(&mut stored, at + FRAME_HEADER_BYTES as u64)?;
         if crc32fast::hash(&stored) != crc {
-            return Err(damaged("its checksum is another one"));
+            return Err(damaged("its checksum does not match"));
         }
         let payload = zstd.decompress(&stored, payload_bytes as usize);
         let payload = payload.map_err(|_| damaged("it cannot be decompressed"))?;
         let is_whole = payload.len() == payload_bytes as usize;
-        is_whole.then_some(payload).ok_or(damaged("it is shorter than it says"))
+        is_whole.then_some(payload).ok_or(damaged("it is shorter than its header states"))
     }
 
-    /// Two words of 8 bytes.
+    /// Reads two words of 8 bytes.
     fn pair(&self, at: u64) -> Result<[[u8; 8]; 2], PlanError> {
         let mut bytes = [0; 16];
         self.file.read_exact_at(&mut bytes, at)?;

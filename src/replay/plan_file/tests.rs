@@ -33,7 +33,7 @@ fn planned(worker: u32, number: u32) -> PlannedOp {
     }
 }
 
-/// The bytes of a plan of two workers with this many operations each.
+/// Returns the bytes of a plan of two workers with this many operations each.
 fn plan(operations: u32) -> Vec<u8> {
     plan_for(operations, std::env::consts::ARCH)
 }
@@ -101,12 +101,12 @@ fn what_is_cut_off_is_told() {
     }
 }
 
-/// Fails if a changed byte is taken for what was written, or ends us.
+/// Fails if a changed byte is not noticed, or crashes the reader.
 #[test]
 fn every_changed_byte_is_told() {
     let bytes = plan(3);
     for at in 0..bytes.len() {
-        // Nothing stands in what is reserved.
+        // The reserved bytes are not checked.
         if (10..16).contains(&at) {
             continue;
         }
@@ -125,7 +125,7 @@ fn every_changed_byte_is_told() {
     }
 }
 
-/// Fails if a plan of the version before is refused, or one that this version cannot know is read.
+/// Fails if a plan of the previous version is refused, or one of an unknown version is read.
 #[test]
 fn plans_of_the_version_before_are_read() {
     for (version, is_read) in [(3, false), (4, true), (5, true), (6, false)] {
@@ -135,21 +135,21 @@ fn plans_of_the_version_before_are_read() {
     }
 }
 
-/// Flags and error numbers are other ones there.
+/// Fails if a plan with flags and error numbers of another machine is accepted.
 #[test]
 fn a_plan_for_another_machine_is_told() {
     let error = open(&plan_for(3, "m68k")).expect_err("another machine").to_string();
     assert!(error.contains("it is for m68k machines"), "{error}");
 }
 
-/// Fails if a plan can tell a terminal what to do.
+/// Fails if a plan can send control characters to a terminal.
 #[test]
 fn names_that_are_none_are_told() {
     let error = open(&plan_for(3, "\u{1b}[2J")).expect_err("no name").to_string();
-    assert!(error.contains("a name in it is none"), "{error}");
+    assert!(error.contains("a name in it is not valid"), "{error}");
 }
 
-/// A plan that has nothing but this frame, of so many bytes as it says.
+/// Returns a plan with nothing but an INDEX frame, whose header has these lengths.
 fn with_index(stored: &[u8], stored_bytes: u32, payload_bytes: u32) -> Vec<u8> {
     let mut bytes = [&FILE_MAGIC[..], &VERSION.to_le_bytes(), &[0; 6]].concat();
     let mut header = FRAME_MAGIC.to_vec();
@@ -175,10 +175,10 @@ fn what_becomes_too_long_is_refused_before_it_takes_memory() {
     };
     let zeros = vec![0; INDEX_BYTES_MAX as usize + 1];
     check(&index(&zeros, INDEX_BYTES_MAX + 1), "longer than a frame of its kind");
-    // It says less than it becomes.
+    // The header states less than the payload becomes.
     check(&index(&zeros, 100), "cannot be decompressed");
     check(&with_index(&[], 7, 0), "longer than the file");
-    // As many threads as fit in, of the fewest bytes: each is a hundred of ours.
+    // As many workers as fit, each of the fewest bytes: each takes a hundred bytes in memory.
     let counts = [1, b'm', 0, 0xff, 0xff, 0xff, 0x1f];
     let mut workers = vec![0; 9 * (WORKERS_MAX + 1)];
     workers[..counts.len()].copy_from_slice(&counts);
@@ -186,7 +186,7 @@ fn what_becomes_too_long_is_refused_before_it_takes_memory() {
     check(&index(&workers, length), "more than a plan may have");
 }
 
-/// Fails if a frame of a worker grows with what its operations wait for.
+/// Fails if frames of a worker grow with the dependencies of its operations.
 #[test]
 fn frames_are_short_whatever_is_in_them() {
     let out = PlanWriter::new(Vec::new()).expect("memory");

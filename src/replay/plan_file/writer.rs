@@ -1,4 +1,4 @@
-//! Writes a plan: operations as they come, in frames of each worker's own.
+//! Writer of plans: operations as they come, in frames per worker.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,27 +20,27 @@ use crate::replay::namespace::{EntryKind, FsModel};
 use crate::replay::planned_op::PlannedOp;
 use crate::replay::planner::{Out, Planner};
 
-/// zstd's level: a plan is written once, and read by those who have no time.
+/// Level of zstd: a plan is written once, and read by workers that must not be slowed down.
 const LEVEL: i32 = 1;
 
-/// Bytes of operations that wait for their frames; with more, all frames are written as they are.
+/// Bytes of operations that wait for their frames. With more, all frames are written as they are.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// The frame of one worker that is being filled.
+/// Unfinished frame of one worker.
 #[derive(Debug, Default)]
 struct Filling {
     payload: Vec<u8>,
     count: u32,
-    /// Operations in frames and here, without implicit ones.
+    /// Explicit operations, in written frames and in this one.
     operations: u32,
     frames: Vec<u64>,
     is_waited_for: bool,
-    /// End of its last operation, ns, and how many ends there had been.
+    /// End of its last operation in ns, and the total number of ends by then.
     end: u64,
     ended: u64,
 }
 
-/// Writes operations; [`finish`] writes the rest.
+/// Writer of operations; [`finish`] writes the rest.
 #[derive(Debug)]
 pub struct PlanWriter<W> {
     out: W,
@@ -50,10 +50,10 @@ pub struct PlanWriter<W> {
     calls: Vec<(CallId, What)>,
     numbers: FxHashMap<(CallId, What), u16>,
     ended: u64,
-    /// The latest end of all operations, ns.
+    /// Latest end among all operations, in ns.
     latest: u64,
     longest: [u64; 2],
-    /// By what paths files were opened first.
+    /// Paths by which files were first opened.
     names: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -81,7 +81,7 @@ impl<W: Write> PlanWriter<W> {
         })
     }
 
-    /// Where the frame is.
+    /// Writes a frame, and returns its offset.
     fn frame(&mut self, kind: u32, payload: &[u8]) -> io::Result<u64> {
         let stored = zstd::bulk::compress(payload, LEVEL)?;
         let length = |bytes: &[u8]| match u32::try_from(bytes.len()) {
@@ -205,18 +205,18 @@ impl<W: Write> Out for PlanWriter<W> {
     }
 }
 
-/// A reader would refuse it.
+/// Returns the error for a plan that exceeds the limits of readers.
 fn too_many() -> io::Error {
     io::Error::other(
-        "the plan has more files or threads than one may have; take a part of the capture (-p, -F, --from and --until)",
+        "the plan has more files or threads than a plan may have; select a part of the capture (-p, -F, --from and --until)",
     )
 }
 
-/// Writes what is known at the end, of a capture from such a machine (`uname -m`).
+/// Writes the rest of a plan, of a capture from this kind of machine (`uname -m`).
 ///
 /// # Errors
 ///
-/// Those of what the plan is written to.
+/// Those of the destination of the plan.
 pub fn finish<O: Out + IntoWriter>(
     planner: Planner<O>,
     machine: &str,
@@ -240,21 +240,21 @@ pub fn finish<O: Out + IntoWriter>(
     }
     let files_at = out.frame(KIND_FILES, &encoded(&Files(files))?)?;
     let names_at = out.frame(KIND_NAMES, &encoded(&Names(names))?)?;
-    let workers = who.into_iter().zip(&mut out.workers).map(|(who, it)| WorkerPlan {
+    let workers = who.into_iter().zip(&mut out.workers).map(|(who, filling)| WorkerPlan {
         pid: who.pid,
         tid: who.tid,
         comm: who.comm,
         lane: who.lane,
         before: who.before.first().map(|it| (it.worker.0, it.number)),
-        is_waited_for: it.is_waited_for,
-        operations: it.operations,
-        frames: std::mem::take(&mut it.frames),
+        is_waited_for: filling.is_waited_for,
+        operations: filling.operations,
+        frames: std::mem::take(&mut filling.frames),
     });
-    let given = given.into_iter().map(|it| GivenPlan {
-        handle: it.handle.0,
-        path: it.path,
-        flags: it.flags,
-        offset: it.offset,
+    let given = given.into_iter().map(|descriptor| GivenPlan {
+        handle: descriptor.handle.0,
+        path: descriptor.path,
+        flags: descriptor.flags,
+        offset: descriptor.offset,
     });
     let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
         reason: reason.as_str().to_owned(),
@@ -291,7 +291,8 @@ fn encoded(what: &impl Serialize) -> io::Result<Vec<u8>> {
     postcard::to_allocvec(what).map_err(io::Error::other)
 }
 
-/// Its registers. Where programs have their memory is nobody's business: two captures of the same program have the same plan.
+/// Returns the registers of an operation, without addresses: two captures of the same program give
+/// the same plan.
 fn registers(planned: &PlannedOp) -> [u64; 6] {
     let call = planned.call.call();
     std::array::from_fn(|register| {
@@ -305,7 +306,7 @@ fn registers(planned: &PlannedOp) -> [u64; 6] {
     })
 }
 
-/// Bytes of memory that it writes from, and reads into.
+/// Returns the bytes of memory that an operation writes from, and reads into.
 fn buffers(planned: &PlannedOp) -> [u64; 2] {
     let call = planned.call.call();
     let count = call.arg(Role::Count).map(|it| planned.args[it]);
@@ -318,7 +319,7 @@ fn buffers(planned: &PlannedOp) -> [u64; 2] {
     }
 }
 
-/// What has to be there before.
+/// Returns the initial files.
 fn files(world: &FsModel) -> Vec<FileBefore> {
     let mut first_names = FxHashMap::default();
     let place = |(place, entry): (usize, crate::replay::namespace::Entry)| {
@@ -333,7 +334,8 @@ fn files(world: &FsModel) -> Vec<FileBefore> {
         let same_as = first.filter(|it| *it != place);
         let (path, mode, has_more, text) = (entry.path, entry.mode, entry.has_more, entry.text);
         let parts = file.filter(|_| same_as.is_none());
-        // What is behind so many is data, as what nobody has asked about; init counts the file among those that differ.
+        // Parts beyond the limit become data, like unknown parts; init counts the file among those
+        // that differ.
         let parts = parts.into_iter().flat_map(|it| world.parts(it)).take(PARTS_MAX).collect();
         FileBefore { path, kind, size, mode, has_more, same_as, parts, text }
     };

@@ -129,7 +129,7 @@ impl<O: Out> Planner<O> {
         let found = self.found_open(file, lists);
         let behind =
             found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, behind)| *behind);
-        let handle = self.handles.given((process, fd), file.id, behind);
+        let handle = self.handles.given(process, fd, file.id, behind);
         if let Ok((path, _)) = found {
             self.handles.position(handle).set(offset);
             let behind = self.handles.file(handle);

@@ -28,7 +28,7 @@ impl<O: Out> Planner<O> {
         // parent may be inside any call.
         let by = self.newest.get(&process).map(|(at, is_own)| (at.worker, *is_own));
         for fd in fds {
-            if let Some((handle, true)) = self.handles.closed((process, *fd), now, None) {
+            if let Some((handle, true)) = self.handles.closed(process, *fd, now, None) {
                 self.last_gone(handle, by, process, now)?;
             }
         }

@@ -7,13 +7,13 @@ use crate::replay::plan_file::{PlanWriter, finish};
 use crate::replay::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::planner::{Out, Planner};
 
-/// `CALL PATH OFFSET RESULT`: an operation on that file.
+/// Returns the operation of a line `CALL PATH OFFSET RESULT`.
 fn operation(number: u32, line: &str) -> PlannedOp {
     let [call, path, offset, ret] = line.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{line}")
     };
     let path = Some(path).filter(|it| *it != "-").map(|it| it.as_bytes().to_vec());
-    // Each file of a test has the number that its path ends with.
+    // Each file of a test has the number of the last byte of its path.
     let file = path.as_ref().and_then(|it| it.last()).map(|it| FileId(u32::from(*it)));
     let call = CallId::by_name(call).expect(call);
     let is_named = call.call().has_path();
@@ -59,7 +59,8 @@ fn side_of(who: WorkerInfo, lines: &[&str]) -> Side {
 
 const PLAN: [&str; 4] = ["open /a - 3", "read - 0 100", "read - 100 50", "close - - 0"];
 
-/// What comes out: `SAME DIFFERENT MISSING EXTRA OWN`, and in what the first one differs.
+/// Compares [`PLAN`] with a recording. `expected`: `SAME DIFFERENT MISSING EXTRA OWN`;
+/// `difference`: that of the first example.
 #[track_caller]
 fn check(recorded: &[&str], expected: &str, difference: Option<Difference>) {
     let traced = compare(&side("app", &PLAN), &side("replay 0", recorded), b"/again/files");
@@ -95,7 +96,7 @@ fn each_thing_that_is_another_one_is_told() {
     check(&with(1, "read - 0 99"), "3 1 0 0 0", Some(Difference::Result));
 }
 
-/// Fails if one that is not there makes all behind it others.
+/// Fails if a missing operation makes all later ones differ.
 #[test]
 fn what_is_missing_or_more_than_planned_is_counted() {
     check(&[PLAN[0], PLAN[2], PLAN[3]], "3 0 1 0 0", None);
@@ -110,7 +111,7 @@ fn calls_of_the_replay_itself_are_none_of_the_plan() {
     check(&[&own[..1], &PLAN[..3], &own[1..], &PLAN[3..]].concat(), "4 0 0 0 2", None);
 }
 
-/// Fails if the threads of a replay are taken for others, or others for them.
+/// Fails if threads of a replay are taken for others, or others for them.
 #[test]
 fn another_programs_threads_are_not_compared() {
     let traced = compare(&side("app", &PLAN), &side("app", &PLAN), b"/").expect("plans");
@@ -124,7 +125,8 @@ fn a_place_that_is_not_known_is_not_compared_and_counted() {
     assert_eq!((traced.same, traced.offsets_unknown), (4, 1));
 }
 
-/// Fails if nobody tells what a ring has done, or if what a thread has not done is taken for that.
+/// Fails if operations of a ring are not reported as missing in lanes, or missing operations of a
+/// thread are.
 #[test]
 fn lanes_without_threads_are_counted() {
     let lane = || side_of(WorkerInfo { lane: Some(0), ..WorkerInfo::default() }, &PLAN);
