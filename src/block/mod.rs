@@ -10,10 +10,10 @@
 //!   plain    ──┬──────────────┬────────────┬─────────────────┬──►
 //!              │queued        │inserted    │issued           │completed
 //!
-//!            getrq issue FF complete FF issue complete +n issue FF complete FF complete +0
-//!   flush    ──┬─────┬────────┬───────────┬─────┬───────────┬────────┬───────────┬───►
-//!   sequence   │queue└ a flush ┘          │issue│data       └ a flush ┘          │completed
-//!                      of its own               │completed
+//!            getrq   issue FF complete FF issue  complete +n issue FF complete FF complete +0
+//!   flush    ──┬───────┬────────┬───────────┬──────┬───────────┬────────┬───────────┬───►
+//!   sequence   │queued └ a flush ┘          │issued│data       └ a flush ┘          │completed
+//!                        of its own                │completed
 //! ```
 //!
 //! The kernel's events contain no request numbers, so requests are recognized by device, operation
