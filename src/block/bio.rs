@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   bio_queue dm-0 ─► remap sda ◄─ dm-0 ─► remap sda ◄─ sda3 ─► bio_queue sda ─► getrq or merge
-//!   (bio, open)       (waits for the       (again, over a       (bio, open)      (part of a request)
-//!                      bio of sda)          partition)
+//!   (bio, open)       (waits for the       (again, over a       (bio, open)      (part of a
+//!                      bio of sda)          partition)                            request)
 //! ```
 //!
 //! Input: `block_bio_queue`, `block_split`, `block_bio_remap`, `block_bio_complete`, and the events

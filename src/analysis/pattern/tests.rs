@@ -1,7 +1,9 @@
 //! Tests of the fold with steps made by hand. One line is one operation, in the order of the ends:
 //!
 //! ```text
-//! read FILE +START -END OFFSET BYTES      FILE: a path, or `7` for a nameless open file; OFFSET: `?` if unknown
+//! read FILE +START -END OFFSET BYTES
+//!
+//! FILE: a path, or `7` for a nameless open file; OFFSET: `?` if unknown
 //! ```
 
 use std::rc::Rc;

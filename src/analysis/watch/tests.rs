@@ -6,7 +6,7 @@
 //! add 7 10 3 100+50      the same, and its file system reports these sectors
 //! stop 7 20              also start, reset, timereset, remove
 //! lies 7 100+50          its file system reports these sectors now
-//! read 7 30 0 4096       begins at 30, at this offset (?: unknown), with this many bytes; also write
+//! read 7 30 0 4096       begins at 30, at this offset (?: unknown), this many bytes; also write
 //! send 7>8 30 0>? 4096   a transfer
 //! asked 7 30 0 4096      an asynchronous read of 4096 bytes (?: unknown) whose result was not seen
 //! named /f 30 0 4096     a read of a file of which only the name is known

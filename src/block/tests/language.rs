@@ -2,7 +2,6 @@
 //! +LENGTH [error -N]`; a remap ends with `<- MAJ:MIN SECTOR`.
 //!
 //! A test is one text: its events, and below each, indented, the steps that it causes.
-//! A test is one text: its events, and below each, indented, the steps that it makes.
 
 use std::fmt::Write as _;
 

@@ -1,12 +1,12 @@
-//! The rows against the C library's headers.
+//! Tests of the rows against the C library's headers.
 
 use super::*;
 
-/// The library has no constants for these yet.
+/// Calls for which the library has no constants yet.
 const NOT_IN_LIBC: [&str; 6] =
     ["io_pgetevents", "setxattrat", "getxattrat", "listxattrat", "removexattrat", "open_tree_attr"];
 
-/// The C library's constants.
+/// Constants of the C library.
 const NUMBERS: &[(&str, libc::c_long)] = &[
     ("read", libc::SYS_read),
     ("write", libc::SYS_write),
