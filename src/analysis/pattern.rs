@@ -300,7 +300,7 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Collects the requests of all streams; `direct` is the bit of `O_DIRECT` on that machine.
+    /// Creates the decisions for all streams; `direct` is the bit of `O_DIRECT` on that machine.
     pub fn of(patterns: &Patterns, direct: u32) -> Self {
         let mut by_inode: FxHashMap<_, u32> = FxHashMap::default();
         let mut by_name: FxHashMap<_, u32> = FxHashMap::default();

@@ -324,8 +324,8 @@ impl BioLayer {
         Some(part)
     }
 
-    /// Takes the oldest discards that this thread queued on a device, as many as their sectors fit
-    /// into `nr_sector`.
+    /// Takes the oldest discards that this thread queued on a device, as many as fit into
+    /// `nr_sector` sectors.
     pub(super) fn take_discards(&mut self, dev: DevId, by: Tid, nr_sector: u32) -> Vec<Part> {
         let Some(device) = self.devices.get_mut(&dev) else { return Vec::new() };
         let is_meant = |bio: &&Bio| {

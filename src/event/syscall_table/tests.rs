@@ -212,7 +212,7 @@ fn rows_are_in_the_order_of_their_numbers() {
     assert!(CALLS.is_sorted_by_key(|it| it.x86_64));
     let mut generic: Vec<u32> = CALLS.iter().filter_map(|it| it.generic).collect();
     generic.sort_unstable();
-    assert!(generic.windows(2).all(|it| it[0] < it[1]), "a number stands twice");
+    assert!(generic.windows(2).all(|it| it[0] < it[1]), "a number occurs twice");
 }
 
 #[test]
