@@ -6,9 +6,9 @@
 //! offset  bytes
 //!      0      8  magic "IOTRCAP\n"
 //!      8      2  major version: a reader refuses one that it does not know; this one reads 1, too
-//!      10      2  minor version: grows with every addition that an older reader may skip
+//!     10      2  minor version: grows with every addition that an older reader may skip
 //!     12      4  reserved, 0
-//!      16         frames, one after the other, until the end of the file
+//!     16         frames, one after the other, until the end of the file
 //! ```
 //!
 //! The file is only ever appended to, a whole frame at a time. It needs neither an index nor an
