@@ -6,36 +6,36 @@ use std::fmt;
 
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// Why something could not be used.
+/// Reason why a record could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AnomalyKind {
-    /// The kernel dropped records because a ring was full (`PERF_RECORD_LOST`); `count` says how
-    /// many.
+    /// The kernel dropped records because a ring was full (`PERF_RECORD_LOST`); `count` is their
+    /// number.
     Lost,
-    /// The record came after later ones had been passed on.
+    /// The record arrived after later ones had been passed on.
     Late,
-    /// The record's bytes do not make sense.
+    /// The bytes of the record are invalid.
     Undecodable,
-    /// A `sys_exit` without its `sys_enter` of a thread that was seen before: the entry was lost,
-    /// or came between the moments at which entries and exits were switched off.
+    /// A `sys_exit` without its `sys_enter`, of a thread that was seen before. The entry was lost,
+    /// or occurred between the moments at which entries and exits were switched off.
     OrphanExit,
-    /// A `sys_enter` whose exit never came although the thread went on.
+    /// A `sys_enter` without its exit, although the thread continued.
     LostExit,
-    /// A hit of a thread whose process is not known: its birth was lost.
+    /// A hit of a thread whose process is unknown, because the record of its creation was lost.
     NoProcess,
-    /// A block event that fits no request.
+    /// A block event that matches no request.
     UnmatchedBlock,
     /// The result of an asynchronous operation that is not in the capture.
     OrphanResult,
-    /// A frame of the capture log is damaged; `count` says how many bytes were passed over.
+    /// A damaged frame of the capture log; `count` is the number of bytes that were skipped.
     DamagedLog,
-    /// It would keep more alive than a reader has room for (see `docs/format.md`); `count` says how
-    /// many.
+    /// State above the bounds of a reader (see `docs/format.md`); `count` is the number of entries
+    /// that were dropped.
     BeyondBounds,
 }
 
 impl AnomalyKind {
-    /// All kinds, in the order they are shown.
+    /// All kinds, in the order in which they are shown.
     pub const ALL: &[Self] = &[
         Self::Lost,
         Self::Late,
@@ -49,7 +49,7 @@ impl AnomalyKind {
         Self::BeyondBounds,
     ];
 
-    /// The word for it in every output.
+    /// Returns the word that denotes this kind in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -66,52 +66,55 @@ impl AnomalyKind {
     }
 }
 
-/// One thing that could not be used.
+/// One record, or one run of records, that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// The reason.
+    /// Reason of the anomaly.
     pub kind: AnomalyKind,
-    /// When; the time of the record concerned.
+    /// Time of the record concerned.
     pub time: KernelTime,
-    /// The CPU or place in the log.
+    /// CPU, or position in the log.
     pub cpu: CpuId,
-    /// Whose, as far as known.
+    /// Process of the record, as far as it is known.
     pub pid: Pid,
-    /// Whose, as far as known.
+    /// Thread of the record, as far as it is known.
     pub tid: Tid,
-    /// How many records (bytes for a damaged log) it stands for.
+    /// Number of records (bytes for a damaged log) that this anomaly represents.
     pub count: u64,
-    /// What exactly, for people.
+    /// Description of the details for people.
     pub detail: String,
 }
 
-/// Why a record that is fine was not used.
+/// Reason why a valid record was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ignored {
-    /// Of a process that is not traced.
+    /// The record belongs to a process that is not traced.
     Foreign,
-    /// Of the tracer itself.
+    /// The record belongs to the tracer itself.
     Own,
-    /// Of the launched child before its exec: the tracer's code, not the program's.
+    /// The record belongs to the launched child before its exec: to code of the tracer, not of the
+    /// program.
     BeforeExec,
-    /// Of a task that the tracer's pid namespace does not show: all of them have the number 0.
+    /// The record belongs to a task that the tracer's pid namespace does not show: all of them have
+    /// the number 0.
     Invisible,
-    /// The exit of a call that its thread was inside when the capture began, or when it was born.
+    /// The exit of a call during which the capture, or the thread, began.
     UnderWay,
-    /// Of a program that makes calls of another table than this machine's own: a 32-bit program.
+    /// The record belongs to a program that uses another system call table than this machine's own:
+    /// a 32-bit program.
     OtherTable,
-    /// A page fault in memory of which no file is known: anonymous, or mapped by the kernel to
-    /// start a program.
+    /// A page fault in memory without a known file: anonymous memory, or memory that the kernel
+    /// mapped in order to start a program.
     NoFile,
-    /// The end of a block request, or something else about it, that was in flight when the capture
+    /// The end of a block request, or another event of it, that was in flight when the capture
     /// began.
     OlderRequest,
-    /// Perf's own bookkeeping (throttling and the like).
+    /// Bookkeeping of perf itself (throttling and similar).
     Bookkeeping,
 }
 
 impl Ignored {
-    /// All reasons, in the order they are shown.
+    /// All reasons, in the order in which they are shown.
     pub const ALL: &[Self] = &[
         Self::Foreign,
         Self::Own,
@@ -124,7 +127,7 @@ impl Ignored {
         Self::Bookkeeping,
     ];
 
-    /// The word for it in every output.
+    /// Returns the word that denotes this reason in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Foreign => "foreign",
@@ -140,108 +143,107 @@ impl Ignored {
     }
 }
 
-/// Three sets of books. Records: `records = events + anomalies + ignored`. System calls: `entries =
-/// pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`. Asynchronous
-/// operations: `begun = ended + open at the end + unseen`.
+/// Counters of three reconciliations. Records: `records = events + anomalies + ignored`. System
+/// calls: `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`.
+/// Asynchronous operations: `begun = ended + open at the end + unseen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Records read from the log.
     pub records: u64,
     /// Records that became an event that was used.
     pub events: u64,
-    /// Records that became an anomaly, by kind (a LOST record counts as one, whatever it stands
-    /// for).
+    /// Records that became an anomaly, by kind. A LOST record counts as one, whatever number it
+    /// represents.
     pub anomalous: BTreeMap<AnomalyKind, u64>,
-    /// Records that are fine but not used, by reason.
+    /// Records that are valid but not used, by reason.
     pub ignored: BTreeMap<Ignored, u64>,
-    /// Records that the kernel says it dropped: the sum over LOST records.
+    /// Records that the kernel reports as dropped: the sum over LOST records.
     pub lost: u64,
     /// `sys_enter` events used.
     pub entries: u64,
     /// `sys_exit` events used.
     pub exits: u64,
-    /// Entry and exit found each other: system call operations.
+    /// System call operations: pairs of an entry and its exit.
     pub pairs: u64,
     /// Operations still open when the capture ended.
     pub open_at_end: u64,
-    /// Operations cut off by the death of their thread.
+    /// Operations cut off by the end of their thread.
     pub cut_off: u64,
     /// Entries whose exit was lost.
     pub lost_exits: u64,
     /// Exits whose entry is not in the capture.
     pub orphan_exits: u64,
-    /// Block requests that came to an end.
+    /// Block requests that ended.
     pub requests: u64,
     /// Block requests in flight when the capture ended.
     pub requests_open: u64,
-    /// Block requests that are not of a traced process.
+    /// Block requests that belong to no traced process.
     pub requests_foreign: u64,
-    /// Those of them that `/proc/diskstats` counts, by device and the word for their operation: how
-    /// many, and bytes.
+    /// Number and bytes of the foreign requests that `/proc/diskstats` counts, by device and the
+    /// word for their operation.
     pub requests_others: BTreeMap<(DevId, &'static str), (u64, u64)>,
-    /// Block events that fit no request.
+    /// Block events that match no request.
     pub unmatched: u64,
-    /// Asynchronous operations: those that began.
+    /// Asynchronous operations that began.
     pub asynchronous: u64,
-    /// Those of them whose result was seen.
+    /// Asynchronous operations whose result was seen.
     pub async_ended: u64,
-    /// Those that were open when the capture ended.
+    /// Asynchronous operations that were open when the capture ended.
     pub async_open: u64,
-    /// Those whose result was not seen: none was asked for, the program fetched it without a call,
-    /// or ended.
+    /// Asynchronous operations whose result was not seen: none was requested, the program fetched
+    /// it without a system call, or the program ended.
     pub async_unseen: u64,
-    /// Those that moved bytes of a file, or opened one, whose name is not known.
+    /// Asynchronous operations that moved bytes of a file, or opened a file, whose name is unknown.
     pub async_nameless: u64,
     /// Results of operations that are not in the capture.
     pub async_orphans: u64,
     /// Operations and results of `io_submit` and `io_getevents` that could not be read.
     pub async_unread: u64,
-    /// Operations on a descriptor whose name is not known.
+    /// Operations on a descriptor whose name is unknown.
     pub unnamed: u64,
-    /// Operations on descriptors of unknown type: files, or pipes and the like.
+    /// Operations on descriptors of unknown type: files, pipes and others.
     pub untyped: u64,
-    /// Followed processes without a wait by a followed process: they ended after their parent, or
-    /// run on.
+    /// Followed processes for which no followed process waited: they ended after their parent, or
+    /// were still running.
     pub unwaited: u64,
-    /// Programs that were started (execs) in the processes followed.
+    /// Programs that the followed processes started (execs).
     pub execs: u64,
-    /// Opens whose name was read too late to be sure.
+    /// Opens whose name was read too late to be certain.
     pub unverified: u64,
-    /// Renames and removals whose paths are not known: open files keep names that may not be theirs
-    /// any more.
+    /// Renames and removals of unknown paths: open files may keep names that are no longer theirs.
     pub unfollowed: u64,
-    /// Programs whose calls are of another table than this machine's own.
+    /// Programs that use another system call table than this machine's own.
     pub other: OtherPrograms,
-    /// Attribution of block requests: counts by source.
+    /// Attribution of block requests: counters by source.
     pub behind: BehindBooks,
-    /// Spans inside calls that are not shown as spans.
+    /// Spans inside calls that are not shown.
     pub spans: SpanBooks,
 }
 
-/// Stretches of time that did not become any.
+/// Counters of spans that could not be formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanBooks {
-    /// Ends of what was not seen to begin.
+    /// Ends without a beginning.
     pub without_begin: u64,
-    /// What began and did not end inside its call.
+    /// Beginnings without an end inside their call.
     pub without_end: u64,
-    /// Those of calls that had too many.
+    /// Spans of calls that had too many.
     pub left_out: u64,
 }
 
-/// How something is known.
+/// Certainty of an attribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Link {
-    /// The kernel said it.
+    /// The kernel reported it.
     Exact,
-    /// It follows from what the kernel said, but something else is possible.
+    /// It follows from reports of the kernel, but another explanation is possible.
     Inferred,
-    /// Not at all.
+    /// It is unknown.
     Unknown,
 }
 
 impl Link {
-    /// The word for it in every output.
+    /// Returns the word that denotes this certainty in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -251,36 +253,36 @@ impl Link {
     }
 }
 
-/// Sectors of requests that were done, by how it is known what lies there and who wanted it; only
-/// those with contents.
+/// Sectors of completed requests, by the certainty with which their content and their originator
+/// are known. Only requests with data count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BehindBooks {
-    /// Of a file, the journal or metadata: exact, inferred, unknown.
+    /// Sectors attributed to a file, the journal or metadata: exact, inferred, unknown.
     pub files: ByLink,
-    /// Asked for by a program: exact (it queued the bio), inferred (it wrote those bytes last),
-    /// unknown.
+    /// Sectors attributed to a program: exact (the program queued the bio), inferred (it wrote
+    /// those bytes last), unknown.
     pub programs: ByLink,
-    /// Asked for by the kernel for itself: journals and metadata.
+    /// Sectors that the kernel requested for itself: journals and metadata.
     pub kernel: u64,
     /// Extents that file systems report in blocks of unknown size.
     pub unsized_extents: u64,
-    /// Extents, files and writers that were given up for want of room.
+    /// Extents, files and writers that were dropped for lack of space.
     pub given_up: u64,
 }
 
-/// A number for each way in which something is known.
+/// One counter for each certainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByLink {
-    /// Of [`Link::Exact`].
+    /// Counter of [`Link::Exact`].
     pub exact: u64,
-    /// Of [`Link::Inferred`].
+    /// Counter of [`Link::Inferred`].
     pub inferred: u64,
-    /// Of [`Link::Unknown`].
+    /// Counter of [`Link::Unknown`].
     pub unknown: u64,
 }
 
 impl ByLink {
-    /// That of one.
+    /// Returns the counter of one certainty.
     pub fn of(&mut self, link: Link) -> &mut u64 {
         match link {
             Link::Exact => &mut self.exact,
@@ -289,7 +291,7 @@ impl ByLink {
         }
     }
 
-    /// All of them.
+    /// Returns the sum of all counters.
     pub fn sum(&self) -> u64 {
         self.exact + self.inferred + self.unknown
     }
@@ -298,9 +300,9 @@ impl ByLink {
 /// Programs whose calls cannot be interpreted: their number, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherPrograms {
-    /// How many were found.
+    /// Number of such programs.
     pub count: u64,
-    /// Process and name of the first [`OTHER_SHOWN_MAX`].
+    /// Process and name of the first [`OTHER_SHOWN_MAX`] programs.
     pub first: Vec<(Pid, Vec<u8>)>,
 }
 
@@ -308,7 +310,7 @@ pub struct OtherPrograms {
 pub const OTHER_SHOWN_MAX: usize = 8;
 
 impl OtherPrograms {
-    /// One more.
+    /// Adds one program.
     pub fn add(&mut self, pid: Pid, comm: &[u8]) {
         self.count += 1;
         if self.first.len() < OTHER_SHOWN_MAX {
@@ -318,27 +320,27 @@ impl OtherPrograms {
 }
 
 impl Ledger {
-    /// A record became this anomaly.
+    /// Counts a record that became this anomaly.
     pub fn anomalous(&mut self, kind: AnomalyKind) {
         *self.anomalous.entry(kind).or_default() += 1;
     }
 
-    /// A record was fine and not needed.
+    /// Counts a record that was valid but not needed.
     pub fn ignore(&mut self, reason: Ignored) {
         *self.ignored.entry(reason).or_default() += 1;
     }
 
-    /// How many records became anomalies.
+    /// Returns the number of records that became anomalies.
     pub fn anomalous_total(&self) -> u64 {
         self.anomalous.values().sum()
     }
 
-    /// How many records were not needed.
+    /// Returns the number of records that were not needed.
     pub fn ignored_total(&self) -> u64 {
         self.ignored.values().sum()
     }
 
-    /// What does not add up, in words; empty when the books balance.
+    /// Returns the equations that do not hold, in words; empty when the counters balance.
     pub fn imbalances(&self) -> Vec<String> {
         let sides = [
             ("records", self.records, "events + anomalies + ignored", {

@@ -1,22 +1,25 @@
-//! What the kernel counts in `/proc/PID/io` for a system call, by the function that counts it.
+//! Kernel accounting in `/proc/PID/io` of a system call, by the function that counts it.
 //!
-//! In: system calls that have ended. Out: how many bytes and calls the kernel has added on each side, and for how many calls that
-//! cannot be known. The rules are those of `fs/read_write.c`, the same from Linux 5.10 to 7.3; `docs/accounting.md` explains the table, and
-//! `tests/accounts/audit.rs` makes each call and compares. io_uring and `io_submit` are not counted by any of these functions.
+//! Input: ended system calls. Output: the bytes and calls that the kernel added on each side, and
+//! the number of calls for which that cannot be known. The rules are those of `fs/read_write.c`,
+//! the same from Linux 5.10 to 7.3. `docs/accounting.md` explains the table, and
+//! `tests/accounts/audit.rs` makes each call and compares. None of these functions counts io_uring
+//! and `io_submit`.
 
 use std::ops::AddAssign;
 
 use crate::event::syscall_table::Role;
 use crate::operation::model::SyscallOperation;
 
-/// Bytes and calls.
+/// Bytes and calls of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
     /// Bytes (`rchar`, `wchar`).
     pub bytes: u64,
     /// Calls (`syscr`, `syscw`).
     pub calls: u64,
-    /// Calls that failed in a way of which it is not known whether the kernel counts them. They are not in `calls`.
+    /// Failed calls for which it is unknown whether the kernel counts them. They are not in
+    /// `calls`.
     pub doubtful: u64,
 }
 
@@ -28,16 +31,16 @@ impl AddAssign for Side {
     }
 }
 
-/// Both sides.
+/// Counters of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounted {
-    /// `rchar` and `syscr`.
+    /// Read side: `rchar` and `syscr`.
     pub read: Side,
-    /// `wchar` and `syscw`.
+    /// Write side: `wchar` and `syscw`.
     pub write: Side,
 }
 
-/// Which sides a call counts on.
+/// Sides on which a call counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sides {
     Read,
@@ -45,36 +48,39 @@ enum Sides {
     Both,
 }
 
-/// When a call that failed was not counted.
+/// Conditions under which a failed call was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
-    /// Always: the function that counts is not reached.
+    /// Always: the call does not reach the function that counts.
     Always,
-    /// If the position is negative. (Of `preadv2` and `pwritev2`: and not -1.)
+    /// If the position is negative. (For `preadv2` and `pwritev2`: and not -1.)
     Position,
-    /// If the count is negative, or the end of the range (`rw_verify_area()`).
+    /// If the count, or the end of the range, is negative (`rw_verify_area()`).
     Range,
-    /// If the memory is not the program's own by its address (`access_ok()`); otherwise the copying failed, and it was counted.
+    /// If the address of the memory is not in the program's range (`access_ok()`). Otherwise the
+    /// copy failed, and the call was counted.
     Address,
-    /// If there are flags.
+    /// If the flags are not 0.
     Flags,
-    /// Not known: checks before the counting and file systems after it give this error.
+    /// Unknown: checks before the counting and file systems after it give this error.
     Perhaps,
 }
 
-/// A row: what the kernel does for these calls.
+/// Row of the table: the kernel's accounting of these calls.
 struct Rule {
     calls: &'static [&'static str],
-    /// Where `inc_syscr()`, `inc_syscw()`, `add_rchar()` and `add_wchar()` are called.
+    /// Kernel function that calls `inc_syscr()`, `inc_syscw()`, `add_rchar()` and `add_wchar()`.
     #[expect(dead_code, reason = "the reader of the table needs it")]
     function: &'static str,
     sides: Sides,
-    /// Failures that may come before; the first that decides counts. All others are counted.
+    /// Failures that may occur before the counting; the first that decides applies. All others are
+    /// counted.
     before: &'static [(i32, Before)],
 }
 
-/// Failures of `vfs_read()` and `vfs_write()` before they count: the file's mode, `access_ok()`, `rw_verify_area()` with the security
-/// modules. A file without a read function gives `EINVAL` before, `O_DIRECT` that is not aligned after.
+/// Failures of `vfs_read()` and `vfs_write()` before they count: the file's mode, `access_ok()`,
+/// `rw_verify_area()` with the security modules. A file without a read function gives `EINVAL`
+/// before; an unaligned `O_DIRECT` gives it after.
 macro_rules! checked {
     ($($more:tt)*) => {
         &[
@@ -90,18 +96,19 @@ macro_rules! checked {
     };
 }
 
-/// Failures of a call that is given a position.
+/// Failures of a call with a position.
 const POSITIONED: &[(i32, Before)] =
     checked!((libc::ESPIPE, Before::Always), (libc::EINVAL, Before::Position),);
 
-/// The table. Calls that are not in it count on no side: `splice`, `tee`, `vmsplice`, `getdents64`, `send*`, `recv*`, `mmap`.
+/// Table of the rules. Calls that are not in it count on no side: `splice`, `tee`, `vmsplice`,
+/// `getdents64`, `send*`, `recv*`, `mmap`.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
     Rule { calls: &["read"], function: "vfs_read", sides: Sides::Read, before: checked!() },
     Rule { calls: &["write"], function: "vfs_write", sides: Sides::Write, before: checked!() },
     Rule { calls: &["pread64"], function: "vfs_read", sides: Sides::Read, before: POSITIONED },
     Rule { calls: &["pwrite64"], function: "vfs_write", sides: Sides::Write, before: POSITIONED },
-    // They count whatever comes of it, also without a descriptor.
+    // These calls count whatever their result, also without a descriptor.
     Rule { calls: &["readv"], function: "do_readv", sides: Sides::Read, before: &[] },
     Rule { calls: &["writev"], function: "do_writev", sides: Sides::Write, before: &[] },
     Rule { calls: &["preadv", "preadv2"], function: "do_preadv", sides: Sides::Read, before: &[(libc::EINVAL, Before::Position)] },
@@ -126,7 +133,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Whether a call was counted.
+/// Result of the rules: whether a call was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Counted,
@@ -134,7 +141,8 @@ enum Verdict {
     Unknown,
 }
 
-/// Programs' own memory ends there, or higher (`TASK_SIZE` of x86-64 with four levels of pages).
+/// End of the programs' own memory; it may be higher (`TASK_SIZE` of x86-64 with four levels of
+/// pages).
 const USER_END: u64 = 1 << 47;
 
 impl Before {
@@ -174,7 +182,7 @@ impl Before {
 
 impl Rule {
     fn verdict(&self, operation: &SyscallOperation) -> Verdict {
-        // Nothing to copy: it returns before it counts.
+        // A call without bytes to copy returns before it counts.
         if operation.ret == Some(0) && self.sides == Sides::Both && self.calls != ["sendfile64"] {
             return Verdict::NotCounted;
         }
@@ -184,7 +192,7 @@ impl Rule {
     }
 }
 
-/// What the kernel has added for a call that has ended.
+/// Returns the kernel's accounting of an ended call.
 pub fn of(operation: &SyscallOperation) -> Accounted {
     let name = operation.call.call().name;
     let mut accounted = Accounted::default();

@@ -1,9 +1,10 @@
-//! Our totals against the kernel's own accounting.
+//! Audit: the recorded totals compared with the kernel's own accounting.
 //!
-//! `/proc/PID/io` of a launched program, read when it had ended and was not yet waited for, holds the process and every
-//! child that it waited for, to the byte and call. In: these numbers, what [`accounting`](super::accounting) makes of the recorded
-//! calls, and the terms that are no recorded call, each by its own evidence. Out: what remains. A remainder without a
-//! reason is a defect.
+//! `/proc/PID/io` of a launched program is read after its end and before the wait for it. It covers
+//! the process and every child for which it waited, to the byte and call. Input: these numbers, the
+//! [`accounting`](super::accounting) of the recorded calls, and the terms that are not recorded
+//! calls, each with its own evidence. Output: the remainder. A remainder without a reason is a
+//! defect.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +16,25 @@ use crate::operation::started::Execs;
 use crate::pipeline::Summary;
 use crate::units::KernelTime;
 
-/// Calls and bytes of the kernel's reads for an exec whose file is not known: two reads of a static program, five of one with a loader, one
-/// more for each of at most five scripts before it.
+/// Calls of the kernel's reads for an exec of an unknown file: two reads for a static program, five
+/// for one with a loader, one more for each of at most five scripts before it.
 const EXEC_CALLS: [i64; 2] = [2, 5 + 5];
 
-/// Most bytes of such an exec: 256 of the start of each file, 64 of the loader's header, a path, and two tables of
-/// program headers of 56 bytes each, of which a program rarely has more than 16.
+/// Maximum bytes of such an exec: 256 of the start of each file, 64 of the loader's header, a path,
+/// and two tables of program headers of 56 bytes each, of which a program rarely has more than 16.
 const EXEC_BYTES_MAX: i64 = 6 * 256 + 64 + 256 + 2 * 16 * 56;
 
-/// Most bytes that the kernel reads of a file whose format it does not know.
+/// Maximum bytes that the kernel reads of a file of unknown format.
 const HEAD_BYTES_MAX: i64 = 256;
 
-/// What the child read to be let go.
+/// Bytes and calls that the child read in order to be released before its exec.
 const LET_GO: (i64, i64) = (1, 1);
 
-/// The stamp of a change may be so much earlier than the change (a tick of the kernel, and the two clocks), ns.
+/// Maximum difference by which the stamp of a change precedes the change (a tick of the kernel, and
+/// the two clocks), ns.
 const STAMP_NS: i64 = 20_000_000;
 
-/// A range of numbers, both ends included.
+/// Range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Between(pub i64, pub i64);
 
@@ -50,16 +52,16 @@ impl Between {
     }
 }
 
-/// One side of `/proc/PID/io` against ours.
+/// Comparison of one side of `/proc/PID/io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The kernel's bytes less ours.
+    /// Kernel's bytes minus recorded bytes.
     pub bytes: i64,
-    /// The kernel's calls less ours.
+    /// Kernel's calls minus recorded calls.
     pub calls: i64,
-    /// What may remain of the bytes, for reasons that are named.
+    /// Range of bytes that may remain for named reasons.
     pub bytes_expected: Between,
-    /// The same of the calls.
+    /// Range of calls that may remain for named reasons.
     pub calls_expected: Between,
 }
 
@@ -74,24 +76,25 @@ impl Difference {
     }
 }
 
-/// What stands in the kernel's accounting and is no recorded call, or may stand there.
+/// Terms of the kernel's accounting, certain and possible, that are not recorded calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reasons {
-    /// Bytes and calls of the kernel's reads for execs of known programs.
+    /// Bytes of the kernel's reads for execs of known programs.
     pub exec_bytes: i64,
-    /// The calls.
+    /// Calls of the kernel's reads for execs of known programs.
     pub exec_calls: i64,
-    /// Execs of programs whose files could not be read, or were changed meanwhile.
+    /// Execs of programs whose files could not be read, or changed meanwhile.
     pub unknown_programs: i64,
-    /// Execs that failed for a format that the kernel does not know.
+    /// Execs that failed because the kernel does not know the format.
     pub unknown_formats: i64,
     /// Execs that failed for another reason.
     pub failed_execs: i64,
-    /// Calls that failed with an error that comes before the kernel counts them, or after.
+    /// Failed calls whose error may occur before or after the kernel's counting.
     pub doubtful: i64,
-    /// Copies inside overlayfs, which counts them a second time (`ovl_copyfile()` in `fs/overlayfs/file.c`).
+    /// Copies inside overlayfs, which counts them a second time (`ovl_copyfile()` in
+    /// `fs/overlayfs/file.c`).
     pub overlay_copies: i64,
-    /// Copies between files of which it is not known whether they are on overlayfs.
+    /// Copies between files that may or may not be on overlayfs.
     pub doubtful_copies: i64,
     /// Processes that were ended by a signal that may write a core dump.
     pub core_signals: i64,
@@ -99,29 +102,32 @@ pub struct Reasons {
     pub btrfs_sends: i64,
 }
 
-/// The comparison of a launched program's accounting.
+/// Audit of a launched program's accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessAudit {
-    /// What the kernel counted as read and we did not see, less what the child read to be let go.
+    /// Reads that the kernel counted and the capture does not have, minus the child's read before
+    /// its exec.
     pub read: Difference,
-    /// The same of writes.
+    /// Writes that the kernel counted and the capture does not have.
     pub write: Difference,
-    /// Programs that were started.
+    /// Number of programs that were started.
     pub execs: i64,
-    /// Why something may remain.
+    /// Reasons for a remainder.
     pub reasons: Reasons,
-    /// Followed processes that are not in the kernel's accounting of the program, because it has not waited for them.
+    /// Followed processes that are missing in the kernel's accounting of the program, because it
+    /// did not wait for them.
     pub unwaited: u64,
-    /// Programs whose calls are not told: these are in the kernel's accounting.
+    /// Programs whose calls are not reported: the kernel's accounting includes them.
     pub untold: u64,
-    /// Hits that were lost or are missing: what they stood for is in the kernel's accounting.
+    /// Lost or missing hits: the kernel's accounting includes their calls.
     pub lost: u64,
     /// True if `ioctl` was recorded.
     pub has_ioctls: bool,
 }
 
 impl ProcessAudit {
-    /// True if nothing remains but what has a reason; `None` if the two are not about the same calls.
+    /// Returns true if all remainders have reasons; `None` if the two sides do not cover the same
+    /// calls.
     pub fn agrees(&self) -> Option<bool> {
         let has_reads = self.read.is_explained() || self.failed_execs().is_some();
         let is_equal = has_reads && self.has_explained_writes();
@@ -129,8 +135,9 @@ impl ProcessAudit {
         (is_comparable && (is_equal || self.lost == 0)).then_some(is_equal)
     }
 
-    /// Bytes and calls that the kernel itself read for execs that failed, where something remains that they may have read: a missing
-    /// interpreter is found behind the first read of a script (`load_script()` in `fs/binfmt_script.c`).
+    /// Returns the bytes and calls that the kernel itself read for failed execs, where a remainder
+    /// may come from them. The kernel finds a missing interpreter only after the first read of a
+    /// script (`load_script()` in `fs/binfmt_script.c`).
     pub fn failed_execs(&self) -> Option<(i64, i64)> {
         let mut read = self.read;
         let failed = self.reasons.failed_execs;
@@ -141,18 +148,19 @@ impl ProcessAudit {
         (!self.read.is_explained() && read.is_explained()).then_some((bytes, calls))
     }
 
-    /// Bytes and calls that the kernel itself wrote into a core dump, or for `btrfs send` ([`Reasons`] has which).
+    /// Returns the bytes and calls that the kernel itself wrote into a core dump, or for `btrfs
+    /// send` ([`Reasons`] tells which).
     pub fn kernel_writes(&self) -> Option<(i64, i64)> {
         let Reasons { core_signals, btrfs_sends, .. } = self.reasons;
         self.more_writes().filter(|_| core_signals > 0 || btrfs_sends > 0)
     }
 
-    /// True if an `ioctl` that was not recorded may be what wrote the rest.
+    /// Returns true if an unrecorded `ioctl` may have written the remainder.
     pub fn may_be_unrecorded_ioctl(&self) -> bool {
         !self.has_ioctls && self.more_writes().is_some() && self.agrees() == Some(false)
     }
 
-    /// Bytes and calls that the kernel counted above all that is expected.
+    /// Returns the bytes and calls that the kernel counted above the expected range.
     fn more_writes(&self) -> Option<(i64, i64)> {
         let write = &self.write;
         let bytes = write.bytes - write.bytes_expected.1;
@@ -165,7 +173,7 @@ impl ProcessAudit {
     }
 }
 
-/// True if every call was recorded that counts in the kernel's accounting of a process.
+/// Returns true if the capture has every call that counts in the kernel's accounting of a process.
 fn is_whole(summary: &Summary) -> bool {
     let header = &summary.header;
     CallId::all()
@@ -179,10 +187,11 @@ fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The kernel's accounting of the launched program against ours; `None` if there is none, if not all calls were recorded that count
-/// in it, or if others were recorded, too.
+/// Compares the kernel's accounting of the launched program with the totals. Returns `None` if
+/// there is no accounting, if calls that count in it were not recorded, or if other processes were
+/// recorded too.
 pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
-    // The totals of a whole machine are of others, too.
+    // The totals of a whole machine include other processes.
     if !is_whole(summary) || summary.header.scope.mode == "system" {
         return None;
     }
@@ -254,7 +263,7 @@ fn reasons(summary: &Summary, totals: &Totals) -> Reasons {
     }
 }
 
-/// What the kernel reads of a program's files.
+/// Kernel's reads of a program's files.
 struct ProgramFile {
     changed_ns: i64,
     bytes: i64,
@@ -262,7 +271,7 @@ struct ProgramFile {
 }
 
 impl ProgramFile {
-    /// True if the files were the same at the first of these execs.
+    /// Returns true if the files were the same at the first of these execs.
     fn is_of(&self, execs: Execs, summary: &Summary) -> bool {
         let start = KernelTime(summary.header.clock.start_ns);
         let since = execs.first.signed_since(start);
@@ -271,7 +280,7 @@ impl ProgramFile {
     }
 }
 
-/// By path.
+/// Returns the programs' files by path.
 fn programs(summary: &Summary) -> BTreeMap<&[u8], ProgramFile> {
     let texts = summary.texts.iter().filter(|it| it.0 == Text::PROGRAM);
     texts.filter_map(|it| program(&it.2)).collect()
@@ -287,7 +296,7 @@ fn program(text: &[u8]) -> Option<(&[u8], ProgramFile)> {
     Some((parts.next()?, ProgramFile { changed_ns, bytes, calls }))
 }
 
-/// Copies whose target is on overlayfs, and those of which that is not known.
+/// Returns the copies whose target is on overlayfs, and those with an unknown target.
 fn overlay_copies(summary: &Summary, copies: &Copies) -> (Side, Side) {
     let mounts = summary.text(Text::MOUNTINFO).unwrap_or_default();
     let mounts = String::from_utf8_lossy(mounts);
@@ -301,7 +310,7 @@ fn overlay_copies(summary: &Summary, copies: &Copies) -> (Side, Side) {
     for (dev, copied) in copies {
         match dev.map(|it| it.to_string()) {
             Some(dev) if overlays.contains(&dev.as_str()) => inside += *copied,
-            // Layers on several file systems have numbers of their own.
+            // Layers on several file systems have device numbers of their own.
             Some(dev) if !dev.starts_with("0:") => {}
             _ => unknown += *copied,
         }

@@ -1,4 +1,4 @@
-//! One operation that has ended, as every fold looks at it: a system call or an asynchronous operation.
+//! Ended operation, as all folds see it: a system call or an asynchronous operation.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::operation::model::{
 };
 use crate::units::{KernelTime, Pid, Tid};
 
-/// Which operation.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum What {
     /// A system call.
@@ -30,68 +30,68 @@ impl fmt::Display for What {
     }
 }
 
-/// A file by its name.
+/// Name of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
-    /// From the root, where that is known.
+    /// Path from the root, where that is known.
     pub path: &'a [u8],
-    /// Whose path it is.
+    /// Mounts in which the path is valid.
     pub mounts: Mounts,
-    /// It may be another file's name.
+    /// True if the name may belong to another file.
     pub is_doubtful: bool,
 }
 
 impl<'a> Name<'a> {
-    /// The name that a path is.
+    /// Returns the name that a path denotes.
     pub fn of(path: &'a FilePath) -> Self {
         Self { path: &path.bytes, mounts: path.mounts, is_doubtful: path.source.is_doubtful() }
     }
 
-    /// The name that a call was given.
+    /// Returns the name of a path argument of a call.
     pub fn given(given: &'a Given) -> Self {
         Name { path: given.whole(), ..Name::of(&given.path) }
     }
 }
 
-/// An operation that has ended.
+/// Operation that has ended.
 #[derive(Clone, Debug)]
 pub struct Done<'a> {
-    /// Which.
+    /// Kind of the operation.
     pub what: What,
-    /// What such operations do.
+    /// Class of such operations.
     pub class: Class,
-    /// Whether it is file I/O.
+    /// Class of I/O: file I/O or another.
     pub io: IoClass,
-    /// The thread's incarnation.
+    /// Incarnation of the thread.
     pub thread: ThreadKey,
-    /// The process's incarnation.
+    /// Incarnation of the process.
     pub process: ProcessKey,
-    /// The process.
+    /// Process number.
     pub pid: Pid,
-    /// The thread.
+    /// Thread number.
     pub tid: Tid,
-    /// When it began.
+    /// Time of its beginning.
     pub start: KernelTime,
-    /// When it ended.
+    /// Time of its end.
     pub end: KernelTime,
-    /// The error number (positive), if it failed.
+    /// Error number (positive), if it failed.
     pub errno: Option<i32>,
     /// Bytes that it moved; 0 if it moves none.
     pub bytes: u64,
     /// Position of its first byte, in bytes, if it is known.
     pub offset: Option<u64>,
-    /// The open file.
+    /// Open file on which it works.
     pub file: Option<&'a OpenFile>,
-    /// The file that it works on; of a transfer the one that it reads.
+    /// Name of the file on which it works; for a transfer, of the file that it reads.
     pub name: Option<Name<'a>>,
-    /// The file that a transfer writes.
+    /// Name of the file that a transfer writes.
     pub target: Option<Name<'a>>,
-    /// Position of its first byte there.
+    /// Position of the first byte in the file that a transfer writes.
     pub target_offset: Option<u64>,
 }
 
 impl<'a> Done<'a> {
-    /// The operation that this step ends.
+    /// Returns the operation that this step ends.
     pub fn of(step: &'a Step<'_>) -> Option<Self> {
         match step {
             Step::SyscallEnded(operation, _) => Some(Self::call(operation)),
@@ -100,7 +100,7 @@ impl<'a> Done<'a> {
         }
     }
 
-    /// The operation that this step tells the last of, whether it has ended or not.
+    /// Returns the operation for which this is the last step, ended or not.
     pub fn last_of(step: &'a Step<'_>) -> Option<Self> {
         match step {
             Step::SyscallUnfinished(operation, _) => Some(Self::call(operation)),
@@ -156,35 +156,36 @@ impl<'a> Done<'a> {
         }
     }
 
-    /// True if it works on a file whose name is not known.
+    /// Returns true if it works on a file whose name is unknown.
     pub fn is_nameless(&self) -> bool {
         let has_path = matches!(self.what, What::Call(call) if call.call().has_path());
-        // What is no descriptor is no file without a name.
+        // An invalid descriptor is not a file without a name.
         let has_file = self.file.is_some() && self.errno != Some(libc::EBADF);
         self.name.is_none() && (has_file || has_path)
     }
 
-    /// Bytes read and written of the file with its name: a transfer writes another one.
+    /// Returns the bytes read from and written to the file with its name: a transfer writes another
+    /// file.
     pub fn sides(&self) -> [u64; 2] {
         if self.class == Class::Transfer { [self.bytes, 0] } else { [self.read(), self.written()] }
     }
 
-    /// How long it took, ns.
+    /// Returns the duration in ns.
     pub fn ns(&self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
 
-    /// Bytes that it read: from a file, pipe or socket.
+    /// Returns the bytes that it read from a file, pipe or socket.
     pub fn read(&self) -> u64 {
         if self.ways()[0] { self.bytes } else { 0 }
     }
 
-    /// Bytes that it wrote: to a file, pipe or socket.
+    /// Returns the bytes that it wrote to a file, pipe or socket.
     pub fn written(&self) -> u64 {
         if self.ways()[1] { self.bytes } else { 0 }
     }
 
-    /// True if it reads, true if it writes.
+    /// Returns whether it reads, and whether it writes.
     fn ways(&self) -> [bool; 2] {
         match (self.what, self.class) {
             (What::Call(call), _) => call.call().ways(),

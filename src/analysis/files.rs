@@ -1,4 +1,5 @@
-//! Which files: how often opened, read, written; what was read or written again; what was written and then removed.
+//! File report: opens, reads and writes of each file, repeated reads and writes, and bytes written
+//! to files that were removed later.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,32 +19,35 @@ use crate::operation::renaming::exchanges;
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid};
 
-/// Pieces of a file that are remembered as read or written; what is not next to a piece is then not compared any more.
+/// Limit of the pieces of a file that are remembered as read or written; bytes that touch no piece
+/// are then not compared.
 const PIECES_MAX: usize = 1024;
 
-/// The same of all files together.
+/// Limit of the pieces of all files together.
 const ALL_PIECES_MAX: usize = 1 << 20;
 
 /// Bytes of a file that were moved in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Moved {
-    /// Operations that moved some.
+    /// Operations that moved bytes.
     pub count: u64,
-    /// All of them.
+    /// Bytes that were moved.
     pub bytes: u64,
-    /// Those that had been moved in this direction before.
+    /// Bytes that had been moved in this direction before.
     pub again: u64,
-    /// Those of which that is not known: their offset is not known, or there are too many pieces.
+    /// Bytes for which that is unknown: their offset is unknown, or there are too many pieces.
     pub unknown: u64,
 }
 
 impl Moved {
-    /// So many bytes from `offset`, beside those in `pieces`; `room` is how many pieces there may be more, of all files.
+    /// Adds `bytes` from `offset` on, and compares them with those in `pieces`. `room` is the
+    /// number of pieces that may still be added, over all files.
     fn add(
         &mut self,
         offset: Option<u64>,
         bytes: u64,
-        (pieces, room): (&mut RangeSet<u64>, &mut usize),
+        pieces: &mut RangeSet<u64>,
+        room: &mut usize,
     ) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -57,7 +61,7 @@ impl Moved {
         let before = pieces.len();
         let touches = again > 0 || begin > 0 && pieces.contains(&(begin - 1));
         if !touches && (before >= PIECES_MAX || *room == 0) {
-            // Some of it may come again unseen.
+            // Some of these bytes may be moved again unseen.
             self.unknown = self.unknown.saturating_add(bytes);
             return;
         }
@@ -66,7 +70,7 @@ impl Moved {
         *room = room.saturating_add(before).saturating_sub(after);
     }
 
-    /// Takes in the numbers of another one.
+    /// Adds the numbers of another instance.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -75,14 +79,14 @@ impl Moved {
     }
 }
 
-/// What is in the file that has a name now.
+/// Known content of the file that has a name now.
 #[derive(Clone, Debug, Default)]
 struct Now {
-    /// What was read of it.
+    /// Ranges that were read.
     read: RangeSet<u64>,
-    /// What was written to it.
+    /// Ranges that were written.
     changed: RangeSet<u64>,
-    /// Bytes written to it, those written again too.
+    /// Bytes written to it, repeated writes included.
     written: u64,
 }
 
@@ -93,42 +97,43 @@ impl Now {
     }
 }
 
-/// What was done to a file.
+/// Operations on one file, summed up.
 #[derive(Clone, Debug, Default)]
 pub struct FileUse {
     /// Opens that succeeded.
     pub opens: u64,
     /// Opens that failed.
     pub failed_opens: u64,
-    /// All operations on it, opens too.
+    /// All operations on it, opens included.
     pub count: u64,
-    /// Those that failed, failed opens too.
+    /// Operations that failed, opens included.
     pub errors: u64,
-    /// What was read.
+    /// Bytes that were read.
     pub read: Moved,
-    /// What was written.
+    /// Bytes that were written.
     pub written: Moved,
-    /// Times of all operations, ns.
+    /// Durations of all operations, ns.
     pub time: Spread,
     /// Bytes of each access.
     pub sizes: Spread,
-    /// The furthest byte that is known to be in it.
+    /// Largest known end of its content, in bytes.
     pub size: u64,
-    /// How often the name was removed.
+    /// Number of removals of the name.
     pub removals: u64,
-    /// Bytes that had been written, under this name or one before, to what was removed.
+    /// Bytes that had been written to removed files, under this name or an earlier one.
     pub written_then_removed: u64,
     now: Now,
     /// Processes that used it.
     pub processes: u64,
     /// Operations whose name is doubtful.
     pub doubtful: u64,
-    /// Operations that are file I/O, and those on descriptors of unknown type; the others wait.
+    /// Operations that are file I/O, and those on descriptors of unknown type; the other operations
+    /// wait.
     pub classes: [u64; 2],
 }
 
 impl FileUse {
-    /// The class of all operations of the row; `None`: they are of several.
+    /// Returns the class of all operations of the row; `None` if they are of several.
     pub fn io_class(&self) -> Option<IoClass> {
         match self.classes {
             [own, _] if own == self.count => Some(IoClass::File),
@@ -154,10 +159,10 @@ impl FileUse {
             self.sizes.add(done.bytes);
         }
         if read > 0 {
-            self.read.add(done.offset, read, (&mut self.now.read, room));
+            self.read.add(done.offset, read, &mut self.now.read, room);
         }
         if written > 0 {
-            self.written.add(done.offset, written, (&mut self.now.changed, room));
+            self.written.add(done.offset, written, &mut self.now.changed, room);
             self.now.written = self.now.written.saturating_add(written);
         }
         let end = done.offset.map_or(0, |it| it.saturating_add(read.max(written)));
@@ -171,7 +176,7 @@ impl FileUse {
         self.now.forget(room);
     }
 
-    /// Takes in the numbers of another one.
+    /// Adds the numbers of another instance.
     pub fn merge(&mut self, other: &Self) {
         self.opens += other.opens;
         self.failed_opens += other.failed_opens;
@@ -192,23 +197,23 @@ impl FileUse {
     }
 }
 
-/// What a process did to a file.
+/// Operations of one process on one file.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessUse {
-    /// Its number.
+    /// Process number.
     pub pid: Pid,
-    /// Its operations.
+    /// Sum of its operations.
     pub tally: Tally,
 }
 
-/// The fold.
+/// Fold of the file report.
 #[derive(Debug)]
 pub struct Files {
-    /// By name ([`file_key`]).
+    /// Files by name ([`file_key`]).
     pub files: Keyed<Vec<u8>, FileUse>,
-    /// By process and row of the file.
+    /// Sums by process and row of the file.
     pub by_process: Keyed<(ProcessKey, usize), ProcessUse>,
-    /// On what has no known name: files, pipes and the like, descriptors of unknown type.
+    /// Operations without a known name: on files, pipes and similar, descriptors of unknown type.
     pub nameless: BTreeMap<IoClass, FileUse>,
     /// Names of processes.
     pub names: ProcessNames,
@@ -271,7 +276,7 @@ impl Files {
         file.doubtful += u64::from(name.is_doubtful);
     }
 
-    /// Names that are gone, or are another file's now.
+    /// Applies a removal or a rename: names that are gone, or now belong to another file.
     fn names_changed(&mut self, operation: &SyscallOperation, named: &Named) {
         let key = |given: &Option<Given>| given.as_ref().map(|it| file_key(&Name::given(it)));
         let (first, second) = (key(&named.first), key(&named.second));
@@ -295,7 +300,7 @@ impl Files {
         let mut take = |key: &[u8]| self.files.get_mut(key).map(|it| std::mem::take(&mut it.now));
         let (mut first, mut second) = (take(from), take(to));
         if !exchange {
-            // There is nothing under the old name any more, and what had the new one is gone.
+            // The old name has no file any more, and the earlier file of the new name is gone.
             second.iter_mut().for_each(|it| it.forget(&mut self.room));
             second = None;
         }
@@ -315,7 +320,7 @@ impl Files {
     }
 }
 
-/// In a row of many files nobody knows what comes again.
+/// Removes the offset: in a row of many files, repetitions cannot be recognized.
 fn unplaced<'a>(done: &Done<'a>) -> Done<'a> {
     Done { offset: None, ..done.clone() }
 }
@@ -349,7 +354,7 @@ mod tests {
 
     fn moved(room: &mut usize, all: &[(Option<u64>, u64)]) -> Moved {
         let (mut moved, mut pieces) = (Moved::default(), RangeSet::new());
-        all.iter().for_each(|it| moved.add(it.0, it.1, (&mut pieces, room)));
+        all.iter().for_each(|it| moved.add(it.0, it.1, &mut pieces, room));
         moved
     }
 
@@ -394,7 +399,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_unknown() {
         let mut room = 1;
-        // What is next to a known piece needs no room.
+        // Bytes next to a known piece need no space.
         let moved = moved(&mut room, &[(Some(0), 10), (Some(20), 10), (Some(10), 10)]);
         assert_eq!((moved.again, moved.unknown, room), (0, 10, 0));
     }

@@ -1,4 +1,4 @@
-//! Which operations are looked at.
+//! Filters of operations.
 
 use std::ops::RangeInclusive;
 
@@ -16,46 +16,47 @@ use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
 
-/// Names with `*`, `?`, `[…]` and `{a,b}` in them.
+/// Name patterns with `*`, `?`, `[…]` and `{a,b}`.
 #[derive(Clone, Debug)]
 pub struct Globs {
-    /// For whole names.
+    /// Patterns for whole names.
     whole: GlobSet,
-    /// For the last part of a path.
+    /// Patterns for the last part of a path.
     last: GlobSet,
 }
 
 impl Globs {
-    /// Patterns of paths: one without a slash is for the last part of a path, in others `*` does not reach over a slash, and `**`
-    /// does.
+    /// Compiles patterns of paths. A pattern without a slash is for the last part of a path. In
+    /// others `*` does not match a slash, and `**` does.
     ///
     /// # Errors
     ///
-    /// What is wrong with one of them.
+    /// The error of the first invalid pattern.
     pub fn of_paths(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
         let (whole, last): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.contains('/'));
-        Self::new(patterns, (&whole, &last))
+        Self::new(patterns, &whole, &last)
     }
 
-    /// Patterns of words.
+    /// Compiles patterns of words.
     ///
     /// # Errors
     ///
-    /// What is wrong with one of them.
+    /// The error of the first invalid pattern.
     pub fn of_words(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
         let whole: Vec<&String> = patterns.iter().collect();
-        Self::new(patterns, (&whole, &[]))
+        Self::new(patterns, &whole, &[])
     }
 
     fn new(
         all: &[String],
-        (whole, last): (&[&String], &[&String]),
+        whole: &[&String],
+        last: &[&String],
     ) -> Result<Option<Self>, globset::Error> {
         let (whole, last) = (set(whole)?, set(last)?);
         Ok((!all.is_empty()).then_some(Self { whole, last }))
     }
 
-    /// True if the name is meant.
+    /// Returns true if a pattern matches the name.
     pub fn is_match(&self, name: &[u8]) -> bool {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
@@ -72,14 +73,14 @@ fn set(patterns: &[&String]) -> Result<GlobSet, globset::Error> {
     set.build()
 }
 
-/// A direction.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// From files and devices.
+    /// Data from files and devices.
     Read,
-    /// To them.
+    /// Data to files and devices.
     Write,
-    /// Both.
+    /// Data in either direction.
     Both,
 }
 
@@ -93,48 +94,48 @@ impl Side {
     }
 }
 
-/// What is wanted; by default everything.
+/// Conditions on operations; by default all operations are selected.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of these processes; empty: of all.
+    /// Process numbers; empty selects all.
     pub pids: Vec<Pid>,
-    /// Of processes of these users; empty: of all.
+    /// Users of the processes; empty selects all.
     pub users: Vec<u32>,
-    /// Of threads with such names.
+    /// Names of threads.
     pub comms: Option<Globs>,
-    /// On such files.
+    /// Names of files.
     pub files: Option<Globs>,
-    /// Requests to these devices; empty: all.
+    /// Devices of requests; empty selects all.
     pub devices: Vec<DevId>,
-    /// Only what moves bytes in this direction.
+    /// Direction of the moved bytes.
     pub side: Option<Side>,
-    /// Only what took so long, ns.
+    /// Minimum duration, ns.
     pub min_ns: u64,
-    /// Only what moved so many bytes.
+    /// Number of moved bytes.
     pub bytes: Option<RangeInclusive<u64>>,
-    /// Only what ended behind the first of these times, and not behind the second.
+    /// Window of end times: after the first time, and not after the second.
     pub window: Option<(KernelTime, KernelTime)>,
-    /// Only these.
+    /// Kinds of events.
     pub events: Option<Events>,
 }
 
-/// What of a log is wanted.
+/// Kinds of events that are selected.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// These system calls.
+    /// System calls that are selected.
     pub calls: Vec<CallId>,
-    /// Block requests.
+    /// True for block requests.
     pub block: bool,
-    /// Operations of io_uring, whatever they do.
+    /// True for operations of io_uring of any kind.
     pub uring: bool,
-    /// What is at work outside of calls.
+    /// True for layers at work outside of calls.
     pub layers: bool,
-    /// Page faults.
+    /// True for page faults.
     pub faults: bool,
 }
 
 impl Filter {
-    /// True if everything is wanted.
+    /// Returns true if everything is selected.
     pub fn is_all(&self) -> bool {
         let Self { pids, users, comms, files, devices, side, min_ns, bytes, window, events } = self;
         let no_names = comms.is_none() && files.is_none() && events.is_none();
@@ -147,7 +148,7 @@ impl Filter {
             && side.is_none()
     }
 
-    /// What moves no bytes has no size.
+    /// Operations that move no bytes have no size.
     fn takes_bytes(&self, bytes: Option<u64>) -> bool {
         self.bytes.as_ref().is_none_or(|it| bytes.is_some_and(|bytes| it.contains(&bytes)))
     }
@@ -164,9 +165,11 @@ impl Filter {
         let is_named = |globs: &Globs| {
             [done.name, done.target].iter().flatten().any(|it| globs.is_match(it.path))
         };
-        let is_called = |it: &Events| match done.what {
-            What::Call(call) => it.calls.contains(&call),
-            What::Async(_) => it.uring || it.calls.iter().any(|it| it.call().class == Class::Async),
+        let is_called = |events: &Events| match done.what {
+            What::Call(call) => events.calls.contains(&call),
+            What::Async(_) => {
+                events.uring || events.calls.iter().any(|call| call.call().class == Class::Async)
+            }
         };
         let reads = matches!(done.class, Class::Read | Class::Transfer);
         let writes = matches!(done.class, Class::Write | Class::Transfer);
@@ -191,7 +194,7 @@ impl Filter {
             && self.files.as_ref().is_none_or(is_named)
     }
 
-    /// What kernel threads do is no call, and on no file that is told.
+    /// Activity of kernel threads is not a call, and not on a reported file.
     fn takes_aside(&self, pid: Pid, span: &Span) -> bool {
         let is_left_out = self.events.as_ref().is_some_and(|it| !it.layers);
         let has_others = self.files.is_some() || self.side.is_some() || is_left_out;
@@ -208,12 +211,13 @@ impl Filter {
         is_wanted && (self.devices.is_empty() || self.devices.contains(&dev))
     }
 
-    /// Who asked for it, or wrote what it brings to the device.
+    /// Checks the submitter of a request, and the last writers of its data.
     fn takes_request_pid(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
         self.pids.is_empty()
             || request.submitter.is_some_and(|it| self.takes_pid(it.pid))
-            || pieces.iter().any(|it| {
-                self.takes_pid(it.queued.pid) || it.writers.iter().any(|it| self.takes_pid(it.pid))
+            || pieces.iter().any(|piece| {
+                self.takes_pid(piece.queued.pid)
+                    || piece.writers.iter().any(|by| self.takes_pid(by.pid))
             })
     }
 
@@ -238,7 +242,7 @@ impl Filter {
     }
 }
 
-/// The path of the file behind a piece.
+/// Returns the path of the file to which a piece of a request belongs.
 pub fn path_of(piece: &Piece) -> Option<&FilePath> {
     match &piece.behind {
         BlockContents::File { file: Some(file), .. } => file.path.as_ref(),
@@ -246,29 +250,29 @@ pub fn path_of(piece: &Piece) -> Option<&FilePath> {
     }
 }
 
-/// Tells which steps are wanted; it must see all of them.
+/// Decides which steps are selected; it must see all of them.
 #[derive(Debug)]
 pub struct Picker {
     filter: Filter,
-    /// It wants everything: asked of each step.
+    /// True if the filter selects everything: checked for each step.
     is_all: bool,
-    /// Threads by whether their names are wanted.
+    /// Threads, with whether their names are selected.
     named: FxHashMap<ThreadKey, bool>,
-    /// Whose processes are, if that matters.
+    /// Users of processes, if that matters.
     users: FxHashMap<ProcessKey, Option<u32>>,
-    /// What is not there because nobody knows whose it is.
+    /// Number of operations that were left out because their user is unknown.
     pub unknown_users: u64,
 }
 
 impl Picker {
-    /// By this filter.
+    /// Creates a picker for this filter.
     pub fn new(filter: Filter) -> Self {
         let is_all = filter.is_all();
         let (named, users) = Default::default();
         Self { filter, is_all, named, users, unknown_users: 0 }
     }
 
-    /// True for what ends a wanted operation, and for all that is told of tasks.
+    /// Returns true for steps that end a selected operation, and for all steps about tasks.
     pub fn wants(&mut self, step: &Step<'_>) -> bool {
         if self.is_all {
             return true;
@@ -288,7 +292,7 @@ impl Picker {
         is_wanted
     }
 
-    /// Asked of what is wanted otherwise.
+    /// Checks the user of an operation that all other conditions select.
     fn takes_user(&mut self, step: &Step<'_>) -> bool {
         let users = &self.filter.users;
         let process = match step {
@@ -306,7 +310,8 @@ impl Picker {
         user.is_some_and(|it| users.contains(&it))
     }
 
-    /// True if a part of a wanted operation that is of this file is wanted: a piece of a request, a side of a transfer.
+    /// Returns true if a part of a selected operation that concerns this file is selected: a piece
+    /// of a request, a side of a transfer.
     pub fn wants_file(&self, file: Option<&OpenFile>) -> bool {
         let path = file.and_then(|it| it.path.as_ref());
         let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
@@ -333,17 +338,17 @@ impl Picker {
             Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
                 let comms = self.filter.comms.as_ref();
-                let is_named = comms.is_none_or(|it| {
-                    let mut writers = pieces.iter().flat_map(|it| &it.writers);
-                    thread.is_some_and(|by| it.is_match(&by.comm))
-                        || writers.any(|by| it.is_match(&by.comm))
+                let is_named = comms.is_none_or(|globs| {
+                    let mut writers = pieces.iter().flat_map(|piece| &piece.writers);
+                    thread.is_some_and(|by| globs.is_match(&by.comm))
+                        || writers.any(|by| globs.is_match(&by.comm))
                 });
                 is_named && self.filter.takes_request(request, pieces)
             }
             Step::Aside { thread, pid, span } => {
                 self.is_named(thread.key) && self.filter.takes_aside(*pid, span)
             }
-            // Whether they are wanted is known when they have ended.
+            // These operations are checked when they have ended.
             Step::SyscallBegun(_)
             | Step::AsyncBegun(_)
             | Step::AsyncFile(_)
@@ -353,17 +358,17 @@ impl Picker {
     }
 }
 
-/// A sink that gets what is wanted, and all that is told of tasks.
+/// Sink that passes on the selected steps, and all steps about tasks.
 #[derive(Debug)]
 pub struct Filtered<S> {
-    /// What tells.
+    /// Picker that decides.
     pub picker: Picker,
-    /// The sink.
+    /// Next sink.
     pub sink: S,
 }
 
 impl<S> Filtered<S> {
-    /// Between the operations and a sink.
+    /// Creates the filter between the operations and a sink.
     pub fn new(filter: Filter, sink: S) -> Self {
         Self { picker: Picker::new(filter), sink }
     }
@@ -387,7 +392,7 @@ mod tests {
         let filter = Filter { bytes: Some(5..=7), window, ..Filter::default() };
         let takes = [None, Some(4), Some(5), Some(7), Some(8)].map(|it| filter.takes_bytes(it));
         assert_eq!(takes, [false, false, true, true, false]);
-        // Windows that follow each other have each operation once.
+        // Consecutive windows select each operation once.
         let takes = [10, 11, 20, 21].map(|it| filter.takes_end(KernelTime(it)));
         assert_eq!(takes, [false, true, true, false]);
         assert!(!filter.is_all() && Filter::default().is_all());
@@ -395,9 +400,9 @@ mod tests {
 
     #[test]
     fn patterns_of_paths() {
-        let all = |it: &[&str]| {
-            let patterns: Vec<String> = it.iter().map(|&it| it.to_owned()).collect();
-            Globs::of_paths(&patterns).expect("good").expect("some")
+        let all = |patterns: &[&str]| {
+            let owned: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            Globs::of_paths(&owned).expect("good").expect("some")
         };
         let globs = all(&["*.db", "/var/lib/*/x", "/srv/**"]);
         for path in ["/a/b/c.db", "c.db", "/var/lib/a/x", "/srv/a/b"] {

@@ -1,4 +1,5 @@
-//! What in a summary matters most: each finding with its numbers, weighed by the time that it is about.
+//! Findings: the most important facts of a summary with their numbers, weighted by the time that
+//! they concern.
 
 use super::done::What;
 use super::summary::{IoSummary, OfProcess};
@@ -7,39 +8,40 @@ use crate::event::block::RequestOp;
 use crate::operation::io_class::IoClass;
 use crate::units::{DevId, Pid};
 
-/// How many are told.
+/// Number of findings that are reported.
 pub const TOLD: usize = 3;
 
-/// Bytes of an access that is called small: less than a page of the smallest size that there is.
+/// Limit of a small access in bytes: less than the smallest page size.
 const SMALL_BYTES: u64 = 4096;
 
-/// Fewer of something are not worth a word.
+/// Minimum count for a finding.
 const FEW: u64 = 100;
 
-/// Something to look at.
+/// Finding of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// Kind of the finding, with its numbers.
     pub kind: FindingKind,
-    /// Time that it is about, ns.
+    /// Time that it concerns, ns.
     pub time_ns: u64,
 }
 
-/// What was found. Times are those of operations on files: what waits at a pipe or a socket is in none of them.
+/// Kinds of findings. Times are those of operations on files; waiting at pipes and sockets is not
+/// included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     /// Most of the time is that of one operation.
     Operation {
-        /// Which.
+        /// Kind of the operation.
         what: What,
-        /// How often.
+        /// Number of operations of this kind.
         count: u64,
         /// Time of all operations, ns.
         all_ns: u64,
     },
     /// Most of the time is that of one file.
     File {
-        /// Its key ([`super::summary::KeyParts`]).
+        /// Key of the file ([`super::summary::KeyParts`]).
         file: Vec<u8>,
         /// Operations on it.
         count: u64,
@@ -50,57 +52,57 @@ pub enum FindingKind {
         /// Time of all operations, ns.
         all_ns: u64,
     },
-    /// Of several processes most of the time is that of one.
+    /// Among several processes, one takes most of the time.
     Process {
-        /// Its number.
+        /// Process number.
         pid: Pid,
-        /// Its name.
+        /// Process name.
         comm: Vec<u8>,
-        /// Its operations.
+        /// Number of its operations.
         count: u64,
         /// Time of all operations, ns.
         all_ns: u64,
     },
     /// Many accesses move few bytes each.
     Small {
-        /// Which.
+        /// Kind of the operation.
         what: What,
-        /// How often.
+        /// Number of operations of this kind.
         count: u64,
         /// Bytes moved in all.
         bytes: u64,
     },
     /// Many operations fail in the same way.
     Failing {
-        /// Which.
+        /// Kind of the operation.
         what: What,
-        /// The error number.
+        /// Error number of the failures.
         errno: i32,
-        /// How often.
+        /// Number of failures.
         failed: u64,
-        /// Of how many.
+        /// Number of all operations of this kind.
         count: u64,
     },
-    /// Whether it is file I/O is not known of a part of the time.
+    /// A part of the time is of operations that may or may not be file I/O.
     Untyped {
         /// Operations on descriptors of unknown type.
         count: u64,
-        /// Time of all operations, whatever they are, ns.
+        /// Time of all operations of any class, ns.
         all_ns: u64,
     },
-    /// Requests wait longer for the device than it takes for them.
+    /// Requests wait longer for the device than the device works on them.
     Queued {
-        /// The device.
+        /// Device of the requests.
         dev: DevId,
-        /// Requests.
+        /// Number of requests.
         requests: u64,
-        /// In the device, ns.
+        /// Time in the device, ns.
         device_ns: u64,
     },
 }
 
 impl Finding {
-    /// The word for its kind.
+    /// Returns the word for its kind.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             FindingKind::Operation { .. } => "operation",
@@ -114,7 +116,7 @@ impl Finding {
     }
 }
 
-/// The most important ones, first the one with most time.
+/// Returns the most important findings, the one with most time first.
 pub fn findings(summary: &IoSummary) -> Vec<Finding> {
     let finders = [operation, file, process, small, failing, untyped, queued];
     let mut found: Vec<Finding> = finders.iter().filter_map(|it| it(summary)).collect();
@@ -130,7 +132,7 @@ fn operation(summary: &IoSummary) -> Option<Finding> {
     some(kind, tally.own_time())
 }
 
-/// The operations that are file I/O.
+/// Returns the operations that are file I/O.
 fn on_files(summary: &IoSummary) -> impl Iterator<Item = (&(What, IoClass), &Tally)> {
     summary.calls.iter().filter(|it| it.0.1 == IoClass::File)
 }
@@ -165,7 +167,7 @@ fn small(summary: &IoSummary) -> Option<Finding> {
         };
         let (bytes, count) = (tally.sizes.sum(), tally.sizes.count());
         let is_small = class.moves_bytes() && count >= FEW && bytes / count < SMALL_BYTES;
-        // With pages at a time so much of the calls would not be there.
+        // With accesses of a page each, this share of the calls would not exist.
         let needed = bytes.div_ceil(SMALL_BYTES);
         let share = |ns: u64| u128::from(ns) * u128::from(count.saturating_sub(needed));
         let saved = share(tally.time.sum()).checked_div(u128::from(tally.count))?;
@@ -180,7 +182,7 @@ fn failing(summary: &IoSummary) -> Option<Finding> {
         let tally = summary.calls.get(&(what, io)).filter(|_| io == IoClass::File)?;
         let ns = u128::from(tally.time.sum()) * u128::from(failed);
         let ns = u64::try_from(ns / u128::from(tally.count.max(1))).unwrap_or(u64::MAX);
-        // Nothing there to be read is how programs ask.
+        // Programs use these errors to check for data.
         let is_usual = matches!(errno, libc::EAGAIN | libc::EINTR);
         let kind = FindingKind::Failing { what, errno, failed, count: tally.count };
         some(kind, ns).filter(|_| failed >= FEW && failed * 10 >= tally.count && !is_usual)

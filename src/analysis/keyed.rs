@@ -1,19 +1,19 @@
-//! Rows by key, of which there may be too many.
+//! Rows by key, with a limit on the number of keys.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Keys that get a row of their own; what comes later is summed up in one row.
+/// Number of keys that get a row of their own; later ones share one row.
 pub const KEYS_MAX: usize = 20_000;
 
-/// Rows in the order in which their keys came.
+/// Rows in the order in which their keys arrived.
 #[derive(Clone, Debug)]
 pub struct Keyed<K, V> {
     places: FxHashMap<K, usize>,
     rows: Vec<V>,
-    /// What has no row of its own, if there is such.
+    /// Row of all keys without a row of their own, if there are any.
     others: Option<V>,
 }
 
@@ -24,7 +24,7 @@ impl<K, V> Default for Keyed<K, V> {
 }
 
 impl<K: Eq + Hash, V: Default> Keyed<K, V> {
-    /// The row of this key, or that of all others. `own` makes a new key.
+    /// Returns the row of this key, or that of all others. `own` creates a new key.
     pub fn row<Q>(&mut self, key: &Q, own: impl FnOnce() -> K) -> &mut V
     where
         K: Borrow<Q>,
@@ -34,7 +34,7 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
         self.at(place)
     }
 
-    /// The number of that row; the row of all others has the largest number.
+    /// Returns the number of that row; the row of all others has the largest number.
     pub fn place<Q>(&mut self, key: &Q, own: impl FnOnce() -> K) -> usize
     where
         K: Borrow<Q>,
@@ -51,7 +51,7 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
         }
     }
 
-    /// The row with this number.
+    /// Returns the row with this number.
     pub fn at(&mut self, place: usize) -> &mut V {
         match self.rows.get_mut(place) {
             Some(row) => row,
@@ -59,7 +59,7 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
         }
     }
 
-    /// The row of this key, if it has one of its own.
+    /// Returns the row of this key, if it has one of its own.
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -68,17 +68,17 @@ impl<K: Eq + Hash, V: Default> Keyed<K, V> {
         self.rows.get_mut(*self.places.get(key)?)
     }
 
-    /// All rows with their keys, in no order.
+    /// Returns all rows with their keys, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.places.iter().filter_map(|(key, place)| Some((key, self.rows.get(*place)?)))
     }
 
-    /// All keys with the numbers of their rows, in no order.
+    /// Returns all keys with the numbers of their rows, in no order.
     pub fn keys(&self) -> impl Iterator<Item = (&K, usize)> {
         self.places.iter().map(|(key, place)| (key, *place))
     }
 
-    /// The row of what came when there were [`KEYS_MAX`] keys.
+    /// Returns the row of the keys that arrived when there were [`KEYS_MAX`] keys.
     pub fn others(&self) -> Option<&V> {
         self.others.as_ref()
     }

@@ -1,4 +1,5 @@
-//! How long operations take, by layer: system calls, asynchronous operations, what is at work inside calls, and block requests.
+//! Latencies of operations by layer: system calls, asynchronous operations, layers at work inside
+//! calls, and block requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,24 +19,24 @@ use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
-/// What is told of bios that a stacked device (dm, md) has passed on, behind the name of the operation.
+/// Suffix of the operation's name for bios that a stacked device (dm, md) passed on.
 const PASSED_ON: &str = " (passed on)";
 
-/// Where time is measured.
+/// Layer in which time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// From the entry of a system call to its exit.
     Syscall,
-    /// From when the kernel took an asynchronous operation to its result.
+    /// From the kernel's acceptance of an asynchronous operation to its result.
     Async,
-    /// What is at work inside calls, and in threads of the kernel.
+    /// Layers at work inside calls, and in threads of the kernel.
     Inside(layer::Layer),
-    /// A block request: from the driver (D) to its completion (C), or from its first bio (Q) on.
+    /// Block request: from the driver (D) to its completion (C), or from its first bio (Q) on.
     Block,
 }
 
 impl Layer {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Syscall => "syscall",
@@ -46,18 +47,18 @@ impl Layer {
     }
 }
 
-/// What is measured.
+/// Measured layers, and the unit of histograms.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// System calls and asynchronous operations.
     pub syscalls: bool,
-    /// The VFS, and what it waits for: the page cache, throttling.
+    /// The VFS, and the layers for which it waits: the page cache, throttling.
     pub vfs: bool,
     /// File systems and their journals.
     pub fs: bool,
     /// Block requests.
     pub block: bool,
-    /// Of these the time in the queue, too.
+    /// For block requests also the time in the queue.
     pub queued: bool,
     /// Length of a unit of the histograms, ns.
     pub unit_ns: u64,
@@ -66,9 +67,9 @@ pub struct Options {
 /// Times of one kind of operation in one layer.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// All, ns.
+    /// All times, ns.
     pub spread: Spread,
-    /// How many are below 2 units, and from 2^n units up to 2^(n+1).
+    /// Number of times below 2 units, and from 2^n units up to 2^(n+1).
     pub octaves: Vec<u64>,
 }
 
@@ -86,28 +87,28 @@ impl Times {
     }
 }
 
-/// What a row is about; of calls and asynchronous operations also whether they are file I/O.
+/// Key of a row: layer, operation, and for calls and asynchronous operations the class of I/O.
 pub type RowKey = (Layer, String, Option<IoClass>);
 
-/// The fold.
+/// Fold of the latencies.
 #[derive(Debug)]
 pub struct Latency {
-    /// What is measured.
+    /// Measured layers.
     pub options: Options,
-    /// By layer and operation.
+    /// Times of block requests by layer and operation.
     pub times: BTreeMap<RowKey, Times>,
-    /// System calls and asynchronous operations, before their names are made.
+    /// Times of system calls and asynchronous operations, before their names are formatted.
     operations: BTreeMap<(What, IoClass), Times>,
-    /// Inside calls, and beside them.
+    /// Times of layers inside calls and in kernel threads.
     spans: FxHashMap<(layer::Layer, &'static str), Times>,
-    /// Where the time of system calls went.
+    /// Time of system calls by layer.
     pub splits: BTreeMap<(CallId, IoClass), Split>,
-    /// Requests that completed and whose begin is not known.
+    /// Completed requests whose beginning is unknown.
     pub without_begin: u64,
 }
 
 impl Latency {
-    /// For these layers.
+    /// Creates the fold for these layers.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -119,9 +120,9 @@ impl Latency {
         }
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub fn rows(&self) -> BTreeMap<RowKey, &Times> {
-        let layer = |it: &What| match it {
+        let layer = |what: &What| match what {
             What::Call(_) => Layer::Syscall,
             What::Async(_) => Layer::Async,
         };
@@ -141,7 +142,7 @@ impl Latency {
         let is_wanted = match span.layer {
             Vfs | Cache | Throttle => self.options.vfs,
             Fs | Journal => self.options.fs,
-            // They are told as requests.
+            // These spans are reported as requests.
             Queue | Device => false,
         };
         if is_wanted {
@@ -151,7 +152,7 @@ impl Latency {
     }
 
     fn request(&mut self, request: &BlockRequest) {
-        // What became part of another one is in that one's time.
+        // The time of an absorbed request is part of the absorbing one's.
         let Some(completed) = request.completed else { return };
         if request.ending != Some(Ending::Completed) {
             return;
@@ -167,7 +168,7 @@ impl Latency {
             self.without_begin += 1;
             return;
         };
-        // The devices below tell of the same bytes.
+        // The underlying devices report the same bytes.
         let of = if is_passed_on(request) { PASSED_ON } else { "" };
         let key = (Layer::Block, format!("{}{of}", word(request)), None);
         let unit = self.options.unit_ns;
@@ -175,7 +176,8 @@ impl Latency {
     }
 }
 
-/// The operation; the empty write that asks for a flush waits for something else than a write of data does.
+/// Returns the word for the operation; the empty write that demands a flush waits for other work
+/// than a write of data.
 fn word(request: &BlockRequest) -> &'static str {
     match request.flush {
         FlushRole::Demand => "preflush",

@@ -1,4 +1,4 @@
-//! Names of processes, as long as somebody may ask for them.
+//! Names of processes, kept as long as they may be needed.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use crate::operation::Step;
 use crate::operation::model::{ProcessKey, ThreadInfo};
 use crate::units::{Pid, Tid};
 
-/// The last name of each process that lives, or has a row in a table.
+/// Last name of each process that runs or has a row in a table.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessNames(FxHashMap<ProcessKey, Known>);
 
@@ -18,7 +18,7 @@ struct Known {
 }
 
 impl ProcessNames {
-    /// Takes note of a step.
+    /// Takes the names in a step.
     pub fn look(&mut self, step: &Step<'_>) {
         match step {
             Step::ProcessSeen(it) => {
@@ -31,7 +31,7 @@ impl ProcessNames {
         }
     }
 
-    /// A process has the name of its first thread.
+    /// Applies a rename: a process has the name of its first thread.
     fn renamed(&mut self, thread: &ThreadInfo) {
         if let Some(it) = self.0.get_mut(&thread.process)
             && Tid(it.pid.0) == thread.tid
@@ -44,12 +44,12 @@ impl ProcessNames {
         self.0.get(&process).is_some_and(|it| it.has_row)
     }
 
-    /// A table has a row about this process: its name is kept when it has ended.
+    /// Keeps the name of this process after its end, because a table has a row about it.
     pub fn keep(&mut self, process: ProcessKey) {
         self.0.entry(process).and_modify(|it| it.has_row = true);
     }
 
-    /// The name; empty: not known.
+    /// Returns the name; empty if it is unknown.
     pub fn of(&self, process: ProcessKey) -> &[u8] {
         self.0.get(&process).map_or(&[], |it| &it.comm)
     }
@@ -77,7 +77,8 @@ mod tests {
         let all = [0, 1, 2].map(process);
         all.iter().for_each(|it| names.look(&Step::ProcessSeen(it)));
         names.keep(ProcessKey(1));
-        // The last name counts, and only that of the first thread; a thread that ends is not the process.
+        // The last name counts, and only that of the first thread; the end of a thread is not that
+        // of its process.
         for (it, tid, comm) in [(&all[1], 101, "new"), (&all[2], 7, "other")] {
             names.look(&Step::ThreadRenamed(&thread(it, tid, comm)));
             names.look(&Step::ThreadEnded(&thread(it, tid, comm)));

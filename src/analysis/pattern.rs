@@ -1,9 +1,12 @@
-//! In which order, how large and how many at once: accesses of files by processes, and of devices by everybody.
+//! Access patterns: order, sizes and depth of the accesses of files by processes, and of devices by
+//! all tasks.
 //!
-//! A *stream* is what one process does to one file in one direction. Its accesses are put in the order in which they began
-//! ([`order`]), for asynchronous ones end in any order; then each is compared with the one before ([`class`]). At the block level a
-//! stream is what goes to one device, or to one file on a device, in the order in which its bios were queued. Where a file is
-//! accessed by operations whose places are not known, and past the page cache, its requests show the places ([`Decisions`]).
+//! A *stream* is the sequence of accesses of one process to one file in one direction. The accesses
+//! are put in the order of their beginnings ([`order`]), because asynchronous ones end in any
+//! order. Then each is compared with the previous one ([`class`]). At the block level a stream has
+//! the accesses to one device, or to one file on a device, in the order in which their bios were
+//! queued. Where operations with unknown positions access a file past the page cache, its requests
+//! show the positions ([`Decisions`]).
 
 pub mod class;
 mod depth;
@@ -29,19 +32,19 @@ use crate::operation::model::{OpenFile, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
-/// Where bytes go.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the file or device.
     Read,
-    /// To it.
+    /// To the file or device.
     Write,
-    /// Reads and writes as they come.
+    /// Reads and writes in one sequence.
     Both,
 }
 
 impl Direction {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -51,28 +54,28 @@ impl Direction {
     }
 }
 
-/// A file of streams.
+/// File of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamFile {
-    /// By the number of its row in [`Patterns::files`].
+    /// File with a name, by the number of its row in [`Patterns::files`].
     Named(usize),
-    /// One without a name: an open file.
+    /// File without a name, by its open file.
     Nameless(u64),
 }
 
-/// The key of a stream.
+/// Key of a stream.
 pub type StreamKey = (ProcessKey, StreamFile, Direction);
 
-/// What a process did to a file in one direction.
+/// Accesses of a process to a file in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct OfProcess {
-    /// Its number.
+    /// Process number.
     pub pid: Pid,
-    /// The accesses.
+    /// Stream of the accesses.
     pub stream: Stream,
-    /// Those whose file's name is doubtful.
+    /// Accesses whose file's name is doubtful.
     pub doubtful: u64,
-    /// `O_*` flags that the file was opened with each time; `None`: not known of all.
+    /// `O_*` flags common to all opens of the file; `None` if they are not known for all.
     pub flags: Option<u32>,
     /// Device and inode, if known.
     pub inode: Option<FileKey>,
@@ -81,26 +84,26 @@ pub struct OfProcess {
 /// Requests to a device, or pieces of a file on it, in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct OfDevice {
-    /// The accesses.
+    /// Stream of the accesses.
     pub stream: Stream,
-    /// The file's name as a key ([`file_key`]), if it was seen opened.
+    /// Name of the file as a key ([`file_key`]), if its open was seen.
     pub name: Option<Vec<u8>>,
 }
 
-/// The fold.
+/// Fold of the access patterns.
 #[derive(Debug, Default)]
 pub struct Patterns {
-    /// Names ([`file_key`]).
+    /// Names of files ([`file_key`]).
     pub files: Keyed<Vec<u8>, ()>,
-    /// System calls and asynchronous operations.
+    /// Streams of system calls and asynchronous operations.
     pub streams: Keyed<StreamKey, OfProcess>,
-    /// Requests by device.
+    /// Streams of requests by device.
     pub devices: Keyed<(DevId, Direction), OfDevice>,
-    /// Pieces of requests by device and file.
+    /// Streams of pieces of requests by device and file.
     pub device_files: Keyed<(DevId, FileKey, Direction), OfDevice>,
-    /// Operations on what has no places: pipes, sockets, terminals, directories.
+    /// Operations on objects without positions: pipes, sockets, terminals, directories.
     pub elsewhere: u64,
-    /// Those on files of which nothing is known.
+    /// Operations on files of which nothing is known.
     pub untold: u64,
     /// Requests that moved no data: flushes, discards.
     pub without_data: u64,
@@ -125,7 +128,7 @@ impl Patterns {
         };
         let asked = asked.unwrap_or(done.bytes);
         if let Some(file) = self.file(done.file, done.name.as_ref(), done.offset) {
-            let row = self.row(done, (file, direction));
+            let row = self.row(done, file, direction);
             row.stream.add(access, asked, done.errno.is_some());
             row.doubtful += u64::from(done.name.is_some_and(|it| it.is_doubtful));
             row.opened(done.file);
@@ -133,7 +136,7 @@ impl Patterns {
         self.untold += u64::from(done.class == Transfer && done.target.is_none());
         if let Some(name) = &done.target {
             let file = StreamFile::Named(place_of(&mut self.files, name));
-            let row = self.row(done, (file, Direction::Write));
+            let row = self.row(done, file, Direction::Write);
             let there = Access { offset: done.target_offset, ..access };
             row.stream.add(there, asked, done.errno.is_some());
             row.doubtful += u64::from(name.is_doubtful);
@@ -141,7 +144,7 @@ impl Patterns {
         }
     }
 
-    /// The file, if its bytes have places.
+    /// Returns the file, if its bytes have positions.
     fn file(
         &mut self,
         file: Option<&OpenFile>,
@@ -165,11 +168,7 @@ impl Patterns {
         }
     }
 
-    fn row(
-        &mut self,
-        done: &Done<'_>,
-        (file, direction): (StreamFile, Direction),
-    ) -> &mut OfProcess {
+    fn row(&mut self, done: &Done<'_>, file: StreamFile, direction: Direction) -> &mut OfProcess {
         if file == StreamFile::Named(usize::MAX) {
             return self.streams.at(usize::MAX);
         }
@@ -235,7 +234,8 @@ impl OfProcess {
         self.inode = self.inode.or(stat.and_then(FileStat::inode));
     }
 
-    /// True if it went past the page cache each time; `direct` is the bit of `O_DIRECT` on that machine.
+    /// Returns true if it bypassed the page cache each time; `direct` is the bit of `O_DIRECT` on
+    /// that machine.
     pub fn is_direct(&self, direct: u32) -> bool {
         self.flags.is_some_and(|it| it & direct != 0)
     }
@@ -265,17 +265,18 @@ impl Sink for Patterns {
     }
 }
 
-/// Which level says what a stream is.
+/// Level that determines the class of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// The operations themselves.
+    /// Operations themselves.
     Vfs,
-    /// The requests for the file, for its operations have no known places and went past the page cache.
+    /// Requests for the file, because its operations have no known positions and bypassed the page
+    /// cache.
     Block,
 }
 
 impl Level {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Vfs => "vfs",
@@ -284,21 +285,22 @@ impl Level {
     }
 }
 
-/// What the requests say about streams whose places are not known.
+/// Classes that requests give to streams with unknown positions.
 #[derive(Debug)]
 pub struct Decisions {
-    /// Streams of each file in each direction, by inode and by name.
+    /// Number of streams of each file in each direction, by inode.
     by_inode: FxHashMap<(FileKey, Direction), u32>,
+    /// Number of streams of each file in each direction, by name.
     by_name: FxHashMap<(StreamFile, Direction), u32>,
-    /// Not all streams have a row.
+    /// True if not all streams have a row.
     is_cut: bool,
-    /// What the file is on the device that moves most of its bytes.
+    /// Class of the file on the device that moves most of its bytes.
     found: FxHashMap<(FileKey, Direction), Option<Class>>,
     direct: u32,
 }
 
 impl Decisions {
-    /// Of all; `direct` is the bit of `O_DIRECT` on that machine.
+    /// Creates the decisions for all streams; `direct` is the bit of `O_DIRECT` on that machine.
     pub fn of(patterns: &Patterns, direct: u32) -> Self {
         let mut by_inode: FxHashMap<_, u32> = FxHashMap::default();
         let mut by_name: FxHashMap<_, u32> = FxHashMap::default();
@@ -320,7 +322,8 @@ impl Decisions {
         Self { by_inode, by_name, is_cut: patterns.streams.others().is_some(), found, direct }
     }
 
-    /// What a stream is, and which level says so. The requests decide if they can be no other stream's.
+    /// Returns the class of a stream, and the level that determines it. The requests decide if they
+    /// cannot belong to another stream.
     pub fn class(&self, key: &StreamKey, it: &OfProcess) -> (Option<Class>, Option<Level>) {
         let own = it.stream.found().class;
         if own != Some(Class::Unknown) {
@@ -332,7 +335,8 @@ impl Decisions {
         }
     }
 
-    fn by_requests(&self, (_, file, direction): &StreamKey, it: &OfProcess) -> Option<Class> {
+    fn by_requests(&self, key: &StreamKey, it: &OfProcess) -> Option<Class> {
+        let (_, file, direction) = key;
         let inode = (it.inode?, *direction);
         let is_alone = self.by_inode.get(&inode) == Some(&1)
             && self.by_name.get(&(*file, *direction)) == Some(&1);

@@ -1,11 +1,11 @@
-//! Where the time of a system call went: each moment belongs to the deepest layer that was at work then.
+//! Time of system calls by layer: each moment belongs to the deepest layer that was at work.
 
 use crate::event::layer::Layer;
 use crate::operation::model::SyscallOperation;
 use crate::operation::spans::Span;
 use crate::units::KernelTime;
 
-/// The layers, the deeper the later.
+/// Layers in the order of their depth, the deepest last.
 pub const LAYERS: [Layer; 7] = [
     Layer::Vfs,
     Layer::Fs,
@@ -19,21 +19,22 @@ pub const LAYERS: [Layer; 7] = [
 /// Time of calls by layer; the times of all layers and the rest add up to that of the calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Calls.
+    /// Number of calls.
     pub count: u64,
-    /// All of their time, ns.
+    /// Total time of the calls, ns.
     pub ns: u64,
-    /// That in which a layer was the deepest one at work, ns; in the order of [`LAYERS`].
+    /// Time in which a layer was the deepest one at work, ns; in the order of [`LAYERS`].
     pub layers: [u64; LAYERS.len()],
 }
 
 impl Split {
-    /// In which none was: before and behind them, and where nothing was recorded, ns.
+    /// Returns the time in which no layer was at work, ns: before and after them, and where nothing
+    /// was recorded.
     pub fn rest(&self) -> u64 {
         self.ns.saturating_sub(self.layers.iter().sum())
     }
 
-    /// One more call, which has ended.
+    /// Adds a call that has ended.
     pub fn add(&mut self, operation: &SyscallOperation) {
         let end = operation.end.unwrap_or(operation.start);
         self.count += 1;
@@ -52,9 +53,9 @@ fn place(layer: Layer) -> usize {
     LAYERS.iter().position(|it| *it == layer).unwrap_or(0)
 }
 
-/// For each layer the time between these two in which it was the deepest one, ns.
+/// Returns for each layer the time between these two in which it was the deepest one, ns.
 fn deepest(spans: &[Span], from: KernelTime, to: KernelTime) -> [u64; LAYERS.len()] {
-    // Where something begins and ends.
+    // Beginnings and ends of spans.
     let mut edges: Vec<(KernelTime, usize, bool)> = Vec::with_capacity(2 * spans.len());
     for span in spans {
         let (begin, end) = (span.begin.max(from), span.end.min(to));
@@ -75,7 +76,7 @@ fn deepest(spans: &[Span], from: KernelTime, to: KernelTime) -> [u64; LAYERS.len
         }
         last = time;
         if let Some(it) = at_work.get_mut(layer) {
-            // At one moment ends come before beginnings, and each has begun before.
+            // At equal times ends precede beginnings, and each end has had its beginning.
             *it = if begins { *it + 1 } else { it.saturating_sub(1) };
         }
     }
@@ -109,16 +110,16 @@ mod tests {
             span(Vfs, 110, 190),
         ];
         check(&nested, [20, 35, 0, 0, 0, 5, 20]);
-        // Two requests at once are not twice the time.
+        // Two requests at once do not take twice the time.
         check(&[span(Device, 120, 150), span(Device, 130, 160)], [0, 0, 0, 0, 0, 0, 40]);
         check(&[span(Queue, 120, 150), span(Device, 130, 160)], [0, 0, 0, 0, 0, 10, 30]);
-        // What lies outside of the call does not count.
+        // Time outside of the call does not count.
         check(&[span(Device, 0, 110), span(Device, 190, 900)], [0, 0, 0, 0, 0, 0, 20]);
         check(&[span(Device, 0, 50), span(Device, 150, 150)], [0; 7]);
     }
 
     proptest! {
-        /// As if one asked at each nanosecond.
+        /// Fails if the result differs from that of checking each nanosecond.
         #[test]
         fn it_is_what_each_moment_says(
             all in prop::collection::vec((0..LAYERS.len(), 0_u64..60, 0_u64..40), 0..12),

@@ -1,16 +1,17 @@
-//! How values are spread: percentiles and histograms in bounded memory.
+//! Distribution of values: percentiles and histograms in bounded memory.
 //!
-//! A dense histogram of this precision takes tens of KiB, and there are some for each file: here only parts that have values take
-//! memory, 8 bytes each while an octave (values from 2^n up to 2^(n+1)) has few.
+//! A dense histogram of this precision takes tens of KiB, and there are several for each file. Here
+//! only parts that have values take memory, 8 bytes each while an octave (values from 2^n up to
+//! 2^(n+1)) has few.
 
-/// So many values are kept as they are: percentiles of these are exact.
+/// Number of values that are kept unchanged: percentiles of these are exact.
 const EXACT_MAX: usize = 128;
 
 /// Parts of an octave: values in one part differ by less than 1/256.
 const PARTS: usize = 1 << PARTS_BITS;
 const PARTS_BITS: u32 = 8;
 
-/// The values of one quantity.
+/// Values of one quantity.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     count: u64,
@@ -20,15 +21,15 @@ pub struct Spread {
     octaves: Vec<Octave>,
 }
 
-/// Parts that one keeps one by one: beyond it all of them take less memory.
+/// Number of parts that are kept one by one: for more of them, a full array takes less memory.
 const FEW: usize = 64;
 
-/// How many values there are in the parts of an octave.
+/// Numbers of values in the parts of an octave.
 #[derive(Clone, Debug)]
 enum Octave {
-    /// Part and count of those that have any, in order.
+    /// Part and count of those that have values, in order.
     Few(Vec<(u8, u32)>),
-    /// Of all.
+    /// Counts of all parts.
     All(Box<[u64; PARTS]>),
 }
 
@@ -75,7 +76,7 @@ impl Octave {
         *self = Self::All(all);
     }
 
-    /// Each part that has values, in order, and how many.
+    /// Calls `with` for each part that has values, in order, with its count.
     fn each(&self, mut with: impl FnMut(usize, u64)) {
         match self {
             Self::Few(few) => few.iter().for_each(|it| with(it.0.into(), it.1.into())),
@@ -87,7 +88,7 @@ impl Octave {
 }
 
 impl Spread {
-    /// One more value.
+    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         self.count += 1;
         self.sum += u128::from(value);
@@ -102,7 +103,7 @@ impl Spread {
         self.place(value, 1);
     }
 
-    /// Takes in what another one has.
+    /// Adds the values of another distribution.
     pub fn merge(&mut self, other: &Self) {
         let (count, sum) = (self.count + other.count, self.sum + other.sum);
         other.values.iter().for_each(|it| self.add(*it));
@@ -125,23 +126,24 @@ impl Spread {
         }
     }
 
-    /// How many.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of the values.
     pub fn sum(&self) -> u64 {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
-    /// The largest; 0 of none.
+    /// Returns the largest value; 0 if there are none.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The smallest value that `per_mille` of 1000 of all values do not exceed (nearest rank); `None` of none. Exact for up to 128
-    /// values, of more within 0.2 %.
+    /// Returns the smallest value that `per_mille` of 1000 of all values do not exceed (nearest
+    /// rank); `None` if there are none. It is exact for up to 128 values, and within 0.2 % for
+    /// more.
     pub fn percentile(&self, per_mille: u64) -> Option<u64> {
         let rank = u128::from(self.count) * u128::from(per_mille.min(1000));
         let rank = u64::try_from(rank.div_ceil(1000)).unwrap_or(u64::MAX).max(1);
@@ -166,8 +168,8 @@ impl Spread {
         found
     }
 
-    /// How many values there are in each octave: index 0 holds 0 and 1, index n holds 2^n up to 2^(n+1) - 1. Up to the last that has
-    /// any.
+    /// Returns the number of values in each octave, up to the last that has any. Index 0 holds 0
+    /// and 1, index n holds 2^n up to 2^(n+1) - 1.
     pub fn octaves(&self) -> Vec<u64> {
         let mut counts = Vec::new();
         let mut add = |value: u64, count: u64| {
@@ -184,7 +186,7 @@ impl Spread {
         counts
     }
 
-    /// Each part that has values, in order: the middle of it, and how many.
+    /// Calls `with` for each part that has values, in order, with its middle and its count.
     fn each_part(&self, mut with: impl FnMut(u64, u64)) {
         for (octave, parts) in self.octaves.iter().enumerate() {
             parts.each(|part, count| with(middle_of(octave, part), count));
@@ -192,7 +194,7 @@ impl Spread {
     }
 }
 
-/// Octave and part of a value. Below 256 each value has a part of its own.
+/// Returns the octave and part of a value. Below 256 each value has a part of its own.
 fn place_of(value: u64) -> (usize, u8) {
     let octave = value.checked_ilog2().unwrap_or(0).saturating_sub(PARTS_BITS - 1);
     // From the second octave on the highest bit is always set: half of the parts would stay empty.

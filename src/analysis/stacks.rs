@@ -1,7 +1,8 @@
-//! Through which functions block requests and system calls came about: how many, how many bytes, how long.
+//! Call chains of block requests and system calls: their number, bytes and time.
 //!
-//! Of a block request each bio counts for itself, with the functions that queued it at the request's device: those of a stacked
-//! device are there, and those that its driver asks of the devices below, each with a stack of its own.
+//! For a block request each bio counts by itself, with the call chain that queued it at the
+//! request's device. The bios of a stacked device are included, and so are those that its driver
+//! sends to the underlying devices, each with a stack of its own.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,32 +18,32 @@ use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
-/// What was asked, or of which device.
+/// Subject of a stack: an operation, or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Of {
     /// Bios of this device.
     Device(DevId),
-    /// These operations.
+    /// Operations of this kind.
     Call(What),
 }
 
-/// Whose stack.
+/// Key of a row of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackKey {
-    /// What was asked.
+    /// Subject of the stack.
     pub of: Of,
-    /// Name of the thread; `None`: not known.
+    /// Name of the thread; `None` if unknown.
     pub comm: Option<Comm>,
-    /// The process, if processes are told apart.
+    /// Process, if rows are separated by process.
     pub pid: Option<Pid>,
-    /// The functions; `None`: not recorded, or lost.
+    /// Call chain; `None` if it was not recorded, or lost.
     pub chain: Option<ChainId>,
 }
 
-/// A sum over bios or calls.
+/// Sum over bios or calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackSum {
-    /// How many.
+    /// Number of bios or calls.
     pub count: u64,
     /// Bytes read.
     pub read: u64,
@@ -50,12 +51,12 @@ pub struct StackSum {
     pub written: u64,
     /// Bytes discarded.
     pub discarded: u64,
-    /// From the queue to the end, or from entry to exit, ns; of several at once each counts.
+    /// Time from the queue to the end, or from entry to exit, ns; simultaneous ones count each.
     pub time: u64,
 }
 
 impl StackSum {
-    /// Takes in another one.
+    /// Adds another sum.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.read = self.read.saturating_add(other.read);
@@ -64,43 +65,43 @@ impl StackSum {
         self.time = self.time.saturating_add(other.time);
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     pub fn bytes(&self) -> u64 {
         self.read.saturating_add(self.written).saturating_add(self.discarded)
     }
 }
 
-/// Which stacks.
+/// Selection of the stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StacksOf {
-    /// Of system calls, not of block requests.
+    /// True for system calls, false for block requests.
     pub calls: bool,
-    /// Processes of the same name are told apart.
+    /// True if processes of the same name have rows of their own.
     pub by_process: bool,
 }
 
-/// The fold.
+/// Fold of the stacks.
 #[derive(Clone, Debug, Default)]
 pub struct IoStacks {
-    /// Which.
+    /// Selection of the stacks.
     pub which: StacksOf,
-    /// By what was asked, by whom, and through which functions.
+    /// Sums by subject, thread and call chain.
     pub rows: Keyed<StackKey, StackSum>,
-    /// By what was asked, whoever did.
+    /// Sums by subject, over all threads.
     pub totals: BTreeMap<Of, StackSum>,
-    /// Those that were seen.
+    /// Call chains that were seen.
     pub chains: FxHashMap<ChainId, CallChain>,
     /// Bios whose end was not seen: they have no time.
     pub unended: u64,
-    /// Bios that became no request of their device: they are in no row.
+    /// Bios that did not become a request of their device: they are in no row.
     pub stillborn: u64,
-    /// Driver commands, that no disk counts: they are in no row.
+    /// Driver commands, which no disk counts: they are in no row.
     pub commands: u64,
     names: FxHashMap<ThreadKey, Comm>,
 }
 
 impl IoStacks {
-    /// Nothing so far.
+    /// Creates an empty fold.
     pub fn new(which: StacksOf) -> Self {
         Self { which, ..Self::default() }
     }
@@ -112,7 +113,7 @@ impl IoStacks {
     }
 
     fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) {
-        // What was absorbed is part of another request.
+        // An absorbed request is part of another one.
         if matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
             return;
         }
@@ -142,7 +143,7 @@ impl IoStacks {
             let key = StackKey { of, comm, pid: Some(here.at.pid), chain: here.chain };
             self.add(key, &sum_of(request, class, bytes_of(part), Some(here.at.time)));
         }
-        // Bios that were not seen.
+        // The rest are bios that were not seen.
         let seen: u64 = request.parts.iter().map(bytes_of).sum();
         let unseen = request.bytes().saturating_sub(seen);
         if unseen > 0 {
@@ -166,7 +167,7 @@ fn bytes_of(part: &Part) -> u64 {
     u64::from(part.nr_sector) * SECTOR_BYTES
 }
 
-/// One bio, sorted as `/proc/diskstats` does.
+/// Returns the sum of one bio, classified as `/proc/diskstats` does.
 fn sum_of(
     request: &BlockRequest,
     class: DiskstatsClass,
@@ -195,7 +196,7 @@ impl Sink for IoStacks {
             Step::Block { step: BlockStep::Ended(request), thread, .. } if !self.which.calls => {
                 self.request(request, *thread);
             }
-            // Of some threads nothing has told the name yet.
+            // The names of some threads are not known yet.
             Step::ThreadSeen(thread) | Step::ThreadRenamed(thread)
                 if self.which.calls && !thread.comm.is_empty() =>
             {

@@ -1,4 +1,4 @@
-//! Which calls, processes, files and devices: how often, how much, how long.
+//! Summary by operation, process, file and device: counts, bytes and times.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,12 +17,12 @@ use crate::operation::model::{Mounts, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
 
-/// A process.
+/// Operations of a process.
 #[derive(Clone, Debug, Default)]
 pub struct OfProcess {
-    /// Its number.
+    /// Process number.
     pub pid: Pid,
-    /// Its operations.
+    /// Sum of its operations.
     pub tally: Tally,
 }
 
@@ -31,38 +31,39 @@ pub struct OfProcess {
 pub struct OfDevice {
     /// Requests completed.
     pub requests: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub errors: u64,
     /// Bios and requests merged into others.
     pub merges: u64,
-    /// Bytes done.
+    /// Bytes that completed.
     pub bytes: u64,
-    /// Before the driver got them (Q or G to D), ns.
+    /// Time before the driver received them (Q or G to D), ns.
     pub queue: Spread,
-    /// In the driver and the device (D to C), ns.
+    /// Time in the driver and the device (D to C), ns.
     pub device: Spread,
 }
 
-/// The key of a file: its path; if that is not one of the tracer's mounts, a 0 and their number behind it; if the name is
-/// doubtful, a second 0. So a doubtful name has a row of its own, and counts to no file that certainly has the name.
+/// Returns the key of a file. It is its path. If the path is not in the tracer's mounts, a 0 and
+/// the number of the mounts follow; if the name is doubtful, a second 0 follows. A doubtful name
+/// therefore has a row of its own, and does not count for a file that certainly has the name.
 pub fn file_key(name: &Name<'_>) -> Vec<u8> {
     let mounts = (name.mounts != Mounts::OWN).then_some(name.mounts);
     KeyParts { path: name.path, mounts, is_doubtful: name.is_doubtful }.key()
 }
 
-/// What such a key says.
+/// Parts of the key of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyParts<'a> {
-    /// The path.
+    /// Path of the file.
     pub path: &'a [u8],
-    /// In which mounts, if they are not the tracer's.
+    /// Mounts of the path, if they are not the tracer's.
     pub mounts: Option<Mounts>,
-    /// It may be another file's name.
+    /// True if the name may belong to another file.
     pub is_doubtful: bool,
 }
 
 impl<'a> KeyParts<'a> {
-    /// Those of a key.
+    /// Splits a key into its parts.
     pub fn of(key: &'a [u8]) -> Self {
         let mut parts = key.splitn(3, |it| *it == 0);
         let path = parts.next().unwrap_or_default();
@@ -70,7 +71,7 @@ impl<'a> KeyParts<'a> {
         Self { path, mounts: number.map(Mounts), is_doubtful: parts.next().is_some() }
     }
 
-    /// The key.
+    /// Returns the key of these parts.
     pub fn key(&self) -> Vec<u8> {
         let mut key = self.path.to_vec();
         if self.mounts.is_some() || self.is_doubtful {
@@ -84,7 +85,7 @@ impl<'a> KeyParts<'a> {
     }
 }
 
-/// The number of the row of a file with this name.
+/// Returns the number of the row of a file with this name.
 pub fn place_of<V: Default>(files: &mut Keyed<Vec<u8>, V>, name: &Name<'_>) -> usize {
     if name.mounts == Mounts::OWN && !name.is_doubtful {
         return files.place(name.path, || name.path.to_vec());
@@ -96,11 +97,11 @@ pub fn place_of<V: Default>(files: &mut Keyed<Vec<u8>, V>, name: &Name<'_>) -> u
 /// Asynchronous operations without a result: they are in no other sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// How many.
+    /// Number of these operations.
     pub count: u64,
-    /// Bytes that they asked for, as far as that is known.
+    /// Bytes that they requested, as far as that is known.
     pub requested: u64,
-    /// Those of which it is not known.
+    /// Operations whose requested bytes are unknown.
     pub unknown: u64,
 }
 
@@ -113,26 +114,26 @@ impl Unseen {
     }
 }
 
-/// The fold.
+/// Fold of the summary.
 #[derive(Clone, Debug, Default)]
 pub struct IoSummary {
-    /// By operation, and whether it was file I/O.
+    /// Sums by operation and class of I/O.
     pub calls: BTreeMap<(What, IoClass), Tally>,
-    /// By process.
+    /// Sums by process.
     pub processes: Keyed<ProcessKey, OfProcess>,
-    /// By file.
+    /// Sums by file.
     pub files: Keyed<Vec<u8>, Tally>,
-    /// Operations on what has no known name: files, pipes and the like, descriptors of unknown type.
+    /// Operations without a known name: on files, pipes and similar, descriptors of unknown type.
     pub nameless: BTreeMap<IoClass, Tally>,
-    /// Asynchronous operations whose result was not seen, and the bytes that they asked for.
+    /// Asynchronous operations whose result was not seen, and the bytes that they requested.
     pub unseen: Unseen,
-    /// By device and kind.
+    /// Sums of requests by device and kind.
     pub devices: BTreeMap<(DevId, RequestOp), OfDevice>,
-    /// Operations by their error.
+    /// Failed operations by their error.
     pub errors: BTreeMap<(What, IoClass, i32), u64>,
     /// Page faults on files.
     pub faults: u64,
-    /// All operations.
+    /// Sum over all operations.
     pub all: Tally,
     /// Names of processes.
     pub names: ProcessNames,
@@ -182,7 +183,7 @@ impl IoSummary {
         let row = self.devices.entry((request.dev, request.op)).or_default();
         row.errors += u64::from(request.error.is_some());
         if request.is_stillborn {
-            // The device was not asked, and its counters say so.
+            // The device did not get the request, and its counters do not include it.
             return;
         }
         row.requests += 1;

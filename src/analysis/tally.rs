@@ -1,47 +1,48 @@
-//! What is summed up of operations, whatever they are grouped by.
+//! Sums over operations, for any grouping.
 
 use super::done::Done;
 use super::spread::Spread;
 use crate::operation::io_class::IoClass;
 
-/// A sum over operations.
+/// Sum over operations.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Operations that ended; page faults are none.
+    /// Operations that ended; page faults are not included.
     pub count: u64,
-    /// Those that failed.
+    /// Operations that failed.
     pub errors: u64,
     /// Bytes read from files.
     pub read: u64,
     /// Bytes written to files.
     pub written: u64,
-    /// Those whose file's name is doubtful.
+    /// Operations whose file's name is doubtful.
     pub doubtful: u64,
-    /// Time of those on pipes, sockets, terminals and the like, ns: mostly waiting for other programs. Part of `time`.
+    /// Time of operations on pipes, sockets, terminals and similar, ns: mostly waiting for other
+    /// programs. Part of `time`.
     pub waited: u64,
     /// Operations on descriptors of unknown type. Part of `count`.
     pub untyped: u64,
-    /// Time of those, ns. Part of `time`.
+    /// Time of operations on descriptors of unknown type, ns. Part of `time`.
     pub untyped_ns: u64,
-    /// Those that are no I/O. Part of `count`.
+    /// Operations that are not I/O. Part of `count`.
     pub without_io: u64,
-    /// Time of those, ns. Part of `time`.
+    /// Time of operations that are not I/O, ns. Part of `time`.
     pub without_io_ns: u64,
     /// Operations on files. Part of `count`.
     pub own: u64,
-    /// From beginning to end, ns.
+    /// Durations from beginning to end, ns.
     pub time: Spread,
-    /// Bytes of those that moved some.
+    /// Sizes of the operations that moved bytes.
     pub sizes: Spread,
 }
 
 impl Tally {
-    /// One more.
+    /// Adds an operation.
     pub fn add(&mut self, done: &Done<'_>) {
         self.add_side(done, done.read(), done.written());
     }
 
-    /// One more, of which only these bytes belong here.
+    /// Adds an operation of which only these bytes belong here.
     pub fn add_side(&mut self, done: &Done<'_>, read: u64, written: u64) {
         self.count += 1;
         self.errors += u64::from(done.errno.is_some());
@@ -65,13 +66,13 @@ impl Tally {
         }
     }
 
-    /// Time of the operations on files, ns.
+    /// Returns the time of the operations on files, ns.
     pub fn own_time(&self) -> u64 {
         let others = [self.waited, self.untyped_ns, self.without_io_ns];
         others.iter().fold(self.time.sum(), |left, it| left.saturating_sub(*it))
     }
 
-    /// Takes in another one.
+    /// Adds another sum.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.errors += other.errors;

@@ -1,4 +1,4 @@
-//! How many of what, and how many bytes.
+//! Totals of operations: counts and bytes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,13 +12,14 @@ use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
 
-/// Copies by `copy_file_range` that were counted, by the device of the file that was written; `None`: not known.
+/// Counted copies by `copy_file_range`, by the device of the written file; `None` if it is unknown.
 pub type Copies = BTreeMap<Option<DevId>, Side>;
 
-/// Type and number of an ioctl request: the length of the argument differs between 64 and 32 bits (`_IOC()`).
+/// Mask of type and number of an ioctl request: the length of the argument differs between 64 and
+/// 32 bits (`_IOC()`).
 const IOCTL_KIND: u64 = 0xffff;
 
-/// `BTRFS_IOC_SEND` (`include/uapi/linux/btrfs.h`).
+/// Request `BTRFS_IOC_SEND` (`include/uapi/linux/btrfs.h`).
 const BTRFS_IOC_SEND: u64 = 0x9426;
 
 /// Totals of one system call.
@@ -26,7 +27,7 @@ const BTRFS_IOC_SEND: u64 = 0x9426;
 pub struct CallTotals {
     /// Operations that ended.
     pub count: u64,
-    /// Those that failed.
+    /// Operations that failed.
     pub errors: u64,
     /// Sum of the results of the data calls that did not fail, in bytes.
     pub bytes: u64,
@@ -37,29 +38,30 @@ pub struct CallTotals {
 /// Totals of one class of block requests on one device, as `/proc/diskstats` counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockTotals {
-    /// Requests completed.
+    /// Requests that completed.
     pub requests: u64,
     /// Sectors (512 bytes each).
     pub sectors: u64,
-    /// Merges.
+    /// Number of merges.
     pub merges: u64,
 }
 
-/// The fold.
+/// Fold of the totals.
 #[derive(Clone, Debug)]
 pub struct Totals {
     calls: Vec<CallTotals>,
-    /// What the kernel has counted for them.
+    /// Kernel accounting of the calls.
     pub accounted: Accounted,
-    /// What may have been counted twice.
+    /// Copies that the kernel may have counted twice.
     pub copies: Copies,
-    /// Calls of `ioctl` with `BTRFS_IOC_SEND`: the kernel writes the stream inside them (`write_buf()` in `fs/btrfs/send.c`).
+    /// Calls of `ioctl` with `BTRFS_IOC_SEND`, inside which the kernel writes the stream
+    /// (`write_buf()` in `fs/btrfs/send.c`).
     pub btrfs_sends: u64,
     /// Page faults on files.
     pub faults: u64,
-    /// Asynchronous operations that ended, by what they are.
+    /// Asynchronous operations that ended, by opcode.
     pub asynchronous: BTreeMap<Opcode, CallTotals>,
-    /// By device and class.
+    /// Totals of block requests by device and class.
     pub blocks: BTreeMap<(DevId, DiskstatsClass), BlockTotals>,
 }
 
@@ -78,12 +80,12 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Totals of the calls that occurred, in the order of the table.
+    /// Returns the totals of the calls that occurred, in the order of the table.
     pub fn calls(&self) -> impl Iterator<Item = (CallId, &CallTotals)> {
         CallId::all().zip(&self.calls).filter(|it| it.1.count > 0)
     }
 
-    /// Sum over the calls of a class.
+    /// Returns the sum over the calls of a class.
     pub fn class(&self, class: Class) -> CallTotals {
         self.calls().filter(|it| it.0.call().class == class).fold(
             CallTotals::default(),
@@ -96,7 +98,7 @@ impl Totals {
         )
     }
 
-    /// Totals of one call by name.
+    /// Returns the totals of one call by name.
     pub fn call(&self, name: &str) -> CallTotals {
         self.calls().find(|it| it.0.call().name == name).map(|it| *it.1).unwrap_or_default()
     }
@@ -162,12 +164,12 @@ impl Sink for Totals {
     }
 }
 
-/// A sink beside the totals.
+/// Sink that adds to the totals and passes on to another sink.
 #[derive(Debug)]
 pub struct WithTotals<'a, S> {
-    /// The totals.
+    /// Totals of all steps.
     pub totals: &'a mut Totals,
-    /// The other sink.
+    /// Next sink.
     pub sink: S,
 }
 

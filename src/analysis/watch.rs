@@ -1,14 +1,17 @@
 //! Watched files: the first accesses of each, at the level of calls and of devices.
 //!
-//! In: steps, and what is to be done to a file at a time (`stop`, `reset`, …). Out: each access when it has ended, and what is kept of
-//! them: the first so many of each file by their beginnings. The others are counted.
+//! Input: steps, and commands on a file at a time (`stop`, `reset`, …). Output: each access when it
+//! has ended, and the kept accesses: the first ones of each file by their beginnings, up to a
+//! limit. The others are counted.
 //!
-//! What is done to a file holds from a time on, and an access is judged by when it began, however late it is told: one that began
-//! before a `stop` is there, one that began before a `reset` is not.
+//! A command applies from its time on, and an access is judged by its beginning, however late it is
+//! reported. An access that began before a `stop` is included; one that began before a `reset` is
+//! not.
 //!
-//! A piece of a block request is a file's if the operation model says so. Where it does not know what lies there (a file system that
-//! tells nothing), the places count that the file system was asked for ([`Watch::lies`]): that is *inferred*. Pieces on the same
-//! device that nobody knows wait for the next answer, so many at most.
+//! A piece of a block request belongs to a file if the operation model attributes it. If the model
+//! does not know the content of the sectors (a file system that reports nothing), the extents count
+//! that the file system returned ([`Watch::lies`]): such an attribution is *inferred*. Unattributed
+//! pieces on the same device wait for the next extents, up to a limit.
 
 mod file;
 
@@ -24,92 +27,93 @@ use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::OpenFile;
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
-/// Files that can be watched at the same time.
+/// Maximum number of files that can be watched at the same time.
 pub const FILES_MAX: usize = 1024;
-/// Accesses that can be kept of one file: what an answer with all of them may take (20 MB).
+/// Maximum number of accesses that can be kept of one file: the size of an answer with all of them
+/// (20 MB).
 pub const FILE_EVENTS_MAX: usize = 1 << 18;
-/// Accesses that can be kept of all files together, some 120 bytes each.
+/// Maximum number of accesses that can be kept of all files together, about 120 bytes each.
 pub const EVENTS_MAX: usize = 1 << 20;
-/// Stops and starts of a file since it was added or reset.
+/// Maximum number of stops and starts of a file since it was added or reset.
 const TURNS_MAX: usize = 4096;
-/// Pieces that wait until somebody says what lies there.
+/// Maximum number of pieces that wait for an attribution.
 const UNKNOWN_MAX: usize = 1 << 16;
 
-/// Names of threads that are told apart.
+/// Maximum number of thread names that are distinguished.
 const UNIDENTIFIED_MAX: usize = 64;
 
-/// Why something cannot be done.
+/// Reason why a command on a file is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The file is there already.
-    #[error("it is watched already")]
+    /// The file is already watched.
+    #[error("it is already watched")]
     Watched,
-    /// There are too many.
-    #[error("{FILES_MAX} files are watched, and no more can be")]
+    /// Too many files are watched.
+    #[error("{FILES_MAX} files are watched already, which is the maximum; remove one first")]
     Files,
-    /// More accesses would be kept than there is room for.
+    /// More accesses would be kept than there is space for.
     #[error(
-        "at least 1 and at most {FILE_EVENTS_MAX} accesses can be kept of a file, and {EVENTS_MAX} of all; ask for fewer, or remove a file"
+        "at least 1 and at most {FILE_EVENTS_MAX} accesses can be kept of a file, and {EVENTS_MAX} of all; keep fewer, or remove a file"
     )]
     Events,
-    /// It was stopped and started too often.
+    /// The file was stopped and started too often.
     #[error("it was stopped and started {TURNS_MAX} times; reset it first")]
     Turns,
 }
 
-/// How an access was found to be a file's.
+/// Evidence that an access belongs to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// A call or an asynchronous operation on it.
+    /// A call or an asynchronous operation on the file.
     Called {
-        /// The result of the operation was not seen: what was asked for.
+        /// True if the result of the operation was not seen: the bytes are the requested ones.
         is_asked: bool,
-        /// The kernel did not say which file it was: by its name.
+        /// True if the kernel did not report the file, which was identified by its name.
         is_named: bool,
     },
-    /// A piece behind which it lies, as the kernel said.
+    /// A piece of a request that the kernel's records attribute to the file.
     Exact,
-    /// A piece behind which it lies as far as is known.
+    /// A piece of a request that probably belongs to the file.
     Inferred,
 }
 
-/// What is told of: the file, and one of its accesses.
+/// Receiver of reports: the file, and one of its accesses.
 pub type Tell<'a> = &'a mut dyn FnMut(&File, &Kept);
 
-/// The watched files.
+/// Set of the watched files.
 #[derive(Debug, Default)]
 pub struct Watch {
     files: Vec<File>,
     comms: Comms,
-    /// Of those that began at the same time.
+    /// Order of accesses that began at the same time.
     number: u64,
     unknown: Vec<Unknown>,
-    /// Those of them that there was no room for.
+    /// Waiting pieces that were dropped for lack of space.
     pub given_up: u64,
-    /// Reads and writes of files that are not known, by the names of the threads; the empty name is for those of whom there are too
-    /// many.
+    /// Reads and writes of unknown files, by the names of the threads; the empty name is for the
+    /// threads above the limit.
     pub unidentified: BTreeMap<Rc<[u8]>, u64>,
-    /// Records that were lost.
+    /// Number of lost records.
     pub lost: u64,
 }
 
-/// A piece of a request on a device with watched files, behind which it is not known what lies.
+/// Piece of a request on a device with watched files, whose content is unknown.
 #[derive(Clone, Debug)]
 struct Unknown {
-    /// The device of the file system.
+    /// Device of the file system.
     dev: DevId,
-    /// Where it begins there, in bytes.
+    /// First byte on that device.
     begin: u64,
     access: Access,
     comm: Option<Rc<[u8]>>,
 }
 
 impl Watch {
-    /// Watches one more file.
+    /// Adds a file to the watched ones.
     ///
     /// # Errors
     ///
-    /// [`Refused`].
+    /// [`Refused`] if the file is already watched or a limit is reached.
     pub fn add(&mut self, new: New) -> Result<(), Refused> {
         let kept: usize = self.files.iter().map(|it| it.status().max).sum();
         if self.files.iter().any(|it| it.key == new.key) {
@@ -125,7 +129,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches it no more.
+    /// Stops watching the file.
     pub fn remove(&mut self, place: usize) {
         if place < self.files.len() {
             self.files.remove(place);
@@ -134,17 +138,18 @@ impl Watch {
         self.unknown.retain(|it| files.iter().any(|file| file.key.0 == it.dev));
     }
 
-    /// All of them, in the order in which they came.
+    /// Returns all files, in the order in which they were added.
     pub fn files(&self) -> &[File] {
         &self.files
     }
 
-    /// The same, to do something to one.
+    /// Returns one file for changes.
     pub fn file_mut(&mut self, place: usize) -> Option<&mut File> {
         self.files.get_mut(place)
     }
 
-    /// The place of the file that is this one, or else of the one that has this name, or this path.
+    /// Returns the place of the file with this key, or else of the one with this name, or with this
+    /// path.
     pub fn find(&self, key: Option<FileKey>, word: &[u8]) -> Option<usize> {
         let place = |is: &dyn Fn(&File) -> bool| self.files.iter().position(is);
         place(&|it| Some(it.key) == key)
@@ -152,13 +157,15 @@ impl Watch {
             .or_else(|| place(&|it| it.path == word))
     }
 
-    /// Bytes of pieces on the device of this file, since it was added or reset, behind which it is not known what lies.
+    /// Returns the bytes of pieces on the device of this file, since it was added or reset, whose
+    /// content is unknown.
     pub fn unknown_bytes(&self, file: &File) -> u64 {
         let may_be = |it: &&Unknown| it.dev == file.key.0 && file.counts(it.access.begin);
         self.unknown.iter().filter(may_be).map(|it| it.access.bytes).sum()
     }
 
-    /// The file lies there now, as its file system says: runs of an address on its device and a length, in bytes.
+    /// Sets the extents of a file, as its file system reports them: address on its device and
+    /// length, in bytes.
     pub fn lies(&mut self, place: usize, runs: Vec<(u64, u64)>, tell: Tell<'_>) {
         let Some(file) = self.files.get_mut(place) else { return };
         file.lies(runs);
@@ -167,7 +174,7 @@ impl Watch {
         }
     }
 
-    /// Takes the next step; tells of the accesses that have ended with it.
+    /// Takes the next step; reports the accesses that ended with it.
     pub fn look(&mut self, step: &Step<'_>, tell: Tell<'_>) {
         self.comms.look(step);
         match step {
@@ -195,7 +202,7 @@ impl Watch {
         match side.access() {
             Some(access) => {
                 let comm = self.comms.of(access.tid).cloned();
-                self.take(place, (access, how), comm, tell);
+                self.take(place, Kept { access, how, comm }, tell);
             }
             None => {
                 if let Some(file) = self.files.get_mut(place) {
@@ -205,7 +212,8 @@ impl Watch {
         }
     }
 
-    /// The watched file that an open file is, and whether it is so by its name only; an error if that is not known.
+    /// Returns the watched file of an open file, and whether only its name identifies it; an error
+    /// if the file is unknown.
     fn place_of(&self, file: Option<&OpenFile>) -> Result<Option<(usize, bool)>, ()> {
         let place = |is: &dyn Fn(&File) -> bool| self.files.iter().position(is);
         if let Some(stat) = file.and_then(|it| it.stat) {
@@ -226,7 +234,7 @@ impl Watch {
                     let place = self.files.iter().position(|it| it.key == *key);
                     let how = if *link == Link::Exact { How::Exact } else { How::Inferred };
                     if let Some(place) = place {
-                        self.take(place, (access, how), comm, tell);
+                        self.take(place, Kept { access, how, comm }, tell);
                     }
                 }
                 BlockContents::Unknown => {
@@ -240,18 +248,20 @@ impl Watch {
         }
     }
 
-    /// Gives a piece to the files that lie there; what is left over waits.
+    /// Gives a piece to the files whose extents contain it; the rest waits.
     fn unknown_piece(&mut self, piece: Unknown, tell: Tell<'_>) {
         let mut left = vec![piece];
         for place in 0..self.files.len() {
             let Some(file) = self.files.get(place) else { break };
-            let parts = left.iter().flat_map(|it| {
-                let runs = if file.key.0 == it.dev { file.runs() } else { &[] };
-                split(it.begin, it.access.bytes, runs).map(|part| (it.part(part.0, part.1), part.2))
+            let parts = left.iter().flat_map(|piece| {
+                let runs = if file.key.0 == piece.dev { file.runs() } else { &[] };
+                split(piece.begin, piece.access.bytes, runs)
+                    .map(|(begin, bytes, is_in)| (piece.part(begin, bytes), is_in))
             });
             let (found, others): (Vec<_>, Vec<_>) = parts.partition(|it| it.1);
             for (it, _) in found {
-                self.take(place, (it.access, How::Inferred), it.comm, tell);
+                let kept = Kept { access: it.access, how: How::Inferred, comm: it.comm };
+                self.take(place, kept, tell);
             }
             left = others.into_iter().map(|it| it.0).collect();
         }
@@ -268,17 +278,10 @@ impl Watch {
         }
     }
 
-    fn take(
-        &mut self,
-        place: usize,
-        (access, how): (Access, How),
-        comm: Option<Rc<[u8]>>,
-        tell: Tell<'_>,
-    ) {
+    fn take(&mut self, place: usize, kept: Kept, tell: Tell<'_>) {
         self.number += 1;
         let number = self.number;
         if let Some(file) = self.files.get_mut(place) {
-            let kept = Kept { access, how, comm };
             if file.take(number, &kept) {
                 tell(file, &kept);
             }
@@ -287,7 +290,7 @@ impl Watch {
 }
 
 impl Unknown {
-    /// So many bytes of it, from a byte of the device on.
+    /// Returns the part of this many bytes, from a byte of the device on.
     fn part(&self, begin: u64, bytes: u64) -> Self {
         let sectors = begin.saturating_sub(self.begin) / SECTOR_BYTES;
         let address = self.access.address.saturating_add(sectors);
@@ -296,7 +299,8 @@ impl Unknown {
     }
 }
 
-/// Cuts what begins there at the ends of runs, which are in order and apart: begin, length, whether it is in one.
+/// Cuts a piece at the ends of runs, which are sorted and disjoint: begin, length, whether it is
+/// inside a run.
 fn split(
     begin: u64,
     bytes: u64,
@@ -322,7 +326,7 @@ fn split(
     parts.into_iter()
 }
 
-/// True if the time lies in the last of the turns that came before it, or at the beginning, where it is on.
+/// Returns true if the last turn before this time switched logging on, or if there was none.
 fn is_on(turns: &[(KernelTime, bool)], at: KernelTime) -> bool {
     let before = turns.partition_point(|it| it.0 <= at);
     before.checked_sub(1).and_then(|it| turns.get(it)).is_none_or(|it| it.1)

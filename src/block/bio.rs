@@ -1,17 +1,18 @@
-//! Bios on their way to requests: who queued them, and through which devices they came.
+//! Bios on their way to requests: the tasks that queued them, and the devices that they passed.
 //!
 //! ```text
-//!   bio_queue dm-0 ──► remap sda ◄─ dm-0 ──► remap sda ◄─ sda3 ──► bio_queue sda ──► getrq or merge on sda
-//!   (a bio, open)      (what it asks next,    (further, over a      (a bio, open)     (a part of a request)
-//!                       waiting for its bio)   partition)
+//!   bio_queue dm-0 ─► remap sda ◄─ dm-0 ─► remap sda ◄─ sda3 ─► bio_queue sda ─► getrq or merge
+//!   (bio, open)       (waits for the       (again, over a       (bio, open)      (part of a
+//!                      bio of sda)          partition)                            request)
 //! ```
 //!
-//! In: `block_bio_queue`, `block_split`, `block_bio_remap`, `block_bio_complete`, and what becomes of bios in requests. Out:
-//! [`Part`]s of requests; and the bios of devices that have no requests (dm, md, zram), which are told as if they were
-//! requests of these devices.
+//! Input: `block_bio_queue`, `block_split`, `block_bio_remap`, `block_bio_complete`, and the events
+//! with which bios enter requests. Output: [`Part`]s of requests, and the bios of devices that have
+//! no requests (dm, md, zram). Such bios are reported as if they were requests of these devices.
 //!
-//! A bio is queued, remapped, split, and made a request or merged into one by the same thread or, where a driver of stacked
-//! devices has threads, by one of those; a remap says from which place to which, so levels are joined by place and length.
+//! One thread queues, remaps and splits a bio and makes it a request or merges it into one. Where a
+//! driver of stacked devices has threads, this may be one of those. A remap names the source and
+//! the target place, so levels are joined by place and length.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::event::block::{BlockEvent, Comm, Place, RequestOp};
 use crate::event::chain::ChainId;
 use crate::units::{DevId, Tid};
 
-/// A piece of a request that came in one bio.
+/// Part of a request that came in one bio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Number of the part, over all requests.
@@ -32,49 +33,50 @@ pub struct Part {
     pub sector: u64,
     /// Length in sectors.
     pub nr_sector: u32,
-    /// When it was handed to the block layer, at the uppermost device, and by whom.
+    /// Time and task at which the bio was handed to the block layer, at the uppermost device.
     pub queued: At,
-    /// When it, or what became of it, was handed to this device, and by whom.
+    /// Time and task at which the bio, or its successor, was handed to this device.
     pub here: Here,
-    /// The places that were asked before this device, the nearest first: a partition, a stacked device and its partition.
-    /// Each is that of the part's first sector.
+    /// Places that were addressed before this device, the nearest first: a partition, a stacked
+    /// device and its partition. Each is the place of the part's first sector.
     pub levels: Arc<[Place]>,
 }
 
-/// How a bio came to its device.
+/// Arrival of a bio at its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Here {
-    /// When it was queued, and who was running.
+    /// Time of the queuing, and the task that was running.
     pub at: At,
-    /// What that thread was called.
+    /// Name of that thread.
     pub comm: Option<Comm>,
-    /// Through which functions it came there, if that was recorded.
+    /// Call chain of that thread, if it was recorded.
     pub chain: Option<ChainId>,
 }
 
 impl Part {
-    /// Where it was asked first: by a file system of its device, or by a program.
+    /// Returns the place that was addressed first: by a file system of its device, or by a program.
     pub fn top(&self, dev: DevId) -> Place {
         self.levels.last().copied().unwrap_or(Place { dev, sector: self.sector })
     }
 }
 
-/// A bio that is not done and not wholly part of requests.
+/// Bio that is not completed and not wholly part of requests.
 #[derive(Clone, Debug)]
 pub(super) struct Bio {
     pub number: u64,
     pub event: BlockEvent,
-    /// Who handed in the uppermost, and when.
+    /// Time and task at which the uppermost bio was queued.
     pub queued: At,
-    /// Who handed in this one, and when.
+    /// Time and task at which this bio was queued.
     pub here: At,
-    /// Places above it.
+    /// Places above this bio.
     pub levels: Arc<[Place]>,
-    /// Sectors that are parts of requests.
+    /// Number of sectors that are parts of requests.
     taken: u32,
-    /// The devices that it was passed on to, and up to which sector of its own.
+    /// Devices to which the bio was passed on, each with the end sector (of this bio's own) up to
+    /// which it was.
     passed: Vec<(DevId, u64)>,
-    /// What is told of it, if its device has no requests.
+    /// Request that reports the bio, if its device has no requests.
     pub told: Option<Box<BlockRequest>>,
 }
 
@@ -88,7 +90,7 @@ impl Bio {
         self.event.sector <= sector && end <= self.end()
     }
 
-    /// True if these sectors of it went to that device already.
+    /// Returns true if these sectors of the bio already went to that device.
     fn has_passed(&self, to: DevId, sector: u64, nr_sector: u32) -> bool {
         self.passed.iter().any(|it| it.0 == to && (it.1 > sector || nr_sector == 0))
     }
@@ -100,7 +102,7 @@ impl Bio {
         }
     }
 
-    /// The places above for this sector of it.
+    /// Returns the places above this sector of the bio.
     fn levels_at(&self, sector: u64) -> Arc<[Place]> {
         shifted(&self.levels, sector.saturating_sub(self.event.sector))
     }
@@ -109,7 +111,7 @@ impl Bio {
         Here { at: self.here, comm: self.event.comm, chain: self.event.chain }
     }
 
-    /// The whole of it as a part of what is told of it.
+    /// Returns the whole bio as a part of the request that reports it.
     pub(super) fn as_part(&self) -> Part {
         Part {
             number: self.number,
@@ -129,29 +131,29 @@ fn shifted(levels: &Arc<[Place]>, by: u64) -> Arc<[Place]> {
     levels.iter().map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) }).collect()
 }
 
-/// What a device makes of bios.
+/// Treatment of bios by a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Not known yet.
+    /// Treatment that is not known yet.
     #[default]
     Unknown,
-    /// Requests.
+    /// The device turns bios into requests.
     Requests,
-    /// It passes them on to other devices: dm, md.
+    /// The device passes bios on to other devices: dm, md.
     Passes,
-    /// It does itself what they ask: zram, pmem.
+    /// The device executes bios itself: zram, pmem.
     Does,
 }
 
-/// The bios of one device.
+/// Bios of one device.
 #[derive(Debug, Default)]
 struct Bios {
     kind: Kind,
-    /// By first sector and number.
+    /// Open bios by first sector and number.
     open: BTreeMap<(u64, u64), Bio>,
-    /// First sector by number: the oldest first.
+    /// First sectors by number: the oldest first.
     ages: BTreeMap<u64, u64>,
-    /// No bio that was open since there last was none is longer.
+    /// Upper bound of the length of the open bios, since the last time when none was open.
     longest: u32,
 }
 
@@ -171,18 +173,18 @@ impl Bios {
         bio
     }
 
-    /// Those that hold these sectors, or begin there if there are none.
+    /// Returns the bios that hold these sectors, or that begin there if there are no sectors.
     fn holding(&self, sector: u64, nr_sector: u32) -> impl Iterator<Item = &Bio> {
         let from = sector.saturating_sub(u64::from(self.longest));
         let range = (from, 0)..=(sector, u64::MAX);
-        self.open.range(range).map(|it| it.1).filter(move |it| match nr_sector {
-            0 => it.event.sector == sector,
-            _ => it.holds(sector, nr_sector),
+        self.open.range(range).map(|bio| bio.1).filter(move |bio| match nr_sector {
+            0 => bio.event.sector == sector,
+            _ => bio.holds(sector, nr_sector),
         })
     }
 }
 
-/// What is asked of a place and is no bio of its device yet.
+/// Remapped sectors of a place, for which no bio of that device was seen yet.
 #[derive(Clone, Debug)]
 struct Asked {
     by: Tid,
@@ -197,18 +199,18 @@ pub(super) struct BioLayer {
     next_number: u64,
     devices: FxHashMap<DevId, Bios>,
     asked: FxHashMap<Place, Vec<Asked>>,
-    /// How many these are.
+    /// Number of entries in `asked`.
     asked_count: usize,
 }
 
-/// Remaps whose bios were not seen. More than any stack has between a remap and its bio.
+/// Limit of remaps whose bios were not seen: more than any stack has between a remap and its bio.
 const ASKED_MAX: usize = 1 << 16;
 
-/// Devices that may stand on one another; the kernel's own stacks are some five high.
+/// Limit of stacked devices; the kernel's own stacks have about five levels.
 const LEVELS_MAX: usize = 32;
 
 impl BioLayer {
-    /// A bio was queued. Its device and number.
+    /// Registers a queued bio. Returns the treatment of bios by its device, and its number.
     pub(super) fn queue(&mut self, at: &At, event: &BlockEvent) -> (Kind, u64) {
         let place = Place { dev: event.dev, sector: event.sector };
         let asked = self.take_asked(place, event.nr_sector, at.tid);
@@ -232,7 +234,8 @@ impl BioLayer {
         (device.kind, number)
     }
 
-    /// The part in front becomes a bio of its own. (Of a bio that dm cuts only the rest is told, which stays the same bio.)
+    /// Splits a bio: its front part becomes a bio of its own. (Of a bio that dm cuts, the kernel
+    /// reports only the rest, which stays the same bio.)
     pub(super) fn split(&mut self, event: &BlockEvent) {
         if event.nr_sector == 0 {
             return;
@@ -245,14 +248,14 @@ impl BioLayer {
             return;
         };
         let Some(mut rest) = device.remove(key) else { return };
-        // What is in front of both has gone its way.
+        // The sectors before both parts have already left.
         let gone = u32::try_from(event.sector.saturating_sub(rest.event.sector)).unwrap_or(0);
         let mut front = Bio { number, taken: 0, ..rest.clone() };
         front.levels = rest.levels_at(event.sector);
         (front.event.sector, front.event.nr_sector) = (event.sector, event.nr_sector);
-        let behind = event.sector.saturating_add(u64::from(event.nr_sector));
-        rest.levels = rest.levels_at(behind);
-        rest.event.sector = behind;
+        let after = event.sector.saturating_add(u64::from(event.nr_sector));
+        rest.levels = rest.levels_at(after);
+        rest.event.sector = after;
         rest.event.nr_sector =
             rest.event.nr_sector.saturating_sub(gone).saturating_sub(event.nr_sector);
         rest.taken = rest.taken.saturating_sub(gone);
@@ -262,7 +265,8 @@ impl BioLayer {
         }
     }
 
-    /// What was asked of one place is asked of another. The bio that is passed on, if the first place had one.
+    /// Moves a pending remap or a bio from one place to another. Returns the bio that is passed on,
+    /// if the first place had one.
     pub(super) fn remap(&mut self, at: &At, event: &BlockEvent) -> Option<&mut Bio> {
         let from = event.from?;
         let nr_sector = event.nr_sector;
@@ -293,7 +297,7 @@ impl BioLayer {
         Some(bio)
     }
 
-    /// These sectors of a bio have become a part of a request.
+    /// Makes these sectors of a bio a part of a request.
     pub(super) fn take(&mut self, at: &At, event: &BlockEvent) -> Option<Part> {
         let number = self.number();
         let device = self.devices.get_mut(&event.dev)?;
@@ -320,19 +324,20 @@ impl BioLayer {
         Some(part)
     }
 
-    /// The oldest discards that this thread has queued on a device, as many as make so many sectors.
+    /// Takes the oldest discards that this thread queued on a device, as many as fit into
+    /// `nr_sector` sectors.
     pub(super) fn take_discards(&mut self, dev: DevId, by: Tid, nr_sector: u32) -> Vec<Part> {
         let Some(device) = self.devices.get_mut(&dev) else { return Vec::new() };
-        let is_meant = |it: &&Bio| {
-            it.event.rwbs.op() == RequestOp::Discard
-                && it.queued.tid == by
-                && it.taken == 0
-                && it.told.is_none()
+        let is_meant = |bio: &&Bio| {
+            bio.event.rwbs.op() == RequestOp::Discard
+                && bio.queued.tid == by
+                && bio.taken == 0
+                && bio.told.is_none()
         };
         let mut waiting: Vec<&Bio> = device.open.values().filter(is_meant).collect();
         waiting.sort_unstable_by_key(|it| it.number);
         let mut left = nr_sector;
-        let fits = |it: &&Bio| match left.checked_sub(it.event.nr_sector) {
+        let fits = |bio: &&Bio| match left.checked_sub(bio.event.nr_sector) {
             Some(rest) => {
                 left = rest;
                 true
@@ -345,13 +350,14 @@ impl BioLayer {
         bios.map(|it| it.as_part()).collect()
     }
 
-    /// A bio is done without having been part of a request. It, and what its device makes of bios.
+    /// Completes a bio that was not part of a request. Returns the bio and the treatment of bios by
+    /// its device.
     pub(super) fn complete(&mut self, event: &BlockEvent) -> Option<(Kind, Bio)> {
         let device = self.devices.get_mut(&event.dev)?;
-        let misfit = |it: &Bio| {
-            (it.event.sector != event.sector, it.event.nr_sector != event.nr_sector, it.number)
+        let misfit = |bio: &Bio| {
+            (bio.event.sector != event.sector, bio.event.nr_sector != event.nr_sector, bio.number)
         };
-        // Who has gone through all of it stands behind its end.
+        // The event of a bio whose sectors were all processed names the sector after its end.
         let candidates = device.holding(event.sector, event.nr_sector);
         let best = candidates.filter(|it| it.taken == 0).min_by_key(|it| misfit(it))?;
         let key = (best.event.sector, best.number);
@@ -362,13 +368,14 @@ impl BioLayer {
         Some((device.kind, bio))
     }
 
-    /// True if bios of this device do not become requests.
+    /// Returns true if bios of this device do not become requests.
     pub(super) fn has_no_requests(&self, dev: DevId) -> bool {
         let kind = self.devices.get(&dev).map(|it| it.kind);
         matches!(kind, Some(Kind::Passes | Kind::Does))
     }
 
-    /// Records were lost: bios and remaps that wait for something may have had it.
+    /// Forgets, after a loss of records, the bios and remaps that wait for another event: that
+    /// event may be lost.
     pub(super) fn records_lost(&mut self) {
         self.forget_asked();
         for device in self.devices.values_mut() {
@@ -379,21 +386,22 @@ impl BioLayer {
         }
     }
 
-    /// One bio.
+    /// Returns one bio.
     pub(super) fn bio_mut(&mut self, dev: DevId, number: u64) -> Option<&mut Bio> {
         let device = self.devices.get_mut(&dev)?;
         let sector = *device.ages.get(&number)?;
         device.open.get_mut(&(sector, number))
     }
 
-    /// Takes out the oldest bio of a device that has more than `limit`.
+    /// Removes the oldest bio of a device that has more than `limit`.
     pub(super) fn too_many(&mut self, dev: DevId, limit: usize) -> Option<Bio> {
         let device = self.devices.get_mut(&dev).filter(|it| it.open.len() > limit)?;
         let (&number, &sector) = device.ages.first_key_value()?;
         device.remove((sector, number))
     }
 
-    /// All that are open, in the order of their numbers; with what their devices make of bios.
+    /// Removes all open bios, in the order of their numbers, each with the treatment of bios by its
+    /// device.
     pub(super) fn drain(&mut self) -> Vec<(Kind, Bio)> {
         let devices = self.devices.drain();
         let mut all: Vec<(Kind, Bio)> = devices
@@ -410,8 +418,9 @@ impl BioLayer {
         self.devices.get(&dev)?.open.get(&key)
     }
 
-    /// The oldest bio that holds this place and did not go to that device yet: a mirror passes each on to several. (Of some
-    /// bios old kernels tell no end; they do not stand in the way of younger ones.)
+    /// Returns the oldest bio that holds this place and was not passed on to that device yet: a
+    /// mirror passes each bio on to several. (Old kernels do not report the end of some bios; those
+    /// do not hide younger ones.)
     fn open_at(&self, place: Place, nr_sector: u32, to: DevId) -> Option<(u64, u64)> {
         let device = self.devices.get(&place.dev)?;
         let found = device.holding(place.sector, nr_sector);
@@ -420,7 +429,7 @@ impl BioLayer {
         Some((best.event.sector, best.number))
     }
 
-    /// What was asked of this place, by the same thread if there is a choice.
+    /// Takes the pending remap to this place, by the same thread if there is a choice.
     fn take_asked(&mut self, place: Place, nr_sector: u32, by: Tid) -> Option<Asked> {
         let waiting = self.asked.get_mut(&place)?;
         let suits = |it: &Asked| it.nr_sector == nr_sector;
@@ -436,8 +445,9 @@ impl BioLayer {
         Some(asked)
     }
 
-    /// A stacked device has asked a partition: the kernel called it by its disk then, with a sector of the partition. Nothing
-    /// is queued at a partition, so what has bios is none.
+    /// Takes the pending remap of a stacked device to a partition: in its event the kernel names
+    /// the disk, with a sector of the partition. Bios are never queued at a partition, so a device
+    /// that has bios is not one.
     fn take_asked_of_partition(&mut self, at: &At, event: &BlockEvent) -> Option<Asked> {
         let from = event.from.filter(|it| !self.devices.contains_key(&it.dev))?;
         let by_disk = Place { dev: event.dev, sector: from.sector };

@@ -1,4 +1,4 @@
-//! Events of bios; and the bios that are told, because their device has no requests.
+//! Handling of bio events, and reports of bios whose device has no requests.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl BlockTracker {
         match event.point {
             BlockPoint::BioQueue => {
                 let (kind, number) = self.bios.queue(at, event);
-                // Where something is passed on it is told then: until then it may be split.
+                // A bio that is passed on is reported at that time: until then it may be split.
                 if kind == Kind::Does {
                     self.tell(event, number, None, out);
                 }
@@ -40,13 +40,13 @@ impl BlockTracker {
                 None if self.bios.has_no_requests(event.dev) => {
                     anomaly(at, event, AnomalyReason::UnmatchedBio, out);
                 }
-                // Of older kernels' requests, or older than the recording.
+                // The bio belongs to a request of an older kernel, or is older than the recording.
                 None => {}
             },
         }
     }
 
-    /// Begins to tell of a bio.
+    /// Reports the beginning of a bio.
     fn tell(
         &mut self,
         event: &BlockEvent,
@@ -86,7 +86,7 @@ impl BlockTracker {
         out(BlockStep::Ended(&request));
     }
 
-    /// What is told of it; begun now if nothing was so far.
+    /// Returns the request that reports the bio; its beginning is reported now if it was not yet.
     fn told_of(&mut self, bio: &mut Bio, out: &mut impl FnMut(BlockStep<'_>)) -> BlockRequest {
         if let Some(told) = bio.told.take() {
             return *told;
@@ -112,7 +112,8 @@ impl BlockTracker {
         }
     }
 
-    /// The capture ended: what is told comes to an end, and what waits for a request is told.
+    /// Ends the capture: reports the end of reported bios, and reports the bios that wait for a
+    /// request.
     pub(super) fn finish_bios(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
         for (kind, mut bio) in self.bios.drain() {
             let mut request = self.told_of(&mut bio, out);

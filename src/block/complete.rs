@@ -1,4 +1,4 @@
-//! Completions: all, a part, or the end of a flush sequence.
+//! Completions: of a whole request, of a part, or of a flush sequence.
 
 use super::anomaly::AnomalyReason;
 use super::device::Tracked;
@@ -25,41 +25,45 @@ impl Push<'_> {
         self.progress(id);
     }
 
-    /// Which place the end of a flush sequence names when its data was done in parts depends on the kernel: the last
-    /// part's (found by the table), the first sector, or the sector behind the last.
+    /// Finds the request of the end of a flush sequence whose data completed in parts. The place in
+    /// this event depends on the kernel: the last part's (found by the table), the first sector, or
+    /// the sector after the last.
     fn find_sequence(&self) -> Option<RequestId> {
         if self.event.nr_sector != 0 {
             return None;
         }
-        let is_meant = |it: &Tracked| {
-            let end = it.request.sector.saturating_add(u64::from(it.request.nr_sector));
-            it.state == State::DataDone
-                && it.class == self.class
-                && (self.event.sector == it.request.sector || self.event.sector == end)
+        let is_meant = |tracked: &Tracked| {
+            let end = tracked.request.sector.saturating_add(u64::from(tracked.request.nr_sector));
+            tracked.state == State::DataDone
+                && tracked.class == self.class
+                && (self.event.sector == tracked.request.sector || self.event.sector == end)
         };
         self.device.waiting().find(|&id| self.device.get(id).is_some_and(is_meant))
     }
 
-    /// Books what a completion says; ends the request if that was all.
+    /// Applies a completion to its request, and ends the request if nothing is left.
     pub(super) fn progress(&mut self, id: RequestId) {
         let (time, error, done) = (self.at.time, self.event.error, self.event.nr_sector);
         let mut is_over = false;
-        let now = self.device.change(id, |it| {
-            it.request.bytes_done =
-                it.request.bytes_done.saturating_add(u64::from(done) * SECTOR_BYTES);
-            it.request.error = it.request.error.or((error != 0).then_some(error.saturating_neg()));
-            if done > it.left {
-                it.request.nr_sector = it.request.nr_sector.saturating_add(done - it.left);
-                it.request.inferred.extent = true;
+        let now = self.device.change(id, |tracked| {
+            tracked.request.bytes_done =
+                tracked.request.bytes_done.saturating_add(u64::from(done) * SECTOR_BYTES);
+            tracked.request.error =
+                tracked.request.error.or((error != 0).then_some(error.saturating_neg()));
+            if done > tracked.left {
+                tracked.request.nr_sector =
+                    tracked.request.nr_sector.saturating_add(done - tracked.left);
+                tracked.request.inferred.extent = true;
             }
-            it.left = it.left.saturating_sub(done);
-            if it.left > 0 {
-                it.position = it.position.saturating_add(u64::from(done));
-            } else if it.state == State::Issued && it.request.flush == FlushRole::Sequence {
-                it.state = State::DataDone;
-                it.request.data_completed = Some(time);
+            tracked.left = tracked.left.saturating_sub(done);
+            if tracked.left > 0 {
+                tracked.position = tracked.position.saturating_add(u64::from(done));
+            } else if tracked.state == State::Issued && tracked.request.flush == FlushRole::Sequence
+            {
+                tracked.state = State::DataDone;
+                tracked.request.data_completed = Some(time);
             } else {
-                it.request.completed = Some(time);
+                tracked.request.completed = Some(time);
                 is_over = true;
             }
         });

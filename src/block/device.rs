@@ -1,4 +1,4 @@
-//! The requests in flight on one device, and the ways to find them.
+//! Requests in flight on one device, and the indexes to find them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -9,48 +9,49 @@ use super::model::{BlockRequest, FlushRole, RequestId};
 use super::states::State;
 use crate::event::block::RequestOp;
 
-/// A request in flight.
+/// Request in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Tracked {
-    /// What will be told.
+    /// Request as it will be reported.
     pub request: BlockRequest,
-    /// Where it is.
+    /// State of the request.
     pub state: State,
-    /// The operation by which its events name it: `Write` for a demand for a flush.
+    /// Operation by which the events name the request: `Write` for a demand for a flush.
     pub class: RequestOp,
-    /// First sector that is not done.
+    /// First sector that is not completed.
     pub position: u64,
-    /// Sectors that are not done.
+    /// Number of sectors that are not completed.
     pub left: u32,
-    /// How many losses of records came before it.
+    /// Number of losses of records before the request began.
     pub losses_before: u32,
 }
 
-/// A place in an index: operation, sector, request. The smallest number is the oldest request.
+/// Place in an index: operation, sector, request. The smallest request number is the oldest.
 type Place = (RequestOp, u64, RequestId);
 
-/// The requests in flight on one device.
+/// Requests in flight on one device.
 ///
-/// The places are ordered sets, not hash maps: several requests may lie at one sector, the oldest of them comes
-/// first, and what a request grew over without notice is found by range.
+/// The places are ordered sets, not hash maps, for two reasons. Several requests may begin at one
+/// sector, of which the oldest comes first. And requests over which another one grew without an
+/// event are found by range.
 #[derive(Debug, Default)]
 pub(super) struct Device {
     requests: FxHashMap<RequestId, Tracked>,
-    /// All of them, oldest first.
+    /// All requests, oldest first.
     ages: BTreeSet<RequestId>,
-    /// All but the device's flushes, by the first sector not done.
+    /// All requests except the device's flushes, by the first sector that is not completed.
     starts: BTreeSet<Place>,
-    /// Those that may still grow, by the sector behind the last.
+    /// Requests that may still grow, by the sector after the last.
     ends: BTreeSet<Place>,
-    /// Those that wait for a flush or for the end of their flush sequence.
+    /// Requests that wait for a flush or for the end of their flush sequence.
     waiting: BTreeSet<RequestId>,
-    /// The device's flushes that are not at the driver, oldest first.
+    /// Flushes of the device that are not at the driver, oldest first.
     flushes_queued: VecDeque<RequestId>,
-    /// The device's flushes that are at the driver, oldest first.
+    /// Flushes of the device that are at the driver, oldest first.
     flushes_issued: VecDeque<RequestId>,
 }
 
-/// Which indexes hold a request, and where.
+/// Index entries of a request.
 #[derive(PartialEq, Eq)]
 struct Keys {
     start: Option<Place>,
@@ -86,7 +87,7 @@ impl Device {
         self.requests.insert(it.request.id, it);
     }
 
-    /// Changes a request and keeps the indexes true; gives what it is now.
+    /// Changes a request and updates the indexes; returns the new state of the request.
     pub(super) fn change(
         &mut self,
         id: RequestId,
@@ -104,7 +105,7 @@ impl Device {
         Some(now)
     }
 
-    /// Takes a request out.
+    /// Removes a request.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Tracked> {
         let it = self.requests.remove(&id)?;
         self.ages.remove(&id);
@@ -116,27 +117,27 @@ impl Device {
         Some(it)
     }
 
-    /// One request.
+    /// Returns one request.
     pub(super) fn get(&self, id: RequestId) -> Option<&Tracked> {
         self.requests.get(&id)
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// The one that was first seen longest ago.
+    /// Returns the request that was first seen longest ago.
     pub(super) fn oldest(&self) -> Option<RequestId> {
         self.ages.first().copied()
     }
 
-    /// All requests, in no order.
+    /// Returns all requests, in no order.
     pub(super) fn drain(self) -> impl Iterator<Item = Tracked> {
         self.requests.into_values()
     }
 
-    /// Those whose first sector not done is `sector`, oldest first.
+    /// Returns the requests whose first sector that is not completed is `sector`, oldest first.
     pub(super) fn starting_at(
         &self,
         class: RequestOp,
@@ -145,7 +146,7 @@ impl Device {
         self.starts.range(all_at(class, sector)).filter_map(|(_, _, id)| self.requests.get(id))
     }
 
-    /// Those that may grow and end before `sector`, oldest first.
+    /// Returns the requests that may grow and end before `sector`, oldest first.
     pub(super) fn ending_at(
         &self,
         class: RequestOp,
@@ -154,7 +155,8 @@ impl Device {
         self.ends.range(all_at(class, sector)).filter_map(|(_, _, id)| self.requests.get(id))
     }
 
-    /// The first queued request that lies within `[from, to)`, other than `except`: by sector, then by age.
+    /// Returns the first queued request within `[from, to)`, other than `except`: by sector, then
+    /// by age.
     pub(super) fn queued_within(
         &self,
         class: RequestOp,
@@ -168,36 +170,41 @@ impl Device {
         self.starts
             .range((class, from, RequestId(0))..(class, to, RequestId(0)))
             .filter_map(|(_, _, id)| self.requests.get(id))
-            .find(|it| {
-                let end = it.position.saturating_add(u64::from(it.left));
-                it.state == State::Queued && it.left > 0 && end <= to && it.request.id != except
+            .find(|tracked| {
+                let end = tracked.position.saturating_add(u64::from(tracked.left));
+                tracked.state == State::Queued
+                    && tracked.left > 0
+                    && end <= to
+                    && tracked.request.id != except
             })
     }
 
-    /// Those that wait for a flush or for the end of their flush sequence, oldest first.
+    /// Returns the requests that wait for a flush or for the end of their flush sequence, oldest
+    /// first.
     pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = RequestId> {
         self.waiting.iter().copied()
     }
 
-    /// The device's oldest flush that is not at the driver.
+    /// Returns the oldest flush of the device that is not at the driver.
     pub(super) fn flush_queued(&self) -> Option<RequestId> {
         self.flushes_queued.front().copied()
     }
 
-    /// The device's oldest flush at the driver; one from before a loss of records only if there is no other.
+    /// Returns the oldest flush of the device at the driver. A flush from before a loss of records
+    /// is returned only if there is no other.
     pub(super) fn flush_issued(&self, losses: u32) -> Option<RequestId> {
         let is_fresh =
             |id: &&RequestId| self.requests.get(id).is_some_and(|it| it.losses_before == losses);
         self.flushes_issued.iter().find(is_fresh).or(self.flushes_issued.front()).copied()
     }
 
-    /// A flush goes to the driver.
+    /// Moves a flush to the driver.
     pub(super) fn issue_flush(&mut self, id: RequestId) {
         self.flushes_queued.retain(|&other| other != id);
         self.flushes_issued.push_back(id);
     }
 
-    /// The flush that was issued last comes back; gives which.
+    /// Moves the flush that was issued last back to the queue, and returns it.
     pub(super) fn requeue_flush(&mut self) -> Option<RequestId> {
         let id = self.flushes_issued.pop_back()?;
         self.flushes_queued.push_front(id);

@@ -1,6 +1,8 @@
-//! The device's flushes: no place and no number, so the oldest in flight is the one that completes.
+//! Flushes of a device. They have neither a place nor a number, so a completion ends the oldest one
+//! in flight.
 //!
-//! One is in flight per flush queue, and a device has one flush queue per hardware queue (`block/blk-flush.c`).
+//! One flush is in flight per flush queue, and a device has one flush queue per hardware queue
+//! (`block/blk-flush.c`).
 
 use super::anomaly::AnomalyReason;
 use super::model::{BlockStep, FlushLink, FlushRole};
@@ -22,14 +24,14 @@ impl Push<'_> {
         let id = self.device.flush_queued().unwrap_or_else(|| self.begin());
         self.device.issue_flush(id);
         let (time, serves) = (self.at.time, self.flush_link());
-        let now = self.device.change(id, |it| {
-            it.state = State::Issued;
-            match it.request.issued {
-                None => it.request.issued = Some(time),
-                Some(_) => it.request.reissued = Some(time),
+        let now = self.device.change(id, |tracked| {
+            tracked.state = State::Issued;
+            match tracked.request.issued {
+                None => tracked.request.issued = Some(time),
+                Some(_) => tracked.request.reissued = Some(time),
             }
-            if it.request.flush == (FlushRole::Device { serves: None }) {
-                it.request.flush = FlushRole::Device { serves };
+            if tracked.request.flush == (FlushRole::Device { serves: None }) {
+                tracked.request.flush = FlushRole::Device { serves };
             }
         });
         if let Some(it) = now {
@@ -37,16 +39,17 @@ impl Push<'_> {
         }
     }
 
-    /// A busy driver gives a flush back even before its issue is traced: then it begins here.
+    /// Requeues a flush. A busy driver returns a flush even before its issue is traced; the flush
+    /// then begins here.
     pub(super) fn flush_requeued(&mut self) {
         let id = self
             .device
             .requeue_flush()
             .or(self.device.flush_queued())
             .unwrap_or_else(|| self.begin());
-        let now = self.device.change(id, |it| {
-            it.state = State::Queued;
-            it.request.requeues += 1;
+        let now = self.device.change(id, |tracked| {
+            tracked.state = State::Queued;
+            tracked.request.requeues += 1;
         });
         if let Some(it) = now {
             (self.out)(BlockStep::Requeued(&it.request));
@@ -60,7 +63,7 @@ impl Push<'_> {
         }
     }
 
-    /// Whom a flush would serve that is issued now.
+    /// Returns the requests that a flush would serve if it were issued now.
     pub(super) fn flush_link(&self) -> Option<FlushLink> {
         let mut waiting = self.device.waiting();
         let count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);

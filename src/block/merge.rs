@@ -16,8 +16,8 @@ impl Push<'_> {
     }
 
     pub(super) fn front_merged(&mut self) {
-        let behind = self.event.sector.saturating_add(u64::from(self.event.nr_sector));
-        let host = self.host(self.device.starting_at(self.class, behind), None);
+        let after = self.event.sector.saturating_add(u64::from(self.event.nr_sector));
+        let host = self.host(self.device.starting_at(self.class, after), None);
         self.bio_merged(host, true);
     }
 
@@ -31,7 +31,7 @@ impl Push<'_> {
         }
     }
 
-    /// The event is about the absorbed request; it does not name the one that absorbs.
+    /// Handles the event of an absorbed request, which does not name the absorbing one.
     pub(super) fn absorbed(&mut self) {
         let absorbed = self.find(Deed::Absorb).map(|(id, _)| id);
         let host = self.host(self.device.ending_at(self.class, self.event.sector), absorbed);
@@ -50,8 +50,9 @@ impl Push<'_> {
         }
     }
 
-    /// Of several that could be meant: of the same task if there are, as plugs are a task's own, and the youngest.
-    /// A wrong guess is put right at insert or issue, which tell the true extent.
+    /// Selects one of several possible requests: one of the same task if there are any, as plugs
+    /// belong to a task, and the youngest of them. Insert and issue correct a wrong guess, because
+    /// they report the true extent.
     fn host<'d>(
         &self,
         candidates: impl DoubleEndedIterator<Item = &'d Tracked>,
@@ -59,8 +60,9 @@ impl Push<'_> {
     ) -> Option<RequestId> {
         let is_own = |it: &Tracked| it.request.submitter.is_some_and(|by| by.tid == self.at.tid);
         candidates
-            .filter(|it| {
-                fit(it.state, Deed::Grow) == Fit::Expected && Some(it.request.id) != except
+            .filter(|tracked| {
+                fit(tracked.state, Deed::Grow) == Fit::Expected
+                    && Some(tracked.request.id) != except
             })
             .max_by_key(|it| (is_own(it), it.request.id))
             .map(|it| it.request.id)
@@ -74,14 +76,15 @@ impl Push<'_> {
         parts: impl IntoIterator<Item = Part>,
     ) {
         let nr_sector = self.event.nr_sector;
-        let now = self.device.change(host, |it| {
-            Arc::make_mut(&mut it.request.parts).extend(parts);
-            it.left = it.left.saturating_add(nr_sector);
-            it.request.nr_sector = it.request.nr_sector.saturating_add(nr_sector);
-            it.request.merges = it.request.merges.saturating_add(merges);
+        let now = self.device.change(host, |tracked| {
+            Arc::make_mut(&mut tracked.request.parts).extend(parts);
+            tracked.left = tracked.left.saturating_add(nr_sector);
+            tracked.request.nr_sector = tracked.request.nr_sector.saturating_add(nr_sector);
+            tracked.request.merges = tracked.request.merges.saturating_add(merges);
             if is_front {
-                it.position = it.position.saturating_sub(u64::from(nr_sector));
-                it.request.sector = it.request.sector.saturating_sub(u64::from(nr_sector));
+                tracked.position = tracked.position.saturating_sub(u64::from(nr_sector));
+                tracked.request.sector =
+                    tracked.request.sector.saturating_sub(u64::from(nr_sector));
             }
         });
         if let Some(it) = now {

@@ -1,24 +1,27 @@
-//! Block events → block requests: what a device was asked, by whom, and how long each stage took.
+//! Block events → block requests: the operations that a device was given, their submitters, and the
+//! duration of each stage.
 //!
-//! In: the `block:*` tracepoint hits of all devices in time order. Out: [`BlockStep`]s in the same order; each
-//! request begins once, under a dense number, and ends once: completed, absorbed by another, or unfinished.
+//! Input: the `block:*` tracepoint hits of all devices in time order. Output: [`BlockStep`]s in the
+//! same order. Each request begins once, under a dense number, and ends once: completed, absorbed
+//! by another, or unfinished.
 //!
 //! ```text
 //!            getrq        (insert)       issue            complete
 //!   plain    ──┬──────────────┬────────────┬─────────────────┬──►
 //!              │queued        │inserted    │issued           │completed
 //!
-//!            getrq   issue FF  complete FF   issue   complete +n  issue FF  complete FF  complete +0
-//!   flush    ──┬────────┬────────────┬─────────┬─────────┬───────────┬───────────┬───────────┬──►
-//!   sequence   │queued  └─ a flush ──┘         │issued   │data       └─ a flush ─┘           │completed
-//!                         of its own                     │completed
+//!            getrq   issue FF complete FF issue  complete +n issue FF complete FF complete +0
+//!   flush    ──┬───────┬────────┬───────────┬──────┬───────────┬────────┬───────────┬───►
+//!   sequence   │queued └ a flush ┘          │issued│data       └ a flush ┘          │completed
+//!                        of its own                │completed
 //! ```
 //!
-//! The kernel gives requests no number in its events, so they are recognised by device, operation and first
-//! sector; `states.rs` says which event may befall a request in which state. The kernel's own counts in
-//! `/proc/diskstats` follow from the requests that came out ([`BlockRequest::diskstats_class`]).
+//! The kernel's events contain no request numbers, so requests are recognized by device, operation
+//! and first sector. `states.rs` has the table of events that can occur to a request in each state.
+//! The kernel's own counters in `/proc/diskstats` follow from the resulting requests
+//! ([`BlockRequest::diskstats_class`]).
 //!
-//! Nothing here reads a clock, a file or a ring.
+//! The room reads no clock, no file and no ring.
 
 mod anomaly;
 mod bio;

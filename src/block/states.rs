@@ -1,19 +1,19 @@
-//! The table of all (state, event) pairs.
+//! State table of block requests: all (state, event) pairs.
 
 use std::fmt;
 
-/// Where a request is in its life.
+/// State of a request in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Allocated and not at the driver: in a plug, in the scheduler, or given back.
+    /// The request is allocated and not at the driver: in a plug, in the scheduler, or returned.
     Queued,
-    /// A write whose data waits for a flush before it.
+    /// The data of a write waits for a flush before it.
     FlushWait,
-    /// A demand for a flush, without data.
+    /// The request is a demand for a flush, without data.
     Demand,
-    /// At the driver.
+    /// The request is at the driver.
     Issued,
-    /// A write whose data is done and whose flush sequence is not.
+    /// The data of a write is completed, but its flush sequence is not.
     DataDone,
 }
 
@@ -29,46 +29,49 @@ impl fmt::Display for State {
     }
 }
 
-/// What an event does to a request. (`block_getrq` is not here: it always makes a new one.)
+/// Effect of an event on a request. (`block_getrq` is missing: it always creates a request.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Deed {
-    /// `block_rq_insert`.
+    /// Event `block_rq_insert`.
     Insert,
-    /// `block_rq_issue`.
+    /// Event `block_rq_issue`.
     Issue,
-    /// `block_rq_complete` with a length.
+    /// Event `block_rq_complete` with a length.
     Complete,
-    /// `block_rq_complete` of nothing.
+    /// Event `block_rq_complete` without a length.
     CompleteNothing,
-    /// `block_rq_requeue`.
+    /// Event `block_rq_requeue`.
     Requeue,
-    /// `block_rq_merge`: it becomes part of another.
+    /// Event `block_rq_merge`: the request becomes part of another.
     Absorb,
-    /// `block_bio_backmerge`, `block_bio_frontmerge`, `block_rq_merge`: something becomes part of it.
+    /// Events `block_bio_backmerge`, `block_bio_frontmerge`, `block_rq_merge`: a bio or another
+    /// request becomes part of this one.
     Grow,
 }
 
-/// How well an event suits a request; the better ones are less.
+/// Degree to which an event suits a request; better ones are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     /// The kernel does this.
     Expected,
-    /// The kernel does this when the request fails before it reaches the driver; otherwise the issue was lost.
+    /// The kernel does this when the request fails before it reaches the driver; otherwise the
+    /// issue was lost.
     Unissued,
-    /// Only if a requeue came between, and requeues are not recorded: otherwise it is another request's event.
+    /// The event suits only if a requeue came between, and requeues are not recorded. Otherwise it
+    /// belongs to another request.
     ImpliesRequeue,
     /// The kernel does not do this.
     Never,
 }
 
-/// The table.
+/// Returns the entry of the table.
 pub(super) fn fit(state: State, deed: Deed) -> Fit {
     match (state, deed) {
         (State::Queued, Deed::Insert) => Fit::Expected, // the first time, and after a requeue
         (State::Queued, Deed::Issue) => Fit::Expected,
         (State::Queued, Deed::Complete) => Fit::Unissued,
         (State::Queued, Deed::CompleteNothing) => Fit::Unissued, // if it has no length, as zone operations
-        (State::Queued, Deed::Requeue) => Fit::Expected, // the driver was busy: given back before the issue is traced
+        (State::Queued, Deed::Requeue) => Fit::Expected, // returned by a busy driver before the traced issue
         (State::Queued, Deed::Absorb) => Fit::Expected,
         (State::Queued, Deed::Grow) => Fit::Expected,
 
@@ -93,7 +96,7 @@ pub(super) fn fit(state: State, deed: Deed) -> Fit {
         (State::Issued, Deed::Complete) => Fit::Expected,
         (State::Issued, Deed::CompleteNothing) => Fit::Expected, // no length, or no byte done before a retry
         (State::Issued, Deed::Requeue) => Fit::Expected,
-        (State::Issued, Deed::Absorb) => Fit::Never, // only what is queued is merged
+        (State::Issued, Deed::Absorb) => Fit::Never, // only queued requests are merged
         (State::Issued, Deed::Grow) => Fit::Never,
 
         (State::DataDone, Deed::Insert) => Fit::Never, // the flush after the data has events, it has none

@@ -1,4 +1,5 @@
-//! The tracker: hands each event to its rule, begins requests, and ends those whose end was not seen.
+//! Block tracker: hands each event to its rule, begins requests, and ends those whose end was not
+//! seen.
 
 use std::sync::Arc;
 
@@ -15,20 +16,21 @@ use super::states::{Deed, Fit, State, fit};
 use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
 use crate::units::DevId;
 
-/// What the capture holds, and how much may be remembered of it.
+/// Event kinds of the capture, and the limit of the tracker's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Merge events are recorded. Without them a request that grew is recognised at insert and issue, and what it
-    /// grew over counts as absorbed by it.
+    /// True if merge events are recorded. Without them a request that grew is recognized at insert
+    /// and issue, and the requests over which it grew count as absorbed.
     pub merges_recorded: bool,
-    /// Requeue events are recorded. Without them a second insert or issue of a request means a requeue.
+    /// True if requeue events are recorded. Without them a second insert or issue of a request
+    /// implies a requeue.
     pub requeues_recorded: bool,
-    /// Requests in flight per device; beyond it the oldest is given up.
+    /// Requests in flight per device; beyond this number the oldest is dropped.
     pub in_flight_limit: usize,
 }
 
-/// More than any device takes: queues hold at most some ten thousand requests (`nr_requests`), so what piles up to
-/// this are requests whose end was lost.
+/// Default limit, above the capacity of any device: queues hold at most about ten thousand requests
+/// (`nr_requests`). Requests that accumulate up to this number are those whose end was lost.
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
 
 impl Default for BlockOptions {
@@ -37,7 +39,7 @@ impl Default for BlockOptions {
     }
 }
 
-/// Block events in, the steps of block requests out.
+/// Tracker of block requests: takes block events and emits the steps of requests.
 #[derive(Debug, Default)]
 pub struct BlockTracker {
     pub(super) options: BlockOptions,
@@ -50,19 +52,20 @@ pub struct BlockTracker {
 }
 
 impl BlockTracker {
-    /// A tracker that has seen nothing.
+    /// Creates a tracker without state.
     pub fn new(options: BlockOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// These devices have no zones.
+    /// Registers devices that have no zones.
     pub fn has_unzoned(&mut self, devices: impl Iterator<Item = DevId>) {
         self.unzoned.extend(devices);
     }
 
-    /// The operation of what a bio has asked for. `N` stands for zeroes to be written, operations on zones, and commands of drivers
-    /// (`blk_fill_rwbs()` in kernel/trace/blktrace.c; those on zones have letters from Linux 6.18 on). A command of a driver comes in
-    /// no bio, and all operations on zones but an append have no length (`blkdev_zone_mgmt()` in block/blk-zoned.c).
+    /// Returns the operation that a bio requested. `N` denotes writes of zeroes, operations on
+    /// zones, and driver commands (`blk_fill_rwbs()` in kernel/trace/blktrace.c; zone operations
+    /// have letters from Linux 6.18 on). A driver command has no bio, and all operations on zones
+    /// but an append have no length (`blkdev_zone_mgmt()` in block/blk-zoned.c).
     pub(super) fn operation(&self, event: &BlockEvent) -> RequestOp {
         match event.rwbs.op() {
             RequestOp::Other if event.nr_sector > 0 && self.unzoned.contains(&event.dev) => {
@@ -72,7 +75,8 @@ impl BlockTracker {
         }
     }
 
-    /// Takes the next event; events of all devices come in time order. Gives at least one step for each of a request.
+    /// Takes the next event; events of all devices come in time order. Emits at least one step for
+    /// each event of a request.
     pub fn push(&mut self, at: &At, event: &BlockEvent, out: &mut impl FnMut(BlockStep<'_>)) {
         if event.point.is_of_bio() {
             return self.push_bio(at, event, out);
@@ -95,13 +99,15 @@ impl BlockTracker {
         push.enforce_limit();
     }
 
-    /// Records were lost here: from now on requests that are in flight match only where newer ones do not.
+    /// Registers a loss of records: from now on, requests in flight match only where newer ones do
+    /// not.
     pub fn records_lost(&mut self) {
         self.losses = self.losses.saturating_add(1);
         self.bios.records_lost();
     }
 
-    /// The capture ended: everything in flight comes out as unfinished, in the order of its beginning.
+    /// Ends the capture: emits every request in flight as unfinished, in the order of their
+    /// beginnings.
     pub fn finish(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
         let mut open: Vec<Tracked> =
             self.devices.drain().flat_map(|(_, device)| device.drain()).collect();
@@ -114,7 +120,8 @@ impl BlockTracker {
     }
 }
 
-/// One event on its way in. The rules are in `dispatch`, `complete`, `merge` and `flush`.
+/// One event together with the state that it changes. The rules are in `dispatch`, `complete`,
+/// `merge` and `flush`.
 pub(super) struct Push<'a> {
     pub options: BlockOptions,
     pub bios: &'a mut BioLayer,
@@ -123,9 +130,9 @@ pub(super) struct Push<'a> {
     pub device: &'a mut Device,
     pub at: At,
     pub event: BlockEvent,
-    /// By the letters alone: by this, requests are recognised.
+    /// Operation by the letters alone, by which requests are recognized.
     pub class: RequestOp,
-    /// If a bio has asked for it.
+    /// Operation if the request came from a bio.
     pub operation: RequestOp,
     pub out: &'a mut dyn FnMut(BlockStep<'_>),
 }
@@ -147,7 +154,7 @@ impl Push<'_> {
             (BlockPoint::BackMerge, _) => self.back_merged(),
             (BlockPoint::FrontMerge, _) => self.front_merged(),
             (BlockPoint::RqMerge, _) => self.absorbed(),
-            // They have their own way (`bios.rs`).
+            // Events of bios are handled in `bios.rs`.
             (
                 BlockPoint::BioQueue
                 | BlockPoint::Split
@@ -158,7 +165,8 @@ impl Push<'_> {
         }
     }
 
-    /// First sector of the event. Driver commands have none: 0 at issue, -1 at completion (`blk_rq_trace_sector()`).
+    /// Returns the first sector of the event. Driver commands have none: 0 at issue, -1 at
+    /// completion (`blk_rq_trace_sector()`).
     pub(super) fn sector(&self) -> u64 {
         if self.class == RequestOp::Other && self.event.sector == u64::MAX {
             0
@@ -230,7 +238,8 @@ impl Push<'_> {
         }
     }
 
-    /// Flushes are sent by whoever runs the queue, and so are issued requests: that task is nobody's submitter.
+    /// Returns the submitter of the request. Flushes, and requests at their issue, are sent by any
+    /// task that runs the queue: such a task is not the submitter.
     fn submitter(&self, part: Option<&Part>) -> Option<Submitter> {
         if let Some(At { pid, tid, .. }) = part.map(|it| it.queued) {
             return Some(Submitter { pid, tid, source: SubmitterSource::Bio });
@@ -243,14 +252,15 @@ impl Push<'_> {
         Some(Submitter { pid: self.at.pid, tid: self.at.tid, source })
     }
 
-    /// The request that this event means, by the table, the length, losses in between, and age, in this order.
+    /// Returns the request to which this event refers: by the table, the length, losses in between,
+    /// and age, in this order.
     pub(super) fn find(&self, deed: Deed) -> Option<(RequestId, Fit)> {
         self.device
             .starting_at(self.class, self.sector())
-            .filter_map(|it| {
-                let fit = self.suits(it, deed)?;
-                let is_stale = it.losses_before != self.losses;
-                Some((fit, self.misfit(it, deed), is_stale, it.request.id))
+            .filter_map(|tracked| {
+                let fit = self.suits(tracked, deed)?;
+                let is_stale = tracked.losses_before != self.losses;
+                Some((fit, self.misfit(tracked, deed), is_stale, tracked.request.id))
             })
             .min()
             .map(|(fit, _, _, id)| (id, fit))
@@ -260,11 +270,13 @@ impl Push<'_> {
         let is_stale = it.losses_before != self.losses;
         match fit(it.state, deed) {
             Fit::Expected => Some(Fit::Expected),
-            // A request that has sectors to do cannot end by nothing before it went to the driver.
+            // A request that has sectors left cannot end with an empty completion before it went to
+            // the driver.
             Fit::Unissued => {
                 (deed != Deed::CompleteNothing || it.left == 0).then_some(Fit::Unissued)
             }
-            // What is given back returns as it was; another length is another request at the same place.
+            // A returned request comes back unchanged; another length is another request at the
+            // same place.
             Fit::ImpliesRequeue => ((!self.options.requeues_recorded || is_stale)
                 && it.left == self.event.nr_sector)
                 .then_some(Fit::ImpliesRequeue),
@@ -272,7 +284,8 @@ impl Push<'_> {
         }
     }
 
-    /// How badly the lengths agree: 0 they do, 1 in a way that the kernel has, 2 only if events were missed.
+    /// Returns the disagreement of the lengths: 0 none, 1 in a way that the kernel has, 2 only if
+    /// events were missed.
     fn misfit(&self, it: &Tracked, deed: Deed) -> u8 {
         use std::cmp::Ordering::{Equal, Greater, Less};
         match (it.left.cmp(&self.event.nr_sector), deed) {
@@ -283,7 +296,7 @@ impl Push<'_> {
         }
     }
 
-    /// No request suits: says whether one was there at all.
+    /// Reports an event without a suitable request, and whether there was a request at all.
     pub(super) fn unmatched(&mut self, reason: AnomalyReason) {
         let found = self.device.starting_at(self.class, self.sector()).next();
         let reason = match found {
@@ -298,7 +311,7 @@ impl Push<'_> {
         (self.out)(BlockStep::Anomaly(&anomaly));
     }
 
-    /// Takes a request out and tells how it ended.
+    /// Removes a request and reports how it ended.
     pub(super) fn end(&mut self, id: RequestId, ending: Ending) {
         if let Some(mut it) = self.device.remove(id) {
             it.request.ending = Some(ending);

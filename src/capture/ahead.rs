@@ -1,4 +1,4 @@
-//! Payloads unpacked in threads of their own, while the consumer works on earlier ones.
+//! Parallel unpacking of payloads, ahead of the consumer.
 //!
 //! ```text
 //!  Reader ──► intact frames ──► queue ──► unpacking threads
@@ -6,10 +6,10 @@
 //!    └──── put back ───────────┘
 //! ```
 //!
-//! Only frames whose header and checksum are right are taken ahead. Anything else (damage, the end, an error of the
-//! input) waits until all frames before it were given out, and is then left to the reader. If a payload cannot be
-//! unpacked, its frame and all behind it are put back, as if nobody had looked ahead. So the items are those of the
-//! reader alone.
+//! Only frames with an intact header and checksum are taken ahead. All else (damage, the end, an
+//! error of the input) waits until the frames before it were returned, and is then left to the
+//! reader. If a payload cannot be unpacked, its frame and all later ones are put back, as if
+//! nothing had been read ahead. The items are therefore those of the reader alone.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -21,41 +21,45 @@ use super::format::{FRAME_HEADER_BYTES, FrameHeader};
 use super::payload::Unpacker;
 use super::reader::{Item, Reader};
 
-/// Frames are taken ahead up to so many bytes, stored and unpacked together; beyond them only one frame alone.
+/// Maximum bytes that are taken ahead, stored and unpacked together; a larger frame is taken alone.
 pub const AHEAD_BYTES: usize = 16 << 20;
-/// Frames are taken ahead up to so many: what is kept for each is not counted in bytes.
+/// Maximum number of frames that are taken ahead, since the memory of a frame's state is not
+/// counted in bytes.
 const AHEAD_FRAMES: usize = 1024;
-/// Payloads that are stored in fewer bytes are unpacked at once: waking a thread takes as long.
+/// Minimum stored bytes of a payload that is handed to a thread: smaller ones are unpacked at once,
+/// because waking a thread takes as long.
 const HANDED_OVER_BYTES: usize = 4 << 10;
-/// More threads than the consumer can keep busy are of no use: it takes several times as long as unpacking.
+/// Maximum number of threads. More of them would be idle: the consumer takes several times as long
+/// as unpacking.
 const THREADS_MAX: usize = 3;
 
-/// The items of a log, read and unpacked ahead of whoever takes them.
+/// Items of a log, read and unpacked ahead of the consumer.
 #[derive(Debug)]
 pub struct Ahead<R> {
     reader: Reader<R>,
     unpacker: Unpacker,
     /// Frames that were taken, in their order.
     waiting: VecDeque<Taken>,
-    /// The sum of their bytes.
+    /// Sum of their bytes.
     bytes: usize,
-    /// What comes next is no intact frame.
+    /// True if the next bytes are not an intact frame.
     is_blocked: bool,
-    /// Up to this offset the reader goes alone: what was put back would be put back again and again.
+    /// Offset up to which the reader works alone, so that frames that were put back are not put
+    /// back again and again.
     alone_until: u64,
     threads: Threads,
 }
 
-/// A frame on its way.
+/// Frame that was taken and is being unpacked.
 #[derive(Debug)]
 struct Taken {
     header: FrameHeader,
-    /// As it stands in the file, to be put back.
+    /// Bytes of the frame as in the file, to be put back.
     frame: Arc<[u8]>,
     payload: Receiver<Option<Vec<u8>>>,
 }
 
-/// What a thread is to do.
+/// Job of an unpacking thread.
 #[derive(Debug)]
 struct Work {
     header: FrameHeader,
@@ -64,13 +68,14 @@ struct Work {
 }
 
 impl<R: Read> Ahead<R> {
-    /// As many threads as are of use here; on a single CPU none.
+    /// Creates the iterator with as many threads as are useful here; on a single CPU none.
     pub fn new(reader: Reader<R>) -> Self {
         let others = available_parallelism().map_or(0, |it| it.get() - 1);
         Self::with_threads(reader, others.min(THREADS_MAX))
     }
 
-    /// So many threads; with none the reader does everything in its turn.
+    /// Creates the iterator with this number of threads; without any the reader unpacks each
+    /// payload itself.
     pub fn with_threads(reader: Reader<R>, threads: usize) -> Self {
         Self {
             reader,
@@ -83,7 +88,8 @@ impl<R: Read> Ahead<R> {
         }
     }
 
-    /// Takes frames and hands them over until there is enough, or something that is none.
+    /// Takes frames and hands them over until there are enough, or until the next bytes are not a
+    /// frame.
     fn look_ahead(&mut self) {
         while !self.is_blocked && self.waiting.len() < AHEAD_FRAMES {
             match self.take_frame() {
@@ -97,7 +103,7 @@ impl<R: Read> Ahead<R> {
         }
     }
 
-    /// Takes one frame if there is room; false if there is none.
+    /// Takes one frame if there is space for it; returns false if not.
     fn take_frame(&mut self) -> io::Result<bool> {
         let Some(header) = self.reader.header()? else {
             self.is_blocked = true;
@@ -122,7 +128,7 @@ impl<R: Read> Ahead<R> {
         Ok(true)
     }
 
-    /// The reader goes on at this frame, in its own way.
+    /// Puts back this frame and all later ones; the reader continues with it in the usual way.
     fn put_back(&mut self, first: Taken) {
         let frames = std::iter::once(first).chain(self.waiting.drain(..));
         let (mut bytes, mut payload_bytes) = (Vec::new(), 0);
@@ -145,10 +151,10 @@ impl<R: Read> Iterator for Ahead<R> {
         }
         self.look_ahead();
         if let Some(first) = self.waiting.pop_front() {
-            // A thread that panicked has not said anything.
+            // A thread that panicked sent no payload.
             if let Some(payload) = first.payload.recv().ok().flatten() {
                 self.bytes -= bytes(&first.header);
-                // The threads have work while the consumer has its own.
+                // The threads have work while the consumer works.
                 self.look_ahead();
                 return Some(Ok(Item::Frame(first.header, payload)));
             }
@@ -159,7 +165,7 @@ impl<R: Read> Iterator for Ahead<R> {
     }
 }
 
-/// What a frame that was taken holds in memory, or will.
+/// Returns the memory that a taken frame uses now or later.
 fn bytes(header: &FrameHeader) -> usize {
     let payloads = [header.stored_bytes, header.payload_bytes];
     payloads.iter().map(|&it| usize::try_from(it).unwrap_or(usize::MAX)).sum()
@@ -168,12 +174,12 @@ fn bytes(header: &FrameHeader) -> usize {
 impl Work {
     fn run(self, unpacker: &mut Unpacker) {
         let stored = self.frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-        // Nobody waits for frames that were put back.
+        // There is no receiver for frames that were put back.
         let _ = self.payload.send(unpacker.unpack(&self.header, stored));
     }
 }
 
-/// The threads that unpack; they end when this is dropped.
+/// Unpacking threads; they end when this is dropped.
 #[derive(Debug)]
 struct Threads {
     work: Option<Sender<Work>>,
@@ -181,7 +187,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// So many, or as many as can be had.
+    /// Starts this number of threads, or as many as can be created.
     fn start(count: usize) -> Self {
         let (work, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
@@ -199,7 +205,7 @@ impl Threads {
 
     fn hand_over(&self, work: Work) {
         if let Some(queue) = &self.work {
-            // If all threads have panicked, the result does not come, and that is seen.
+            // If all threads have panicked, the result never arrives, which the receiver notices.
             let _ = queue.send(work);
         }
     }
@@ -214,7 +220,7 @@ impl Drop for Threads {
     }
 }
 
-/// Unpacks what is in the queue until nobody puts anything into it.
+/// Unpacks the payloads in the queue until its sender is dropped.
 fn work_off(queue: &Mutex<Receiver<Work>>) {
     let mut unpacker = Unpacker::default();
     let next = || queue.lock().ok()?.recv().ok();
@@ -230,7 +236,8 @@ mod tests {
     use crate::capture::writer::{DataFrame, Writer};
     use crate::units::KernelTime;
 
-    /// Reads the first frame of a log of so many, each of so many zeroes, and looks at what was taken ahead.
+    /// Reads the first frame of a log of this number of frames, each of `length` zeroes, and
+    /// compares the number of frames taken ahead.
     #[track_caller]
     fn check_taken(frames: usize, length: usize, expected: usize) {
         let mut log = Vec::new();

@@ -1,22 +1,24 @@
-//! Times as differences, so that they compress.
+//! Delta encoding of times, for better compression.
 //!
-//! In records one behind the other only the lower bytes of the time differ, and a difference shows that to the
-//! compressor: a tight loop takes 4.6 instead of 8.4 bytes per system call.
+//! In consecutive records only the lower bytes of the times differ, and differences show that to
+//! the compressor: a tight loop takes 4.6 instead of 8.4 bytes per system call.
 //!
-//! - DATA of perf: the `u64` at offset 16 of each record of type 9 (a SAMPLE of TID, TIME, …: the time) is replaced by its
-//!   difference to that of the one before.
-//! - FACTS: in each NAME the time of the record is replaced by its difference to that of the NAME before, the begin of the
-//!   read by its difference to the time of the record, its end by its difference to the begin.
+//! - DATA of perf: the `u64` at offset 16 of each record of type 9 (a SAMPLE of TID, TIME, …: the
+//!   time) is replaced by its difference to that of the previous one.
+//! - FACTS: in each NAME the time of the record is replaced by its difference to that of the
+//!   previous NAME, the beginning of the read by its difference to the time of the record, and its
+//!   end by its difference to the beginning.
 //!
-//! All modulo 2^64; the first one has its difference to 0. The lengths by which both directions find their way stay; what
-//! makes no sense is left alone from there on. Whatever the bytes are, [`decode`] undoes [`encode`] exactly.
+//! All differences are modulo 2^64; the first one is to 0. The lengths by which both directions
+//! find their way stay unchanged. Invalid bytes, and all bytes after them, are left unchanged.
+//! Whatever the bytes are, [`decode`] undoes [`encode`] exactly.
 
 use super::fact;
 use super::format::FrameKind;
 
-/// Where a sample has its time.
+/// Offset of the time in a sample.
 const TIME: usize = 16;
-/// `PERF_RECORD_SAMPLE`.
+/// Type of a sample (`PERF_RECORD_SAMPLE`).
 const SAMPLE: u32 = 9;
 
 /// Replaces the times in the payload of such a frame by differences.
@@ -36,7 +38,7 @@ pub fn encode(of: FrameKind, bytes: &mut [u8]) {
     }
 }
 
-/// Puts the times back.
+/// Restores the times in the payload of such a frame.
 pub fn decode(of: FrameKind, bytes: &mut [u8]) {
     let mut before: u64 = 0;
     let mut time = |difference: u64| {
@@ -66,7 +68,7 @@ fn for_each_name(bytes: &mut [u8], mut change: impl FnMut([u64; 3]) -> [u64; 3])
     }
 }
 
-/// Nothing happens to a fact that is too short for all of its times.
+/// Changes the times of a fact; a fact that is too short for all of them stays unchanged.
 fn change_times(fact: &mut [u8], mut change: impl FnMut([u64; 3]) -> [u64; 3]) {
     let mut times = [0; 3];
     for (time, place) in times.iter_mut().zip(fact::NAME_TIMES) {
@@ -94,7 +96,7 @@ fn for_each_sample(bytes: &mut [u8], mut change: impl FnMut(u64) -> u64) {
     }
 }
 
-/// Type and size of the record that begins here.
+/// Returns the type and size of the record that begins here.
 fn header(bytes: &[u8]) -> Option<(u32, usize)> {
     let &[a, b, c, d, _, _, low, high] = bytes.first_chunk::<8>()?;
     let size = usize::from(u16::from_le_bytes([low, high]));

@@ -1,4 +1,5 @@
-//! docs/format.md against the code: a kind, a field, a key or a limit that only one of them has is a failure.
+//! Tests that compare docs/format.md with the code: a kind, field, key or limit that only one of
+//! them has is a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +16,13 @@ use crate::capture::writer::Writer;
 
 const DOCUMENT: &str = include_str!("../../docs/format.md");
 
-/// What stands under this heading.
+/// Returns the text under this heading.
 fn section(title: &str) -> &'static str {
     let mut sections = DOCUMENT.split("\n## ");
     sections.find_map(|it| it.strip_prefix(title)?.strip_prefix('\n')).expect(title)
 }
 
-/// Cells of the rows of all tables in there whose first cell begins with a digit.
+/// Returns the cells of all table rows in the text whose first cell begins with a digit.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter_map(|it| it.trim_start_matches("//! ").strip_prefix("| "));
     let rows = rows.map(|it| it.trim_end_matches('|').split(" | ").map(str::trim).collect());
@@ -33,7 +34,7 @@ fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(digits: &str) -> T {
     digits.trim().parse().expect(digits)
 }
 
-/// Constants of the source: `NAME: TYPE = 3;`, `NAME: Self = Self(3);`.
+/// Returns the constants of the source: `NAME: TYPE = 3;`, `NAME: Self = Self(3);`.
 fn constants(source: &str, of: &str) -> BTreeMap<u16, String> {
     let lines = source.lines().filter_map(|it| it.trim_start().split_once("const "));
     let numbers = lines.filter_map(|(_, it)| {
@@ -44,22 +45,22 @@ fn constants(source: &str, of: &str) -> BTreeMap<u16, String> {
     numbers.collect()
 }
 
-/// Of the `impl` of this type.
+/// Returns the constants in the `impl` of this type.
 fn constants_of(source: &str, of: &str) -> BTreeMap<u16, String> {
     let start = source.split(&format!("\nimpl {of} {{\n")).nth(1).expect(of);
     constants(start.split("\n}\n").next().expect("its end"), "Self")
 }
 
-/// Number and name of the rows whose second cell is a name in capitals.
+/// Returns number and name of the rows whose second cell is a name in capitals.
 fn named(text: &str) -> BTreeMap<u16, String> {
     let rows = rows(text).filter(|it| it[1].trim_matches('`').starts_with(char::is_uppercase));
-    // The number that a NAME had before is the only name with more than one word.
+    // The former number of NAME is the only name with more than one word.
     let name = |it: &str| it.trim_matches('`').replace("NAME, whole", "WHOLE_NAME");
     let name = |it: &str| name(it).split(' ').next().map(str::to_owned);
     rows.map(|it| (number(it[0]), name(it[1]).expect("a word"))).collect()
 }
 
-/// The numbers that explain a field: `what 1 (0 = …, 1 = …)`, `codec: 0 stored, 1 zstd`.
+/// Returns the numbers that explain a field: `what 1 (0 = …, 1 = …)`, `codec: 0 stored, 1 zstd`.
 fn listed(text: &str) -> BTreeSet<u8> {
     let items = text.split([',', '(', ':']).map(|it| it.trim().split(' '));
     items.filter_map(|mut it| it.next()?.parse().ok()).collect()
@@ -165,12 +166,12 @@ fn kinds_are_in_the_code_its_comment_and_the_document() {
     assert_eq!(texts, constants_of(source, "Text").into_keys().collect());
 }
 
-/// The fact of this kind whose body is so many zeroes.
+/// Decodes a fact of this kind whose body is `length` zeroes.
 fn of_zeroes(kind: u16, length: usize) -> Option<Fact> {
     Fact::decode(kind, &vec![0; length], b"")
 }
 
-/// Without what stands in parentheses.
+/// Removes the parts in parentheses.
 fn without_remarks(text: &str) -> String {
     let mut depth = 0;
     let mut keep = |letter: &char| {
@@ -182,20 +183,21 @@ fn without_remarks(text: &str) -> String {
     text.chars().filter(|it| keep(it)).collect()
 }
 
-/// How long a body is whose names and texts are empty.
+/// Returns the length of a body whose names and texts are empty.
 fn bytes_of(fields: &str) -> usize {
     let fields = without_remarks(fields);
-    let sizes = fields.split(',').map(|it| match it.split_whitespace().collect::<Vec<_>>()[..] {
-        ["stat"] => 24,
-        ["name"] => 8,
-        ["bytes", ..] => 4,
-        [.., size] => number(size),
-        [] => panic!("a field without words: {fields}"),
-    });
+    let sizes =
+        fields.split(',').map(|field| match field.split_whitespace().collect::<Vec<_>>()[..] {
+            ["stat"] => 24,
+            ["name"] => 8,
+            ["bytes", ..] => 4,
+            [.., size] => number(size),
+            [] => panic!("a field without words: {fields}"),
+        });
     sizes.sum()
 }
 
-/// The reader takes a body of the documented size, and none that is shorter.
+/// Fails if the reader refuses a body of the documented size, or takes a shorter one.
 #[test]
 fn fields_of_facts_have_the_documented_sizes() {
     let table: BTreeMap<u16, &str> = rows(section("Facts"))
@@ -206,7 +208,7 @@ fn fields_of_facts_have_the_documented_sizes() {
     assert_eq!(known.collect::<Vec<_>>(), table.keys().copied().collect::<Vec<_>>());
     for (kind, fields) in &table {
         let length = match *fields {
-            // A name that is all bytes has no front and back.
+            // The older form of a name has no front and back.
             "as 5, but the name is all bytes" => bytes_of(table[&NAME]) - 4,
             it => bytes_of(it),
         };
@@ -228,7 +230,7 @@ fn fields_of_facts_have_the_documented_sizes() {
     is_listed("ending", table[&kind::STACK], &|it| Ending::of(it).is_some());
 }
 
-/// Every field has a value, none is left out: the compiler asks for those to come.
+/// Creates a header in which all fields have values: the compiler reports a missing field.
 fn full_header() -> Header {
     let word = String::from("x");
     Header {
@@ -349,7 +351,8 @@ fn full_others() -> Others {
     Others { devices: vec![device], kept_undecided: 1, places_given_up: 1 }
 }
 
-/// Keys of the object and of those in it; not those of `attributes`, which are names of files, nor of `operations`, which are operations.
+/// Collects the keys of the object and of its inner objects, except those of `attributes`, which
+/// are names of files, and of `operations`, which are operations.
 fn keys(value: &Value, found: &mut BTreeSet<String>) {
     for (key, inner) in value.as_object().into_iter().flatten() {
         found.insert(key.clone());
@@ -364,7 +367,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
     value.as_array().into_iter().flatten().for_each(|it| keys(it, found));
 }
 
-/// Words in backticks there that are values, not keys.
+/// Words in backticks in that section that are values, not keys.
 const VALUES: [&str; 19] = [
     "system",
     "launch",
@@ -399,7 +402,7 @@ fn keys_of_the_header_and_the_end() {
         let is_key = |it: &&str| it.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
         let words = text.split('`').skip(1).step_by(2).filter(is_key).map(str::to_owned);
         let words: BTreeSet<String> = words.collect();
-        // What is told of `disks` in HEADER holds in END.
+        // The keys of `disks` in HEADER are also those in END.
         let of_disks =
             if text == end { header.split_once("`disks`").expect("a list").1 } else { "" };
         let missing = written

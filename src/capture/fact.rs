@@ -1,27 +1,44 @@
-//! Facts that cannot be had later, as the log keeps them.
+//! Facts that cannot be obtained later, as the log keeps them.
 //!
-//! A FACTS frame is a row of facts: `u16` kind, `u32` length, and so many bytes. A reader passes over kinds that it
-//! does not know, and over bytes behind those that it knows. `bytes` below is a `u32` length and so many bytes; times
-//! are nanoseconds of the capture's clock; all integers little-endian.
+//! A FACTS frame is a sequence of facts: `u16` kind, `u32` length, and this many bytes. A reader
+//! skips kinds that it does not know, and bytes after those that it knows. All integers are
+//! little-endian, and times are nanoseconds of the capture's clock. In the table, `bytes` is a
+//! `u32` length and this many bytes, and `stat` is `u32` mode (`st_mode`, 0 = unknown), `u32`
+//! device (major in the upper 12 bits), `u64` inode, `u64` size.
 //!
-//! `stat` is `u32` mode (`st_mode`, 0 = not known), `u32` device (major in the upper 12 bits), `u64` inode, `u64` size.
-//!
+//! ```text
 //! | kind | name | bytes |
-//! |---|---|---|
 //! | 1 | NAME, whole | as 5, but the name is all bytes |
 //! | 2 | TASK | `u64` time, `i32` pid, `i32` tid, `i32` ppid, bytes comm |
-//! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags (`/proc/PID/fdinfo`), `u64` position, `u8` shared (1 = another descriptor has, or may have, the same open file), stat, bytes link |
-//! | 4 | TEXT | `u64` time, `u16` which (see [`Text`]), `i32` pid or 0, bytes text |
-//! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what (0 = argument string, 1 = target of `/proc/PID/fd/N`, 2 = the bytes that another argument points to), `u64` read begin, `u64` read end, `i32` errno (0 = read), stat, name, `u64` address (of what was read; 0 for a link) |
-//! | 7 | SYMBOL | `i32` pid (0: the kernel's), `u64` address, `u64` since, bytes name, `u64` offset, bytes module, `u64` place, bytes build id |
+//! | 3 | FD | `u64` begin, `u64` end, `i32` pid, `i32` fd, `u32` flags, `u64` position, |
+//! |   |    | `u8` shared, stat, bytes link |
+//! | 4 | TEXT | `u64` time, `u16` which, `i32` pid or 0, bytes text |
+//! | 5 | NAME | `i32` tid, `u32` CPU, `u64` record time, `u8` what, `u64` read begin, |
+//! |   |      | `u64` read end, `i32` errno (0 = read), stat, name, `u64` address |
+//! | 6 | OPENED | `i32` tid, `u64` since, `u64` until, `u64` read end, `i32` errno, stat, |
+//! |   |        | bytes name |
+//! | 7 | SYMBOL | `i32` pid (0: the kernel's), `u64` address, `u64` since, bytes name, |
+//! |   |        | `u64` offset, bytes module, `u64` place, bytes build id |
 //! | 8 | USER | `u64` time, `i32` pid, `u32` user |
-//! | 9 | STACK | `u32` number, `i32` pid, `u8` ending (see [`Ending`]), `u8` guessed, bytes addresses (`u64` each) |
-//! | 10 | UNWOUND | hits: `u64` time, `i32` tid, `u32` number of the STACK, as often as there is room |
-//! | 6 | OPENED | `i32` tid (-1: events of this time are missing), `u64` since, `u64` until, `u64` read end, `i32` errno (0 = read; `EXDEV`: maybe another file's, opened by a file system; of missing ones why), stat, bytes name |
+//! | 9 | STACK | `u32` number, `i32` pid, `u8` ending, `u8` guessed, bytes addresses (`u64` each) |
+//! | 10 | UNWOUND | for each hit: `u64` time, `i32` tid, `u32` number of the STACK |
+//! ```
 //!
-//! A name is `u16` front, `u16` back, bytes: so many bytes of the front of the link before it in the frame (of the last
-//! NAME of a link; none for the first), these bytes, and so many of that link's end. Files are opened directory by
-//! directory, and a link ends with the argument.
+//! - FD: flags are those of `/proc/PID/fdinfo`. Shared is 1 if another descriptor has, or may have,
+//!   the same open file.
+//! - TEXT: for which see [`Text`].
+//! - NAME: what is 0 for an argument string, 1 for the target of `/proc/PID/fd/N`, 2 for the bytes
+//!   to which another argument points. The address is that of the bytes that were read; 0 for a
+//!   link.
+//! - OPENED: tid is -1 if events of this time are missing. Errno is 0 if the name was read; `EXDEV`
+//!   if the file may be another one, opened by a file system; for missing events the reason.
+//! - STACK: for ending see [`Ending`].
+//! - UNWOUND: the hits fill the fact.
+//!
+//! A name is `u16` front, `u16` back, bytes. It consists of the first `front` bytes of the previous
+//! link in the frame (of the last NAME of a link; none for the first), these bytes, and the last
+//! `back` bytes of that link. The reason: files are opened directory by directory, and a link ends
+//! with the argument.
 
 use super::format::Cursor;
 pub use super::symbol::Symbol;
@@ -29,128 +46,130 @@ pub use super::unwound::{Ending, Unwound, UnwoundHit, UserStack};
 use crate::event::FileStat;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
-/// What a name fact names.
+/// Source of the name in a NAME fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameOf {
-    /// The string that the path argument pointed to.
+    /// String to which the path argument pointed.
     Argument,
-    /// What `/proc/PID/fd/N` of the returned descriptor pointed to.
+    /// Target of `/proc/PID/fd/N` of the returned descriptor.
     Link,
-    /// The bytes that another argument pointed to.
+    /// Bytes to which another argument pointed.
     Memory,
 }
 
-/// One fact.
+/// One fact of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// A name was read for the record of this thread at this time.
+    /// Name that was read for the record of this thread at this time.
     Name {
-        /// The thread that opened.
+        /// Thread that opened the file.
         tid: Tid,
-        /// The CPU of its record.
+        /// CPU of its record.
         cpu: CpuId,
-        /// The record (a `sys_exit`) that the read belongs to; joined by equality.
+        /// Time of the record (a `sys_exit`) to which the read belongs; joined by equality.
         record_time: KernelTime,
-        /// What was read.
+        /// Source of the name.
         of: NameOf,
         /// Clock before the read.
         begin: KernelTime,
-        /// Clock after it.
+        /// Clock after the read.
         end: KernelTime,
-        /// 0, or the errno that the read failed with; `ESTALE` if the thread may have gone on before it.
+        /// 0, or the errno of the failed read; `ESTALE` if the thread may have continued before it.
         errno: i32,
-        /// Where the argument stood in the program's memory (for an argument).
+        /// Address of the argument in the program's memory (for an argument).
         address: u64,
-        /// What the descriptor is (for a link).
+        /// Status of the descriptor's file (for a link).
         stat: Option<FileStat>,
-        /// The name.
+        /// Bytes of the name.
         bytes: Vec<u8>,
     },
-    /// A task that existed when the snapshot was taken.
+    /// Task that existed at the time of the snapshot.
     Task {
-        /// When it was read.
+        /// Time when it was read.
         time: KernelTime,
-        /// Its process.
+        /// Process of the task.
         pid: Pid,
-        /// The task.
+        /// Thread of the task.
         tid: Tid,
-        /// The process's parent.
+        /// Parent of the process.
         ppid: Pid,
-        /// Its name.
+        /// Name of the task.
         comm: Vec<u8>,
     },
-    /// A descriptor that was open when the snapshot was taken.
+    /// Descriptor that was open at the time of the snapshot.
     Fd {
         /// Clock before its position was read.
         begin: KernelTime,
         /// Clock after its position was read.
         end: KernelTime,
-        /// The process.
+        /// Process of the descriptor.
         pid: Pid,
-        /// The descriptor.
+        /// Descriptor number.
         fd: Fd,
         /// `O_*` flags, `O_CLOEXEC` included.
         flags: u32,
         /// File position, in bytes.
         position: u64,
-        /// True if another descriptor, of whatever process, has the same open file, or may have.
+        /// True if another descriptor, of any process, has the same open file, or may have.
         shared: bool,
-        /// What it is.
+        /// Status of its file.
         stat: Option<FileStat>,
-        /// What `/proc/PID/fd/N` pointed to.
+        /// Target of `/proc/PID/fd/N`.
         link: Vec<u8>,
     },
-    /// Fanotify said that a thread opened a file or a directory.
+    /// Report of fanotify: a thread opened a file or a directory.
     Opened {
-        /// The thread; -1: the kernel has not told all opens of this time, or not readably.
+        /// Thread; -1 if the kernel did not report all opens of this time, or not readably.
         tid: Tid,
-        /// It was opened after this time.
+        /// Time after which the file was opened.
         since: KernelTime,
-        /// And before this one.
+        /// Time before which the file was opened.
         until: KernelTime,
         /// Clock after its name was read.
         end: KernelTime,
-        /// 0; `EXDEV` if it was opened through a mount that its thread may not have; or why there is nothing.
+        /// 0; `EXDEV` if it was opened through a mount that its thread may not have; or the reason
+        /// why there is no name.
         errno: i32,
-        /// What it is.
+        /// Status of the file.
         stat: Option<FileStat>,
-        /// Its name, as `/proc/PID/fd` shows it.
+        /// Name as `/proc/PID/fd` shows it.
         bytes: Vec<u8>,
     },
-    /// The function that an address of a chain was in: found at the end, as files and the kernel said it then.
+    /// Function of an address in a call chain, found at the end from files and the kernel as they
+    /// were then.
     Symbol(Box<Symbol>),
-    /// Through which functions of its program a thread came to some hits.
+    /// Unwound stack: the functions of its program through which a thread reached some hits.
     Stack(Box<UserStack>),
-    /// Which hits had which of them.
+    /// Hits and the numbers of their unwound stacks.
     Unwound(Vec<UnwoundHit>),
-    /// Whose a process was when a snapshot saw it: the real user of `/proc/PID/status`.
+    /// User of a process at the time of a snapshot: the real user of `/proc/PID/status`.
     User {
-        /// When it was read.
+        /// Time when it was read.
         time: KernelTime,
-        /// The process.
+        /// Process of that user.
         pid: Pid,
-        /// The user's number.
+        /// Number of the user.
         user: u32,
     },
-    /// A text of the kernel's, kept whole.
+    /// Text of the kernel, kept whole.
     Text {
-        /// When it was read.
+        /// Time when it was read.
         time: KernelTime,
-        /// Which.
+        /// Kind of the text.
         which: Text,
-        /// The process it is about, or 0.
+        /// Process of the text, or 0.
         pid: Pid,
-        /// The text.
+        /// Bytes of the text.
         text: Vec<u8>,
     },
 }
 
-/// Which text a [`Fact::Text`] is; an open set.
+/// Kind of a [`Fact::Text`]; an open set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Text(pub u16);
 
 impl Fact {
-    /// Memory that it takes beside itself, in bytes.
+    /// Returns the memory that it uses besides itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Name { bytes, .. } | Self::Opened { bytes, .. } => bytes.capacity(),
@@ -166,61 +185,66 @@ impl Fact {
 }
 
 impl Text {
-    /// `/proc/self/mountinfo`.
+    /// Content of `/proc/self/mountinfo`.
     pub const MOUNTINFO: Self = Self(1);
-    /// `/proc/diskstats` at the start.
+    /// Content of `/proc/diskstats` at the start.
     pub const DISKSTATS_START: Self = Self(2);
-    /// `/proc/diskstats` at the end.
+    /// Content of `/proc/diskstats` at the end.
     pub const DISKSTATS_END: Self = Self(3);
-    /// `/proc/PID/io` of the launched program when it had ended but was not yet waited for.
+    /// Content of `/proc/PID/io` of the launched program, after its end and before the wait for it.
     pub const PROCESS_IO: Self = Self(4);
-    /// Where `/proc/PID/cwd` pointed at the start.
+    /// Target of `/proc/PID/cwd` at the start.
     pub const CWD: Self = Self(5);
-    /// Where `/proc/PID/root` pointed at the start.
+    /// Target of `/proc/PID/root` at the start.
     pub const ROOT: Self = Self(6);
-    /// Where `/proc/PID/exe` pointed at the start.
+    /// Target of `/proc/PID/exe` at the start.
     pub const EXE: Self = Self(7);
-    /// The snapshot is over: the text is empty, its time is what counts.
+    /// End of the snapshot: the text is empty, and its time is the information.
     pub const SNAPSHOT_OVER: Self = Self(8);
-    /// Bits of an address of the program that a process ran at the start, in decimal; only if they are not those of the
-    /// kernel.
+    /// Bits of an address of the program that a process ran at the start, in decimal; only if they
+    /// are not those of the kernel.
     pub const BITS: Self = Self(9);
-    /// `/proc/PID/maps`; its time is that before it was read.
+    /// Content of `/proc/PID/maps`; its time is that before it was read.
     pub const MAPS: Self = Self(10);
-    /// Devices with file systems that are mounted: a line `MAJOR:MINOR BYTES` for each, the size of the blocks in which the events of
-    /// its file system count, or `-`.
+    /// Devices with mounted file systems: a line `MAJOR:MINOR BYTES` for each. BYTES is the size of
+    /// the blocks in which the events of its file system count, or `-`.
     pub const BLOCKS: Self = Self(11);
-    /// Where `/proc/PID/ns/mnt` pointed at the start, `mnt:[INODE]`; of process 0: the tracer's own.
+    /// Target of `/proc/PID/ns/mnt` at the start, `mnt:[INODE]`; for process 0 the tracer's own.
     pub const MOUNTS: Self = Self(12);
-    /// Where a file lay at the end, by its file system (`FS_IOC_FIEMAP`): `MAJOR:MINOR INODE`, then a line `OFFSET ADDRESS LENGTH` for
-    /// each run, in bytes.
+    /// Extents of a file at the end, as its file system reports them (`FS_IOC_FIEMAP`):
+    /// `MAJOR:MINOR INODE`, then a line `OFFSET ADDRESS LENGTH` for each extent, in bytes.
     pub const EXTENTS: Self = Self(13);
-    /// From then on events are switched off, one ring behind the other: the text is empty, its time is what counts.
+    /// Time from which events are switched off, one ring after the other: the text is empty, and
+    /// its time is the information.
     pub const SWITCHING_OFF: Self = Self(14);
-    /// What the kernel reads to start a program, found from its file at the end: a line with the time of the last change of the files
-    /// involved (ns of the wall clock), a line with the length of each read, and the path.
+    /// Kernel's reads to start a program, found from its file at the end: a line with the time of
+    /// the last change of the files involved (ns of the wall clock), a line with the length of each
+    /// read, and the path.
     pub const PROGRAM: Self = Self(15);
-    /// What file systems have said before of where parts of files lie, in records that are not in the log: a line `MAJOR:MINOR INODE`
-    /// (file), `MAJOR:MINOR` (device), `blocks` or `bytes`, `OFFSET LENGTH ADDRESS` in these, and 1 if others may lie there, too, else 0.
+    /// Extents of files that file systems reported earlier, in records that are not in the log: a
+    /// line `MAJOR:MINOR INODE` (file), `MAJOR:MINOR` (device), `blocks` or `bytes`, `OFFSET LENGTH
+    /// ADDRESS` in this unit, and 1 if other files may share the extent, else 0.
     pub const PLACES: Self = Self(16);
 }
 
-/// A frame of facts is closed when it has so many bytes.
+/// Size at which a frame of facts is closed, in bytes.
 const FULL_BYTES: usize = 4 << 20;
 
-/// All names of a frame together, whole, have at most so many bytes: a reader takes no more, whatever a damaged file says.
+/// Maximum bytes of all names of a frame together, whole: a reader takes no more, whatever a
+/// damaged file claims.
 const NAMES_BYTES_MAX: usize = 64 << 20;
 
-/// A name has no more than this from another: a path is at most 4 KiB (`PATH_MAX`), a vector 16.
+/// Maximum bytes that a name takes from another one: a path has at most 4 KiB (`PATH_MAX`), a
+/// vector 16.
 const NAME_BYTES_MAX: usize = 32 << 10;
 
-/// Kind of a NAME.
+/// Kind number of a NAME.
 pub(super) const NAME: u16 = 5;
 
-/// Where its times stand from its start: the record's, the begin and the end of the read.
+/// Offsets of the times in a NAME: the record's, the beginning and the end of the read.
 pub(super) const NAME_TIMES: [usize; 3] = [HEAD_BYTES + 8, HEAD_BYTES + 17, HEAD_BYTES + 25];
 
-/// Kind and length, before the body.
+/// Bytes of kind and length, before the body.
 const HEAD_BYTES: usize = 6;
 
 mod kind {
@@ -235,21 +259,21 @@ mod kind {
     pub(super) const UNWOUND: u16 = 10;
 }
 
-/// The facts of a frame, while they are put together.
+/// Facts of a frame that is being built.
 #[derive(Debug, Default)]
 pub struct FactsFrame {
-    /// As the table above says.
+    /// Encoded facts, as in the table above.
     pub bytes: Vec<u8>,
-    /// How many.
+    /// Number of facts.
     pub count: u32,
-    /// The last name of a link.
+    /// Last name of a link.
     link: Vec<u8>,
     /// Bytes of all names, whole.
     names: usize,
 }
 
 impl FactsFrame {
-    /// Adds one.
+    /// Adds a fact.
     pub fn push(&mut self, fact: &Fact) {
         fact.encode(&mut self.bytes, &self.link);
         self.count += 1;
@@ -261,7 +285,7 @@ impl FactsFrame {
         }
     }
 
-    /// True if it is as large as one should be.
+    /// Returns true if the frame has reached its intended size.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= FULL_BYTES || self.names >= NAMES_BYTES_MAX / 2
     }
@@ -395,14 +419,14 @@ impl Fact {
     }
 }
 
-/// Kind and length of the fact that begins here, its head included.
+/// Returns kind and length of the fact that begins here, its head included.
 pub(super) fn head(bytes: &[u8]) -> Option<(u16, usize)> {
     let mut head = Cursor(bytes);
     let kind = head.u16()?;
     Some((kind, usize::try_from(head.u32()?).ok()?.checked_add(HEAD_BYTES)?))
 }
 
-/// The facts of a FACTS frame, those of kinds that this version does not know left out.
+/// Returns the facts of a FACTS frame, without those of kinds that this version does not know.
 pub fn facts(payload: &[u8]) -> impl Iterator<Item = Fact> {
     let mut rest = Cursor(payload);
     let mut link = Vec::new();
@@ -428,7 +452,7 @@ pub fn facts(payload: &[u8]) -> impl Iterator<Item = Fact> {
 }
 
 impl Cursor<'_> {
-    /// A name that has parts of this link; whole without one.
+    /// Reads a name that shares parts of this link; without a link, a whole name.
     fn name(&mut self, link: Option<&[u8]>) -> Option<Vec<u8>> {
         let Some(link) = link else { return Some(self.bytes()?.to_vec()) };
         let (front, back) = (usize::from(self.u16()?), usize::from(self.u16()?));
@@ -439,7 +463,7 @@ impl Cursor<'_> {
         Some([link.get(..front)?, self.bytes()?, link.get(back..)?].concat())
     }
 
-    /// `Some(None)`: it is there and says that nothing is known.
+    /// Reads a `stat`; `Some(None)` if it is there but nothing is known.
     fn stat(&mut self) -> Option<Option<FileStat>> {
         let stat = FileStat {
             mode: self.u32()?,
@@ -451,7 +475,7 @@ impl Cursor<'_> {
     }
 }
 
-/// A [`Fact::Name`]; `link`: the one before it, if its name is told by that.
+/// Reads a [`Fact::Name`]; `link` is the previous link, if the name is encoded relative to it.
 fn name(body: &mut Cursor<'_>, link: Option<&[u8]>) -> Option<Fact> {
     Some(Fact::Name {
         tid: Tid(body.i32()?),
@@ -490,7 +514,7 @@ fn unwound(body: &mut Cursor<'_>) -> Option<Vec<UnwoundHit>> {
     Some(hits)
 }
 
-/// The body of a fact while it is put together.
+/// Body of a fact that is being built.
 struct Body(Vec<u8>);
 
 impl Body {
@@ -543,7 +567,8 @@ impl Body {
     }
 }
 
-/// Names and `/proc` texts are at most a few MiB: the kernel's limits, not ours.
+/// Returns the length. Names and `/proc` texts have at most a few MiB: these limits are the
+/// kernel's.
 fn length_u32(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("a fact is shorter than 4 GiB")
 }

@@ -1,4 +1,4 @@
-//! Facts that are written and read again.
+//! Tests of facts that are written and read again.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The byte map of a capture log (`.iocap`), version 2.4. All integers are little-endian.
+//! Byte map of a capture log (`.iocap`), version 2.4. All integers are little-endian.
 //!
 //! # The file
 //!
@@ -6,25 +6,27 @@
 //! offset  bytes
 //!      0      8  magic "IOTRCAP\n"
 //!      8      2  major version: a reader refuses one that it does not know; this one reads 1, too
-//!     10      2  minor version: grows with every addition that an older reader may pass over
+//!     10      2  minor version: grows with every addition that an older reader may skip
 //!     12      4  reserved, 0
-//!     16         frames, one behind the other, until the end of the file
+//!     16         frames, one after the other, until the end of the file
 //! ```
 //!
-//! The file is only ever appended to, a whole frame at a time. It needs no index and no end: whatever was written can
-//! be read.
+//! The file is only ever appended to, a whole frame at a time. It needs neither an index nor an
+//! end: everything that was written can be read.
 //!
 //! # A frame
 //!
 //! ```text
 //! offset  bytes
-//!      0      4  magic "IOFR": to find the next frame behind damaged bytes
+//!      0      4  magic "IOFR": to find the next frame after damaged bytes
 //!      4      1  kind (below)
-//!      5      1  codec: 0 = stored, 1 = zstd, 2 = zstd of records or facts with differences for times ([`super::delta`])
+//!      5      1  codec: 0 = stored, 1 = zstd, 2 = zstd of records or facts with differences for
+//!                times ([`super::delta`])
 //!      6      2  layout of a data frame: index into the header's `layouts`; 0 otherwise
 //!      8      4  CPU of a data frame; u32::MAX otherwise
-//!     12      4  stream of a data frame: which of the CPU's rings (header's `rings`); 0 otherwise
-//!     16      8  first time: data: the earliest record, ROUND: its T, others: when it was written (ns, the capture's clock)
+//!     12      4  stream of a data frame: index into the header's `rings`; 0 otherwise
+//!     16      8  first time: data: the earliest record, ROUND: its T, others: the time of writing
+//!                (ns, the capture's clock)
 //!     24      8  last time: data: the latest record; otherwise as above
 //!     32      4  number of records (data) or facts (facts); 0 otherwise
 //!     36      4  bytes of the payload as stored in the file
@@ -39,33 +41,34 @@
 //! | kind | name | payload |
 //! |---|---|---|
 //! | 1 | HEADER | JSON, see [`super::header::Header`]; the first frame |
-//! | 2 | DATA | whole records of one ring, as the kernel wrote them; of a tracefs ring its pages, cut behind their data |
+//! | 2 | DATA | whole records of one ring, as the kernel wrote them; for tracefs its pages, cut |
 //! | 3 | ROUND | empty; T = first time: all rings were taken after the clock showed T |
 //! | 4 | FACTS | facts, see [`super::fact`] |
-//! | 6 | `LAST_FACTS` | facts that were found at the end and hold for the whole recording; behind all rounds, before END |
-//! | 5 | END | JSON, see [`super::header::End`]; the last frame of a recording that ended in order |
+//! | 6 | `LAST_FACTS` | facts found at the end, for the whole recording; before END |
+//! | 5 | END | JSON, see [`super::header::End`]; the last frame of a complete recording |
 //!
-//! A reader passes over kinds that it does not know.
+//! A page of a tracefs ring is cut after its data. `LAST_FACTS` follow all rounds. A reader skips
+//! kinds that it does not know.
 
 /// First bytes of the file.
 pub const FILE_MAGIC: [u8; 8] = *b"IOTRCAP\n";
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: usize = 16;
-/// Version that this code writes and reads: a change that an older reader would misread. (2: names share parts, times of
-/// facts and of pages are differences.)
+/// Major version that this code writes and reads: it changes when an older reader would misread the
+/// log. (2: names share parts, times of facts and of pages are differences.)
 pub const MAJOR: u16 = 2;
-/// The oldest that it reads.
+/// Oldest major version that this code reads.
 pub const MAJOR_OLDEST: u16 = 1;
-/// Version that this code writes: additions.
+/// Minor version that this code writes: additions.
 pub const MINOR: u16 = 4;
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"IOFR";
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: usize = 52;
-/// The longest payload, decoded or stored. A ring is at most 512 MiB and is cut into frames of a few MiB; a reader
-/// allocates no more than this whatever a damaged file says.
+/// Maximum bytes of a payload, decoded or stored. A ring has at most 512 MiB and is cut into frames
+/// of a few MiB. A reader allocates no more than this, whatever a damaged file claims.
 pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
-/// CPU number of frames that belong to none.
+/// CPU number of frames that belong to no CPU.
 pub const NO_CPU: u32 = u32::MAX;
 
 /// Kind of a frame; an open set.
@@ -73,62 +76,63 @@ pub const NO_CPU: u32 = u32::MAX;
 pub struct FrameKind(pub u8);
 
 impl FrameKind {
-    /// What the capture is and how its bytes are to be read.
+    /// Description of the capture, and of how to read its bytes.
     pub const HEADER: Self = Self(1);
     /// Records of one ring.
     pub const DATA: Self = Self(2);
-    /// All rings were taken after this time.
+    /// Time before which all rings were taken.
     pub const ROUND: Self = Self(3);
-    /// Names, snapshots, books.
+    /// Names, snapshots, counters.
     pub const FACTS: Self = Self(4);
-    /// Totals; the recording ended in order.
+    /// Totals of a recording that ended in order.
     pub const END: Self = Self(5);
     /// Facts that were found at the end and hold for the whole recording.
     pub const LAST_FACTS: Self = Self(6);
 }
 
-/// How a payload is stored.
+/// Storage form of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codec(pub u8);
 
 impl Codec {
-    /// As it is.
+    /// Payload stored as it is.
     pub const STORED: Self = Self(0);
-    /// One zstd frame.
+    /// Payload in one zstd frame.
     pub const ZSTD: Self = Self(1);
-    /// One zstd frame of records or facts whose times are differences, see [`super::delta`].
+    /// Payload of records or facts whose times are differences, see [`super::delta`], in one zstd
+    /// frame.
     pub const ZSTD_DELTA: Self = Self(2);
 }
 
-/// What stands before a payload.
+/// Header of a frame, which precedes its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the payload is.
+    /// Kind of the payload.
     pub kind: FrameKind,
-    /// How it is stored.
+    /// Storage form of the payload.
     pub codec: Codec,
     /// Index into the header's layouts (data frames).
     pub layout: u16,
     /// CPU number, or [`NO_CPU`].
     pub cpu: u32,
-    /// Which of the CPU's rings (data frames).
+    /// Index among the CPU's rings (data frames).
     pub stream: u32,
-    /// Nanoseconds of the capture's clock.
+    /// First time, in nanoseconds of the capture's clock.
     pub first_time: u64,
-    /// Nanoseconds of the capture's clock.
+    /// Last time, in nanoseconds of the capture's clock.
     pub last_time: u64,
-    /// Records or facts inside.
+    /// Number of records or facts in the frame.
     pub items: u32,
-    /// Payload bytes in the file.
+    /// Bytes of the payload in the file.
     pub stored_bytes: u32,
-    /// Payload bytes decoded.
+    /// Bytes of the decoded payload.
     pub payload_bytes: u32,
     /// Checksum of the stored payload.
     pub payload_crc: u32,
 }
 
 impl FrameHeader {
-    /// One of this kind, with nothing behind it, of CPU 0.
+    /// Creates a header of this kind for an empty frame of CPU 0.
     #[cfg(test)]
     pub fn bare(kind: FrameKind) -> Self {
         Self {
@@ -146,7 +150,7 @@ impl FrameHeader {
         }
     }
 
-    /// The bytes in the file, checksum included.
+    /// Returns the bytes in the file, checksum included.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         let fields: [&[u8]; 12] = [
@@ -171,7 +175,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// From the bytes in the file; `None` if they are not a frame header or damaged.
+    /// Decodes the bytes in the file; `None` if they are not a frame header or damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.get(..FRAME_HEADER_BYTES)?.try_into().ok()?;
         let (covered, crc) = bytes.split_last_chunk::<4>()?;
@@ -199,7 +203,8 @@ impl FrameHeader {
     }
 }
 
-/// Reads integers and byte strings off the front of a slice; `None` once there is too little left.
+/// Reads integers and byte strings from the front of a slice; `None` once there are too few bytes
+/// left.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -230,7 +235,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A `u32` length and so many bytes.
+    /// Reads a `u32` length and this many bytes.
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.u32()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! What stands at the end of a log and holds for all of it, read before the rest.
+//! Frames at the end of a log that apply to all of it, read before the others.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
@@ -8,13 +8,14 @@ use super::format::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKin
 use super::payload::Unpacker;
 use super::reader::Item;
 
-/// The frames of these kinds, in their order: [`FrameKind::LAST_FACTS`], [`FrameKind::END`]. Only headers are read of all others; each is
-/// read when its turn comes. What stands behind damaged bytes is not found, and what cannot be wound back (a pipe) has none: it comes in
-/// its turn.
+/// Returns the frames of these kinds, in their order: [`FrameKind::LAST_FACTS`],
+/// [`FrameKind::END`]. All other frames are skipped after their headers; each returned frame is
+/// read when it is requested. Frames after damaged bytes are not found. An input that cannot be
+/// wound back (a pipe) has none: its frames come in their turn.
 ///
 /// # Errors
 ///
-/// Those of the input.
+/// Errors of the input.
 pub fn look<R: Read + Seek>(mut input: R) -> io::Result<Later<R>> {
     let mut frames = Vec::new();
     if input.stream_position().is_ok() {
@@ -33,7 +34,7 @@ pub fn look<R: Read + Seek>(mut input: R) -> io::Result<Later<R>> {
 #[derive(Debug)]
 pub struct Later<R> {
     input: R,
-    /// Where what is behind its header stands.
+    /// Headers of the frames, with the offsets of their payloads.
     frames: vec::IntoIter<(u64, FrameHeader)>,
     unpacker: Unpacker,
 }
@@ -50,7 +51,7 @@ impl<R: Read + Seek> Iterator for Later<R> {
                 .and_then(|_| payload(&mut self.input, &header, &mut self.unpacker));
             match payload {
                 Ok(Some(payload)) => return Some(Ok(Item::Frame(header, payload))),
-                // It comes in its turn, where it counts as damaged.
+                // A damaged payload comes in its turn, where it counts as damaged.
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -58,12 +59,13 @@ impl<R: Read + Seek> Iterator for Later<R> {
     }
 }
 
-/// Takes the frames that are wanted, in their order, from the start of a log on, until it breaks off: of the others only headers are read.
-/// False if it came to damaged bytes, behind which nothing is found.
+/// Takes the selected frames, in their order, from the start of a log on, until `take` breaks; all
+/// others are skipped after their headers. Returns false if damaged bytes were reached, after which
+/// nothing is found.
 ///
 /// # Errors
 ///
-/// Those of the input.
+/// Errors of the input.
 pub fn for_each(
     input: &mut (impl Read + Seek),
     is_wanted: &dyn Fn(&FrameHeader) -> bool,
@@ -89,7 +91,8 @@ pub fn for_each(
     Ok(is_whole && is_at_end)
 }
 
-/// Shows each header, with the input behind it, where it must be left. False if there is something that is none.
+/// Calls `show` with each header and the input after it, whose position `show` must keep. Returns
+/// false if the next bytes are not a header.
 fn walk<R: Read + Seek>(
     input: &mut R,
     show: &mut dyn FnMut(&mut R, FrameHeader) -> io::Result<ControlFlow<()>>,
@@ -108,7 +111,7 @@ fn walk<R: Read + Seek>(
     Ok(true)
 }
 
-/// The payload of the frame that begins here behind its header; `None` if it is damaged or cut off.
+/// Reads the payload of the frame whose header ends here; `None` if it is damaged or incomplete.
 fn payload(
     input: &mut impl Read,
     header: &FrameHeader,
@@ -119,7 +122,7 @@ fn payload(
     Ok(if is_good { unpacker.unpack(header, &stored) } else { None })
 }
 
-/// False if the input ends first.
+/// Fills `bytes` from the input; returns false if the input ends first.
 fn read_whole(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match input.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -154,12 +157,12 @@ mod tests {
 
     fn kinds(log: &[u8]) -> Vec<FrameKind> {
         let found = look(Cursor::new(log)).expect("memory");
-        let kind = |it: io::Result<Item>| match it.expect("memory") {
+        let kind = |item: io::Result<Item>| match item.expect("memory") {
             Item::Frame(header, payload) => {
                 assert_eq!(payload.len(), header.payload_bytes as usize);
                 header.kind
             }
-            Item::Damaged { .. } => panic!("not told here"),
+            Item::Damaged { .. } => panic!("not reported here"),
         };
         found.map(kind).collect()
     }

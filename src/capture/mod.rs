@@ -1,8 +1,7 @@
-//! The capture: the kernel's records as they were, and the facts that cannot be had later.
+//! Capture log: the kernel's records as they were, and the facts that cannot be obtained later.
 //!
-//! [`format`] is the byte map, [`writer`] appends frames, [`reader`] reads them back from any bytes whatever, [`ahead`]
-//! in more than one thread.
-//! Nothing in here understands a record.
+//! [`format`] is the byte map, [`writer`] appends frames, [`reader`] reads them back from any
+//! bytes, and [`ahead`] does so in more than one thread. Nothing here interprets a record.
 
 pub mod ahead;
 pub mod delta;

@@ -1,11 +1,11 @@
-//! A payload as it is stored → what was put into the frame.
+//! Unpacking of stored payloads.
 
 use zstd::bulk::Decompressor;
 
 use super::delta;
 use super::format::{Codec, FrameHeader};
 
-/// Unpacks payloads, one after the other; making one costs as much as unpacking a few KiB.
+/// Unpacks payloads, one after the other; creating one costs as much as unpacking a few KiB.
 #[derive(Default)]
 pub(super) struct Unpacker(Decompressor<'static>);
 
@@ -16,7 +16,7 @@ impl std::fmt::Debug for Unpacker {
 }
 
 impl Unpacker {
-    /// The payload; `None` if it is not what the header says.
+    /// Returns the payload; `None` if it does not match the header.
     pub(super) fn unpack(&mut self, header: &FrameHeader, stored: &[u8]) -> Option<Vec<u8>> {
         let length = usize::try_from(header.payload_bytes).ok()?;
         let payload = match header.codec {

@@ -1,5 +1,6 @@
-//! Reads frames from any bytes whatever: it never panics, never allocates by an unchecked length, and passes on every
-//! frame that is whole. Damaged bytes are reported with their number; reading goes on at the next whole frame.
+//! Reader of frames from any bytes: it never panics, never allocates by an unchecked length, and
+//! passes on every whole frame. Damaged bytes are reported with their number; reading continues at
+//! the next whole frame.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -12,79 +13,80 @@ use super::format::{
 };
 use super::payload::Unpacker;
 
-/// Why a log cannot be read at all.
+/// Reason why a log cannot be read at all.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// It does not begin like one.
+    /// The file does not begin like a capture log.
     #[error("this is not an iotrace-perf capture log (it does not begin with \"IOTRCAP\")")]
     NotALog,
-    /// Written by an incompatible version.
+    /// The log was written by an incompatible version.
     #[error(
         "the log has format version {major}.{minor}, this program reads {MAJOR_OLDEST}.x to {MAJOR}.x: use the version of iotrace-perf that wrote it"
     )]
     Version {
-        /// Its major version.
+        /// Major version of the log.
         major: u16,
-        /// Its minor version.
+        /// Minor version of the log.
         minor: u16,
     },
-    /// It cannot be read.
+    /// The input cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What comes out of a log.
+/// Element of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A whole frame, its payload decoded.
+    /// Whole frame with its decoded payload.
     Frame(FrameHeader, Vec<u8>),
-    /// So many bytes are not a whole frame: damaged, or cut off at the end of the file.
+    /// Bytes that are not a whole frame: damaged, or cut off at the end of the file.
     Damaged {
-        /// Where they begin, in bytes from the start of the file.
+        /// Offset of the first of them, in bytes from the start of the file.
         offset: u64,
-        /// How many they are.
+        /// Number of these bytes.
         bytes: u64,
         /// True if the file ends inside them: the tracer was killed, or the disk was full.
         at_end: bool,
     },
 }
 
-/// Reads a log from front to back, in the caller's thread; see [`super::ahead`] for more of them.
+/// Reads a log from front to back, in the caller's thread; see [`super::ahead`] for more threads.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     unpacker: Unpacker,
     /// Bytes taken from the input and not yet used.
     buffer: Vec<u8>,
-    /// Where the input puts them first.
+    /// Buffer into which the input is read first.
     room: Vec<u8>,
-    /// How many of them are used up.
+    /// Number of bytes of `buffer` that are used.
     used: usize,
     /// Offset in the file of `buffer[used]`.
     offset: u64,
     at_end: bool,
-    /// Why no more bytes of the input could be read; told when they are needed.
+    /// Error of the input; reported when the missing bytes are needed.
     failed: Option<io::Error>,
     major: u16,
     minor: u16,
-    /// Bytes of the payloads that were given out.
+    /// Bytes of the payloads that were returned.
     unpacked: u64,
-    /// How many there may be, however few are stored.
+    /// Minimum limit of these bytes, however few are stored.
     unpacked_max: u64,
-    /// There were more.
+    /// True if the limit was exceeded.
     is_too_long: bool,
 }
 
-/// Payloads may have so many bytes, and so many times as many as are stored: frames of some KiB can be packed so that they are 64 MiB each,
-/// and to read a small file would take hours. What a tracer writes is some ten times as long as it is stored.
+/// Limit of all payloads together: this many bytes, plus a multiple of the stored ones. Frames of
+/// some KiB can be packed so that they are 64 MiB each, and reading a small file would take hours.
+/// A tracer's payloads are about ten times as long as they are stored.
 const UNPACKED_BYTES: u64 = 1 << 30;
 const UNPACKED_TIMES: u64 = 1000;
 
-/// How much is asked of the input at a time.
+/// Bytes that are requested from the input at a time.
 const READ_BYTES: usize = 64 << 10;
 
 impl<R: Read> Reader<R> {
-    /// Checks the start of the log.
+    /// Creates a reader and checks the start of the log.
     ///
     /// # Errors
     ///
@@ -120,21 +122,22 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// Major and minor version of the format that it was written in.
+    /// Returns the major and minor version of the format in which the log was written.
     pub fn version(&self) -> (u16, u16) {
         (self.major, self.minor)
     }
 
-    /// True if that is newer than this program's: it may hold things that are passed over.
+    /// Returns true if that is newer than this program's: the log may have elements that are
+    /// skipped.
     pub fn is_newer(&self) -> bool {
         self.version() > (MAJOR, MINOR)
     }
 
-    /// The next frame or stretch of damaged bytes; `None` at the end.
+    /// Returns the next frame or run of damaged bytes; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Those of the input.
+    /// Errors of the input.
     pub fn next_item(&mut self) -> io::Result<Option<Item>> {
         let header = self.header()?;
         if self.unused().is_empty() {
@@ -151,13 +154,13 @@ impl<R: Read> Reader<R> {
         self.skip_to_next_frame().map(Some)
     }
 
-    /// The header that stands here, if one does.
+    /// Returns the header at the current position, if there is one.
     pub(super) fn header(&mut self) -> io::Result<Option<FrameHeader>> {
         self.fill(FRAME_HEADER_BYTES)?;
         Ok(FrameHeader::decode(self.unused()))
     }
 
-    /// Takes the bytes of the frame with the header that stands here, if all are there and as they were written.
+    /// Takes the bytes of the frame with this header, if all are there and unchanged.
     pub(super) fn take_intact(&mut self, header: &FrameHeader) -> io::Result<Option<Arc<[u8]>>> {
         let Some(total) = self.intact(header)? else { return Ok(None) };
         let frame = self.unused().get(..total).map(Arc::from);
@@ -166,12 +169,12 @@ impl<R: Read> Reader<R> {
         Ok(frame)
     }
 
-    /// Where in the file it is.
+    /// Returns the current offset in the file.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Puts back bytes that were taken last, whose payloads have so many.
+    /// Puts back the bytes that were taken last, whose payloads have `payload_bytes`.
     pub(super) fn put_back(&mut self, bytes: &[u8], payload_bytes: u64) {
         self.unpacked -= payload_bytes;
         self.buffer.splice(..self.used, bytes.iter().copied());
@@ -179,13 +182,13 @@ impl<R: Read> Reader<R> {
         self.offset -= bytes.len() as u64;
     }
 
-    /// The input failed when its bytes were not needed yet.
+    /// Keeps an error of the input that occurred before its bytes were needed.
     pub(super) fn fail_later(&mut self, error: io::Error) {
         self.failed = Some(error);
     }
 
-    /// Length of the frame with the header that stands here, if it is there, its sum is right, and all payloads are not too long for
-    /// what is stored.
+    /// Returns the length of the frame with this header, if all its bytes are there, its checksum
+    /// is correct, and all payloads together are not too long for the stored bytes.
     fn intact(&mut self, header: &FrameHeader) -> io::Result<Option<usize>> {
         let most = self.unpacked_max.saturating_add(self.offset.saturating_mul(UNPACKED_TIMES));
         if self.unpacked.saturating_add(header.payload_bytes.into()) > most {
@@ -199,16 +202,17 @@ impl<R: Read> Reader<R> {
         Ok(stored.filter(|it| crc32fast::hash(it) == header.payload_crc).map(|_| total))
     }
 
-    /// The payload of the frame of `total` bytes that stands here, if its contents are what the header says.
+    /// Returns the payload of the frame of `total` bytes at the current position, if its contents
+    /// match the header.
     fn unpack(&mut self, header: &FrameHeader, total: usize) -> Option<Vec<u8>> {
         let frame = self.buffer.get(self.used..self.used + total)?;
         self.unpacker.unpack(header, frame.get(FRAME_HEADER_BYTES..)?)
     }
 
-    /// Passes over bytes until a whole frame begins or the input ends.
+    /// Skips bytes until a whole frame begins or the input ends.
     fn skip_to_next_frame(&mut self) -> io::Result<Item> {
         let offset = self.offset;
-        // At least one byte, so that a damaged frame is not found again.
+        // At least one byte is skipped, so that a damaged frame is not found again.
         self.consume(1);
         loop {
             let found = self.unused().windows(FRAME_MAGIC.len()).position(|it| it == FRAME_MAGIC);
@@ -234,7 +238,7 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
-        // What is refused has not been cut off.
+        // A refused frame is not cut off.
         let at_end = self.unused().is_empty() && self.at_end && !self.is_too_long;
         Ok(Item::Damaged { offset, bytes: self.offset - offset, at_end })
     }
@@ -259,14 +263,14 @@ impl<R: Read> Reader<R> {
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
-            // Whatever there is: a log that is still written has no more for now.
+            // Any number of bytes is accepted: a log that is still written has no more for now.
             match self.input.read(&mut self.room) {
                 Ok(0) => self.at_end = true,
                 Ok(more) => {
                     self.buffer.extend_from_slice(self.room.get(..more).unwrap_or_default())
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What was read before it is good.
+                // The bytes before the error are good.
                 Err(error) => self.failed = Some(error),
             }
         }
@@ -282,17 +286,17 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// The JSON of a frame has no more bytes than this, and no more objects (opening braces, those in strings too): in memory an empty one is a
-/// hundred times as long, and packed a thousandth. A
-/// tracepoint has one object and some thousand bytes, a disk two and some hundred.
+/// Maximum bytes and objects (opening braces, those in strings too) of a frame's JSON. In memory an
+/// empty object is a hundred times as long, and packed a thousandth. A tracepoint has one object
+/// and some thousand bytes, a disk two and some hundred.
 const JSON_BYTES_MAX: usize = 32 << 20;
 const JSON_OBJECTS_MAX: usize = 1 << 18;
 
-/// The value of a JSON frame of this kind.
+/// Returns the value of a JSON frame of this kind.
 ///
 /// # Errors
 ///
-/// serde's, with the place in the text; it is too long.
+/// The error of serde, with the position in the text; also if the text is too long.
 pub fn json<T: serde::de::DeserializeOwned>(
     header: &FrameHeader,
     payload: &[u8],
@@ -323,7 +327,8 @@ mod tests {
         assert!(error.contains("more than"), "{error}");
     }
 
-    /// Fails if a small log is unpacked without an end, or if what is left out is told as the log's end.
+    /// Fails if a small log is unpacked without a limit, or if refused frames are reported as the
+    /// log's end.
     #[test]
     fn payloads_have_a_limit_together() {
         let payload = vec![0; 1 << 20];
@@ -348,7 +353,7 @@ mod tests {
             reader.unpacked_max = most;
             let items: Vec<Item> = reader.map(|it| it.expect("it can be read")).collect();
             let is_frame = |it: &&Item| matches!(it, Item::Frame(..));
-            let damaged = items.iter().filter_map(|it| match it {
+            let damaged = items.iter().filter_map(|item| match item {
                 Item::Damaged { bytes, at_end, .. } => Some((*bytes, *at_end)),
                 Item::Frame(..) => None,
             });

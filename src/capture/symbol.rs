@@ -1,24 +1,24 @@
-//! What an address of a chain is called.
+//! Symbols: the names of addresses in call chains.
 
 use crate::units::{KernelTime, Pid};
 
-/// The function that an address of a chain was in.
+/// Function of an address in a call chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbol {
-    /// The process; 0: it is the kernel's.
+    /// Process of the address; 0 for the kernel.
     pub pid: Pid,
-    /// The address, as chains have it: behind a call.
+    /// Return address of a call, as in chains.
     pub address: u64,
-    /// From when on the process had this in its memory; the latest before a hit holds.
+    /// Time from which the process had this code in its memory; the latest before a hit applies.
     pub since: KernelTime,
-    /// The function, readable; empty: not known.
+    /// Readable name of the function; empty if unknown.
     pub name: Vec<u8>,
-    /// How far behind its beginning the address is, in bytes.
+    /// Distance of the address from the beginning of the function, in bytes.
     pub offset: u64,
-    /// The file, or the kernel's module; empty: not known, or the kernel itself.
+    /// File or kernel module; empty if unknown, or for the kernel itself.
     pub module: Vec<u8>,
-    /// Where in the file the address is, in bytes.
+    /// Offset of the address in the file, in bytes.
     pub place: u64,
-    /// The file's build id; empty: not known, or it has none.
+    /// Build id of the file; empty if unknown, or if there is none.
     pub build_id: Vec<u8>,
 }

@@ -1,74 +1,78 @@
-//! Through which functions of its program a thread came to a hit, found at the end of the recording from a copy of its stack.
+//! Unwound stacks: the call chains of programs, found at the end of the recording from copies of
+//! their stacks.
 
 use crate::units::{KernelTime, Pid, Tid};
 
-/// What stopped the way back from function to caller.
+/// Reason why unwinding stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ending {
-    /// It came to the outermost function.
+    /// Unwinding reached the outermost function.
     Outermost,
     /// The copy of the stack was too short.
     Short,
-    /// Memory that was not copied, for it is no stack or was not to be read.
+    /// The memory was not copied, because it is not a stack or was not to be read.
     Unreadable,
-    /// What the file says makes no sense, or there is no frame pointer where a file says nothing.
+    /// The unwind information of the file is invalid, or there is no frame pointer where a file has
+    /// none.
     Broken,
 }
 
 impl Ending {
-    /// All, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Outermost, Self::Short, Self::Unreadable, Self::Broken];
 
-    /// Its number in the log.
+    /// Returns its number in the log.
     pub fn number(self) -> u8 {
         let place = Self::ALL.iter().position(|it| *it == self);
         place.and_then(|it| u8::try_from(it).ok()).unwrap_or_default()
     }
 
-    /// Of this number.
+    /// Returns the reason of this number.
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 }
 
-/// Hits of a log that may have a way: as many copies of the usual size have 64 GiB.
+/// Maximum number of hits of a log with an unwound stack: as many copies of the usual size take 64
+/// GiB.
 pub const HITS_MAX: usize = 8 << 20;
 
-/// Different ways of a log.
+/// Maximum number of different stacks of a log.
 pub const WAYS_MAX: usize = 1 << 17;
 
-/// Addresses of all of them together.
+/// Maximum number of addresses in all stacks together.
 pub const WORDS_MAX: usize = 16 << 20;
 
-/// A way back.
+/// Unwound stack of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unwound {
-    /// The addresses, the innermost first: where the program was, then those behind calls.
+    /// Addresses, the innermost first: the sampled instruction, then return addresses.
     pub addresses: Box<[u64]>,
-    /// Why there are no more.
+    /// Reason why there are no more.
     pub ending: Ending,
-    /// On the way were functions of which no file says how to go back: their frame pointers were followed, if they have any.
+    /// True if some functions had no unwind information in any file: their frame pointers were
+    /// followed, if they have any.
     pub is_guessed: bool,
 }
 
-/// A way that some hits had.
+/// Unwound stack of some hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserStack {
-    /// Dense from 0.
+    /// Number of the stack, dense from 0.
     pub number: u32,
-    /// Whose the functions are.
+    /// Process of the functions.
     pub pid: Pid,
-    /// The way.
+    /// Unwound stack.
     pub way: Unwound,
 }
 
-/// A hit, and the number of its way.
+/// Hit, and the number of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnwoundHit {
-    /// When.
+    /// Time of the hit.
     pub time: KernelTime,
-    /// Whose.
+    /// Thread of the hit.
     pub tid: Tid,
-    /// The way's.
+    /// Number of the stack.
     pub stack: u32,
 }

@@ -1,4 +1,4 @@
-//! Appends frames.
+//! Writer of capture logs, which appends frames.
 
 use std::io::{self, Write};
 
@@ -8,33 +8,35 @@ use super::format::{
 };
 use crate::units::KernelTime;
 
-/// zstd's level: the fastest that still folds a tight loop to a few bytes per operation.
+/// Compression level of zstd: the fastest that still reduces a tight loop to a few bytes per
+/// operation.
 const LEVEL: i32 = 1;
 
-/// Payloads shorter than this are stored as they are: compressing costs more than it saves.
+/// Minimum bytes of a payload that is compressed: compressing shorter ones costs more than it
+/// saves.
 const COMPRESS_BYTES_MIN: usize = 128;
 
-/// What a data frame is about.
+/// Metadata of a data frame.
 #[derive(Clone, Copy, Debug)]
 pub struct DataFrame {
     /// CPU of the ring.
     pub cpu: u32,
-    /// Which of its rings.
+    /// Index among the CPU's rings.
     pub stream: u32,
     /// Index into the header's layouts.
     pub layout: u16,
-    /// How it is stored: [`Codec::ZSTD_DELTA`] for perf's records, [`Codec::ZSTD`] for others.
+    /// Codec of the payload: [`Codec::ZSTD_DELTA`] for perf's records, [`Codec::ZSTD`] for others.
     pub codec: Codec,
-    /// Earliest record.
+    /// Time of the earliest record.
     pub first_time: KernelTime,
-    /// Latest record.
+    /// Time of the latest record.
     pub last_time: KernelTime,
     /// Number of records.
     pub records: u32,
 }
 
 impl DataFrame {
-    /// Takes in what a later piece of the same ring is about.
+    /// Adds the metadata of a later part of the same ring.
     pub fn extend(&mut self, later: &Self) {
         self.first_time = self.first_time.min(later.first_time);
         self.last_time = self.last_time.max(later.last_time);
@@ -57,12 +59,12 @@ impl<W> std::fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a log on `out`, which must be empty. `out` is given each frame in one `write_all`; it should not buffer,
-    /// or a crash costs what it holds.
+    /// Begins a log on `out`, which must be empty. `out` gets each frame in one `write_all`; it
+    /// should not buffer, since a crash would lose its buffer.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(out: W) -> io::Result<Self> {
         let mut writer = Self {
             out,
@@ -80,11 +82,12 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Appends records of one ring: whole ones, as the kernel wrote them. What is in `payload` afterwards means nothing.
+    /// Appends whole records of one ring, as the kernel wrote them. The contents of `payload` are
+    /// undefined afterwards.
     ///
     /// # Errors
     ///
-    /// Those of the output; `InvalidInput` for a payload beyond [`PAYLOAD_BYTES_MAX`].
+    /// Errors of the output; `InvalidInput` for a payload beyond [`PAYLOAD_BYTES_MAX`].
     pub fn data(&mut self, frame: &DataFrame, payload: &mut [u8]) -> io::Result<()> {
         let header = FrameHeader {
             layout: frame.layout,
@@ -102,12 +105,12 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     pub fn round(&mut self, time: KernelTime) -> io::Result<()> {
         self.frame(blank(FrameKind::ROUND, time), &mut [])
     }
 
-    /// Appends facts. What is in them afterwards means nothing.
+    /// Appends facts. Their contents are undefined afterwards.
     ///
     /// # Errors
     ///
@@ -116,7 +119,7 @@ impl<W: Write> Writer<W> {
         self.facts_of(FrameKind::FACTS, time, facts)
     }
 
-    /// Appends facts that were found at the end and hold for the whole recording.
+    /// Appends facts that were found at the end and apply to the whole recording.
     ///
     /// # Errors
     ///
@@ -151,17 +154,17 @@ impl<W: Write> Writer<W> {
         self.frame(blank(kind, time), &mut payload)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Gives the output back: all frames have been written.
+    /// Returns the output: all frames have been written.
     pub fn into_inner(self) -> W {
         self.out
     }
 
-    /// The output itself.
+    /// Returns a reference to the output.
     pub fn get_ref(&self) -> &W {
         &self.out
     }
@@ -177,7 +180,7 @@ impl<W: Write> Writer<W> {
         if header.codec == Codec::ZSTD_DELTA {
             super::delta::encode(header.kind, payload);
         }
-        // Header and payload leave in one write: a crash can cut a frame, not mix two.
+        // Header and payload leave in one write: a crash can cut a frame, but not mix two.
         self.scratch.clear();
         self.scratch.resize(super::format::FRAME_HEADER_BYTES, 0);
         header.codec = self.append_encoded(header.codec, payload)?;
@@ -190,7 +193,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Appends the payload to the scratch buffer, compressed if the codec says so or if that makes it shorter.
+    /// Appends the payload to the scratch buffer, compressed if the codec requires it or if that
+    /// makes it shorter.
     fn append_encoded(&mut self, codec: Codec, payload: &[u8]) -> io::Result<Codec> {
         if codec == Codec::ZSTD_DELTA || payload.len() >= COMPRESS_BYTES_MIN {
             let compressed = self.compressor.compress(payload)?;
@@ -204,7 +208,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A frame header with nothing in it but kind and time.
+/// Creates a frame header with only a kind and a time.
 fn blank(kind: FrameKind, time: KernelTime) -> FrameHeader {
     FrameHeader {
         kind,
@@ -222,12 +226,13 @@ fn blank(kind: FrameKind, time: KernelTime) -> FrameHeader {
 }
 
 impl Writer<std::fs::File> {
-    /// Writes by `write`, wholly or not at all: what was written of a frame before an error is cut off, so that the log ends
-    /// with a whole one.
+    /// Writes by `write`, wholly or not at all. After an error the part of a frame that was written
+    /// is cut off, so that the log ends with a whole one.
     ///
     /// # Errors
     ///
-    /// Those of `write`. Where the file cannot be cut either, a part of a frame stays, which readers count as damaged.
+    /// Errors of `write`. Where the file cannot be cut either, a part of a frame stays, which
+    /// readers count as damaged.
     pub fn whole(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         let good = self.written;
         let done = write(self);
@@ -237,17 +242,18 @@ impl Writer<std::fs::File> {
         done
     }
 
-    /// Waits until the disk has all of it, also the END frame: one that fails says so only here. A file without a name goes with us.
+    /// Waits until the disk has all of the log, also the END frame: a failed write may be reported
+    /// only here. A file without a name is not synchronized, since it ends with this process.
     ///
     /// # Errors
     ///
-    /// Those of `fdatasync(2)`.
+    /// Errors of `fdatasync(2)`.
     pub fn synced(&self) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
         if self.out.metadata()?.nlink() == 0 { Ok(()) } else { self.out.sync_data() }
     }
 
-    /// Cuts the file back to its first `length` bytes.
+    /// Cuts the file to its first `length` bytes.
     fn cut(&mut self, length: u64) -> io::Result<()> {
         use std::io::Seek;
         self.out.set_len(length)?;

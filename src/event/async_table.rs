@@ -1,20 +1,20 @@
-//! The table of asynchronous operations: what a program asks of io_uring and of `io_submit`, by number.
+//! Table of asynchronous operations: the opcodes of io_uring and of `io_submit`, by number.
 
 use std::fmt;
 
 use super::syscall_table::Class;
 
-/// How a program asks for I/O that happens later.
+/// Interface through which a program requests asynchronous I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Interface {
-    /// `io_uring`.
+    /// Interface `io_uring`.
     IoUring,
-    /// `io_submit(2)`.
+    /// Interface `io_submit(2)`.
     Aio,
 }
 
 impl Interface {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::IoUring => "io_uring",
@@ -23,23 +23,23 @@ impl Interface {
     }
 }
 
-/// What is asked for.
+/// Opcode of an asynchronous operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Opcode {
-    /// Of whom.
+    /// Interface of the opcode.
     pub interface: Interface,
-    /// `IORING_OP_*` or `IOCB_CMD_*`.
+    /// Number of the opcode: `IORING_OP_*` or `IOCB_CMD_*`.
     pub number: u16,
 }
 
-/// One of them.
+/// Row of the table.
 #[derive(Debug)]
 pub struct Asked {
-    /// Its number.
+    /// Number of the opcode.
     pub number: u16,
-    /// The kernel's name, without `IORING_OP_` or `IOCB_CMD_`.
+    /// Kernel's name, without `IORING_OP_` or `IOCB_CMD_`.
     pub name: &'static str,
-    /// What it does, as the system call of that kind does it.
+    /// Class of the system call that does the same.
     pub class: Class,
 }
 
@@ -47,7 +47,7 @@ const fn row(number: u16, name: &'static str, class: Class) -> Asked {
     Asked { number, name, class }
 }
 
-/// `include/uapi/linux/io_uring.h`.
+/// Opcodes of `include/uapi/linux/io_uring.h`.
 #[rustfmt::skip]
 const IO_URING: &[Asked] = &[
     row(0,  "NOP",             Class::Async),
@@ -80,7 +80,8 @@ const IO_URING: &[Asked] = &[
     row(27, "RECV",            Class::Socket),
     row(28, "OPENAT2",         Class::Open),
     row(29, "EPOLL_CTL",       Class::Async),
-    // Its own descriptor is the one that it writes to; that which it reads from comes second. The same of TEE.
+    // The operation's own descriptor is the one to which it writes; the one from which it reads
+    // comes second. This also holds for TEE.
     row(30, "SPLICE",          Class::Pipe),
     row(31, "PROVIDE_BUFFERS", Class::Async),
     row(32, "REMOVE_BUFFERS",  Class::Async),
@@ -118,7 +119,7 @@ const IO_URING: &[Asked] = &[
     row(64, "URING_CMD128",    Class::Ioctl),
 ];
 
-/// `include/uapi/linux/aio_abi.h`.
+/// Opcodes of `include/uapi/linux/aio_abi.h`.
 #[rustfmt::skip]
 const AIO: &[Asked] = &[
     row(0, "PREAD",   Class::Read),
@@ -131,11 +132,11 @@ const AIO: &[Asked] = &[
     row(8, "PWRITEV", Class::Write),
 ];
 
-/// What a newer kernel has.
+/// Row of an opcode of a newer kernel.
 static UNKNOWN: Asked = row(u16::MAX, "?", Class::Async);
 
 impl Opcode {
-    /// Its row.
+    /// Returns the row of the opcode.
     pub fn asked(self) -> &'static Asked {
         let rows = match self.interface {
             Interface::IoUring => IO_URING,
@@ -144,29 +145,29 @@ impl Opcode {
         rows.iter().find(|it| it.number == self.number).unwrap_or(&UNKNOWN)
     }
 
-    /// What it does.
+    /// Returns the class of the opcode.
     pub fn class(self) -> Class {
         self.asked().class
     }
 
-    /// True if its number is in the table.
+    /// Returns true if the number is in the table.
     pub fn is_known(self) -> bool {
         self.asked().number == self.number
     }
 
-    /// True if an offset belongs to it.
+    /// Returns true if the operation has an offset.
     pub fn has_offset(self) -> bool {
         matches!(self.class(), Class::Read | Class::Write | Class::Resize | Class::Advise)
             || matches!(self.asked().name, "SYNC_FILE_RANGE" | "SPLICE")
     }
 
-    /// True if it moves bytes.
+    /// Returns true if the operation moves bytes.
     pub fn has_bytes(self) -> bool {
         matches!(self.class(), Class::Read | Class::Write | Class::Pipe)
     }
 }
 
-/// `io_uring:READ`; the number, where it is not in the table.
+/// Formats the opcode as `io_uring:READ`; with the number if it is not in the table.
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let interface = self.interface.as_str();

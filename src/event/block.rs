@@ -1,88 +1,94 @@
-//! What the `block:*` tracepoints say, with the kernel's field names.
+//! Events of the `block:*` tracepoints, with the kernel's field names.
 
 use std::fmt;
 
 use super::chain::ChainId;
 use crate::units::DevId;
 
-/// Which tracepoint spoke (`include/trace/events/block.h`).
+/// Tracepoint of an event (`include/trace/events/block.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockPoint {
-    /// `block_getrq`: a request was allocated for a bio; its life begins. Current task = the submitter.
+    /// `block_getrq`: a request was allocated for a bio; its life begins. The current task is the
+    /// submitter.
     GetRq,
-    /// `block_rq_insert`: it went into the I/O scheduler (not with scheduler `none`, never a flush).
+    /// `block_rq_insert`: the request went into the I/O scheduler (not with scheduler `none`, never
+    /// a flush).
     Insert,
-    /// `block_rq_issue`: it went to the driver. The current task is whoever ran the queue.
+    /// `block_rq_issue`: the request went to the driver. The current task is any that ran the
+    /// queue.
     Issue,
-    /// `block_rq_complete`: the driver reported all or a part of it done, often in an interrupt.
+    /// `block_rq_complete`: the driver reported completion of all or a part, often in an interrupt.
     Complete,
-    /// `block_rq_requeue`: the driver gave it back; it is issued again later.
+    /// `block_rq_requeue`: the driver returned the request; it is issued again later.
     Requeue,
     /// `block_bio_backmerge`: a bio was appended to a request that ends at its sector.
     BackMerge,
     /// `block_bio_frontmerge`: a bio was put before a request that starts at its end.
     FrontMerge,
-    /// `block_rq_merge`: this request was absorbed by the one that ends where it starts.
+    /// `block_rq_merge`: this request was absorbed by the one that ends at its start.
     RqMerge,
-    /// `block_bio_queue`: a bio was handed to the block layer. Current task = who handed it in.
+    /// `block_bio_queue`: a bio was handed to the block layer by the current task.
     BioQueue,
-    /// `block_split`: a bio was too long for its device; what is told is the part in front.
+    /// `block_split`: a bio was too long for its device; the event describes the front part.
     Split,
-    /// `block_bio_remap`: what was asked of one device (a partition, a stack of disks) is asked of another.
+    /// `block_bio_remap`: a bio of one device (a partition, a stack of disks) was sent to another.
     Remap,
-    /// `block_bio_complete`: a bio was done that never became a request (dm, md, zram), or that failed before.
+    /// `block_bio_complete`: a bio completed that never became a request (dm, md, zram), or that
+    /// failed before.
     BioComplete,
 }
 
 impl BlockPoint {
-    /// True if it tells of bios, false if of requests.
+    /// Returns true for events of bios, false for those of requests.
     pub fn is_of_bio(self) -> bool {
         matches!(self, Self::BioQueue | Self::Split | Self::Remap | Self::BioComplete)
     }
 }
 
-/// A place on a device.
+/// Place on a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The device.
+    /// Device of the place.
     pub dev: DevId,
-    /// Its sector, in units of 512 bytes.
+    /// Sector on the device, in units of 512 bytes.
     pub sector: u64,
 }
 
-/// What a request asks of the device, as far as the `rwbs` letters tell.
+/// Operation of a request, as far as the `rwbs` letters determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestOp {
-    /// `R`.
+    /// Letter `R`.
     Read,
-    /// `W`.
+    /// Letter `W`.
     Write,
-    /// `F` alone: make what the device has cached durable.
+    /// Letter `F` alone: makes the device's cached data durable.
     Flush,
-    /// `D`.
+    /// Letter `D`.
     Discard,
-    /// `DE`.
+    /// Letters `DE`.
     SecureErase,
-    /// `WZ`; kernels that do not write these letters say `N`, which stands for others, too (`block::BlockTracker` tells them apart).
+    /// Letters `WZ`. Kernels that do not write these letters write `N`, which also denotes other
+    /// operations (`block::BlockTracker` distinguishes them).
     WriteZeroes,
-    /// `ZA`; as the other `Z` letters since Linux 6.18, `N` before.
+    /// Letters `ZA`; like the other `Z` letters since Linux 6.18, `N` before.
     ZoneAppend,
-    /// `ZR`.
+    /// Letters `ZR`.
     ZoneReset,
-    /// `ZRA`.
+    /// Letters `ZRA`.
     ZoneResetAll,
-    /// `ZO`.
+    /// Letters `ZO`.
     ZoneOpen,
-    /// `ZC`.
+    /// Letters `ZC`.
     ZoneClose,
-    /// `ZF`.
+    /// Letters `ZF`.
     ZoneFinish,
-    /// `N` and what no kernel wrote when this was written: driver commands, and operations without letters of their own.
+    /// Letter `N` and unknown letters: driver commands, and operations without letters of their
+    /// own.
     Other,
 }
 
 impl RequestOp {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -108,14 +114,16 @@ impl fmt::Display for RequestOp {
     }
 }
 
-/// The `rwbs` letters of a request: what it does and how (`blk_fill_rwbs()` in `kernel/trace/blktrace.c`).
+/// Letters `rwbs` of a request: its operation and flags (`blk_fill_rwbs()` in
+/// `kernel/trace/blktrace.c`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Rwbs {
     letters: [u8; 10],
 }
 
 impl Rwbs {
-    /// From the tracepoint's text; letters beyond ten (no kernel writes them so far) are cut.
+    /// Creates the value from the tracepoint's text; letters after the tenth (no kernel writes so
+    /// many yet) are cut off.
     pub fn new(text: &[u8]) -> Self {
         let mut letters = [0; 10];
         for (to, from) in letters.iter_mut().zip(text) {
@@ -124,33 +132,34 @@ impl Rwbs {
         Self { letters }
     }
 
-    /// The letters as the kernel wrote them.
+    /// Returns the letters as the kernel wrote them.
     pub fn as_bytes(&self) -> &[u8] {
         let end = self.letters.iter().position(|&it| it == 0).unwrap_or(self.letters.len());
         self.letters.get(..end).unwrap_or_default()
     }
 
-    /// What is done.
+    /// Returns the operation.
     pub fn op(&self) -> RequestOp {
         self.split().1
     }
 
-    /// `F` before the operation: the device's cache is flushed first (`REQ_PREFLUSH`).
+    /// Returns true with `F` before the operation: the device's cache is flushed first
+    /// (`REQ_PREFLUSH`).
     pub fn is_preflush(&self) -> bool {
         self.split().0
     }
 
-    /// `F` after the operation: it is durable when it completes (`REQ_FUA`).
+    /// Returns true with `F` after the operation: it is durable when it completes (`REQ_FUA`).
     pub fn is_fua(&self) -> bool {
         self.split().2.first() == Some(&b'F')
     }
 
-    /// `M` among the flags: the file system calls it metadata (`REQ_META`).
+    /// Returns true with `M` among the flags: the file system calls it metadata (`REQ_META`).
     pub fn is_meta(&self) -> bool {
         self.split().2.contains(&b'M')
     }
 
-    /// Preflush, the operation, and the letters of the flags behind it.
+    /// Splits the letters into preflush, the operation, and the flags after it.
     fn split(&self) -> (bool, RequestOp, &[u8]) {
         let (preflush, rest) = match self.as_bytes() {
             [b'F', rest @ ..] if matches!(rest, [b'R' | b'W' | b'D' | b'F' | b'N' | b'Z', ..]) => {
@@ -190,44 +199,46 @@ impl fmt::Debug for Rwbs {
     }
 }
 
-/// One hit of a block tracepoint.
+/// Hit of a block tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
-    /// Which tracepoint.
+    /// Tracepoint of the hit.
     pub point: BlockPoint,
-    /// `dev`: the whole disk's number (partitions are already resolved). Of a remap the device that is asked now: that of
-    /// the whole disk too, even where the sector counts from the start of a partition.
+    /// `dev`: the number of the whole disk (partitions are already resolved). For a remap it is the
+    /// target device: that of the whole disk too, even where the sector counts from the start of a
+    /// partition.
     pub dev: DevId,
     /// `sector`: first sector, in units of 512 bytes; `u64::MAX` for the empty flush completion.
     pub sector: u64,
-    /// `nr_sector`: length in sectors of 512 bytes; 0 for flushes and for the end of a flush sequence. Of a split the
-    /// length of the part in front (`new_sector` is where the rest begins).
+    /// `nr_sector`: length in sectors of 512 bytes; 0 for flushes and for the end of a flush
+    /// sequence. For a split it is the length of the front part (`new_sector` is the start of the
+    /// rest).
     pub nr_sector: u32,
     /// `error`: a negative errno, 0 = no error; only completions have it.
     pub error: i32,
-    /// `rwbs`.
+    /// `rwbs`: operation and flags.
     pub rwbs: Rwbs,
-    /// `old_dev`, `old_sector`: what was asked; only `block_bio_remap` has it.
+    /// `old_dev`, `old_sector`: the source; only `block_bio_remap` has them.
     pub from: Option<Place>,
-    /// `comm`: who was running; only of `block_bio_queue` it is kept.
+    /// `comm`: the name of the running thread; kept only for `block_bio_queue`.
     pub comm: Option<Comm>,
-    /// Through which functions the thread came there, if that was recorded; only of `block_bio_queue`.
+    /// Call chain of the thread, if it was recorded; only for `block_bio_queue`.
     pub chain: Option<ChainId>,
 }
 
-/// The name of a thread, as the kernel keeps it.
+/// Name of a thread, as the kernel stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Comm([u8; 16]);
 
 impl Comm {
-    /// The first 16 bytes of this.
+    /// Creates the value from the first 16 bytes of the name.
     pub fn new(name: &[u8]) -> Self {
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
         Self(bytes)
     }
 
-    /// Without what fills it up.
+    /// Returns the name without its padding.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.split(|it| *it == 0).next().unwrap_or_default()
     }

@@ -1,14 +1,14 @@
-//! Where the fields of the `block:*` tracepoints are.
+//! Field offsets of the `block:*` tracepoints.
 
 use super::block::{BlockEvent, BlockPoint, Comm, Place, Rwbs};
 use crate::tracefs::{BindError, EventFormat, IntField, StringField};
 use crate::units::DevId;
 
-/// The block tracepoints and what they mean here.
+/// Block tracepoints and their meanings.
 ///
-/// Not among them: `block_io_start` and `block_io_done`, which newer kernels have beside `block_getrq` and
-/// `block_rq_complete`; `block_rq_error`, which repeats a completion; `block_rq_remap`, of request-based dm; those of
-/// buffers and plugs.
+/// Several are left out: `block_io_start` and `block_io_done`, which newer kernels have in addition
+/// to `block_getrq` and `block_rq_complete`; `block_rq_error`, which repeats a completion;
+/// `block_rq_remap`, of request-based dm; those of buffers and plugs.
 pub const BLOCK_POINTS: [(&str, BlockPoint); 12] = [
     ("block_getrq", BlockPoint::GetRq),
     ("block_rq_insert", BlockPoint::Insert),
@@ -24,7 +24,7 @@ pub const BLOCK_POINTS: [(&str, BlockPoint); 12] = [
     ("block_bio_complete", BlockPoint::BioComplete),
 ];
 
-/// Where the fields of one of them are.
+/// Fields of one block tracepoint.
 #[derive(Debug)]
 pub(super) struct BlockShape {
     point: BlockPoint,
@@ -37,11 +37,11 @@ pub(super) struct BlockShape {
     comm: Option<StringField>,
 }
 
-/// How a length is told.
+/// Representation of a length.
 #[derive(Debug)]
 enum Length {
     Sectors(IntField),
-    /// By the first sector behind it.
+    /// Length by the first sector after the end.
     UpTo(IntField),
 }
 

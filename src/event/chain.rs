@@ -1,23 +1,24 @@
-//! Through which functions a thread came to a hit.
+//! Call chains of hits.
 
 use crate::units::{KernelTime, Pid};
 
-/// Number of a chain of functions: dense from 0 in the order in which they were first seen. Hits that came the same way have the
-/// same, whoever made them, but that the functions of a program are those of one process between two execs.
+/// Number of a call chain: dense from 0 in the order in which chains were first seen. Hits with the
+/// same chain have the same number, from any thread. But the functions of a program are those of
+/// one process between two execs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChainId(pub u32);
 
-/// A chain of functions. Each address is that behind a call; the innermost comes first.
+/// Call chain. Each address is the return address of a call; the innermost comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallChain {
-    /// Its number.
+    /// Number of the chain.
     pub id: ChainId,
-    /// Whose the functions of the program are.
+    /// Process of the program's functions.
     pub pid: Pid,
-    /// When it was first seen.
+    /// Time when the chain was first seen.
     pub time: KernelTime,
-    /// The kernel's functions.
+    /// Functions of the kernel.
     pub kernel: Box<[u64]>,
-    /// The program's; 0 is something that was taken for an address and is none.
+    /// Functions of the program; 0 denotes a value that was mistaken for an address.
     pub user: Box<[u64]>,
 }

@@ -1,4 +1,4 @@
-//! Payload → [`EventKind`]: which tracepoint it is, and its fields by the capture's own formats.
+//! Decoder: payload → [`EventKind`], by the capture's own formats.
 
 use thiserror::Error;
 
@@ -18,29 +18,29 @@ use crate::tracefs::{
 };
 use crate::units::{Pid, Tid};
 
-/// Why the formats of a capture cannot be used.
+/// Reason why the formats of a capture cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum DecoderError {
-    /// A `format` text that does not parse.
+    /// A `format` text cannot be parsed.
     #[error("the format of {tracepoint} is not understood: {source}")]
     Format {
-        /// `system:name`.
+        /// Name of the tracepoint, `system:name`.
         tracepoint: String,
-        /// Where and why.
+        /// Position and reason of the error.
         source: FormatError,
     },
-    /// A field that is needed is not there.
+    /// A required field is missing.
     #[error(transparent)]
     Bind(#[from] BindError),
 }
 
-/// Why a payload is no event.
+/// Reason why a payload is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// No tracepoint of the capture has this id.
     #[error("tracepoint id {0} is not one of the capture's")]
     UnknownTracepoint(u16),
-    /// Shorter than its format says.
+    /// The payload is shorter than its format requires.
     #[error("the payload of tracepoint id {0} is too short")]
     Short(u16),
     /// The system call is not in the table.
@@ -48,20 +48,20 @@ pub enum DecodeError {
     UnknownCall(i64),
 }
 
-/// Reads payloads by the formats it was made from.
+/// Decodes payloads by the formats of a capture.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// By `common_type`.
+    /// Field offsets by `common_type`.
     shapes: Vec<Option<Shape>>,
-    /// Row of the table by system call number.
+    /// Rows of the table by system call number.
     calls: Vec<Option<CallId>>,
     /// Numbers of the calls that wait, as in [`WAITS`].
     waits: [Option<i64>; 2],
-    /// `common_pid`, which every format has at the same place.
+    /// Field `common_pid`, which every format has at the same place.
     common_pid: Option<IntField>,
 }
 
-/// Where the fields of one tracepoint are.
+/// Fields of one tracepoint.
 #[derive(Debug)]
 enum Shape {
     RawEnter {
@@ -96,7 +96,7 @@ enum Shape {
     Program {
         filename: StringField,
     },
-    /// The end of a wait; true: its result is the child.
+    /// End of a wait; `tells_child` is true if its result is the child.
     Wait {
         ret: IntField,
         tells_child: bool,
@@ -105,7 +105,7 @@ enum Shape {
 }
 
 impl Decoder {
-    /// A decoder for a machine of this kind (`uname -m`).
+    /// Creates a decoder for a machine of this kind (`uname -m`).
     pub fn new(machine: &str) -> Self {
         let numbered: Vec<(usize, CallId)> = CallId::all()
             .filter_map(|it| Some((usize::try_from(it.call().number(machine)?).ok()?, it)))
@@ -120,11 +120,12 @@ impl Decoder {
         Self { shapes: Vec::new(), calls, waits, common_pid: None }
     }
 
-    /// Adds a tracepoint by its `format` text. Tracepoints that the tracer has no use for are left out.
+    /// Adds a tracepoint by its `format` text. Tracepoints that the tracer does not use are left
+    /// out.
     ///
     /// # Errors
     ///
-    /// [`DecoderError`] if the text or a needed field is not there.
+    /// [`DecoderError`] if the text is invalid or a required field is missing.
     pub fn add(
         &mut self,
         system: &str,
@@ -147,11 +148,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// The event of a payload.
+    /// Decodes the event of a payload.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if it is not one of the capture's tracepoints or too short.
+    /// [`DecodeError`] if the payload is too short, or does not belong to a tracepoint of the
+    /// capture.
     pub fn decode(&self, payload: &[u8]) -> Result<EventKind, DecodeError> {
         let id = common_type(payload).ok_or(DecodeError::Short(0))?;
         let shape = self.shapes.get(usize::from(id)).and_then(Option::as_ref);
@@ -206,14 +208,15 @@ impl Decoder {
         }
     }
 
-    /// True if entries of calls carry paths themselves.
+    /// Returns true if entries of calls carry paths themselves.
     pub fn has_strings(&self) -> bool {
         let carries =
             |it: &Shape| matches!(it, Shape::Enter { strings, .. } if !strings.is_empty());
         self.shapes.iter().flatten().any(carries)
     }
 
-    /// The paths that the entry of a call carries itself, where the kernel copies them (from Linux 6.19 on).
+    /// Returns the paths that the entry of a call carries itself, where the kernel copies them
+    /// (from Linux 6.19 on).
     pub fn strings(&self, payload: &[u8]) -> Vec<EventString> {
         let shape = common_type(payload).and_then(|it| self.shapes.get(usize::from(it))?.as_ref());
         match shape {
@@ -222,7 +225,7 @@ impl Decoder {
         }
     }
 
-    /// The thread that was running, in the kernel's own numbers: `common_pid`.
+    /// Returns the thread that was running, in the kernel's own numbers: `common_pid`.
     pub fn thread(&self, payload: &[u8]) -> Option<Tid> {
         let number = self.common_pid.as_ref()?.read_i64(payload)?;
         i32::try_from(number).ok().map(Tid)
@@ -234,13 +237,14 @@ impl Decoder {
     }
 }
 
-/// The end of a wait.
+/// Creates the event of the end of a wait.
 fn waited(ret: i64, tells_child: bool) -> EventKind {
     let child = i32::try_from(ret).ok().filter(|it| tells_child && *it > 0).map(Pid);
     EventKind::Probed(Box::new(Probed::Waited(child)))
 }
 
-/// `common_type` of a payload: the id of its tracepoint. It is the first field of every format.
+/// Returns `common_type` of a payload: the id of its tracepoint. It is the first field of every
+/// format.
 pub fn common_type(payload: &[u8]) -> Option<u16> {
     payload.first_chunk().map(|it| u16::from_le_bytes(*it))
 }
@@ -268,8 +272,8 @@ impl Shape {
         if let Some(&(_, point)) = URING_POINTS.iter().find(|it| it.0 == name) {
             return Ok(Some(Self::Uring(UringShape::of(point, format)?)));
         }
-        if let Some(it) = FILE_IO_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
-            return Ok(Some(Self::FileIo(FileIoShape::of(it, format)?)));
+        if let Some(point) = FILE_IO_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
+            return Ok(Some(Self::FileIo(FileIoShape::of(point.0, point.2, format)?)));
         }
         if let Some(it) = FS_POINTS.iter().find(|it| (it.0, it.1) == (system, name)) {
             return Ok(Some(Self::Fs(FsShape::of(it.2, format)?)));
@@ -307,11 +311,11 @@ impl Shape {
     }
 }
 
-/// The argument fields of a `sys_enter_*` format: they stand behind `__syscall_nr` in the order of the call, and
-/// before the copies of strings that newer kernels add (`__filename_val`).
+/// Returns the argument fields of a `sys_enter_*` format. They follow `__syscall_nr` in the order
+/// of the call, and precede the copies of strings that newer kernels add (`__filename_val`).
 fn arguments(format: &EventFormat) -> Result<Vec<IntField>, BindError> {
-    let is_argument = |it: &&crate::tracefs::Field| {
-        matches!(it.kind, FieldKind::Int | FieldKind::Pointer) && !it.name.starts_with("__")
+    let is_argument = |field: &&crate::tracefs::Field| {
+        matches!(field.kind, FieldKind::Int | FieldKind::Pointer) && !field.name.starts_with("__")
     };
     format.event_fields().iter().filter(is_argument).map(|it| format.int(&it.name)).collect()
 }

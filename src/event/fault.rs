@@ -1,45 +1,46 @@
-//! Page faults of programs: what is touched in memory and is not there yet.
+//! Page faults of programs: accesses to memory that is not present yet.
 //!
-//! `exceptions:page_fault_user` tells the address and what was wanted (x86-64, riscv64). Kernels without it have
-//! `filemap:mm_filemap_fault`, which tells file and page instead, and not every fault: what is in memory is mapped around
-//! another page without one.
+//! `exceptions:page_fault_user` reports the address and the kind of access (x86-64, riscv64).
+//! Kernels without it have `filemap:mm_filemap_fault`, which reports file and page instead, but not
+//! every fault: pages that are in memory are mapped around another page without one.
 
 use crate::tracefs::{BindError, EventFormat, IntField};
 use crate::units::DevId;
 
-/// One hit.
+/// Page fault of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultEvent {
-    /// What was touched.
+    /// Address or page of the access.
     pub place: FaultPlace,
-    /// It was to be written to; `None`: the tracepoint does not tell.
+    /// True for a write access; `None` if the tracepoint does not report it.
     pub write: Option<bool>,
 }
 
-/// What was touched.
+/// Address or page of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultPlace {
-    /// An address of the program's.
+    /// Address in the program's memory.
     Address(u64),
-    /// A page of a file, by number.
+    /// Page of a file, by number.
     Page {
-        /// The device that the file lies on.
+        /// Device of the file.
         dev: DevId,
-        /// Its inode number.
+        /// Inode number of the file.
         ino: u64,
-        /// The page.
+        /// Number of the page.
         index: u64,
     },
 }
 
-/// The tracepoints, the better one first.
+/// Tracepoints of page faults, the better one first.
 pub const FAULT_POINTS: [(&str, &str); 2] =
     [("exceptions", "page_fault_user"), ("filemap", "mm_filemap_fault")];
 
-/// `X86_PF_WRITE` (`arch/x86/include/asm/trap_pf.h`); other machines have no `error_code`.
+/// Error code bit `X86_PF_WRITE` (`arch/x86/include/asm/trap_pf.h`); other machines have no
+/// `error_code`.
 const WRITE: u64 = 2;
 
-/// Where the fields of one tracepoint are.
+/// Fields of one tracepoint.
 #[derive(Debug)]
 pub(super) enum FaultShape {
     Address { address: IntField, error_code: Option<IntField> },
@@ -47,7 +48,7 @@ pub(super) enum FaultShape {
 }
 
 impl FaultShape {
-    /// `None`: no such tracepoint.
+    /// Binds the fields; `None` if the tracepoint is not one of page faults.
     pub(super) fn of(name: &str, format: &EventFormat) -> Result<Option<Self>, BindError> {
         Ok(match name {
             "page_fault_user" => Some(Self::Address {
@@ -63,7 +64,7 @@ impl FaultShape {
         })
     }
 
-    /// `None`: the payload is too short.
+    /// Reads a hit; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<FaultEvent> {
         match self {
             Self::Address { address, error_code } => {

@@ -1,27 +1,30 @@
-//! What file systems say about where the contents of files lie, and when they let an inode go.
+//! Reports of file systems about the extents of files, and about the eviction of inodes.
 //!
-//! In: `ext4:*`, `iomap:*` (xfs and others, and ext4's direct I/O) and `xfs:*` tracepoints. Addresses are those of the device
-//! that the file system is on: in its blocks (ext4), or in bytes (iomap).
+//! Input: `ext4:*`, `iomap:*` (xfs and others, and ext4's direct I/O) and `xfs:*` tracepoints.
+//! Addresses are those of the device that contains the file system: in its blocks (ext4), or in
+//! bytes (iomap).
 
 use crate::tracefs::{BindError, EventFormat, IntField};
 use crate::units::DevId;
 
-/// What a tracepoint tells.
+/// Content of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsPoint {
-    /// Where some blocks of a file are, with a status (`fs/ext4/extents_status.h`); a lookup also says whether it has found any.
+    /// Extent of some blocks of a file, with a status (`fs/ext4/extents_status.h`); a lookup also
+    /// reports whether it found one.
     Ext4Extent,
-    /// Blocks belong to nothing any more.
+    /// Blocks that were freed.
     Ext4Freed,
-    /// Where some bytes of a file are (`include/linux/iomap.h`).
+    /// Extent of some bytes of a file (`include/linux/iomap.h`).
     Iomap,
-    /// An inode leaves the memory: nobody has the file open, and nothing of it is still to be written. Its number may be that of
-    /// another file next.
+    /// Eviction of an inode from memory: no process has the file open, and none of its data is
+    /// still to be written. Its number may be given to another file next.
     Evicted,
 }
 
-/// System and name of the tracepoints (`include/trace/events/ext4.h`, `fs/iomap/trace.h`, `fs/xfs/xfs_trace.h`). Kernels have what their file
-/// systems have; `iomap_apply_*` and `iomap_writepage_map` are names of older ones.
+/// System and name of the tracepoints (`include/trace/events/ext4.h`, `fs/iomap/trace.h`,
+/// `fs/xfs/xfs_trace.h`). Kernels have those of their file systems; `iomap_apply_*` and
+/// `iomap_writepage_map` are names of older ones.
 pub const FS_POINTS: [(&str, &str, FsPoint); 11] = [
     ("ext4", "ext4_es_lookup_extent_exit", FsPoint::Ext4Extent),
     ("ext4", "ext4_es_insert_extent", FsPoint::Ext4Extent),
@@ -36,74 +39,75 @@ pub const FS_POINTS: [(&str, &str, FsPoint); 11] = [
     ("xfs", "xfs_destroy_inode", FsPoint::Evicted),
 ];
 
-/// Those of iomap that tell where what is written back goes; there are none before Linux 6.1.
+/// Tracepoints of iomap that report the targets of writeback; there are none before Linux 6.1.
 pub const WRITEBACK_POINTS: [&str; 2] = ["iomap_writepage_map", "iomap_add_to_ioend"];
 
-/// What addresses count.
+/// Unit of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Blocks of the file system.
+    /// Unit of file system blocks.
     Blocks,
-    /// Bytes.
+    /// Unit of single bytes.
     Bytes,
 }
 
-/// A run of a file's contents that lies in one piece.
+/// Contiguous extent of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The file system, as `st_dev` says it.
+    /// Device of the file system, as in `st_dev`.
     pub dev: DevId,
-    /// The file.
+    /// Inode of the file.
     pub ino: u64,
-    /// The device that the address is of.
+    /// Device to which the address refers.
     pub on: DevId,
-    /// What the next three count.
+    /// Unit of the next three fields.
     pub unit: Unit,
-    /// From the file's start.
+    /// Offset from the start of the file.
     pub offset: u64,
-    /// Length.
+    /// Length of the extent.
     pub length: u64,
-    /// From the device's start.
+    /// Address from the start of the device.
     pub address: u64,
-    /// Other files may lie there, too (`IOMAP_F_SHARED`).
+    /// True if other files may share the extent (`IOMAP_F_SHARED`).
     pub is_shared: bool,
 }
 
-/// One hit.
+/// Hit of a file system's tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsEvent {
-    /// Some of a file lies there.
+    /// An extent of a file was reported.
     Extent(Extent),
-    /// Something was looked for that lies nowhere (a hole, or not allocated yet).
+    /// A lookup found no extent (a hole, or not allocated yet).
     NoExtent,
-    /// These blocks belong to nothing any more.
+    /// Blocks were freed.
     Freed {
-        /// The file system.
+        /// Device of the file system.
         dev: DevId,
         /// First block.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
     },
-    /// The inode has left the memory.
+    /// The inode was evicted from memory.
     Evicted {
-        /// The file system.
+        /// Device of the file system.
         dev: DevId,
-        /// The file.
+        /// Inode of the file.
         ino: u64,
     },
 }
 
-/// `EXTENT_STATUS_WRITTEN` and `EXTENT_STATUS_UNWRITTEN` (`fs/ext4/extents_status.h`): the blocks have a place.
+/// Bits `EXTENT_STATUS_WRITTEN` and `EXTENT_STATUS_UNWRITTEN` (`fs/ext4/extents_status.h`): the
+/// blocks have a place.
 const EXT4_HAS_PLACE: u64 = 0b11;
 
-/// `IOMAP_MAPPED`, `IOMAP_UNWRITTEN` (`include/linux/iomap.h`).
+/// Types `IOMAP_MAPPED` and `IOMAP_UNWRITTEN` (`include/linux/iomap.h`).
 const IOMAP_HAS_PLACE: [u64; 2] = [2, 3];
 
-/// `IOMAP_F_SHARED` (`include/linux/iomap.h`).
+/// Flag `IOMAP_F_SHARED` (`include/linux/iomap.h`).
 const IOMAP_F_SHARED: u64 = 0x4;
 
-/// Where the fields of one tracepoint are.
+/// Fields of one tracepoint.
 #[derive(Debug)]
 pub(super) enum FsShape {
     Ext4 { place: PlaceFields, status: IntField, found: Option<IntField>, dev: IntField },
@@ -169,7 +173,7 @@ impl FsShape {
         })
     }
 
-    /// None: the payload is too short.
+    /// Reads a hit; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<FsEvent> {
         let device = |field: &IntField| u32::try_from(field.read_u64(payload)?).ok().map(DevId);
         match self {

@@ -1,33 +1,35 @@
-//! What is at work inside a system call: stretches of time in the VFS, in a file system, in its journal, in the page cache.
+//! Layers at work inside a system call: spans of time in the VFS, in a file system, in its journal,
+//! in the page cache.
 //!
-//! Where the kernel lets us probe its functions their entries and returns tell it ([`LAYER_FUNCTIONS`]). Where it does not, there are
-//! tracepoints at both ends of some functions, and others that say what has just happened ([`LAYER_POINTS`]).
+//! Where the kernel allows probes at its functions, their entries and returns report the spans
+//! ([`LAYER_FUNCTIONS`]). Where it does not, there are tracepoints at both ends of some functions,
+//! and others that report what has just happened ([`LAYER_POINTS`]).
 
 use super::probed::GROUP_PREFIX;
 use crate::tracefs::{BindError, EventFormat, IntField};
 use crate::units::DevId;
 
-/// Part of the kernel's way from a system call to a device; behind those before it in this row.
+/// Layer of the kernel between a system call and a device, in the order from above to below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// What all file systems share.
+    /// Code that all file systems share.
     Vfs,
-    /// A file system.
+    /// Code of a file system.
     Fs,
-    /// The page cache: until what is to be read is there.
+    /// Page cache: the time until the data of a read is there.
     Cache,
-    /// The journal of a file system.
+    /// Journal of a file system.
     Journal,
-    /// A writer is made to wait, for too much is dirty.
+    /// Throttling of a writer, because too many pages are dirty.
     Throttle,
-    /// A bio or request waits for its driver.
+    /// Time in which a bio or request waits for its driver.
     Queue,
-    /// A driver has it.
+    /// Time in which the driver works on a request.
     Device,
 }
 
 impl Layer {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Vfs => "vfs",
@@ -41,51 +43,51 @@ impl Layer {
     }
 }
 
-/// What a hit says about a stretch of time.
+/// Meaning of a hit for a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// It begins.
+    /// The span begins.
     Begin,
-    /// It ends.
+    /// The span ends.
     End,
-    /// It ends; it began when the thread's last stretch ended, or with its call.
+    /// The span ends; it began at the end of the thread's last span, or with its call.
     Since,
-    /// It begins now and is to last so many milliseconds.
+    /// The span begins now and is to last this number of milliseconds.
     Pause(i64),
-    /// A thread of the journal's begins to write it for all who wait for that.
+    /// A thread of the journal begins to write the journal for all threads that wait for it.
     CommitBegin,
-    /// It has written it.
+    /// The thread of the journal has written the journal.
     CommitEnd,
-    /// It ends, and was no part of a call: asynchronous.
+    /// The span ends, and was not part of a call: asynchronous.
     Apart,
 }
 
 impl Edge {
-    /// True if the thread says nothing about whom it concerns.
+    /// Returns true if the thread of the hit does not identify the tasks that the span concerns.
     pub fn is_of_anybody(self) -> bool {
         matches!(self, Self::CommitBegin | Self::CommitEnd)
     }
 }
 
-/// One hit.
+/// Hit that reports a span's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerEvent {
-    /// Whose time it is.
+    /// Layer of the span.
     pub layer: Layer,
-    /// The function, or what the tracepoints at its ends have in common.
+    /// Function, or the common name of the tracepoints at its ends.
     pub what: &'static str,
-    /// What it says.
+    /// Meaning of the hit.
     pub edge: Edge,
-    /// The file system, if it is told.
+    /// Device of the file system, if it is reported.
     pub dev: Option<DevId>,
 }
 
-/// A tracepoint that tells of a layer.
+/// Tracepoint that reports a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerPoint {
-    /// Its system.
+    /// System of the tracepoint.
     pub system: &'static str,
-    /// Its name.
+    /// Name of the tracepoint.
     pub name: &'static str,
     layer: Layer,
     what: &'static str,
@@ -93,7 +95,8 @@ pub struct LayerPoint {
 }
 
 const fn point(
-    (system, name): (&'static str, &'static str),
+    system: &'static str,
+    name: &'static str,
     layer: Layer,
     what: &'static str,
     edge: Edge,
@@ -101,61 +104,63 @@ const fn point(
     LayerPoint { system, name, layer, what, edge }
 }
 
-/// All of them (`include/trace/events/{ext4,filemap,writeback,jbd2}.h`, `fs/iomap/trace.h`). Kernels have some: `mm_filemap_get_pages`
-/// since 6.12, those of `iomap` since 6.6, `ext4_direct_IO` until 5.10. The beginning of `iomap_dio_rw` is
-/// [`super::file_io::FILE_IO_POINTS`]'.
+/// Tracepoints of layers (`include/trace/events/{ext4,filemap,writeback,jbd2}.h`,
+/// `fs/iomap/trace.h`). Each kernel has some: `mm_filemap_get_pages` since 6.12, those of `iomap`
+/// since 6.6, `ext4_direct_IO` until 5.10. The beginning of `iomap_dio_rw` is in
+/// [`super::file_io::FILE_IO_POINTS`].
 pub const LAYER_POINTS: [LayerPoint; 24] = {
     use Edge::{Begin, CommitBegin, CommitEnd, End, Pause, Since};
     use Layer::{Cache, Fs, Journal, Throttle};
     [
-        point(("ext4", "ext4_write_begin"), Fs, "ext4_write", Begin),
-        point(("ext4", "ext4_write_end"), Fs, "ext4_write", End),
-        point(("ext4", "ext4_journalled_write_end"), Fs, "ext4_write", End),
-        point(("ext4", "ext4_da_write_begin"), Fs, "ext4_da_write", Begin),
-        point(("ext4", "ext4_da_write_end"), Fs, "ext4_da_write", End),
-        point(("ext4", "ext4_sync_file_enter"), Fs, "ext4_sync_file", Begin),
-        point(("ext4", "ext4_sync_file_exit"), Fs, "ext4_sync_file", End),
-        point(("ext4", "ext4_direct_IO_enter"), Fs, "ext4_direct_IO", Begin),
-        point(("ext4", "ext4_direct_IO_exit"), Fs, "ext4_direct_IO", End),
-        point(("ext4", "ext4_writepages"), Fs, "ext4_writepages", Begin),
-        point(("ext4", "ext4_writepages_result"), Fs, "ext4_writepages", End),
-        point(("ext4", "ext4_truncate_enter"), Fs, "ext4_truncate", Begin),
-        point(("ext4", "ext4_truncate_exit"), Fs, "ext4_truncate", End),
-        point(("ext4", "ext4_fallocate_enter"), Fs, "ext4_fallocate", Begin),
-        point(("ext4", "ext4_fallocate_exit"), Fs, "ext4_fallocate", End),
-        point(("ext4", "ext4_unlink_enter"), Fs, "ext4_unlink", Begin),
-        point(("ext4", "ext4_unlink_exit"), Fs, "ext4_unlink", End),
-        point(("iomap", "iomap_dio_complete"), Fs, IOMAP_DIO, End),
-        point(("filemap", "mm_filemap_get_pages"), Cache, "get_pages", Since),
-        point(("writeback", "balance_dirty_pages"), Throttle, "balance_dirty_pages", Pause(0)),
-        point(("jbd2", "jbd2_handle_start"), Journal, "jbd2_handle", Begin),
-        point(("jbd2", "jbd2_handle_stats"), Journal, "jbd2_handle", End),
-        point(("jbd2", "jbd2_start_commit"), Journal, COMMIT, CommitBegin),
-        point(("jbd2", "jbd2_end_commit"), Journal, COMMIT, CommitEnd),
+        point("ext4", "ext4_write_begin", Fs, "ext4_write", Begin),
+        point("ext4", "ext4_write_end", Fs, "ext4_write", End),
+        point("ext4", "ext4_journalled_write_end", Fs, "ext4_write", End),
+        point("ext4", "ext4_da_write_begin", Fs, "ext4_da_write", Begin),
+        point("ext4", "ext4_da_write_end", Fs, "ext4_da_write", End),
+        point("ext4", "ext4_sync_file_enter", Fs, "ext4_sync_file", Begin),
+        point("ext4", "ext4_sync_file_exit", Fs, "ext4_sync_file", End),
+        point("ext4", "ext4_direct_IO_enter", Fs, "ext4_direct_IO", Begin),
+        point("ext4", "ext4_direct_IO_exit", Fs, "ext4_direct_IO", End),
+        point("ext4", "ext4_writepages", Fs, "ext4_writepages", Begin),
+        point("ext4", "ext4_writepages_result", Fs, "ext4_writepages", End),
+        point("ext4", "ext4_truncate_enter", Fs, "ext4_truncate", Begin),
+        point("ext4", "ext4_truncate_exit", Fs, "ext4_truncate", End),
+        point("ext4", "ext4_fallocate_enter", Fs, "ext4_fallocate", Begin),
+        point("ext4", "ext4_fallocate_exit", Fs, "ext4_fallocate", End),
+        point("ext4", "ext4_unlink_enter", Fs, "ext4_unlink", Begin),
+        point("ext4", "ext4_unlink_exit", Fs, "ext4_unlink", End),
+        point("iomap", "iomap_dio_complete", Fs, IOMAP_DIO, End),
+        point("filemap", "mm_filemap_get_pages", Cache, "get_pages", Since),
+        point("writeback", "balance_dirty_pages", Throttle, "balance_dirty_pages", Pause(0)),
+        point("jbd2", "jbd2_handle_start", Journal, "jbd2_handle", Begin),
+        point("jbd2", "jbd2_handle_stats", Journal, "jbd2_handle", End),
+        point("jbd2", "jbd2_start_commit", Journal, COMMIT, CommitBegin),
+        point("jbd2", "jbd2_end_commit", Journal, COMMIT, CommitEnd),
     ]
 };
 
-/// What direct I/O is called, whose beginning is told by a tracepoint that tells more.
+/// Name of direct I/O, whose beginning is reported by a tracepoint with more fields.
 pub const IOMAP_DIO: &str = "iomap_dio_rw";
 
-/// What a commit of the journal is called.
+/// Name of a commit of the journal.
 pub const COMMIT: &str = "jbd2_commit";
 
-/// What the names of our probes begin with that see a function entered.
+/// Prefix of the names of probes at the entries of functions.
 pub const ENTER_PREFIX: &str = "enter_";
-/// What the names of our probes begin with that see a function left.
+/// Prefix of the names of probes at the returns of functions.
 pub const LEAVE_PREFIX: &str = "leave_";
 
-/// Functions of the kernel that are one layer's doing, from entry to return. A kernel that lacks some, or has them only as part of
-/// others, is probed at the rest.
+/// Functions of the kernel that are the work of one layer, from entry to return. A kernel that
+/// lacks some, or has inlined them into others, is probed at the rest.
 pub const LAYER_FUNCTIONS: [(&str, Layer); 22] = [
     ("vfs_read", Layer::Vfs),
     ("vfs_write", Layer::Vfs),
     ("vfs_readv", Layer::Vfs),
     ("vfs_writev", Layer::Vfs),
     ("vfs_open", Layer::Vfs),
-    // Which of them is a function of its own when `fsync` runs is the compiler's choice (`fs/sync.c`): on 7.3 the first one is,
-    // on 6.1 the other one; where both are, one is seen inside the other.
+    // The compiler decides which of them is a function of its own when `fsync` runs (`fs/sync.c`):
+    // on 7.3 it is the first one, on 6.1 the other one. Where both are, one is seen inside the
+    // other.
     ("do_fsync", Layer::Vfs),
     ("vfs_fsync_range", Layer::Vfs),
     ("vfs_fallocate", Layer::Vfs),
@@ -176,18 +181,18 @@ pub const LAYER_FUNCTIONS: [(&str, Layer); 22] = [
 ];
 
 impl LayerPoint {
-    /// True if it stands for a function that probes see better.
+    /// Returns true if it replaces a function that probes see better.
     pub fn is_stand_in(&self) -> bool {
         self.layer == Layer::Fs
     }
 
-    /// True if the thread of its hits says nothing about whom they concern.
+    /// Returns true if the thread of its hits does not identify the tasks that they concern.
     pub fn is_of_anybody(&self) -> bool {
         self.edge.is_of_anybody()
     }
 }
 
-/// The function and layer of a probe of ours, and whether it sees it entered.
+/// Returns the function and layer of one of the tracer's probes, and whether it is at the entry.
 pub fn probed(system: &str, name: &str) -> Option<(&'static str, Layer, bool)> {
     system.strip_prefix(GROUP_PREFIX)?;
     let (is_entry, rest) = match name.strip_prefix(ENTER_PREFIX) {
@@ -199,18 +204,18 @@ pub fn probed(system: &str, name: &str) -> Option<(&'static str, Layer, bool)> {
     Some((found.0, found.1, is_entry))
 }
 
-/// True if this is the system of our probes.
+/// Returns true if this is the system of the tracer's probes.
 pub fn is_probe(system: &str) -> bool {
     system.starts_with(GROUP_PREFIX)
 }
 
-/// The layer that a tracepoint or a probe tells of.
+/// Returns the layer that a tracepoint or a probe reports.
 pub fn of_point(system: &str, name: &str) -> Option<Layer> {
     let point = LAYER_POINTS.iter().find(|it| (it.system, it.name) == (system, name));
     point.map(|it| it.layer).or_else(|| probed(system, name).map(|it| it.1))
 }
 
-/// Where the fields of one tracepoint are.
+/// Fields of one tracepoint.
 #[derive(Debug)]
 pub(super) struct LayerShape {
     event: LayerEvent,
@@ -220,7 +225,7 @@ pub(super) struct LayerShape {
 }
 
 impl LayerShape {
-    /// `None`: no such tracepoint or probe.
+    /// Binds the fields; `None` if there is no such tracepoint or probe.
     pub(super) fn of(
         system: &str,
         name: &str,
@@ -242,7 +247,7 @@ impl LayerShape {
         Ok(Some(Self { event, dev: format.int_opt("dev")?, pause, aio }))
     }
 
-    /// `None`: the payload is too short.
+    /// Reads a hit; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<LayerEvent> {
         let mut event = self.event;
         if let Some(dev) = &self.dev {

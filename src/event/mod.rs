@@ -1,7 +1,8 @@
-//! Record + format → event: what a tracepoint hit means, in the kernel's words.
+//! Events: decoded tracepoint hits, in the kernel's terms.
 //!
-//! In: the payload of a tracepoint, whichever source wrapped it, and the `format` text that describes it.
-//! Out: an [`Event`], or the reason why there is none. Nothing here knows rings, files or the order of things.
+//! Input: the payload of a tracepoint, from any source, and the `format` text that describes it.
+//! Output: an [`Event`], or the reason why there is none. Nothing here depends on rings, files or
+//! the order of events.
 
 pub mod async_table;
 pub mod block;
@@ -21,215 +22,222 @@ pub mod uring;
 
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
-/// One decoded hit: when, where, who, what.
+/// Decoded hit: its time, CPU, task and content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, by the kernel's clock.
+    /// Time by the kernel's clock.
     pub time: KernelTime,
-    /// The CPU whose ring held it.
+    /// CPU whose ring held the hit.
     pub cpu: CpuId,
-    /// The process of the task that was running (not always the one it concerns: interrupts).
+    /// Process of the task that was running (not always the task concerned: interrupts).
     pub pid: Pid,
-    /// The task that was running.
+    /// Task that was running.
     pub tid: Tid,
-    /// What happened.
+    /// Content of the event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A thread entered a system call of the table.
     SysEnter(SysEnter),
     /// A thread left a system call of the table.
     SysExit(SysExit),
-    /// The block layer spoke.
+    /// An event of the block layer.
     Block(block::BlockEvent),
-    /// io_uring spoke.
+    /// An event of io_uring.
     Uring(uring::UringEvent),
-    /// A file system began the I/O of the thread that is running.
+    /// A file system began the I/O of the running thread.
     FileIo(file_io::FileIo),
-    /// A stretch of time inside a call began or ended.
+    /// A span of time inside a call began or ended.
     Layer(layer::LayerEvent),
-    /// A file system said where contents of files lie.
+    /// A file system reported the extents of files.
     Fs(fs::FsEvent),
-    /// A program touched what was not in memory.
+    /// A program accessed memory that was not present.
     Fault(fault::FaultEvent),
-    /// A task was born, renamed, or died.
+    /// A task was created or renamed, or ended.
     Task(task::TaskEvent),
     /// The kernel dropped this many records of this ring before this point.
     Lost(u64),
-    /// No hit, but a fact that has its place in time: a snapshot saw this descriptor.
+    /// Fact with a place in time, without a hit: a snapshot saw this descriptor.
     SeenFd(Box<SeenFd>),
-    /// The same: devices with file systems that are mounted, and how many bytes blocks have in their events.
+    /// Fact without a hit: devices with mounted file systems, and the bytes of a block in their
+    /// events.
     FileSystems(Box<[(DevId, Option<u64>)]>),
-    /// The same: what file systems said before of where files lie, in records that were left out.
+    /// Fact without a hit: extents that file systems reported earlier, in records that were left
+    /// out.
     Places(Box<[fs::Extent]>),
-    /// Something was seen inside a system call: by a probe of ours, or by a tracepoint that tells of a step of it.
+    /// Observation inside a system call: by one of the tracer's probes, or by a tracepoint of one
+    /// of its steps.
     Probed(Box<Probed>),
-    /// No hit: a chain of functions, before the first hit that came through them.
+    /// Fact without a hit: a call chain, before the first hit that has it.
     Chain(Box<chain::CallChain>),
 }
 
-/// What was seen inside a system call of the thread, or right before it: at the moment of its use.
+/// Observation inside a system call of the thread, or right before it: at the moment of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
-    /// The kernel has copied a path out of the program's memory.
+    /// The kernel has copied a path from the program's memory.
     Path {
-        /// Where it stood there; `None`: this kernel does not say.
+        /// Address in that memory; `None` if this kernel does not report it.
         address: Option<u64>,
-        /// The path, without its NUL; `None`: it could not be copied.
+        /// Path, without its NUL; `None` if it could not be copied.
         bytes: Option<Vec<u8>>,
     },
-    /// The program is about to hand over a path: its next call is given it if that has this address.
+    /// The program is about to pass a path: its next call uses it if its argument has this address.
     Given {
-        /// Where the path stands in the program's memory.
+        /// Address of the path in the program's memory.
         address: u64,
-        /// The path, without its NUL; `None`: it could not be read, or is too long.
+        /// Path, without its NUL; `None` if it could not be read, or is too long.
         bytes: Option<Vec<u8>>,
     },
-    /// A descriptor was given a file.
+    /// A descriptor was bound to a file.
     File {
-        /// The descriptor.
+        /// Descriptor number.
         fd: Fd,
-        /// What the file is.
+        /// Status of the file.
         stat: FileStat,
     },
-    /// The process has become the program of this path (`sched:sched_process_exec`): the one that `execve` was given. Of
-    /// `execveat` with a directory `/dev/fd/N/PATH`, or `/dev/fd/N` if it was given no more (`alloc_bprm()` in `fs/exec.c`).
+    /// The process runs the program of this path now (`sched:sched_process_exec`): the argument of
+    /// `execve`. For `execveat` with a directory it is `/dev/fd/N/PATH`, or `/dev/fd/N` without a
+    /// path (`alloc_bprm()` in `fs/exec.c`).
     Program(Vec<u8>),
-    /// A wait has taken a child that had ended (`sys_exit_wait4`, `sys_exit_waitid`): this one; `None`: which one stands in memory
-    /// (`waitid`).
+    /// A wait has taken this child, which had ended (`sys_exit_wait4`, `sys_exit_waitid`); `None`
+    /// if the number of the child is in memory (`waitid`).
     Waited(Option<Pid>),
-    /// A signal whose default action may write a core dump ends the process (`signal:signal_deliver`).
+    /// A signal whose default action may write a core dump ends the process
+    /// (`signal:signal_deliver`).
     CoreSignal,
 }
 
-/// `sys_enter`: the call and its six argument registers as they were.
+/// `sys_enter`: the call and its six argument registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SysEnter {
-    /// The row of the table.
+    /// Row of the table.
     pub call: syscall_table::CallId,
-    /// The registers; those that the call does not use hold anything.
+    /// Argument registers; those that the call does not use have any value.
     pub args: [u64; 6],
 }
 
-/// `sys_exit`: the call and what it returned.
+/// `sys_exit`: the call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SysExit {
-    /// The row of the table.
+    /// Row of the table.
     pub call: syscall_table::CallId,
-    /// The result; -4095 to -1 is a negative errno.
+    /// Result; -4095 to -1 is a negative errno.
     pub ret: i64,
-    /// What was read beside the call while it was still inside the kernel, if anything was.
+    /// Names that were read while the call was still inside the kernel, if there are any.
     pub names: Option<Box<ReadNames>>,
-    /// Through which functions of the program the thread came there, if that was recorded.
+    /// Call chain of the program's functions, if it was recorded.
     pub chain: Option<chain::ChainId>,
 }
 
-/// The names that were read for one call.
+/// Names that were read for one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadNames {
-    /// The path that the program passed.
+    /// Path argument of the call.
     pub argument: Option<Name>,
-    /// The second path that it passed.
+    /// Second path argument of the call.
     pub second: Option<Name>,
-    /// Where these two are from.
+    /// Sources of these two.
     pub from: [StringFrom; 2],
-    /// What other arguments point to, by their addresses.
+    /// Bytes to which other arguments point, by their addresses.
     pub memory: Vec<(u64, Name)>,
-    /// What the two descriptors of a pair are that was made, if that was looked at.
+    /// Targets of the two descriptors of a new pair, if they were read.
     pub pair: Vec<(crate::units::Fd, Name, Option<FileStat>)>,
-    /// Where `/proc/PID/fd/N` pointed.
+    /// Target of `/proc/PID/fd/N`.
     pub link: Option<Name>,
-    /// What fanotify said was opened, if that was this call's.
+    /// File that fanotify reported as opened, if the open was this call's.
     pub opened: Option<Name>,
-    /// What it was, read with the link, in time, or seen by a probe.
+    /// Status of the file, read with the link, in time, or seen by a probe.
     pub stat: Option<FileStat>,
-    /// Clock after the last of the reads.
+    /// Clock after the last read.
     pub read: KernelTime,
 }
 
-/// Where the string of an argument is from.
+/// Source of an argument's string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StringFrom {
-    /// Copied by the system call's own tracepoint, which cuts off what is long and shows a dot for what it cannot print.
-    /// This one ends like those that were cut.
+    /// Copy by the system call's own tracepoint, which cuts off long strings and shows a dot for
+    /// bytes that it cannot print. This string ends like those that were cut off.
     EventCut,
-    /// The same, and whole.
+    /// Copy by the system call's own tracepoint, whole.
     Event,
-    /// Read from the program's memory, beside the call.
+    /// Bytes read from the program's memory by a tracer thread during the call.
     #[default]
     Memory,
-    /// Recorded from the program's memory by the thread itself, right before the call.
+    /// Bytes recorded from the program's memory by the thread itself, right before the call.
     Uprobe,
-    /// The path of the new program, as the kernel tells it when an exec has succeeded.
+    /// Path of the new program, as the kernel reports it after a successful exec.
     Exec,
-    /// The kernel's own copy, which it worked with.
+    /// Kernel's own copy, which it used.
     Kernel,
 }
 
-/// A name and how far it can be trusted.
+/// Name, and whether it is certain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The bytes as the kernel has them; not always UTF-8.
+    /// Bytes as the kernel has them; not always UTF-8.
     pub bytes: Vec<u8>,
-    /// True if it was read before anything could have changed it.
+    /// True if the name was read before it could have been changed.
     pub verified: bool,
 }
 
-/// What a file is (`statx(2)`).
+/// Status of a file (`statx(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileStat {
     /// `st_mode`: type and permissions.
     pub mode: u32,
-    /// The device that it lies on.
+    /// Device of the file.
     pub dev: DevId,
-    /// Its inode number.
+    /// Inode number of the file.
     pub ino: u64,
-    /// Its size when it was looked at, in bytes.
+    /// Size at the time of the read, in bytes.
     pub size: u64,
 }
 
 impl FileStat {
-    /// True if a position in it means something: a regular file or a block device.
+    /// Returns true if a position in the file has a meaning: for a regular file or a block device.
     pub fn has_position(&self) -> bool {
         matches!(self.mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
     }
 
-    /// Which file it is among all; `None`: it is not known, as of files that another tool's log tells of. No file has inode 0.
+    /// Returns the identity of the file; `None` if it is unknown, as for files in another tool's
+    /// log. No file has inode 0.
     pub fn inode(&self) -> Option<(DevId, u64)> {
         (self.ino != 0).then_some((self.dev, self.ino))
     }
 
-    /// True for what bytes or names are kept in: a regular file, a block device, a directory, a symbolic link.
+    /// Returns true for files that hold bytes or names: a regular file, a block device, a
+    /// directory, a symbolic link.
     pub fn is_file(&self) -> bool {
         self.has_position() || matches!(self.mode & libc::S_IFMT, libc::S_IFDIR | libc::S_IFLNK)
     }
 
-    /// True for a directory.
+    /// Returns true for a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
 }
 
-/// A descriptor as a snapshot saw it.
+/// Descriptor as a snapshot saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenFd {
-    /// Clock before.
+    /// Clock before the read.
     pub begin: KernelTime,
-    /// The process.
+    /// Process of the descriptor.
     pub pid: Pid,
-    /// The descriptor.
+    /// Descriptor number.
     pub fd: Fd,
-    /// `O_*` flags.
+    /// Open flags (`O_*`).
     pub flags: u32,
-    /// Position, bytes; `None`: not to be relied on.
+    /// Position in bytes; `None` if it is unreliable.
     pub position: Option<u64>,
-    /// Others may move it.
+    /// True if other processes may move the position.
     pub shared: bool,
-    /// What it is.
+    /// Status of the file.
     pub stat: Option<FileStat>,
-    /// Where it points.
+    /// Target of the descriptor's link.
     pub link: Vec<u8>,
 }

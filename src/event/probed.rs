@@ -1,23 +1,25 @@
-//! Hits of the tracer's own probes: which they are is in their names, where their fields are in their formats.
+//! Hits of the tracer's own probes: the names identify the probes, and the formats give the offsets
+//! of their fields.
 
 use super::{FileStat, Probed};
 use crate::tracefs::{BindError, EventFormat, IntField, StringField};
 use crate::units::{DevId, Fd};
 
-/// What the groups of the tracer's probes begin with; its process number comes behind.
+/// Prefix of the groups of the tracer's probes; the tracer's process number follows.
 pub const GROUP_PREFIX: &str = "iotrace_";
-/// What the names of probes begin with that see a path.
+/// Prefix of the names of probes that see a path.
 pub const PATH_PREFIX: &str = "path";
-/// What the names of probes begin with that see a program hand a path over.
+/// Prefix of the names of probes that see a program pass a path.
 pub const GIVEN_PREFIX: &str = "given";
-/// What the names of those among them begin with that see every call, whatever it is: its number is a field of them.
+/// Prefix of the names of those probes among them that see every call: its number is a field of
+/// them.
 pub const NUMBERED_PREFIX: &str = "given_nr";
-/// That field.
+/// Name of that field.
 pub const NUMBER_FIELD: &str = "nr";
-/// What the names of probes begin with that see a descriptor get its file.
+/// Prefix of the names of probes that see a file bound to a descriptor.
 pub const FILE_PREFIX: &str = "file";
 
-/// Where the fields of a probe are.
+/// Fields of a probe.
 #[derive(Debug)]
 pub(super) enum ProbeShape {
     Path { name: StringField, copy: IntField, address: Option<IntField> },
@@ -26,7 +28,7 @@ pub(super) enum ProbeShape {
 }
 
 impl ProbeShape {
-    /// That of a probe of ours; `None`: it is none.
+    /// Binds the fields of one of the tracer's probes; `None` for other tracepoints.
     pub(super) fn of(
         system: &str,
         name: &str,
@@ -54,10 +56,10 @@ impl ProbeShape {
     pub(super) fn read(&self, payload: &[u8]) -> Option<Box<Probed>> {
         Some(Box::new(match self {
             Self::Path { name, copy, address } => {
-                // An error is no pointer: what stands in the other fields then is nothing.
+                // An error is not a pointer, and the other fields are then undefined.
                 let copied = !is_error(copy.read_u64(payload)?);
                 let bytes = name.read_bytes(payload)?;
-                // What could not be fetched is empty; what was has its NUL.
+                // A string that could not be fetched is empty; others have their NUL.
                 let whole = bytes.strip_suffix(b"\0").filter(|_| copied).map(<[u8]>::to_vec);
                 let address = match address.as_ref().filter(|_| copied) {
                     Some(address) => Some(address.read_u64(payload)?),
@@ -80,7 +82,7 @@ impl ProbeShape {
     }
 }
 
-/// The kernel's functions return an error as a pointer into the last page of all.
+/// Checks for an error: the kernel's functions return one as a pointer into the last page of all.
 fn is_error(pointer: u64) -> bool {
     pointer >= u64::MAX - 4094
 }
@@ -101,7 +103,8 @@ mod tests {
         ProbeShape::of("iotrace_42", name, &format).expect("bound").expect("a probe of ours")
     }
 
-    /// A hit of a path: the string (with or without its NUL), and the kernel's pointer to its copy.
+    /// Checks a hit of a path: the string (with or without its NUL), and the kernel's pointer to
+    /// its copy.
     #[track_caller]
     fn path(string: &[u8], copy: u64, expected: (Option<u64>, Option<&[u8]>)) {
         let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:1;\n\

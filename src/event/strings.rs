@@ -1,40 +1,44 @@
-//! Strings that the kernel copies into the entries of system calls (from Linux 6.19 on): `__filename_val` beside
-//! `filename`.
+//! Strings that the kernel copies into the entries of system calls (from Linux 6.19 on):
+//! `__filename_val` for `filename`.
 //!
-//! They are hints: the kernel copies at most so many bytes (63, unless it was built or told otherwise) and puts three
-//! dots behind what it cut off, and a dot for each byte that it cannot print. What it cannot read is empty.
+//! They are hints. The kernel copies a limited number of bytes (63, unless it was built or
+//! configured otherwise) and appends three dots to a string that was cut off. It shows a dot for
+//! each byte that it cannot print. A string that it cannot read is empty.
 
 use super::StringFrom;
 use super::syscall_table::{CallId, Role};
 use crate::tracefs::{BindError, EventFormat, FieldKind, IntField, StringField};
 
-/// What stands behind a string that was cut.
+/// Mark at the end of a string that was cut off.
 const CUT_MARK: &[u8] = b"...";
 
-/// A path that the entry of a call carries.
+/// Path that the entry of a call carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventString {
-    /// Where it stood in the program's memory.
+    /// Address in the program's memory.
     pub address: u64,
-    /// What the kernel shows of it.
+    /// Bytes as the kernel shows them.
     pub bytes: Vec<u8>,
-    /// [`StringFrom::Event`], or [`StringFrom::EventCut`] if it ends like what was cut.
+    /// [`StringFrom::Event`], or [`StringFrom::EventCut`] if the string ends like one that was cut
+    /// off.
     pub from: StringFrom,
 }
 
-/// A byte of a path as the kernel shows it: what it can print in Latin-1 (`isprint()` in `lib/ctype.c`), else a dot.
+/// Returns a byte of a path as the kernel shows it: itself if Latin-1 can print it (`isprint()` in
+/// `lib/ctype.c`), else a dot.
 pub fn event_byte(byte: u8) -> u8 {
     if matches!(byte, 0x20..=0x7e | 0xa0..=0xff) { byte } else { b'.' }
 }
 
-/// The paths of a call, and the copies of them.
+/// Paths of a call, and the copies of them.
 #[derive(Debug, Default)]
 pub(super) struct EventStrings(Vec<(IntField, StringField)>);
 
 impl EventStrings {
     pub(super) fn of(call: CallId, format: &EventFormat) -> Result<Self, BindError> {
-        let is_argument = |it: &&crate::tracefs::Field| {
-            matches!(it.kind, FieldKind::Int | FieldKind::Pointer) && !it.name.starts_with("__")
+        let is_argument = |field: &&crate::tracefs::Field| {
+            matches!(field.kind, FieldKind::Int | FieldKind::Pointer)
+                && !field.name.starts_with("__")
         };
         let arguments = format.event_fields().iter().filter(is_argument).zip(call.call().args);
         let mut strings = Vec::new();

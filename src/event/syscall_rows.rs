@@ -1,8 +1,9 @@
-//! The rows of the table: every system call that can be recorded.
+//! Rows of the table: every system call that can be recorded.
 //!
-//! Numbers: `arch/x86/entry/syscalls/syscall_64.tbl`, `include/uapi/asm-generic/unistd.h`. Names are those of the
-//! tracepoints (`newstat`, where the C library says `stat`). Arguments: the `SYSCALL_DEFINE`s. `exit` and `exit_group` are
-//! not here: they have no exit, and the end of a task has a record of its own.
+//! Numbers are those of `arch/x86/entry/syscalls/syscall_64.tbl` and
+//! `include/uapi/asm-generic/unistd.h`. Names are those of the tracepoints (`newstat`, where the C
+//! library has `stat`). Arguments are those of the `SYSCALL_DEFINE`s. `exit` and `exit_group` are
+//! missing: they have no exit, and the end of a task has a record of its own.
 
 use super::syscall_table::Class as C;
 use super::syscall_table::Role::{
@@ -14,12 +15,13 @@ use super::syscall_table::Role::{
 };
 use super::syscall_table::{Call, O_CLOEXEC, Role, row};
 
-/// Close-on-exec, as most calls are asked for it.
+/// Close-on-exec flag of most calls.
 const CX: Role = Cloexec(O_CLOEXEC);
 
-/// The commands of `bpf` whose result is a descriptor (`enum bpf_cmd` in `include/uapi/linux/bpf.h`): `MAP_CREATE`,
-/// `PROG_LOAD`, `OBJ_GET`, `PROG_GET_FD_BY_ID`, `MAP_GET_FD_BY_ID`, `RAW_TRACEPOINT_OPEN`, `BTF_LOAD`, `BTF_GET_FD_BY_ID`,
-/// `LINK_CREATE`, `LINK_GET_FD_BY_ID`, `ENABLE_STATS`, `ITER_CREATE`, `TOKEN_CREATE`. All are close-on-exec.
+/// Commands of `bpf` whose result is a descriptor (`enum bpf_cmd` in `include/uapi/linux/bpf.h`):
+/// `MAP_CREATE`, `PROG_LOAD`, `OBJ_GET`, `PROG_GET_FD_BY_ID`, `MAP_GET_FD_BY_ID`,
+/// `RAW_TRACEPOINT_OPEN`, `BTF_LOAD`, `BTF_GET_FD_BY_ID`, `LINK_CREATE`, `LINK_GET_FD_BY_ID`,
+/// `ENABLE_STATS`, `ITER_CREATE`, `TOKEN_CREATE`. All of these descriptors are close-on-exec.
 const BPF_MAKES: Role = MakesBy(
     1 << 0
         | 1 << 5
@@ -36,13 +38,13 @@ const BPF_MAKES: Role = MakesBy(
         | 1 << 36,
 );
 
-/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+/// Flag `SECCOMP_FILTER_FLAG_NEW_LISTENER`, with which `seccomp` makes a descriptor.
 const NEW_LISTENER: Role = MakesIf(8, 8);
 
-/// A new one is made; otherwise the one that is given gets another mask.
+/// Value -1, with which a descriptor is made; otherwise the given one gets another mask.
 const NO_FD: Role = MakesIf(u32::MAX, u32::MAX);
 
-/// Every system call that can be recorded, by its number on x86-64.
+/// System calls that can be recorded, by their numbers on x86-64.
 #[rustfmt::skip]
 pub const CALLS: &[Call] = &[
     row("read",              0, Some(63),  C::Read,       [Fd, __, Count, __, __, __]),
@@ -79,7 +81,7 @@ pub const CALLS: &[Call] = &[
     row("clone",            56, Some(220), C::Process,    [__, __, __, __, __, __]),
     row("fork",             57, None,      C::Process,    [__, __, __, __, __, __]),
     row("vfork",            58, None,      C::Process,    [__, __, __, __, __, __]),
-    // Its path stands in memory that is gone at its exit.
+    // The memory of its path is gone at its exit.
     row("execve",           59, Some(221), C::Process,    [Path, __, __, __, __, __]),
     row("fcntl",            72, Some(25),  C::Control,    [Fd, Command, CommandArg, __, __, __]),
     row("flock",            73, Some(32),  C::Lock,       [Fd, __, __, __, __, __]),

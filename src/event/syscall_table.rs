@@ -1,6 +1,6 @@
-//! The one table of system calls. A row says everything that the rest of the tracer derives: which tracepoints are
-//! opened, what the arguments mean, what the call does to descriptors, and how it looks in OTF2. A new system call is
-//! a new row.
+//! Table of system calls. The rest of the tracer derives everything from its rows: the tracepoints
+//! to open, the meanings of the arguments, the effects on descriptors, and the OTF2 records. A new
+//! system call is a new row.
 
 mod new_descriptors;
 
@@ -12,99 +12,100 @@ pub use super::syscall_rows::CALLS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u16);
 
-/// What one argument register means.
+/// Meaning of one argument register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing that is looked at (buffers, user pointers to structures).
+    /// Value that is not interpreted (buffers, user pointers to structures).
     Opaque,
-    /// The descriptor that the call works on.
+    /// Descriptor on which the call works.
     Fd,
-    /// A second descriptor: the target of a transfer, the number wanted of `dup2`.
+    /// Second descriptor: the target of a transfer, the requested number of `dup2`.
     Fd2,
-    /// A directory descriptor or `AT_FDCWD`.
+    /// Directory descriptor or `AT_FDCWD`.
     DirFd,
-    /// Pointer to a path: that of the file that the call works on.
+    /// Pointer to the path of the file on which the call works.
     Path,
-    /// A second directory descriptor, that of [`Role::Path2`].
+    /// Second directory descriptor, that of [`Role::Path2`].
     DirFd2,
     /// Pointer to a second path: the new name of `rename` and `link`, the contents of `symlink`.
     Path2,
-    /// Bytes asked for.
+    /// Number of requested bytes.
     Count,
-    /// Bytes that the file is to be long.
+    /// New length of the file in bytes.
     Length,
-    /// File position, in bytes.
+    /// File position in bytes.
     Offset,
-    /// Pointer to the file position of [`Role::Fd`]; null: its own.
+    /// Pointer to the file position of [`Role::Fd`]; null for the descriptor's own position.
     OffsetPtr,
-    /// Pointer to the file position of [`Role::Fd2`]; null: its own.
+    /// Pointer to the file position of [`Role::Fd2`]; null for the descriptor's own position.
     OffsetPtr2,
-    /// `RWF_*` flags of `preadv2` and `pwritev2`.
+    /// Flags `RWF_*` of `preadv2` and `pwritev2`.
     RwFlags,
-    /// `O_*` flags of an open.
+    /// Flags `O_*` of an open.
     OpenFlags,
-    /// `MFD_*` of `memfd_create`.
+    /// Flags `MFD_*` of `memfd_create`.
     MemoryFlags,
-    /// `O_CLOEXEC` of `dup3`.
+    /// Flag `O_CLOEXEC` of `dup3`.
     DupFlags,
-    /// Flags of a call that makes descriptors: with this bit they are closed by an exec.
+    /// Flags of a call that makes descriptors: with this bit an exec closes them.
     Cloexec(u32),
-    /// A descriptor is made only if this register, masked by the first number, is the second.
+    /// Condition for making a descriptor: this register, masked by the first number, is the second.
     MakesIf(u32, u32),
-    /// What to do, below 64: a descriptor is made only by those whose bits are set here.
+    /// Command number below 64: only those whose bits are set here make a descriptor.
     MakesBy(u64),
-    /// `SEEK_*`.
+    /// Origin of a seek: `SEEK_*`.
     Whence,
-    /// `F_*` of `fcntl`.
+    /// Command `F_*` of `fcntl`.
     Command,
-    /// The argument of that command.
+    /// Argument of that command.
     CommandArg,
-    /// Pointer to the buffers of a vectored call, each two `long`s: address and length (`struct iovec`).
+    /// Pointer to the buffers of a vectored call, each two `long`s: address and length (`struct
+    /// iovec`).
     Buffers,
     /// Pointer to a `struct open_how`, which begins with the flags of an open, 8 bytes.
     How,
-    /// Pointer to where the call puts two descriptors.
+    /// Pointer to the memory in which the call stores two descriptors.
     Pair,
-    /// Pointer to pointers to what `io_submit` is to do, as many as it returns.
+    /// Pointer to pointers to the operations of `io_submit`, as many as it returns.
     Iocbs,
-    /// Pointer to where the results of such operations are put, as many as the call returns.
+    /// Pointer to the memory for the results of such operations, as many as the call returns.
     IoEvents,
-    /// `IORING_REGISTER_*` of `io_uring_register`.
+    /// Operation `IORING_REGISTER_*` of `io_uring_register`.
     RegisterOp,
-    /// Pointer to what is registered.
+    /// Pointer to the registered objects.
     Registered,
-    /// How many are registered.
+    /// Number of registered objects.
     RegisterCount,
     /// Number of buffers of a vectored call.
     BufferCount,
     /// Last descriptor of `close_range`.
     LastFd,
-    /// `CLOSE_RANGE_*`.
+    /// Flags `CLOSE_RANGE_*`.
     RangeFlags,
-    /// `AT_*` of `unlinkat`.
+    /// Flags `AT_*` of `unlinkat`.
     RemoveFlags,
-    /// `RENAME_*`.
+    /// Flags `RENAME_*` of `renameat2`.
     RenameFlags,
-    /// `MS_*` of `mount`.
+    /// Flags `MS_*` of `mount`.
     MountFlags,
-    /// The number of a descriptor of another process, of whose open file the call makes one.
+    /// Descriptor number of another process, for whose open file the call makes a descriptor.
     TakenFd,
-    /// `CLONE_*` of `unshare`, or of what `setns` is to join.
+    /// Flags `CLONE_*` of `unshare`, or of the namespaces that `setns` joins.
     CloneFlags,
     /// Address in the memory of the process.
     Address,
-    /// Bytes that a mapping had before.
+    /// Earlier length of a mapping in bytes.
     OldCount,
-    /// `MAP_*` or `MREMAP_*`.
+    /// Flags `MAP_*` or `MREMAP_*`.
     MapFlags,
-    /// Pointer to a message (`struct user_msghdr`), in which descriptors may come.
+    /// Pointer to a message (`struct user_msghdr`), which may carry descriptors.
     Message,
-    /// Pointer to several of them (`struct mmsghdr`).
+    /// Pointer to several messages (`struct mmsghdr`).
     Messages,
 }
 
 impl Role {
-    /// True for an address that says nothing by itself, and for flags that are not shown.
+    /// Returns true for an address that has no meaning by itself, and for flags that are not shown.
     pub fn is_pointer(self) -> bool {
         use Role::{
             Buffers, Cloexec, CloneFlags, How, IoEvents, Iocbs, MakesBy, MakesIf, MapFlags,
@@ -117,14 +118,14 @@ impl Role {
     }
 }
 
-/// What the call does; decides the descriptor model and the OTF2 record.
+/// Class of a call, which determines the descriptor model and the OTF2 record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Makes a descriptor for a file.
+    /// Creates a descriptor for a file.
     Open,
-    /// Ends a descriptor.
+    /// Closes a descriptor.
     Close,
-    /// Ends a range of descriptors.
+    /// Closes a range of descriptors.
     CloseRange,
     /// Moves bytes from a file.
     Read,
@@ -132,94 +133,97 @@ pub enum Class {
     Write,
     /// Moves the file position.
     Seek,
-    /// Makes a second descriptor for an open file.
+    /// Creates a second descriptor for an open file.
     Dup,
-    /// Asks or changes things of a descriptor.
+    /// Queries or changes properties of a descriptor.
     Control,
-    /// Writes out what is cached.
+    /// Writes cached data to the device.
     Sync,
     /// Moves bytes from one descriptor to another inside the kernel.
     Transfer,
     /// Moves bytes into or between pipes inside the kernel.
     Pipe,
-    /// Makes a descriptor for something without a path; what `/proc/PID/fd` calls it, as far as that is always the same.
+    /// Creates a descriptor for an object without a path; the value is its name in `/proc/PID/fd`,
+    /// as far as that is always the same.
     Make(&'static str),
-    /// Makes two descriptors and tells them in memory.
+    /// Creates two descriptors and stores them in memory.
     MakePair,
-    /// Makes files.
+    /// Creates files.
     Name,
     /// Gives files other names.
     Rename,
     /// Removes files.
     Remove,
-    /// Changes how long a file is or what space it has.
+    /// Changes the length or the allocated space of a file.
     Resize,
-    /// Changes where relative paths begin.
+    /// Changes the directory at which relative paths begin.
     Place,
-    /// Changes where absolute paths begin.
+    /// Changes the directory at which absolute paths begin.
     Root,
-    /// Changes what paths lead to, for everybody with the same mounts.
+    /// Changes the targets of paths, for all processes with the same mounts.
     Mount,
-    /// Leaves what is shared with other threads: descriptors, directories, mounts; or joins others.
+    /// Leaves objects shared with other threads (descriptors, directories, mounts), or joins
+    /// others.
     Unshare,
-    /// Asks about a file.
+    /// Queries a file.
     Stat,
-    /// Changes what is known about a file.
+    /// Changes the attributes of a file.
     Attribute,
     /// Lists a directory.
     List,
-    /// Tells what will be needed.
+    /// Announces future accesses.
     Advise,
     /// Locks a file.
     Lock,
-    /// Asks a device or file system for something of its own.
+    /// Requests a specific operation of a device or file system.
     Ioctl,
     /// Maps files into memory.
     Map,
-    /// Asks for I/O that happens later.
+    /// Requests asynchronous I/O.
     Async,
-    /// Sends or receives.
+    /// Sends or receives data.
     Socket,
-    /// Makes processes and programs.
+    /// Creates processes and programs.
     Process,
-    /// Changes whose a process is.
+    /// Changes the user of a process.
     User,
 }
 
-/// What `-e %GROUP` stands for, besides [`Class::group`]s.
+/// Groups ([`Class::group`]) that are recorded by default; `-e %GROUP` selects others.
 pub const DEFAULT_GROUPS: &[&str] = &["data", "desc", "sync", "name", "async", "user"];
 
-/// The groups and what is in them.
+/// Groups with descriptions of their calls.
 pub const GROUPS: &[(&str, &str)] = &[
     ("data", "moves bytes of files and pipes"),
-    ("desc", "makes, copies, moves and ends descriptors"),
-    ("sync", "writes out what is cached"),
-    ("name", "makes, removes, renames and resizes files; changes where paths begin and lead"),
-    ("stat", "asks about files, lists directories"),
+    ("desc", "creates, copies, moves and closes descriptors"),
+    ("sync", "writes cached data to the device"),
+    ("name", "creates, removes, renames and resizes files; changes the roots and targets of paths"),
+    ("stat", "queries files, lists directories"),
     (
         "attr",
-        "changes what is known about files: mode, owner, times, extended attributes, locks; advice; ioctl",
+        "changes attributes of files: mode, owner, times, extended attributes, locks; advice; ioctl",
     ),
     ("map", "maps files into memory"),
-    ("async", "asks for I/O that happens later"),
-    ("socket", "sends and receives"),
-    ("process", "makes processes and programs"),
-    ("user", "changes whose a process is"),
+    ("async", "requests asynchronous I/O"),
+    ("socket", "sends and receives data"),
+    ("process", "creates processes and programs"),
+    ("user", "changes the user of a process"),
 ];
 
 impl Class {
-    /// True if descriptors are not the same after it.
+    /// Returns true if the call changes the set of descriptors.
     pub fn changes_descriptors(self) -> bool {
         use Class::{Close, CloseRange, Dup, Make, MakePair, Open};
         matches!(self, Open | Close | CloseRange | Dup | Make(_) | MakePair)
     }
 
-    /// True if results are bytes that were moved between memory and a file, or between files.
+    /// Returns true if results are bytes that were moved between memory and a file, or between
+    /// files.
     pub fn moves_bytes(self) -> bool {
         matches!(self, Self::Read | Self::Write | Self::Transfer)
     }
 
-    /// The group that it belongs to, one of [`GROUPS`].
+    /// Returns the group of the class, one of [`GROUPS`].
     pub fn group(self) -> &'static str {
         match self {
             Self::Read | Self::Write | Self::Transfer | Self::Pipe => "data",
@@ -251,28 +255,29 @@ impl Class {
     }
 }
 
-/// One system call.
+/// System call of the table.
 #[derive(Debug)]
 pub struct Call {
-    /// The kernel's name: `sys_enter_NAME` is its tracepoint.
+    /// Kernel's name: its tracepoint is `sys_enter_NAME`.
     pub name: &'static str,
     /// Number on x86-64 (`arch/x86/entry/syscalls/syscall_64.tbl`).
     pub x86_64: u32,
-    /// Number on aarch64 and all that use `include/uapi/asm-generic/unistd.h`; `None`: it is not there.
+    /// Number on aarch64 and all machines with `include/uapi/asm-generic/unistd.h`; `None` if it
+    /// does not exist there.
     pub generic: Option<u32>,
-    /// What it does.
+    /// Class of the call.
     pub class: Class,
-    /// What its registers mean.
+    /// Meanings of its registers.
     pub args: [Role; 6],
-    /// What it makes is closed by an exec whatever its flags are.
+    /// True if an exec closes its new descriptors, whatever the flags are.
     pub always_cloexec: bool,
-    /// Something can be read beside the call or seen inside it.
+    /// True if a name or memory can be read during the call or seen inside it.
     pub is_read_beside: bool,
-    /// It has more than one descriptor and one path, or what is told of it stands in memory.
+    /// True if it has more than one descriptor and one path, or if its details are in memory.
     pub has_more: bool,
 }
 
-/// A row.
+/// Creates a row.
 pub(super) const fn row(
     name: &'static str,
     x86_64: u32,
@@ -285,7 +290,8 @@ pub(super) const fn row(
     Call { name, x86_64, generic, class, args, always_cloexec: false, is_read_beside, has_more }
 }
 
-/// True if one of them is of a second file, or of a directory, or points to what tells of the first.
+/// Returns true if a role belongs to a second file or a directory, or points to details of the
+/// first file.
 const fn has_more(args: &[Role; 6]) -> bool {
     use Role::{Buffers, DirFd, DirFd2, Fd2, OffsetPtr, OffsetPtr2, Pair, Path2};
     let mut left: &[Role] = args;
@@ -299,7 +305,7 @@ const fn has_more(args: &[Role; 6]) -> bool {
     false
 }
 
-/// True if one of them points to what tells more of the call.
+/// Returns true if a role points to details of the call.
 const fn has_pointers(args: &[Role; 6]) -> bool {
     use Role::{
         Buffers, How, IoEvents, Iocbs, Message, Messages, OffsetPtr, OffsetPtr2, Pair, Path,
@@ -317,47 +323,49 @@ const fn has_pointers(args: &[Role; 6]) -> bool {
     false
 }
 
-/// The flag by which most calls that make descriptors have them closed by an exec: `SOCK_CLOEXEC`, `EFD_CLOEXEC` and many
-/// others are the same number.
+/// Flag with which most calls that make descriptors have an exec close them: `SOCK_CLOEXEC`,
+/// `EFD_CLOEXEC` and many others are the same number.
 pub(super) const O_CLOEXEC: u32 = libc::O_CLOEXEC.cast_unsigned();
 
 impl Call {
-    /// The row of a call whose descriptors the kernel always marks as close-on-exec.
+    /// Returns the row of a call whose descriptors the kernel always marks as close-on-exec.
     pub(super) const fn closed_by_exec(self) -> Self {
         Self { always_cloexec: true, ..self }
     }
 }
 
 impl CallId {
-    /// The row.
+    /// Returns the row.
     pub fn call(self) -> &'static Call {
         static UNKNOWN: Call = row("unknown", u32::MAX, None, Class::Control, [Role::Opaque; 6]);
         CALLS.get(usize::from(self.0)).unwrap_or(&UNKNOWN)
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..).map(Self).take(CALLS.len())
     }
 
-    /// The row of this name: the tracepoint's.
+    /// Returns the row of this name: the tracepoint's.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::all().find(|it| it.call().name == name)
     }
 
-    /// The row that somebody means by this name: the tracepoint's, or the C library's (`stat`, `sendfile`).
+    /// Returns the row of a name that users know: the tracepoint's, or the C library's (`stat`,
+    /// `sendfile`).
     pub fn by_common_name(name: &str) -> Option<Self> {
         let names = [name.to_owned(), format!("new{name}"), format!("{name}64")];
         names.iter().find_map(|it| Self::by_name(it))
     }
 
-    /// True if a call that was entered as this one may end as that one. On x86 a program begins as if by `execve`, also after
-    /// `execveat` (`set_personality_64bit()` in `arch/x86/kernel/process_64.c`).
+    /// Returns true if a call that was entered as this one may end as that one. On x86 a program
+    /// begins as if by `execve`, also after `execveat` (`set_personality_64bit()` in
+    /// `arch/x86/kernel/process_64.c`).
     pub fn ends_as(self, exit: Self) -> bool {
         self == exit || self.call().is_exec() && exit.call().is_exec()
     }
 
-    /// Those that are recorded if nothing else is asked for.
+    /// Returns the calls that are recorded by default.
     pub fn default_set() -> impl Iterator<Item = Self> {
         Self::all().filter(|it| DEFAULT_GROUPS.contains(&it.call().class.group()))
     }
@@ -366,7 +374,7 @@ impl CallId {
 /// Bytes of a `struct iovec` on a 64-bit machine.
 pub const IOVEC_BYTES: u64 = 16;
 
-/// Buffers of one call at most (`UIO_MAXIOV`).
+/// Maximum number of buffers of one call (`UIO_MAXIOV`).
 const IOVECS_MAX: u64 = 1024;
 
 /// Bytes of a `struct iocb` (`include/uapi/linux/aio_abi.h`).
@@ -375,26 +383,29 @@ pub const IOCB_BYTES: usize = 64;
 /// Bytes of a `struct io_event`.
 pub const IO_EVENT_BYTES: usize = 32;
 
-/// Operations that are read of one call. More are in no queue that anybody makes; of what is beyond it nothing is known.
+/// Maximum number of operations that are read of one call. No queue in use has more; of the
+/// operations beyond it nothing is known.
 const IOCBS_MAX: u64 = 4096;
 
-/// `include/uapi/linux/io_uring.h`.
+/// Operation `IORING_REGISTER_FILES` (`include/uapi/linux/io_uring.h`).
 const IORING_REGISTER_FILES: u64 = 2;
 
-/// Descriptors that are read of one call; only where there is a single file is it known which one an operation uses.
+/// Maximum number of descriptors that are read of one call; only for a single registered file is it
+/// known which one an operation uses.
 const REGISTERED_MAX: u64 = 1024;
 
-/// Memory that a call was given, and how it is laid out.
+/// Memory argument of a call, and its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// So many bytes.
+    /// Plain memory of this many bytes.
     Bytes(usize),
-    /// So many pointers to a `struct iocb`. What is read of each: the pointer, the structure, and 8 bytes with the sum of its
-    /// buffers' lengths (of a vectored one; all ones if that is not known).
+    /// Array of this many pointers to a `struct iocb`. For each the reader stores the pointer, the
+    /// structure, and 8 bytes with the sum of its buffers' lengths (of a vectored one; all ones if
+    /// that is unknown).
     Iocbs(usize),
 }
 
-/// Bytes that stand in a fact for each `struct iocb`.
+/// Bytes in a fact for each `struct iocb`.
 pub const IOCB_READ_BYTES: usize = 8 + IOCB_BYTES + 8;
 
 impl Memory {
@@ -404,7 +415,8 @@ impl Memory {
 }
 
 impl Call {
-    /// The number on a machine of this kind (`uname -m`); `None` if it has no such call or the kind is unknown.
+    /// Returns the number on a machine of this kind (`uname -m`); `None` if it has no such call or
+    /// the kind is unknown.
     pub fn number(&self, machine: &str) -> Option<u32> {
         match machine {
             "x86_64" => Some(self.x86_64),
@@ -413,7 +425,8 @@ impl Call {
         }
     }
 
-    /// True if the argument of this role is an `int` or `unsigned int` (`SYSCALL_DEFINE`): the kernel looks at the lower 32 bits only.
+    /// Returns true if the argument of this role is an `int` or `unsigned int` (`SYSCALL_DEFINE`),
+    /// of which the kernel uses the lower 32 bits only.
     pub fn is_int(&self, role: Role) -> bool {
         use Role::{
             Command, DupFlags, LastFd, MemoryFlags, OpenFlags, RangeFlags, RegisterCount,
@@ -426,13 +439,14 @@ impl Call {
         is_flags || is_word || role == RwFlags || role == Role::Count && has_int_length
     }
 
-    /// The register that has this role, whatever the numbers in it: asked several times of each call.
+    /// Returns the register with this role, whatever its numbers: called several times for each
+    /// call.
     #[inline]
     pub fn arg(&self, role: Role) -> Option<usize> {
         self.args.iter().position(|it| discriminant(it) == discriminant(&role))
     }
 
-    /// True if that register is the address of memory whose length stands in the register behind it.
+    /// Returns true if that register is the address of memory whose length is in the next register.
     pub fn is_buffer(&self, register: usize) -> bool {
         let is_address = self.args.get(register) == Some(&Role::Opaque);
         let has_length = self.args.get(register + 1) == Some(&Role::Count);
@@ -440,49 +454,51 @@ impl Call {
         is_address && has_length && moves
     }
 
-    /// True if the call names a file by a path.
+    /// Returns true if the call names a file by a path.
     pub fn has_path(&self) -> bool {
         self.arg(Role::Path).is_some()
     }
 
-    /// True if it shows a file in memory.
+    /// Returns true if it maps a file into memory.
     pub fn maps(&self) -> bool {
         self.class == Class::Map && self.arg(Role::Fd).is_some()
     }
 
-    /// True if it takes away what is at an address, and puts nothing there.
+    /// Returns true if it removes the mapping at an address without a new one.
     pub fn unmaps(&self) -> bool {
         self.name == "munmap"
     }
 
-    /// True if mappings are others behind it.
+    /// Returns true if it changes mappings.
     pub fn changes_mappings(&self) -> bool {
         self.class == Class::Map
             && (self.maps() || self.unmaps() || self.arg(Role::OldCount).is_some())
     }
 
-    /// True if it makes another program of its process.
+    /// Returns true if it starts another program in its process.
     pub fn is_exec(&self) -> bool {
         matches!(self.name, "execve" | "execveat")
     }
 
-    /// True if files have other names behind it, or none.
+    /// Returns true if it changes or removes names of files.
     pub fn changes_names(&self) -> bool {
         matches!(self.class, Class::Rename | Class::Remove)
     }
 
-    /// True if nobody can tell which call opened what, or what that was called, who does not see all of these.
+    /// Returns true if the files and names of opens cannot be attributed to calls unless all of
+    /// these calls are recorded.
     pub fn bears_on_opens(&self) -> bool {
         self.opens_files() || self.changes_names()
     }
 
-    /// True if its result is bytes that it moved: of files, or of pipes and sockets. (Of `sendmmsg` and `recvmmsg` it is messages.)
+    /// Returns true if its result is the bytes that it moved: of files, or of pipes and sockets.
+    /// (For `sendmmsg` and `recvmmsg` it is messages.)
     pub fn returns_bytes(&self) -> bool {
         let of_socket = matches!(self.name, "sendto" | "sendmsg" | "recvfrom" | "recvmsg");
         self.class.moves_bytes() || self.class == Class::Pipe || of_socket
     }
 
-    /// True if the bytes of its result come from its file, true if they go to one.
+    /// Returns whether the bytes of its result come from its file, and whether they go to one.
     pub fn ways(&self) -> [bool; 2] {
         match self.class {
             Class::Read => [true, false],
@@ -494,17 +510,17 @@ impl Call {
         }
     }
 
-    /// True if its second path is what a symbolic link is to contain.
+    /// Returns true if its second path is the content of a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.arg(Role::Path2) == Some(0)
     }
 
-    /// Where the paths stand that the call is given: that of its file, and the second one.
+    /// Returns the addresses of the call's path arguments: that of its file, and the second one.
     pub fn paths(&self, args: &[u64; 6]) -> [Option<u64>; 2] {
         [Role::Path, Role::Path2].map(|it| args.get(self.arg(it)?).copied())
     }
 
-    /// The memory that tells more of a call than its registers, where it stands and what it is.
+    /// Returns the memory with details of a call beyond its registers: address and layout.
     pub fn memory(&self, args: &[u64; 6], ret: i64) -> impl Iterator<Item = (u64, Memory)> {
         let buffers = self.arg(Role::BufferCount).and_then(|it| args.get(it)).copied();
         let done = u64::try_from(ret).unwrap_or(0);
@@ -524,51 +540,53 @@ impl Call {
         })
     }
 
-    /// How many descriptors `io_uring_register` was given as the ring's files; `None`: it does something else.
+    /// Returns the number of descriptors that `io_uring_register` registers as the ring's files;
+    /// `None` if it does another operation.
     pub fn registered_files(&self, args: &[u64; 6]) -> Option<u64> {
         let of = |role| args.get(self.arg(role)?).copied();
         let is_meant = of(Role::RegisterOp)? & 0xffff_ffff == IORING_REGISTER_FILES;
         of(Role::RegisterCount).filter(|_| is_meant).map(|it| it & 0xffff_ffff)
     }
 
-    /// True if there may be such memory.
+    /// Returns true if there may be such memory.
     pub fn has_memory(&self) -> bool {
         let roles = [Role::Buffers, Role::OffsetPtr, Role::OffsetPtr2, Role::How, Role::Pair];
         self.args.iter().any(|it| roles.contains(it))
     }
 
-    /// True if descriptors may come with what it receives.
+    /// Returns true if the data that it receives may carry descriptors.
     pub fn receives_descriptors(&self) -> bool {
         self.arg(Role::Message).or(self.arg(Role::Messages)).is_some()
     }
 
-    /// True if there is a name to be read beside the call: its tracepoints go to the names ring. At the exit of an exec the
-    /// memory that its path stood in is gone.
+    /// Returns true if a name can be read during the call: its tracepoints go to the names ring. At
+    /// the exit of an exec the memory of its path is gone.
     pub fn has_names(&self) -> bool {
         let is_there = self.has_path() && self.class != Class::Process;
         is_there || self.class == Class::Open || self.receives_descriptors()
     }
 
-    /// True if it opens a file, unless its flags say that it only names it (`O_PATH`).
+    /// Returns true if it opens a file, unless its flags request only a reference (`O_PATH`).
     pub fn opens_files(&self) -> bool {
         let takes_flags = self.arg(Role::OpenFlags).or(self.arg(Role::How)).is_some();
-        // `open_tree` and `memfd_create` have flags of their own, `creat` none.
+        // `open_tree` and `memfd_create` have flags of their own, `creat` has none.
         let is_creat = self.arg(Role::DirFd).or(self.arg(Role::MemoryFlags)).is_none();
         self.class == Class::Open && (takes_flags || is_creat)
     }
 
-    /// True if nothing is known of what it does without what stands in memory: that is always read.
+    /// Returns true if its effect is unknown without its memory, which is therefore always read.
     pub fn is_list(&self) -> bool {
         self.args.iter().any(|it| matches!(it, Role::Iocbs | Role::IoEvents | Role::Registered))
     }
 
-    /// True if what `io_submit` was asked of in a context has no result behind it: the kernel waits for all of it, and
-    /// takes the results away (`exit_aio()` and `SYSCALL_DEFINE1(io_destroy)` in `fs/aio.c`).
+    /// Returns true if the operations that `io_submit` started in a context have no results after
+    /// it: the kernel waits for all of them, and discards the results (`exit_aio()` and
+    /// `SYSCALL_DEFINE1(io_destroy)` in `fs/aio.c`).
     pub fn ends_context(&self) -> bool {
         self.name == "io_destroy"
     }
 
-    /// True if the end of the call says more than what it did to its descriptors.
+    /// Returns true if the end of the call has further effects than those on its descriptors.
     pub fn has_consequences(&self) -> bool {
         let is_of_names = self.changes_names() || matches!(self.class, Class::Mount | Class::User);
         let takes = self.arg(Role::TakenFd).is_some();

@@ -1,46 +1,50 @@
-//! The life of tasks: `PERF_RECORD_FORK`, `_COMM`, `_EXIT` and `task:task_newtask`.
+//! Creation, renames and ends of tasks: `PERF_RECORD_FORK`, `_COMM`, `_EXIT` and
+//! `task:task_newtask`.
 
 use crate::units::{Pid, Tid};
 
-/// A task was born, renamed, or died.
+/// Event in the life of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// `PERF_RECORD_FORK`: a new process (`pid == tid` and another parent `pid`) or a new thread (same `pid`).
+    /// `PERF_RECORD_FORK`: a new process (`pid == tid` and another parent `pid`) or a new thread
+    /// (same `pid`).
     Fork {
-        /// The new task's process.
+        /// Process of the new task.
         pid: Pid,
-        /// The new task.
+        /// Thread of the new task.
         tid: Tid,
-        /// The parent's process.
+        /// Process of the parent.
         ppid: Pid,
-        /// The parent's thread.
+        /// Thread of the parent.
         ptid: Tid,
     },
-    /// `task:task_newtask`: the flags that the new task was cloned with; comes just after its FORK.
+    /// `task:task_newtask`: the clone flags of the new task; directly after its FORK.
     NewTask {
-        /// The new task. In the namespace of the kernel (the payload is not translated).
+        /// Thread of the new task, in the namespace of the kernel (the payload is not translated).
         tid: Tid,
-        /// `CLONE_*` (`include/uapi/linux/sched.h`).
+        /// Clone flags `CLONE_*` (`include/uapi/linux/sched.h`).
         clone_flags: u64,
-        /// Its name: its parent's, but that of one of the kernel's threads, which is given one at birth and never renamed.
+        /// Name of the task: that of its parent, except for kernel threads, which get their name at
+        /// creation and are never renamed.
         comm: Option<Vec<u8>>,
     },
     /// `PERF_RECORD_COMM`: the task has a new name.
     Comm {
-        /// The task's process.
+        /// Process of the task.
         pid: Pid,
-        /// The task.
+        /// Thread of the task.
         tid: Tid,
-        /// The name, at most 15 bytes.
+        /// New name, at most 15 bytes.
         comm: Vec<u8>,
-        /// True if an exec gave it: the other threads are gone, close-on-exec descriptors closed.
+        /// True if an exec set it: the other threads are gone, close-on-exec descriptors are
+        /// closed.
         exec: bool,
     },
-    /// `PERF_RECORD_EXIT`: the task is gone.
+    /// `PERF_RECORD_EXIT`: the task has ended.
     Exit {
-        /// The task's process.
+        /// Process of the task.
         pid: Pid,
-        /// The task.
+        /// Thread of the task.
         tid: Tid,
     },
 }
@@ -60,30 +64,31 @@ pub const CLONE_NEWNS: u64 = 0x2_0000;
 /// The child gets a user namespace of its own.
 pub const CLONE_NEWUSER: u64 = 0x1000_0000;
 
-/// The child has the same parent as the one that makes it.
+/// The child has the same parent as the task that creates it.
 pub const CLONE_PARENT: u64 = 0x8000;
 
-/// A system call that takes children that have ended. Of these only the ends are recorded.
+/// System call that waits for ended children. Only the ends of these calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitCall {
-    /// Its tracepoint is `sys_exit_NAME`.
+    /// Name of the call: its tracepoint is `sys_exit_NAME`.
     pub name: &'static str,
     /// Number on x86-64.
     pub x86_64: u32,
-    /// Number where `include/uapi/asm-generic/unistd.h` holds.
+    /// Number on machines with `include/uapi/asm-generic/unistd.h`.
     pub generic: u32,
-    /// Which results are recorded: terms of a filter.
+    /// Results that are recorded, as terms of a filter.
     pub taken: &'static str,
 }
 
-/// All of them. The first returns the child; the second, which has it in memory, 0.
+/// System calls that wait. The first returns the child; the second stores it in memory and returns
+/// 0.
 pub const WAITS: [WaitCall; 2] = [
     WaitCall { name: "wait4", x86_64: 61, generic: 260, taken: "ret>0" },
     WaitCall { name: "waitid", x86_64: 247, generic: 95, taken: "ret==0" },
 ];
 
 impl WaitCall {
-    /// The number on a machine of this kind (`uname -m`).
+    /// Returns the number on a machine of this kind (`uname -m`).
     pub fn number(&self, machine: &str) -> Option<u32> {
         match machine {
             "x86_64" => Some(self.x86_64),

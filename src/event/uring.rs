@@ -1,20 +1,23 @@
-//! What the `io_uring:*` tracepoints say, with the kernel's field names.
+//! Events of the `io_uring:*` tracepoints, with the kernel's field names.
 //!
-//! They name a request by its address and by the `user_data` that the program gave it; that of a descriptor comes with
-//! `io_uring_file_get`. Offsets and lengths stand in memory that the program shares with the kernel, and no tracepoint tells
-//! them, but for requests that are refused at once (`io_uring_req_failed`).
+//! They identify a request by its address and by the `user_data` that the program gave it; that of
+//! a descriptor comes with `io_uring_file_get`. Offsets and lengths are in memory that the program
+//! shares with the kernel. No tracepoint reports them, except for requests that are refused at once
+//! (`io_uring_req_failed`).
 
 use super::async_table::{Interface, Opcode};
 use crate::tracefs::{BindError, EventFormat, IntField};
 
-/// Which tracepoint spoke (`include/trace/events/io_uring.h`).
+/// Tracepoint of an event (`include/trace/events/io_uring.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UringPoint {
-    /// `io_uring_create`: a ring was made.
+    /// `io_uring_create`: a ring was created.
     Create,
-    /// `io_uring_submit_req`, and `io_uring_submit_sqe` before 6.3: the kernel took a request from the submission queue.
+    /// `io_uring_submit_req`, and `io_uring_submit_sqe` before 6.3: the kernel took a request from
+    /// the submission queue.
     Submit,
-    /// `io_uring_file_get`: a request got the file of a descriptor. Files that are registered with the ring have none.
+    /// `io_uring_file_get`: a request got the file of a descriptor. Files that are registered with
+    /// the ring have no such event.
     FileGet,
     /// `io_uring_queue_async_work`: a request went to a worker thread, since it would have to wait.
     Worker,
@@ -22,12 +25,12 @@ pub enum UringPoint {
     Failed,
     /// `io_uring_complete`: a result was put into the completion queue.
     Complete,
-    /// `io_uring_cqe_overflow`: a result was put aside, since that queue is full. Some kernels say so besides
-    /// [`UringPoint::Complete`], some instead of it.
+    /// `io_uring_cqe_overflow`: a result was put aside, since that queue is full. Some kernels
+    /// report this in addition to [`UringPoint::Complete`], some instead of it.
     Overflow,
 }
 
-/// The tracepoints and what they mean here.
+/// Tracepoints and their meanings.
 pub const URING_POINTS: [(&str, UringPoint); 8] = [
     ("io_uring_create", UringPoint::Create),
     ("io_uring_submit_req", UringPoint::Submit),
@@ -39,56 +42,56 @@ pub const URING_POINTS: [(&str, UringPoint); 8] = [
     ("io_uring_cqe_overflow", UringPoint::Overflow),
 ];
 
-/// One hit. What its tracepoint does not tell is 0 or none.
+/// Hit of an io_uring tracepoint. Fields that its tracepoint does not have are 0 or `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringEvent {
-    /// Which tracepoint.
+    /// Tracepoint of the hit.
     pub point: UringPoint,
-    /// The ring: address in the kernel (`ctx`).
+    /// Address of the ring in the kernel (`ctx`).
     pub ctx: u64,
-    /// The request: address in the kernel; 0 for a result that is not that of a request. None: the kernel does not tell (5.10 and
-    /// 5.15, and there some tracepoints do).
+    /// Address of the request in the kernel; 0 for a result that is not that of a request. `None`
+    /// if the kernel does not report it (5.10 and 5.15, and there some tracepoints do).
     pub req: Option<u64>,
-    /// What the program calls the request.
+    /// Program's value that identifies the request.
     pub user_data: u64,
-    /// `IORING_OP_*`.
+    /// Opcode `IORING_OP_*`.
     pub opcode: u8,
-    /// The descriptor.
+    /// Descriptor number.
     pub fd: i32,
-    /// The result; -4095 to -1 is a negative errno. Of a refused request, the error.
+    /// Result; -4095 to -1 is a negative errno. For a refused request, the error.
     pub res: i64,
-    /// `IOSQE_*` in the low byte, the kernel's own flags above.
+    /// Flags: `IOSQE_*` in the low byte, the kernel's own flags above.
     pub flags: u64,
-    /// `IORING_CQE_F_*`.
+    /// Flags of the completion: `IORING_CQE_F_*`.
     pub cflags: u32,
-    /// A thread of the kernel's took it from the queue (`IORING_SETUP_SQPOLL`).
+    /// True if a kernel thread took it from the queue (`IORING_SETUP_SQPOLL`).
     pub sq_thread: bool,
-    /// File position that a refused request asked for.
+    /// File position of a refused request.
     pub off: Option<u64>,
-    /// Bytes that a refused request asked for.
+    /// Requested bytes of a refused request.
     pub len: Option<u64>,
 }
 
 impl UringEvent {
-    /// What is asked for; `NOP` where the tracepoint does not tell.
+    /// Returns the opcode; `NOP` where the tracepoint does not report it.
     pub fn opcode(&self) -> Opcode {
         Opcode { interface: Interface::IoUring, number: self.opcode.into() }
     }
 }
 
-/// `IOSQE_FIXED_FILE`: the file is one that is registered with the ring (`include/uapi/linux/io_uring.h`).
+/// `IOSQE_FIXED_FILE`: the file is registered with the ring (`include/uapi/linux/io_uring.h`).
 pub const IOSQE_FIXED_FILE: u64 = 1 << 0;
 
-/// `IOSQE_CQE_SKIP_SUCCESS`: there is no result unless it fails.
+/// `IOSQE_CQE_SKIP_SUCCESS`: there is no result unless the request fails.
 pub const IOSQE_CQE_SKIP_SUCCESS: u64 = 1 << 6;
 
 /// `IORING_CQE_F_MORE`: more results of the same request follow.
 pub const IORING_CQE_F_MORE: u32 = 1 << 1;
 
-/// `IORING_CQE_F_NOTIF`: no result, but word that the buffer of a zero-copy send is free.
+/// `IORING_CQE_F_NOTIF`: not a result, but a notice that the buffer of a zero-copy send is free.
 pub const IORING_CQE_F_NOTIF: u32 = 1 << 3;
 
-/// Where the fields of one tracepoint are; kernels differ in which there are.
+/// Fields of one tracepoint; kernels differ in the fields that they have.
 #[derive(Debug)]
 pub(super) struct UringShape {
     point: UringPoint,
@@ -124,7 +127,7 @@ impl UringShape {
         })
     }
 
-    /// None: the payload is too short.
+    /// Reads a hit; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<UringEvent> {
         let optional = |field: &Option<IntField>| match field {
             Some(field) => field.read_u64(payload).map(Some),

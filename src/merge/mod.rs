@@ -1,8 +1,9 @@
-//! Many nearly ordered streams → one ordered stream, in bounded memory.
+//! Merges many nearly ordered streams into one ordered stream, in bounded memory.
 //!
-//! A ring is not sorted: the kernel takes the time before it reserves the space, and interrupts nest. But the disorder
-//! is bounded. Every round the tracer reads the clock (T) and then takes what is in all rings. A record whose time lies
-//! before the *previous* round's T was written long before this round took the rings, so all of those are here now:
+//! A ring is not sorted: the kernel takes the time before it reserves the space, and interrupts
+//! nest. But the disorder is bounded. In every round the tracer reads the clock (T) and then takes
+//! the content of all rings. A record whose time is before the *previous* round's T was written
+//! long before this round took the rings. All such records have therefore arrived:
 //!
 //! ```text
 //!            T1          T2          T3
@@ -12,11 +13,12 @@
 //!  after round 2 everything before T1 is passed on, after round 3 everything before T2, …
 //! ```
 //!
-//! What still comes after its time was passed on is *late*: it is given back, to be counted.
+//! A record that arrives after its time was passed on is *late*: it is returned to the caller, who
+//! counts it.
 
 use crate::units::KernelTime;
 
-/// Sorts what is pushed; passes it on round by round.
+/// Sorts the items that are pushed, and passes them on round by round.
 #[derive(Debug)]
 pub struct Merger<V> {
     waiting: Vec<(KernelTime, V)>,
@@ -31,11 +33,12 @@ impl<V> Default for Merger<V> {
 }
 
 impl<V> Merger<V> {
-    /// Adds an item of any stream. Items of one stream with equal times must be pushed in their order.
+    /// Adds an item of any stream. Items of one stream with equal times must be pushed in their
+    /// order.
     ///
     /// # Errors
     ///
-    /// Gives the item back if later items were passed on already.
+    /// Returns the item if later items were already passed on.
     pub fn push(&mut self, time: KernelTime, value: V) -> Result<(), V> {
         if time < self.released {
             return Err(value);
@@ -44,22 +47,23 @@ impl<V> Merger<V> {
         Ok(())
     }
 
-    /// A round is complete: all streams were taken after the clock showed `round`. Passes on, in order, everything
-    /// before the round before it.
+    /// Ends a round: all streams were taken after the clock showed `round`. Passes on, in order,
+    /// all items before the previous round.
     pub fn round(&mut self, round: KernelTime) -> Vec<(KernelTime, V)> {
         let until = self.previous_round;
         self.previous_round = round.max(until);
         self.release(until)
     }
 
-    /// There is nothing more: passes on the rest, in order.
+    /// Ends the streams: passes on the rest, in order.
     pub fn finish(&mut self) -> Vec<(KernelTime, V)> {
         let rest = self.give_up();
         self.released = KernelTime::MAX;
         rest
     }
 
-    /// Too much waits for its round: passes on all of it, in order. What still comes of the time before its end is late.
+    /// Passes on all waiting items, in order, because too many wait for their round. Items that
+    /// arrive later with a time before the end of these are late.
     pub fn give_up(&mut self) -> Vec<(KernelTime, V)> {
         self.waiting.sort_by_key(|&(time, _)| time);
         if let Some((last, _)) = self.waiting.last() {
@@ -68,18 +72,19 @@ impl<V> Merger<V> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Everything of before this time was passed on.
+    /// Returns the time before which all items were passed on.
     pub fn released(&self) -> KernelTime {
         self.released
     }
 
-    /// Items that wait for their round.
+    /// Returns the number of items that wait for their round.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     fn release(&mut self, until: KernelTime) -> Vec<(KernelTime, V)> {
-        // Stable, and fast where streams are nearly sorted: it finds the runs and merges them.
+        // The sort is stable, and fast where streams are nearly sorted: it finds the runs and
+        // merges them.
         self.waiting.sort_by_key(|&(time, _)| time);
         let end = self.waiting.partition_point(|&(time, _)| time < until);
         self.released = self.released.max(until);
@@ -131,7 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is pushed comes out exactly once, in order, or is given back as late.
+        /// Fails if an item does not come out exactly once, in order, and was not returned as late
+        /// either.
         #[test]
         fn out_is_in_sorted_and_whole(
             rounds in prop::collection::vec(prop::collection::vec(0u64..1000, 0..30), 0..12),
@@ -156,7 +162,7 @@ mod tests {
             prop_assert_eq!(all, pushed);
         }
 
-        /// With disorder shorter than a round, nothing is late.
+        /// Fails if an item is late although the disorder is shorter than a round.
         #[test]
         fn bounded_disorder_is_never_late(
             items in prop::collection::vec((0u64..10_000, 0u64..250), 0..400),

@@ -1,50 +1,51 @@
-//! Through which functions a task came to where it was sampled.
+//! Call chain of a sample: the functions through which the task reached the sampled place.
 //!
-//! A row of `u64`s, the innermost function first; numbers that are no addresses say whose functions follow
-//! (`PERF_CONTEXT_*`). Each address is that behind a call.
+//! A chain is a sequence of `u64`s with the innermost function first. Numbers that are not
+//! addresses (`PERF_CONTEXT_*`) name the owner of the functions that follow. Each address is the
+//! return address of a call.
 
 use super::abi::context;
 
-/// A chain of a sample.
+/// Call chain of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chain<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Chain<'a> {
-    /// Of these bytes; what is behind the last whole address is left out.
+    /// Creates a chain of these bytes. Bytes after the last whole address are left out.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// How many bytes it has.
+    /// Returns the length of the chain in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All numbers.
+    /// Returns all numbers of the chain, contexts included.
     pub fn words(&self) -> impl Iterator<Item = u64> + use<'a> {
         let (words, _) = self.bytes.as_chunks::<8>();
         words.iter().map(|it| u64::from_le_bytes(*it))
     }
 
-    /// The kernel's functions, the innermost first.
+    /// Returns the kernel's functions, the innermost first.
     pub fn kernel(&self) -> impl Iterator<Item = u64> + use<'a> {
         frames(self.words(), context::KERNEL)
     }
 
-    /// The program's functions, the innermost first.
+    /// Returns the program's functions, the innermost first.
     pub fn user(&self) -> impl Iterator<Item = u64> + use<'a> {
         frames(self.words(), context::USER)
     }
 }
 
-/// The addresses that follow this context.
+/// Returns the addresses that follow the wanted context.
 fn frames(words: impl Iterator<Item = u64>, wanted: u64) -> impl Iterator<Item = u64> {
     let mut is_wanted = false;
-    words.filter(move |&it| {
-        if it >= context::LOWEST {
-            is_wanted = it == wanted;
+    words.filter(move |&word| {
+        if word >= context::LOWEST {
+            is_wanted = word == wanted;
             return false;
         }
         is_wanted

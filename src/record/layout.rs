@@ -1,8 +1,9 @@
-//! `sample_type` → where the fields of a sample are, computed once so that the hot path asks nothing.
+//! Sample layout: the offsets of a sample's fields, computed once from `sample_type` for the hot
+//! path.
 
 use super::abi::sample_type as bit;
 
-/// Where the fields that we use stand in a record's body.
+/// Offsets of the used fields in the body of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleLayout {
     sample_type: u64,
@@ -10,19 +11,21 @@ pub struct SampleLayout {
     pub(super) tid: usize,
     /// Offset of `u64 time` in a sample.
     pub(super) time: usize,
-    /// Offset of `u32 size` and the payload behind it in a sample; if it has a chain, of that, which stands before them.
+    /// Offset of `u32 size` in a sample, after which the payload follows. In a sample with a call
+    /// chain, the offset of the chain, which precedes them.
     pub(super) raw: usize,
-    /// `u64 count` and so many addresses stand before the payload.
+    /// True if `u64 count` and as many addresses precede the payload.
     pub(super) has_chain: bool,
-    /// Registers, by this mask, and a piece of the stack stand behind the payload.
+    /// Mask of the registers that follow the payload together with a part of the stack; `None`
+    /// without them.
     pub(super) program: Option<u64>,
-    /// Distance of `u32 pid, tid` from the end of any other record (`sample_id_all`).
+    /// Distance of `u32 pid, tid` from the end of all other records (`sample_id_all`).
     pub(super) trailer_tid: usize,
-    /// Distance of `u64 time` from the end of any other record.
+    /// Distance of `u64 time` from the end of all other records.
     pub(super) trailer_time: usize,
 }
 
-/// `sample_type` bits in the order in which a sample has them, each eight bytes long.
+/// `sample_type` bits in the order of the fields in a sample, each eight bytes long.
 const SAMPLE_ORDER: [u64; 9] = [
     bit::IDENTIFIER,
     bit::IP,
@@ -35,14 +38,15 @@ const SAMPLE_ORDER: [u64; 9] = [
     bit::PERIOD,
 ];
 
-/// The bits of the trailer of other records, in their order, each eight bytes long (`struct sample_id`).
+/// Bits of the trailer of other records in their order, each eight bytes long (`struct sample_id`).
 const TRAILER_ORDER: [u64; 6] =
     [bit::TID, bit::TIME, bit::ID, bit::STREAM_ID, bit::CPU, bit::IDENTIFIER];
 
 impl SampleLayout {
-    /// The layout of this `sample_type` with `sample_id_all`; `registers`: the mask of those of the program. `None` if it lacks TID,
-    /// TIME or RAW, has a field of variable length other than CALLCHAIN before RAW, or has registers without a stack or a stack without
-    /// registers.
+    /// Creates the layout of this `sample_type` with `sample_id_all`; `registers` is the mask of
+    /// the program's registers. Returns `None` if TID, TIME or RAW is missing, if a field of
+    /// variable length other than CALLCHAIN precedes RAW, or if there are registers without a stack
+    /// or a stack without registers.
     pub fn new(sample_type: u64, registers: u64) -> Option<Self> {
         let program = bit::REGS_USER | bit::STACK_USER;
         let known =
@@ -78,12 +82,12 @@ impl SampleLayout {
         })
     }
 
-    /// True if its samples have registers and a piece of the stack of the program.
+    /// Returns true if the samples have registers and a part of the stack of the program.
     pub fn has_program(&self) -> bool {
         self.program.is_some()
     }
 
-    /// The `PERF_SAMPLE_*` bits that it was made from.
+    /// Returns the `PERF_SAMPLE_*` bits from which the layout was created.
     pub fn sample_type(&self) -> u64 {
         self.sample_type
     }

@@ -1,7 +1,8 @@
 //! Pages of a tracefs ring → the hits in them.
 //!
-//! A page begins with the time of its first entry and the length of its data; where these stand `events/header_page`
-//! says. Then come entries, whose layout `events/header_event` describes (`include/linux/ring_buffer.h`):
+//! A page begins with the time of its first entry and the length of its data. `events/header_page`
+//! gives the offsets of both. Then follow entries, whose layout `events/header_event` describes
+//! (`include/linux/ring_buffer.h`):
 //!
 //! ```text
 //!   0        5                              32
@@ -10,31 +11,32 @@
 //!   └────────┴──────────────────────────────┘
 //!     1 to 28   a hit of type_len × 4 bytes
 //!     0         u32 length + 4 of a long hit, and the hit
-//!     29        u32 length of what is to be passed over; nothing more on the page if time_delta is 0
+//!     29        u32 length of the part to skip; nothing more on the page if time_delta is 0
 //!     30        u32 more bits of the time delta
 //!     31        u32 more bits of an absolute time, without its five highest bits
 //! ```
 //!
-//! A hit is the same payload that perf puts into a sample. In a capture log each page is cut behind its data, and the times
-//! of a page *continue* those of the page before ([`PageLayout::continue_times`]): a page that is read in part begins anew
-//! each time, at the time of its last entry, which would cost more than the entries.
+//! A hit has the same payload as a perf sample. In a capture log each page is cut after its data,
+//! and the times of a page *continue* those of the previous page ([`PageLayout::continue_times`]).
+//! The reason: a page that is read in parts begins anew each time, at the time of its last entry,
+//! and storing these times would cost more than the entries.
 
 use thiserror::Error;
 
 use crate::units::KernelTime;
 
-/// The kernel dropped entries before this page.
+/// Flag: the kernel dropped entries before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// How many stands behind the data.
+/// Flag: the number of dropped entries is stored after the data.
 const MISSED_STORED: u64 = 1 << 30;
-/// The length of the data, below the flags.
+/// Mask of the data length, below the flags.
 const LENGTH_MASK: u64 = (1 << 27) - 1;
-/// Bits of a time that an absolute time stamp leaves out.
+/// Bits of a time that an absolute time stamp omits.
 const TIME_HIGH: u64 = 0xf8 << 56;
-/// Bits of `time_delta`.
+/// Number of bits of `time_delta`.
 const DELTA_BITS: u32 = 27;
 
-/// Where the parts of a page are.
+/// Offsets of the parts of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
     /// Offset of the length and flags, a `long` of the kernel.
@@ -43,33 +45,36 @@ pub struct PageLayout {
     long: usize,
     /// Offset of the data.
     data: usize,
-    /// Bytes of data that a page holds.
+    /// Bytes of data for which a page has space.
     capacity: usize,
-    /// The time of a page counts from the last time of the page before; that of the first page from 0.
+    /// True if the time of a page counts from the last time of the previous page, and that of the
+    /// first page from 0.
     is_continued: bool,
 }
 
-/// What a page holds, one after the other.
+/// Element of a page, in the order of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A hit: where its entry begins in the bytes, and its time.
+    /// Hit: the offset of its entry in the bytes, and its time.
     Hit(usize, KernelTime),
-    /// So many were dropped before this time; `None`: the kernel had no room to say how many.
+    /// Loss: the number of entries that were dropped before this time; `None` if the kernel had no
+    /// space to store the number.
     Lost(KernelTime, Option<u64>),
 }
 
-/// The bytes are no page, or end in the middle of one.
+/// Error: the bytes are not a page, or end in the middle of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no ring page at offset {offset}, where {left} bytes are left")]
 pub struct PageError {
-    /// Where.
+    /// Offset of the page in the bytes.
     pub offset: usize,
-    /// What is there, in bytes.
+    /// Number of bytes that are there.
     pub left: usize,
 }
 
 impl PageLayout {
-    /// From the text of `events/header_page`; `None` if it describes something else than this module reads.
+    /// Parses the text of `events/header_page`; `None` if the described layout is not the one that
+    /// this module reads.
     pub fn parse(text: &str) -> Option<Self> {
         let field = |wanted: &str| {
             text.lines().find_map(|line| {
@@ -95,18 +100,18 @@ impl PageLayout {
         })
     }
 
-    /// Bytes of a whole page in the ring.
+    /// Returns the bytes of a whole page in the ring.
     pub fn page_bytes(&self) -> usize {
         self.data + self.capacity
     }
 
-    /// Length of the page at the start of `bytes` with what belongs to it, without the unused rest; `None` if the bytes
-    /// end before.
+    /// Returns the length of the page at the start of `bytes` with all its parts, but without the
+    /// unused rest. Returns `None` if the bytes end earlier.
     pub fn used_bytes(&self, bytes: &[u8]) -> Option<usize> {
         self.head(bytes).map(|it| it.end).filter(|&it| it <= bytes.len())
     }
 
-    /// Cuts off the unused rest of each of the whole pages that begin at `start`, as they come out of a ring.
+    /// Cuts off the unused rest of all whole pages from `start` on, as they come out of a ring.
     pub fn cut(&self, bytes: &mut Vec<u8>, start: usize) {
         let mut end = start;
         let mut page = start;
@@ -120,8 +125,9 @@ impl PageLayout {
         bytes.truncate(end);
     }
 
-    /// Removes those hits from these pages, as they come out of a ring, for whose entry `keeps` is false, and pages that then hold
-    /// neither a hit nor a loss. A page that makes no sense stays as it is.
+    /// Removes the hits for whose entry `keeps` is false from these pages, as they come out of a
+    /// ring. Removes also the pages that then hold neither a hit nor a loss. Invalid pages stay as
+    /// they are.
     pub fn retain(self, bytes: &mut Vec<u8>, mut keeps: impl FnMut(&[u8]) -> bool) {
         let mut out = Vec::with_capacity(bytes.len());
         let mut walk = Walk::new(bytes, self);
@@ -146,7 +152,7 @@ impl PageLayout {
                 out.truncate(page);
             } else {
                 self.set_length(out.get_mut(page..).unwrap_or_default(), length);
-                // How many were lost.
+                // The number of lost entries is after the data.
                 out.extend_from_slice(bytes.get(walk.end..walk.next_page).unwrap_or_default());
             }
             walk.at = walk.end;
@@ -154,7 +160,7 @@ impl PageLayout {
         *bytes = out;
     }
 
-    /// Changes the length of the data of a page, and not the flags beside it.
+    /// Changes the length of a page's data, but not the flags in the same field.
     fn set_length(self, page: &mut [u8], length: usize) {
         let field = page.get_mut(self.commit..).and_then(|it| it.first_chunk_mut::<4>());
         if let (Some(field), Ok(length)) = (field, u32::try_from(length)) {
@@ -164,14 +170,14 @@ impl PageLayout {
         }
     }
 
-    /// The layout of pages after [`Self::continue_times`].
+    /// Returns the layout of pages after [`Self::continue_times`].
     #[must_use]
     pub fn continued(self) -> Self {
         Self { is_continued: true, ..self }
     }
 
-    /// Replaces the time of each of these pages, as they come out of a ring, by its difference to the last time of the page
-    /// before, modulo 2^64; that of the first stays.
+    /// Replaces the time of each of these pages, as they come out of a ring, by its difference to
+    /// the last time of the previous page, modulo 2^64. The time of the first page stays.
     pub fn continue_times(self, bytes: &mut [u8]) {
         let mut differences = Vec::new();
         let mut walk = Walk::new(bytes, self);
@@ -207,19 +213,19 @@ impl PageLayout {
     }
 }
 
-/// The beginning of a page.
+/// Header of a page.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     time: u64,
-    /// Where its data ends, from the start of the page.
+    /// End of its data, from the start of the page.
     data_end: usize,
-    /// Where the page ends.
+    /// End of the page.
     end: usize,
-    /// Entries were dropped before it; so many, if that is known.
+    /// Loss of entries before the page, with their number if that is known.
     lost: Option<Option<u64>>,
 }
 
-/// The entries of pages one behind the other, in their order. After an error there are no more.
+/// Returns the entries of consecutive pages in their order. No entries follow an error.
 pub fn entries(
     bytes: &[u8],
     layout: PageLayout,
@@ -228,15 +234,15 @@ pub fn entries(
     std::iter::from_fn(move || walk.next())
 }
 
-/// Where [`entries`] is.
+/// Position of [`entries`] in the pages.
 struct Walk<'a> {
     bytes: &'a [u8],
     layout: PageLayout,
-    /// Where the next page begins.
+    /// Offset of the next page.
     next_page: usize,
-    /// The next entry.
+    /// Offset of the next entry.
     at: usize,
-    /// Where the entries of the page end.
+    /// End of the entries of the page.
     end: usize,
     time: u64,
 }
@@ -246,23 +252,24 @@ impl<'a> Walk<'a> {
         Self { bytes, layout, next_page: 0, at: 0, end: 0, time: 0 }
     }
 
-    /// To the end of the page, or to where it makes no sense any more.
+    /// Passes over the entries to the end of the page, or to the first invalid one.
     fn pass_page(&mut self) {
         while self.at < self.end && self.entry().is_some() {}
         self.at = self.end;
     }
 
-    /// Copies the hits of the page for whose entry `keeps` is true, with the same times. False if the page makes no sense.
+    /// Copies the hits of the page for whose entry `keeps` is true, with the same times. Returns
+    /// false if the page is invalid.
     fn copy_hits(&mut self, out: &mut Vec<u8>, keeps: &mut impl FnMut(&[u8]) -> bool) -> bool {
-        let mut told = self.time;
+        let mut copied = self.time;
         while self.at < self.end {
             let start = self.at;
             match self.entry() {
                 Some(true) => {
                     let entry = self.bytes.get(start..self.at).unwrap_or_default();
                     if keeps(entry) {
-                        push_hit(out, entry, self.time.wrapping_sub(told));
-                        told = self.time;
+                        push_hit(out, entry, self.time.wrapping_sub(copied));
+                        copied = self.time;
                     }
                 }
                 Some(false) => {}
@@ -282,7 +289,7 @@ impl<'a> Walk<'a> {
                     Ok(Some(None)) => continue,
                     Ok(None) => return None,
                     Err(error) => {
-                        // Where the next one begins is not known.
+                        // The beginning of the next page is unknown.
                         (self.next_page, self.end) = (self.bytes.len(), 0);
                         return Some(Err(error));
                     }
@@ -301,7 +308,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes to the next page; `None` at the end of the bytes. What was lost before it, if anything was.
+    /// Goes to the next page and returns the loss before it, if there was one; `None` at the end of
+    /// the bytes.
     fn next_page(&mut self) -> Result<Option<Option<Option<u64>>>, PageError> {
         let offset = self.next_page;
         let rest = self.bytes.get(offset..).unwrap_or_default();
@@ -319,7 +327,8 @@ impl<'a> Walk<'a> {
         Ok(Some(head.lost))
     }
 
-    /// Passes over one entry; true if it is a hit. `None` if it does not fit the page.
+    /// Passes over one entry; returns true if it is a hit, and `None` if it does not fit into the
+    /// page.
     fn entry(&mut self) -> Option<bool> {
         let page = self.bytes.get(..self.end)?;
         let Shape { kind, delta, length } = Shape::at(page, self.at)?;
@@ -327,7 +336,7 @@ impl<'a> Walk<'a> {
         match kind {
             Kind::Absolute => self.time = (more()? | delta) | (self.time & TIME_HIGH),
             Kind::Extend => self.time = self.time.wrapping_add(more()? | delta),
-            // Nothing more on this page.
+            // A padding without a length ends the page.
             Kind::Padding if delta == 0 => {
                 self.at = self.end;
                 return Some(false);
@@ -339,18 +348,18 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// One entry.
+/// Header of one entry, decoded.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     kind: Kind,
     delta: u64,
-    /// Of the whole entry, bytes.
+    /// Bytes of the whole entry.
     length: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Its payload begins so far behind the entry's start.
+    /// The payload begins this many bytes after the start of the entry.
     Hit {
         payload: usize,
     },
@@ -360,28 +369,29 @@ enum Kind {
 }
 
 impl Shape {
-    /// The entry that begins there.
+    /// Decodes the entry at this offset.
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let word = u32_at(bytes, at)?;
         let long = || u32_at(bytes, at + 4).and_then(|it| usize::try_from(it).ok());
         let (kind, length) = match word & 31 {
             0 => {
                 let length = long()?.checked_add(7)? & !3;
-                // The word with the length is in it (`rb_update_event()` in kernel/trace/ring_buffer.c).
+                // The word with the length is included (`rb_update_event()` in
+                // kernel/trace/ring_buffer.c).
                 (Kind::Hit { payload: 8 }, Some(length).filter(|it| *it >= 8)?)
             }
             29 if word >> 5 == 0 => (Kind::Padding, 0),
             29 => (Kind::Padding, long()?.checked_add(4)?),
             30 => (Kind::Extend, 8),
             31 => (Kind::Absolute, 8),
-            // At most 28.
+            // The number of words is at most 28.
             words => (Kind::Hit { payload: 4 }, 4 + 4 * usize::try_from(words).ok()?),
         };
         Some(Self { kind, delta: u64::from(word >> 5), length })
     }
 }
 
-/// Adds a hit, so long after what stands before it.
+/// Adds a hit whose time is `delta` after that of the previous entry.
 fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
     let Some((word, rest)) = entry.split_first_chunk::<4>() else { return };
     let low = |it: u64| u32::try_from(it & ((1 << DELTA_BITS) - 1)).unwrap_or(0);
@@ -396,7 +406,7 @@ fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
     out.extend_from_slice(rest);
 }
 
-/// The payload of the hit whose entry begins at the start of `bytes`.
+/// Returns the payload of the hit whose entry begins at the start of `bytes`.
 pub fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let shape = Shape::at(bytes, 0)?;
     match shape.kind {

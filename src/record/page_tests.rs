@@ -1,4 +1,4 @@
-//! Pages, entry by entry.
+//! Tests of pages, entry by entry.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn the_layout_is_the_kernels() {
     assert_eq!(PageLayout::parse(""), None);
 }
 
-/// Fails if a hit that stays has another time or payload, or one that goes stays.
+/// Fails if a hit that stays has another time or payload, or if a hit to remove stays.
 #[test]
 fn hits_that_are_not_kept_leave_the_times_of_the_others() {
     let data = [
@@ -61,11 +61,11 @@ fn hits_that_are_not_kept_leave_the_times_of_the_others() {
     ];
     let of = |bytes: &[u8]| -> Vec<(u64, Vec<u8>)> {
         let all: Vec<Entry> = entries(bytes, layout()).collect::<Result<_, _>>().expect("whole");
-        let told = |it: &Entry| match *it {
+        let hit = |entry: &Entry| match *entry {
             Entry::Hit(at, time) => Some((time.0, payload(&bytes[at..]).expect("a hit").to_vec())),
             Entry::Lost(..) => None,
         };
-        all.iter().filter_map(told).collect()
+        all.iter().filter_map(hit).collect()
     };
     let one = page(1000, 0, &data, None);
     let whole = [one.clone(), page(5000, MISSED_EVENTS | MISSED_STORED, &data, Some(7))].concat();
@@ -83,7 +83,7 @@ fn hits_that_are_not_kept_leave_the_times_of_the_others() {
         assert_eq!(of(&bytes), kept.map(|it| it.1.clone()).collect::<Vec<_>>(), "{chosen:b}");
         let lost =
             entries(&bytes, layout()).flatten().filter(|it| matches!(it, Entry::Lost(_, Some(7))));
-        assert_eq!(lost.count(), 1, "what was lost is told all the same");
+        assert_eq!(lost.count(), 1, "the loss is still reported");
     }
     let mut bytes = one;
     layout().retain(&mut bytes, |_| false);

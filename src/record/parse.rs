@@ -1,4 +1,4 @@
-//! Record bytes → [`Record`].
+//! Parser of perf records: bytes → [`Record`].
 
 use thiserror::Error;
 
@@ -8,110 +8,110 @@ use super::layout::SampleLayout;
 use super::program::Program;
 use crate::units::{KernelTime, Pid, Tid};
 
-/// Why record bytes make no sense.
+/// Reason why the bytes of a record are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RecordError {
-    /// The header says less than a header's length, or more than there is.
+    /// The header claims less than a header's length, or more than there is.
     #[error("a record claims {claimed} bytes where {left} are left")]
     Size {
-        /// What its header says, in bytes.
+        /// Number of bytes that the header claims.
         claimed: usize,
-        /// What is there, in bytes.
+        /// Number of bytes that are there.
         left: usize,
     },
-    /// The body is shorter than its type needs.
+    /// The body is shorter than its type requires.
     #[error("a record of type {kind} is too short: {bytes} bytes")]
     Short {
-        /// `PERF_RECORD_*`.
+        /// Type of the record (`PERF_RECORD_*`).
         kind: u32,
-        /// Length of the whole record.
+        /// Length of the whole record in bytes.
         bytes: usize,
     },
 }
 
-/// One record, found but not read.
+/// Record that was found, but whose fields are not read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordKind<'a> {
-    /// `PERF_RECORD_*`.
+    /// Type of the record (`PERF_RECORD_*`).
     pub kind: u32,
-    /// `PERF_RECORD_MISC_*`.
+    /// Flags of the record (`PERF_RECORD_MISC_*`).
     pub misc: u16,
-    /// What stands behind the header.
+    /// Bytes after the header.
     pub body: &'a [u8],
 }
 
-/// One record, read.
+/// Record whose fields were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Process of the current task, in the tracer's namespace.
     pub pid: Pid,
-    /// The current task.
+    /// Thread of the current task.
     pub tid: Tid,
-    /// When.
+    /// Time of the record.
     pub time: KernelTime,
-    /// What it says.
+    /// Content of the record, by its type.
     pub body: Body<'a>,
 }
 
-/// A file's code in a process's memory.
+/// Mapping of a file's code into the memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeMap<'a> {
-    /// The process.
+    /// Process that has the mapping.
     pub pid: Pid,
-    /// From this address on.
+    /// First address of the mapping.
     pub start: u64,
-    /// So many bytes.
+    /// Length of the mapping in bytes.
     pub bytes: u64,
-    /// What of the file stands at the first of them, in bytes.
+    /// Offset in the file of the first mapped byte.
     pub offset: u64,
-    /// Which file: `u32 major, minor; u64 inode, generation`, or, if the kernel tells that, `u8 length`, three bytes of nothing, and a
-    /// build id of so many bytes.
+    /// Identity of the file: `u32 major, minor; u64 inode, generation`. If the kernel reports a
+    /// build id instead: `u8 length`, three unused bytes, and a build id of that length.
     pub file: &'a [u8],
-    /// `file` is a build id.
+    /// True if `file` is a build id.
     pub has_build_id: bool,
-    /// What the process calls it.
+    /// Path by which the process mapped the file.
     pub path: &'a [u8],
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// A tracepoint's payload.
+    /// Payload of a tracepoint.
     Sample(&'a [u8]),
-    /// So many records of this ring were dropped before this one.
+    /// Number of records of this ring that were dropped before this one.
     Lost(u64),
-    /// A task has a new name.
+    /// New name of a task.
     Comm {
-        /// Its process.
+        /// Process of the task.
         pid: Pid,
-        /// The task.
+        /// Thread of the task.
         tid: Tid,
-        /// The name without its padding.
+        /// Name without its padding.
         comm: &'a [u8],
-        /// By an exec.
+        /// True if an exec set the name.
         exec: bool,
     },
-    /// A task was born.
+    /// Creation of a task.
     Fork {
-        /// Its process.
+        /// Process of the task.
         pid: Pid,
-        /// The task.
+        /// Thread of the task.
         tid: Tid,
-        /// The parent's process.
+        /// Process of the parent.
         ppid: Pid,
-        /// The parent.
+        /// Thread of the parent.
         ptid: Tid,
     },
-    /// A task ended.
+    /// End of a task.
     Exit {
-        /// Its process.
+        /// Process of the task.
         pid: Pid,
-        /// The task.
+        /// Thread of the task.
         tid: Tid,
     },
-    /// A process has a file's code in its memory.
+    /// New mapping of a file's code.
     Mmap(CodeMap<'a>),
-    /// Another type of record, not looked at.
+    /// Record of another type, whose content is not read.
     Other(u32),
 }
 
@@ -131,8 +131,8 @@ fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
     u32_at(bytes, offset).map(u32::cast_signed)
 }
 
-/// The records of a ring's bytes, in the order of the ring. After an error there are no more: where the next one
-/// begins is not known.
+/// Returns the records in the bytes of a ring, in the order of the ring. No records follow an
+/// error, because the beginning of the next one is unknown.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, RecordKind<'_>), RecordError>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -152,11 +152,11 @@ pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, RecordKind<'
 }
 
 impl<'a> RecordKind<'a> {
-    /// The record at the start of `bytes` and its length in bytes.
+    /// Returns the record at the start of `bytes` and its length in bytes.
     ///
     /// # Errors
     ///
-    /// [`RecordError::Size`] if its header is cut or its length impossible.
+    /// [`RecordError::Size`] if the header is incomplete or the length impossible.
     pub fn first(bytes: &'a [u8]) -> Result<(Self, usize), RecordError> {
         let misc = u16_at(bytes, 4).unwrap_or(0);
         let size = usize::from(u16_at(bytes, 6).unwrap_or(0));
@@ -166,7 +166,7 @@ impl<'a> RecordKind<'a> {
         Ok((Self { kind, misc, body }, size))
     }
 
-    /// Its time, without reading the rest.
+    /// Returns the time of the record without reading the other fields.
     pub fn time(&self, layout: &SampleLayout) -> Option<KernelTime> {
         let at = match self.kind {
             record_type::SAMPLE => layout.time,
@@ -175,7 +175,7 @@ impl<'a> RecordKind<'a> {
         u64_at(self.body, at).map(KernelTime)
     }
 
-    /// Process and thread that were running, without reading the rest.
+    /// Returns the process and thread that were running, without reading the other fields.
     pub fn task(&self, layout: &SampleLayout) -> Option<(Pid, Tid)> {
         let at = match self.kind {
             record_type::SAMPLE => layout.tid,
@@ -184,27 +184,27 @@ impl<'a> RecordKind<'a> {
         Some((Pid(i32_at(self.body, at)?), Tid(i32_at(self.body, at + 4)?)))
     }
 
-    /// The tracepoint's payload, if it is a sample.
+    /// Returns the payload of the tracepoint if the record is a sample.
     pub fn payload(&self, layout: &SampleLayout) -> Option<&'a [u8]> {
         let (start, size) = self.raw(layout)?;
         self.body.get(start..start.checked_add(size)?)
     }
 
-    /// What the program had in its registers and on its stack, if it is a sample that tells it.
+    /// Returns the program's registers and stack if the record is a sample that has them.
     pub fn program(&self, layout: &SampleLayout) -> Option<Program<'a>> {
         let mask = layout.program?;
         let (start, size) = self.raw(layout)?;
         Program::read(self.body.get(start.checked_add(size)?..)?, mask)
     }
 
-    /// Where that begins in the whole record, in bytes.
+    /// Returns the offset of the program's registers and stack in the whole record, in bytes.
     pub fn program_at(&self, layout: &SampleLayout) -> Option<usize> {
         layout.program?;
         let (start, size) = self.raw(layout)?;
         HEADER_BYTES.checked_add(start)?.checked_add(size)
     }
 
-    /// Where the payload begins, and its size.
+    /// Returns the offset of the payload and its size.
     fn raw(&self, layout: &SampleLayout) -> Option<(usize, usize)> {
         if self.kind != record_type::SAMPLE {
             return None;
@@ -217,7 +217,7 @@ impl<'a> RecordKind<'a> {
         Some((raw.checked_add(4)?, size))
     }
 
-    /// The functions through which the task came there, if it is a sample that tells them.
+    /// Returns the call chain of the task if the record is a sample that has it.
     pub fn chain(&self, layout: &SampleLayout) -> Option<Chain<'a>> {
         if self.kind != record_type::SAMPLE || !layout.has_chain {
             return None;
@@ -227,11 +227,11 @@ impl<'a> RecordKind<'a> {
         self.body.get(start..start.checked_add(bytes)?).map(Chain::new)
     }
 
-    /// All its fields.
+    /// Reads all fields of the record.
     ///
     /// # Errors
     ///
-    /// [`RecordError::Short`] if they are not there.
+    /// [`RecordError::Short`] if the body is too short for them.
     pub fn parse(&self, layout: &SampleLayout) -> Result<Record<'a>, RecordError> {
         self.fields(layout)
             .ok_or(RecordError::Short { kind: self.kind, bytes: HEADER_BYTES + self.body.len() })
@@ -258,7 +258,8 @@ impl<'a> RecordKind<'a> {
         Some(Record { pid, tid, time, body })
     }
 
-    /// `u32 pid, tid; u64 addr, len, pgoff; 24 bytes for the file; u32 prot, flags; char filename[]`.
+    /// Reads the body of MMAP2: `u32 pid, tid; u64 addr, len, pgoff; 24 bytes for the file; u32
+    /// prot, flags; char filename[]`.
     fn code_map(&self, layout: &SampleLayout) -> Option<CodeMap<'a>> {
         let text = self.body.get(64..self.body.len().checked_sub(layout.trailer_tid)?)?;
         Some(CodeMap {
@@ -272,13 +273,13 @@ impl<'a> RecordKind<'a> {
         })
     }
 
-    /// `u32 pid, ppid, tid, ptid` of FORK and EXIT.
+    /// Reads `u32 pid, ppid, tid, ptid` of FORK and EXIT.
     fn relation(&self) -> Option<(Pid, Pid, Tid, Tid)> {
         let field = |at| i32_at(self.body, at);
         Some((Pid(field(0)?), Pid(field(4)?), Tid(field(8)?), Tid(field(12)?)))
     }
 
-    /// `u32 pid, tid; char comm[]`, padded with NUL to eight bytes.
+    /// Reads the body of COMM: `u32 pid, tid; char comm[]`, padded with NUL to eight bytes.
     fn comm(&self, layout: &SampleLayout) -> Option<Body<'a>> {
         let trailer = layout.trailer_tid;
         let text = self.body.get(8..self.body.len().checked_sub(trailer)?)?;
@@ -336,7 +337,7 @@ mod tests {
         let chain = whole.chain(&layout).expect("a chain");
         let kernel = [0xffff_ffff_0000_0010, 0xffff_ffff_0000_0020];
         assert_eq!(chain.kernel().collect::<Vec<_>>(), kernel);
-        // More addresses than there are bytes.
+        // The chain claims more addresses than there are bytes.
         let body = [words(&[7, 8, 1000, 0, 9, 0x2000_0000]), words(&[0; 8])].concat();
         let bytes = record(record_type::SAMPLE, 0, &body);
         let (cut, _) = RecordKind::first(&bytes).expect("whole");

@@ -1,56 +1,57 @@
-//! What a program had in its registers and on its stack when it was sampled.
+//! Registers and stack of a program at the time of a sample.
 //!
-//! Behind the payload: `u64` ABI (0: it has none, a kernel thread) and, unless that is 0, the registers that were asked for, in the
-//! order of their bits; then `u64` so many bytes of the stack, the bytes, and, unless there are none, `u64` how many of them could be
+//! They follow the payload. First comes a `u64` ABI (0 for a kernel thread, which has no program)
+//! and, unless the ABI is 0, the requested registers in the order of their bits. Then come a `u64`
+//! number of stack bytes, these bytes, and, if there are any, a `u64` number of bytes that could be
 //! copied (`perf_output_sample()` in `kernel/events/core.c`).
 
-/// Numbers of bits in a mask of registers (`arch/x86/include/uapi/asm/perf_regs.h`).
+/// Bit numbers in a mask of registers (`arch/x86/include/uapi/asm/perf_regs.h`).
 pub mod x86 {
-    /// rax.
+    /// Register rax.
     pub const AX: u32 = 0;
-    /// rbx.
+    /// Register rbx.
     pub const BX: u32 = 1;
-    /// rcx.
+    /// Register rcx.
     pub const CX: u32 = 2;
-    /// rdx.
+    /// Register rdx.
     pub const DX: u32 = 3;
-    /// rsi.
+    /// Register rsi.
     pub const SI: u32 = 4;
-    /// rdi.
+    /// Register rdi.
     pub const DI: u32 = 5;
-    /// The frame pointer.
+    /// Frame pointer.
     pub const BP: u32 = 6;
-    /// The stack pointer.
+    /// Stack pointer.
     pub const SP: u32 = 7;
-    /// The next instruction.
+    /// Address of the next instruction.
     pub const IP: u32 = 8;
-    /// r8; those up to r15 follow.
+    /// Register r8; r9 to r15 have the next numbers.
     pub const R8: u32 = 16;
-    /// All of these: with them a stack is unwound.
+    /// Mask of all of these registers, with which a stack is unwound.
     pub const ALL: u64 = 0xff_01ff;
 }
 
-/// `PERF_SAMPLE_REGS_ABI_64`.
+/// ABI of a 64-bit program (`PERF_SAMPLE_REGS_ABI_64`).
 pub const ABI_64: u64 = 2;
 
-/// No ABI, and no bytes of a stack.
+/// Bytes of a sample without an ABI and without a stack.
 const NOTHING_BYTES: usize = 16;
 
-/// Registers and stack of a program, as a sample has them.
+/// Registers and stack of a program in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program<'a> {
-    /// `PERF_SAMPLE_REGS_ABI_*`; 0: there is no program.
+    /// `PERF_SAMPLE_REGS_ABI_*`; 0 means that there is no program.
     pub abi: u64,
     mask: u64,
     registers: &'a [u8],
-    /// The stack from the stack pointer on.
+    /// Bytes of the stack, from the stack pointer on.
     pub stack: &'a [u8],
-    /// All bytes were copied for which there was room: the stack may go on behind them.
+    /// True if all requested bytes were copied: the stack may continue after them.
     pub is_full: bool,
 }
 
 impl<'a> Program<'a> {
-    /// At the beginning of these bytes; `None` if they end before it does.
+    /// Reads the program at the beginning of these bytes; `None` if they end too early.
     pub(super) fn read(bytes: &'a [u8], mask: u64) -> Option<Self> {
         let (abi, rest) = word(bytes)?;
         let count = if abi == 0 { 0 } else { mask.count_ones() };
@@ -62,13 +63,13 @@ impl<'a> Program<'a> {
         Some(Self { abi, mask, registers, stack, is_full: copied == room })
     }
 
-    /// False for threads of the kernel, those too that it has made of a program (workers of `io_uring`): there is no program where they
-    /// were, and no stack.
+    /// Returns false for kernel threads, also for those that the kernel created for a program
+    /// (workers of `io_uring`): at their place there is neither a program nor a stack.
     pub fn is_there(&self) -> bool {
         self.abi != 0 && self.register(x86::SP) != Some(0)
     }
 
-    /// A register by its bit; `None` if it was not asked for, or there are none.
+    /// Returns a register by its bit; `None` if it was not requested or there are no registers.
     pub fn register(&self, bit: u32) -> Option<u64> {
         let bit = 1_u64.checked_shl(bit).filter(|it| self.mask & it != 0)?;
         let place = usize::try_from((self.mask & (bit - 1)).count_ones()).ok()?;
@@ -76,7 +77,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Takes the program that begins there out of a whole record, which then says that there is none. Its bytes now; `None`: it stays as it is.
+/// Removes the program at this offset from a whole record, which is then marked as having none.
+/// Returns the new length of the record, or `None` if the record stays as it is.
 pub fn take_out(record: &mut [u8], at: usize) -> Option<usize> {
     let end = at.checked_add(NOTHING_BYTES)?;
     let size = u16::try_from(end).ok()?;
@@ -110,7 +112,7 @@ mod tests {
             (Some(1), Some(2), Some(3))
         );
         assert_eq!((register(9), register(64)), (None, None));
-        // The page behind could not be read.
+        // The next page could not be read.
         assert_eq!((program.stack, program.is_full), (&0x11_u64.to_le_bytes()[..], false));
         for length in 0..bytes.len() {
             assert_eq!(Program::read(&bytes[..length], MASK), None, "{length}");

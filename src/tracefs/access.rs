@@ -1,6 +1,6 @@
-//! Compiled accessors of numbers: what the hot path keeps of a format.
+//! Compiled accessors of numbers: the part of a format that the hot path keeps.
 
-/// The sizes an integer of a record may have.
+/// Sizes of an integer in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Width {
     One,
@@ -59,21 +59,21 @@ pub struct IntField {
 }
 
 impl IntField {
-    /// `None` for a size that no integer has.
+    /// Creates the accessor; `None` for a size that no integer has.
     pub(super) fn new(offset: usize, size: u32, signed: bool) -> Option<Self> {
         Some(Self { offset, width: Width::from_bytes(size)?, signed })
     }
 
-    /// The field's bits, zero-extended also when the kernel calls it signed:
-    /// -1 in four bytes is 4294967295. `None` when the payload is too short.
+    /// Returns the field's bits, zero-extended even if the kernel declares the field signed: -1 in
+    /// four bytes is 4294967295. Returns `None` when the payload is too short.
     #[must_use]
     pub fn read_u64(&self, payload: &[u8]) -> Option<u64> {
         self.width.read(payload, self.offset)
     }
 
-    /// The field's value: sign-extended when the kernel calls it signed, else
-    /// zero-extended (an unsigned field of eight bytes above `i64::MAX` comes
-    /// out negative). `None` when the payload is too short.
+    /// Returns the field's value: sign-extended if the kernel declares the field signed, else
+    /// zero-extended (an unsigned field of eight bytes above `i64::MAX` becomes negative). Returns
+    /// `None` when the payload is too short.
     #[must_use]
     pub fn read_i64(&self, payload: &[u8]) -> Option<i64> {
         let bits = self.read_u64(payload)?;
@@ -90,19 +90,19 @@ pub struct ArrayField {
 }
 
 impl ArrayField {
-    /// `None` for an element size that no integer has.
+    /// Creates the accessor; `None` for an element size that no integer has.
     pub(super) fn new(offset: usize, element_size: u32, count: usize) -> Option<Self> {
         Some(Self { offset, width: Width::from_bytes(element_size)?, count })
     }
 
-    /// Number of elements, at least 1.
+    /// Returns the number of elements, at least 1.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The bits of the element `index` (from 0), zero-extended. `None` behind
-    /// the array's end or when the payload is too short.
+    /// Returns the bits of the element `index` (from 0), zero-extended. Returns `None` after the
+    /// end of the array or when the payload is too short.
     #[must_use]
     pub fn read_u64(&self, payload: &[u8], index: usize) -> Option<u64> {
         if index >= self.count {
@@ -112,12 +112,12 @@ impl ArrayField {
         self.width.read(payload, self.offset.checked_add(distance)?)
     }
 
-    /// The bits of the first elements, as by [`Self::read_u64`].
+    /// Returns the bits of the first elements, zero-extended as by [`Self::read_u64`].
     #[must_use]
     pub fn read_first<const N: usize>(&self, payload: &[u8]) -> Option<[u64; N]> {
         let mut values = [0; N];
         if self.width == Width::Eight && N <= self.count {
-            // All at once: registers are read for every second hit.
+            // Eight-byte elements are read all at once: registers are read for every second hit.
             let bytes = payload.get(self.offset..)?.get(..N.checked_mul(8)?)?;
             for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(8)) {
                 *value = u64::from_le_bytes(*bytes.first_chunk()?);

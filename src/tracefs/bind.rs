@@ -1,27 +1,26 @@
-//! Binding: from a field's name to its accessor, with an error for people.
+//! Binding of a field's name to its accessor, with errors that people can read.
 //!
-//! Each kind of accessor has two methods. The plain one is for fields every
-//! supported kernel has; the `_opt` one for fields that only some have, and
-//! there too a field of an unexpected kind is an error, not an absence: to
-//! overlook it would silently drop data.
+//! Each kind of accessor has two methods. The plain one is for fields that every supported kernel
+//! has; the `_opt` one is for fields that only some have. In both, a field of an unexpected kind is
+//! an error, not an absence: ignoring it would silently drop data.
 
 use super::access::{ArrayField, IntField};
 use super::field::{Field, FieldKind};
 use super::format::EventFormat;
 use super::string::{Place, StringField};
 
-/// A field that this kernel does not have, or has in another shape.
+/// Field that this kernel does not have, or has in another form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
-    /// No field of that name.
+    /// The event has no field of that name.
     #[error("the event `{event}` of this kernel has no field `{field}`")]
     Missing {
         /// The event's name.
         event: String,
-        /// The field asked for.
+        /// Name of the requested field.
         field: String,
     },
-    /// A field of that name, but not of the kind asked for.
+    /// The event has a field of that name, but of another kind than requested.
     #[error(
         "the field `{declaration}` ({size} bytes) of the event `{event}` of this kernel is not \
          {wanted}"
@@ -33,63 +32,63 @@ pub enum BindError {
         declaration: String,
         /// The field's size in bytes.
         size: u32,
-        /// What was asked for, with its article.
+        /// Requested kind, with its article.
         wanted: &'static str,
     },
 }
 
 impl EventFormat {
-    /// The accessor of an integer or address.
+    /// Returns the accessor of an integer or address.
     ///
     /// # Errors
     ///
-    /// When the field is missing or is no integer.
+    /// When the field is missing or is not an integer.
     pub fn int(&self, name: &str) -> Result<IntField, BindError> {
         self.required(name, self.int_opt(name)?)
     }
 
-    /// As [`Self::int`]; `None` when the field is missing.
+    /// Returns the accessor as [`Self::int`] does; `None` when the field is missing.
     ///
     /// # Errors
     ///
-    /// When the field is there but is no integer.
+    /// When the field is present but is not an integer.
     pub fn int_opt(&self, name: &str) -> Result<Option<IntField>, BindError> {
         self.bind(name, "an integer", int_field)
     }
 
-    /// The accessor of an array of integers in place.
+    /// Returns the accessor of an array of integers in place.
     ///
     /// # Errors
     ///
-    /// When the field is missing or is no such array.
+    /// When the field is missing or is not such an array.
     pub fn array(&self, name: &str) -> Result<ArrayField, BindError> {
         self.required(name, self.array_opt(name)?)
     }
 
-    /// As [`Self::array`]; `None` when the field is missing.
+    /// Returns the accessor as [`Self::array`] does; `None` when the field is missing.
     ///
     /// # Errors
     ///
-    /// When the field is there but is no such array.
+    /// When the field is present but is not such an array.
     pub fn array_opt(&self, name: &str) -> Result<Option<ArrayField>, BindError> {
         self.bind(name, "an array of integers", array_field)
     }
 
-    /// The accessor of text: in place, at the record's end, or located by
-    /// `__data_loc` or `__rel_loc`.
+    /// Returns the accessor of text: in place, at the record's end, or located by `__data_loc` or
+    /// `__rel_loc`.
     ///
     /// # Errors
     ///
-    /// When the field is missing or is no text.
+    /// When the field is missing or is not text.
     pub fn string(&self, name: &str) -> Result<StringField, BindError> {
         self.required(name, self.string_opt(name)?)
     }
 
-    /// As [`Self::string`]; `None` when the field is missing.
+    /// Returns the accessor as [`Self::string`] does; `None` when the field is missing.
     ///
     /// # Errors
     ///
-    /// When the field is there but is no text.
+    /// When the field is present but is not text.
     pub fn string_opt(&self, name: &str) -> Result<Option<StringField>, BindError> {
         self.bind(name, "a string", string_field)
     }

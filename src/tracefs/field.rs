@@ -1,34 +1,34 @@
-//! One `field:` line.
+//! Parser of one `field:` line.
 
 use std::fmt;
 
-/// One field of an event's record.
+/// Field of an event's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// The C declaration as the kernel prints it, such as `unsigned long args[6]`.
+    /// C declaration as the kernel prints it, such as `unsigned long args[6]`.
     pub declaration: String,
-    /// The declared name, such as `args`.
+    /// Declared name, such as `args`.
     pub name: String,
     /// Bytes from the start of the payload to the field.
     pub offset: u32,
     /// Bytes of the field; 0 for an array without a length at the record's end.
     pub size: u32,
-    /// Whether the kernel calls the field's type (for arrays: its elements) signed.
+    /// True if the kernel declares the field's type (for arrays: its elements) signed.
     pub signed: bool,
-    /// What the declaration and the size say about how to read the field.
+    /// Way to read the field, as its declaration and size determine it.
     pub kind: FieldKind,
-    /// Whether the line has a `signed:` column; kernels before 2.6.33 had none.
+    /// True if the line has a `signed:` column; kernels before 2.6.33 had none.
     pub(super) signed_column: bool,
 }
 
-/// How a field's bytes are to be read.
+/// Way to read the bytes of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
-    /// An integer or enumeration of 1, 2, 4 or 8 bytes.
+    /// Integer or enumeration of 1, 2, 4 or 8 bytes.
     Int,
-    /// An address of the kernel or of the traced program.
+    /// Address of the kernel or of the traced program.
     Pointer,
-    /// An array in place, of integers or addresses.
+    /// Array in place, of integers or addresses.
     Array {
         /// Bytes per element: 1, 2, 4 or 8.
         element_size: u32,
@@ -37,13 +37,13 @@ pub enum FieldKind {
     },
     /// `char name[N]`: text in place, up to the first NUL or to the array's end.
     CharArray,
-    /// `__data_loc T[] name`: a 32-bit word, length in bytes << 16 | offset of
-    /// the data from the start of the payload.
+    /// `__data_loc T[] name`: a 32-bit word, length in bytes << 16 | offset of the data from the
+    /// start of the payload.
     DataLoc {
         /// Bytes per element; `None` for types of unknown size.
         element_size: Option<u32>,
     },
-    /// `__rel_loc T[] name`: as `DataLoc`, but the offset counts from the end of
+    /// `__rel_loc T[] name`: a 32-bit word as for `DataLoc`, but the offset counts from the end of
     /// this field.
     RelLoc {
         /// Bytes per element; `None` for types of unknown size.
@@ -54,13 +54,13 @@ pub enum FieldKind {
         /// Bytes per element; `None` for types of unknown size.
         element_size: Option<u32>,
     },
-    /// A structure, or anything else that has no accessor.
+    /// Structure, or anything else without an accessor.
     Opaque,
 }
 
 impl Field {
-    /// Builds a field from the columns of its line, or `None` when the
-    /// declaration lacks the type or the name.
+    /// Creates a field from the columns of its line; `None` when the declaration lacks the type or
+    /// the name.
     pub(super) fn new(
         declaration: &str,
         offset: u32,
@@ -91,12 +91,12 @@ impl fmt::Display for Field {
     }
 }
 
-/// A declaration taken apart.
+/// Parts of a declaration.
 struct Declaration<'a> {
-    /// Everything before the name, such as `const char *` or `__data_loc char[]`.
+    /// Text before the name, such as `const char *` or `__data_loc char[]`.
     type_text: &'a str,
     name: &'a str,
-    /// The text between the brackets behind the name, if there are brackets.
+    /// Text between the brackets after the name, if there are brackets.
     length: Option<&'a str>,
 }
 
@@ -124,9 +124,9 @@ impl<'a> Declaration<'a> {
         if is_char(self.type_text) {
             return FieldKind::CharArray;
         }
-        // Kernels differ in what they print between the brackets: a number, the
-        // name of a C constant, or nothing. The number is the best source of
-        // the element's size; else the type's name must be a known one.
+        // Kernels differ in the text that they print between the brackets: a number, the name of a
+        // C constant, or nothing. The number is the best source of the element's size; without it
+        // the type's name must be a known one.
         let element_size = match length.parse::<u32>() {
             Ok(count) => size.checked_div(count),
             Err(_) => known_size,
@@ -149,13 +149,12 @@ impl<'a> Declaration<'a> {
         }
     }
 
-    /// The kind of a `__data_loc` or `__rel_loc` field. The kernel prints the
-    /// brackets of the first behind its type and those of the second behind its
-    /// name (`f_show()` moves them for every type but `__data_loc`).
+    /// Returns the kind of a `__data_loc` or `__rel_loc` field. The kernel prints the brackets of
+    /// the first after its type and those of the second after its name (`f_show()` moves them for
+    /// every type but `__data_loc`).
     ///
-    /// Two uncommon shapes have eight bytes and are left opaque: a kprobe's array
-    /// of strings (`__data_loc char[][2]`, one word per string), and the dynamic
-    /// string of a synthetic event.
+    /// Two uncommon forms have eight bytes and are left opaque: a kprobe's array of strings
+    /// (`__data_loc char[][2]`, one word per string), and the dynamic string of a synthetic event.
     fn dynamic_kind(&self, size: u32) -> Option<FieldKind> {
         let (place, element) = self.type_text.split_once(' ')?;
         let element = element.strip_suffix("[]").unwrap_or(element);
@@ -173,8 +172,8 @@ fn is_char(type_text: &str) -> bool {
     type_text.strip_prefix("const ").unwrap_or(type_text) == "char"
 }
 
-/// Bytes of the C types whose arrays come without a number of elements. `long`
-/// is 8 bytes: captures come from 64-bit kernels.
+/// Returns the size in bytes of the C types whose arrays come without a number of elements. `long`
+/// has 8 bytes: captures come from 64-bit kernels.
 fn type_size(type_text: &str) -> Option<u32> {
     if type_text.ends_with('*') {
         return Some(8);
@@ -221,9 +220,9 @@ mod tests {
         check("char comm[16]", 16, "comm", FieldKind::CharArray);
         check("char comm[TASK_COMM_LEN]", 16, "comm", FieldKind::CharArray);
         check("__u8 saddr[sizeof(struct sockaddr_in6)]", 28, "saddr", array(1, 28));
-        // A kprobe's array on kernels before 6.6: brackets without a number.
+        // A kprobe's array on kernels before 6.6 has brackets without a number.
         check("u64 words[]", 48, "words", array(8, 6));
-        // Sizes that do not fit.
+        // These sizes do not fit.
         check("unsigned int x[3]", 13, "x", FieldKind::Opaque);
         check("unsigned int x[0]", 12, "x", FieldKind::Opaque);
         check("struct s x[2]", 24, "x", FieldKind::Opaque);

@@ -1,42 +1,42 @@
-//! One event's description, as a whole.
+//! Description of one event as a whole.
 
 use std::fmt;
 
 use super::field::Field;
 
-/// The description of one event: the content of its `format` file.
+/// Description of one event: the content of its `format` file.
 ///
-/// `to_string()` gives the file's bytes back.
+/// `to_string()` returns the bytes of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventFormat {
-    /// The event's name without its system, such as `block_rq_issue`.
+    /// Name of the event without its system, such as `block_rq_issue`.
     pub name: String,
-    /// The number that `common_type` of the event's records holds, and that
-    /// `perf_event_open` takes. `None` when the file does not say.
+    /// Number in `common_type` of the event's records, which `perf_event_open` takes. `None` when
+    /// the file does not have it.
     pub id: Option<u32>,
-    /// The fields in the order of the file: those common to all events first.
+    /// Fields in the order of the file: those common to all events first.
     pub fields: Vec<Field>,
-    /// The `print fmt` text, for people; it may have several lines.
+    /// `print fmt` text, for people; it may have several lines.
     pub print_fmt: String,
-    /// How many of `fields` stand before the blank line.
+    /// Number of `fields` before the blank line.
     pub(super) common_count: usize,
 }
 
 impl EventFormat {
-    /// The field of that name. Names are unique in what the kernel prints; of
-    /// two, the first would be found.
+    /// Returns the field of that name. Names are unique in the text that the kernel prints; of two,
+    /// the first would be found.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The fields that every event has (`common_type`, `common_pid`, ...).
+    /// Returns the fields that every event has (`common_type`, `common_pid`, ...).
     #[must_use]
     pub fn common_fields(&self) -> &[Field] {
         self.fields.get(..self.common_count).unwrap_or(&self.fields)
     }
 
-    /// The fields of this event alone.
+    /// Returns the fields that only this event has.
     #[must_use]
     pub fn event_fields(&self) -> &[Field] {
         self.fields.get(self.common_count..).unwrap_or(&[])

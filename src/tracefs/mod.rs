@@ -1,4 +1,4 @@
-//! The text of a tracefs `format` file, and the field accessors compiled from it.
+//! Parser of tracefs `format` files, and the field accessors compiled from them.
 //!
 //! ```text
 //! events/block/block_rq_issue/format       EventFormat          payload of a record
@@ -8,21 +8,21 @@
 //!        once per event and run              names, kinds        IntField::read_u64(payload)
 //! ```
 //!
-//! Kernels move fields, widen them and rename them (`rwbs[8]` became
-//! `rwbs[10]` and pushed everything behind it), so no offset is written down
-//! anywhere in the tracer: this module asks the kernel's own description.
+//! Kernels move, widen and rename fields (`rwbs[8]` became `rwbs[10]` and moved all fields after
+//! it). The tracer therefore contains no offsets: this module reads them from the kernel's own
+//! description.
 //!
-//! [`EventFormat::parse`] accepts what the kernel's `f_show()`
-//! (`kernel/trace/trace_events.c`) can print, and refuses the rest with a line
-//! and a reason. What is accepted prints back as the same bytes, so a capture
-//! may keep the text itself or the parsed form.
+//! [`EventFormat::parse`] accepts the texts that the kernel's `f_show()`
+//! (`kernel/trace/trace_events.c`) can print, and refuses others with a line and a reason. An
+//! accepted text prints back as the same bytes, so a capture may keep the text itself or the parsed
+//! form.
 //!
-//! A *payload* here is a record from its first common field (`common_type`) on:
-//! the raw data of a perf sample, or the data of an entry of a tracefs ring.
-//! Both carry the same bytes. Accessors check every bound and read integers as
-//! little-endian, because captures are made on little-endian machines only.
+//! A *payload* here is a record from its first common field (`common_type`) on: the raw data of a
+//! perf sample, or the data of an entry of a tracefs ring. Both carry the same bytes. Accessors
+//! check every bound and read integers as little-endian, because captures are made on little-endian
+//! machines only.
 //!
-//! The module is pure: no file is opened, no other module of the crate is used.
+//! The module is pure: it opens no file and uses no other module of the crate.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Text → [`EventFormat`].
+//! Parser of `format` files: text → [`EventFormat`].
 //!
 //! ```text
 //! name: sys_enter_openat
@@ -13,8 +13,8 @@
 //! print fmt: "dfd: 0x%08lx", ...                           (to the end of the text)
 //! ```
 //!
-//! The parser takes exactly this: anything it took loosely could not be printed
-//! back as it was.
+//! The parser takes exactly this form: a text that it took loosely could not be printed back
+//! unchanged.
 
 use super::error::{FormatError, FormatReason};
 use super::field::Field;
@@ -25,8 +25,8 @@ impl EventFormat {
     ///
     /// # Errors
     ///
-    /// When the text differs from what a kernel prints; the error names the
-    /// first line that does.
+    /// When the text differs from a text that a kernel prints; the error names the first line that
+    /// does.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut lines = Lines { rest: text, number: 0 };
 
@@ -46,15 +46,15 @@ impl EventFormat {
     }
 }
 
-/// The part of the text that is still to be read.
+/// Part of the text that is not read yet.
 struct Lines<'a> {
     rest: &'a str,
-    /// The number of the line read last, from 1.
+    /// Number of the line that was read last, from 1.
     number: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// Takes the next line, without its newline.
+    /// Takes the next line and returns it without its newline.
     fn next(&mut self, expected: &'static str) -> Result<&'a str, FormatError> {
         self.number += 1;
         if self.rest.is_empty() {
@@ -74,7 +74,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Takes the next line, which starts with `prefix`, and returns what follows.
+    /// Takes the next line, which starts with `prefix`, and returns the text after the prefix.
     fn prefixed(&mut self, prefix: &str, expected: &'static str) -> Result<&'a str, FormatError> {
         self.next(expected)?
             .strip_prefix(prefix)
@@ -91,7 +91,7 @@ impl<'a> Lines<'a> {
         Some(text)
     }
 
-    /// Takes the lines of one section of fields and the blank line behind it.
+    /// Takes the lines of one section of fields and the blank line after it.
     fn fields(&mut self) -> Result<Vec<Field>, FormatError> {
         const EXPECTED: &str = "a field, or the blank line that ends the fields";
         let mut fields = Vec::new();
@@ -115,7 +115,7 @@ impl<'a> Lines<'a> {
         let (offset, columns) =
             columns.split_once(";\tsize:").ok_or_else(|| expected("`;`, a tab and `size:`"))?;
         let (size, columns) =
-            columns.split_once(';').ok_or_else(|| expected("`;` behind the size"))?;
+            columns.split_once(';').ok_or_else(|| expected("`;` after the size"))?;
         let signed = match columns {
             "" => None,
             "\tsigned:0;" => Some(false),
@@ -129,8 +129,8 @@ impl<'a> Lines<'a> {
             .ok_or_else(|| self.error(FormatReason::Declaration(declaration.to_owned())))
     }
 
-    /// Takes the rest of the text, which may have several lines: some kernels'
-    /// print formats hold unescaped newlines (`ext4_fc_stats`).
+    /// Takes the rest of the text, which may have several lines: the print formats of some kernels
+    /// hold unescaped newlines (`ext4_fc_stats`).
     fn remainder(&mut self, prefix: &str, expected: &'static str) -> Result<&'a str, FormatError> {
         self.number += 1;
         let text = self
@@ -141,7 +141,7 @@ impl<'a> Lines<'a> {
         text.strip_suffix('\n').ok_or_else(|| self.error(FormatReason::Truncated))
     }
 
-    /// A number as the kernel prints it: digits only, without leading zeros.
+    /// Parses a number as the kernel prints it: digits only, without leading zeros.
     fn number(&self, column: &'static str, text: &str) -> Result<u32, FormatError> {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let canonical = digits && (text == "0" || !text.starts_with('0'));

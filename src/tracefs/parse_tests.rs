@@ -1,12 +1,12 @@
-//! Tests of the parser: what it takes, what it refuses, and that it prints
-//! back what it took.
+//! Tests of the parser: the texts that it takes and refuses, and that an accepted text prints back
+//! unchanged.
 
 use proptest::prelude::*;
 
 use super::super::field::FieldKind;
 use super::*;
 
-/// An excerpt of a real file: `sched/sched_process_exec` of Linux 6.18.
+/// Excerpt of a real file: `sched/sched_process_exec` of Linux 6.18.
 const EXEC: &str = "\
 name: sched_process_exec
 ID: 365
@@ -109,7 +109,7 @@ fn errors_name_line_and_reason() {
     );
     in_field("\tfield:pid_t pid;", "line 8: expected `;`, a tab and `offset:`");
     in_field("\tfield:pid_t pid;\toffset:12;", "line 8: expected `;`, a tab and `size:`");
-    in_field("\tfield:pid_t pid;\toffset:12;\tsize:4", "line 8: expected `;` behind the size");
+    in_field("\tfield:pid_t pid;\toffset:12;\tsize:4", "line 8: expected `;` after the size");
     in_field(
         "\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:2;",
         "line 8: expected a tab and `signed:0;` or `signed:1;`",
@@ -141,7 +141,7 @@ fn every_cut_is_noticed() {
     }
 }
 
-/// What is accepted prints back as it was; nothing panics.
+/// Fails if an accepted text does not print back as it was, or if a text causes a panic.
 fn check_round_trip(text: &str) {
     if let Ok(format) = EventFormat::parse(text) {
         assert_eq!(format.to_string(), text);

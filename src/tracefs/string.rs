@@ -1,17 +1,16 @@
 //! Compiled accessor of text.
 
-/// Reads a string: bytes up to the first NUL, in whatever encoding the traced
-/// program used.
+/// Reads a string: bytes up to the first NUL, in the encoding that the traced program used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StringField {
     offset: usize,
     place: Place,
 }
 
-/// Where a string field's bytes are.
+/// Location of a string field's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// `char name[N]`: in the field itself, so many bytes.
+    /// `char name[N]`: in the field itself, with this many bytes.
     Inline(usize),
     /// `char name[]`: from the field to the end of the record.
     ToEnd,
@@ -29,16 +28,15 @@ impl StringField {
         Self { offset, place }
     }
 
-    /// The text, without the NUL that ends it; without a NUL, all bytes of the
-    /// field. `None` when the payload does not hold the whole field.
+    /// Returns the text without the NUL that ends it; without a NUL, all bytes of the field.
+    /// Returns `None` when the payload does not hold the whole field.
     #[must_use]
     pub fn read<'p>(&self, payload: &'p [u8]) -> Option<&'p [u8]> {
         self.read_bytes(payload)?.split(|&byte| byte == 0).next()
     }
 
-    /// All bytes of the field, NULs included: for data that is not text, such
-    /// as the buffer of a write call. `None` when the payload does not hold the
-    /// whole field.
+    /// Returns all bytes of the field, NULs included: for data that is not text, such as the buffer
+    /// of a write call. Returns `None` when the payload does not hold the whole field.
     #[must_use]
     pub fn read_bytes<'p>(&self, payload: &'p [u8]) -> Option<&'p [u8]> {
         let at = payload.get(self.offset..)?;
@@ -51,8 +49,8 @@ impl StringField {
     }
 }
 
-/// The data that the word at the start of `word` locates inside `base`: its
-/// length in bytes in the upper half, its offset in the lower half.
+/// Returns the data that the word at the start of `word` locates inside `base`: its length in bytes
+/// is in the upper half, its offset in the lower half.
 fn located<'p>(base: &'p [u8], word: &[u8]) -> Option<&'p [u8]> {
     let [o0, o1, l0, l1] = *word.first_chunk::<LOCATION_SIZE>()?;
     let start = usize::from(u16::from_le_bytes([o0, o1]));

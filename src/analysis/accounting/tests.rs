@@ -29,7 +29,7 @@ fn call(name: &str, args: [u64; 6], ret: i64) -> SyscallOperation {
     }
 }
 
-/// Bytes, calls and doubtful calls of both sides.
+/// Compares bytes, calls and doubtful calls of both sides.
 #[track_caller]
 fn check(name: &str, args: [u64; 6], ret: i64, read: [u64; 3], write: [u64; 3]) {
     let found = of(&call(name, args, ret));

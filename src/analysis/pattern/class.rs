@@ -1,59 +1,63 @@
-//! How the accesses of a stream lie to each other, and what that is called.
+//! Classes of streams, by the positions of consecutive accesses.
 //!
-//! In: places in the order in which they were begun. A *transition* leads from an access to the next one and is of one of four
-//! kinds, which add up to all:
+//! Input: positions in the order of the accesses' beginnings. A *transition* leads from an access
+//! to the next one and is of one of four kinds, which add up to all:
 //!
 //! ```text
-//!   the access before:          ├────────┤
+//!   previous access:            ├────────┤
 //!   consecutive                          ├─────┤
 //!   forward                                    ├─────┤
 //!   backward            ├────┤
 //!   overlap                  ├─────┤ or      ├────┤
 //! ```
 //!
-//! A *step* leads from the beginning of an access to that of the next one, and is negative backwards. Nothing is concluded across
-//! an access whose place is not known.
+//! A *step* leads from the beginning of an access to that of the next one, and is negative
+//! backwards. Nothing is inferred across an access whose position is unknown.
 
-/// Accesses before the last one whose ends are remembered: so many runs may be interleaved and are still seen.
+use std::ops::Range;
+
+/// Number of earlier accesses whose ends are remembered: this many interleaved runs are recognized.
 const ENDS: usize = 8;
 
-/// "Nearly all", per cent: a loop with a jump now and then is what it is most of the time.
+/// "Nearly all", per cent: a loop with an occasional jump keeps its class.
 const MOST: u64 = 90;
-/// "Hardly any", per cent: accesses at random follow each other by chance, the more often the smaller the file is.
+/// "Hardly any", per cent: random accesses follow each other by chance, more often in smaller
+/// files.
 const HARDLY: u64 = 20;
-/// Of accesses at random this part leads forward at least, and this part back, per cent: they are one half each, and those that
-/// overlap take from both.
+/// Minimum part of random accesses in each direction, per cent: one half leads forward and one half
+/// back, and overlapping accesses reduce both.
 const EITHER: u64 = 25;
-/// Above it runs are interleaved, per cent of transitions that go on where one of the last accesses has ended.
+/// Threshold of interleaved runs, per cent of transitions that continue at the end of one of the
+/// last accesses.
 const RUNS: u64 = 50;
-/// Steps that must have been compared before they are called constant.
+/// Minimum number of compared steps before they are called constant.
 const COMPARED_MIN: u64 = 2;
 
-/// What the accesses of a stream are.
+/// Class of the accesses of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// More than half of the places are not known, or of the transitions.
+    /// More than half of the positions, or of the transitions, are unknown.
     Unknown,
-    /// There is only one.
+    /// There is only one access.
     Single,
-    /// Each begins where the last one has ended.
+    /// Each access begins at the end of the previous one.
     Consecutive,
-    /// Forwards, with gaps.
+    /// Accesses lead forward, with gaps.
     Sequential,
-    /// Forwards by the same step, which is not the length.
+    /// Accesses lead forward by the same step, which is not their length.
     Strided,
-    /// Each ends before the last one or where it begins.
+    /// Each access ends before the previous one, or at its beginning.
     Backward,
-    /// Each overlaps the last one.
+    /// Each access overlaps the previous one.
     Repeated,
-    /// Forwards and backwards, and hardly any goes on where another one has ended.
+    /// Accesses lead forward and backward, and hardly any continues at the end of another one.
     Random,
-    /// None of these for the most part.
+    /// No other class holds for most accesses.
     Mixed,
 }
 
 impl Class {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -69,35 +73,35 @@ impl Class {
     }
 }
 
-/// Transitions by kind.
+/// Counters of transitions by kind.
 #[derive(Clone, Debug)]
 pub struct Transitions {
-    /// All: `consecutive`, `forward`, `backward` and `overlap` add up to it.
+    /// All transitions: the sum of `consecutive`, `forward`, `backward` and `overlap`.
     pub all: u64,
-    /// To where the access before has ended.
+    /// Transitions to the end of the previous access.
     pub consecutive: u64,
-    /// To a place behind that.
+    /// Transitions to a position after that end.
     pub forward: u64,
-    /// To what ends before the access before, or where it begins.
+    /// Transitions to an access that ends before the previous one, or at its beginning.
     pub backward: u64,
-    /// To what overlaps the access before.
+    /// Transitions to an access that overlaps the previous one.
     pub overlap: u64,
-    /// Not consecutive, but to where one of the last accesses has ended.
+    /// Transitions that are not consecutive, but lead to the end of one of the last accesses.
     pub resumed: u64,
-    /// Those behind another transition: their steps can be compared.
+    /// Transitions after another one: their steps can be compared.
     pub compared: u64,
-    /// Of these those with the same step.
+    /// Compared transitions with the same step as before.
     pub same_step: u64,
-    /// Of these those that lead forward and are not consecutive.
+    /// Transitions with the same step that lead forward and are not consecutive.
     strided: u64,
-    /// First byte and bytes of the last access.
+    /// First byte and number of bytes of the last access.
     last: Option<(u64, u64)>,
     last_step: Option<i64>,
-    /// The step that most have, if more than half of all have the same.
+    /// Most frequent step, if more than half of all transitions have the same.
     step: i64,
-    /// By how much it is ahead of others.
+    /// Lead of that step over others.
     votes: u64,
-    /// Ends of accesses before the last one, the next to be forgotten at `oldest`.
+    /// Ends of earlier accesses; the one at `oldest` is replaced next.
     ends: [u64; ENDS],
     oldest: usize,
 }
@@ -118,7 +122,7 @@ impl Default for Transitions {
             last_step: None,
             step: 0,
             votes: 0,
-            // Nothing begins there.
+            // No access begins at this value.
             ends: [u64::MAX; ENDS],
             oldest: 0,
         }
@@ -126,19 +130,22 @@ impl Default for Transitions {
 }
 
 impl Transitions {
-    /// The next access moved so many bytes (not 0) from `offset` on; `None`: from nobody knows where.
+    /// Adds an access that moved this number of bytes (not 0) from `offset` on; `None` if the
+    /// offset is unknown.
     pub fn next(&mut self, offset: Option<u64>, bytes: u64) {
         let before = self.last;
         self.last = offset.map(|it| (it, bytes));
         match (before, offset) {
             (Some((last, length)), Some(offset)) => {
-                self.transition((last, last.saturating_add(length)), (offset, bytes));
+                self.transition(last..last.saturating_add(length), offset, bytes);
             }
             _ => self.last_step = None,
         }
     }
 
-    fn transition(&mut self, (begin, end): (u64, u64), (offset, bytes): (u64, u64)) {
+    /// Adds a transition from the access of these bytes to the one at `offset`.
+    fn transition(&mut self, before: Range<u64>, offset: u64, bytes: u64) {
+        let Range { start: begin, end } = before;
         let step = offset.wrapping_sub(begin).cast_signed();
         let is_same = self.last_step.map(|it| it == step);
         self.all += 1;
@@ -165,7 +172,7 @@ impl Transitions {
         self.oldest = (self.oldest + 1) % ENDS;
     }
 
-    /// Boyer and Moore's vote: what more than half have is left at the end.
+    /// Applies Boyer and Moore's vote: the value of more than half of all remains at the end.
     fn vote(&mut self, step: i64) {
         if self.votes == 0 {
             self.step = step;
@@ -177,12 +184,12 @@ impl Transitions {
         }
     }
 
-    /// True if `part` is at least so many per cent of `whole`.
+    /// Returns true if `part` is at least this percentage of `whole`.
     fn is_part(part: u64, percent: u64, whole: u64) -> bool {
         u128::from(part) * 100 >= u128::from(percent) * u128::from(whole)
     }
 
-    /// What they are, of so many accesses that moved bytes; `None`: there are none.
+    /// Returns the class of this number of accesses that moved bytes; `None` if there are none.
     pub fn class(&self, accesses: u64) -> Option<Class> {
         if accesses == 0 {
             return None;
@@ -219,7 +226,7 @@ impl Transitions {
         self.compared >= COMPARED_MIN && Self::is_part(self.strided, MOST, self.compared)
     }
 
-    /// The step in bytes, if it is constant for the most part.
+    /// Returns the step in bytes, if it is mostly constant.
     pub fn step(&self) -> Option<i64> {
         let is_constant =
             self.compared >= COMPARED_MIN && Self::is_part(self.same_step, MOST, self.compared);
@@ -237,7 +244,7 @@ mod tests {
         transitions
     }
 
-    /// So many accesses, each where the function says, of 4,099 bytes.
+    /// Creates accesses of 4,099 bytes at the positions that the function gives.
     fn places(count: u64, place: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
         (0..count).map(|it| (place(it), 4099)).collect()
     }
@@ -266,7 +273,7 @@ mod tests {
         check(&places(211, |at| (211 - at) * 8191), Class::Backward);
         let it = check(&places(211, |_| 7), Class::Repeated);
         assert_eq!((it.overlap, it.step()), (210, Some(0)));
-        // Each block once, in the order of a multiplication.
+        // Each block occurs once, in the order of a multiplication.
         let it = check(&places(211, |at| at * at * at % 211 * 4099), Class::Random);
         assert!(it.step().is_none() && it.consecutive < 20, "{it:?}");
     }
@@ -282,11 +289,12 @@ mod tests {
 
     #[test]
     fn a_run_with_jumps_is_mixed() {
-        // Three in a row, then somewhere else.
+        // Three accesses are consecutive, then follows a jump.
         check(&places(211, |at| at / 3 * 7919 % 71 * 1_000_003 + at % 3 * 4099), Class::Mixed);
     }
 
-    /// So many of 101 accesses jump forward by one byte and from then on all follow again.
+    /// Creates 101 accesses; as many as `gaps` jump forward by one byte, after which all follow
+    /// again.
     fn with_gaps(gaps: u64) -> Vec<(u64, u64)> {
         let mut offset = 0;
         let place = |at: u64| {
@@ -300,7 +308,7 @@ mod tests {
     fn nine_of_ten_are_most() {
         check(&with_gaps(10), Class::Consecutive);
         check(&with_gaps(11), Class::Sequential);
-        // From the beginning again, so often.
+        // Accesses that start again from the beginning this many times.
         let again = |times: u64| {
             (0..101)
                 .map(move |at| (if at >= 1 && at <= times { 101 - at } else { 7919 * (at + 1) }, 1))
@@ -317,7 +325,7 @@ mod tests {
         check(&[(7, 5), (13, 1)], Class::Sequential);
         check(&[(7, 5), (2, 5)], Class::Backward);
         check(&[(7, 5), (3, 5)], Class::Repeated);
-        // One comparison is no proof of a constant step.
+        // One comparison is not sufficient for a constant step.
         check(&[(0, 1), (10, 1), (20, 1)], Class::Sequential);
         check(&[(0, 1), (10, 1), (20, 1), (30, 1)], Class::Strided);
     }

@@ -1,29 +1,31 @@
-//! How many operations of a stream are in flight at the same time.
+//! Queue depth: the number of operations of a stream in flight at the same time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::units::KernelTime;
 
-/// Ends that are remembered: more are in flight at once of nothing that the kernel lets a program have (`fs.aio-max-nr` is 65,536).
+/// Limit of the remembered ends, above the number that the kernel lets a program have in flight
+/// (`fs.aio-max-nr` is 65,536).
 const ENDS_MAX: usize = 1 << 17;
 
-/// Operations in flight: at most, and on average while there are any.
+/// Operations in flight: the maximum, and the average while there are any.
 #[derive(Clone, Debug, Default)]
 pub struct Depth {
-    /// Of those that have not ended when the last one began; the first to end first.
+    /// Ends of the operations that had not ended when the last one began, the first end first.
     ends: BinaryHeap<Reverse<KernelTime>>,
-    /// The most.
+    /// Maximum number in flight.
     pub max: u64,
-    /// Their times, ns.
+    /// Sum of their durations, ns.
     sum_ns: u128,
-    /// Time in which there was at least one, ns.
+    /// Time with at least one operation in flight, ns.
     busy_ns: u64,
     until: KernelTime,
 }
 
 impl Depth {
-    /// One more, in the order of the beginnings. Of one that comes late the time is counted, and the most may be too low.
+    /// Adds an operation, in the order of the beginnings. For a late one the time is counted, and
+    /// the maximum may be too low.
     pub fn add(&mut self, start: KernelTime, end: KernelTime) {
         while self.ends.peek().is_some_and(|it| it.0 <= start) || self.ends.len() >= ENDS_MAX {
             self.ends.pop();
@@ -35,7 +37,7 @@ impl Depth {
         self.until = self.until.max(end);
     }
 
-    /// On average while there are any; `None`: none took any time.
+    /// Returns the average while there are any; `None` if none took any time.
     pub fn mean(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
         let mean = self.sum_ns as f64 / self.busy_ns as f64;
@@ -58,12 +60,12 @@ mod tests {
     fn time_weighs() {
         check(&[], 0, None);
         check(&[(5, 5)], 1, None);
-        // One after the other, with a pause.
+        // Operations in sequence, with a pause.
         check(&[(0, 10), (10, 20), (50, 60)], 1, Some(1.0));
-        // Two for half of the time.
+        // Two operations during half of the time.
         check(&[(0, 10), (5, 15)], 2, Some(20.0 / 15.0));
         check(&[(0, 100), (10, 20), (12, 20), (20, 30)], 3, Some(1.28));
-        // One inside another does not make it longer.
+        // An operation inside another one does not extend the time.
         check(&[(0, 100), (1, 2), (99, 101)], 2, Some(103.0 / 101.0));
     }
 }

@@ -1,32 +1,35 @@
-//! Operations in the order in which they began, out of those in which they ended.
+//! Operations sorted by their beginnings, from the order of their ends.
 //!
-//! Which of them are still under way is not known here: an operation is told of when it has ended. So some are held back, as many
-//! as the disorder that was seen asks for: none of a program that does one thing after the other comes late, and there little is
-//! held. What comes later than that all the same is *late*: given back as such, and counted.
+//! An operation is reported when it has ended, so the operations in flight are unknown here. Some
+//! ended operations are therefore held back, in proportion to the disorder that was seen. In a
+//! program that does one operation after the other none comes late, and few are held. An operation
+//! that comes even later is *late*: it is returned as such, and counted.
 
 use std::collections::VecDeque;
 
 use crate::units::KernelTime;
 
-/// Held back at first.
+/// Number of operations held back at first.
 const WINDOW_MIN: usize = 16;
-/// Held back at most: more than are in flight of one stream at once, but in tests of devices.
+/// Maximum number of operations held back: more than are in flight of one stream at once, except in
+/// device tests.
 const WINDOW_MAX: usize = 4096;
-/// Held back for each place that an operation came too late: the next one may be later.
+/// Number of operations held back for each place by which one came too late: the next one may be
+/// later.
 const WINDOW_PER_PLACE: usize = 4;
 
-/// What is put in order.
+/// Access that is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When it began.
+    /// Time of its beginning.
     pub start: KernelTime,
-    /// Which one, of those that began at the same time.
+    /// Order among accesses that began at the same time.
     pub number: u64,
-    /// When it ended.
+    /// Time of its end.
     pub end: KernelTime,
-    /// Its first byte; `None`: not known.
+    /// Position of its first byte; `None` if unknown.
     pub offset: Option<u64>,
-    /// Bytes that it moved; 0 if it failed, or there were none.
+    /// Bytes that it moved; 0 if it failed or moved none.
     pub bytes: u64,
 }
 
@@ -36,23 +39,23 @@ impl Access {
     }
 }
 
-/// The ones that are held back.
+/// Accesses that are held back.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// In order.
+    /// Held accesses in order.
     held: VecDeque<Access>,
     window: usize,
     passed: (KernelTime, u64),
-    /// How many came after one that began later had been given out.
+    /// Number of accesses that came after a later one had been passed on.
     pub late: u64,
 }
 
-/// What is given out.
+/// Access that is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The next one that began.
+    /// Next access by its beginning.
     InOrder(Access),
-    /// One that should have been given out before.
+    /// Access that should have been passed on earlier.
     Late(Access),
 }
 
@@ -63,7 +66,7 @@ impl Default for Order {
 }
 
 impl Order {
-    /// Takes one that has ended; gives out at most one.
+    /// Takes an ended access; passes on at most one.
     pub fn add(&mut self, access: Access) -> Option<Next> {
         let key = access.key();
         if key < self.passed {
@@ -82,7 +85,7 @@ impl Order {
         Some(Next::InOrder(first))
     }
 
-    /// Those that are held back.
+    /// Returns the accesses that are held back.
     pub fn rest(self) -> impl Iterator<Item = Next> {
         self.held.into_iter().map(Next::InOrder)
     }
@@ -99,15 +102,15 @@ mod tests {
         Access { start: time, number: 0, end: time, offset: None, bytes: 1 }
     }
 
-    /// What comes out in order, and how many come late.
+    /// Returns the starts in the order in which they come out, and the number of late ones.
     fn sorted(starts: impl IntoIterator<Item = u64>) -> (Vec<u64>, u64) {
         let mut order = Order::default();
         let mut out: Vec<Next> =
             starts.into_iter().filter_map(|it| order.add(access(it))).collect();
         let late = order.late;
         out.extend(order.rest());
-        let in_order = out.iter().filter_map(|it| match it {
-            Next::InOrder(it) => Some(it.start.0),
+        let in_order = out.iter().filter_map(|next| match next {
+            Next::InOrder(access) => Some(access.start.0),
             Next::Late(_) => None,
         });
         (in_order.collect(), late)
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn as_many_as_are_in_flight() {
         for depth in [1, 2, 16] {
-            // Each group ends the other way round.
+            // Each group ends in reverse order.
             let starts = (0..211_u64).map(|it| it / depth * depth + (depth - 1 - it % depth));
             let mut all: Vec<u64> = starts.clone().collect();
             let found = sorted(starts);
@@ -141,8 +144,8 @@ mod tests {
         for number in [3, 1, 2] {
             assert_eq!(order.add(Access { number, ..access(7) }), None);
         }
-        let numbers = order.rest().map(|it| match it {
-            Next::InOrder(it) | Next::Late(it) => it.number,
+        let numbers = order.rest().map(|next| match next {
+            Next::InOrder(access) | Next::Late(access) => access.number,
         });
         assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3]);
     }

@@ -1,24 +1,24 @@
-//! Accesses of one file, or device, in one direction: sizes, alignment, order, depth.
+//! Stream of accesses to one file or device in one direction: sizes, alignment, order, depth.
 
 use super::class::{Class, Transitions};
 use super::depth::Depth;
 use super::order::{Access, Next, Order};
 use crate::analysis::spread::Spread;
 
-/// Sizes that are counted one by one; what has a size that came later counts as another one.
+/// Number of sizes that are counted one by one; accesses of later sizes are counted together.
 const SIZES_MAX: usize = 64;
 
-/// No alignment is larger, in bytes: beyond it nothing depends on it.
+/// Maximum alignment in bytes: nothing depends on larger ones.
 const ALIGNMENT_MAX: u64 = 1 << 20;
 
-/// How large accesses are.
+/// Sizes of accesses.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     all: Spread,
     counts: Vec<(u64, u64)>,
-    /// Where the last one was counted.
+    /// Index of the last counted size.
     last: usize,
-    /// Those of further sizes.
+    /// Accesses of further sizes.
     further: u64,
 }
 
@@ -43,7 +43,8 @@ impl Sizes {
         }
     }
 
-    /// The largest of the smaller half; `None` of none. Exact if there are few sizes, else within 0.2 %.
+    /// Returns the largest of the smaller half; `None` if there are none. It is exact if there are
+    /// few sizes, else within 0.2 %.
     pub fn median(&self) -> Option<u64> {
         if self.further > 0 {
             return self.all.percentile(500);
@@ -52,61 +53,62 @@ impl Sizes {
         counts.sort_unstable();
         let mut passed = 0;
         let half = self.all.count().div_ceil(2);
-        let found = counts.iter().find(|it| {
-            passed += it.1;
+        let found = counts.iter().find(|size| {
+            passed += size.1;
             passed >= half
         });
         found.map(|it| it.0)
     }
 
-    /// The largest; `None` of none.
+    /// Returns the largest size; `None` if there are none.
     pub fn max(&self) -> Option<u64> {
         self.all.percentile(1000)
     }
 
-    /// The commonest, and how many have it; the larger one of two. `None`: one that was not counted may be as common.
+    /// Returns the most common size and its count; the larger one of two. Returns `None` if a size
+    /// that was not counted may be as common.
     pub fn commonest(&self) -> Option<(u64, u64)> {
         let (bytes, count) = *self.counts.iter().max_by_key(|it| (it.1, it.0))?;
         (count > self.further).then_some((bytes, count))
     }
 }
 
-/// A stream of accesses.
+/// Accesses of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// Those that ended.
+    /// Accesses that ended.
     pub count: u64,
-    /// Of them those that failed.
+    /// Accesses that failed.
     pub errors: u64,
-    /// Those that moved nothing, and did not fail: a read at the end of a file.
+    /// Accesses that moved nothing and did not fail: a read at the end of a file.
     pub empty: u64,
-    /// Bytes moved.
+    /// Bytes that were moved.
     pub bytes: u64,
-    /// Those that moved bytes from or to nobody knows where.
+    /// Accesses that moved bytes at an unknown position.
     pub unknown: u64,
-    /// How large those are that moved bytes.
+    /// Sizes of the accesses that moved bytes.
     pub sizes: Sizes,
-    /// All bits of all offsets and sizes that are known.
+    /// Union of the bits of all known offsets and sizes.
     bits: u64,
     transitions: Transitions,
     depth: Depth,
     order: Order,
 }
 
-/// What a stream comes to.
+/// Results of a stream.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// From each access to the next.
+    /// Transitions from each access to the next.
     pub transitions: Transitions,
-    /// What they are; `None`: none moved a byte.
+    /// Class of the accesses; `None` if none moved a byte.
     pub class: Option<Class>,
-    /// How many were in flight.
+    /// Number of accesses in flight.
     pub depth: Depth,
 }
 
 impl Stream {
-    /// One more. `asked` is how many bytes it was to move: at the end of a file there are fewer, which says nothing about how
-    /// accesses are aligned.
+    /// Adds an access. `asked` is the number of requested bytes: at the end of a file fewer are
+    /// moved, which is no evidence about alignment.
     pub fn add(&mut self, access: Access, asked: u64, failed: bool) {
         self.count += 1;
         self.errors += u64::from(failed);
@@ -125,23 +127,24 @@ impl Stream {
         }
     }
 
-    /// Those that came too late to be put in order.
+    /// Returns the number of accesses that came too late to be sorted.
     pub fn late(&self) -> u64 {
         self.order.late
     }
 
-    /// Those that moved bytes.
+    /// Returns the number of accesses that moved bytes.
     pub fn moved(&self) -> u64 {
         self.sizes.all.count()
     }
 
-    /// The largest power of two, up to 1 MiB, that all known places and their sizes are multiples of; `None`: none is known.
+    /// Returns the largest power of two, up to 1 MiB, of which all known positions and sizes are
+    /// multiples; `None` if none is known.
     pub fn alignment(&self) -> Option<u64> {
         let lowest = (self.bits | ALIGNMENT_MAX) & (self.bits | ALIGNMENT_MAX).wrapping_neg();
         (self.moved() > self.unknown).then_some(lowest)
     }
 
-    /// What it comes to, with all that was held back.
+    /// Returns the results, with all accesses that were held back.
     pub fn found(&self) -> Found {
         let (mut transitions, mut depth) = (self.transitions.clone(), self.depth.clone());
         for next in self.order.clone().rest() {
@@ -155,7 +158,7 @@ impl Stream {
 fn pass(next: Next, transitions: &mut Transitions, depth: &mut Depth) {
     let (Next::InOrder(it) | Next::Late(it)) = next;
     depth.add(it.start, it.end);
-    // Where a late one belongs nobody knows any more.
+    // The right place of a late access cannot be determined any more.
     if matches!(next, Next::InOrder(_)) && it.bytes > 0 {
         transitions.next(it.offset, it.bytes);
     }
@@ -166,7 +169,8 @@ mod tests {
     use super::*;
     use crate::units::KernelTime;
 
-    /// So many accesses of 4,096 bytes one after the other in the file, so many at a time; the last of each lot ends first.
+    /// Creates a stream of accesses of 4,096 bytes in sequence, `depth` at a time; the last of each
+    /// group ends first.
     fn stream(count: u64, depth: u64) -> Stream {
         let mut stream = Stream::default();
         for at in 0..count {
@@ -215,7 +219,7 @@ mod tests {
         alignment(&[(None, 512, 512)], None);
         alignment(&[(Some(0), 512, 512), (Some(512), 1024, 1024)], Some(512));
         alignment(&[(Some(0), 512, 512), (Some(513), 512, 512)], Some(1));
-        // The end of the file, and what moves nothing.
+        // A read at the end of the file, and accesses that move nothing.
         alignment(
             &[(Some(0), 4096, 4096), (Some(4096), 5, 4096), (Some(4101), 0, 4096)],
             Some(4096),
@@ -247,7 +251,7 @@ mod tests {
         assert_eq!(sizes(&[4099]), (Some(4099), Some(4099)));
         assert_eq!(sizes(&[7, 4099]), (Some(7), Some(4099)));
         assert_eq!(sizes(&[9, 7, 9, 4099, 9]), (Some(9), Some(4099)));
-        // More than are kept as they are, of one size, and of many.
+        // More accesses than are kept one by one: of one size, and of many.
         assert_eq!(sizes(&[4099; 211]), (Some(4099), Some(4099)));
         let many: Vec<u64> = (1..=211).collect();
         assert_eq!(sizes(&many), (Some(106), Some(211)));

@@ -1,7 +1,9 @@
-//! The fold, fed with steps made by hand. One line is one operation, in the order of the ends:
+//! Tests of the fold with steps made by hand. One line is one operation, in the order of the ends:
 //!
 //! ```text
-//! read FILE +START -END OFFSET BYTES      FILE: a path, or `7` for a nameless open file; OFFSET: `?` if it is not known
+//! read FILE +START -END OFFSET BYTES
+//!
+//! FILE: a path, or `7` for a nameless open file; OFFSET: `?` if unknown
 //! ```
 
 use std::rc::Rc;
@@ -20,7 +22,7 @@ fn stat(ino: u64, mode: u32) -> FileStat {
     FileStat { mode, dev: DEV, ino, size: 0 }
 }
 
-/// A regular file; its inode is the number of its letters.
+/// Creates a regular file whose inode is the number of letters of its name.
 fn file(name: &str, flags: u32) -> OpenFile {
     let path = name.starts_with('/').then(|| FilePath::new(name, PathSource::Link));
     OpenFile {
@@ -67,7 +69,8 @@ fn told(lines: &str, flags: u32) -> Patterns {
     patterns
 }
 
-/// A request for a piece of a file with this inode; it begins where it begins in the file.
+/// Adds a request for a piece of a file with this inode; its position on the device is that in the
+/// file.
 fn request(patterns: &mut Patterns, op: RequestOp, time: u64, ino: u64, offset: u64) {
     let request = made::request(DEV, op, offset / SECTOR_BYTES, 8, [time, time + 50]);
     let behind = BlockContents::File {
@@ -81,7 +84,7 @@ fn request(patterns: &mut Patterns, op: RequestOp, time: u64, ino: u64, offset: 
     patterns.step(KernelTime(0), &step).expect("it takes everything");
 }
 
-/// What is said of the only stream in a direction.
+/// Compares the class of the only stream in a direction.
 #[track_caller]
 fn class(patterns: &Patterns, direction: Direction) -> (Option<Class>, Option<Level>) {
     let streams = patterns.streams.iter().filter(|it| it.0.2 == direction).collect::<Vec<_>>();
@@ -129,7 +132,7 @@ fn what_has_no_places_is_counted() {
         tell(&mut patterns, &call("read", file, [0, 1], None, 3));
     }
     assert_eq!((patterns.elsewhere, patterns.untold, patterns.streams.iter().count()), (2, 1, 0));
-    // Of a file without a name each open is a stream.
+    // For a file without a name each open is a stream.
     for id in ["7", "8", "7"] {
         tell(&mut patterns, &call("read", file(id, 0), [0, 1], Some(0), 3));
     }
@@ -140,7 +143,7 @@ const UNKNOWN: &str = "pread64 /a +1 -2 ? 4096
     pread64 /a +3 -4 ? 4096
     pread64 /a +5 -6 ? 4096";
 
-/// Three requests for the file, forwards.
+/// Adds three requests for the file, forwards.
 fn with_requests(mut patterns: Patterns) -> Patterns {
     for at in [0, 1, 2] {
         request(&mut patterns, RequestOp::Read, at, 2, at * 4096);
@@ -159,24 +162,24 @@ fn requests_decide_where_places_are_unknown_and_nothing_is_cached() {
     assert_eq!(class(&direct, Direction::Read), decided);
     assert_eq!(class(&with_requests(told(UNKNOWN, 0)), Direction::Read), unknown);
     assert_eq!(class(&told(UNKNOWN, DIRECT), Direction::Read), unknown);
-    // Once through the cache.
+    // One access went through the cache.
     let mut once = with_requests(told(UNKNOWN, DIRECT));
     tell(&mut once, &call("pread64", file("/a", 0), [7, 8], None, 4096));
     assert_eq!(class(&once, Direction::Read), unknown);
-    // Whose requests are they?
+    // The requests may belong to either stream.
     let mut two = with_requests(told(UNKNOWN, DIRECT));
     let theirs = call("pread64", file("/a", DIRECT), [7, 8], None, 4096);
     tell(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
     let decisions = Decisions::of(&two, DIRECT);
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
-    // The same name, and not known to be the same file.
+    // The same name, but not known to be the same file.
     let mut two = with_requests(told(UNKNOWN, DIRECT));
     let nobody = OpenFile { stat: None, ..file("/a", DIRECT) };
     let theirs = call("pread64", nobody, [7, 8], None, 4096);
     tell(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
     let decisions = Decisions::of(&two, DIRECT);
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
-    // Their own places are better.
+    // The positions of the operations themselves are preferred.
     let known = with_requests(told(&UNKNOWN.replace('?', "0"), DIRECT));
     assert_eq!(class(&known, Direction::Read), (Some(Class::Repeated), Some(Level::Vfs)));
 }

@@ -1,4 +1,4 @@
-//! One watched file.
+//! State of one watched file.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,63 +8,65 @@ use crate::operation::access::Access;
 use crate::operation::attribution::FileKey;
 use crate::units::KernelTime;
 
-/// A file that is to be watched.
+/// Parameters of a file to watch.
 #[derive(Clone, Debug)]
 pub struct New {
-    /// Its device and inode.
+    /// Device and inode.
     pub key: FileKey,
-    /// `DEVICE_INODE`.
+    /// Name in the form `DEVICE_INODE`.
     pub name: String,
-    /// As it was called.
+    /// Path by which the user named it.
     pub path: Vec<u8>,
-    /// So many of its accesses are kept.
+    /// Maximum number of kept accesses.
     pub max: usize,
-    /// From now on.
+    /// Time from which the file is watched.
     pub at: KernelTime,
-    /// Where it lies on its device: addresses and lengths in bytes.
+    /// Extents on its device: addresses and lengths in bytes.
     pub runs: Vec<(u64, u64)>,
 }
 
-/// An access that is kept.
+/// Access that is kept.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The access.
+    /// Access itself.
     pub access: Access,
-    /// How it was found.
+    /// Evidence for its file.
     pub how: How,
-    /// What the thread is called.
+    /// Name of the thread.
     pub comm: Option<Rc<[u8]>>,
 }
 
-/// How a file stands.
+/// Status of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// It is not stopped.
+    /// True if the file is not stopped.
     pub is_logging: bool,
-    /// Times count from here.
+    /// Time from which times count.
     pub start: KernelTime,
-    /// So many accesses are kept.
+    /// Maximum number of kept accesses.
     pub max: usize,
-    /// So many are there.
+    /// Number of kept accesses.
     pub kept: usize,
 }
 
-/// What there was of a file since it was added or reset, while it was not stopped.
+/// Counters of a file since it was added or reset, for the time in which it was not stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
-    /// By calls and asynchronous operations: how many, bytes.
+    /// Calls and asynchronous operations: count, bytes.
     pub called: (u64, u64),
-    /// Of these, asynchronous operations whose results were not seen: the bytes are those that were asked for.
+    /// Asynchronous operations among them whose results were not seen: the bytes are the requested
+    /// ones.
     pub asked: (u64, u64),
-    /// Of these, those of which only the file's name is known.
+    /// Operations among them for which only the file's name is known.
     pub by_name: (u64, u64),
-    /// Pieces of block requests behind which the file certainly lies.
+    /// Pieces of block requests that certainly belong to the file.
     pub exact: (u64, u64),
-    /// Those behind which it probably lies.
+    /// Pieces of block requests that probably belong to the file.
     pub inferred: (u64, u64),
-    /// Accesses that were not kept: there were as many already.
+    /// Accesses that were not kept, because the maximum was reached.
     pub beyond: u64,
-    /// Calls and operations that moved its bytes, nobody knows which or how many: they have no line.
+    /// Calls and operations that moved bytes of the file at unknown positions or in unknown
+    /// numbers: they have no line.
     pub without_line: u64,
 }
 
@@ -86,24 +88,24 @@ impl Books {
     }
 }
 
-/// A watched file.
+/// Watched file.
 #[derive(Debug)]
 pub struct File {
-    /// Its device and inode.
+    /// Device and inode.
     pub key: FileKey,
-    /// `DEVICE_INODE`.
+    /// Name in the form `DEVICE_INODE`.
     pub name: String,
-    /// As it was called.
+    /// Path by which the user named it.
     pub path: Vec<u8>,
     max: usize,
     start: KernelTime,
-    /// What began earlier is of no interest.
+    /// Time before which accesses are ignored.
     since: KernelTime,
-    /// When it was stopped and started since then.
+    /// Times of stops and starts since then.
     turns: Vec<(KernelTime, bool)>,
-    /// Ordered by address, none in another.
+    /// Extents sorted by address, disjoint.
     runs: Vec<(u64, u64)>,
-    /// By their beginnings, and by number.
+    /// Kept accesses by beginning and number.
     kept: BTreeMap<(KernelTime, u64), Kept>,
     books: Books,
 }
@@ -128,28 +130,28 @@ impl File {
         file
     }
 
-    /// How it stands.
+    /// Returns the status of the file.
     pub fn status(&self) -> Status {
         let Self { start, max, .. } = *self;
         let is_logging = self.turns.last().is_none_or(|it| it.1);
         Status { is_logging, start, max, kept: self.kept.len() }
     }
 
-    /// What is kept, by its beginning.
+    /// Returns the kept accesses by their beginnings.
     pub fn log(&self) -> impl Iterator<Item = &Kept> {
         self.kept.values()
     }
 
-    /// What there was.
+    /// Returns the counters.
     pub fn books(&self) -> &Books {
         &self.books
     }
 
-    /// From this time on nothing is logged, or all is.
+    /// Switches logging on or off from this time on.
     ///
     /// # Errors
     ///
-    /// [`Refused::Turns`].
+    /// [`Refused::Turns`] if it was switched too often.
     pub fn turn(&mut self, at: KernelTime, is_on: bool) -> Result<(), Refused> {
         if self.status().is_logging == is_on {
             return Ok(());
@@ -161,7 +163,8 @@ impl File {
         Ok(())
     }
 
-    /// Forgets all that began before this time. Nothing later was told, or it is still there as far as it was kept.
+    /// Forgets all accesses that began before this time. Later accesses were not reported yet, or
+    /// are still there as far as they were kept.
     pub fn reset(&mut self, at: KernelTime) {
         let is_logging = self.status().is_logging;
         self.since = at;
@@ -171,7 +174,7 @@ impl File {
         self.kept.values().for_each(|it| self.books.add(it));
     }
 
-    /// The same, and times count from there.
+    /// Resets the file as [`Self::reset`] does, and counts times from there.
     pub fn time_reset(&mut self, at: KernelTime) {
         self.reset(at);
         self.start = at;
@@ -185,7 +188,7 @@ impl File {
         &self.runs
     }
 
-    /// True for what began while it was watched and not stopped.
+    /// Returns true for an access that began while the file was watched and not stopped.
     pub(super) fn counts(&self, begin: KernelTime) -> bool {
         begin >= self.since && is_on(&self.turns, begin)
     }
@@ -194,7 +197,7 @@ impl File {
         self.books.without_line += u64::from(self.counts(begin));
     }
 
-    /// Takes an access; false if it does not count.
+    /// Takes an access; returns false if it does not count.
     pub(super) fn take(&mut self, number: u64, kept: &Kept) -> bool {
         if !self.counts(kept.access.begin) {
             return false;
@@ -209,7 +212,7 @@ impl File {
     }
 }
 
-/// The same bytes in order, each once: parts of a file may share theirs (reflinks).
+/// Returns the same bytes in order, each once: parts of a file may share extents (reflinks).
 pub(super) fn disjoint(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     runs.sort_unstable();
     let mut joined: Vec<(u64, u64)> = Vec::new();

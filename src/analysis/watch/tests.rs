@@ -1,16 +1,17 @@
-//! The fold, fed with steps made by hand. A script has a line for each thing that happens, in the order in which it is told:
+//! Tests of the fold with steps made by hand. A script has a line for each event, in the order of
+//! the reports:
 //!
 //! ```text
 //! add 7 10 3             inode 7 is watched from 10 on, three accesses are kept
-//! add 7 10 3 100+50      the same, and its file system says that it has these sectors
+//! add 7 10 3 100+50      the same, and its file system reports these sectors
 //! stop 7 20              also start, reset, timereset, remove
-//! lies 7 100+50          asked again
-//! read 7 30 0 4096       begins at 30, at this offset (?: not known), so many bytes; also write
+//! lies 7 100+50          its file system reports these sectors now
+//! read 7 30 0 4096       begins at 30, at this offset (?: unknown), this many bytes; also write
 //! send 7>8 30 0>? 4096   a transfer
-//! asked 7 30 0 4096      an asynchronous read whose result was not seen; 4096: so many bytes were asked for (?: not known)
+//! asked 7 30 0 4096      an asynchronous read of 4096 bytes (?: unknown) whose result was not seen
 //! named /f 30 0 4096     a read of a file of which only the name is known
 //! asked /f 30 0 4096     both at once
-//! bio 30 100+8 7         a request for these sectors; behind it lies 7, ?7 (inferred), or nobody knows what (?)
+//! bio 30 100+8 7         a request for these sectors, of file 7, ?7 (inferred), or unknown (?)
 //! ```
 
 use std::fmt::Write as _;
@@ -43,7 +44,7 @@ fn file(ino: u64) -> Rc<OpenFile> {
     })
 }
 
-/// `?`: no more than that is known of it.
+/// Creates a file of which only the path is known, or nothing (`?`).
 fn named(path: &str) -> Rc<OpenFile> {
     let path = path.starts_with('/').then(|| FilePath::new(path, PathSource::Link));
     let (first_path, stat, flags) = (None, None, None);
@@ -82,8 +83,9 @@ fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOpe
     }
 }
 
-/// On the disk it lies 1000 sectors further on than on the device of the file system.
-fn bio(begin: u64, (sector, nr_sector): (u64, u64), behind: &str) -> (BlockRequest, Piece) {
+/// Creates a request and its piece. On the disk it is 1000 sectors further on than on the device of
+/// the file system.
+fn bio(begin: u64, sector: u64, nr_sector: u64, behind: &str) -> (BlockRequest, Piece) {
     let (start, length) = (1000 + sector, u32::try_from(nr_sector).expect("small"));
     let request = made::request(DISK, RequestOp::Write, start, length, [begin, begin + 9]);
     let link = if behind.starts_with('?') { Link::Inferred } else { Link::Exact };
@@ -102,8 +104,8 @@ fn run_of(word: &str) -> (u64, u64) {
 }
 
 fn runs_of(words: &[&str]) -> Vec<(u64, u64)> {
-    let bytes = |it: &&str| {
-        let (sector, count) = run_of(it);
+    let bytes = |run: &&str| {
+        let (sector, count) = run_of(run);
         (sector * SECTOR_BYTES, count * SECTOR_BYTES)
     };
     words.iter().map(bytes).collect()
@@ -136,7 +138,8 @@ impl Script {
                 self.told(&told);
             }
             ["bio", at, run, behind] => {
-                let (request, piece) = bio(number(at), run_of(run), behind);
+                let (sector, nr_sector) = run_of(run);
+                let (request, piece) = bio(number(at), sector, nr_sector, behind);
                 let pieces = [piece];
                 let step = BlockStep::Ended(&request);
                 self.step(&Step::Block { step: &step, thread: None, pieces: &pieces });
@@ -197,7 +200,7 @@ impl Script {
 
     fn told(&mut self, told: &[(u64, Access)]) {
         for (ino, access) in told {
-            writeln!(self.said, "told {ino}: {}", shown(access)).expect("a string");
+            writeln!(self.said, "report {ino}: {}", shown(access)).expect("a string");
         }
     }
 }
@@ -208,7 +211,8 @@ fn shown(access: &Access) -> String {
     format!("{} {letter} {address} {bytes} {}", begin.0, level.as_str())
 }
 
-/// What is told at once, and then how each file stands, what is kept, and its books that are not empty.
+/// Compares the immediate reports, and then the status of each file, its kept accesses, and its
+/// counters that are not empty.
 #[track_caller]
 fn check(script: &str, expected: Expect) {
     let mut run = Script::default();
@@ -252,10 +256,10 @@ fn the_first_accesses_are_kept_in_the_order_of_their_beginnings() {
          read 7 20 1 40
          read 7 9 2 50",
         expect![[r#"
-            told 7: 40 R 4096 10 VFS
-            told 7: 30 W 0 20 VFS
-            told 7: 50 R 8192 30 VFS
-            told 7: 20 R 1 40 VFS
+            report 7: 40 R 4096 10 VFS
+            report 7: 30 W 0 20 VFS
+            report 7: 50 R 8192 30 VFS
+            report 7: 20 R 1 40 VFS
             7: on 10 3 3
               20 R 1 40 VFS
               30 W 0 20 VFS
@@ -280,9 +284,9 @@ fn what_is_done_to_a_file_holds_from_a_time_on_however_late_accesses_are_told() 
          stop 7 40
          read 7 41 5 1",
         expect![[r#"
-            told 7: 15 R 0 1 VFS
-            told 7: 19 R 1 1 VFS
-            told 7: 30 R 4 1 VFS
+            report 7: 15 R 0 1 VFS
+            report 7: 19 R 1 1 VFS
+            report 7: 30 R 4 1 VFS
             7: off 10 9 3
               15 R 0 1 VFS
               19 R 1 1 VFS
@@ -308,10 +312,10 @@ fn a_reset_forgets_what_began_before_it_and_a_timereset_also_counts_from_there()
          start 8 25
          read 8 26 3 1",
         expect![[r#"
-            told 7: 15 R 0 1 VFS
-            told 8: 15 R 0 1 VFS
-            told 7: 21 R 2 1 VFS
-            told 8: 26 R 3 1 VFS
+            report 7: 15 R 0 1 VFS
+            report 8: 15 R 0 1 VFS
+            report 7: 21 R 2 1 VFS
+            report 8: 26 R 3 1 VFS
             7: on 10 9 1
               21 R 2 1 VFS
               (called 1)
@@ -322,7 +326,7 @@ fn a_reset_forgets_what_began_before_it_and_a_timereset_also_counts_from_there()
     );
 }
 
-/// What was asked may be dealt with late.
+/// Fails if a command that is handled late has another effect.
 #[test]
 fn a_late_reset_keeps_what_began_since() {
     check(
@@ -333,9 +337,9 @@ fn a_late_reset_keeps_what_began_since() {
          reset 7 20
          read 7 19 2 1",
         expect![[r#"
-            told 7: 15 R 0 1 VFS
-            told 7: 20 R 1 1 VFS
-            told 7: 25 W 1100 4096 BLK
+            report 7: 15 R 0 1 VFS
+            report 7: 20 R 1 1 VFS
+            report 7: 25 W 1100 4096 BLK
             7: on 10 9 2
               20 R 1 1 VFS
               25 W 1100 4096 BLK
@@ -359,10 +363,10 @@ fn what_cannot_be_is_refused() {
          read 7 13 0 1
          add 7 14 5",
         expect![[r#"
-            add 7 11 3: it is watched already
-            add 8 11 0: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; ask for fewer, or remove a file
-            add 8 11 262145: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; ask for fewer, or remove a file
-            add 4 11 262144: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; ask for fewer, or remove a file
+            add 7 11 3: it is already watched
+            add 8 11 0: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; keep fewer, or remove a file
+            add 8 11 262145: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; keep fewer, or remove a file
+            add 4 11 262144: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; keep fewer, or remove a file
             1: on 11 262144 0
               ()
             2: on 11 262144 0
@@ -385,10 +389,10 @@ fn both_sides_of_a_transfer() {
          send 9>8 22 7>8 100
          read 7 23 ? 100",
         expect![[r#"
-            told 7: 20 R 5 100 VFS
-            told 8: 20 W 6 100 VFS
-            told 7: 21 R 7 100 VFS
-            told 8: 22 W 8 100 VFS
+            report 7: 20 R 5 100 VFS
+            report 8: 20 W 6 100 VFS
+            report 7: 21 R 7 100 VFS
+            report 8: 22 W 8 100 VFS
             7: on 10 9 2
               20 R 5 100 VFS
               21 R 7 100 VFS
@@ -409,7 +413,7 @@ fn a_file_of_which_only_the_name_is_known() {
          named /f8 21 3 4
          named ? 22 3 4",
         expect![[r#"
-            told 7: 20 R 3 4 VFS
+            report 7: 20 R 3 4 VFS
             unidentified [1]
             7: on 10 9 1
               20 R 3 4 VFS
@@ -427,8 +431,8 @@ fn an_operation_whose_result_was_not_seen() {
          asked 7 22 4096 ?
          asked /f7 23 8192 512",
         expect![[r#"
-            told 7: 20 R 4096 512 VFS
-            told 7: 23 R 8192 512 VFS
+            report 7: 20 R 4096 512 VFS
+            report 7: 23 R 8192 512 VFS
             7: on 10 9 2
               20 R 4096 512 VFS
               23 R 8192 512 VFS
@@ -437,7 +441,8 @@ fn an_operation_whose_result_was_not_seen() {
     );
 }
 
-/// Two files on one device: pieces are given to whoever lies there, as soon as somebody says so.
+/// Fails if a piece does not go to the file with these sectors, of two on one device, as soon as
+/// they are reported.
 #[test]
 fn pieces_of_which_nobody_knows_what_lies_there() {
     check(
@@ -453,13 +458,13 @@ fn pieces_of_which_nobody_knows_what_lies_there() {
          remove 7 30
          bio 31 300+16 ?",
         expect![[r#"
-            told 7: 20 W 1100 4096 BLK
-            told 7: 21 W 1100 4096 BLK
-            told 7: 22 W 1100 5120 BLK
-            told 7: 23 W 1145 2560 BLK
-            told 7: 23 W 1200 5120 BLK
-            told 8: 22 W 1090 2560 BLK
-            told 8: 23 W 1150 5120 BLK
+            report 7: 20 W 1100 4096 BLK
+            report 7: 21 W 1100 4096 BLK
+            report 7: 22 W 1100 5120 BLK
+            report 7: 23 W 1145 2560 BLK
+            report 7: 23 W 1200 5120 BLK
+            report 8: 22 W 1090 2560 BLK
+            report 8: 23 W 1150 5120 BLK
             8: on 10 9 2
               22 W 1090 2560 BLK
               23 W 1150 5120 BLK
@@ -496,11 +501,12 @@ fn pieces_do_not_wait_without_end() {
 }
 
 proptest::proptest! {
-    /// Nothing is lost, nothing is there twice, and what is a run is one.
+    /// Fails if bytes of a piece are lost or come twice, or if a run is cut.
     #[test]
     fn a_piece_is_cut_at_the_ends_of_runs(
         list in proptest::collection::vec((0u64..40, 1u64..9), 0..6),
-        (begin, bytes) in (0u64..40, 1u64..20),
+        begin in 0u64..40,
+        bytes in 1u64..20,
     ) {
         let runs = super::file::disjoint(list.clone());
         let mut at = begin;

@@ -1,4 +1,4 @@
-//! Bios: who queued what becomes a request, and through which devices it came.
+//! Tests of bios: the tasks that queued them, and the devices that they passed.
 
 use expect_test::expect;
 
@@ -125,7 +125,7 @@ fn a_mirror_writes_to_two_disks() {
     "#]]);
 }
 
-/// Fails if the second disk of a mirror is asked by an older bio whose end nobody tells.
+/// Fails if the second disk of a mirror gets an older bio whose end is never reported.
 #[test]
 fn what_has_gone_its_way_is_not_passed_on_again() {
     check(expect![[r#"
@@ -208,7 +208,8 @@ fn what_waits_at_the_end_or_at_a_loss() {
 
 #[test]
 fn a_mirror_whose_disks_begin_with_what_it_keeps_for_itself() {
-    // As Linux 5.10 says it: the pieces lie as far from one another as each lies further down on the disks.
+    // As Linux 5.10 reports it: the distance of the pieces is that of their places further down on
+    // the disks.
     check(expect![[r#"
         67.186_700 tid 490 queue 9:0 W 312 +2048
         67.186_799 tid 490 split 9:0 W 312 +1024
@@ -243,7 +244,7 @@ fn a_mirror_whose_disks_begin_with_what_it_keeps_for_itself() {
 
 #[test]
 fn dm_says_that_it_cuts_when_the_part_in_front_is_gone() {
-    // As Linux 5.10 says it; then the end of both is that of what is behind.
+    // As Linux 5.10 reports it; then the end of both is that of the later part.
     check(expect![[r#"
         37.357_896 tid 306 queue 253:0 DS 0 +120000
         37.357_920 tid 306 remap 7:0 DS 2048 +60004 <- 253:0 0

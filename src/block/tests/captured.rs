@@ -1,9 +1,11 @@
-//! Recorded event sequences, each of a whole run on an idle device, against the kernel's own books of that run.
+//! Recorded event sequences, each of a whole run on an idle device, compared with the kernel's
+//! counters of that run.
 
 use super::language::{parse, run};
 use crate::block::{BlockOptions, DiskstatsClass, Ending};
 
-/// The line `# diskstats READS MERGED SECTORS WRITES MERGED SECTORS DISCARDS MERGED SECTORS FLUSHES`.
+/// Parses the line `# diskstats READS MERGED SECTORS WRITES MERGED SECTORS DISCARDS MERGED SECTORS
+/// FLUSHES`.
 fn diskstats(input: &str) -> Vec<u64> {
     let line =
         input.lines().find_map(|it| it.strip_prefix("# diskstats ")).expect("the kernel's books");
@@ -31,7 +33,7 @@ fn check(input: &str, options: BlockOptions, is_merges_exact: bool) {
     assert!(!books.ended.iter().any(|it| matches!(it.ending, Some(Ending::Unfinished(_)))));
 }
 
-/// The same events, as recorded and without those that a kernel or a tracer may lack.
+/// Runs the same events as recorded, and without those that a kernel or a tracer may lack.
 #[track_caller]
 fn check_all(input: &str) {
     check(input, BlockOptions::default(), true);

@@ -1,4 +1,4 @@
-//! Flushes and the writes that wait for them.
+//! Tests of flushes and the writes that wait for them.
 
 use expect_test::expect;
 
@@ -191,14 +191,14 @@ fn flushes_are_first_in_first_out_and_may_be_given_back() {
     check(expect![[r#"
         0.000_100 tid 44 issue 8:0 FF 0 +0
             #0 begins: flush @0 +0
-            #0 issued: flush @0 +0 for whom is not known
+            #0 issued: flush @0 +0 for an unknown request
         0.000_101 tid 44 requeue 8:0 FF 0 +0
             #0 given back
         0.000_110 tid 44 issue 8:0 FF 0 +0
-            #0 issued: flush @0 +0 for whom is not known
+            #0 issued: flush @0 +0 for an unknown request
         0.000_111 tid 45 issue 8:0 FF 0 +0
             #1 begins: flush @0 +0
-            #1 issued: flush @0 +0 for whom is not known
+            #1 issued: flush @0 +0 for an unknown request
         0.000_120 tid 0 complete 8:0 FF -1 +0
             #0 done: flush @0 +0, 0 B, 10 us at the device, 1 requeues [Flush 0]
         0.000_122 tid 0 complete 8:0 FF -1 +0
@@ -209,7 +209,7 @@ fn flushes_are_first_in_first_out_and_may_be_given_back() {
         0.000_131 tid 44 insert 8:0 FF 0 +0
             #2 inserted: flush @0 +0
         0.000_132 tid 44 issue 8:0 FF 0 +0
-            #2 issued: flush @0 +0 for whom is not known
+            #2 issued: flush @0 +0 for an unknown request
         0.000_133 tid 0 complete 8:0 FF -1 +0
             #2 done: flush @0 +0, 0 B, 1 us at the device, 1 requeues [Flush 0]
         -- the end --
@@ -221,10 +221,10 @@ fn flushes_given_back_keep_their_order() {
     check(expect![[r#"
         0.000_100 tid 44 issue 8:0 FF 0 +0
             #0 begins: flush @0 +0
-            #0 issued: flush @0 +0 for whom is not known
+            #0 issued: flush @0 +0 for an unknown request
         0.000_101 tid 45 issue 8:0 FF 0 +0
             #1 begins: flush @0 +0
-            #1 issued: flush @0 +0 for whom is not known
+            #1 issued: flush @0 +0 for an unknown request
         0.000_102 tid 44 requeue 8:0 FF 0 +0
             #1 given back
         0.000_103 tid 44 requeue 8:0 FF 0 +0
@@ -232,9 +232,9 @@ fn flushes_given_back_keep_their_order() {
         0.000_104 tid 44 requeue 8:0 FF 0 +0
             #0 given back
         0.000_110 tid 44 issue 8:0 FF 0 +0
-            #0 issued: flush @0 +0 for whom is not known
+            #0 issued: flush @0 +0 for an unknown request
         0.000_111 tid 44 issue 8:0 FF 0 +0
-            #1 issued: flush @0 +0 for whom is not known
+            #1 issued: flush @0 +0 for an unknown request
         0.000_120 tid 0 complete 8:0 FF -1 +0
             #0 done: flush @0 +0, 0 B, 10 us at the device, 2 requeues [Flush 0]
         0.000_121 tid 0 complete 8:0 FF -1 +0

@@ -1,7 +1,7 @@
-//! The line language: one event per line, `SECONDS [cpuN] tid N POINT MAJ:MIN RWBS SECTOR +LENGTH [error -N]`; a remap ends with
-//! `<- MAJ:MIN SECTOR`.
+//! Line language of the tests: one event per line, `SECONDS [cpuN] tid N POINT MAJ:MIN RWBS SECTOR
+//! +LENGTH [error -N]`; a remap ends with `<- MAJ:MIN SECTOR`.
 //!
-//! A test is one text: its events, and below each, indented, the steps that it makes.
+//! A test is one text: its events, and below each, indented, the steps that it causes.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::block::{
 use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// One line; `None` if it is not an event.
+/// Parses one line; `None` if it is not an event.
 pub(super) fn parse(line: &str) -> Option<(At, BlockEvent)> {
     let mut words = line.split_whitespace().peekable();
     let time = words.next().filter(|it| it.starts_with(|it: char| it.is_ascii_digit()))?;
@@ -72,7 +72,7 @@ fn device(word: Option<&str>) -> DevId {
     DevId::new(major.parse().expect("major"), minor.parse().expect("minor"))
 }
 
-/// What every run must hold, whatever its events.
+/// Invariants of every run, whatever its events.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     /// Requests that ended, in the order in which they did.
@@ -85,7 +85,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Books one step: requests begin once, under the next number, and end once.
+    /// Checks one step: requests begin once, under the next number, and end once.
     pub(super) fn book(&mut self, step: &BlockStep<'_>) {
         self.steps += 1;
         match step {
@@ -112,13 +112,13 @@ impl Books {
         }
     }
 
-    /// Nothing may be open after the end.
+    /// Checks that no request is open after the end.
     pub(super) fn close(&self) {
         assert!(self.open.is_empty(), "{:?}", self.open);
         assert_eq!(self.begun, self.ended.len() as u64);
     }
 
-    /// Requests, sectors and merges as `/proc/diskstats` would count them.
+    /// Returns requests, sectors and merges as `/proc/diskstats` would count them.
     pub(super) fn diskstats(&self, class: DiskstatsClass) -> (u64, u64, u64) {
         let counted = self.ended.iter().filter(|it| it.diskstats_class() == Some(class));
         counted.fold((0, 0, 0), |(requests, sectors, merges), it| {
@@ -127,7 +127,7 @@ impl Books {
     }
 }
 
-/// Runs events; every one must make at least one step.
+/// Runs events; each must cause at least one step.
 pub(super) fn run(
     options: BlockOptions,
     events: impl IntoIterator<Item = (At, BlockEvent)>,
@@ -152,13 +152,13 @@ pub(super) fn run(
     books
 }
 
-/// Runs the events of a text and compares all of it.
+/// Runs the events of a text and compares the steps with it.
 #[track_caller]
 pub(super) fn check(text: Expect) {
     check_with(BlockOptions::default(), text);
 }
 
-/// As [`check`], as if the merge and requeue events were not recorded.
+/// Runs [`check`] as if the merge and requeue events were not recorded.
 #[track_caller]
 pub(super) fn check_bare(text: Expect) {
     let bare = BlockOptions {
@@ -169,7 +169,7 @@ pub(super) fn check_bare(text: Expect) {
     check_with(bare, text);
 }
 
-/// As [`check`], with options.
+/// Runs [`check`] with options.
 #[track_caller]
 #[expect(
     clippy::needless_pass_by_value,
@@ -237,7 +237,7 @@ fn flush(it: &BlockRequest) -> String {
         FlushRole::Device { serves: Some(link) } => {
             format!(" for {} ({} waiting)", link.request, link.waiting)
         }
-        FlushRole::Device { serves: None } => " for whom is not known".to_owned(),
+        FlushRole::Device { serves: None } => " for an unknown request".to_owned(),
         FlushRole::None | FlushRole::Sequence | FlushRole::Demand => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! Merges, seen and not seen.
+//! Tests of merges, with and without their events.
 
 use expect_test::expect;
 

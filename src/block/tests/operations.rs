@@ -1,11 +1,12 @@
-//! What requests ask, where the letters leave it open.
+//! Tests of operations that the letters do not determine.
 
 use super::language::parse;
 use crate::block::{BlockRequest, BlockStep, BlockTracker, DiskstatsClass};
 use crate::event::block::RequestOp;
 use crate::units::DevId;
 
-/// The only request of these events, on 7:0, which has no zones, and 7:1, which may have some.
+/// Returns the only request of these events, on 7:0, which has no zones, and 7:1, which may have
+/// some.
 #[track_caller]
 fn check(events: &[&str], op: RequestOp, class: Option<DiskstatsClass>, sectors: u64) {
     let mut tracker = BlockTracker::default();
@@ -24,7 +25,7 @@ fn check(events: &[&str], op: RequestOp, class: Option<DiskstatsClass>, sectors:
     assert_eq!((one.op, one.diskstats_class(), one.diskstats_sectors()), (op, class, sectors));
 }
 
-/// Fails if zeroes that are written have no name, or what is no such write gets it.
+/// Fails if a write of zeroes has no name, or if another request gets its name.
 #[test]
 fn zeroes_are_what_a_bio_with_a_length_asks_where_there_are_no_zones() {
     let write = Some(DiskstatsClass::Write);
@@ -57,7 +58,7 @@ fn a_bio_of_a_device_without_requests_has_its_name_too() {
     check(&events, RequestOp::WriteZeroes, Some(DiskstatsClass::Write), 8);
 }
 
-/// A command of a driver is in no bio, has no place, and is not counted.
+/// Fails if a driver command, which has no bio and no place, is counted.
 #[test]
 fn commands_of_drivers_are_others() {
     let events = ["tid 7 issue 7:0 N 0 +0", "tid 7 complete 7:0 N -1 +0"];

@@ -1,4 +1,4 @@
-//! Whatever comes: no panic, every event used or an anomaly, every request ended once.
+//! Properties for any events: no panic, every event is used or an anomaly, every request ends once.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn any_point() -> impl Strategy<Value = BlockPoint> {
     ]
 }
 
-/// Few places, so that events meet; some at the ends of the number range.
+/// Generates events at few places, so that they meet; some are at the ends of the number range.
 fn any_event() -> impl Strategy<Value = (At, BlockEvent)> {
     let sector = prop_oneof![8 => (0u64..6).prop_map(|it| it * 8), 1 => Just(u64::MAX), 1 => Just(u64::MAX - 8)];
     let nr_sector =
@@ -71,7 +71,8 @@ proptest! {
         run(options, events, |_, _| ());
     }
 
-    /// Requests at different places, each with its own life, in any interleaving: all complete, each as itself.
+    /// Fails if requests at different places, each with its own life, in any interleaving, do not
+    /// all complete as themselves.
     #[test]
     fn lives_do_not_disturb_each_other(order in prop::collection::vec(0usize..12, 0..400)) {
         let points = [BlockPoint::GetRq, BlockPoint::Insert, BlockPoint::Issue, BlockPoint::Complete];

@@ -1,4 +1,4 @@
-//! The life of plain requests: queue, issue, completion, requeue, and what fits none.
+//! Tests of plain requests: queue, issue, completion, requeue, and events that match no request.
 
 use expect_test::expect;
 
@@ -297,7 +297,7 @@ fn after_a_loss_newer_requests_match_first() {
     "#]]);
 }
 
-/// Beyond the limit the oldest request of the device goes.
+/// Fails if a request beyond the limit does not end the oldest request of the device.
 #[test]
 fn too_many_in_flight() {
     let options = BlockOptions { in_flight_limit: 2, ..BlockOptions::default() };

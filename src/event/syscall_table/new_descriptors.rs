@@ -1,14 +1,14 @@
-//! The descriptors that a call makes.
+//! Descriptors that a call makes.
 
 use super::{Call, Class, O_CLOEXEC, Role};
 
 impl Call {
-    /// True if it makes two descriptors and tells their numbers in memory only.
+    /// Returns true if it makes two descriptors and stores their numbers in memory only.
     pub fn makes_pair(&self) -> bool {
         self.class == Class::MakePair
     }
 
-    /// True if a descriptor that it makes now is closed by an exec.
+    /// Returns true if an exec closes a descriptor that it makes with these arguments.
     pub fn is_cloexec(&self, args: &[u64; 6]) -> bool {
         let is_asked = |(role, register): (Role, u64)| match role {
             Role::Cloexec(bit) => register & u64::from(bit) != 0,
@@ -18,18 +18,19 @@ impl Call {
         self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
     }
 
-    /// The register with a descriptor that it changes instead of making one (`signalfd`); `None`: it makes one, or has no such register.
+    /// Returns the register with a descriptor that it changes instead of making one (`signalfd`);
+    /// `None` if it makes one, or has no such register.
     pub fn changed_fd(&self, args: &[u64; 6]) -> Option<u64> {
         let is_none = Role::MakesIf(u32::MAX, u32::MAX);
         let register = self.args.into_iter().zip(*args).find(|it| it.0 == is_none)?.1;
         (!self.makes(args)).then_some(register)
     }
 
-    /// True if its result is a descriptor, if it succeeds.
+    /// Returns true if its result, on success, is a descriptor.
     pub fn makes(&self, args: &[u64; 6]) -> bool {
         self.args.into_iter().zip(*args).all(|(role, register)| match role {
             Role::MakesIf(mask, value) => register & u64::from(mask) == u64::from(value),
-            // The kernel looks at the lower 32 bits only.
+            // The kernel uses the lower 32 bits only.
             Role::MakesBy(set) => {
                 u32::try_from(register & 0xffff_ffff).is_ok_and(|it| it < 64 && set >> it & 1 != 0)
             }

@@ -1,12 +1,12 @@
-//! The rows against the C library's headers.
+//! Tests of the rows against the C library's headers.
 
 use super::*;
 
-/// The library has no constants for these yet.
+/// Calls for which the library has no constants yet.
 const NOT_IN_LIBC: [&str; 6] =
     ["io_pgetevents", "setxattrat", "getxattrat", "listxattrat", "removexattrat", "open_tree_attr"];
 
-/// The C library's constants.
+/// Constants of the C library.
 const NUMBERS: &[(&str, libc::c_long)] = &[
     ("read", libc::SYS_read),
     ("write", libc::SYS_write),
@@ -212,7 +212,7 @@ fn rows_are_in_the_order_of_their_numbers() {
     assert!(CALLS.is_sorted_by_key(|it| it.x86_64));
     let mut generic: Vec<u32> = CALLS.iter().filter_map(|it| it.generic).collect();
     generic.sort_unstable();
-    assert!(generic.windows(2).all(|it| it[0] < it[1]), "a number stands twice");
+    assert!(generic.windows(2).all(|it| it[0] < it[1]), "a number occurs twice");
 }
 
 #[test]
