@@ -398,7 +398,7 @@ mod tests {
     fn when_a_signal_has_come_nobody_is_asked() {
         let mut asking = Asking::new(DIES, apart::BOUNDS, ended_by(libc::SIGINT));
         all_of(&mut asking, "/a", 1..=3);
-        let reason = "a signal came, so nobody waited for it".to_owned();
+        let reason = "cancelled by a signal".to_owned();
         let first = vec![UnreadFile { path: "/a".into(), addresses: 6, reason }];
         assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 6, first });
     }

@@ -65,7 +65,7 @@ fn what_nobody_waits_for_is_lost_and_told() {
         unwinding.waiting.insert(Pid(pid), Waiting { hits, bytes: 0 });
     }
     unwinding.ask_all();
-    let why = "a signal came, so nobody waited for it";
+    let why = "cancelled by a signal";
     let expected = vec![format!("4 stacks of programs were not unwound: {why}")];
     assert_eq!(unwinding.finish(), (Vec::new(), expected));
 }
