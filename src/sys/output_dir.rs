@@ -4,12 +4,12 @@
 //! | This process | The directory | Files are made by |
 //! |---|---|---|
 //! | is a user's | any | that user |
-//! | is root's | all steps of its path are safe ([`super::output_path`]) | root, for the caller of `sudo` |
+//! | is root's | all steps of its path are safe | root, for the caller of `sudo` |
 //! | is root's | the caller of `sudo`, or the user of `--as-user`, may write there | that user |
 //! | is root's | any other | refused |
 //!
-//! A path is safe if only root could exchange a step of it. Root creates a user's files with that
-//! user's file-system identity.
+//! A step is safe if only root could exchange it ([`super::output_path`]). Root creates a user's
+//! files with that user's file-system identity.
 //!
 //! Links are not followed and existing files are not opened: files are created with `O_EXCL`, and
 //! ownership is changed by descriptor.
