@@ -360,11 +360,7 @@ fn what_is_none_is_refused_and_leaves_nothing() {
     let dir = scratch_dir("import");
     let (input, log) = (dir.path().join("input"), dir.path().join("log.iocap"));
     for (content, options, expected) in [
-        (
-            "what is this?\n",
-            &[][..],
-            "the file is no log of a known tool; known are: what strace prints",
-        ),
+        ("what is this?\n", &[][..], "unrecognized log format; supported: output of strace"),
         (
             "what is this?\n",
             &["--from", "strace"],

@@ -191,7 +191,7 @@ mod tests {
             ("add ", "a file without a name"),
             ("reset ", "reset: a file without a name"),
             ("log ", "a file without a name"),
-            ("add /a -1", "-1 is no number"),
+            ("add /a -1", "-1 is not a number"),
             ("add /a 1 2", "2 is too much"),
             ("log /a\\n", "stands alone"),
             ("list /a", "too much"),
