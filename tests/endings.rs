@@ -127,7 +127,9 @@ fn a_signal_cuts_the_end_short() {
         let unknown = recording.info["user_stacks"]["not_unwound"].as_u64().expect("a number");
         let text = recording.text_info();
         assert!(unknown > 0 && text.contains(&format!("{unknown} were not unwound")), "{text}");
-        for part in ["stacks of programs were not unwound: a signal came", "no archive was made"] {
+        for part in
+            ["stacks of programs were not unwound: cancelled by a signal", "no archive was made"]
+        {
             assert!(said.contains(part), "`{part}` is not in {said}");
         }
         assert_eq!(names(dir.path()), ["traces.iocap"]);
@@ -203,7 +205,7 @@ fn printed_and_cut_short(dir: &tempfile::TempDir, verb: &[&str], file: &str) {
     let shown = String::from_utf8_lossy(&finished.stderr);
     assert_eq!(finished.status.code(), Some(5), "{verb:?}");
     let told: Vec<&str> = shown.lines().filter(|it| it.contains("iotrace-perf: ")).collect();
-    let is_told = shown.contains("interrupted: not all that was recorded is shown");
+    let is_told = shown.contains("interrupted: the output is incomplete");
     assert!(is_told, "{verb:?} {} {told:?}", shown.len());
     assert!(shown.lines().count() < 1_000_003, "{verb:?}");
     assert!(shown.ends_with('\n'));
@@ -233,7 +235,7 @@ fn processes_that_outlive_the_program_are_told() {
         let (finished, recording) =
             record(dir.path(), &[], &["sh", "-c", &format!("{script}; true")]);
         let said = finished.success().stderr();
-        let line = "the recording: 1 process that it started; what they did then";
+        let line = "the recording: 1 process that it started; their later operations";
         assert_eq!(said.contains(line), alive == 1, "{said}");
         assert_eq!(recording.number("processes_alive_at_end"), alive, "{script}");
     }

@@ -247,10 +247,7 @@ fn logs_of_ioriot_have_their_speed() {
     let other = scratch_dir("import");
     let (recording, said) = imported(other.path(), "ioriot-1.capture");
     assert!(said.contains("1 of 13 lines not understood: first at 10: t=15113811220"), "{said}");
-    assert!(
-        said.contains("11 calls that say when they ended, and not how long they took"),
-        "{said}"
-    );
+    assert!(said.contains("11 calls with an end but no duration"), "{said}");
     // It stands in the log, and every report says it.
     assert!(
         recording
@@ -363,23 +360,19 @@ fn what_is_none_is_refused_and_leaves_nothing() {
     let dir = scratch_dir("import");
     let (input, log) = (dir.path().join("input"), dir.path().join("log.iocap"));
     for (content, options, expected) in [
-        (
-            "what is this?\n",
-            &[][..],
-            "the file is no log of a known tool; known are: what strace prints",
-        ),
+        ("what is this?\n", &[][..], "unrecognized log format; supported: output of strace"),
         (
             "what is this?\n",
             &["--from", "strace"],
-            "nothing in the file is understood as a log of strace: no operation in 1 lines",
+            "the file has no valid data for a log of strace: no operation in 1 lines",
         ),
         ("", &[], "--from says which tool wrote the file"),
-        ("", &["--from", "fio"], "nothing in the file is understood as a log of fio"),
+        ("", &["--from", "fio"], "the file has no valid data for a log of fio"),
         // Calls, but none that is recorded: what another tool prints in the form of strace.
         (
             "syscall(257) = 4\nsyscall(0) = 832\n",
             &[],
-            "2 calls left out that are not recorded: syscall 2",
+            "2 calls skipped that are not recorded: syscall 2",
         ),
         // A log of fio without its first line, the text of blkparse, and a table of another collection.
         ("/srv/data/f add\n/srv/data/f open\n", &[], "--from says which tool wrote the file"),

@@ -293,10 +293,10 @@ fn what_somebody_uses_is_left_alone() {
     let (idle, memory_of_idle) = device(16 * MIB);
     let image = memory_of_idle.path().join("disk.img");
     let coarse = Upper::new("-b 4096", &image);
-    refused(&captured, idle.path(), &["--write"], "lies on the same bytes");
+    refused(&captured, idle.path(), &["--write"], "is backed by the same bytes");
     drop(coarse);
     let upper = Upper::new("", idle.path());
-    refused(&captured, idle.path(), &[], "lies on the same bytes");
+    refused(&captured, idle.path(), &[], "is backed by the same bytes");
     replay(&captured, &upper.0, &[]).success();
     drop(upper);
 
@@ -310,7 +310,7 @@ fn what_somebody_uses_is_left_alone() {
         .arg(idle.path()).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn();
     let mut alone = alone.expect("python3");
     std::io::Read::read_exact(alone.stdout.as_mut().expect("piped"), &mut [0]).expect("it says so");
-    refused(&captured, idle.path(), &[], "has it for itself");
+    refused(&captured, idle.path(), &[], "has it open exclusively");
     drop(alone.stdin.take());
     alone.wait().expect("it ends");
 

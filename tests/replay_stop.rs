@@ -326,7 +326,7 @@ fn rounds_that_were_done_are_told() {
     let (code, stdout, stderr) = check(Signal::SIGKILL);
     assert_eq!((code, &*stdout), (Some(125), ""));
     assert!(
-        stderr.contains("replay init of a round was ended from outside (signal: 9"),
+        stderr.contains("replay init of a round was killed (signal: 9"),
         "{stderr}"
     );
 }

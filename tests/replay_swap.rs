@@ -117,7 +117,7 @@ fn init_makes_nothing_elsewhere() {
             }
             let before = swap.victims();
             let said = swap.during(call, &[&arguments[..], options].concat());
-            assert!(said.contains("is not the directory that it was"), "{call}: {said}");
+            assert!(said.contains("is not the directory that was checked"), "{call}: {said}");
             assert_eq!(swap.victims(), before, "{call}");
         }
     }
@@ -138,6 +138,6 @@ fn run_does_nothing_elsewhere() {
     fs::write(swap.victim.join("sub/deep/x"), [7; 23]).expect("space");
     let before = swap.victims();
     let said = swap.during("unshare", &["replay", "run", plan]);
-    assert!(said.contains("is not the directory that it was"), "{said}");
+    assert!(said.contains("is not the directory that was checked"), "{said}");
     assert_eq!(swap.victims(), before);
 }

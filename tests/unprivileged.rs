@@ -77,7 +77,7 @@ fn can_record_own() -> bool {
         let kept = Command::new(BINARY).args(["doctor", "--cache"]).output().expect("it runs");
         String::from_utf8_lossy(&kept.stderr).into_owned()
     });
-    assert!(said.contains("tracepoints are kept for all users"), "{said}");
+    assert!(said.contains("formats of tracepoints are cached for all users"), "{said}");
     true
 }
 

@@ -1,4 +1,5 @@
-//! Verbs that answer a question: from a log, or from a recording that is made for it and not kept.
+//! Subcommands that print a report: from a log, or from a recording that is made for it and not
+//! kept.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -64,13 +65,13 @@ pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     run(args, Patterns::default, report::pattern::report)
 }
 
-/// Folds a log, or a recording, and prints what came of it.
+/// Folds a log, or a recording, and prints the result.
 pub(super) fn run<F: Sink<Error = Infallible>>(
     args: &AnalyseArgs,
     fold: impl FnOnce() -> F,
     report: impl FnOnce(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
-    // What cannot be is said before anything is recorded.
+    // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&args.filter)?.on(args);
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let tell = |(fold, converted): (F, Converted)| {
@@ -81,7 +82,7 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
     run_with(args, wish, fold, tell)
 }
 
-/// Folds a log, or a recording; `tell` says what came of it.
+/// Folds a log, or a recording; `tell` reports the result.
 pub(super) fn run_with<F: Sink<Error: Display>>(
     args: &AnalyseArgs,
     wish: FilterSpec<'_>,
@@ -91,7 +92,7 @@ pub(super) fn run_with<F: Sink<Error: Display>>(
     on_log(args, |log, go_on| tell(fold_log(log, fold(), wish, go_on)?))
 }
 
-/// Works on a log, or a recording; what is asked now and then says whether to go on.
+/// Works on a log, or a recording; the callback decides now and then whether to go on.
 pub(super) fn on_log(
     args: &AnalyseArgs,
     work: impl FnOnce(&Path, &mut dyn FnMut() -> bool) -> Result<(), CliError>,
@@ -102,11 +103,11 @@ pub(super) fn on_log(
     }
     let (log, place) = private_log()?;
     let mut recorded = recording::capture(&args.capture, |_| Ok(place), |_| log.try_clone())?;
-    recorded.work(work, "nothing was worked out");
+    recorded.work(work, "no report was made");
     recorded.end()
 }
 
-/// A log without a name, which is gone when we are.
+/// A log without a name, which is removed when this process ends.
 pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
     let directory = std::env::temp_dir();
     let log = sys_files::create_unnamed(&directory)
@@ -116,7 +117,7 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
     Ok((log, LogPlace { path, shown }))
 }
 
-/// Folds a log. `go_on` is asked now and then.
+/// Folds a log. `go_on` is called now and then.
 pub(super) fn fold_log<F: Sink<Error: Display>>(
     log: &Path,
     fold: F,
@@ -129,7 +130,7 @@ pub(super) fn fold_log<F: Sink<Error: Display>>(
     Ok((fold, Converted { unknown_users, ..converted }))
 }
 
-/// Tells a sink everything of a log; what is wanted of it is the sink's own business.
+/// Passes all of a log to a sink, which decides what it uses.
 pub(super) fn pass_over<S: Sink<Error: Display>>(
     log: &Path,
     wish: FilterSpec<'_>,
@@ -154,13 +155,13 @@ pub(super) fn form(args: &PrintArgs) -> Form {
     }
 }
 
-/// Programs get all rows.
+/// Programs get all rows by default.
 pub(super) fn limit(args: &PrintArgs) -> usize {
     args.rows.unwrap_or(if form(args) == Form::Text { report::ROWS } else { 0 })
 }
 
-/// True if a report has to fit a screen. Who asks for rows, or for a form that programs read, gets
-/// all tables.
+/// True if a report has to fit a screen. With `--rows`, or in a form for programs, a report has all
+/// tables.
 pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
     !details && form(args) == Form::Text && args.rows.is_none()
 }
@@ -173,7 +174,7 @@ pub(super) fn print(
     report.print(form, &mut to).map_err(CliError::output)
 }
 
-/// A file that was not there.
+/// Creates a file that does not exist.
 pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
     let path = path.to_owned();
     NewFile::create(&path, &Users::caller()).map_err(|source| match source.kind() {
@@ -182,7 +183,7 @@ pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
     })
 }
 
-/// Where a report goes: a program's own output stays its own.
+/// Destination of a report: separate from a traced program's own output.
 pub(super) fn output(
     to: Option<&Path>,
     has_program: bool,

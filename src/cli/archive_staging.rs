@@ -1,13 +1,13 @@
-//! An archive that is being written: in a directory of its own, `NAME.otf2.part`, from which it
-//! comes out when it is whole.
+//! An archive that is being written: in a directory of its own, `NAME.otf2.part`, out of which it
+//! is moved when it is complete.
 //!
-//! So whatever ends us, nothing under the archive's name is half an archive, but between the three
-//! renames at the end: then the anchor is not there yet, so it cannot be opened. The directory is
-//! locked while its writer lives; one that is not locked is removed by the next writer of an
-//! archive of that name.
+//! So a killed writer leaves no half archive under the archive's name, except between the three
+//! renames at the end: then the anchor does not exist yet, so the archive cannot be opened. The
+//! directory is locked while its writer lives; one that is not locked is removed by the next writer
+//! of an archive of that name.
 //!
-//! The library of OTF2 works with paths: it gets one that leads to the held directory. What root
-//! writes stays root's, and is in a directory that only root may enter, until it is whole.
+//! The OTF2 library works with paths: it gets one that leads to the open directory. What root
+//! writes stays root's, and is in a directory that only root may enter, until it is complete.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,18 +21,18 @@ use super::output::OpenOutput;
 use crate::sys::fs_identity::Entered;
 use crate::sys::output_dir::OutputDirectory;
 
-/// Removed when dropped.
+/// Directory of an incomplete archive; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Unfinished<'a> {
     output: &'a OpenOutput,
     directory: OutputDirectory,
     name: OsString,
-    /// Held as long as we write.
+    /// Held while the archive is written.
     _lock: Flock<File>,
 }
 
 impl<'a> Unfinished<'a> {
-    /// Makes the directory, in the place of one that a dead writer has left.
+    /// Creates the directory, in place of one that a dead writer has left.
     ///
     /// # Errors
     ///
@@ -52,26 +52,27 @@ impl<'a> Unfinished<'a> {
         Ok(Self { output, directory, name, _lock: lock })
     }
 
-    /// Where it is written: a path that leads there whatever becomes of the directory's name.
+    /// Path of the archive: one that leads there even if the directory is renamed.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.path()
     }
 
-    /// As long as the value lives files are made as who owns the directory.
+    /// Takes the identity of the directory's owner for new files, until the value is dropped.
     ///
     /// # Errors
     ///
-    /// That is not allowed.
+    /// `EPERM`.
     pub(super) fn enter(&self) -> Result<Option<Entered>, CliError> {
         let path = || self.output.output.unfinished();
         self.directory.enter().map_err(|source| CliError::Create { path: path(), source })
     }
 
-    /// It is whole: it gets its place, the anchor last.
+    /// Moves the complete archive to its place, the anchor last.
     ///
     /// # Errors
     ///
-    /// Something of its name has come there meanwhile: that stays, and nothing of the archive does.
+    /// A file of its name has been created there meanwhile: that file stays, and nothing of the
+    /// archive does.
     pub(super) fn finish(self) -> Result<(), CliError> {
         let to = &self.output.directory;
         let [anchor, definitions, parts] = self.output.output.archive_parts();
@@ -83,11 +84,11 @@ impl<'a> Unfinished<'a> {
             let failed = |source| CliError::Create { path: path.clone(), source };
             self.directory.give_away(name, to).map_err(failed)?;
         }
-        // Nothing takes time from here on: who is killed just now leaves some of it in its place.
+        // All steps from here on are short: a writer that is killed now leaves a part in place.
         let mut moved: Vec<OsString> = Vec::new();
         for (path, name) in named {
             if let Err(source) = self.directory.rename_new(&name, to, &name) {
-                // What cannot be removed stays, and is refused the next time.
+                // A part that cannot be removed stays, and is refused the next time.
                 moved.iter().for_each(|moved| drop(to.remove(moved)));
                 return Err(if source.kind() == io::ErrorKind::AlreadyExists {
                     CliError::Exists { path }
@@ -103,7 +104,7 @@ impl<'a> Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        // What cannot be removed stays until the next archive of that name.
+        // A directory that cannot be removed stays until the next archive of that name.
         let _ = self.output.directory.remove(&self.name);
     }
 }
@@ -113,7 +114,7 @@ fn lock(directory: &OutputDirectory) -> io::Result<Flock<File>> {
         .map_err(|(_, errno)| errno.into())
 }
 
-/// Removes what a writer has left that was killed; what may be anything else stays.
+/// Removes the leftover of a killed writer; anything that may be something else stays.
 fn remove_left(output: &OpenOutput, name: &OsString) -> io::Result<()> {
     let Some(found) = output.directory.find(name)? else { return Ok(()) };
     let other = |_| io::Error::from(io::ErrorKind::AlreadyExists);

@@ -1,4 +1,4 @@
-//! Arguments of the verbs.
+//! Arguments of the subcommands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::sys::socket;
 pub(super) struct RecordArgs {
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
-    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log lies beside it. {DATE} {HOSTNAME}
-    /// {PID} {RANK} {ENV=VAR} are filled in
+    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log is stored beside it. {DATE}
+    /// {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
     #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
     pub(super) output: OsString,
     /// Write only the capture log; `convert` makes the archive later, anywhere
@@ -38,8 +38,8 @@ pub(super) struct CaptureArgs {
     /// Record these running processes, all their threads and children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "command"])]
     pub(super) pid: Vec<i32>,
-    /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` for
-    /// what not: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
+    /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` to
+    /// exclude: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
     #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
     pub(super) events: Vec<String>,
     /// Record the block requests of these disks only: names (sda, /dev/nvme0n1) or numbers (8:0)
@@ -57,33 +57,32 @@ pub(super) struct CaptureArgs {
     /// Size of each CPU's ring (K, M, G) [default: 8M, all together at most 512M]
     #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) buffer_size: Option<usize>,
-    /// Run our threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep up beside
-    /// programs that take all CPUs
+    /// Run the tracer's threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep
+    /// up with programs that use all CPUs
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=38))]
     pub(super) realtime: Option<u8>,
-    /// Run our threads on these CPUs only (such as 0-3,8); names are read on the CPU of the open
-    /// all the same
+    /// Run the tracer's threads on these CPUs only (such as 0-3,8); names are still read on the CPU
+    /// of the open
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     pub(super) own_cpus: Option<Cpus>,
     /// Start the program as this user (name or number), with the user's groups, or with this group
-    /// first; the environment stays ours
+    /// first; the environment does not change
     #[arg(long, value_name = "USER[:GROUP]", requires = "command")]
     pub(super) as_user: Option<String>,
     /// Stop after this time (10s, 500ms, 2m)
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
-    /// Show the block requests of everybody, such as those of the kernel's writeback, not only of
-    /// the recorded processes
+    /// Show the block requests of all processes and of the kernel's writeback, not only of the
+    /// recorded processes
     #[arg(long)]
     pub(super) all_block: bool,
-    /// Record, with each bio that is queued, the functions through which its thread came there: of
-    /// the `kernel`, of the program (`user`); `calls`: also at the ends of system calls, the
-    /// program's only
+    /// Record the call chain of each bio that is queued: functions of the `kernel`, of the program
+    /// (`user`); `calls`: also at the ends of system calls, of the program only
     #[arg(long, value_name = "WHOSE,…", value_delimiter = ',')]
     pub(super) stacks: Vec<StacksArg>,
-    /// How the functions of programs are found: `fp`, by frame pointers, or `dwarf[,BYTES]`, by
-    /// what their files say of how to go back, from a copy of so much of the stack (8192; it goes
-    /// into the log, whatever stands on it)
+    /// Method to unwind programs: `fp`, by frame pointers, or `dwarf[,BYTES]`, by their unwind
+    /// tables, from a copy of this much of the stack (8192; the copy goes into the log with all
+    /// data in it)
     #[arg(long, value_name = "HOW", default_value = "fp", value_parser = parse_unwind)]
     pub(super) call_graph: Unwind,
     /// Keep the records of other processes in the log
@@ -97,8 +96,8 @@ pub(super) struct CaptureArgs {
 /// Input of a report: a log, or a recording that is made for it.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct AnalyseArgs {
-    /// The capture log; without one, what is recorded now (-a, -p, -- COMMAND), whose log is not
-    /// kept. On a log -p, -d and -e say what of it is looked at
+    /// The capture log; without one, a recording is made now (-a, -p, -- COMMAND), and its log is
+    /// not kept. With a log, -p, -d and -e select a part of it
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "own_cpus"])]
     pub(super) log: Option<PathBuf>,
     #[command(flatten)]
@@ -109,15 +108,15 @@ pub(super) struct AnalyseArgs {
     pub(super) print: PrintArgs,
 }
 
-/// Times of what is looked at.
+/// Arguments of `latency`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct LatencyArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// In which layer
+    /// Layer to report
     #[arg(short = 'T', long = "type", value_name = "LAYER", default_value = "all")]
     pub(super) layer: LayerArg,
-    /// Of block requests also the time before the driver has them
+    /// Also report the time of block requests before the driver gets them
     #[arg(short = 'Q', long)]
     pub(super) queued: bool,
     /// Histograms in milliseconds instead of nanoseconds
@@ -139,7 +138,7 @@ pub(super) enum LayerArg {
     All,
 }
 
-/// `stacks`.
+/// Arguments of `stacks`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct StacksArgs {
     #[command(flatten)]
@@ -150,7 +149,7 @@ pub(super) struct StacksArgs {
     /// The program's functions (see --call-graph)
     #[arg(short = 'U', long, help_heading = "Stacks")]
     pub(super) user_stack: bool,
-    /// Tell processes of the same name apart
+    /// Separate processes of the same name
     #[arg(short = 'P', long, help_heading = "Stacks")]
     pub(super) per_process: bool,
     /// Stacks of system calls instead of those of block requests
@@ -162,10 +161,10 @@ pub(super) struct StacksArgs {
     /// Folded lines as flamegraph.pl and inferno read them: DEVICE;THREAD;FUNCTION;… WEIGHT
     #[arg(short, long, conflicts_with_all = ["json", "csv", "rows"], help_heading = "Output")]
     pub(super) folded: bool,
-    /// Draw a flame graph into this file, which must not be there
+    /// Draw a flame graph into this file, which must not exist
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) svg: Option<PathBuf>,
-    /// The flame graph from the innermost function on
+    /// Draw the flame graph from the innermost function on
     #[arg(long, requires = "svg", help_heading = "Output")]
     pub(super) reversed: bool,
 }
@@ -175,47 +174,48 @@ pub(super) struct StacksArgs {
 pub(super) enum WeightArg {
     /// Bytes
     Bytes,
-    /// How many bios or calls
+    /// Number of bios or calls
     Count,
-    /// How long they took
+    /// Their duration
     Time,
 }
 
 /// Filters.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct FilterArgs {
-    /// Only what threads with these names did (*, ?, […], {a,b})
+    /// Only operations of threads with these names (*, ?, […], {a,b})
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
     pub(super) comm: Vec<String>,
-    /// Only what processes of these users did (real user, by name or number)
+    /// Only operations of these users' processes (real user, by name or number)
     #[arg(short, long, value_name = "USER", value_delimiter = ',', help_heading = "Filter")]
     pub(super) user: Vec<String>,
-    /// Only what was done to these files: a pattern without a slash is for the last part of a path,
-    /// `**` reaches over slashes
+    /// Only operations on these files: a pattern without a slash is for the last part of a path,
+    /// `**` matches across slashes
     #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
     pub(super) files: Vec<String>,
     /// Only reads, writes, or both
     #[arg(long, value_name = "r|w|rw", help_heading = "Filter")]
     pub(super) io: Option<SideArg>,
-    /// Only what took at least this time (100us, 5ms)
+    /// Only operations that took at least this time (100us, 5ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
     pub(super) min_latency: Option<Duration>,
-    /// Only what moved at least so many bytes (4K, 1M); what moves none has no size
+    /// Only operations that moved at least this number of bytes (4K, 1M); others without bytes have
+    /// no size
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
     pub(super) min_size: Option<u64>,
-    /// Only what moved at most so many bytes; what moves none has no size
+    /// Only operations that moved at most this number of bytes; others without bytes have no size
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
     pub(super) max_size: Option<u64>,
-    /// Only what had not ended by then, counted from the beginning of the recording as `script`
-    /// shows it (10s, 5ms)
+    /// Only operations that had not ended by then, counted from the beginning of the recording as
+    /// `script` shows it (10s, 5ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
     pub(super) from: Option<Duration>,
-    /// Only what had ended by then, counted in the same way
+    /// Only operations that had ended by then, counted in the same way
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
     pub(super) until: Option<Duration>,
 }
 
-/// How it is printed.
+/// Format of a report.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct PrintArgs {
     /// One JSON object (docs/json.md)
@@ -228,13 +228,13 @@ pub(super) struct PrintArgs {
     /// --json and --csv all]
     #[arg(short = 'n', long, value_name = "N", help_heading = "Output")]
     pub(super) rows: Option<usize>,
-    /// Write the report to this file, which must not be there [default: standard output; standard
-    /// error beside a program, whose output stays its own]
+    /// Write the report to this file, which must not exist [default: standard output; with a traced
+    /// program standard error]
     #[arg(long = "to", value_name = "FILE", help_heading = "Output")]
     pub(super) to: Option<PathBuf>,
 }
 
-/// A direction.
+/// Direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum SideArg {
     /// Reads
@@ -245,12 +245,12 @@ pub(super) enum SideArg {
     Rw,
 }
 
-/// Which chains of functions are recorded.
+/// Call chains that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum StacksArg {
     /// The kernel's functions
     Kernel,
-    /// The program's
+    /// The program's functions
     User,
     /// Also at the ends of system calls
     Calls,
@@ -265,7 +265,7 @@ pub(super) enum SourceArg {
     Perf,
     /// Instances of tracefs: half the cost, and next to none for other processes
     Tracefs,
-    /// Perf events of the followed threads alone, which children inherit: what needs no privilege
+    /// Perf events of the followed threads alone, which children inherit: they need no privilege
     Inherited,
 }
 
@@ -274,8 +274,8 @@ pub(super) enum ArgsArg {
     /// From the registers
     #[default]
     Registers,
-    /// Also what they point to: lengths of vectors, positions, the flags of openat2, the
-    /// descriptors of a pipe; each such call costs as much as an open
+    /// Also from memory: lengths of vectors, positions, the flags of openat2, the descriptors of a
+    /// pipe; each such call costs as much as an open
     Exact,
 }
 
@@ -286,22 +286,23 @@ pub(super) enum NamesArg {
     Auto,
     /// The kernel's own copy of each path, by probes inside the kernel (with --source tracefs)
     Kprobe,
-    /// Each path as it is handed over, by probes in libraries (with --source tracefs, from Linux
-    /// 6.12 on, x86-64); 2 to 11 µs for each call, of any program, while it is recorded
+    /// Each path as the program passes it, by probes in libraries (with --source tracefs, from
+    /// Linux 6.12 on, x86-64); 2 to 11 µs for each call, of any program, while it is recorded
     Uprobe,
     /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on
     /// hardware)
     Reader,
-    /// Of files that were opened, from fanotify: needs no real-time priority; no path of failed
-    /// opens and other calls. Every open on the machine takes 2 µs longer meanwhile
+    /// Of opened files, from fanotify: needs no real-time priority; no paths of failed opens and
+    /// other calls. Every open on the machine takes 2 µs longer meanwhile
     Fanotify,
     /// The beginning of each path as the entry of the call shows it (from Linux 6.19 on): at most
     /// 165 bytes, with perf 63
     Event,
-    /// Of files that were opened, by a look at the new descriptors soon after: needs no real-time
-    /// priority; no path of what is closed at once, of failed opens and other calls
+    /// Of opened files, from the links of new descriptors in /proc soon after the open: needs no
+    /// real-time priority; no paths of files that are closed at once, of failed opens and other
+    /// calls
     Links,
-    /// Only of what was open before the recording
+    /// Only of files that were open before the recording
     Snapshot,
     /// None
     Off,
@@ -322,7 +323,7 @@ pub(super) struct ScriptArgs {
     pub(super) log: PathBuf,
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
-    /// Only of these processes
+    /// Only operations of these processes
     #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = "Filter")]
     pub(super) pid: Vec<i32>,
     /// Only these events: system calls, %GROUPs of them, `block`
@@ -350,8 +351,8 @@ pub(super) struct LiveArgs {
     pub(super) filter: FilterArgs,
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
-    /// Write to this file, which must not be there [default: standard output; standard error beside
-    /// a program, whose output stays its own]
+    /// Write to this file, which must not exist [default: standard output; with a traced program
+    /// standard error]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
 }
@@ -362,8 +363,8 @@ pub(super) struct WatchArgs {
     /// Regular files; more are added with `iotrace-perf ctl add FILE`
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// Keep the first N accesses of each file for `iotrace-perf ctl log FILE`; the others are
-    /// printed as well, and counted
+    /// Keep the first N accesses of each file for `iotrace-perf ctl log FILE`; the others are only
+    /// printed and counted
     #[arg(short = 'n', long, value_name = "N", default_value_t = WATCHED_MAX)]
     pub(super) max_events: usize,
     /// Socket for `iotrace-perf ctl`
@@ -371,8 +372,8 @@ pub(super) struct WatchArgs {
     pub(super) control: PathBuf,
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
-    /// Write to this file, which must not be there [default: standard output; standard error beside
-    /// a program, whose output stays its own]
+    /// Write to this file, which must not exist [default: standard output; with a traced program
+    /// standard error]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
 }
@@ -393,37 +394,37 @@ pub(super) enum Action {
     /// Watch a file
     Add {
         file: PathBuf,
-        /// Keep the first so many accesses [default: 10000]
+        /// Keep this number of accesses, the first ones [default: 10000]
         max: Option<usize>,
     },
-    /// Watch it no more
+    /// Stop watching a file
     Remove { file: PathBuf },
     /// The watched files: device and inode, path
     List,
-    /// `STATUS T0 MAX_EVENTS NB_EVENTS`; the first is 1 while accesses are logged. Without a file
-    /// of all, with their names
+    /// `STATUS T0 MAX_EVENTS NB_EVENTS`; the first is 1 while accesses are logged. Without a file,
+    /// of all files, with their names
     Status { file: Option<PathBuf> },
     /// Log no accesses that begin from now on
     Stop { file: Option<PathBuf> },
-    /// Log them again
+    /// Log accesses again
     Start { file: Option<PathBuf> },
-    /// Forget what was logged
+    /// Delete the logged accesses
     Reset { file: Option<PathBuf> },
-    /// Forget what was logged, and count times from now on
+    /// Delete the logged accesses, and count times from now on
     Timereset { file: Option<PathBuf> },
-    /// What was logged: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`
+    /// Print the logged accesses: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`
     Log { file: PathBuf },
-    /// How many there were, how they are known, and what is not known
+    /// Print the number of accesses by how they are known, and of those that are not known
     Counts { file: Option<PathBuf> },
 }
 
-/// How operations are printed.
+/// Format of operations.
 #[derive(Debug, ClapArgs)]
 pub(super) struct ShapeArgs {
-    /// In which form
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = ScriptFormat::Text, value_name = "FORM")]
     pub(super) format: ScriptFormat,
-    /// As --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
     /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by
@@ -432,7 +433,7 @@ pub(super) struct ShapeArgs {
     pub(super) fields: Vec<String>,
 }
 
-/// Forms of `script`.
+/// Formats of `script`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ScriptFormat {
     /// Lines for people
@@ -452,7 +453,7 @@ pub(super) enum ScriptFormat {
 pub(super) struct ImportArgs {
     /// The log of another tool; `-`: standard input
     pub(super) file: PathBuf,
-    /// The capture log to be written
+    /// The capture log to write
     #[arg(short, long, value_name = "LOG.iocap")]
     pub(super) output: PathBuf,
     /// Format of the log [default: detected]
@@ -467,9 +468,9 @@ pub(super) enum FromArg {
     Strace,
     /// Capture logs of ioriot, or ioreplay as it was called (versions 1 to 4)
     Ioriot,
-    /// Replay logs of the same
+    /// Replay logs of ioriot, or ioreplay
     IoriotReplay,
-    /// What fio writes with `write_iolog`, and reads with `read_iolog` (versions 2 and 3)
+    /// Logs that fio writes with `write_iolog`, and reads with `read_iolog` (versions 2 and 3)
     Fio,
     /// Binary traces of blktrace: of one CPU, or of all from `blkparse -d`
     Blktrace,
@@ -489,7 +490,7 @@ pub(super) struct DoctorArgs {
     /// One JSON object
     #[arg(long)]
     pub(super) json: bool,
-    /// Keep what tracefs says of this kernel for all users, once, as root: so they can record
+    /// Cache the tracefs formats of this kernel for all users, once, as root: then users can record
     /// programs of their own
     #[arg(long)]
     pub(super) cache: bool,

@@ -1,4 +1,4 @@
-//! The line that says whether our totals are those of `/proc/PID/io`.
+//! Line that compares our totals with those of `/proc/PID/io`.
 
 use crate::analysis::audit::{self, ProcessAudit, Reasons};
 use crate::analysis::totals::Totals;
@@ -11,7 +11,7 @@ pub(super) fn audit_line(summary: &Summary, totals: &Totals) -> Option<String> {
     Some(compared(&audit) + &unread(summary).filter(|_| is_unread).unwrap_or_default())
 }
 
-/// The programs with a file that could not be read, and why.
+/// Programs whose file could not be read, with the reasons.
 fn unread(summary: &Summary) -> Option<String> {
     let unread = &summary.end.as_ref()?.unread_programs;
     let first: Vec<String> =
@@ -35,7 +35,7 @@ fn compared(audit: &ProcessAudit) -> String {
         ));
     }
     match audit.agrees() {
-        None => incomparable(format!("{lost} hits were lost or are missing, and are in it")),
+        None => incomparable(format!("{lost} events were lost or are missing, and are in it")),
         Some(true) => {
             format!(
                 "audit: equal to /proc/PID/io to the byte and call, {}",
@@ -54,11 +54,11 @@ fn compared(audit: &ProcessAudit) -> String {
     }
 }
 
-/// Where writes may come from that no recorded call made.
+/// Note on bytes that may have been written without a recorded call.
 const UNRECORDED_IOCTL: &str =
     "; ioctl was not recorded: btrfs send writes inside it (see it with -e %default,ioctl)";
 
-/// What is in the kernel's numbers and is no recorded call, with its reasons.
+/// Parts of the kernel's numbers that are not of recorded calls, with their reasons.
 fn terms(audit: &ProcessAudit) -> Vec<String> {
     let Reasons { exec_bytes, exec_calls, unknown_programs, unknown_formats, .. } = audit.reasons;
     let Reasons { doubtful, overlay_copies, doubtful_copies, .. } = audit.reasons;

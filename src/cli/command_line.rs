@@ -11,9 +11,9 @@ use super::args::{
 use super::replay::args::ReplayArgs;
 use crate::tracer::{programs, symbols, unwinding, uprobes};
 
-/// Verb with which `doctor` tries a recording.
+/// Subcommand with which `doctor` makes a test recording.
 pub(super) const SELF_TEST: &str = "self-test";
-/// Verb of the program that this recording traces.
+/// Subcommand that is the program of this recording.
 pub(super) const SELF_TEST_WORK: &str = "self-test-work";
 
 const EXAMPLES: &str = "\
@@ -36,7 +36,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Record (this is what happens without a verb)
+    /// Record (the default without a subcommand)
     Record(RecordArgs),
     /// Make an OTF2 archive from a capture log
     Convert(ConvertArgs),
@@ -87,7 +87,7 @@ pub(super) enum Verb {
     /// Program of the test recording
     #[command(hide = true, name = SELF_TEST_WORK)]
     SelfTestWork {
-        /// Its file, which is not there yet
+        /// Its file, which does not exist yet
         file: PathBuf,
     },
 }
@@ -96,7 +96,7 @@ pub(super) enum Verb {
 mod tests {
     use super::*;
 
-    /// Fails if two options of a verb have the same name.
+    /// Fails if two options of a subcommand have the same name.
     #[test]
     fn the_options_of_all_verbs_go_together() {
         <Args as clap::CommandFactory>::command().debug_assert();

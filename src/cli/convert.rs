@@ -48,7 +48,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Works through the log; with an output, into an archive. `go_on` is asked now and then.
+/// Reads the log, and writes an archive if there is an output. `go_on` is called now and then.
 pub(super) fn convert(
     log: LogPaths<'_>,
     output: Option<&OpenOutput>,
@@ -61,26 +61,27 @@ pub(super) fn convert(
     }
 }
 
-/// The frames of a log: those that hold for all of it come twice, first of all and in their turn.
+/// Frames of a log: those that are valid for all of it come twice, at the beginning and in their
+/// turn.
 pub(super) type Items = Chain<Later<File>, Ahead<ProgressBarIter<File>>>;
 
-/// A log, opened.
+/// An open log.
 pub(super) struct Opened {
     pub(super) items: Items,
     pub(super) header: Header,
-    /// Major and minor version of the format that it was written in.
+    /// Major and minor version of its format.
     pub(super) version: (u16, u16),
 }
 
-/// How far a log has been read, on a terminal; gone when it is at the end.
+/// Progress bar of reading a log, on a terminal; it disappears at the end.
 const PROGRESS: &str = "{wide_bar} {percent} % of {total_bytes}, {bytes_per_sec}, {eta} left";
 
-/// Opens a log and reads its header. From then on a terminal shows how far it has been read, unless
-/// lines of ours go there meanwhile.
+/// Opens a log and reads its header. From then on a terminal shows the progress, unless lines of
+/// output go there meanwhile.
 pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
     let file = regular::open_named(log).map_err(failed)?;
-    // A descriptor of its own: both are read in turns.
+    // A descriptor of its own: both are read by turns.
     let later = later::look(regular::open_named(log).map_err(failed)?).map_err(failed)?;
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
@@ -89,14 +90,14 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
     if reader.is_newer() {
         let (major, minor) = version;
         say(&format!(
-            "{} has format version {major}.{minor}, newer than this program's: what it does not know is left out",
+            "{} has format version {major}.{minor}, newer than this program's: unknown records are skipped",
             log.display()
         ));
     }
     Ok(Opened { items: later.chain(Ahead::new(reader)), header, version })
 }
 
-/// Shown on standard error, if that is a terminal.
+/// Progress bar on standard error, if that is a terminal.
 fn progress(log: &File) -> ProgressBar {
     let bar = ProgressBar::new(log.metadata().map_or(0, |metadata| metadata.len()));
     let style = ProgressStyle::with_template(PROGRESS);
@@ -104,7 +105,7 @@ fn progress(log: &File) -> ProgressBar {
     bar.with_finish(ProgressFinish::AndClear)
 }
 
-/// Only counts.
+/// Reads a log only to count.
 pub(super) fn read_log(
     log: &Path,
     items: Items,
@@ -126,12 +127,12 @@ fn write_archive(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let options = OtfOptions {
-        // The other half is for what the library opens besides, and for us.
+        // The other half is for other files of the library, and for us.
         open_files_max: limits::raise_open_files() / 2,
         block_on_threads: header.scope.mode != "system",
         ..OtfOptions::default()
     };
-    // If something of the name is there, made since it was looked for, it is not ours and stays.
+    // A file of that name that was created since the check is not ours and stays.
     let failed = |error: CliError| archive_error(log, output, &error);
     output.refuse_existing().map_err(failed)?;
     let unfinished = Unfinished::new(output).map_err(failed)?;
@@ -149,7 +150,7 @@ fn archive_error(log: &Path, output: &OpenOutput, error: &dyn Error) -> CliError
     CliError::Archive { path: output.output.archive(), log: log.into(), message: error.to_string() }
 }
 
-/// Works through the log into an archive that was begun.
+/// Reads the log into an archive that was begun.
 fn fill_archive(
     log: &Path,
     items: Items,
@@ -175,7 +176,7 @@ fn fill_archive(
     Ok(Converted { summary, totals, archive: Some(archive), unknown_users: 0 })
 }
 
-/// What a reader of the archive must know of its completeness.
+/// Facts about the archive's completeness, for its readers.
 fn end_facts(summary: &Summary) -> EndFacts {
     let ledger = &summary.ledger;
     let missing = summary
@@ -203,7 +204,7 @@ fn end_facts(summary: &Summary) -> EndFacts {
     }
 }
 
-/// Takes steps and does nothing with them.
+/// Sink that ignores all steps.
 struct Nothing;
 
 impl Sink for Nothing {

@@ -12,7 +12,7 @@ pub(super) struct Converted {
     pub(super) summary: Summary,
     pub(super) totals: Totals,
     pub(super) archive: Option<OtfSummary>,
-    /// Operations that a filter by user left out because their user is unknown.
+    /// Operations that a filter by user excluded because their user is unknown.
     pub(super) unknown_users: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `iotrace-perf doctor`: what this machine allows, tried and not guessed.
+//! `iotrace-perf doctor`: features that this machine supports, verified by use.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -24,11 +24,14 @@ use crate::tracer::cache;
 use crate::tracer::choice::hindrance;
 use crate::units::Tid;
 
-/// The exit status says whether a recording is possible.
+/// Runs the checks. The exit status reports whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     if args.cache {
         let (path, count) = cache::keep().map_err(CliError::Tracer)?;
-        say(&format!("{count} tracepoints are kept for all users in {}", path.display()));
+        say(&format!(
+            "{count} formats of tracepoints are cached for all users in {}",
+            path.display()
+        ));
     }
     let mut checks =
         vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
@@ -67,7 +70,7 @@ fn root() -> Check {
     }
 }
 
-/// What users may do; `0` where nothing is said.
+/// Value of `kernel.perf_event_paranoid`; 0 if the kernel has no such setting.
 fn paranoid_level() -> i32 {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     level.ok().and_then(|level| level.trim().parse().ok()).unwrap_or(0)
@@ -85,14 +88,14 @@ fn own_events() -> Check {
     let cpu = limits::online_cpus().first().copied().unwrap_or(0);
     let whose = Whose::Thread(Tid(nix::unistd::gettid().as_raw()));
     match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), whose) {
-        // Root may always.
+        // Root may always open it.
         Ok(_) if nix::unistd::geteuid().is_root() && paranoid_level() > 2 => {
             let found = format!("kernel.perf_event_paranoid is {}", paranoid_level());
             Check::bad(NAME, found, "sudo sysctl kernel.perf_event_paranoid=2")
         }
         Ok(_) => Check::ok(NAME, "their system calls can be recorded without privileges"),
         Err(error) => {
-            // What the kernel's own rules do not allow is EACCES.
+            // The kernel's own rules refuse with EACCES.
             let fix = match error.raw_os_error() {
                 Some(libc::EPERM) => "a seccomp profile that allows perf_event_open",
                 _ => "sudo sysctl kernel.perf_event_paranoid=2",
@@ -109,7 +112,7 @@ fn tracefs() -> Check {
         Ok(tracefs) if tracefs.is_readable() => {
             Check::ok("tracefs", tracefs.root().display().to_string())
         }
-        Ok(_) => Check::ok("tracefs", "for root only; what it says of this kernel is kept"),
+        Ok(_) => Check::ok("tracefs", "for root only; its formats of this kernel are cached"),
         Err(error) => {
             let fix = match error {
                 TracefsError::NotKept(_) => "sudo iotrace-perf doctor --cache",
@@ -122,7 +125,7 @@ fn tracefs() -> Check {
     }
 }
 
-/// Which of the tracepoints that we use this kernel has.
+/// Tracepoints that this program uses and this kernel has.
 fn tracepoints() -> Check {
     let readable = Tracefs::find_or_kept()
         .and_then(|tracefs| tracefs.format("raw_syscalls", "sys_enter").map(|_| tracefs));
@@ -143,7 +146,7 @@ fn tracepoints() -> Check {
     if missing.is_empty() {
         Check::ok("tracepoints", format!("all {}", all.len()))
     } else {
-        let fix = "their events are left out; a newer kernel has them";
+        let fix = "their events are not recorded; a newer kernel has them";
         Check::bad(
             "tracepoints",
             format!("{} of {} are missing: {}", missing.len(), all.len(), missing.join(" ")),
@@ -152,8 +155,8 @@ fn tracepoints() -> Check {
     }
 }
 
-/// Which source a recording would get. Makes an instance of tracefs as it would, and removes what
-/// dead tracers left.
+/// Source that a recording would get. Creates an instance of tracefs as a recording would, and
+/// removes those of dead tracers.
 fn source() -> Check {
     let Ok(tracefs) = Tracefs::find() else {
         return Check::bad("source", "unknown without tracefs", "see tracefs");
@@ -161,10 +164,10 @@ fn source() -> Check {
     let removed = instance::remove_stale(&tracefs).unwrap_or(0);
     let mut cleaned = match removed {
         0 => String::new(),
-        more => format!("; removed {more} instances of tracers that have died"),
+        more => format!("; removed {more} instances of dead tracers"),
     };
     if socket::remove_left() {
-        cleaned.push_str("; removed the socket of a recording that has died");
+        cleaned.push_str("; removed the socket of a dead recording");
     }
     let hindrance = hindrance(&tracefs)
         .or_else(|| Instance::create(&tracefs, "doctor").err().map(|error| error.to_string()));
@@ -220,7 +223,7 @@ fn perf() -> Check {
 fn open_files() -> Check {
     let limit = limits::raise_open_files();
     let cpus = u64::try_from(limits::online_cpus().len()).unwrap_or(u64::MAX);
-    // Each tracepoint is opened once on each CPU: of the default set, some 45 with perf.
+    // Each tracepoint is opened once on each CPU: some 45 of the default set with perf.
     let needed = cpus.saturating_mul(48) + 64;
     if limit >= needed {
         Check::ok("open files", format!("{limit}"))

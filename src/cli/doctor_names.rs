@@ -1,4 +1,4 @@
-//! The part of `doctor` that tries each rung of names, and says which a recording would take.
+//! Checks of `doctor` that try each source of names, and report the one that a recording would use.
 
 use super::check::Check;
 use crate::event::syscall_table::CallId;
@@ -10,7 +10,7 @@ use crate::tracer::names::PRIORITY;
 use crate::tracer::naming::{self, Ground, Names, NamesWish};
 use crate::tracer::options::Follow;
 
-/// The rungs, best first, and what `--names auto` would take.
+/// Checks of the sources, best first, and of the one that `--names auto` would use.
 pub(super) fn checks() -> Vec<Check> {
     let Ok(tracefs) = Tracefs::find_or_kept() else {
         return vec![Check::bad("names", "unknown without tracefs", "see tracefs")];
@@ -40,10 +40,13 @@ fn auto(ground: Ground<'_>) -> Check {
     match naming::choose(NamesWish::Auto, ground, &mut warnings, &mut Patience::endless()) {
         Ok(it) if it.names == Names::Links => Check::bad(
             "names",
-            "files that are closed at once have no names, and failed opens and other calls no paths (links)",
+            "files that are closed at once get no names, and failed opens and other calls no paths (links)",
             "run as root, in a cgroup with a real-time budget",
         ),
-        Ok(it) => Check::ok("names", format!("{} is what --names auto takes", it.names.as_str())),
+        Ok(it) => Check::ok(
+            "names",
+            format!("{} is the source that --names auto uses", it.names.as_str()),
+        ),
         Err(why) => Check::bad("names", why, "--names snapshot"),
     }
 }
@@ -58,16 +61,16 @@ fn probes(names: Names, title: &'static str, ground: Ground<'_>) -> Check {
                 Check::ok(title, it.reason)
             }
             Some(_) => Check::bad(title, it.reason, "--names auto prefers the reader"),
-            // Another rung was taken for it.
+            // Another source was selected instead.
             None => Check::bad(title, it.reason, "--source tracefs"),
         },
-        Err(why) => Check::bad(title, why, "it works without: the next rung is taken"),
+        Err(why) => Check::bad(title, why, "optional: the next source is used"),
     }
 }
 
 fn reader() -> Check {
     if thread::fifo_allowed(PRIORITY) {
-        let found = "the paths of all calls but execve (perf: of opens), and what files are, read at each call \
+        let found = "the paths of all calls but execve (perf: of opens), and types of files, read at each call \
                      by real-time threads (SCHED_FIFO)";
         Check::ok("names reader", found)
     } else {
@@ -83,9 +86,7 @@ fn fanotify(ground: Ground<'_>) -> Check {
     let wish = NamesWish::Only(Names::Fanotify);
     match naming::choose(wish, ground, &mut Vec::new(), &mut Patience::endless()) {
         Ok(it) => Check::ok("names fanotify", it.reason),
-        Err(why) => {
-            Check::bad("names fanotify", why, "it works without: the other rungs are better")
-        }
+        Err(why) => Check::bad("names fanotify", why, "optional: the other sources are better"),
     }
 }
 
@@ -93,8 +94,8 @@ fn event(tracefs: &Tracefs) -> Check {
     match naming::events_hindrance(tracefs) {
         None => Check::ok(
             "names event",
-            "the first bytes of the paths of all calls (tracefs 165; perf 63, of opens); not what files are",
+            "the first bytes of the paths of all calls (tracefs 165; perf 63, of opens); no types of files",
         ),
-        Some(why) => Check::bad("names event", why, "it works without: the other rungs are better"),
+        Some(why) => Check::bad("names event", why, "optional: the other sources are better"),
     }
 }

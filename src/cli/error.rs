@@ -47,7 +47,7 @@ impl CliError {
         FAILURE
     }
 
-    /// An error of printing: a reader that went away is none.
+    /// An error of printing; a closed pipe is not one.
     pub(super) fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::BrokenPipe
@@ -56,7 +56,7 @@ impl CliError {
         }
     }
 
-    /// An error of working through the log at `path`; errors of the sink are for the caller.
+    /// An error of reading the log at `path`; the caller handles errors of the sink.
     pub(super) fn pipeline<E: std::fmt::Display>(
         path: &std::path::Path,
         error: &PipelineError<E>,

@@ -1,4 +1,4 @@
-//! `-e`: which events are recorded; and the list of them all.
+//! Events of `-e`, and the list of all events.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -7,46 +7,47 @@ use std::process::ExitCode;
 use super::error::CliError;
 use crate::event::syscall_table::{CallId, DEFAULT_GROUPS, GROUPS};
 
-/// Block requests, beside the system calls.
+/// Name of the block requests, which are not system calls.
 const BLOCK: &str = "block";
 
-/// What file systems say about where files lie: so that requests have files.
+/// Name of the file systems' events about extents, by which requests get files.
 const EXTENTS: &str = "extents";
 
-/// The operations of io_uring, which are no system calls; also in `%async`.
+/// Name of the operations of io_uring, which are not system calls; also in `%async`.
 const URING: &str = "io_uring";
 
-/// Page faults on files; never by default or with a group, for there are many.
+/// Name of the page faults on files; never by default or in a group, because of their number.
 const FAULT: &str = "fault";
 
-/// What is at work inside calls; never by default or with a group, for there is much.
+/// Name of the layers inside calls; never by default or in a group, because of the number of their
+/// events.
 pub(super) const LAYERS: &str = "layers";
 
-/// What is recorded if nothing is said.
+/// Name of the default set.
 pub(super) const DEFAULT: &str = "%default";
 
-/// What `-e` asks for.
+/// Events that `-e` selects.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    /// These calls.
+    /// System calls.
     pub(super) calls: BTreeSet<CallId>,
     /// Block requests.
     pub(super) block: bool,
-    /// What file systems say about where files lie.
+    /// Events of file systems about extents.
     pub(super) extents: bool,
     /// The operations of io_uring.
     pub(super) uring: bool,
-    /// What is at work inside calls.
+    /// Layers inside calls.
     pub(super) layers: bool,
     /// Page faults on files, and the calls that map them.
     pub(super) faults: bool,
 }
 
-/// What `-e` asks for; without it the default.
+/// Parses `-e`; without it the result is the default.
 ///
-/// Each word adds, or takes away if `!` stands before it: a call, `block`, `extents`, `io_uring`,
-/// `fault`, `%GROUP`, `%file` (calls with a path), `%meta`, `%default`, `%all`. If the first one
-/// takes away, it does so from the default.
+/// Each word adds events, or removes them if it begins with `!`: a call, `block`, `extents`,
+/// `io_uring`, `fault`, `%GROUP`, `%file` (calls with a path), `%meta`, `%default`, `%all`. If the
+/// first word removes events, it does so from the default.
 pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::default();
     if words.first().is_none_or(|word| word.starts_with('!')) {
@@ -67,7 +68,7 @@ pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
 impl Wanted {
     fn change(&mut self, word: &str, add: bool) -> Result<(), CliError> {
         let with_faults = word == FAULT;
-        // Which file an address shows is known only from the calls that map.
+        // The file at an address is known only from the calls that map.
         let calls = if with_faults && add { mapping_calls() } else { calls(word) };
         let with_block = matches!(word, BLOCK | "%all" | "%default");
         let with_extents = matches!(word, EXTENTS | "%all" | "%default");
@@ -76,7 +77,7 @@ impl Wanted {
         let with_other = with_block || with_uring || with_faults || with_extents || with_layers;
         if calls.is_empty() && !with_other {
             return Err(CliError::Usage(format!(
-                "unknown event {word}; those that there are: iotrace-perf list"
+                "unknown event {word}; for all events: iotrace-perf list"
             )));
         }
         if add {
@@ -103,12 +104,12 @@ impl Wanted {
     }
 }
 
-/// The calls that say which file an address shows.
+/// Calls from which the file at an address is known.
 fn mapping_calls() -> Vec<CallId> {
     CallId::all().filter(|call| call.call().changes_mappings()).collect()
 }
 
-/// The calls that a word of `-e` stands for.
+/// Calls that a word of `-e` selects.
 fn calls(word: &str) -> Vec<CallId> {
     let of_group = |group: &str| -> Vec<CallId> {
         CallId::all().filter(|call| call.call().class.group() == group).collect()
@@ -123,7 +124,7 @@ fn calls(word: &str) -> Vec<CallId> {
     }
 }
 
-/// Prints the groups, their calls, and what is the default.
+/// Prints the groups, their calls, and the default set.
 pub(super) fn run() -> Result<ExitCode, CliError> {
     let mut text = String::new();
     for (group, what) in GROUPS {

@@ -1,4 +1,4 @@
-//! Exit codes of the program's own; otherwise it ends with the status of the traced program.
+//! Exit codes of this program's own; otherwise it ends with the status of the traced program.
 
 /// Failure of this program, as in `env` and `timeout`. 126: the traced program is not executable;
 /// 127: it does not exist.

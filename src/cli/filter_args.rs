@@ -1,4 +1,4 @@
-//! Filters: from options to a filter of a log.
+//! Filters of a log, from the options.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub(super) struct FilterSpec<'a> {
     filter: Filter,
     devices: &'a [String],
     events: &'a [String],
-    /// From when to when, from the beginning of the recording on.
+    /// Limits on the time, from the beginning of the recording.
     window: [Option<Duration>; 2],
 }
 
 impl<'a> FilterSpec<'a> {
-    /// Of any log.
+    /// Filter of any log.
     pub(super) fn of(args: &FilterArgs) -> Result<Self, CliError> {
         let usage = |error: globset::Error| CliError::Usage(error.to_string());
         let side = args.io.map(|direction| match direction {
@@ -46,17 +46,17 @@ impl<'a> FilterSpec<'a> {
         if let [Some(from), Some(until)] = window
             && from >= until
         {
-            return Err(CliError::Usage("--until has to be later than --from".into()));
+            return Err(CliError::Usage("--until must be later than --from".into()));
         }
         Ok(Self { filter, devices: &[], events: &[], window })
     }
 
-    /// Everything.
+    /// Filter that selects all operations.
     pub(super) fn of_all() -> Self {
         Self { filter: Filter::default(), devices: &[], events: &[], window: [None; 2] }
     }
 
-    /// Of a log; a recording has nothing else in it.
+    /// Filter of a log with `-p`, `-d` and `-e`; a recording already has only those events.
     pub(super) fn on(self, args: &'a AnalyseArgs) -> Self {
         let capture = &args.capture;
         match args.log {
@@ -65,7 +65,7 @@ impl<'a> FilterSpec<'a> {
         }
     }
 
-    /// Of a log that is printed.
+    /// Filter of a log that is printed.
     pub(super) fn of_script(args: &'a ScriptArgs) -> Result<Self, CliError> {
         Ok(Self::of(&args.filter)?.only(&args.pid, &args.device, &args.events))
     }
@@ -75,13 +75,13 @@ impl<'a> FilterSpec<'a> {
         Self { devices, events, ..self }
     }
 
-    /// True if everything is wanted, whatever the log.
+    /// True if the filter selects all operations of any log.
     pub(super) fn is_all(&self) -> bool {
         let Self { filter, devices, events, window } = self;
         filter.is_all() && devices.is_empty() && events.is_empty() && *window == [None; 2]
     }
 
-    /// What it means for a log.
+    /// Resolves the filter for a log.
     pub(super) fn filter(self, header: &Header) -> Result<Filter, CliError> {
         let mut filter = self.filter;
         filter.devices = devices(self.devices, header)?;
@@ -96,16 +96,16 @@ impl<'a> FilterSpec<'a> {
     }
 }
 
-/// From so many bytes to so many.
+/// Range of sizes in bytes.
 fn sizes(min: Option<u64>, max: Option<u64>) -> Result<Option<RangeInclusive<u64>>, CliError> {
     let range = min.unwrap_or(0)..=max.unwrap_or(u64::MAX);
     if range.is_empty() {
-        return Err(CliError::Usage("--max-size has to be at least --min-size".into()));
+        return Err(CliError::Usage("--max-size must be at least --min-size".into()));
     }
     Ok((min.is_some() || max.is_some()).then_some(range))
 }
 
-/// The times of a log whose recording began at `start`, ns.
+/// Range of times of a log whose recording began at `start`, ns.
 fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, KernelTime)> {
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let at = |duration: Duration| KernelTime(start.saturating_add(ns(duration)));
@@ -114,7 +114,7 @@ fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, Kern
     is_asked.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
 }
 
-/// A user of this machine by name, or any by number.
+/// Parses a user: a name on this machine, or any number.
 fn user(word: &str) -> Result<u32, CliError> {
     if let Ok(number) = word.parse() {
         return Ok(number);
@@ -125,7 +125,7 @@ fn user(word: &str) -> Result<u32, CliError> {
     })
 }
 
-/// The disks of a log by name or number.
+/// Finds disks of a log by name or number.
 fn devices(words: &[String], header: &Header) -> Result<Vec<DevId>, CliError> {
     let names = disk::names(&header.disks);
     let find = |word: &String| {

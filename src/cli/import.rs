@@ -34,7 +34,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Without the log if nothing becomes of it.
+/// Imports a log; an incomplete capture log is removed.
 fn write(args: &ImportArgs, input: impl BufRead) -> Result<(Notes, Format), CliError> {
     let mut made: NewFile = analyse::new_file(&args.output)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
@@ -58,7 +58,7 @@ fn format(it: FromArg) -> Format {
     }
 }
 
-/// What the file is called, without where it is.
+/// Name of the file, without its directory.
 fn name(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.as_encoded_bytes().escape_ascii().to_string()

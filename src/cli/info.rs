@@ -1,4 +1,4 @@
-//! `iotrace-perf info LOG`: header, totals, books.
+//! `iotrace-perf info LOG`: header, totals, accounting.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -35,26 +35,26 @@ pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the log is as a file.
+/// Properties of the log as a file.
 #[derive(Clone, Copy)]
 struct LogFile {
     version: (u16, u16),
     bytes: u64,
 }
 
-/// The documented object (docs/json.md).
+/// Documented object (docs/json.md).
 fn as_json(info: &Converted, file: LogFile) -> Value {
     let parts =
         [about(&info.summary, file), counts(&info.summary), doubts(&info.summary), details(info)];
     Value::Object(parts.into_iter().flatten().collect())
 }
 
-/// Keys and values.
+/// Object of keys and values.
 fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// What was recorded, where, when, and how it ended.
+/// Scope, host and times of the recording, and how it ended.
 fn about(
     summary: &Summary,
     LogFile { version: (major, minor), bytes }: LogFile,
@@ -96,7 +96,7 @@ fn about(
     ])
 }
 
-/// How much there is.
+/// Counts of records and operations.
 fn counts(summary: &Summary) -> Map<String, Value> {
     let ledger = &summary.ledger;
     let left_out = summary.end.as_ref().map(|end| &end.others);
@@ -118,7 +118,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
     ])
 }
 
-/// Block requests of others, by device.
+/// Block requests of other programs, by device.
 fn others(summary: &Summary) -> Value {
     let names = disk::names(&summary.disks());
     let device = |(dev, it): (&DevId, &Others)| {
@@ -138,7 +138,7 @@ fn others(summary: &Summary) -> Value {
     summary.others().iter().map(device).collect()
 }
 
-/// What is not there, or not certain.
+/// Counts of missing and uncertain data.
 fn doubts(summary: &Summary) -> Map<String, Value> {
     let ledger = &summary.ledger;
     let end = summary.end.as_ref();
@@ -172,8 +172,8 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
     ])
 }
 
-/// Of stacks of programs that were copied: how many, and of how many not all functions are known,
-/// or not for sure.
+/// Copied stacks of programs: their number, and the number of those whose functions are not all
+/// known, or not for sure.
 fn user_stacks(ways: &WaysFound) -> Value {
     json!({
         "copied": ways.all(),
@@ -230,7 +230,7 @@ fn tracepoint(it: &Counts) -> Value {
     json!({"name": it.name, "hits": it.hits, "samples": it.samples, "lost": it.lost})
 }
 
-/// Times of which fanotify did not tell all opens.
+/// Times in which fanotify did not report all opens.
 fn unheard(summary: &Summary) -> Value {
     let at = |time: KernelTime| time.signed_since(summary.start());
     let all = summary.unheard.iter();
@@ -240,7 +240,7 @@ fn unheard(summary: &Summary) -> Value {
     .collect()
 }
 
-/// What the recording cost.
+/// Overhead of the recording.
 fn cost(summary: &Summary, own: &Own) -> Value {
     json!({
         "tracer_cpu_ns": own.cpu_ns,
@@ -250,7 +250,7 @@ fn cost(summary: &Summary, own: &Own) -> Value {
     })
 }
 
-/// The books of tracefs rings; perf's have none.
+/// Counters of tracefs rings; perf's rings have none.
 fn rings(summary: &Summary, end: &End) -> Vec<Value> {
     let ring = |counts: &RingCounts| {
         let place = usize::try_from(counts.ring).unwrap_or(usize::MAX);
@@ -288,7 +288,7 @@ fn audited(it: &ProcessAudit) -> Value {
     })
 }
 
-/// A disk and what is known of it; `None` for one without a medium.
+/// Description of a disk; `None` for one without a medium.
 fn described(it: &Disk) -> Option<String> {
     disk::size_bytes(it)?;
     let scheduler = (!it.scheduler.is_empty()).then(|| format!("I/O scheduler {}", it.scheduler));
@@ -321,7 +321,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         ),
         format!("command   {}", header.scope.command.join(" ")),
         format!("ended     {end}"),
-        format!("books     {}", summary.ledger),
+        format!("counters  {}", summary.ledger),
     ];
     lines.extend(summary.disks().iter().filter_map(described));
     lines.extend(summary_lines::lines(bytes, info));
@@ -354,7 +354,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
             it.merges
         ));
     }
-    // Names of hosts, disks and programs are other people's.
+    // Names of hosts, disks and programs are untrusted.
     lines.iter().map(|line| escape::harmless(line) + "\n").collect()
 }
 

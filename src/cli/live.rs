@@ -1,7 +1,7 @@
 //! `iotrace-perf live … -- COMMAND`: operations are printed while they happen.
 //!
-//! The recording goes into a log as always, one without a name. Another thread reads it as it
-//! grows, through the same stages as any log, and gives its room back to the disk.
+//! The recording goes into a log as always, in this case one without a name. Another thread reads
+//! it as it grows, through the same stages as any log, and frees its space on the disk.
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
@@ -33,7 +33,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
     let its_end = ended.clone();
     let mut printer = None;
     let start_printing = |_: &Path| {
-        // The program has been forked by now: until then there must be one thread.
+        // The program has been forked by now: before that, there must be one thread.
         let print = move || follow(input, &its_end, wish, shape, to, has_program);
         printer = Some(std::thread::Builder::new().name("iotrace-live".into()).spawn(print)?);
         log.try_clone()
@@ -58,7 +58,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
     recorded.end()
 }
 
-/// Prints what comes until the recording has ended.
+/// Prints operations until the recording has ended.
 fn follow(
     input: TailingReader,
     ended: &LogCompletion,
@@ -88,7 +88,7 @@ fn follow(
     printed
 }
 
-/// A writer that is flushed by another one than who writes.
+/// Writer that is flushed by another owner than the one that writes.
 #[derive(Clone)]
 struct Shared(Rc<RefCell<BufWriter<Box<dyn Write + Send>>>>);
 

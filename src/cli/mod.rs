@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
-            // Help and version go to standard output and are no failure.
+            // Help and version go to standard output and are not failures.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
         }
@@ -94,17 +94,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a helper. Its exit code tells the parent whether it failed.
+/// Runs a helper. Its exit code reports to the parent whether it failed.
 fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
     helper::close_others();
     Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
 }
 
-/// What targets of `fuzz/` ask of what is private here; in no other build.
+/// Access of the targets in `fuzz/` to private functions; in no other build.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    /// What is answered to a line on the control socket before anything is done; a question is
-    /// repeated.
+    /// Response to a line on the control socket, before any effect; a query is returned as it was
+    /// understood.
     pub fn control_line(line: &[u8]) -> Vec<u8> {
         super::control::repeat(line)
     }

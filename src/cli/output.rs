@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use super::error::CliError;
 use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
 
-/// The files of one recording or conversion.
+/// Files of one recording or conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Output {
-    /// The directory that they are in.
+    /// Directory of the files.
     pub(super) directory: PathBuf,
-    /// True if the directory is made for them.
+    /// True if the directory is created for them.
     pub(super) own_directory: bool,
-    /// Their name without an ending.
+    /// Name of the files without an extension.
     pub(super) name: String,
 }
 
 impl Output {
-    /// `NAME.otf2`, or `DIR/` for `DIR/traces.otf2`.
+    /// Parses `NAME.otf2`, or `DIR/` for `DIR/traces.otf2`.
     pub(super) fn parse(text: &OsStr) -> Result<Self, CliError> {
         let path = Path::new(text);
         if text.as_bytes().ends_with(b"/") {
@@ -42,11 +42,11 @@ impl Output {
         Ok(Self { directory: directory.into(), own_directory: false, name: name.into() })
     }
 
-    /// Beside a log, with its name.
+    /// Files beside a log, with its name.
     pub(super) fn beside(log: &Path) -> Result<Self, CliError> {
         let name = log.file_stem().and_then(OsStr::to_str);
         let name = name.ok_or_else(|| {
-            CliError::Usage("the log's name is not UTF-8: say where with -o".into())
+            CliError::Usage("the log's name is not UTF-8: choose one with -o".into())
         })?;
         let directory =
             log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -61,19 +61,19 @@ impl Output {
         self.directory.join(format!("{}.otf2", self.name))
     }
 
-    /// What an archive consists of: anchor, definitions, directory.
+    /// Parts of an archive: anchor, definitions, directory.
     pub(super) fn archive_parts(&self) -> [PathBuf; 3] {
         let definitions = self.directory.join(format!("{}.def", self.name));
         [self.archive(), definitions, self.directory.join(&self.name)]
     }
 
-    /// Where an archive is until it is whole.
+    /// Directory of an archive until it is complete.
     pub(super) fn unfinished(&self) -> PathBuf {
         self.directory.join(format!("{}.otf2.part", self.name))
     }
 
-    /// Opens the directory, which is made if it is for them; refuses to write over anything of an
-    /// archive.
+    /// Opens the directory, which is created if it is for these files; refuses to overwrite any
+    /// part of an archive.
     pub(super) fn open(self, users: &Users) -> Result<OpenOutput, CliError> {
         let failed = |source| CliError::Create { path: self.directory.clone(), source };
         let opened = OutputDirectory::open(&self.directory, users);
@@ -92,17 +92,17 @@ impl Output {
     }
 }
 
-/// The files of one recording or conversion, in the held directory.
+/// Files of one recording or conversion, in an open directory.
 #[derive(Debug)]
 pub(super) struct OpenOutput {
     pub(super) output: Output,
     pub(super) directory: OutputDirectory,
-    /// The directory was made for them: where, and under which name.
+    /// Parent and name of the directory, if it was created for the files.
     made: Option<(OutputDirectory, OsString)>,
 }
 
 impl OpenOutput {
-    /// Refuses to write over anything of an archive.
+    /// Refuses to overwrite any part of an archive.
     pub(super) fn refuse_existing(&self) -> Result<(), CliError> {
         for path in self.output.archive_parts() {
             let found = self.directory.find(path.file_name().unwrap_or_default());
@@ -114,7 +114,7 @@ impl OpenOutput {
         Ok(())
     }
 
-    /// Makes the log.
+    /// Creates the log.
     pub(super) fn create_log(&self) -> Result<NewFile, CliError> {
         let path = self.output.log();
         let name = path.file_name().unwrap_or_default().to_owned();
@@ -124,21 +124,21 @@ impl OpenOutput {
         })
     }
 
-    /// Nothing is in it: a directory that was made for it goes.
+    /// Removes a directory that was created for the files, if it is empty.
     pub(super) fn discard(self) {
         if let Some((parent, name)) = self.made {
-            // Stays if something else is in it.
+            // It stays if another file is in it.
             let _ = parent.remove_directory(&name);
         }
     }
 }
 
-/// Fills in `{DATE}` and the like.
+/// Fills in `{DATE}` and the other placeholders.
 pub(super) fn substitute(text: &OsStr) -> Result<OsString, CliError> {
     let Some(text) = text.to_str() else { return Ok(text.to_owned()) };
     let mut filled = String::new();
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once('{') {
+    while let Some((before, tail)) = rest.split_once('{') {
         filled.push_str(before);
         let (name, behind) = behind.split_once('}').ok_or_else(|| {
             CliError::Usage(format!("a brace is not closed in the output name {text}"))
@@ -169,13 +169,13 @@ fn value(name: &str) -> Result<String, CliError> {
             }
         },
     };
-    // A name is one step of a path, whatever a variable holds.
+    // A name is one step of a path, even if a variable has slashes.
     value
         .map(|value| value.replace('/', "_"))
         .ok_or_else(|| CliError::Usage(format!("{{{name}}} in the output name has no value here")))
 }
 
-/// Local date and time that sort, with no character that a shell minds.
+/// Local date and time in a sortable form, without special characters of shells.
 fn date() -> String {
     let now = i128::from(crate::sys::clock::realtime_ns());
     let timestamp = jiff::Timestamp::from_nanosecond(now).unwrap_or_default();

@@ -47,7 +47,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);
     }
-    // What is doubtful is said at the end, once.
+    // Doubts are reported once, at the end.
     let followed =
         controlled.map(|controlled| controlled.finish(recorded.as_ref().ok())).transpose();
     let made = made.into_inner();
@@ -55,7 +55,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         Ok(recorded) => recorded,
         Err(error) => {
             if let Some((output, mut log)) = made {
-                // What has been recorded stays.
+                // The records so far are kept.
                 if matches!(&error, CliError::Tracer(TracerError::LogThread)) {
                     log.keep();
                 }
@@ -71,7 +71,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     report(args, &output, recorded)
 }
 
-/// Everything that is said and made after the recording.
+/// Makes the archive after the recording, and reports on both.
 fn report(
     args: &RecordArgs,
     output: &OpenOutput,
@@ -82,7 +82,7 @@ fn report(
     let is_kept = recorded.outcome.sync_error.is_none();
     let log = LogPaths { path: &path, shown: &shown, is_kept };
     let if_interrupted = format!(
-        "no archive was made; the log has all that was recorded: iotrace-perf convert {}",
+        "no archive was made; the log is complete; try again: iotrace-perf convert {}",
         shown.display()
     );
     let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);

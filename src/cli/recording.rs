@@ -28,11 +28,11 @@ use crate::tracer::plan::SourceKind;
 use crate::tracer::session::{self, Outcome};
 use crate::units::DevId;
 
-/// Where a log is made.
+/// Location of a new log.
 pub(super) struct LogPlace {
-    /// By which it is opened.
+    /// Path by which the log is opened.
     pub(super) path: PathBuf,
-    /// For people.
+    /// Path that messages show.
     pub(super) shown: String,
 }
 
@@ -44,15 +44,15 @@ pub(super) struct Recorded {
     pub(super) log: PathBuf,
     /// Path that messages show.
     pub(super) shown: PathBuf,
-    /// Something went wrong that was said already.
+    /// True if an error was already reported.
     failed: bool,
-    /// Not all of the log could be written.
+    /// True if the log could not be written completely.
     is_log_short: bool,
-    /// The signal for which what was to be done with it was not done.
+    /// Signal that cancelled the work on the log.
     interrupted: Option<i32>,
 }
 
-/// Records into a log that is made where `place` says, by `create`.
+/// Records into a log that `create` makes at `place`.
 pub(super) fn capture(
     args: &CaptureArgs,
     place: impl FnOnce(&Users) -> Result<LogPlace, CliError>,
@@ -63,7 +63,7 @@ pub(super) fn capture(
     let user =
         user.map(|word| user_arg::named("--as-user", word, "start a program")).transpose()?;
     let LogPlace { path, shown } = place(&Users::with_program(user.as_ref()))?;
-    // First of all, while we have one thread and our caller's limits and signals.
+    // First of all, while there is one thread, with the caller's limits and signals.
     let held = match args.command.as_slice() {
         [] => None,
         command => Some(
@@ -142,7 +142,7 @@ impl Recorded {
     pub(super) fn wait_for<T>(&mut self, reader: &JoinHandle<T>, ended: &LogCompletion) {
         let program = self.outcome.running.as_ref().map(Launched::from);
         let mut patience = Patience::new(&mut self.signals, program);
-        // It may have come before, while the end was worked out.
+        // The signal may have come before, during the work at the end.
         let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
         while before.is_none() && !reader.is_finished() && !patience.is_over() {
             spawn::wait_readable(patience.fd(), READER_MS);
@@ -150,7 +150,7 @@ impl Recorded {
         self.interrupted = before.or(patience.ended_by());
         if self.interrupted.is_some() {
             ended.give_up();
-            say("interrupted: not all that was recorded is shown");
+            say("interrupted: the output is incomplete");
             // Output that the reader holds is dropped after a second without progress.
             let until = clock::now().0.saturating_add(HELD_UP_NS);
             while !reader.is_finished() && clock::now().0 < until {
@@ -171,13 +171,13 @@ impl Recorded {
         reader.join().unwrap_or(Err(CliError::Interrupted))
     }
 
-    /// True if work was left undone because of a signal, which was said.
+    /// True if a signal cancelled the work; it was reported.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.is_some()
     }
 
-    /// What went wrong beside it is said, and that it did is how it ends, if no program says
-    /// otherwise.
+    /// Reports an error of other work. It decides how this process ends, unless a program's status
+    /// does.
     pub(super) fn check<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
         let is_said = self.is_interrupted();
         let said = result.map_err(|error| {
@@ -189,7 +189,7 @@ impl Recorded {
         said.ok()
     }
 
-    /// Ends as the program did; without one, and if work was left undone, by the signal.
+    /// Ends as the program did; without one, and if work was cancelled, by the signal.
     pub(super) fn end(mut self) -> Result<ExitCode, CliError> {
         let _ = self.outcome.closing.map(JoinHandle::join);
         let ended = match self.outcome.running {
@@ -201,7 +201,7 @@ impl Recorded {
         }
         Ok(match ended {
             Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
-            // All is well is not what is to be heard then.
+            // A short log must not end as a success.
             Some(spawn::Ended::Exited(0)) if self.is_log_short => {
                 ExitCode::from(exit_code::FAILURE)
             }
@@ -214,7 +214,8 @@ impl Recorded {
     }
 }
 
-/// Waits for a program that outlived its recording; what is sent to us meanwhile is sent on.
+/// Waits for a program that outlived its recording; signals to this process are forwarded
+/// meanwhile.
 fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, CliError> {
     loop {
         if program.has_ended().map_err(CliError::Output)? {
@@ -228,10 +229,10 @@ fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, Cli
 /// Time for a reader to write its pending output after a signal, ns.
 const HELD_UP_NS: u64 = 1_000_000_000;
 
-/// How often it is looked whether a reader of the log has come to its end.
+/// Interval of the checks whether a reader of the log has ended, ms.
 const READER_MS: u16 = 10;
 
-/// How often a program that outlived its recording is looked after.
+/// Interval of the checks on a program that outlived its recording, ms.
 const WAIT_MS: u16 = 50;
 
 fn options(args: &CaptureArgs) -> Result<Options, CliError> {
@@ -301,7 +302,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     })
 }
 
-/// What `--stacks` asks for. Of calls only the program's functions are known.
+/// Parses `--stacks`. Call chains of system calls have only the program's functions.
 fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliError> {
     let has = |part| wanted.contains(&part);
     let calls = has(StacksArg::Calls);
@@ -309,7 +310,7 @@ fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliErr
     if unwind != Unwind::FramePointers {
         if user.is_none() {
             return Err(CliError::Usage(
-                "--call-graph is about the functions of programs: --stacks user, or stacks -U"
+                "--call-graph needs call chains of programs: add --stacks user, or stacks -U"
                     .into(),
             ));
         }
@@ -321,8 +322,8 @@ fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliErr
     Ok((!wanted.is_empty()).then_some(Chains { functions, calls }))
 }
 
-/// Verbs that print what happens while it happens have no stacks: their functions are found at the
-/// end.
+/// Refuses `--stacks` for subcommands that print operations while they happen: functions are
+/// resolved at the end.
 pub(super) fn refuse_stacks(args: &CaptureArgs) -> Result<(), CliError> {
     if args.stacks.is_empty() {
         return Ok(());
@@ -331,7 +332,7 @@ pub(super) fn refuse_stacks(args: &CaptureArgs) -> Result<(), CliError> {
     Err(CliError::Usage(why.into()))
 }
 
-/// The disks that `-d` names, each once.
+/// Disks that `-d` names, each once.
 fn devices(words: &[String]) -> Result<Vec<DevId>, CliError> {
     let found = words.iter().map(|word| disks::find(word));
     let mut found =
@@ -350,7 +351,7 @@ fn escaped(argument: &OsString) -> String {
     }
 }
 
-/// Says what is recorded and how to stop where nothing else does.
+/// Reports what is recorded and how to stop, where no other output does.
 fn greet(args: &CaptureArgs, log: &str) {
     if args.command.is_empty() && args.duration.is_none() {
         let scope = match args.pid.as_slice() {

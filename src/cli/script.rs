@@ -22,7 +22,7 @@ use crate::text::json::JsonLines;
 use crate::text::line_format::Lines;
 use crate::units::KernelTime;
 
-/// Bytes that are collected before they are written.
+/// Bytes that are collected before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
@@ -37,10 +37,10 @@ pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How operations are written.
+/// Format of operations.
 pub(super) struct Shape {
     form: ScriptFormat,
-    /// Only these fields, if some were chosen.
+    /// Selected fields, if not all.
     fields: Option<Fields>,
 }
 
@@ -57,20 +57,20 @@ impl Shape {
     }
 }
 
-/// A log that was opened.
+/// An open log.
 pub(super) struct Log<'a, I> {
     pub(super) path: &'a Path,
     pub(super) items: I,
     pub(super) header: Header,
     pub(super) filter: Filter,
-    /// Whether each step is written at once.
+    /// True if each step is written at once.
     pub(super) grows: bool,
-    /// Asked at each round.
+    /// Called in each round; false ends the reading.
     pub(super) go_on: &'a mut dyn FnMut() -> bool,
 }
 
 impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
-    /// Writes what is wanted of it.
+    /// Writes the selected operations.
     pub(super) fn print(self, shape: Shape, out: impl Write) -> Result<Summary, CliError> {
         let start = KernelTime(self.header.clock.start_ns);
         let disks = disk::names(&self.header.disks);
@@ -90,7 +90,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
                 let (_, left_out) = sink.finish().map_err(CliError::output)?;
                 if left_out > 0 {
                     say(&format!(
-                        "{left_out} operations are left out: the format has no such call, or their path is doubtful or not known from the root"
+                        "{left_out} operations are not in the output: the format has no such call, or their path is doubtful or not absolute"
                     ));
                 }
                 Ok(summary)
@@ -128,7 +128,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
         summary.map_err(|error| printing_error(path, error))
     }
 
-    /// This form must see the beginnings, too.
+    /// Writes accesses; this form needs the beginnings of operations, too.
     fn accesses(self, start: KernelTime, out: impl Write) -> Result<Summary, CliError> {
         let mut sink = IotracerLines::new(start, Picked(Picker::new(self.filter.clone())), out);
         let summary = self.tell(&mut sink)?;
@@ -137,17 +137,17 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             say(&format!(
-                "{left_out} accesses are left out: their offset is not known, or they are neither a read nor a write"
+                "{left_out} accesses are not in the output: their offset is not known, or they are neither a read nor a write"
             ));
         }
         if asked > 0 {
             say(&format!(
-                "{asked} lines of asynchronous operations tell what was asked for: their results were not seen"
+                "{asked} lines of asynchronous operations have the requested bytes: their results were not seen"
             ));
         }
         if out_of_order > 0 {
             say(&format!(
-                "{out_of_order} lines come behind later ones: too many waited for what had begun before"
+                "{out_of_order} lines are out of order: too many waited for an operation that had begun earlier"
             ));
         }
         Ok(summary)
@@ -160,7 +160,7 @@ fn say_unknown_users(picker: &Picker) {
     }
 }
 
-/// What the filter lets through, down to the pieces of a request.
+/// Steps that the filter selects, down to the pieces of a request.
 struct Picked(Picker);
 
 impl Choice for Picked {

@@ -25,14 +25,14 @@ use crate::operation::{Sink, Step};
 use crate::pipeline::{self, Summary};
 use crate::units::KernelTime;
 
-/// What it is called among what `doctor` tries.
+/// Name of the check in `doctor`.
 const NAME: &str = "self-test";
 
-/// What it does with its file: a call, how often, and how many bytes each. Primes: no other calls
-/// come to the same.
+/// Work of the program on its file: a call, its number, and the bytes of each. Primes: no other
+/// calls add up to the same.
 const WORK: [(&str, u64, u64); 3] = [("write", 101, 4099), ("pread64", 97, 1009), ("fsync", 7, 0)];
 
-/// The program.
+/// Runs the program.
 pub(super) fn work(file: &Path) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Create { path: file.into(), source };
     do_work(file).map_err(failed)?;
@@ -61,13 +61,13 @@ fn do_work(path: &Path) -> io::Result<()> {
 #[derive(Debug, Default)]
 struct Told {
     path: Vec<u8>,
-    /// By call: how often, and bytes.
+    /// Number and bytes, by call.
     calls: BTreeMap<&'static str, (u64, u64)>,
     requests: u64,
 }
 
 impl Told {
-    /// The file has lost its name before the first of the work.
+    /// True for operations on the file, which loses its name before the first of the work.
     fn is_of_file(&self, operation: &SyscallOperation) -> bool {
         let path = operation.file.as_ref().and_then(|file| file.first_path());
         path.is_some_and(|path| path.bytes == self.path)
@@ -91,7 +91,8 @@ impl Sink for Told {
     }
 }
 
-/// In a process of its own: who records must have one thread, and keeps its handlers of signals.
+/// Runs the check in a process of its own: a recorder must have one thread, and keeps its signal
+/// handlers.
 pub(super) fn check() -> Check {
     if !nix::unistd::geteuid().is_root() {
         return Check::bad(NAME, "not tried without root", "sudo iotrace-perf doctor");
@@ -105,15 +106,15 @@ pub(super) fn check() -> Check {
             Ok((output.status.success(), found))
         }
     });
-    let why = "if the machine is not busy: please report it, with all of this";
+    let why = "if the machine is idle, please report this output";
     match found {
         Ok((true, found)) => Check::ok(NAME, found),
         Ok((false, found)) => Check::bad(NAME, found, why),
-        Err(end) => Check::bad(NAME, format!("it came to no end: {end}"), why),
+        Err(end) => Check::bad(NAME, format!("it did not finish: {end}"), why),
     }
 }
 
-/// That process: records the program, compares, and says what was found.
+/// Runs that process: records the program, compares, and reports the result.
 pub(super) fn run() -> Result<ExitCode, CliError> {
     let (is_good, found) = match try_recording() {
         Ok((told, summary)) => judge(&told, &summary),
@@ -124,7 +125,7 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
 }
 
 fn try_recording() -> Result<(Told, Summary), String> {
-    // As the kernel calls it.
+    // Canonical, as the kernel's paths are.
     let place = fs::canonicalize(std::env::temp_dir()).map_err(|error| error.to_string())?;
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
     let (log, log_place) = private_log().map_err(|error| error.to_string())?;
@@ -139,21 +140,21 @@ fn try_recording() -> Result<(Told, Summary), String> {
             .map_err(|error| CliError::pipeline(log, &error))?;
         Ok((told, summary))
     };
-    let found = recorded.work(fold, "the self-test is not known");
+    let found = recorded.work(fold, "the self-test has no result");
     if recorded.end().map_err(|error| error.to_string())? != ExitCode::SUCCESS {
         return Err(format!("the program for it failed; it writes a file to {}", place.display()));
     }
     found.ok_or_else(|| "the log cannot be read".to_owned())
 }
 
-/// A recording as anybody would make it.
+/// Arguments of an ordinary recording.
 fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
     let words =
         ["iotrace-perf", "record", "--", "/proc/self/exe", SELF_TEST_WORK].map(OsString::from);
     let words = words.into_iter().chain([file.as_os_str().to_owned()]);
     match Args::try_parse_from(words).map(|args| args.verb) {
         Ok(Some(Verb::Record(record))) => Ok(record.capture),
-        Ok(_) => Err("the command line is not understood".to_owned()),
+        Ok(_) => Err("the command line was not parsed as a recording".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -185,10 +186,7 @@ fn judge(told: &Told, summary: &Summary) -> (bool, String) {
     let unnamed = summary.ledger.unnamed + summary.ledger.untyped + summary.ledger.unverified;
     let recorded = told.join(", ");
     let doubts = format!("{lost} records lost, {unnamed} operations without a sure name");
-    (
-        false,
-        format!("of the operations of a test program there were recorded: {recorded}; {doubts}"),
-    )
+    (false, format!("recorded operations of a test program: {recorded}; {doubts}"))
 }
 
 #[cfg(test)]

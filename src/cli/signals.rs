@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and the like, while we work.
+//! Signals to this process, such as SIGINT and SIGTERM.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,27 +16,27 @@ use crate::sys::clock;
 use crate::sys::patience::{Interrupt, Interrupts};
 use crate::units::KernelTime;
 
-/// The signals that concern us.
+/// Signals that are handled.
 const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Signals that end a recording. They count even where they are ignored, if a process sends them.
-/// (Shells start what runs in the background with SIGINT ignored, so that the terminal's does not
-/// reach it.)
+/// (Shells start background processes with SIGINT ignored, so that the terminal's does not reach
+/// them.)
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Signals that have come and were not yet taken.
+/// Signals that have arrived and were not yet taken.
 pub(super) struct Signals {
     arrived: SignalsInfo<WithOrigin>,
-    /// Readable when a signal has come.
+    /// Readable when a signal has arrived.
     wake: UnixStream,
-    /// Our caller ignores these.
+    /// Signals that our caller ignores.
     ignored: Vec<i32>,
     ends_by_the_second: bool,
     last: Option<(i32, KernelTime)>,
 }
 
 impl Signals {
-    /// From now on these signals are ours. Those that our caller ignores stay ignored, but for the
+    /// Begins to handle these signals. Those that our caller ignores stay ignored, except for the
     /// two that end a recording, if a process sends them.
     pub(super) fn new() -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
@@ -44,7 +44,7 @@ impl Signals {
         let ignored: Vec<i32> = SIGNALS.into_iter().filter(|signal| is_ignored(*signal)).collect();
         let is_wanted = |number: &i32| ENDING.contains(number) || !ignored.contains(number);
         let wanted: Vec<i32> = SIGNALS.into_iter().filter(is_wanted).collect();
-        // In this order a signal is noted before we are woken by it.
+        // In this order a signal is recorded before it wakes us.
         let arrived = SignalsInfo::new(&wanted)?;
         for signal in &wanted {
             signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
@@ -85,26 +85,27 @@ impl Interrupts for Signals {
         }
         let is_second = Arc::new(AtomicBool::new(false));
         for signal in SIGNALS.into_iter().filter(|signal| !self.ignored.contains(signal)) {
-            // In this order the first one finds that it is none, and the second that it is one.
-            // Both work for these signals.
+            // In this order the first signal finds the flag unset, and the second one finds it set.
+            // Both actions are valid for these signals.
             let _ = flag::register_conditional_default(signal, Arc::clone(&is_second));
             let _ = flag::register(signal, Arc::clone(&is_second));
         }
     }
 }
 
-/// Set when a signal asks us to end; the second one ends us.
+/// Flag that a signal to end sets; the second one ends this process.
 pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
-        // In this order the first one finds that it is none.
+        // In this order the first signal finds the flag unset.
         flag::register_conditional_default(signal, Arc::clone(&is_over))?;
         flag::register(signal, Arc::clone(&is_over))?;
     }
     Ok(is_over)
 }
 
-/// `nohup` and shells in the background start us with signals ignored.
+/// True if this process was started with the signal ignored, as by `nohup` and by shells in the
+/// background.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status

@@ -1,4 +1,4 @@
-//! `iotrace-perf stacks`: through which functions.
+//! `iotrace-perf stacks`: operations by call chain.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     choose(&mut args, kernel, user);
     let which = StacksOf { calls: args.calls, by_process: args.per_process };
     let analyse = &args.analyse;
-    // What cannot be is said before anything is recorded.
+    // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
@@ -54,7 +54,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     analyse::run_with(analyse, wish, || IoStacks::new(which), tell)
 }
 
-/// What is recorded, unless something else was asked for: the less, the cheaper.
+/// Chooses the recorded events, unless they are given: fewer are cheaper.
 fn choose(args: &mut StacksArgs, kernel: bool, user: bool) {
     if args.analyse.log.is_some() {
         return;
@@ -63,7 +63,7 @@ fn choose(args: &mut StacksArgs, kernel: bool, user: bool) {
         [(kernel, StacksArg::Kernel), (user, StacksArg::User), (args.calls, StacksArg::Calls)];
     let capture = &mut args.analyse.capture;
     capture.stacks = whose.into_iter().filter(|row| row.0).map(|row| row.1).collect();
-    // Files are known by all that is recorded by default.
+    // A filter by files needs all events of the default.
     if capture.events.is_empty() && args.analyse.filter.files.is_empty() {
         let events: &[&str] = if args.calls { &["%data", "%sync"] } else { &["block"] };
         capture.events = events.iter().map(|&event| event.to_owned()).collect();
@@ -76,10 +76,10 @@ fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError
     written.map_err(CliError::output)
 }
 
-/// What is said in place of a flame graph.
+/// Message in place of a flame graph.
 const NOTHING: &str = "no flame graph: there is nothing to draw";
 
-/// A file for a flame graph, made before anything is recorded; gone if nothing is drawn.
+/// File of a flame graph, created before anything is recorded; removed if nothing is drawn.
 struct Picture(NewFile);
 
 impl Picture {

@@ -1,5 +1,5 @@
-//! The last lines: what was written, how large, how to open it, what was lost, and whether the
-//! books agree.
+//! Last lines of a recording: outputs and their sizes, how to open them, losses, and whether the
+//! counters balance.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::units::{DevId, SECTOR_BYTES};
 /// OTF2's readers open two files for each location.
 const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
 
-/// Largest difference that is no change of the clock, ns: the two clocks are not read at the same
-/// moment.
+/// Largest difference that is not a change of the clock, ns: the two clocks are not read at the
+/// same moment.
 const WALL_MOVED_NS: u64 = 100_000_000;
 
-/// Prints them to standard error.
+/// Prints these lines to standard error.
 pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Converted) {
     let LogPaths { path, shown: log, is_kept } = log;
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -51,14 +51,15 @@ pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Conv
     lines(bytes, converted).iter().for_each(|line| say(line));
 }
 
-/// What a reader of the operations must know: what is not there or doubtful.
+/// Prints warnings about missing or doubtful data for readers of operations.
 pub(super) fn print_doubts(summary: &Summary) {
     imported(summary).iter().for_each(|imported| say(imported));
     say(&losses(summary));
     doubts(summary).iter().for_each(|doubt| say(doubt));
 }
 
-/// The same for the end of a report, and whether the books of the kernel agree.
+/// Warnings about missing or doubtful data for the end of a report, and whether the kernel's
+/// counters agree.
 pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
     let mut notes: Vec<String> = imported(summary).into_iter().collect();
@@ -71,23 +72,22 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes
 }
 
-/// What a filter by users has left out because it is not known whose it is.
+/// Note on operations that a filter by users excluded because their user is unknown.
 pub(super) fn unknown_users(count: u64) -> Option<String> {
     (count > 0).then(|| {
-        format!(
-            "{count} operations and requests are left out: it is not known which user's they are"
-        )
+        format!("{count} operations and requests are not in the output: their user is unknown")
     })
 }
 
-/// Where hits came from, and why from there. The first logs did not say it: they knew only perf.
+/// Source of events, and the reason for its choice. The first logs have neither: they knew only
+/// perf.
 pub(super) fn source(summary: &Summary) -> (&str, &str) {
     let header = &summary.header;
     let source = if header.source.is_empty() { "perf" } else { &header.source };
     (source, &header.source_reason)
 }
 
-/// Size, counts, losses, audit.
+/// Lines on size, counts, losses and the audit.
 pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
     let ledger = &summary.ledger;
@@ -122,13 +122,13 @@ fn described_source(summary: &Summary) -> String {
     }
 }
 
-/// Whose log it was, if it was not recorded.
+/// Tool of an imported log.
 pub(super) fn imported(summary: &Summary) -> Option<String> {
     let it = summary.header.imported.as_ref()?;
     Some(format!("imported from {} ({}; {}), not recorded", it.tool, it.format, it.file))
 }
 
-/// Where names are from, and why from there.
+/// Source of names, and the reason for its choice.
 fn described_names(summary: &Summary) -> String {
     let header = &summary.header;
     match header.names_reason.as_str() {
@@ -137,7 +137,7 @@ fn described_names(summary: &Summary) -> String {
     }
 }
 
-/// How much of what devices did is known to be of which file, and for which program.
+/// Shares of the devices' work that are attributed to a file, and to a program.
 fn behind(ledger: &Ledger) -> Option<String> {
     let books = &ledger.behind;
     let all = books.files.sum();
@@ -156,18 +156,18 @@ fn behind(ledger: &Ledger) -> Option<String> {
     };
     let (files, programs) = (percents(&books.files, 0), percents(&books.programs, books.kernel));
     Some(format!(
-        "behind {} of block requests: the file {}; the program {}",
+        "attribution of {} of block requests: files {}; programs {}",
         size(all.saturating_mul(SECTOR_BYTES)),
         words(files.get(..3).unwrap_or_default()),
         words(&programs)
     ))
 }
 
-/// So many devices are named.
+/// Limit on the devices that are named.
 const OTHERS_SHOWN: usize = 4;
 
-/// Block requests of other programs beside a recording of some processes: those with the most bytes
-/// first.
+/// Block requests of other programs during a recording of some processes: devices with the most
+/// bytes first.
 fn others(summary: &Summary) -> Option<String> {
     if summary.others_are_unknown() {
         return Some(
@@ -199,14 +199,14 @@ fn others(summary: &Summary) -> Option<String> {
     let requests: u64 = all.iter().map(|row| row.1.all().0).sum();
     let recorded: u64 = all.iter().map(|row| row.1.recorded).sum();
     let recorded = match recorded {
-        0 => ", not recorded one by one".to_owned(),
-        some if some < requests => format!(", not recorded one by one but for {some}"),
+        0 => ", not recorded individually".to_owned(),
+        some if some < requests => format!(", of which {some} were recorded individually"),
         _ => ", recorded and not shown".to_owned(),
     };
     let given_up = summary.end.as_ref().map_or(0, |end| end.others.places_given_up);
     let given_up = match given_up {
         0 => String::new(),
-        some => format!("; {some} places of files were given up for want of room"),
+        some => format!("; {some} extents of files were dropped for lack of room"),
     };
     (!parts.is_empty()).then(|| {
         let parts = parts.join("; ");
@@ -214,7 +214,7 @@ fn others(summary: &Summary) -> Option<String> {
     })
 }
 
-/// The disks that `-d` named.
+/// Disks that `-d` selected.
 fn chosen_devices(summary: &Summary) -> Option<String> {
     let names = disk::names(&summary.disks());
     let named = |number: &String| {
@@ -225,7 +225,7 @@ fn chosen_devices(summary: &Summary) -> Option<String> {
     (!chosen.is_empty()).then(|| format!("block requests: only of {}", chosen.join(", ")))
 }
 
-/// What the recording cost; `None` if the log does not say, or was not recorded.
+/// Overhead of the recording; `None` if the log has no such numbers, or is imported.
 fn cost(summary: &Summary) -> Option<String> {
     if summary.header.imported.is_some() {
         return None;
@@ -250,7 +250,7 @@ fn cost(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// The most frequent calls.
+/// Counts of the most frequent calls.
 fn counts(converted: &Converted) -> String {
     let mut calls: Vec<_> = converted.totals.calls().collect();
     calls.sort_by_key(|call| std::cmp::Reverse(call.1.count));
@@ -261,7 +261,7 @@ fn counts(converted: &Converted) -> String {
     format!("calls: {}{more}", if shown.is_empty() { "none".into() } else { shown.join(", ") })
 }
 
-/// What is not as it should be; every number, also the zeros.
+/// Counts of all irregularities, zeros included.
 fn losses(summary: &Summary) -> String {
     let ledger = &summary.ledger;
     let missing = match summary.missing() {
@@ -274,7 +274,7 @@ fn losses(summary: &Summary) -> String {
             .join(" + "),
     };
     format!(
-        "lost {}, missing {missing}, unmatched {}, orphans {}, cut off {}, open at the end {} calls {} requests, \
+        "lost {}, missing {missing}, unmatched {}, unpaired exits {}, cut off {}, open at the end {} calls {} requests, \
          unnamed {}, unverified names {}, of unknown type {}",
         summary.lost(),
         ledger.unmatched,
@@ -288,19 +288,19 @@ fn losses(summary: &Summary) -> String {
     )
 }
 
-/// What a reader had no room for, if there was any.
+/// Records for which a reader had no room, if there were any.
 fn beyond_bounds(summary: &Summary) -> Option<String> {
     let events = summary.ledger.anomalous.get(&AnomalyKind::BeyondBounds).copied().unwrap_or(0);
     let facts = summary.beyond_bounds;
     (events + facts > 0).then(|| {
         format!(
-            "{events} records and {facts} facts are left out: the log has more tasks, descriptors or names alive at once than a reader \
+            "{events} records and {facts} facts are skipped: the log has more tasks, descriptors or names alive at once than a reader \
              keeps; what belongs to them is missing"
         )
     })
 }
 
-/// Asynchronous operations, where there are some.
+/// Count of asynchronous operations, if there are any.
 fn asynchronous(ledger: &Ledger) -> String {
     match ledger.asynchronous {
         0 => String::new(),
@@ -308,11 +308,11 @@ fn asynchronous(ledger: &Ledger) -> String {
     }
 }
 
-/// What is not known of asynchronous operations.
+/// Asynchronous operations of which a part is not known.
 fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
     let counts = [
         (ledger.async_open, "were open at the end"),
-        (ledger.async_unseen, "have no result that was seen"),
+        (ledger.async_unseen, "have no recorded result"),
         (
             ledger.async_nameless,
             "worked on files whose names are not known (registered with a ring, or opened by it)",
@@ -331,7 +331,7 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
     (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
 }
 
-/// What could not be kept of where files lie, and who wrote them; or asked, if that is missed.
+/// Extents, and their writers, that could not be kept; or queried, if they were needed.
 fn extents_doubts(summary: &Summary) -> Option<String> {
     let ledger = &summary.ledger;
     let is_missed = ledger.behind.files.unknown > 0;
@@ -342,8 +342,8 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
             ledger.behind.unsized_extents,
             "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
         ),
-        (ledger.behind.given_up, "(or their names or writers) were given up for want of room"),
-        (not_asked, "files were gone at the end, or could not be asked where they lie"),
+        (ledger.behind.given_up, "(or their names or writers) were dropped for lack of room"),
+        (not_asked, "files were gone at the end, or their extents could not be queried"),
     ];
     let told: Vec<String> = counts
         .iter()
@@ -353,7 +353,7 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
     (!told.is_empty()).then(|| format!("extents of files: {}", told.join("; ")))
 }
 
-/// Functions of programs that have no names because what tells them could not be read.
+/// Functions of programs without names, because the files with those could not be read.
 fn unread(summary: &Summary) -> Option<String> {
     let unread = &summary.end.as_ref().filter(|end| !end.unread.is_nothing())?.unread;
     let first = &unread.first;
@@ -371,7 +371,7 @@ fn unread(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// Stacks of programs that were copied and whose functions are not all known, or not for sure.
+/// Copied stacks of programs whose functions are not all known, or not for sure.
 fn unwound(summary: &Summary) -> Option<String> {
     let ways = &summary.ways;
     let copied = summary.header.chains.as_ref().map_or(0, |chain| chain.stack_bytes);
@@ -381,10 +381,10 @@ fn unwound(summary: &Summary) -> Option<String> {
             format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2).min(STACK_BYTES_MAX)),
         ),
         (ways.ended(Ending::Unreadable), "lead to memory that was not copied".into()),
-        (ways.ended(Ending::Broken), "lead nowhere: the outermost functions are missing".into()),
+        (ways.ended(Ending::Broken), "lead to invalid addresses: the outermost functions are missing".into()),
         (
             ways.guessed,
-            "go through functions of which no file says how to go back: by their frame pointers, if they have some".into(),
+            "go through functions without unwind tables: they were unwound by frame pointers, if those exist".into(),
         ),
         (ways.unknown, "were not unwound".into()),
     ];
@@ -395,14 +395,14 @@ fn unwound(summary: &Summary) -> Option<String> {
         .collect();
     (!told.is_empty()).then(|| {
         format!(
-            "of {} stacks of programs, of each of which {copied} bytes were copied at most, {}",
+            "of {} stacks of programs, each copied up to {copied} bytes, {}",
             ways.all(),
             told.join("; ")
         )
     })
 }
 
-/// What must not be overlooked.
+/// Warnings that must not be overlooked.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.lost() > 0 {
@@ -411,13 +411,13 @@ fn doubts(summary: &Summary) -> Vec<String> {
         lines.push(format!("records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M"));
     }
     if summary.missing().is_some_and(|missing| missing.iter().any(|missing| missing.1 < 0)) {
-        lines.push("another process reset the trace buffers: the count of missing events is negative because the kernel's counters began anew; what the buffers held is lost and not counted".into());
+        lines.push("another process reset the trace buffers: the count of missing events is negative because the kernel's counters were reset; the records in the buffers are lost and not counted".into());
     }
     lines.extend(outlived(summary));
     lines.extend(beyond_bounds(summary));
     for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
         if let Some(count) = summary.ledger.anomalous.get(&kind) {
-            lines.push(format!("{count} records could not be used: {}", kind.as_str()));
+            lines.push(format!("{count} records were not used: {}", kind.as_str()));
         }
     }
     if summary.header.imported.is_some() {
@@ -438,26 +438,29 @@ fn doubts(summary: &Summary) -> Vec<String> {
     match summary.ledger.unfollowed {
         0 => {}
         count => lines.push(format!(
-            "{count} renames and removals were not followed, for their paths were not read: after a rename the names of \
+            "{count} renames and removals were not followed, because their paths were not read: after a rename the names of \
              open files are unverified, after a removal they are kept. Those of system calls are read by the better \
              --names with --source tracefs, those of io_uring never"
         )),
     }
     for imbalance in summary.ledger.imbalances() {
         lines.push(format!(
-            "error: the books do not balance: {imbalance}; please report this with the log"
+            "error: the counters do not balance: {imbalance}; please report this with the log"
         ));
     }
     if summary.torn {
-        lines.push("the log ends in the middle of a frame: the tracer was killed or the disk was full; the rest is whole".into());
+        lines.push("the log ends in the middle of a frame: the tracer was killed or the disk was full; the rest is complete".into());
     } else if summary.damaged_bytes > 0 {
         lines.push(format!(
-            "{} bytes of the log are damaged and were passed over",
+            "{} bytes of the log are damaged and were skipped",
             summary.damaged_bytes
         ));
     }
     if summary.end.is_none() {
-        lines.push("the recording did not end in order: what happened after the last round is not in the log".into());
+        lines.push(
+            "the recording did not end in order: events after the last round are not in the log"
+                .into(),
+        );
     }
     lines
 }
@@ -472,12 +475,12 @@ fn outlived(summary: &Summary) -> Option<String> {
     (is_launched && has_ended && alive > 0).then(|| {
         let processes = if alive == 1 { "process" } else { "processes" };
         format!(
-            "still alive when the program ended, and with it the recording: {alive} {processes} that it started; what they did then is not in the log"
+            "still alive when the program ended, and with it the recording: {alive} {processes} that it started; their later operations are not in the log"
         )
     })
 }
 
-/// A wall clock that is not where it would have been.
+/// Change of the wall clock that is not the passage of time.
 fn wall_clock(summary: &Summary) -> Option<String> {
     let moved = summary.end.as_ref()?.wall_moved_ns?;
     let (sign, ms) = (if moved < 0 { '-' } else { '+' }, moved.unsigned_abs() / 1_000_000);
@@ -506,13 +509,13 @@ fn other_programs(summary: &Summary) -> Option<String> {
     }
     if summary.header.source == SourceKind::Inherited.as_str() {
         return Some(format!(
-            "out of sight: {}: without privileges the kernel shows nothing of programs that change their user (setuid) or have capabilities, \
+            "not recorded: {}: without privileges the kernel shows nothing of programs that change their user (setuid) or have capabilities, \
              that this user may not read, or that have 32 bits; what they and their children did is missing",
             shown.join(", ")
         ));
     }
     Some(format!(
-        "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are left out, \
+        "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are skipped, \
          {records} records of them",
         shown.join(", ")
     ))

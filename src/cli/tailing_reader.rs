@@ -1,4 +1,4 @@
-//! A log that is read while it is written.
+//! Reader of a log while it is written.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::sys::{files, spawn, thread};
 
-/// How long nothing may be new before we look again.
+/// Pause between two reads without new data.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// So much of the log is given back at once, in bytes.
+/// Bytes of the log that are freed at once.
 const GIVEN_BACK: u64 = 16 << 20;
 
-/// Says when a log is complete.
+/// Signal that a log is complete.
 #[derive(Clone, Default)]
 pub(super) struct LogCompletion {
     is_complete: Arc<AtomicBool>,
@@ -30,9 +30,10 @@ impl LogCompletion {
         }
     }
 
-    /// Nothing is written any more.
+    /// Marks the log as complete.
     pub(super) fn set(&self) {
-        // ORDERING: Release: who sees it, and then the end of the file, has seen all of the log.
+        // ORDERING: Release: a reader that sees it, and then the end of the file, has seen all of
+        // the log.
         self.is_complete.store(true, Ordering::Release);
     }
 
@@ -42,14 +43,14 @@ impl LogCompletion {
         self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
-    /// True if that has been said.
+    /// True if the log is complete.
     pub(super) fn is_set(&self) -> bool {
         // ORDERING: Acquire: a later read sees all that was written before the flag was set.
         self.is_complete.load(Ordering::Acquire)
     }
 }
 
-/// A log that is still written.
+/// A log that is still being written.
 pub(super) struct TailingReader {
     file: File,
     /// The log's descriptor for writing, if no other reader follows.
@@ -60,15 +61,15 @@ pub(super) struct TailingReader {
 }
 
 impl TailingReader {
-    /// Of the log at this path; if it is given to be written as well, what was read is given back
-    /// to its file system.
+    /// Opens the log at this path; with `log`, a descriptor for writing, the space of read bytes is
+    /// freed.
     pub(super) fn open(path: &Path, log: Option<File>, ended: &LogCompletion) -> io::Result<Self> {
         let (file, ended) = (File::open(path)?, ended.clone());
         Ok(Self { file, log, ended, offset: 0, given_back: 0 })
     }
 
-    /// Punches a hole over bytes that no reader needs again. The file grows on file systems without
-    /// holes.
+    /// Punches a hole over bytes that no reader needs again. On file systems without holes the file
+    /// grows.
     fn give_back(&mut self) {
         let Some(log) = &self.log else { return };
         if self.offset - self.given_back >= 2 * GIVEN_BACK {
@@ -82,11 +83,11 @@ impl TailingReader {
 impl Read for TailingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // Before reading: what was written before it was set is read below.
+            // Before the read: bytes that were written before the flag was set are read below.
             let has_ended = self.ended.is_set();
             // ORDERING: Relaxed: as above.
             if self.ended.is_unwanted.load(Ordering::Relaxed) {
-                return Err(io::Error::other("a signal came"));
+                return Err(io::Error::other("cancelled by a signal"));
             }
             let count = self.file.read(buffer)?;
             if count > 0 || has_ended {

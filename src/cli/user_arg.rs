@@ -18,13 +18,13 @@ pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, Cl
     })
 }
 
-/// The same, of users in the list: a later command finds the user by number alone.
+/// User that `option` names, with an account: a later command finds the user by number alone.
 pub(super) fn listed(option: &str, word: &str, what: &str) -> Result<Identity, CliError> {
     let found = named(option, word, what)?;
     match Identity::of_number(found.user()) {
         Ok(Some(listed)) if listed == found => Ok(found),
         _ => Err(CliError::Usage(format!(
-            "{option} {word}: this needs a user of the list, with the user's own group; see: getent passwd"
+            "{option} {word}: this needs a user with an account, and the user's own group; see: getent passwd"
         ))),
     }
 }

@@ -13,12 +13,12 @@ pub(super) const WATCHED_MAX: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cpus(pub(super) Vec<u32>);
 
-/// `0-3,8`, as the kernel writes them.
+/// Parses a CPU list as the kernel writes it: `0-3,8`.
 pub(super) fn parse_cpus(text: &str) -> Result<Cpus, String> {
     parse_cpu_list(text).map(Cpus).ok_or_else(|| "CPUs are given like 0-3,8".to_owned())
 }
 
-/// `2`, `0.5`, `max`.
+/// Parses `2`, `0.5`, `max`.
 pub(super) fn parse_speed(text: &str) -> Result<SpeedArg, String> {
     let is_speed = |number: &f64| number.is_finite() && *number > 0.0;
     match (text, text.parse().ok().filter(is_speed)) {
@@ -28,11 +28,11 @@ pub(super) fn parse_speed(text: &str) -> Result<SpeedArg, String> {
     }
 }
 
-/// `sparse`, `zero`, `random`, `random:SEED`, `compress:PERCENT`.
+/// Parses `sparse`, `zero`, `random`, `random:SEED`, `compress:PERCENT`.
 pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
     let (word, number) =
         text.split_once(':').map_or((text, None), |halves| (halves.0, Some(halves.1)));
-    let wanted = "what files contain is sparse, zero, random, random:SEED or compress:PERCENT";
+    let wanted = "the content of files is sparse, zero, random, random:SEED or compress:PERCENT";
     let wrong = || wanted.to_owned();
     match (word, number) {
         ("sparse", None) => Ok(ContentArg::Sparse),
@@ -47,7 +47,7 @@ pub(super) fn parse_content(text: &str) -> Result<ContentArg, String> {
     }
 }
 
-/// The same, and `original`.
+/// Parses the content of files, or `original`.
 pub(super) fn parse_init_content(text: &str) -> Result<InitContentArg, String> {
     match text {
         "original" => Ok(InitContentArg::Original),
@@ -57,13 +57,13 @@ pub(super) fn parse_init_content(text: &str) -> Result<InitContentArg, String> {
     }
 }
 
-/// `64K`, `8M`, `1G`, or bytes: of something that we make.
+/// Parses `64K`, `8M`, `1G`, or bytes: the size of memory or a file to be made.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).ok();
     bytes.filter(|&byte| byte <= 1 << 30).ok_or_else(|| "at most 1G".to_owned())
 }
 
-/// `64K`, `8M`, `1G`, or bytes: of something that is there.
+/// Parses `64K`, `8M`, `1G`, or bytes: any size.
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) =
         text.split_at(text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).len());
@@ -76,12 +76,13 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     };
     let number: u64 =
         number.parse().map_err(|_| "a number with K, M or G is needed, such as 8M".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more bytes than anything has".to_owned())
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
 /// Default number of bytes of a stack copy.
 const STACK_BYTES: u32 = 8192;
-/// The kernel copies fewer than so many bytes (`perf_copy_attr()`), and a record has no more room.
+/// Limit on the bytes of a stack copy: the kernel copies fewer (`perf_copy_attr()`), and a record
+/// has no more room.
 pub(super) const STACK_BYTES_MAX: u32 = 65_000;
 
 pub(super) fn parse_unwind(text: &str) -> Result<Unwind, String> {
@@ -98,7 +99,7 @@ pub(super) fn parse_unwind(text: &str) -> Result<Unwind, String> {
     Ok(Unwind::Dwarf { stack_bytes })
 }
 
-/// `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
+/// Parses `10s`, `500ms`, `100us`, `2m`, `1h`, or seconds.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
     let seconds = match unit {

@@ -1,5 +1,4 @@
-//! `iotrace-perf watch FILE…`: who reads and writes these files, and what of it comes to their
-//! devices.
+//! `iotrace-perf watch FILE…`: accesses to these files, and the device I/O that they cause.
 
 use std::process::ExitCode;
 
@@ -21,7 +20,7 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     let (log, place) = private_log()?;
     let mut controlled = None;
     let start = |path: &std::path::Path| {
-        // The program has been forked by now: until then there must be one thread.
+        // The program has been forked by now: before that, there must be one thread.
         controlled = Some(control.start(path, Some(log.try_clone()?))?);
         log.try_clone()
     };

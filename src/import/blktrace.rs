@@ -1,6 +1,7 @@
-//! Binary traces of blktrace: a file of one CPU, or what `blkparse -d` makes of all of them.
+//! Binary traces of blktrace: a file of one CPU, or the merged file of `blkparse -d`.
 //!
-//! A row of `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order of
+//! A record is a `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order
+//! of
 //! the machine that wrote them:
 //!
 //! | Offset | Bytes | |
@@ -10,15 +11,15 @@
 //! | 8 | 8 | time, ns |
 //! | 16 | 8 | sector |
 //! | 24 | 4 | bytes |
-//! | 28 | 4 | what happened, in the lower half; of what kind it was, in the upper one |
+//! | 28 | 4 | event in the lower half, category in the upper one |
 //! | 32 | 4 | thread |
 //! | 36 | 4 | device: major number above 20 bits of the minor one |
 //! | 40 | 4 | CPU |
 //! | 44 | 2 | minus the error's number, or 0 |
 //! | 46 | 2 | bytes that follow |
 //!
-//! blktrace has one word for the end of a request and for that of a bio which never became one (of
-//! dm, say): where no request of a device has been issued its ends are those of bios.
+//! blktrace has one event for the completion of a request and for that of a bio that never became
+//! one (for example of dm). On a device without issued requests its completions are those of bios.
 
 use std::io::{self, BufRead};
 
@@ -30,11 +31,11 @@ use crate::event::block::BlockPoint;
 use crate::units::{DevId, SECTOR_BYTES};
 
 const RECORD_BYTES: usize = 48;
-/// Without the version, which is the lowest byte.
+/// Magic number, whose lowest byte is the version.
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 
-/// `BLK_TA_*`: what happens, and what we call it.
+/// `BLK_TA_*`: events, with our names for them.
 const ACTIONS: [(u32, BlockPoint); 10] = [
     (1, BlockPoint::BioQueue),
     (2, BlockPoint::BackMerge),
@@ -48,11 +49,11 @@ const ACTIONS: [(u32, BlockPoint); 10] = [
     (15, BlockPoint::Remap),
 ];
 
-/// The number of a control group stands before what follows (`__BLK_TA_CGROUP`).
+/// Flag: the number of a control group precedes the payload (`__BLK_TA_CGROUP`).
 const HAS_GROUP: u32 = 1 << 8;
 const GROUP_BYTES: usize = 8;
 
-/// `BLK_TC_*`: of what kind it is, above the lower half.
+/// `BLK_TC_*`: categories, above the lower half.
 const KIND_SHIFT: u32 = 16;
 const WRITE: u32 = 1 << 1;
 const FLUSH: u32 = 1 << 2;
@@ -63,13 +64,13 @@ const META: u32 = 1 << 12;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
-/// `BLK_TN_PROCESS`: what follows is the name of a thread.
+/// `BLK_TN_PROCESS`: the payload is the name of a thread.
 const NAMES_THREAD: u32 = 0;
 
-/// Threads whose names are kept.
+/// Limit on the threads whose names are kept.
 const NAMES_MAX: usize = 1 << 20;
 
-/// In which order the bytes of numbers stand.
+/// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Little,
@@ -103,23 +104,23 @@ impl Order {
     }
 }
 
-/// True if a file begins like this.
+/// True if a file begins like a trace.
 pub(super) fn is_trace(head: &[u8]) -> bool {
     Order::of(head).is_some()
 }
 
-/// Reads them.
+/// Parser of traces.
 #[derive(Debug, Default)]
 pub(super) struct Blktrace {
     names: FxHashMap<u32, Vec<u8>>,
     /// Threads that have an event already.
     told: FxHashSet<u32>,
-    /// Devices that have requests.
+    /// Devices with issued requests.
     with_requests: FxHashSet<u32>,
 }
 
 impl Blktrace {
-    /// All of a trace.
+    /// Reads a complete trace.
     ///
     /// # Errors
     ///
@@ -136,16 +137,16 @@ impl Blktrace {
         while fill(&mut input, &mut record, notes)? {
             notes.read += 1;
             let Some(order) = Order::of(&record) else {
-                // Where the next one begins is not known any more.
+                // The position of the next record is unknown.
                 notes.not_understood(notes.read, &record);
-                notes.count("time that the trace is damaged: what follows is left out");
+                notes.count("time that the trace is damaged: the rest is skipped");
                 return Ok(());
             };
             behind.resize(usize::from(order.u16(&record, 46)), 0);
             if !behind.is_empty() && !fill(&mut input, &mut behind, notes)? {
                 return Ok(());
             }
-            self.record(order, &record, &behind, (&mut said, notes));
+            self.record(order, &record, &behind, &mut said, notes);
             said.drain(..).try_for_each(&mut put)?;
         }
         Ok(())
@@ -156,7 +157,8 @@ impl Blktrace {
         order: Order,
         record: &[u8],
         behind: &[u8],
-        (out, notes): (&mut Vec<ImportedEvent>, &mut Notes),
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut Notes,
     ) {
         if order.u32(record, 0) & 0xff != VERSION {
             return notes.not_understood(notes.read, record);
@@ -175,7 +177,7 @@ impl Blktrace {
             return;
         }
         let Some(&(_, point)) = ACTIONS.iter().find(|action| action.0 == what) else {
-            return notes.count("records of plugs, bounces and drivers: left out");
+            return notes.count("records of plugs, bounces and drivers: skipped");
         };
         let (time, tid) = (order.u64(record, 8), i32::try_from(thread).unwrap_or(0));
         let task = Task::leader(tid);
@@ -183,7 +185,7 @@ impl Blktrace {
         if tid > 0 && !comm.is_empty() && self.told.insert(thread) {
             out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });
         }
-        let block = self.block(order, record, (point, kind), behind);
+        let block = self.block(order, record, point, kind, behind);
         out.push(ImportedEvent { time, task, what: ImportedKind::Block(Block { comm, ..block }) });
     }
 
@@ -191,7 +193,8 @@ impl Blktrace {
         &mut self,
         order: Order,
         record: &[u8],
-        (point, kind): (BlockPoint, u32),
+        point: BlockPoint,
+        kind: u32,
         behind: &[u8],
     ) -> Block {
         let (sector, bytes) = (order.u64(record, 16), order.u32(record, 24));
@@ -200,7 +203,7 @@ impl Blktrace {
             self.with_requests.insert(device);
         }
         let is_bio = point == BlockPoint::Complete && !self.with_requests.contains(&device);
-        // Whatever machine it was: the kernel puts these into network order.
+        // In network byte order on every machine.
         let (old, new) = (Order::Big.u32(behind, 0), Order::Big.u32(behind, 4));
         let (dev, from) = match point {
             BlockPoint::Remap if behind.len() >= 16 => {
@@ -226,7 +229,7 @@ impl Blktrace {
     }
 }
 
-/// The letters that the kernel's own tracepoints have for it (`blk_fill_rwbs()` in
+/// Letters for a category, as the kernel's own tracepoints have them (`blk_fill_rwbs()` in
 /// `kernel/trace/blktrace.c`).
 fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
     let has = |bit: u32| kind & bit != 0;
@@ -248,13 +251,13 @@ fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
     letters.into_iter().filter(|letter| letter.0).map(|letter| letter.1).collect()
 }
 
-/// Fills this; false if there is nothing more, or not all of it.
+/// Fills the buffer; returns false at the end of the input, or within its last record.
 fn fill<R: BufRead>(input: &mut R, bytes: &mut [u8], notes: &mut Notes) -> io::Result<bool> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|byte| !byte.is_empty()) {
         match input.read(rest) {
             Ok(0) => {
-                notes.add("bytes of a record at the end, which is cut off", filled as u64);
+                notes.add("bytes of a record at the end, which is truncated", filled as u64);
                 return Ok(false);
             }
             Ok(count) => filled += count,

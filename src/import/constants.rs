@@ -1,18 +1,18 @@
-//! What constants of system calls are called, as strace prints them and the kernel's headers define
+//! Names and values of system call constants, as strace prints them and the kernel's headers define
 //! them.
 
 use rustc_hash::FxHashMap;
 
 use crate::text::errno::ErrnoName;
 
-/// Numbers of errors that have names, those that the kernel keeps to itself included.
+/// Numbers of errors with names, including those that the kernel uses only internally.
 const ERRNO_MAX: i32 = 530;
 
-/// The bit of an open of a directory on x86-64, which the imported log says that it is of; arm64
+/// Flag for an open of a directory on x86-64, which the imported log has as its architecture; arm64
 /// has another one (`O_DIRECTORY` in `arch/arm64/include/uapi/asm/fcntl.h`).
 pub(super) const O_DIRECTORY: u32 = 0o200_000;
 
-/// Names that strace prints, and their values.
+/// Constants that strace prints, with their values.
 macro_rules! words {
     ($($name:ident)*) => { [$((stringify!($name), number(libc::$name as i64))),*] };
 }
@@ -21,8 +21,8 @@ const fn number(it: i64) -> u64 {
     it.cast_unsigned()
 }
 
-/// Those that the C library knows, and that are the same on each machine and in each C library that
-/// we are built for.
+/// Constants of the C library that are the same on each architecture and in each C library that
+/// this program is built for.
 #[rustfmt::skip]
 #[expect(clippy::cast_possible_wrap, reason = "constants of many types, none of them as large")]
 static OF_LIBC: &[(&str, u64)] = &words![
@@ -61,10 +61,10 @@ static OF_LIBC: &[(&str, u64)] = &words![
     RESOLVE_NO_XDEV RESOLVE_NO_MAGICLINKS RESOLVE_NO_SYMLINKS RESOLVE_BENEATH RESOLVE_IN_ROOT RESOLVE_CACHED
 ];
 
-/// The others, as they are on x86-64. arm64 has other values for some
-/// (`arch/arm64/include/uapi/asm/fcntl.h`), and no other machine has `MAP_32BIT`; musl has another
-/// `O_ACCMODE`; C libraries take `O_LARGEFILE` for nothing on 64-bit machines
-/// (`include/uapi/asm-generic/fcntl.h`), and strace writes a flag of `ioctl` in front of others
+/// Other constants, with their x86-64 values. arm64 has other values for some
+/// (`arch/arm64/include/uapi/asm/fcntl.h`), and no other architecture has `MAP_32BIT`; musl has
+/// another `O_ACCMODE`; C libraries define `O_LARGEFILE` as 0 on 64-bit machines
+/// (`include/uapi/asm-generic/fcntl.h`), and strace prints a flag of `ioctl` before others
 /// (`include/uapi/linux/fs.h`).
 static OTHERS: &[(&str, u64)] = &[
     ("O_ACCMODE", 3),
@@ -82,7 +82,7 @@ static OTHERS: &[(&str, u64)] = &[
     ("NULL", 0),
 ];
 
-/// Looks words up.
+/// Lookup of constants by name.
 #[derive(Debug)]
 pub(super) struct Words {
     values: FxHashMap<&'static str, u64>,
@@ -104,12 +104,12 @@ impl Words {
         }
     }
 
-    /// The value of a constant.
+    /// Value of a constant.
     pub(super) fn value(&self, word: &[u8]) -> Option<u64> {
         self.values.get(std::str::from_utf8(word).ok()?).copied()
     }
 
-    /// The number of an error.
+    /// Number of an error.
     pub(super) fn errno(&self, name: &[u8]) -> Option<i32> {
         self.errors.get(std::str::from_utf8(name).ok()?).copied()
     }

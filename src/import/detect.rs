@@ -1,24 +1,24 @@
-//! Which tool has written a log, by how it begins.
+//! Detection of the tool that has written a log, by its beginning.
 
 use super::{blktrace, strace};
 
-/// Whose log it is, and in which form.
+/// Tool of a log, and its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// What `strace` prints.
+    /// Output of `strace`.
     Strace,
-    /// What `ioriot -c` captures.
+    /// Captures of `ioriot -c`.
     Ioriot,
-    /// What `ioriot -r` generates.
+    /// Replay logs that `ioriot -r` generates.
     IoriotReplay,
-    /// What fio writes with `write_iolog`.
+    /// Logs of fio's `write_iolog`.
     FioIolog,
-    /// What blktrace writes.
+    /// Traces of blktrace.
     Blktrace,
 }
 
 impl Format {
-    /// The tool.
+    /// Name of the tool.
     pub fn tool(self) -> &'static str {
         match self {
             Self::Strace => "strace",
@@ -28,12 +28,12 @@ impl Format {
         }
     }
 
-    /// What it consists of.
+    /// Name of the log's units.
     pub fn unit(self) -> &'static str {
         if self == Self::Blktrace { "records" } else { "lines" }
     }
 
-    /// In words, of a log that begins like this.
+    /// Describes a log that begins like this.
     pub(super) fn described(self, head: &[u8]) -> String {
         match self {
             Self::Strace => "text".into(),
@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// ` version N`, if that follows this in the first line.
+/// ` version N`, if the first line has a number after this text.
 fn version(head: &[u8], before: &[u8]) -> String {
     let line = head.split(|head| *head == b'\n').next().unwrap_or_default();
     let place = line.windows(before.len()).position(|window| window == before);
@@ -58,10 +58,10 @@ fn version(head: &[u8], before: &[u8]) -> String {
     if digits.is_empty() { digits } else { format!(" version {digits}") }
 }
 
-/// Lines that are looked at.
+/// Limit on the lines that are inspected.
 const LINES: usize = 50;
 
-/// Whose log begins like this.
+/// Detects the format of a log that begins like this.
 pub fn detect(head: &[u8]) -> Option<Format> {
     if blktrace::is_trace(head) {
         return Some(Format::Blktrace);

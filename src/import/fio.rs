@@ -1,5 +1,5 @@
-//! What fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and `v3`
-//! in its HOWTO).
+//! Logs that fio writes with `write_iolog` and reads with `read_iolog` (`Trace file format v2` and
+//! `v3` in its HOWTO).
 //!
 //! ```text
 //!   fio version 2 iolog          fio version 3 iolog
@@ -12,8 +12,8 @@
 //!
 //! Times of version 3 are those of the begin, in µs (as fio 3.33 writes them, measured with a known
 //! rate); a wait of version 2 is in µs, too. The log has no process, duration or result: it is
-//! imported as one thread, and all was done. Open flags are not logged either: for reading and
-//! writing, and made if it is not there.
+//! imported as one thread, with success of all operations. Open flags are not logged either: files
+//! are opened for reading and writing, and created if they do not exist.
 
 use rustc_hash::FxHashMap;
 
@@ -23,29 +23,29 @@ use super::parser::Parser;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
 
-/// The one thread.
+/// Number of the only thread.
 const WHO: i32 = 1;
 
-/// The first descriptor that is given: those before are standard input and outputs.
+/// First descriptor that is assigned: lower ones are standard input and outputs.
 const FIRST_FD: u64 = 3;
 
-/// Where paths stand.
+/// Address of paths.
 const MEMORY: u64 = 0x7000_0000_0000;
 
-/// Time of an operation that has none, ns.
+/// Duration of an operation without one, ns.
 const STEP: u64 = 1000;
 
-/// Files that a log may name.
+/// Limit on the files of a log.
 const FILES_MAX: usize = 1 << 20;
 
-/// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`: what a trim does to a file.
+/// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`: effect of a trim on a file.
 const PUNCH: u64 = 3;
 
-/// The parser.
+/// Parser of fio's logs.
 #[derive(Debug, Default)]
 pub(super) struct Iolog {
     version: u8,
-    /// Descriptors of files that are open.
+    /// Descriptors of open files.
     open: FxHashMap<Vec<u8>, u64>,
     free: Vec<u64>,
     now: u64,
@@ -65,8 +65,8 @@ impl Parser for Iolog {
 }
 
 impl Iolog {
-    /// `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces: what is behind it is counted
-    /// from the end.
+    /// Parses `[TIME] FILE ACTION [OFFSET LENGTH]`. A name may have spaces, so the words after it
+    /// are counted from the end.
     fn action(
         &mut self,
         line: &[u8],
@@ -77,9 +77,9 @@ impl Iolog {
             3 => {
                 let end = line.iter().position(|line| *line == b' ')?;
                 let time = number(line.get(..end)?)?.saturating_mul(STEP);
-                // Operations of one microsecond are put behind each other.
+                // Operations of one microsecond get consecutive times.
                 if time.saturating_add(STEP) < self.now {
-                    notes.count("lines with an earlier time than the one before: put behind it");
+                    notes.count("lines with an earlier time than the previous one: moved after it");
                 }
                 self.now = time.max(self.now.saturating_add(1));
                 line.get(end + 1..)?
@@ -103,9 +103,7 @@ impl Iolog {
             );
         }
         if self.version != 3 {
-            notes.count(
-                "lines without a time: each is 1 µs behind the one before, and what it waits",
-            );
+            notes.count("lines without a time: each is 1 µs after the previous one, plus its wait");
         }
         Some(())
     }
@@ -131,7 +129,7 @@ impl Iolog {
         notes: &mut Notes,
     ) -> Option<()> {
         if self.open.contains_key(file) {
-            notes.count("opens of files that are open: left out");
+            notes.count("opens of files that are open: skipped");
             return Some(());
         }
         if self.open.len() >= FILES_MAX {
@@ -158,7 +156,7 @@ impl Iolog {
                 self.free.push(fd);
                 self.say("close", [fd, 0, 0, 0, 0, 0], 0, Vec::new(), out);
             }
-            None => notes.count("closes of files that are not open: left out"),
+            None => notes.count("closes of files that are not open: skipped"),
         }
     }
 
@@ -179,7 +177,7 @@ impl Iolog {
             _ => return None,
         };
         let Some(&fd) = self.open.get(file) else {
-            notes.count("operations on files that are not open: left out");
+            notes.count("operations on files that are not open: skipped");
             return Some(());
         };
         let [_, rest @ ..] = args;
@@ -189,7 +187,7 @@ impl Iolog {
     }
 }
 
-/// An action, and the number of its arguments.
+/// Actions, and the number of their arguments.
 const ACTIONS: [(&[u8], usize); 9] = [
     (b"add", 0),
     (b"open", 0),
@@ -202,7 +200,7 @@ const ACTIONS: [(&[u8], usize); 9] = [
     (b"trim", 2),
 ];
 
-/// File, action, and its numbers.
+/// Splits a line into file, action, and its numbers.
 fn parts(line: &[u8]) -> Option<(&[u8], &[u8], [u64; 2])> {
     let mut numbers = [0; 2];
     let mut rest = line;
@@ -210,7 +208,7 @@ fn parts(line: &[u8]) -> Option<(&[u8], &[u8], [u64; 2])> {
         let (before, last) = split_last(rest)?;
         let found = ACTIONS.iter().find(|action| action.0 == last);
         if let Some((action, wanted)) = found {
-            // fio writes offset and length behind a sync, too, or nothing.
+            // fio may write offset and length after a sync, too.
             let is_right =
                 *wanted == count || count == 0 && matches!(*action, b"sync" | b"datasync");
             let is_wait = *action == b"wait" && count == 2;
@@ -284,7 +282,7 @@ mod tests {
         );
         assert_eq!(
             notes.told("lines"),
-            ["1 lines with an earlier time than the one before: put behind it"]
+            ["1 lines with an earlier time than the previous one: moved after it"]
         );
     }
 

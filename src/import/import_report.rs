@@ -1,16 +1,16 @@
-//! Report of an import: lines that were not understood and facts that the other log lacks, with
+//! Report of an import: lines that were not understood and data that the other log lacks, with
 //! examples.
 
 use std::collections::BTreeMap;
 
-/// Examples of each kind.
+/// Limit on the examples of each kind.
 const SHOWN: usize = 3;
-/// Bytes of a case.
+/// Limit on the bytes of an example.
 const CASE_BYTES: usize = 80;
-/// Names that are counted apart.
+/// Limit on the names that are counted individually.
 const NAMES_MAX: usize = 256;
 
-/// The books of an import.
+/// Counters of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Lines, or records of a binary log.
@@ -18,12 +18,12 @@ pub struct Notes {
     not_understood: u64,
     first: Vec<(u64, String)>,
     counted: Vec<(&'static str, u64)>,
-    /// Calls that no row of the table stands for, by name.
+    /// Calls that are not in the table, by name.
     unknown: BTreeMap<String, u64>,
 }
 
 impl Notes {
-    /// This line, or record, is not understood.
+    /// Counts a line, or record, that was not understood.
     pub fn not_understood(&mut self, number: u64, line: &[u8]) {
         self.not_understood += 1;
         if self.first.len() < SHOWN {
@@ -32,12 +32,12 @@ impl Notes {
         }
     }
 
-    /// One more of this kind, which is reported as `N WHAT`.
+    /// Counts one more case of this kind, which is reported as `N WHAT`.
     pub fn count(&mut self, what: &'static str) {
         self.add(what, 1);
     }
 
-    /// So many more.
+    /// Counts this number of cases.
     pub fn add(&mut self, what: &'static str, count: u64) {
         match self.counted.iter_mut().find(|row| row.0 == what) {
             Some(it) => it.1 += count,
@@ -46,19 +46,19 @@ impl Notes {
         }
     }
 
-    /// A call that we do not record.
+    /// Counts a call that is not recorded.
     pub fn unknown_call(&mut self, name: &[u8]) {
         let name = name.escape_ascii().to_string();
         let is_room = self.unknown.len() < NAMES_MAX || self.unknown.contains_key(&name);
         *self.unknown.entry(if is_room { name } else { "others".into() }).or_default() += 1;
     }
 
-    /// How many were not understood.
+    /// Number of lines that were not understood.
     pub fn strange(&self) -> u64 {
         self.not_understood
     }
 
-    /// In words.
+    /// Describes all counters.
     pub fn told(&self, unit: &str) -> Vec<String> {
         let mut told = Vec::new();
         if self.not_understood > 0 {
@@ -83,7 +83,7 @@ impl Notes {
             let more = most.len().saturating_sub(named.len());
             let more = if more > 0 { format!(", {more} more") } else { String::new() };
             told.push(format!(
-                "{all} calls left out that are not recorded: {}{more}",
+                "{all} calls skipped that are not recorded: {}{more}",
                 named.join(", ")
             ));
         }
@@ -109,7 +109,7 @@ mod tests {
             [
                 "5 of 9 lines not understood: first at 1: \\x1b[2J\\xff; 2: \\x1b[2J\\xff; 3: \\x1b[2J\\xff",
                 "3 times went back",
-                "3 calls left out that are not recorded: brk 2, futex 1",
+                "3 calls skipped that are not recorded: brk 2, futex 1",
             ]
         );
     }

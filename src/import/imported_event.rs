@@ -1,5 +1,4 @@
-//! What a log of another tool says, in words of our own: the one thing that parsers give and the
-//! writer takes.
+//! Tool-independent event that all import parsers produce, and that the log's writer takes.
 
 use crate::capture::fact::NameOf;
 use crate::event::FileStat;
@@ -7,7 +6,7 @@ use crate::event::block::BlockPoint;
 use crate::event::syscall_table::CallId;
 use crate::units::{DevId, Fd, Pid, Tid};
 
-/// Process and thread.
+/// A thread and its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Task {
     /// The process.
@@ -23,80 +22,81 @@ impl Task {
     }
 }
 
-/// One thing at one time.
+/// One event at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedEvent {
-    /// When, ns: since 1970 if the other tool has said that, else since anything.
+    /// Time in ns: since 1970 if the log has such times, else since an unknown moment.
     pub time: u64,
-    /// Who.
+    /// Thread of the event.
     pub task: Task,
-    /// What.
+    /// Kind of the event.
     pub what: ImportedKind,
 }
 
-/// What there is.
+/// Kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportedKind {
     /// The thread entered a call with these registers.
     Enter(CallId, [u64; 6]),
-    /// It left it with this result; what its arguments pointed to, and what its new descriptor is.
+    /// It left the call with this result; with the memory of its arguments, and the link of a new
+    /// descriptor.
     Exit(CallId, i64, Vec<Read>),
-    /// This one was born by the thread, which shares with it what these `CLONE_*` bits say.
+    /// The thread started this one, and shares with it what these `CLONE_*` bits state.
     Born(Task, u64),
-    /// Its name is another one since then; with an exec or without.
+    /// Its name changed; with an exec or without.
     Named(Vec<u8>, bool),
-    /// It has ended.
+    /// It ended.
     Ended,
-    /// This descriptor was open before the log tells of it: where it points, and its flags.
+    /// This descriptor was open before its first use in the log: target of its link, and its flags.
     Open(Fd, Vec<u8>, u32),
-    /// Its process was in this directory at the start.
+    /// Its process had this working directory at the start.
     Directory(Vec<u8>),
-    /// The block layer spoke.
+    /// The block layer processed a request or bio.
     Block(Block),
 }
 
-/// Something beside the registers of a call.
+/// Data of a call that is not in its registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// What it is.
+    /// Kind of the data.
     pub of: NameOf,
-    /// The register's value that points to it; 0 for a link.
+    /// Value of the register that points to the data; 0 for a link.
     pub address: u64,
-    /// It.
+    /// Bytes of the data.
     pub bytes: Vec<u8>,
-    /// Of a link: what the file is, as far as that is known; inode 0 stands for one that is not.
+    /// Metadata of a link's file, as far as it is known; inode 0 means an unknown one.
     pub stat: Option<FileStat>,
 }
 
 impl Read {
-    /// What an argument points to.
+    /// Memory to which an argument points.
     pub fn memory(of: NameOf, address: u64, bytes: Vec<u8>) -> Self {
         Self { of, address, bytes, stat: None }
     }
 
-    /// Where a new descriptor points.
+    /// Link of a new descriptor.
     pub fn link(bytes: Vec<u8>, stat: Option<FileStat>) -> Self {
         Self { of: NameOf::Link, address: 0, bytes, stat }
     }
 }
 
-/// A hit of a block tracepoint.
+/// Event of a block tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Which one.
+    /// The tracepoint.
     pub point: BlockPoint,
     /// The device.
     pub dev: DevId,
     /// First sector, in units of 512 bytes.
     pub sector: u64,
-    /// Length in such sectors; of a split the first sector behind the part in front.
+    /// Length in such sectors; for a split the first sector after the front part.
     pub sectors: u64,
     /// A negative errno, or 0.
     pub error: i32,
-    /// As the kernel spells it.
+    /// Letters of the operation, as the kernel spells them.
     pub rwbs: Vec<u8>,
-    /// Of a remap: what was asked.
+    /// Device and sector before a remap.
     pub from: Option<(DevId, u64)>,
-    /// Who was running.
+    /// Name of the running thread.
     pub comm: Vec<u8>,
 }

@@ -1,11 +1,11 @@
-//! Lines of a text of any length, whose lines may be of any length, too.
+//! Lines of a text, both of any length.
 
 use std::io::{self, BufRead, Read};
 
-/// Longer lines are cut off: no tool writes them.
+/// Limit on a line; longer ones are truncated, as no tool writes them.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Reads lines.
+/// Reader of lines.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
@@ -19,8 +19,8 @@ impl<R: BufRead> Lines<R> {
         Self { input, line: Vec::new(), number: 0 }
     }
 
-    /// The next line, without its end. A line that is too long comes without its rest, which no
-    /// parser understands.
+    /// Reads the next line, without its end. A line that is too long is truncated, and no parser
+    /// understands it.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         let limit = LINE_BYTES_MAX as u64;

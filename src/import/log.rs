@@ -1,4 +1,4 @@
-//! Writes a capture log of what another tool has said.
+//! Writer of a capture log from imported events.
 //!
 //! ```text
 //!   ImportedEvent ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
@@ -22,29 +22,28 @@ use crate::capture::writer::{DataFrame, Writer};
 use crate::event::syscall_table::CALLS;
 use crate::units::{CpuId, KernelTime, Pid};
 
-/// A data frame is closed when it has so many bytes.
+/// Bytes at which a data frame is closed.
 const FRAME_BYTES: usize = 2 << 20;
 
-/// A log that says when it happened, and not only how long it took, has times since 1970 of more
-/// than this: 1980, in ns.
+/// Lower limit of times since 1970, which a log with dates has: 1980, in ns.
 const EPOCH_MIN: u64 = 315_532_800_000_000_000;
 
-/// What is known of the log before it is read.
+/// Facts about the log that are known before it is read.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// Who wrote it, and how.
+    /// Tool and format.
     pub imported: Imported,
-    /// It tells of block devices, not of calls.
+    /// True for a log of block devices, false for one of calls.
     pub is_block: bool,
 }
 
-/// The writer.
+/// Writer of the log.
 #[derive(Debug)]
 pub struct Log<W: Write> {
     writer: Writer<W>,
     about: About,
     order: Order,
-    /// Nothing is written before the first time is known.
+    /// False until the first time is known and written.
     begun: bool,
     facts: FactsFrame,
     bytes: Vec<u8>,
@@ -52,7 +51,7 @@ pub struct Log<W: Write> {
     first: u64,
     last: u64,
     samples: BTreeMap<u16, u64>,
-    /// Processes whose root is known.
+    /// Processes whose root directory is known.
     rooted: FxHashSet<Pid>,
 }
 
@@ -78,12 +77,12 @@ impl<W: Write> Log<W> {
         })
     }
 
-    /// True if nothing was said.
+    /// True if there was no event.
     pub(super) fn is_empty(&self) -> bool {
         !self.begun && self.order.is_empty()
     }
 
-    /// Takes what was said, in nearly the order of the times.
+    /// Takes events in approximate order of their times.
     ///
     /// # Errors
     ///
@@ -117,12 +116,12 @@ impl<W: Write> Log<W> {
         Ok(())
     }
 
-    /// What is no record.
+    /// Writes the facts of an event, which are not records.
     fn note(&mut self, said: ImportedEvent) {
         let (time, pid) = (KernelTime(said.time), said.task.pid);
         if !self.about.is_block && self.rooted.insert(pid) {
-            // The other tool names files from its own root, and so, presumably, do the processes
-            // that it watched.
+            // The other tool's paths begin at its own root, and so, presumably, do those of the
+            // processes that it traced.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
         }
         match said.what {
@@ -149,12 +148,12 @@ impl<W: Write> Log<W> {
                 fd,
                 flags,
                 position: 0,
-                // Where it stands is not known: others may move it.
+                // Its position is unknown: others may move it.
                 shared: true,
                 stat: None,
                 link,
             }),
-            // It has its parent's.
+            // A child inherits the root of its parent.
             ImportedKind::Born(child, _) => {
                 self.rooted.insert(child.pid);
             }
@@ -170,7 +169,7 @@ impl<W: Write> Log<W> {
         let start = KernelTime(first.saturating_sub(1));
         let header = header(&self.about, start.0);
         self.writer.json(FrameKind::HEADER, start, &header)?;
-        // There was none: nothing is held back for it.
+        // There was no snapshot: no event waits for its end.
         let over = (Text::SNAPSHOT_OVER, Pid(0), Vec::new());
         let (which, pid, text) = over;
         self.facts.push(&Fact::Text { time: start, which, pid, text });
@@ -198,8 +197,8 @@ impl<W: Write> Log<W> {
         self.writer.round(time)
     }
 
-    /// Nothing follows. What is not understood stands in the books of the log; `unit` is what
-    /// `notes` counts.
+    /// Ends the log. Lines that were not understood are in its counters; `unit` is the unit of
+    /// `notes`.
     ///
     /// # Errors
     ///
@@ -214,7 +213,7 @@ impl<W: Write> Log<W> {
         }
         self.flush()?;
         notes.add(
-            "began before others that appear much earlier in the log: their times are later by that",
+            "began before others that appear much earlier in the log: their times were delayed",
             self.order.late,
         );
         let end = End {
@@ -247,7 +246,7 @@ fn header(about: &About, start: u64) -> Header {
     let calls = if about.is_block { &[] } else { CALLS };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),
-        // Nothing is known of the machine but that its calls have these names: the numbers are
+        // The only known fact about the machine is that its calls have these names: the numbers are
         // ours.
         host: Host { machine: MACHINE.into(), cpus: vec![0], page_bytes: 4096, ..Host::default() },
         clock: Clock {

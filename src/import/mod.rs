@@ -6,10 +6,10 @@
 //!                     pure                                      order, frames
 //! ```
 //!
-//! Formats are facts: parsers are written from what the tools print, and from their documents. What
-//! the other log does not say is absent; where our format needs a number all the same it is the
-//! plainest one, and [`Notes`] say so. What is not understood is counted, and reported at the end
-//! and in the log. Any bytes may come: nothing here panics, and memory does not grow with the
+//! Formats are facts: parsers are written from the tools' output and documents. Data that the other
+//! log lacks is absent; where our format needs a number, it is the simplest one, and [`Notes`]
+//! report that. Lines that were not understood are counted, and reported at the end and in the log.
+//! The input may be any bytes: this code does not panic, and its memory does not grow with the
 //! length of the log.
 
 mod blktrace;
@@ -40,39 +40,37 @@ use crate::capture::header::Imported;
 use lines::Lines;
 use parser::Parser;
 
-/// Why nothing was imported.
+/// Reason for which nothing was imported.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The other log cannot be read, or ours not be written.
+    /// The other log cannot be read, or our log cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The format is unknown.
     #[error(
-        "the file is no log of a known tool; known are: what strace prints, logs of ioriot, iologs of fio (first line: fio version 2 \
+        "unrecognized log format; supported: output of strace, logs of ioriot, iologs of fio (first line: fio version 2 \
          iolog, or 3), and binary files of blktrace, not the text of blkparse; --from says which tool wrote the file"
     )]
     Unknown,
-    /// Nothing of it is understood.
-    #[error(
-        "nothing in the file is understood as a log of {tool}: {why}; --from says which tool wrote the file"
-    )]
+    /// No line was understood.
+    #[error("the file has no valid data for a log of {tool}: {why}; choose the format with --from")]
     Nothing {
-        /// The tool.
+        /// Tool whose format was assumed.
         tool: &'static str,
-        /// What was read instead.
+        /// Data that was found instead.
         why: String,
     },
-    /// It is of a kind that cannot be imported.
+    /// The log is of a version that cannot be imported.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Makes a capture log of another tool's. `file` is what that is called. Returns the output and the
-/// report.
+/// Converts a log of another tool into a capture log. `file` is its name. Returns the output and
+/// the report.
 ///
 /// # Errors
 ///
-/// [`ImportError`]; what has been written of the output then is of no use.
+/// [`ImportError`]; the output is unusable then.
 pub fn import<R: BufRead, W: Write>(
     mut input: R,
     format: Option<Format>,
@@ -108,7 +106,7 @@ pub fn import<R: BufRead, W: Write>(
     Ok((out, notes, format))
 }
 
-/// What reads its lines; `None`: it has none.
+/// Parser of its lines; `None`: the format has none.
 fn parser(format: Format, head: &[u8]) -> Option<Box<dyn Parser>> {
     Some(match format {
         Format::Strace => Box::new(strace::Strace::new(head)),

@@ -1,4 +1,4 @@
-//! Bytes of perf's records, as `perf_event_open(2)` describes them, for what another tool has said.
+//! Encoding of imported events as perf records (`perf_event_open(2)`).
 
 use super::imported_event::{Block, ImportedEvent, ImportedKind, Task};
 use super::synthetic_formats::{Point, payload};
@@ -6,16 +6,16 @@ use crate::event::block::BlockPoint;
 use crate::event::syscall_table::CallId;
 use crate::record::abi::{MISC_COMM_EXEC, record_type, sample_type};
 
-/// `PERF_SAMPLE_*` of all records.
+/// `PERF_SAMPLE_*` bits of all records.
 pub(super) const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::RAW;
 
-/// The table by which calls are numbered: it has every call of ours.
+/// Architecture whose system call numbers are used: it has every call of our table.
 pub(super) const MACHINE: &str = "x86_64";
 
-/// Bytes of a task's name, the NUL at its end not counted (`TASK_COMM_LEN`).
+/// Length of a task's name, without its NUL (`TASK_COMM_LEN`).
 pub(super) const COMM_BYTES: usize = 15;
 
-/// Appends the records of what was said, and tells of which tracepoints; facts have none.
+/// Appends the records of an event, and returns their tracepoint; facts have none.
 pub(super) fn encode(out: &mut Vec<u8>, said: &ImportedEvent) -> Option<Point> {
     let ImportedEvent { time, task, what } = said;
     match what {
@@ -70,7 +70,7 @@ fn task_bytes(task: Task) -> [[u8; 4]; 2] {
     [task.pid.0, task.tid.0].map(i32::to_le_bytes)
 }
 
-/// `u32 pid, tid; u64 time; u32 size; char payload[]`, padded to eight bytes.
+/// Appends a sample: `u32 pid, tid; u64 time; u32 size; char payload[]`, padded to eight bytes.
 fn sample(
     out: &mut Vec<u8>,
     said: &ImportedEvent,
@@ -84,39 +84,40 @@ fn sample(
     let task = task_bytes(said.task);
     record(
         out,
-        (record_type::SAMPLE, 0),
+        record_type::SAMPLE,
+        0,
         &[task.as_flattened(), &said.time.to_le_bytes(), &size, &raw],
     );
     Some(point)
 }
 
-/// A birth or an end: `u32 pid, ppid, tid, ptid; u64 time`.
+/// Appends a start or end of a task: `u32 pid, ppid, tid, ptid; u64 time`.
 fn relation(out: &mut Vec<u8>, kind: u32, time: u64, parent: Task, child: Task) {
     let words = [child.pid.0, parent.pid.0, child.tid.0, parent.tid.0].map(i32::to_le_bytes);
     let parts: [&[u8]; 2] = [words.as_flattened(), &time.to_le_bytes()];
-    other(out, (kind, 0), &parts, (time, parent));
+    other(out, kind, 0, &parts, time, parent);
 }
 
-/// A name: `u32 pid, tid; char comm[]`, padded to eight bytes.
+/// Appends a name: `u32 pid, tid; char comm[]`, padded to eight bytes.
 fn comm(out: &mut Vec<u8>, time: u64, task: Task, name: &[u8], exec: bool) {
     let misc = if exec { MISC_COMM_EXEC } else { 0 };
     let mut text = name.get(..COMM_BYTES).unwrap_or(name).to_vec();
     text.resize((text.len() + 1).next_multiple_of(8), 0);
     let words = task_bytes(task);
-    other(out, (record_type::COMM, misc), &[words.as_flattened(), &text], (time, task));
+    other(out, record_type::COMM, misc, &[words.as_flattened(), &text], time, task);
 }
 
-/// A record with the trailer that `sample_id_all` gives to all but samples.
-fn other(out: &mut Vec<u8>, head: (u32, u16), parts: &[&[u8]], (time, running): (u64, Task)) {
+/// Appends a record with the trailer that `sample_id_all` adds to all records except samples.
+fn other(out: &mut Vec<u8>, kind: u32, misc: u16, parts: &[&[u8]], time: u64, running: Task) {
     let (words, time) = (task_bytes(running), time.to_le_bytes());
     let parts = [parts, &[words.as_flattened(), &time]].concat();
-    record(out, head, &parts);
+    record(out, kind, misc, &parts);
 }
 
-/// `u32 type; u16 misc; u16 size`, and the rest.
-fn record(out: &mut Vec<u8>, (kind, misc): (u32, u16), parts: &[&[u8]]) {
+/// Appends `u32 type; u16 misc; u16 size`, and the parts.
+fn record(out: &mut Vec<u8>, kind: u32, misc: u16, parts: &[&[u8]]) {
     let bytes: usize = 8 + parts.iter().map(|part| part.len()).sum::<usize>();
-    // All parts are of fixed size but names, which were cut.
+    // All parts have a fixed size except for names, which were truncated.
     let size = u16::try_from(bytes).unwrap_or(u16::MAX);
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&misc.to_le_bytes());

@@ -1,28 +1,28 @@
-//! Brings what was said into the order of its times, in bounded memory.
+//! Window that sorts imported events by time, in bounded memory.
 //!
-//! Logs are nearly sorted: only long calls appear later than they began. So as many as fit into a
-//! window are held back. An event later than all of it is emitted at once, with the time that the
-//! window has come to, and counted.
+//! Logs are nearly sorted: only long calls appear later than they began. So the window holds a
+//! fixed number of events back. An event that is earlier than the window's beginning is emitted at
+//! once, with the time that the window has reached, and counted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::imported_event::ImportedEvent;
 
-/// What is held back.
+/// Number of events in the window.
 const WINDOW: usize = 1 << 17;
 
-/// Sorts.
+/// Sorting window.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     heap: BinaryHeap<Reverse<Waiting>>,
     number: u64,
     last: u64,
-    /// What was later than the window is long.
+    /// Events that were later than the window is long.
     pub(super) late: u64,
 }
 
-/// What is said at the same time stays in the order in which it came.
+/// An event in the window. Events of the same time stay in their order.
 #[derive(Debug)]
 struct Waiting {
     number: u64,
@@ -56,7 +56,7 @@ impl PartialEq for Waiting {
 impl Eq for Waiting {}
 
 impl Order {
-    /// Takes something; gives back what is due.
+    /// Takes an event; returns one that is due.
     pub(super) fn push(&mut self, said: ImportedEvent) -> Option<ImportedEvent> {
         self.number += 1;
         self.heap.push(Reverse(Waiting { number: self.number, said }));
@@ -67,10 +67,10 @@ impl Order {
         self.heap.is_empty()
     }
 
-    /// The next one. No two have the same time: our log has an order by time alone.
+    /// Returns the next event. No two have the same time: our log is ordered by time alone.
     pub(super) fn pop(&mut self) -> Option<ImportedEvent> {
         let Reverse(Waiting { said, .. }) = self.heap.pop()?;
-        // Those that only share a time with others are moved by less than a microsecond.
+        // Events that only share a time with others are moved by less than a microsecond.
         self.late += u64::from(said.time.saturating_add(1000) < self.last);
         self.last = said.time.max(self.last.saturating_add(1));
         Some(ImportedEvent { time: self.last, ..said })

@@ -1,13 +1,12 @@
-//! The tracepoints of an imported log: `format` texts that say where we have put what the other
-//! tool has said.
+//! Synthetic tracepoints of an imported log: `format` texts that describe where its data is.
 //!
-//! No kernel wrote these records, so fields without a reader are left out, and places of fields are
-//! ours. Everything else is as if one had.
+//! No kernel wrote these records, so fields without a reader are omitted, and the offsets of fields
+//! are ours. Everything else is as in a kernel's record.
 
 use crate::capture::header;
 use crate::event::block::BlockPoint;
 
-/// What stands before the fields of every tracepoint, and is the same in all.
+/// Fields that all tracepoints have first.
 const COMMON: [Field; 4] = [
     Field("unsigned short common_type", 2, 1, false),
     Field("unsigned char common_flags", 1, 1, false),
@@ -15,7 +14,7 @@ const COMMON: [Field; 4] = [
     Field("int common_pid", 4, 1, true),
 ];
 
-/// Declaration, bytes of an element, how many elements, and whether it has a sign.
+/// Declaration of a field, bytes of an element, number of elements, and whether it has a sign.
 struct Field(&'static str, usize, usize, bool);
 
 const CALL: Field = Field("long id", 8, 1, true);
@@ -37,7 +36,7 @@ const REMAP: &[Field] = &[
     RWBS,
 ];
 
-/// One of [`POINTS`].
+/// Key of one of [`POINTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
     Enter,
@@ -46,7 +45,7 @@ pub(super) enum Point {
     Block(BlockPoint),
 }
 
-/// Which, its system and name, its fields. The `common_type` of each is its place, from 1.
+/// Tracepoints: key, system, name and fields. The `common_type` of each is its position, from 1.
 const POINTS: [(Point, &str, &str, &[Field]); 15] = {
     use BlockPoint as B;
     use Point::Block;
@@ -79,12 +78,12 @@ const POINTS: [(Point, &str, &str, &[Field]); 15] = {
     ]
 };
 
-/// Where a field begins if the one before ends here.
+/// Offset of a field if the one before ends here.
 fn aligned(end: usize, field: &Field) -> usize {
     end.next_multiple_of(field.1)
 }
 
-/// The text of a `format` file.
+/// Text of a `format` file.
 fn format(id: usize, name: &str, fields: &[Field]) -> String {
     let mut end = 0;
     let mut lines = |fields: &[Field]| -> String {
@@ -101,7 +100,7 @@ fn format(id: usize, name: &str, fields: &[Field]) -> String {
     format!("name: {name}\nID: {id}\nformat:\n{common}\n{own}\nprint fmt: \"\"\n")
 }
 
-/// As the header of a log tells them: calls and tasks, or block requests.
+/// Tracepoints for the header of a log: calls and tasks, or block requests.
 pub(super) fn described(are_block: bool) -> Vec<header::Tracepoint> {
     let all = POINTS.iter().zip(1..);
     let wanted = all.filter(|(it, _)| matches!(it.0, Point::Block(_)) == are_block);
@@ -117,7 +116,7 @@ pub(super) fn described(are_block: bool) -> Vec<header::Tracepoint> {
         .collect()
 }
 
-/// Appends the payload of a hit: of each field its bytes, which are cut or filled up with 0 to its
+/// Appends the payload of an event: the bytes of each field, truncated or filled with 0 to its
 /// size.
 pub(super) fn payload(out: &mut Vec<u8>, point: Point, tid: i32, values: &[&[u8]]) {
     let found = POINTS.iter().zip(1_u16..).find(|(it, _)| it.0 == point);
@@ -134,7 +133,7 @@ pub(super) fn payload(out: &mut Vec<u8>, point: Point, tid: i32, values: &[&[u8]
     }
 }
 
-/// The number of a tracepoint, as [`described`] tells it.
+/// Number of a tracepoint, as in [`described`].
 pub(super) fn number(point: Point) -> u16 {
     POINTS.iter().zip(1..).find(|(it, _)| it.0 == point).map_or(0, |point| point.1)
 }

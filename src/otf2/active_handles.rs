@@ -1,15 +1,15 @@
-//! Which handles of a process are active, and the events that say so.
+//! Active handles of a process, and the events that create and destroy them.
 //!
 //! ```text
 //!              created, duplicated            destroyed
 //!   (nothing) ────────────────────► bound ─────────────────► (nothing)
 //!       │                             ▲
-//!       └── used without having been seen to open: PRE_CREATED, active from the start;
-//!           if that very handle was destroyed before, created now
+//!           └── used without a recorded open: PRE_CREATED, active from the start;
+//!               if that very handle was destroyed before, created now
 //! ```
 //!
-//! A handle is destroyed behind the asynchronous operations on it: when its descriptor is closed
-//! before they end, it stays active, and its slot taken, until the last of them has.
+//! A handle is destroyed after the asynchronous operations on it: if its descriptor is closed
+//! before they end, the handle stays active, and its slot taken, until the last of them has ended.
 
 use otf2_sys::{EvtWriter, IoAccessMode, IoCreationFlags, IoHandleRef, IoStatusFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,7 +22,7 @@ use super::handles::{Handle, HandleSlots};
 use crate::operation::model::OpenFile;
 use crate::units::Fd;
 
-/// Where and when events about handles are written.
+/// Writer, time and definitions of events about handles.
 #[derive(Debug)]
 pub(super) struct Out<'a> {
     pub(super) time: u64,
@@ -30,12 +30,12 @@ pub(super) struct Out<'a> {
     pub(super) definitions: &'a mut Definitions,
 }
 
-/// What a descriptor stands for.
+/// Handle and file of a descriptor.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     /// [`OpenFile::id`].
     file: u64,
-    /// How its name was known when the handle was chosen.
+    /// Certainty of the file's name when the handle was chosen.
     certainty: Option<Certainty>,
     handle: IoHandleRef,
     definition: Handle,
@@ -53,7 +53,7 @@ impl Bound {
 pub(super) struct Activity {
     bound: FxHashMap<i32, Bound>,
     slots: HandleSlots,
-    /// Handles with the flag `PRE_CREATED` that were destroyed: they are not active any more.
+    /// Handles with the flag `PRE_CREATED` that were destroyed, and so are not active any more.
     used_up: FxHashSet<IoHandleRef>,
     /// Files whose descriptor was seen in use for another one before their `close` ended.
     superseded: Vec<u64>,
@@ -69,7 +69,7 @@ impl Activity {
         self.bound.is_empty()
     }
 
-    /// The active handle of a descriptor that is used.
+    /// Active handle of a descriptor that is used.
     #[inline]
     pub(super) fn used(
         &mut self,
@@ -86,8 +86,8 @@ impl Activity {
         self.bind_unseen(fd, file, out)
     }
 
-    /// A descriptor that was not seen to open, or whose file has another name than before: named by
-    /// a snapshot, or doubtful since records were lost.
+    /// Binds a descriptor without a recorded open, or whose file has another name than before:
+    /// named by a snapshot, or doubtful since records were lost.
     #[cold]
     fn bind_unseen(
         &mut self,
@@ -96,15 +96,15 @@ impl Activity {
         out: &mut Out<'_>,
     ) -> Result<IoHandleRef, OtfError> {
         if let Some(old) = self.bound.remove(&fd.0) {
-            // The same open file under another name: nothing was closed. Its handle stays active if
-            // it always was.
+            // The same open file under another name: it was not closed. A handle stays active if it
+            // was active from the start.
             if old.file != file.id || !old.is_pre_created() {
                 self.destroy(old, out)?;
             } else {
                 self.slots.give_back(old.definition);
             }
         }
-        // Close-on-exec belongs to the descriptor; only of those that a snapshot saw is it known.
+        // Close-on-exec belongs to the descriptor, and is known only from a snapshot.
         let known = if file.pre_created { file.flags } else { flags::without_cloexec(file.flags) };
         let (mode, status) = (flags::access_mode(known), flags::status(known));
         let (mut definition, mut handle) = self.choose(fd, file, Some((mode, status)), out)?;
@@ -121,11 +121,11 @@ impl Activity {
             )?;
         }
         let cloexec = status.contains(IoStatusFlags::CLOSE_ON_EXEC);
-        self.bind(fd, file, (definition, handle), cloexec);
+        self.bind(fd, file, definition, handle, cloexec);
         Ok(handle)
     }
 
-    /// A handle that is not active in this process.
+    /// Chooses a handle that is not active in this process.
     fn choose(
         &mut self,
         fd: Fd,
@@ -141,24 +141,26 @@ impl Activity {
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        (definition, handle): (Handle, IoHandleRef),
+        definition: Handle,
+        handle: IoHandleRef,
         cloexec: bool,
     ) {
         let certainty = Certainty::of(file);
         self.bound.insert(fd.0, Bound { file: file.id, certainty, handle, definition, cloexec });
     }
 
-    /// An asynchronous operation has begun on the handle.
+    /// Records the begin of an asynchronous operation on the handle.
     pub(super) fn operation_begun(&mut self, handle: IoHandleRef, id: u64) {
         self.under_way.entry(handle).or_default().push(id);
     }
 
-    /// True if that operation has not ended.
+    /// True if this operation has not ended.
     pub(super) fn is_under_way(&self, handle: IoHandleRef, id: u64) -> bool {
         self.under_way.get(&handle).is_some_and(|under_way| under_way.contains(&id))
     }
 
-    /// It has. The handle is destroyed now if only such operations kept it active.
+    /// Records the end of an asynchronous operation. Destroys the handle if only such operations
+    /// kept it active.
     pub(super) fn operation_ended(
         &mut self,
         handle: IoHandleRef,
@@ -188,14 +190,14 @@ impl Activity {
         Ok(out.writer.io_destroy_handle(out.time, bound.handle, &[])?)
     }
 
-    /// What the descriptor stood for is gone, although its close has not ended or was not seen.
+    /// Destroys the handle of a reused descriptor, whose close has not ended or was not recorded.
     fn make_room(&mut self, fd: Fd, out: &mut Out<'_>) -> Result<(), OtfError> {
         let Some(old) = self.bound.remove(&fd.0) else { return Ok(()) };
         self.superseded.push(old.file);
         self.destroy(old, out)
     }
 
-    /// An open succeeded. Unknown flags (`openat2`) show as read-write.
+    /// Records a successful open. Unknown flags (`openat2`) become read-write.
     pub(super) fn created(
         &mut self,
         fd: Fd,
@@ -208,14 +210,15 @@ impl Activity {
         let status = flags::status(file.flags);
         out.writer.io_create_handle(out.time, handle, mode, creation, status, &[])?;
         let cloexec = status.contains(IoStatusFlags::CLOSE_ON_EXEC);
-        self.bind(fd, file, (definition, handle), cloexec);
+        self.bind(fd, file, definition, handle, cloexec);
         Ok(())
     }
 
-    /// A `dup` succeeded.
+    /// Records a successful `dup`.
     pub(super) fn duplicated(
         &mut self,
-        (from, to): (Fd, Fd),
+        from: Fd,
+        to: Fd,
         file: &OpenFile,
         cloexec: bool,
         out: &mut Out<'_>,
@@ -226,11 +229,11 @@ impl Activity {
         let status =
             flags::with_cloexec(flags::status(flags::without_cloexec(file.flags)), cloexec);
         out.writer.io_duplicate_handle(out.time, old, new, status, &[])?;
-        self.bind(to, file, (definition, new), cloexec);
+        self.bind(to, file, definition, new, cloexec);
         Ok(())
     }
 
-    /// A descriptor was closed.
+    /// Records a close.
     pub(super) fn destroyed(
         &mut self,
         fd: Fd,
@@ -249,7 +252,8 @@ impl Activity {
         self.bound.remove(&fd.0).map_or(Ok(()), |bound| self.destroy(bound, out))
     }
 
-    /// These descriptors are gone without a call. Those that were never used are not worth a word.
+    /// Destroys the handles of descriptors that were closed without a call. Descriptors without a
+    /// use have none.
     pub(super) fn closed(&mut self, fds: &[Fd], out: &mut Out<'_>) -> Result<(), OtfError> {
         for fd in fds {
             if let Some(bound) = self.bound.remove(&fd.0) {
@@ -259,12 +263,13 @@ impl Activity {
         Ok(())
     }
 
-    /// `F_SETFL` or `F_SETFD`.
+    /// Records `F_SETFL` or `F_SETFD`.
     pub(super) fn status_changed(
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        (now, cloexec): (Option<u32>, Option<bool>),
+        now: Option<u32>,
+        cloexec: Option<bool>,
         out: &mut Out<'_>,
     ) -> Result<(), OtfError> {
         let handle = self.used(fd, file, out)?;
@@ -274,7 +279,7 @@ impl Activity {
         Ok(out.writer.io_change_status_flags(out.time, handle, status, &[])?)
     }
 
-    /// The call said `EBADF`: this is no descriptor.
+    /// Removes a handle after `EBADF`: the number is not a descriptor.
     pub(super) fn refused(&mut self, fd: Fd, file: &OpenFile) {
         if self.bound.get(&fd.0).is_some_and(|bound| {
             bound.file == file.id && bound.is_pre_created() && bound.certainty.is_none()
@@ -283,8 +288,8 @@ impl Activity {
         }
     }
 
-    /// No event of these descriptors follows. (Handles stay used up, and slots taken: a thread that
-    /// comes later finds them so.)
+    /// Forgets these descriptors, as no events of them follow. (Handles stay used up, and slots
+    /// taken, for later threads.)
     pub(super) fn forget(&mut self) {
         self.bound.clear();
         self.superseded.clear();

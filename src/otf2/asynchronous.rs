@@ -1,9 +1,9 @@
 //! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel
 //! took them.
 //!
-//! They begin, and are issued, when their file is known. Those on a file that is registered with a
-//! ring begin at once, on a handle that stands for all such files. What moves no bytes and writes
-//! nothing out has no operation here.
+//! They begin, and are issued, when their file is known. Operations on a file that is registered
+//! with a ring begin at once, on a common handle of all such files. An operation that neither moves
+//! bytes nor flushes has no operation here.
 
 use otf2_sys::{
     IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode, IoStatusFlags,
@@ -21,38 +21,38 @@ use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::FdEffect;
 use crate::units::Fd;
 
-/// The operations that have begun.
+/// Operations in flight.
 #[derive(Debug, Default)]
 pub(super) struct AsyncOperations {
     open: FxHashMap<u64, Open>,
 }
 
-/// One of them.
+/// An operation in flight.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     handle: IoHandleRef,
     id: u64,
-    /// The position was written at the beginning.
+    /// True if the position was written at the beginning.
     offset_told: bool,
 }
 
-/// Registered files have no descriptor.
+/// Number for registered files, which have no descriptor.
 const NO_DESCRIPTOR: Fd = Fd(-1);
 
-/// How one ends.
+/// Kind of an operation's end.
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// With a result.
     Result,
-    /// Without one that was seen.
+    /// Without a recorded result.
     NoResult,
 }
 
-/// Open flags are unknown.
+/// Mode of a file with unknown open flags.
 const READ_WRITE: (IoAccessMode, IoStatusFlags) = (IoAccessMode::READ_WRITE, IoStatusFlags::NONE);
 
 impl AsyncOperations {
-    /// It began.
+    /// Records the submission of an operation.
     pub(super) fn begun(
         &mut self,
         operation: &AsyncOperation,
@@ -72,7 +72,7 @@ impl AsyncOperations {
         self.begin(operation, Some(handle), tasks, out)
     }
 
-    /// Its file is known.
+    /// Records the file of an operation.
     pub(super) fn file(
         &mut self,
         operation: &AsyncOperation,
@@ -117,7 +117,7 @@ impl AsyncOperations {
         Ok(())
     }
 
-    /// It ended; `effects`: what it did to descriptors.
+    /// Records the end of an operation; `effects`: its effects on descriptors.
     pub(super) fn ended(
         &mut self,
         operation: &AsyncOperation,
@@ -138,7 +138,7 @@ impl AsyncOperations {
         Ok(())
     }
 
-    /// It has no result that was seen: cancelled, as far as the archive can say.
+    /// Records an operation without a result as cancelled: OTF2 has no other end for it.
     pub(super) fn unfinished(
         &mut self,
         operation: &AsyncOperation,
@@ -182,7 +182,7 @@ impl AsyncOperations {
     }
 }
 
-/// The handle that stands for all files that are registered with rings.
+/// Common handle of all files that are registered with rings.
 fn registered_files(definitions: &mut Definitions) -> Result<IoHandleRef, OtfError> {
     let name = definitions.archive.intern("io_uring: registered files")?;
     definitions.handles.handle(Handle {
@@ -194,7 +194,7 @@ fn registered_files(definitions: &mut Definitions) -> Result<IoHandleRef, OtfErr
     })
 }
 
-/// `io_uring:READ`.
+/// Name such as `io_uring:READ`.
 fn operation_name(
     operation: &AsyncOperation,
     definitions: &mut Definitions,

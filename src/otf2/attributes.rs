@@ -1,4 +1,4 @@
-//! The attributes of events: one table, and a list of them that needs no allocation.
+//! Attributes of events: one table, and a list of them that needs no allocation.
 
 use otf2_sys::{AttributeRef, AttributeType, AttributeValue, StringRef};
 
@@ -23,7 +23,7 @@ macro_rules! attributes {
 
 attributes! {
     0 ERRNO       = "errno"      INT32  "Error number of a call or request that failed.";
-    // Score-P's name and words.
+    // Score-P's name and description.
     1 OFFSET      = "Offset"     UINT64 "Absolute read/write offset within a file.";
     2 TRUNCATED   = "truncated"  UINT32 "1: the end of this was not recorded; it is shown when nothing more could come.";
     3 PATH        = "path"       STRING "The path that the call was given.";
@@ -41,7 +41,7 @@ attributes! {
     15 INODE      = "inode"      UINT64 "Inode of the file of the first piece, if its path is not known.";
 }
 
-/// The attributes of one event, on the stack.
+/// Attributes of one event, on the stack.
 #[derive(Debug)]
 pub(super) struct AttributeList {
     list: [(AttributeRef, AttributeValue); Self::MAX],
@@ -49,7 +49,7 @@ pub(super) struct AttributeList {
 }
 
 impl AttributeList {
-    /// No event has more.
+    /// Limit on the attributes of an event.
     const MAX: usize = 10;
 
     pub(super) fn new() -> Self {
@@ -113,13 +113,13 @@ impl AttributeList {
             .add(VIA, via.map(AttributeValue::String))
     }
 
-    /// Who wanted a request.
+    /// Adds the attribution of a request to a program.
     pub(super) fn program(&mut self, program: StringRef, writer: Option<i32>) -> &mut Self {
         self.add(PROGRAM, Some(AttributeValue::String(program)))
             .add(WRITER, writer.map(AttributeValue::Int32))
     }
 
-    /// A file without a name.
+    /// Adds the inode of a file without a name.
     pub(super) fn inode(&mut self, ino: u64) -> &mut Self {
         self.add(INODE, Some(AttributeValue::Uint64(ino)))
     }

@@ -1,15 +1,15 @@
-//! Block requests: non-blocking operations on a location per device, and on that of the thread that
-//! asked.
+//! Block requests: non-blocking operations on a location per device, and on that of the submitting
+//! thread.
 //!
 //! ```text
 //!   Queued   → Begin
 //!   Issued   → Issued (the first)   the first at the driver: Enter busy
-//!   Ended    → Complete             none is left there: Leave busy
+//!   Ended    → Complete             the last one there: Leave busy
 //!     absorbed → Cancelled
 //! ```
 //!
-//! A device is busy while its driver has a request. A request waits before, between (after a
-//! requeue), and, if flushes belong to it, behind that.
+//! A device is busy while its driver has a request. A request waits before that, between (after a
+//! requeue), and, if flushes belong to it, after that.
 
 use otf2_sys::{
     EvtWriter, IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode,
@@ -32,12 +32,12 @@ use crate::operation::disk;
 use crate::operation::model::{ThreadInfo, ThreadKey};
 use crate::units::DevId;
 
-/// The metric of requests that wait and that are at the driver: true until the next value.
+/// Metric of the requests that wait and that are at the driver: valid until the next value.
 pub(super) const REQUESTS: MetricRef = MetricRef::new(0);
-/// The metric of bytes read and written so far.
+/// Metric of the bytes read and written so far.
 pub(super) const BYTES: MetricRef = MetricRef::new(1);
 
-/// A device that had a request.
+/// A device that has had a request.
 #[derive(Debug)]
 struct Device {
     writer: EvtWriter,
@@ -52,13 +52,13 @@ struct Device {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     id: u64,
-    /// Whether the issue was written to OTF2, which is done once.
+    /// True if the issue was written to OTF2, which accepts only one.
     issued: bool,
     at_driver: bool,
     on_thread: Option<OnThread>,
 }
 
-/// The same on the location of a thread.
+/// Copy of a request in flight on the location of a thread.
 #[derive(Clone, Copy, Debug)]
 struct OnThread {
     thread: ThreadKey,
@@ -66,7 +66,7 @@ struct OnThread {
     id: u64,
 }
 
-/// How an operation on a request ends.
+/// End of an operation on a request.
 #[derive(Debug)]
 struct Outcome {
     cancelled: bool,
@@ -74,7 +74,7 @@ struct Outcome {
     notes: AttributeList,
 }
 
-/// All devices and what they are asked.
+/// All devices and their requests in flight.
 #[derive(Debug)]
 pub(super) struct Devices {
     names: FxHashMap<DevId, String>,
@@ -89,7 +89,7 @@ impl Devices {
         Self { names, devices: FxHashMap::default(), flights: FxHashMap::default(), on_threads }
     }
 
-    /// `sda`, or `dev 8:0` if the capture does not know it.
+    /// Name of a device: `sda`, or `dev 8:0` if the capture does not know it.
     pub(super) fn name(&self, dev: DevId) -> String {
         match self.names.get(&dev) {
             Some(name) if !name.is_empty() => printable(name.as_bytes()).into_owned(),
@@ -97,11 +97,12 @@ impl Devices {
         }
     }
 
-    /// One step of a request.
+    /// Processes one step of a request.
     pub(super) fn step(
         &mut self,
         step: &BlockStep<'_>,
-        (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
+        thread: Option<&ThreadInfo>,
+        pieces: &[Piece],
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
@@ -116,8 +117,8 @@ impl Devices {
                 self.moves(request.id, request.dev, false, out)
             }
             BlockStep::Ended(request) => self.end(request, pieces, tasks, out),
-            // A merge makes the request longer, so that more may be done than was asked for. A
-            // requeue is followed by another issue, of which OTF2 takes one only.
+            // A merge makes the request longer, so it may transfer more than its begin states. A
+            // requeue is followed by another issue, of which OTF2 accepts only one.
             BlockStep::Merged(_)
             | BlockStep::Inserted(_)
             | BlockStep::Progressed(_)
@@ -195,7 +196,7 @@ impl Devices {
         Ok(())
     }
 
-    /// The request goes to the driver, or comes back.
+    /// Moves a request to the driver, or back.
     fn moves(
         &mut self,
         id: RequestId,
@@ -218,25 +219,25 @@ impl Devices {
         tasks: &mut Tasks,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        // OTF2 wants every non-blocking operation issued before it ends.
+        // OTF2 requires an issue of every non-blocking operation before its end.
         self.issue(request, tasks, out)?;
         let Some(flight) = self.flights.remove(&request.id) else { return Ok(()) };
         let mut outcome = self.outcome(request);
         self.note_pieces(pieces, &mut outcome.notes, out.definitions)?;
         if let Some(device) = self.devices.get_mut(&request.dev) {
-            finish(&mut device.writer, out.time, (device.handle, flight.id), &outcome)?;
+            finish(&mut device.writer, out.time, device.handle, flight.id, &outcome)?;
             device.ended(request, flight.at_driver, out)?;
         }
         out.slots.give_back(flight.id);
         let Some(on_thread) = flight.on_thread else { return Ok(()) };
         if let Some(active) = tasks.active(on_thread.thread, out.definitions)? {
-            finish(active.writer, out.time, (on_thread.handle, on_thread.id), &outcome)?;
+            finish(active.writer, out.time, on_thread.handle, on_thread.id, &outcome)?;
         }
         out.slots.give_back(on_thread.id);
         tasks.request_ended(on_thread.thread, out.definitions)
     }
 
-    /// Attribution of a request: in full that of its first piece.
+    /// Adds the attribution of a request: in full for its first piece.
     fn note_pieces(
         &self,
         pieces: &[Piece],
@@ -312,7 +313,7 @@ impl Devices {
             };
             self.devices.insert(dev, device);
         }
-        // It is there now; a map that is asked once cannot also make its value by fallible means.
+        // The entry exists now; the map's entry API cannot create a value by a fallible call.
         Ok(self.devices.get_mut(&dev).expect("inserted above"))
     }
 
@@ -327,7 +328,7 @@ impl Devices {
         definitions.handles.handle(Handle { layer, number: dev.0, file: None, name, pre_created })
     }
 
-    /// Closes all locations of devices.
+    /// Closes the locations of all devices.
     pub(super) fn close_all(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
         self.devices.drain().try_for_each(|(_, device)| definitions.close(device.writer))
     }
@@ -338,7 +339,7 @@ impl Device {
         Ok(self.writer.metric(time, REQUESTS, &[self.waiting, self.at_driver], &[])?)
     }
 
-    /// A request goes to the driver, or comes back.
+    /// Counts a request that moves to the driver, or back.
     fn moves(&mut self, to_driver: bool, out: &mut Writing<'_>) -> Result<(), OtfError> {
         let (time, busy) = (out.time, out.definitions.regions.busy());
         if to_driver {
@@ -358,7 +359,7 @@ impl Device {
         Ok(())
     }
 
-    /// One request less.
+    /// Counts the end of a request.
     fn ended(
         &mut self,
         request: &BlockRequest,
@@ -385,8 +386,8 @@ impl Device {
     }
 }
 
-/// Whether the request is about a number of bytes: flushes, zone management and driver commands are
-/// not.
+/// True if the request has a number of bytes: flushes, zone management and driver commands have
+/// none.
 fn moves_data(op: RequestOp) -> bool {
     match op {
         RequestOp::Read
@@ -405,12 +406,12 @@ fn moves_data(op: RequestOp) -> bool {
     }
 }
 
-/// Whether the operation is what its mode says; an attribute says what the others are.
+/// True if the mode describes the operation completely; an attribute names the others.
 fn is_plain(op: RequestOp) -> bool {
     matches!(op, RequestOp::Read | RequestOp::Write | RequestOp::Flush | RequestOp::ZoneAppend)
 }
 
-/// The word for what the mode does not tell.
+/// Name of an operation that the mode does not describe.
 fn operation(request: &BlockRequest) -> Option<&'static str> {
     match request.flush {
         FlushRole::Demand => Some("preflush"),
@@ -418,7 +419,8 @@ fn operation(request: &BlockRequest) -> Option<&'static str> {
     }
 }
 
-/// OTF2 knows three modes: what is neither a read nor a flush counts as a write.
+/// Mode of an operation. OTF2 has three: all operations except for reads and flushes count as
+/// writes.
 fn mode(op: RequestOp) -> IoOperationMode {
     match op {
         RequestOp::Read => IoOperationMode::READ,
@@ -451,7 +453,8 @@ fn io_begin(request: &BlockRequest, handle: IoHandleRef, matching_id: u64) -> Io
 fn finish(
     writer: &mut EvtWriter,
     time: u64,
-    (handle, id): (IoHandleRef, u64),
+    handle: IoHandleRef,
+    id: u64,
     outcome: &Outcome,
 ) -> Result<(), OtfError> {
     if outcome.cancelled {

@@ -1,4 +1,4 @@
-//! The definitions, written at the end: what the numbers in the events mean.
+//! Definitions, written at the end: the meanings of the numbers in events.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ use super::tasks::Tasks;
 use super::{define_metrics, define_places};
 use crate::capture::header::Header;
 
-/// Above all nodes: what a network file system's files are seen by.
+/// Root of all nodes: the scope of files on network file systems.
 pub(super) const MACHINE: SystemTreeNodeRef = SystemTreeNodeRef::new(0);
-/// The computer of the capture.
+/// Computer of the capture.
 pub(super) const NODE: SystemTreeNodeRef = SystemTreeNodeRef::new(1);
 
-/// All that the definitions are made of.
+/// Data for all definitions.
 pub(super) struct FinishContext<'a> {
     pub(super) files: &'a Files,
     pub(super) handles: &'a Handles,
     pub(super) regions: &'a Regions,
-    /// In the order of the locations' numbers.
+    /// Owners of the locations, in the order of their numbers.
     pub(super) owners: &'a [(LocationRef, Owner)],
     pub(super) tasks: &'a Tasks,
     pub(super) devices: &'a Devices,
@@ -41,7 +41,7 @@ pub(super) struct FinishContext<'a> {
 }
 
 impl FinishContext<'_> {
-    /// Writes all of them, each kind before those that refer to it.
+    /// Writes all definitions, each kind before those that refer to it.
     pub(super) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         self.clock(defs)?;
         for attribute in ATTRIBUTES {
@@ -59,13 +59,13 @@ impl FinishContext<'_> {
         Ok(())
     }
 
-    /// From the start of the capture, or the first event if that is earlier, to the end or the last
-    /// event.
+    /// Writes the clock: from the start of the capture, or the first event if that is earlier, to
+    /// the end or the last event.
     fn clock(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         let clock = &self.capture.clock;
         let (first, last) = defs.event_times().unwrap_or((u64::MAX, 0));
         let start = match clock.start_ns {
-            // A header without a clock.
+            // The header has no clock.
             0 if first < u64::MAX => first,
             known => known,
         };
@@ -108,7 +108,7 @@ impl FinishContext<'_> {
         file: &File,
         defs: &mut GlobalDefs<'_>,
     ) -> Result<(), OtfError> {
-        // The tracer's mounts say nothing of others.
+        // The tracer's mounts are not valid in other namespaces.
         let namespace = file.mount_namespace();
         let mount = if namespace.is_none() { self.mounts.of(&file.path) } else { None };
         let scope =
@@ -155,7 +155,7 @@ impl FinishContext<'_> {
         Ok(())
     }
 
-    /// The layers that occurred. POSIX is always there.
+    /// Writes the layers that occurred. POSIX always exists.
     fn paradigms(
         &self,
         defs: &mut GlobalDefs<'_>,
@@ -180,12 +180,12 @@ impl FinishContext<'_> {
     }
 }
 
-/// Groups of locations in the making.
+/// Counter of location groups.
 #[derive(Debug, Default)]
 pub(super) struct GroupNumbers(u32);
 
 impl GroupNumbers {
-    /// The next one.
+    /// Next number.
     pub(super) fn take(&mut self) -> LocationGroupRef {
         self.0 += 1;
         LocationGroupRef::new(self.0 - 1)

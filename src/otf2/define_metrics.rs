@@ -1,4 +1,4 @@
-//! The metrics of devices, recorded by their own locations.
+//! Metrics of devices, recorded by their own locations.
 
 use otf2_sys::{
     GlobalDefs, MetricBase, MetricMember, MetricMemberRef, MetricMode, MetricOccurrence,
@@ -8,7 +8,7 @@ use otf2_sys::{
 use super::block::{BYTES, REQUESTS};
 use super::error::OtfError;
 
-/// Writes them.
+/// Writes the metrics.
 pub(super) fn write(defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     let members = [
         (

@@ -1,4 +1,4 @@
-//! The system tree, processes and threads, devices.
+//! System tree, processes and threads, devices.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::units::DevId;
 
 const BLOCK_DEVICES: SystemTreeNodeRef = SystemTreeNodeRef::new(2);
 
-/// Writes them.
+/// Writes these definitions.
 pub(super) fn write(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     node(ending, defs)?;
     let mut numbers = GroupNumbers::default();
@@ -38,7 +38,7 @@ pub(super) fn write(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Re
     Ok(())
 }
 
-/// The machine and its one node.
+/// Writes the machine and its one node.
 fn node(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     let (name, class) = (defs.string("Linux")?, defs.string("machine")?);
     defs.system_tree_node(MACHINE, name, class, None)?;
@@ -82,7 +82,7 @@ fn node_property(
     Ok(defs.system_tree_node_property(node, name, AttributeValue::String(value))?)
 }
 
-/// One group per process that has a location, parents mostly before their children.
+/// Writes one group per process that has a location, parents mostly before their children.
 fn processes(
     ending: &FinishContext<'_>,
     numbers: &mut GroupNumbers,
@@ -113,12 +113,12 @@ fn processes(
     Ok(groups)
 }
 
-/// A name, or its substitute if it is unknown.
+/// Name, or its substitute if it is unknown.
 fn named<'a>(comm: &'a [u8], otherwise: &'a str) -> Cow<'a, str> {
     if comm.is_empty() { Cow::Borrowed(otherwise) } else { printable(comm) }
 }
 
-/// The name differs from the group's: a reader aborts where both are the same.
+/// Writes a thread. Its name differs from the group's: a reader aborts where both are the same.
 fn thread(
     ending: &FinishContext<'_>,
     key: ThreadKey,
@@ -134,7 +134,7 @@ fn thread(
     Ok(defs.location_property(this, property, AttributeValue::Int32(thread.tid.0))?)
 }
 
-/// One node and one group per device that had a request.
+/// Writes one node and one group per device that has had a request.
 fn devices(
     ending: &FinishContext<'_>,
     numbers: &mut GroupNumbers,
@@ -170,7 +170,7 @@ fn devices(
     Ok(groups)
 }
 
-/// The one location of a trace in which nothing happened.
+/// Writes the one location of a trace without events.
 fn nothing(this: LocationRef, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
     let (group_name, name) = (defs.string("iotrace-perf")?, defs.string("nothing recorded")?);
     let group = LocationGroupRef::new(0);

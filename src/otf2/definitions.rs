@@ -1,4 +1,4 @@
-//! What events name, numbered while they are written and defined at the end.
+//! Definitions that events refer to, numbered while events are written, and written at the end.
 
 use otf2_sys::{
     Archive, EvtWriter, IoAccessMode, IoFileRef, IoStatusFlags, LocationRef, StringRef,
@@ -14,29 +14,29 @@ use crate::operation::io_class::IoClass;
 use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
-/// Different paths of failed opens that are kept. A search along a path fails for some thousand
-/// names; a program that makes up names without end must not fill the archive with them.
+/// Limit on the different paths of failed opens. A search along a path fails for some thousand
+/// names; a program that generates names must not fill the archive with them.
 const GIVEN_PATHS_MAX: usize = 1 << 16;
 
-/// Whose location it is.
+/// Owner of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Thread(ThreadKey),
     Device(DevId),
-    /// Of a trace in which nothing happened; readers refuse one without a location.
+    /// No owner, in a trace without events; readers refuse a trace without a location.
     Nobody,
 }
 
-/// The archive and the tables of what was named in it.
+/// The archive and the tables of its names.
 #[derive(Debug)]
 pub(super) struct Definitions {
     pub(super) archive: Archive,
     pub(super) files: Files,
     pub(super) handles: Handles,
     pub(super) regions: Regions,
-    /// By the locations' numbers.
+    /// Owners of the locations, in the order of their numbers.
     pub(super) owners: Vec<(LocationRef, Owner)>,
-    /// The text that is empty.
+    /// Empty text.
     pub(super) empty: StringRef,
     given_paths: FxHashMap<Box<[u8]>, StringRef>,
     /// See [`super::OtfSummary`].
@@ -62,21 +62,21 @@ impl Definitions {
         })
     }
 
-    /// A new location.
+    /// Opens a location.
     pub(super) fn open(&mut self, owner: Owner) -> Result<EvtWriter, OtfError> {
         let writer = self.archive.event_writer()?;
         self.owners.push((writer.location(), owner));
         Ok(writer)
     }
 
-    /// The end of a location.
+    /// Closes a location.
     pub(super) fn close(&mut self, writer: EvtWriter) -> Result<(), OtfError> {
         self.clamped += writer.clamped();
         self.events += self.archive.close_event_writer(writer)?;
         Ok(())
     }
 
-    /// What the handle of a descriptor is, but for its slot.
+    /// Handle of a descriptor, without its slot.
     pub(super) fn descriptor(
         &mut self,
         fd: Fd,
@@ -91,7 +91,8 @@ impl Definitions {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|stat| stat.is_directory());
                 handle.file = Some(self.files.file(
-                    (&path.bytes, path.mounts),
+                    &path.bytes,
+                    path.mounts,
                     certainty,
                     is_directory,
                     &mut self.archive,
@@ -103,7 +104,7 @@ impl Definitions {
         Ok(handle)
     }
 
-    /// What was removed under this path.
+    /// Definition of the file that was removed under this path.
     pub(super) fn removed(
         &mut self,
         path: &[u8],
@@ -121,7 +122,7 @@ impl Definitions {
         })
     }
 
-    /// A path that a call was given; `None`: there are too many.
+    /// Path argument of a failed call; `None`: there are too many.
     pub(super) fn given_path(&mut self, path: &[u8]) -> Result<Option<StringRef>, OtfError> {
         if let Some(&known) = self.given_paths.get(path) {
             return Ok(Some(known));
@@ -136,7 +137,7 @@ impl Definitions {
     }
 }
 
-/// False for `pipe:[7]`, `socket:[8]`, `anon_inode:[eventpoll]`: no path leads there.
+/// False for `pipe:[7]`, `socket:[8]`, `anon_inode:[eventpoll]`, which have no path.
 fn is_file(path: &FilePath) -> bool {
     if path.source == PathSource::Call {
         return false;

@@ -1,19 +1,19 @@
-//! What can go wrong while an archive is written.
+//! Errors of writing an archive.
 
-/// Why there is no archive. The text fits "failed to {error}".
+/// Reason for which there is no archive. The text follows "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtfError {
-    /// The writer, mostly a full disk or an archive that exists already.
+    /// Error of the writer, mostly a full disk or an archive that exists already.
     #[error(transparent)]
     Archive(#[from] otf2_sys::Error),
-    /// OTF2 numbers them with 32 bits.
+    /// Too many definitions of this kind: OTF2 numbers them with 32 bits.
     #[error("define one more {0}: the archive holds as many as it can")]
     Full(&'static str),
 }
 
 impl OtfError {
-    /// Whether the file system is full.
+    /// True if the file system is full.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Archive(error) if error.is_out_of_space())
     }

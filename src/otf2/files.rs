@@ -10,32 +10,32 @@ use super::error::OtfError;
 use super::text::printable;
 use crate::operation::model::{Mounts, OpenFile, PathSource};
 
-/// Different files that an archive names. `otf2-print` (OTF2 3.0 to 3.2) spreads definitions over
-/// 32 lists and walks one for each that an event names: its time grows with the square of the
-/// names. The others are shown as the directories that they are in, and counted.
+/// Limit on the files that an archive names. `otf2-print` (OTF2 3.0 to 3.2) distributes definitions
+/// over 32 lists and searches one for each that an event names: its time grows with the square of
+/// the names. Further files are shown as their directories, and counted.
 const FILES_MAX: usize = 1 << 16;
-/// Directories that stand for files; behind them one stands for all.
+/// Limit on the directories that represent files; one more represents all others.
 const DIRECTORIES_MAX: usize = 1 << 12;
-/// The name of that one.
+/// Name of that one.
 const OTHERS: &[u8] = b"(other files)";
 
-/// How sure a name is. The same path with another certainty is another file here: a guess never
-/// adds to the sums of the file that it may not have been.
+/// Certainty of a name. The same path with another certainty is another file here: a guess never
+/// adds to the sums of a file that it may not have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Certainty {
     /// The kernel's own path.
     Resolved,
-    /// As the program spelled it: it may be relative or lead through symbolic links.
+    /// The program's spelling: it may be relative or lead through symbolic links.
     Spelled,
-    /// Maybe another file's name.
+    /// Possibly another file's name.
     Unverified,
 }
 
 impl Certainty {
-    /// That of a file's name, if it has one.
+    /// Certainty of a file's name, if it has one.
     pub(super) fn of(file: &OpenFile) -> Option<Self> {
         file.path.as_ref().map(|path| match path.source {
-            // A name that changes stays here what it was at first.
+            // A name that changes keeps its first certainty here.
             PathSource::Link
             | PathSource::Opened
             | PathSource::Snapshot
@@ -50,8 +50,7 @@ impl Certainty {
         })
     }
 
-    /// The value of the file's property "Name certainty"; nothing is said of names that are what
-    /// they seem.
+    /// Value of the file's property "Name certainty"; resolved names have none.
     pub(super) fn remark(self) -> Option<&'static str> {
         match self {
             Self::Resolved => None,
@@ -61,20 +60,20 @@ impl Certainty {
     }
 }
 
-/// One definition.
+/// Definition of a file.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: Rc<[u8]>,
     pub(super) name: StringRef,
     pub(super) certainty: Certainty,
     pub(super) is_directory: bool,
-    /// It stands for files in it for which the archive had no room.
+    /// True if it represents files in it for which the archive had no room.
     pub(super) is_collective: bool,
     pub(super) mounts: Mounts,
 }
 
 impl File {
-    /// The value of its property "Mount namespace"; nothing is said of the tracer's.
+    /// Value of its property "Mount namespace"; files of the tracer's namespace have none.
     pub(super) fn mount_namespace(&self) -> Option<String> {
         match self.mounts {
             Mounts::OWN => None,
@@ -84,21 +83,21 @@ impl File {
     }
 }
 
-/// All of them.
+/// All files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     resolved: FxHashMap<Rc<[u8]>, u32>,
     spelled: FxHashMap<Rc<[u8]>, u32>,
     unverified: FxHashMap<Rc<[u8]>, u32>,
-    /// Directories that stand for files.
+    /// Directories that represent files.
     collective: FxHashMap<Rc<[u8]>, u32>,
     list: Vec<File>,
-    /// Opens and the like of files that are shown as their directory, and removals of those that
-    /// are not shown.
+    /// Opens and similar calls on files that are shown as their directory, and removals of those
+    /// that are not shown.
     pub(super) left_out: u64,
 }
 
-/// The directory of a path as it is spelled.
+/// Directory of a path as it is spelled.
 fn directory_of(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|&path| path == b'/') {
         None => b".",
@@ -107,7 +106,7 @@ fn directory_of(path: &[u8]) -> &[u8] {
     }
 }
 
-/// What a file is found by: its path, and behind a NUL, which is in no path, the mounts that are
+/// Key of a file: its path, followed by a NUL, which no path contains, and the mounts if they are
 /// not the tracer's.
 fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
     if mounts == Mounts::OWN {
@@ -117,8 +116,8 @@ fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
 }
 
 impl Files {
-    /// The definition of what was removed under this path: the file that was open under it, if one
-    /// was. `None`: the archive has no room for its name.
+    /// Definition of the file that was removed under this path: the file that was open under it, if
+    /// there is one. `None`: the archive has no room for its name.
     pub(super) fn removed(
         &mut self,
         path: &[u8],
@@ -133,14 +132,15 @@ impl Files {
                 self.left_out += 1;
                 Ok(None)
             }
-            None => self.file((path, mounts), Certainty::Spelled, false, archive).map(Some),
+            None => self.file(path, mounts, Certainty::Spelled, false, archive).map(Some),
         }
     }
 
-    /// The file of this path, or the directory that stands for it.
+    /// File of this path, or the directory that represents it.
     pub(super) fn file(
         &mut self,
-        (path, mounts): (&[u8], Mounts),
+        path: &[u8],
+        mounts: Mounts,
         certainty: Certainty,
         is_directory: bool,
         archive: &mut Archive,
@@ -153,9 +153,9 @@ impl Files {
         let index = match map.get(&*key(path, mounts)) {
             Some(&known) => known,
             None if self.list.len() >= FILES_MAX => {
-                return self.collective((directory_of(path), mounts), archive);
+                return self.collective(directory_of(path), mounts, archive);
             }
-            None => self.define((path, mounts), certainty, archive)?,
+            None => self.define(path, mounts, certainty, archive)?,
         };
         if is_directory
             && let Some(file) =
@@ -168,7 +168,8 @@ impl Files {
 
     fn define(
         &mut self,
-        (path, mounts): (&[u8], Mounts),
+        path: &[u8],
+        mounts: Mounts,
         certainty: Certainty,
         archive: &mut Archive,
     ) -> Result<u32, OtfError> {
@@ -189,10 +190,11 @@ impl Files {
         Ok(index)
     }
 
-    /// The definition that stands for all files of a directory for which there is no room.
+    /// Definition that represents all files of a directory for which there is no room.
     fn collective(
         &mut self,
-        (directory, mounts): (&[u8], Mounts),
+        directory: &[u8],
+        mounts: Mounts,
         archive: &mut Archive,
     ) -> Result<IoFileRef, OtfError> {
         self.left_out += 1;
@@ -224,7 +226,7 @@ impl Files {
         index.ok_or(OtfError::Full("file"))
     }
 
-    /// In the order of their numbers.
+    /// Definitions in the order of their numbers.
     pub(super) fn list(&self) -> &[File] {
         &self.list
     }
@@ -250,8 +252,9 @@ mod tests {
             .expect("a new archive");
         let mut files = Files::default();
         let mut open = |files: &mut Files, path: &str| {
-            let path = (path.as_bytes(), Mounts::OWN);
-            files.file(path, Certainty::Resolved, false, &mut archive).expect("there is room")
+            let path = path.as_bytes();
+            let file = files.file(path, Mounts::OWN, Certainty::Resolved, false, &mut archive);
+            file.expect("there is room")
         };
         for number in 0..FILES_MAX {
             open(&mut files, &format!("/named/{number}"));

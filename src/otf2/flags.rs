@@ -1,5 +1,5 @@
-//! `O_*` → OTF2's flags. Some of the kernel's constants have several bits and contain others:
-//! `O_TMPFILE` contains `O_DIRECTORY`, `O_SYNC` contains `O_DSYNC`.
+//! Conversion of `O_*` flags into OTF2's. Some of the kernel's constants have several bits and
+//! contain others: `O_TMPFILE` contains `O_DIRECTORY`, `O_SYNC` contains `O_DSYNC`.
 
 use otf2_sys::{IoAccessMode, IoCreationFlags, IoStatusFlags, SeekOption};
 
@@ -7,7 +7,7 @@ const fn has(flags: u32, constant: i32) -> bool {
     flags & constant.cast_unsigned() == constant.cast_unsigned()
 }
 
-/// What it may be used for. Not known: anything. 3 (for `ioctl` only) counts as anything, too.
+/// Permitted accesses. Unknown flags permit all; 3 (for `ioctl` only) does so, too.
 pub(super) fn access_mode(flags: Option<u32>) -> IoAccessMode {
     match flags.map(|flag| flag & libc::O_ACCMODE.cast_unsigned()) {
         Some(0) => IoAccessMode::READ_ONLY,
@@ -16,7 +16,7 @@ pub(super) fn access_mode(flags: Option<u32>) -> IoAccessMode {
     }
 }
 
-/// What the open was asked to do. `O_LARGEFILE` is left out: 64-bit kernels set it on every file.
+/// Creation flags of an open. `O_LARGEFILE` is omitted: 64-bit kernels set it on every file.
 pub(super) fn creation(flags: Option<u32>) -> IoCreationFlags {
     let flags = flags.unwrap_or(0);
     let table = [
@@ -35,7 +35,7 @@ pub(super) fn creation(flags: Option<u32>) -> IoCreationFlags {
     table.iter().filter(|row| has(flags, row.0)).fold(directory, |all, it| all.with(it.1))
 }
 
-/// How the open file behaves.
+/// Status flags of an open file.
 pub(super) fn status(flags: Option<u32>) -> IoStatusFlags {
     let flags = flags.unwrap_or(0);
     let table = [
@@ -54,17 +54,17 @@ pub(super) fn status(flags: Option<u32>) -> IoStatusFlags {
     table.iter().filter(|row| has(flags, row.0)).fold(sync, |all, it| all.with(it.1))
 }
 
-/// The same without close-on-exec, which belongs to a descriptor and not to the open file.
+/// Removes close-on-exec, which belongs to a descriptor and not to the open file.
 pub(super) fn without_cloexec(flags: Option<u32>) -> Option<u32> {
     flags.map(|flag| flag & !libc::O_CLOEXEC.cast_unsigned())
 }
 
-/// The same with close-on-exec as it is now.
+/// Sets close-on-exec to its current value.
 pub(super) fn with_cloexec(status: IoStatusFlags, cloexec: bool) -> IoStatusFlags {
     if cloexec { status.with(IoStatusFlags::CLOSE_ON_EXEC) } else { status }
 }
 
-/// `SEEK_*`; `None`: no kernel takes it.
+/// Converts `SEEK_*`; `None`: the kernel refuses the value.
 pub(super) fn whence(whence: u32) -> Option<SeekOption> {
     Some(match i32::try_from(whence).ok()? {
         libc::SEEK_SET => SeekOption::FROM_START,

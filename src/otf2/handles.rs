@@ -1,10 +1,10 @@
 //! Definitions of I/O handles, shared by all processes and all times.
 //!
-//! Lives of descriptors follow each other on one definition: the handles of a file differ only by
-//! their slot, and a process takes the smallest slot that it has not in use. So a file has as many
-//! definitions as one process ever had descriptors of it at once, however often it is opened and
-//! whatever the descriptors' numbers are. That keeps archives readable: `otf2-print` looks each
-//! definition up in one of 32 lists.
+//! Consecutive lives of descriptors share one definition: the handles of a file differ only by
+//! their slot, and a process takes its smallest free slot. So a file has as many definitions as one
+//! process ever had descriptors of it at once, independent of the number of opens and of the
+//! descriptors' numbers. That keeps archives readable: `otf2-print` looks each definition up in one
+//! of 32 lists.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,20 +21,20 @@ pub(super) enum Layer {
     Posix,
     /// Requests, on the device's location.
     Block,
-    /// The same requests, on the location of the thread that asked for them.
+    /// The same requests, on the location of the submitting thread.
     BlockByThread,
-    /// System calls on pipes, sockets, terminals and the like: mostly waiting for others.
+    /// System calls on pipes, sockets, terminals and similar files: mostly waiting.
     Waiting,
 }
 
-/// That of [`Layer::Posix`], which is always there and the first.
+/// Paradigm of [`Layer::Posix`], which always exists and is the first.
 pub(super) const POSIX: IoParadigmRef = IoParadigmRef::new(0);
 
 impl Layer {
     pub(super) const ALL: [Self; 4] =
         [Self::Posix, Self::Block, Self::BlockByThread, Self::Waiting];
 
-    /// The names for programs and for people.
+    /// Names for programs and for people.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Posix => ("POSIX", "POSIX I/O"),
@@ -45,22 +45,22 @@ impl Layer {
     }
 }
 
-/// What tells one handle from another.
+/// Identity of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handle {
-    /// The layer.
+    /// I/O layer of the handle.
     pub(super) layer: Layer,
     /// For a descriptor the slot, see above; for a device its number.
     pub(super) number: u32,
     /// The file, if its name is known.
     pub(super) file: Option<IoFileRef>,
-    /// Its own name; empty if it has a file.
+    /// Own name; empty if it has a file.
     pub(super) name: StringRef,
-    /// Set if it is `PRE_CREATED`.
+    /// Access mode and status, if it is `PRE_CREATED`.
     pub(super) pre_created: Option<(IoAccessMode, IoStatusFlags)>,
 }
 
-/// Handles that stand for files registered with rings have this number: the slot of no descriptor.
+/// Number of the handle for files registered with rings: it is not the slot of a descriptor.
 pub(super) const REGISTERED: u32 = u32::MAX;
 
 /// Slots of a kind of handle in one process: the smallest free one is taken.
@@ -88,19 +88,19 @@ impl HandleSlots {
         Handle { number, ..kind }
     }
 
-    /// The life of this handle has ended.
+    /// Ends the life of this handle.
     pub(super) fn give_back(&mut self, handle: Handle) {
         let kind = Handle { number: 0, ..handle };
         let Some(free) = self.0.get_mut(&kind) else { return };
         free.given_back.push(Reverse(handle.number));
-        // Files that are not open take no memory.
+        // Files without an open descriptor need no memory.
         if free.given_back.len() == usize::try_from(free.next).unwrap_or(usize::MAX) {
             self.0.remove(&kind);
         }
     }
 }
 
-/// All of them.
+/// All handles.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     ids: FxHashMap<Handle, u32>,
@@ -108,7 +108,7 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// The number of this handle.
+    /// Number of this handle.
     pub(super) fn handle(&mut self, handle: Handle) -> Result<IoHandleRef, OtfError> {
         if let Some(&known) = self.ids.get(&handle) {
             return Ok(IoHandleRef::new(known));
@@ -120,7 +120,7 @@ impl Handles {
         Ok(IoHandleRef::new(id))
     }
 
-    /// In the order of their numbers.
+    /// Handles in the order of their numbers.
     pub(super) fn list(&self) -> &[Handle] {
         &self.list
     }

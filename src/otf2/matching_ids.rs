@@ -1,9 +1,9 @@
-//! Numbers for operations that overlap: the smallest that is free.
+//! Numbers for operations that overlap: the smallest free one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Gives out matching ids of the form `2 · n + 1`.
+/// Allocator of matching ids of the form `2 · n + 1`.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     free: BinaryHeap<Reverse<u64>>,
@@ -11,7 +11,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// A matching id that no open operation has.
+    /// Takes a matching id that no open operation has.
     pub(super) fn take(&mut self) -> u64 {
         let slot = self.free.pop().map_or_else(
             || {
@@ -23,7 +23,7 @@ impl Slots {
         2 * slot + 1
     }
 
-    /// The operation with this id is over.
+    /// Returns the id of an operation that has ended.
     pub(super) fn give_back(&mut self, id: u64) {
         self.free.push(Reverse(id / 2));
     }

@@ -1,7 +1,7 @@
-//! Steps of operations → an OTF2 archive. Mapping only: what a step means in OTF2's words.
+//! Writer of OTF2 archives from steps of operations: it only maps the meaning of each step to OTF2.
 //!
 //! In: [`Step`](crate::operation::Step)s in time order. Out: `NAME.otf2`, `NAME.def`, `NAME/`.
-//! Never: a clock, a kernel, a format's bytes (`otf2-sys` knows those).
+//! Never: a clock, a kernel, a format's bytes (`otf2-sys` has those).
 //!
 //! ```text
 //!   definitions                                             events
@@ -13,25 +13,25 @@
 //!
 //! # Handles
 //!
-//! One definition stands for descriptors of the same file in all processes, whatever their numbers
-//! are, and for all their lives one after the other; a second one exists where a process has two
-//! descriptors of the file at once (`handles`). Which of them are active is a matter of each
-//! process (`activity`). A descriptor that a process uses and that it was not seen to open (open
-//! before the recording, inherited, opened by another process that shares the table) is a handle
-//! with the flag `PRE_CREATED`. That includes a number that turns out to be no descriptor: the call
-//! then has begun on such a handle, and ends with `errno` 9.
+//! One definition represents descriptors of the same file in all processes, independent of their
+//! numbers, and for all their lives one after the other; a second one exists where a process has
+//! two descriptors of the file at once (`handles`). Each process has its own set of active handles
+//! (`active_handles`). A descriptor that a process uses without a recorded open (open before the
+//! recording, inherited, opened by another process that shares the table) is a handle with the flag
+//! `PRE_CREATED`. That includes a number that turns out not to be a descriptor: the call then has
+//! begun on such a handle, and ends with `errno` 9.
 //!
 //! # Times and ends
 //!
-//! A location is one incarnation of a thread, opened when the thread does its first thing, closed
-//! when it has died and nothing of it is in flight, and never opened again. The last one of a
-//! process waits for the news that the process's descriptors are closed, which is written there.
+//! A location is one incarnation of a thread. It is opened at the thread's first event, closed when
+//! the thread has ended and nothing of it is in flight, and never opened again. The last one of a
+//! process waits until the process's descriptors are known to be closed, which is written there.
 //!
 //! # Matching ids
 //!
-//! `2 · location` for what a thread does and waits for; `2 · n + 1` with the smallest free `n` for
-//! the rest. So they are unique among all open operations of the archive, which some readers need,
-//! and short.
+//! `2 · location` for the synchronous operations of a thread; `2 · n + 1` with the smallest free
+//! `n` for the others. So they are unique among all open operations of the archive, which some
+//! readers need, and short.
 
 mod active_handles;
 mod asynchronous;

@@ -1,4 +1,4 @@
-//! `/proc/PID/mountinfo`: on which file system a path lies.
+//! Mounts of `/proc/PID/mountinfo`: the file system of a path.
 
 use super::text::printable;
 
@@ -8,17 +8,18 @@ pub(super) struct Mount {
     point: Vec<u8>,
     /// The file system type: `ext4`, `nfs4`, `fuse.sshfs`.
     pub(super) file_system: String,
-    /// What is mounted: `/dev/sda2`, `server:/export`.
+    /// Mounted device or directory: `/dev/sda2`, `server:/export`.
     pub(super) source: String,
 }
 
 impl Mount {
-    /// Where it is mounted.
+    /// Mount point.
     pub(super) fn point(&self) -> String {
         printable(&self.point).into_owned()
     }
 
-    /// Whether other machines see the same files under it. FUSE is not: only its daemon knows.
+    /// True if other machines see the same files under it. FUSE does not count: only its daemon
+    /// knows.
     pub(super) fn is_network(&self) -> bool {
         const TYPES: &[&str] = &[
             "9p",
@@ -46,19 +47,19 @@ impl Mount {
     }
 }
 
-/// The mounts of the capture's mount namespace.
+/// Mounts of the capture's mount namespace.
 #[derive(Debug, Default)]
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// From the text (`Documentation/filesystems/proc.rst`, section 3.5); lines that make no sense
-    /// are passed over.
+    /// Parses the text (`Documentation/filesystems/proc.rst`, section 3.5); invalid lines are
+    /// skipped.
     pub(super) fn parse(text: &[u8]) -> Self {
         Self(text.split(|&text| text == b'\n').filter_map(line).collect())
     }
 
-    /// The mount that holds this path: the longest prefix, and of several at one point the last,
-    /// which covers them.
+    /// Mount that contains this path: the longest prefix, and of several at one point the last,
+    /// which covers the others.
     pub(super) fn of(&self, path: &[u8]) -> Option<&Mount> {
         self.0
             .iter()
@@ -67,8 +68,8 @@ impl Mounts {
     }
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any number of
-/// fields before the `-`.
+/// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any
+/// number of fields precede the `-`.
 fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&line| line == b' ');
     let point = unescape(fields.nth(4)?);
@@ -83,7 +84,7 @@ fn is_below(path: &[u8], point: &[u8]) -> bool {
     rest.first().is_none_or(|&rest| rest == b'/') || point == b"/"
 }
 
-/// Blanks, tabs, line ends and backslashes are written as `\` and three octal digits.
+/// Reverses the escapes of blanks, tabs, line ends and backslashes: `\` and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

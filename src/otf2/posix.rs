@@ -1,4 +1,4 @@
-//! System calls: Enter and Leave around what they do to files.
+//! System calls: Enter and Leave, and between them their effects on files.
 
 use otf2_sys::{IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode};
 
@@ -13,13 +13,13 @@ use crate::event::syscall_table::Class;
 use crate::operation::model::{FdEffect, Mounts, OpenFile, SyscallOperation};
 use crate::units::Fd;
 
-/// The operations that a thread is inside.
+/// Operations that a thread is inside.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     main: Option<Open>,
     /// The second side of a transfer; its matching id is a slot.
     target: Option<Open>,
-    /// The position was written at the beginning.
+    /// True if the position was written at the beginning.
     offset_told: bool,
 }
 
@@ -30,7 +30,7 @@ struct Open {
     id: u64,
 }
 
-/// What a call of this class does to data.
+/// Effect of a call of this class on data.
 pub(super) fn mode(class: Class) -> Option<IoOperationMode> {
     match class {
         // A transfer reads here and writes on its target.
@@ -41,7 +41,7 @@ pub(super) fn mode(class: Class) -> Option<IoOperationMode> {
     }
 }
 
-/// A call began.
+/// Records the begin of a call.
 #[inline]
 pub(super) fn begin(
     operation: &SyscallOperation,
@@ -70,7 +70,7 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// What is the same for all steps at a moment.
+/// Time and tables that are common to all steps at a moment.
 #[derive(Debug)]
 pub(super) struct Writing<'a> {
     pub(super) time: u64,
@@ -111,7 +111,8 @@ fn begin_on(
     Ok(Open { handle, id: side.id })
 }
 
-/// A call ended: its operations, then what it did to descriptors, all before it leaves.
+/// Records the end of a call: its operations, then its effects on descriptors, all before it
+/// leaves.
 #[inline]
 pub(super) fn end(
     operation: &SyscallOperation,
@@ -151,7 +152,7 @@ pub(super) fn end(
     if operation.fd.is_none()
         && let Some(path) = operation.file.as_ref().and_then(|file| file.first_path())
     {
-        // What is mapped at an address.
+        // The file that is mapped at an address.
         notes.path(out.definitions.given_path(&path.bytes)?).offset(operation.offset);
     }
     if errno == Some(libc::EBADF) {
@@ -167,7 +168,7 @@ pub(super) fn end(
     Ok(active.writer.leave(out.time, region, notes.list())?)
 }
 
-/// The path that the call has removed, if it is certain.
+/// Path that the call has removed, if that is certain.
 fn removed(operation: &SyscallOperation) -> Option<&[u8]> {
     let has = operation.call.call().class == Class::Remove && operation.ret == Some(0);
     let given = operation.named.as_ref().filter(|_| has)?.first.as_ref()?;
@@ -175,7 +176,7 @@ fn removed(operation: &SyscallOperation) -> Option<&[u8]> {
     given.absolute.as_deref().filter(|_| is_sure)
 }
 
-/// A call will not end any more.
+/// Records a call that will not end any more.
 pub(super) fn unfinished(
     operation: &SyscallOperation,
     active: &mut Active<'_>,
@@ -222,7 +223,7 @@ fn apply(
     match effect {
         FdEffect::Created { fd, file } => activity.created(*fd, file, out),
         FdEffect::Duplicated { from, to, file, cloexec } => {
-            activity.duplicated((*from, *to), file, *cloexec, out)
+            activity.duplicated(*from, *to, file, *cloexec, out)
         }
         FdEffect::Destroyed { fd, file } => activity.destroyed(*fd, file, out),
         FdEffect::Seeked { fd, request, whence, result } => {
@@ -233,7 +234,7 @@ fn apply(
             Ok(out.writer.io_seek(out.time, handle, *request, whence, *result, &[])?)
         }
         FdEffect::StatusChanged { fd, flags, cloexec } => match &operation.file {
-            Some(file) => activity.status_changed(*fd, file, (*flags, *cloexec), out),
+            Some(file) => activity.status_changed(*fd, file, *flags, *cloexec, out),
             None => Ok(()),
         },
     }

@@ -4,7 +4,7 @@ use otf2_sys::{RegionRef, RegionRole};
 
 use crate::event::syscall_table::{CALLS, CallId, Class};
 
-/// What a region is of.
+/// Subject of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
     /// A system call.
@@ -24,7 +24,7 @@ impl Region {
         }
     }
 
-    /// Viewers group regions by their source file.
+    /// Source file of the region, by which viewers group regions.
     pub(super) fn source_file(self) -> &'static str {
         match self {
             Self::Call(_) | Self::Fault => "POSIX I/O",
@@ -45,7 +45,7 @@ impl Region {
     }
 }
 
-/// The regions that occurred, numbered by their first use.
+/// Regions that occurred, numbered by their first use.
 #[derive(Debug)]
 pub(super) struct Regions {
     of_call: Vec<Option<RegionRef>>,
@@ -56,7 +56,7 @@ pub(super) struct Regions {
 
 impl Regions {
     pub(super) fn new() -> Self {
-        // The last one is for numbers beyond the table, which all have the same name.
+        // The last element is for numbers beyond the table, which all have the same name.
         Self { of_call: vec![None; CALLS.len() + 1], busy: None, fault: None, list: Vec::new() }
     }
 
@@ -90,7 +90,7 @@ impl Regions {
         this
     }
 
-    /// In the order of their numbers.
+    /// Regions in the order of their numbers.
     pub(super) fn list(&self) -> &[Region] {
         &self.list
     }

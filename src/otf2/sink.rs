@@ -1,4 +1,4 @@
-//! The sink: hands each step to its mapping, and finishes the archive.
+//! Sink that passes each step to its mapping, and finishes the archive.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ pub struct OtfSink {
 }
 
 impl OtfSink {
-    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`; the directory is made
-    /// if it is missing.
+    /// Creates `directory/name.otf2` with its parts `name.def` and `name/`, and the directory if it
+    /// does not exist.
     ///
     /// # Errors
     ///
@@ -64,8 +64,8 @@ impl OtfSink {
         })
     }
 
-    /// Gives the text of `/proc/PID/mountinfo` at the time of the capture; any time before
-    /// [`OtfSink::finish`]. Says on which file system each file lies; without it nothing is said.
+    /// Sets the text of `/proc/PID/mountinfo` at the time of the capture; any time before
+    /// [`OtfSink::finish`]. It decides the file system of each file; without it no file has one.
     pub fn set_mounts(&mut self, mountinfo: &[u8]) {
         self.mounts = Mounts::parse(mountinfo);
     }
@@ -111,7 +111,7 @@ impl OtfSink {
         Ok(summary)
     }
 
-    /// What the anchor file says.
+    /// Writes the anchor file's description.
     fn describe(&mut self, end: &EndFacts) -> Result<(), OtfError> {
         let archive = &mut self.definitions.archive;
         let version = match self.capture.tool_version.as_str() {
@@ -136,13 +136,13 @@ impl OtfSink {
         Ok(())
     }
 
-    /// What a step of an asynchronous operation works on.
+    /// Parts of the sink on which a step of an asynchronous operation works.
     fn off_thread(&mut self, time: u64) -> (&mut AsyncOperations, &mut Tasks, Writing<'_>) {
         let out = Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
         (&mut self.asynchronous, &mut self.tasks, out)
     }
 
-    /// A fault has no bytes that would be known to have moved, and no end: a region without length,
+    /// Records a fault. The number of bytes and the end are unknown: it is a region without length,
     /// with file and offset.
     fn fault(&mut self, time: u64, fault: &Fault) -> Result<(), OtfError> {
         let Some(active) = self.tasks.active(fault.thread, &mut self.definitions)? else {
@@ -197,7 +197,7 @@ impl Sink for OtfSink {
             Step::Block { step, thread, pieces } => {
                 let mut out =
                     Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
-                self.devices.step(step, (*thread, pieces), &mut self.tasks, &mut out)
+                self.devices.step(step, *thread, pieces, &mut self.tasks, &mut out)
             }
             Step::Fault(fault) => self.fault(time, fault),
             Step::AsyncBegun(operation) => {
@@ -232,7 +232,7 @@ impl Sink for OtfSink {
                 self.tasks.renamed(info);
                 Ok(())
             }
-            // Times inside calls are `latency`'s.
+            // Times inside calls are only in the report of `latency`.
             Step::Aside { .. } => Ok(()),
             // The process's last thread wrote it.
             Step::ProcessEnded(_) => Ok(()),

@@ -1,10 +1,10 @@
-//! Processes and threads, and when their locations are opened and closed.
+//! Registry of processes and threads, which opens and closes their locations.
 //!
 //! ```text
-//!            first thing it does          ended, nothing in flight
+//!            first event                  ended, nothing in flight
 //!   unheard ────────────────────► open ───────────────────────────► closed
 //!                                   └─ the last of its process stays open while handles are
-//!                                      active, for the news that they are closed
+//!                                      active, until they are known to be closed
 //! ```
 
 use std::collections::VecDeque;
@@ -18,8 +18,8 @@ use super::posix::Pending;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::units::{Fd, Pid, Tid};
 
-/// Processes without a living location whose last one is kept open. More would mean that the news
-/// about their descriptors is not coming, and each costs some memory.
+/// Limit on processes without a living location whose last one is kept open. More would mean that
+/// the ends of their descriptors are never reported, and each needs some memory.
 const WAITING_MAX: usize = 64;
 
 /// A process.
@@ -29,12 +29,12 @@ pub(super) struct Process {
     pub(super) comm: Vec<u8>,
     pub(super) parent: Option<ProcessKey>,
     activity: Activity,
-    /// Its threads whose location is open.
+    /// Threads whose location is open.
     open: Vec<ThreadKey>,
     waiting: bool,
 }
 
-/// Where a thread's events go.
+/// Destination of a thread's events.
 #[derive(Debug)]
 enum Place {
     Unheard,
@@ -50,12 +50,12 @@ pub(super) struct Thread {
     pub(super) comm: Vec<u8>,
     place: Place,
     ended: bool,
-    /// Block requests that it asked for and that have not ended.
+    /// Block requests of the thread that have not ended.
     requests: u32,
     pending: Pending,
 }
 
-/// What a step of a thread works on.
+/// Parts on which a step of a thread works.
 pub(super) struct Active<'a> {
     pub(super) writer: &'a mut EvtWriter,
     pub(super) activity: &'a mut Activity,
@@ -63,7 +63,7 @@ pub(super) struct Active<'a> {
     pub(super) requests: &'a mut u32,
 }
 
-/// All of them, by their keys.
+/// All processes and threads, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     processes: Vec<Option<Process>>,
@@ -129,7 +129,7 @@ impl Tasks {
         put(&mut self.threads, info.key.0, thread);
     }
 
-    /// Locations and groups get the names that threads have at last.
+    /// Renames a thread: locations and groups get the last names.
     pub(super) fn renamed(&mut self, info: &ThreadInfo) {
         if let Some(thread) = self.thread_mut(info.key) {
             thread.comm.clone_from(&info.comm);
@@ -141,8 +141,8 @@ impl Tasks {
         }
     }
 
-    /// The thread with its location, which is opened if this is the first thing it does. `None`: it
-    /// has ended.
+    /// The thread with its location, which is opened at its first event. `None`: the thread has
+    /// ended.
     #[inline]
     pub(super) fn active(
         &mut self,
@@ -191,7 +191,7 @@ impl Tasks {
         Ok(true)
     }
 
-    /// A thread is gone.
+    /// Records the end of a thread.
     pub(super) fn thread_ended(
         &mut self,
         info: &ThreadInfo,
@@ -204,7 +204,7 @@ impl Tasks {
         self.settle(info.process, definitions)
     }
 
-    /// A block request that the thread asked for has ended.
+    /// Records the end of a block request of the thread.
     pub(super) fn request_ended(
         &mut self,
         key: ThreadKey,
@@ -240,7 +240,7 @@ impl Tasks {
         self.settle(key, definitions)
     }
 
-    /// Closes the locations of a process that nothing is to come for.
+    /// Closes the locations of a process without further events.
     fn settle(&mut self, key: ProcessKey, definitions: &mut Definitions) -> Result<(), OtfError> {
         let Some(process) = self.processes.get_mut(index(key.0)).and_then(Option::as_mut) else {
             return Ok(());
@@ -268,7 +268,7 @@ impl Tasks {
         self.limit_waiting(definitions)
     }
 
-    /// Gives up waiting for the oldest.
+    /// Closes the oldest location that waits for its process's descriptors.
     fn limit_waiting(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
         while self.waiting.len() > WAITING_MAX
             && let Some(oldest) = self.waiting.pop_front()
@@ -293,7 +293,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Closes all that are open.
+    /// Closes all open locations.
     pub(super) fn close_all(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
         for thread in self.threads.iter_mut().flatten() {
             if let Place::Open(writer) = std::mem::replace(&mut thread.place, Place::Closed) {

@@ -1,10 +1,11 @@
-//! Bytes from outside → text that every reader of OTF2 takes.
+//! Conversion of untrusted bytes into text that every reader of OTF2 accepts.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// UTF-8 with everything else, and control characters, as `\xNN`. A backslash stays as it is: names
-/// stay readable, and one that spells out `\x41` itself is rarer than a reader who copies a path.
+/// Converts to UTF-8, with all other bytes and control characters as `\xNN`. A backslash stays as
+/// it is: names stay readable, and a name with a literal `\x41` is rarer than a user who copies a
+/// path.
 pub(super) fn printable(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
         && !text.chars().any(char::is_control)

@@ -1,4 +1,4 @@
-//! The report of `files`.
+//! Report of `files`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::table::{Cell, Column, Report, Table};
 
-/// What is counted of a file.
+/// Columns of a file.
 const USE: [Column; 20] = [
     column("opens", "opens"),
     column("failed_opens", "failed"),
@@ -26,9 +26,9 @@ const USE: [Column; 20] = [
     column("written_unknown_bytes", ""),
     column("size_p50_bytes", "size p50"),
     column("size_max_bytes", "max"),
-    column("time_ns", "time us"),
-    column("p99_ns", "p99 us"),
-    column("max_ns", "max us"),
+    column("time_ns", "time µs"),
+    column("p99_ns", "p99 µs"),
+    column("max_ns", "max µs"),
     column("removals", "removed"),
     column("written_then_removed_bytes", "written, then removed"),
     column("errors", ""),
@@ -60,7 +60,7 @@ fn cells(it: &FileUse) -> Vec<Cell> {
     ]
 }
 
-/// The hottest first: files before pipes and the like, by bytes, then by operations.
+/// Sorts the rows: files before pipes and other objects, by bytes, then by operations.
 fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
     let heat = |used: &FileUse| {
         (is_file(used), used.read.bytes.saturating_add(used.written.bytes), used.count)
@@ -70,12 +70,12 @@ fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
     });
 }
 
-/// True unless no operation was on a file.
+/// True if an operation was on a file.
 fn is_file(it: &FileUse) -> bool {
     it.io_class() != Some(IoClass::Waiting)
 }
 
-/// A table of such rows; the last of the `names` tells how many are summed up.
+/// A table of such rows; the last of the `names` has the number of the combined rows.
 fn table(
     key: &'static str,
     title: &str,
@@ -105,13 +105,12 @@ fn table(
     }
 }
 
-/// All that `files` says but for the last lines of the capture; `limit` rows of each table, 0 for
-/// all.
+/// All of `files` except for the last lines of the capture; `limit` rows of each table, 0 for all.
 pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let mut report = Report { kind: "files", ..Report::default() };
     report.facts = vec![
-        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("wall_ns", "recorded µs", Cell::Ns(wall)),
         (
             "file_count",
             "files",
@@ -124,10 +123,14 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     }
     if let Some(others) = fold.by_process.others() {
         left_out(&mut report, "files by process", KEYS_MAX, others.tally.count);
-        report.notes.push("by how many processes a file was used is not known then".to_owned());
+        report
+            .notes
+            .push("the number of processes of each file is unknown for that reason".to_owned());
     }
     if fold.files.others().is_some() {
-        report.notes.push("the files without a row of their own are in no directory".to_owned());
+        report
+            .notes
+            .push("files without a row of their own are not counted in directories".to_owned());
     }
     let all = fold
         .files
@@ -138,7 +141,7 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     let unknown: u64 = all.map(|file| file.read.unknown + file.written.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
-            "whether they had been read or written before is not known of {unknown} bytes: their offset is not known, or the pieces of \
+            "{unknown} bytes were read or written before or not, which is unknown: their offset is not known, or the pieces of \
              the file are too many"
         ));
     }
@@ -149,7 +152,7 @@ fn files(fold: &Files, limit: usize) -> Table {
     let mut columns = vec![column("processes", "processes")];
     columns.extend([column("size_bytes", "size"), column("class", "class")]);
     columns.extend(file_columns("file"));
-    // Whose further operations are is not known any more.
+    // The processes of operations beyond the limit are unknown.
     let is_counted = fold.by_process.others().is_none();
     let cells = |used: &FileUse, names: [Cell; 3]| {
         let processes = if is_counted { Cell::Count(used.processes) } else { Cell::None };
@@ -171,7 +174,8 @@ fn directories(fold: &Files, limit: usize) -> Table {
     for (key, it) in fold.files.iter() {
         let parts = KeyParts::of(key);
         let path = parts.path;
-        // What has no place has no directory: socket:[7], or a path whose beginning is not known.
+        // An object without a place has no directory: socket:[7], or a path with an unknown
+        // beginning.
         let Some(slash) = path.iter().rposition(|path| *path == b'/') else { continue };
         let path = path.get(..slash.max(1)).unwrap_or_default();
         let sum = sums.entry(KeyParts { path, ..parts }.key()).or_default();
@@ -193,12 +197,12 @@ const BY_PROCESS: [Column; 7] = [
     column("errors", "failed"),
     column("read_bytes", "read bytes"),
     column("written_bytes", "written bytes"),
-    column("time_ns", "time us"),
+    column("time_ns", "time µs"),
     column("pid", "pid"),
     column("comm", "process"),
 ];
 
-/// Nothing in a column.
+/// An empty cell.
 const NONE: Cell = Cell::None;
 
 fn by_process(fold: &Files, limit: usize) -> Table {

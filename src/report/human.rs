@@ -1,10 +1,10 @@
-//! Figures in units that people read: at most four digits, the unit behind.
+//! Figures in units for people: at most four digits, followed by the unit.
 
 /// A time.
 pub(super) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => scaled(ns, 1_000, "us"),
+        1_000..1_000_000 => scaled(ns, 1_000, "µs"),
         1_000_000..1_000_000_000 => scaled(ns, 1_000_000, "ms"),
         _ => scaled(ns, 1_000_000_000, "s"),
     }
@@ -45,7 +45,7 @@ fn scaled(number: u64, one: u64, unit: &str) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A text of at most so many letters: from a longer one its end, behind three dots.
+/// Shortens a text to this number of letters: the end of a longer one follows three dots.
 pub(super) fn end_of(text: &str, letters: usize) -> String {
     let count = text.chars().count();
     if count <= letters {
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn figures_have_units() {
         let times = [0, 999, 1_000, 12_345, 999_999, 1_500_000, 61_000_000_000].map(time);
-        assert_eq!(times, ["0 ns", "999 ns", "1.00 us", "12.3 us", "1000 us", "1.50 ms", "61.0 s"]);
+        assert_eq!(times, ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "1000 µs", "1.50 ms", "61.0 s"]);
         assert_eq!([0, 1023, 1536, 7 << 30].map(bytes), ["0 B", "1023 B", "1.50 KiB", "7.00 GiB"]);
         assert_eq!([7, 1000, 5_979_204].map(count), ["7", "1,000", "5,979,204"]);
         assert_eq!(end_of("/a/long/path", 8), ".../path");

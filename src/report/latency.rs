@@ -1,4 +1,4 @@
-//! The report of `latency`.
+//! Report of `latency`.
 
 use super::rows::column;
 use crate::analysis::latency::{Latency, RowKey, Times};
@@ -11,7 +11,7 @@ use crate::pipeline::Summary;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
 
-/// Letters of the longest bar.
+/// Length of the longest bar, in letters.
 const BAR: u64 = 40;
 
 const TIMES: [Column; 11] = [
@@ -19,8 +19,8 @@ const TIMES: [Column; 11] = [
     column("class", "class"),
     column("operation", "operation"),
     column("count", "count"),
-    column("time_ns", "time us"),
-    column("mean_ns", "mean us"),
+    column("time_ns", "time µs"),
+    column("mean_ns", "mean µs"),
     column("p50_ns", "p50"),
     column("p90_ns", "p90"),
     column("p99_ns", "p99"),
@@ -28,7 +28,7 @@ const TIMES: [Column; 11] = [
     column("max_ns", "max"),
 ];
 
-/// The columns of layers, in the order of [`LAYERS`].
+/// Columns of layers, in the order of [`LAYERS`].
 const SPLIT: [Column; LAYERS.len()] = [
     column("vfs_ns", "vfs"),
     column("fs_ns", "fs"),
@@ -39,7 +39,7 @@ const SPLIT: [Column; LAYERS.len()] = [
     column("device_ns", "device"),
 ];
 
-/// The last one is only for people.
+/// Columns of a histogram. The last one is only for people.
 fn histogram_columns(is_ms: bool) -> Vec<Column> {
     let [from, to] = if is_ms { ["from ms", "to ms"] } else { ["from ns", "to ns"] };
     vec![
@@ -73,7 +73,7 @@ fn layer(key: &RowKey, it: &Times) -> Vec<Cell> {
     row
 }
 
-/// From the first bucket that has any to the last.
+/// Buckets from the first one with operations to the last.
 fn buckets(key: &RowKey, it: &Times) -> Vec<Vec<Cell>> {
     let most = it.octaves.iter().copied().max().unwrap_or(0).max(1);
     let all = it.octaves.iter().enumerate().skip_while(|octave| *octave.1 == 0);
@@ -92,13 +92,13 @@ fn buckets(key: &RowKey, it: &Times) -> Vec<Vec<Cell>> {
     all.map(row).collect()
 }
 
-/// All layers were asked for.
+/// True if all layers are reported.
 fn has_splits(fold: &Latency) -> bool {
     let it = &fold.options;
     it.syscalls && it.vfs && it.fs && it.block
 }
 
-/// True if some tracepoint that can tell of this layer was recorded.
+/// True if a tracepoint of this layer was recorded.
 fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
     use layer::Layer::{Device, Fs, Queue};
     header.tracepoints.iter().any(|tracepoint| match layer {
@@ -114,7 +114,7 @@ fn splits(fold: &Latency, header: &Header) -> Table {
         column("class", "class"),
         column("operation", "operation"),
         column("count", "count"),
-        column("time_ns", "time us"),
+        column("time_ns", "time µs"),
         column("rest_ns", "rest"),
     ];
     columns.extend(SPLIT);
@@ -151,11 +151,11 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
         })
         .map(|tracepoint| tracepoint.name.as_str())
         .collect();
-    // A log says what it likes.
+    // The texts of a log are untrusted.
     let reason = shown(&header.layers_reason);
     let mut notes = match header.layers.as_deref() {
         None => vec![
-            "what is at work inside calls was not recorded (record -e %default,layers): it is in `rest`".to_owned(),
+            "the layers inside calls were not recorded (record -e %default,layers): their time is in `rest`".to_owned(),
         ],
         Some("kprobe") => vec![
             format!("vfs and fs come from kprobes at entry and return of {reason}"),
@@ -163,32 +163,29 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
         ],
         Some(_) => vec![
             format!("no kprobes: {reason}; so layers come from tracepoints: {}", points.join(", ")),
-            "fs leaves out what has no tracepoints at both ends: reads through the page cache, opens, and of other file systems than \
+            "fs excludes parts without tracepoints at both ends: reads through the page cache, opens, and of other file systems than \
              ext4 all but direct I/O; vfs has none at all: `rest` is that, the copying, and the entry and exit of the call"
                 .to_owned(),
         ],
     };
     if is_recorded(layer::Layer::Cache, header) {
         notes.push(
-            "cache: until what is to be read is in the page cache, from whatever was seen last in the call (its entry, or the end of \
+            "cache: until the pages to read are in the page cache, from the last event of the call (its entry, or the end of \
              what was read before, so with the copying of that)"
                 .to_owned(),
         );
     }
     if is_recorded(layer::Layer::Throttle, header) {
-        notes.push("throttle: as long as the kernel meant the writer to wait".to_owned());
+        notes.push("throttle: the time for which the kernel made the writer wait".to_owned());
     }
     let books = &summary.ledger.spans;
     for (count, what) in [
         (
             books.without_begin,
-            "ends of what was not seen to begin, or beginnings too deep inside each other",
+            "ends without a recorded beginning, or beginnings that are nested too deeply",
         ),
-        (
-            books.without_end,
-            "beginnings of what did not end inside its call, or whose end was lost",
-        ),
-        (books.left_out, "stretches of calls that had too many"),
+        (books.without_end, "beginnings without an end inside the call, or whose end was lost"),
+        (books.left_out, "intervals of calls that had too many"),
     ] {
         if count > 0 {
             notes.push(format!("{count} {what}: their times are not in the tables"));
@@ -197,14 +194,14 @@ fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
     notes
 }
 
-/// What a log says in words, on one line and without what drives a terminal.
+/// Text of a log, on one line and without control characters of terminals.
 fn shown(words: &str) -> String {
     let mut out = Vec::new();
     escape::shown(&mut out, words.as_bytes(), b"");
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// All that `latency` says but for the last lines of the capture.
+/// All of `latency` except for the last lines of the capture.
 pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let rows = fold.rows();
@@ -212,7 +209,7 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     let from = if fold.options.queued { "from its first bio (Q)" } else { "from the driver (D)" };
     let mut report = Report { kind: "latency", ..Report::default() };
     report.facts = vec![
-        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("wall_ns", "recorded µs", Cell::Ns(wall)),
         ("block_from", "", Cell::Word(if fold.options.queued { "Q" } else { "D" }.to_owned())),
         ("requests_without_begin", "", Cell::Count(fold.without_begin)),
     ];
@@ -225,7 +222,7 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
         },
         Table {
             key: "histogram",
-            title: "How they are spread".into(),
+            title: "Distribution".into(),
             columns: histogram_columns(is_ms),
             rows: rows.iter().flat_map(|row| buckets(row.0, row.1)).collect(),
         },
@@ -236,7 +233,7 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     report.notes.extend(told_by(fold, summary));
     if fold.without_begin > 0 {
         report.notes.push(format!(
-            "{} requests completed that no driver was given while this was recorded (a flush is a request that others carry out): they \
+            "{} requests completed that were issued to no driver during the recording (other requests carry a flush out): they \
              are not in the table",
             fold.without_begin
         ));

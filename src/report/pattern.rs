@@ -1,4 +1,4 @@
-//! The report of `pattern`.
+//! Report of `pattern`.
 
 use rustc_hash::FxHashSet;
 
@@ -17,7 +17,7 @@ use crate::text::direct_flag;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Pid};
 
-/// Columns of a stream with many accesses, and of many streams.
+/// Columns of streams: of one with many accesses, and of several together.
 const COUNTS: [Column; 6] = [
     column("count", "count"),
     column("errors", ""),
@@ -48,12 +48,12 @@ const SHAPE: [Column; 17] = [
     column("depth_mean", "mean"),
 ];
 
-/// A row: a stream, and the cells that say whose it is.
+/// A row: a stream, and the cells with its names.
 struct Row<'a> {
     stream: &'a Stream,
-    /// Only its counts mean something: it is many streams.
+    /// True if it combines several streams, so that only its counts have a meaning.
     is_many: bool,
-    /// What it is, if not what its own accesses say.
+    /// Class and level, if they do not follow from its own accesses.
     decided: Option<(Option<Class>, Option<Level>)>,
     names: Vec<Cell>,
 }
@@ -103,7 +103,8 @@ fn counts(all: [u64; COUNTS.len()]) -> Vec<Cell> {
     all.into_iter().map(Cell::Count).collect()
 }
 
-/// Those with most bytes first; behind the first `limit` there is their sum.
+/// A table with the streams with most bytes first; after the first `limit` rows the others are
+/// summed up.
 fn table(
     key: &'static str,
     title: &str,
@@ -146,14 +147,14 @@ fn table(
     }
 }
 
-/// All that `pattern` says but for the last lines of the capture; `limit` rows of each table, 0 for
+/// All of `pattern` except for the last lines of the capture; `limit` rows of each table, 0 for
 /// all.
 pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let disks = disk::names(&summary.disks());
     let mut report = Report { kind: "pattern", ..Report::default() };
     report.facts = vec![
-        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("wall_ns", "recorded µs", Cell::Ns(wall)),
         ("elsewhere", "operations on pipes, sockets, …", Cell::Count(fold.elsewhere)),
         ("untold", "operations on unknown files", Cell::Count(fold.untold)),
         ("without_data", "block requests without data", Cell::Count(fold.without_data)),
@@ -174,7 +175,7 @@ fn notes(fold: &Patterns, report: &mut Report) {
     let unknown: u64 = streams().map(|stream| stream.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
-            "where in its file is not known of {unknown} operations; a stream most of which are such is `unknown`, or, past the page \
+            "the offset of {unknown} operations is unknown; a stream with mostly such operations is `unknown`, or, past the page \
              cache, what its block requests are (`block`)"
         ));
     }
@@ -182,7 +183,7 @@ fn notes(fold: &Patterns, report: &mut Report) {
     let late: u64 = streams().chain(blocks).map(Stream::late).sum();
     if late > 0 {
         report.notes.push(format!(
-            "{late} accesses ended so much later than those that began after them that they are left out of the order"
+            "{late} accesses ended too long after later ones had begun, and are not part of the order"
         ));
     }
     for (what, others) in [
@@ -243,7 +244,7 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
     )
 }
 
-/// The row of all that came when there were too many.
+/// Row of all operations beyond the limit of streams.
 fn further(stream: &Stream, names: usize) -> Row<'_> {
     let mut cells = vec![Cell::None; names];
     if let Some(last) = cells.last_mut() {
@@ -283,7 +284,7 @@ fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Tab
 
 fn devices(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
     let columns = [column("direction", "direction"), column("device", "device")];
-    // Reads and writes together say nothing new if there are only reads.
+    // Reads and writes together add nothing if there are only reads.
     let keys: FxHashSet<_> = fold.devices.keys().map(|key| *key.0).collect();
     let says_more = |dev| {
         [Direction::Read, Direction::Write]

@@ -1,4 +1,4 @@
-//! The report of `replay plan`: what a replay would do, and what it would not.
+//! Report of `replay plan`: operations that a replay would execute, and those that it would not.
 
 use rustc_hash::FxHashSet;
 
@@ -28,7 +28,7 @@ const FILES: [Column; 7] = [
     column("path", "path"),
 ];
 
-/// What a plan would make and do.
+/// Files and operations of a plan.
 pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     let entries = plan.world.entries();
     let sum = |iterator: &mut dyn Iterator<Item = u64>| Cell::Count(iterator.sum());
@@ -56,17 +56,17 @@ pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     let busy = plan.busy.iter().copied().max().unwrap_or(0);
     let lanes = plan.who.iter().filter(|worker| worker.lane.is_some()).count() as u64;
     let facts = vec![
-        ("done", "operations done again", sum(&mut plan.done.values().copied())),
+        ("done", "operations replayed", sum(&mut plan.done.values().copied())),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous)),
-        ("needed", "  as others need them", Cell::Count(plan.needed)),
-        ("followed", "  worked into them", Cell::Count(plan.followed)),
-        ("added", "  besides, without a call", Cell::Count(plan.implicit)),
-        ("left", "  not done again", left_of(false)),
-        ("asynchronous_left", "  asynchronous, not done again", left_of(true)),
+        ("needed", "  dependencies", Cell::Count(plan.needed)),
+        ("followed", "  model only", Cell::Count(plan.followed)),
+        ("added", "  implicit operations", Cell::Count(plan.implicit)),
+        ("left", "  not replayed", left_of(false)),
+        ("asynchronous_left", "  asynchronous, not replayed", left_of(true)),
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
         ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
-        ("span_ns", "took us", Cell::Ns(plan.span)),
-        ("wanted_from_ns", "  until what is wanted", Cell::ns(plan.wanted_from)),
+        ("span_ns", "duration µs", Cell::Ns(plan.span)),
+        ("wanted_from_ns", "  until the selection", Cell::ns(plan.wanted_from)),
         ("busy_ns", "  busiest thread in calls", Cell::Ns(busy)),
         ("threads", "threads", Cell::Count(plan.who.len() as u64)),
         ("lanes", "  for asynchronous operations", Cell::Count(lanes)),
@@ -100,31 +100,31 @@ pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     report
 }
 
-/// Doubts about the initial state, each after its count.
+/// Doubts about the initial state, each preceded by its count.
 const DOUBTS: [&str; 5] = [
     "operations found another state than the operations before them had left: it was changed by a process outside the log, or it has two \
      names of which one is unknown",
-    "names were absent at the start, and too many to remember: such a name that another process has made since is taken for \
+    "names were absent at the start, and exceeded the limit: such a name that another process has made since is taken for \
      one that was there",
-    "symbolic links lead where they led, but have a text of another length: what `readlink` returns is another number",
-    "symbolic links are made as directories: no open has shown where they led; record with `--names kprobe` or `uprobe`",
-    "directories are made without what is in them: its paths are longer than any that a call can be given",
+    "symbolic links lead to their captured targets, but their texts differ in length: `readlink` returns another number",
+    "symbolic links are made as directories: no open has shown their targets; record with `--names kprobe` or `uprobe`",
+    "directories are made without their entries: those have paths that are longer than a call accepts",
 ];
 
-/// How long a replay takes; `busy`: how long the busiest thread is inside of calls, ns.
+/// Notes on the duration of a replay; `busy`: time of the busiest thread inside calls, ns.
 fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = String> {
     let seconds = |ns: u64| std::time::Duration::from_nanos(ns).as_secs_f64();
     let takes = format!(
-        "a replay takes {:.3} s at --speed 1, and with --speed max about {:.3} s, if calls take as long as in the capture: so long the \
-         busiest thread was inside of them",
+        "a replay takes {:.3} s at --speed 1, and with --speed max about {:.3} s, if calls take as long as in the capture: that is the time which the \
+         busiest thread was inside calls",
         seconds(plan.span),
         seconds(busy)
     );
-    // Where waiting for it takes longer than doing all of it.
+    // Where the wait takes longer than all operations.
     let wanted_from = plan.wanted_from.filter(|wanted_from| *wanted_from > busy).map(|wanted_from| {
         format!(
-            "what is wanted begins {:.3} s behind the first operation that it needs: replay run --from {wanted_from}ns does what had ended by then as \
-             fast as it goes",
+            "the selected operations begin {:.3} s after the first one that they need: replay run --from {wanted_from}ns runs those that had ended by then at \
+             full speed",
             seconds(wanted_from)
         )
     });
@@ -136,7 +136,7 @@ fn done<O: Out>(plan: &Planner<O>) -> Table {
     rows.sort_by_key(|(call, it)| (std::cmp::Reverse(*it), *call));
     let row = |(call, it): (What, u64)| vec![name(call), Cell::Count(it)];
     let rows = rows.into_iter().map(row).collect();
-    Table { key: "done_calls", title: "Done again".to_owned(), columns: DONE.to_vec(), rows }
+    Table { key: "done_calls", title: "Replayed".to_owned(), columns: DONE.to_vec(), rows }
 }
 
 fn left<O: Out>(plan: &Planner<O>) -> Table {
@@ -148,7 +148,7 @@ fn left<O: Out>(plan: &Planner<O>) -> Table {
         vec![word, name(*call), Cell::Count(*it), sentence]
     });
     let rows = rows.collect();
-    Table { key: "left_calls", title: "Not done again".to_owned(), columns: LEFT.to_vec(), rows }
+    Table { key: "left_calls", title: "Not replayed".to_owned(), columns: LEFT.to_vec(), rows }
 }
 
 fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
@@ -177,7 +177,7 @@ fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
         row.extend([Cell::None, Cell::None, others(rest.len())]);
         rows.push(row);
     }
-    let title = format!("There before the first operation: {total}");
+    let title = format!("Existing before the first operation: {total}");
     Table { key: "files_before", title, columns: FILES.to_vec(), rows }
 }
 
@@ -185,7 +185,7 @@ fn name(what: What) -> Cell {
     Cell::Word(what.to_string())
 }
 
-/// What nothing has shown is made a file.
+/// Kind of an entry; one without evidence is made a file.
 fn kind(thing: EntryKind) -> &'static str {
     match thing {
         EntryKind::Directory => "directory",
@@ -202,7 +202,7 @@ fn size(world: &FsModel, entry: &Entry) -> Option<u64> {
     }
 }
 
-/// Bytes of a file that the capture shows to be in holes.
+/// Bytes of a file that the capture shows to be holes.
 fn holes(world: &FsModel, entry: &Entry) -> Option<u64> {
     match entry.thing {
         EntryKind::File(file) => Some(hole_bytes(world.parts(file))),

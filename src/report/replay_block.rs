@@ -1,4 +1,4 @@
-//! The report of `replay run --level block`: what the requests got, beside those of the capture.
+//! Report of `replay run --level block`: results of the requests, next to the captured ones.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,28 +16,29 @@ use crate::units::DevId;
 /// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRun<'a> {
-    /// What was to be done.
+    /// The plan.
     pub plan: &'a BlockPlan,
-    /// What it got.
+    /// Results, compared with the capture.
     pub comparison: &'a BlockComparison,
     /// The captured device and its name.
     pub from: (DevId, &'a str),
     /// The device of the replay and its path.
     pub to: (DevId, &'a Path),
-    /// How long it was to take, ns; `None`: as fast as it could.
+    /// Planned duration, ns; `None`: as short as possible.
     pub expected_span: Option<u64>,
-    /// It was stopped before its end.
+    /// True if the replay was stopped before its end.
     pub is_stopped: bool,
-    /// Threads that asked, and how many there may be.
+    /// Threads that issued requests, and their limit.
     pub threads: (u32, u32),
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// Requests were asked at their times, whatever was done by then.
+    /// True if requests were issued at their times, independent of the completion of others.
+    pub is_open: bool,
     pub is_open: bool,
 }
 
 impl BlockRun<'_> {
-    /// True if all of it was done.
+    /// True if all requests of the plan were issued.
     pub fn is_whole(&self) -> bool {
         !self.is_stopped && self.comparison.count() == self.plan.all.len() as u64
     }
@@ -54,7 +55,7 @@ const TIMES: [Column; 3] =
     [column("operation", "operation"), column("count", "count"), column("moved_bytes", "bytes")];
 
 const MISMATCHES: [Column; 8] = [
-    column("start_ns", "at us"),
+    column("start_ns", "at µs"),
     column("operation", "operation"),
     column("offset", "offset"),
     column("bytes", "bytes"),
@@ -71,7 +72,7 @@ const LEFT: [Column; 4] = [
     column("", "because"),
 ];
 
-/// What a replay did.
+/// Results of a replay.
 pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     let BlockRun { plan, comparison, .. } = *run;
     let pace = Pace {
@@ -83,10 +84,10 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     let left = plan.left.values().sum();
     let moved = |kind| comparison.kinds.get(&kind).map_or(0, |times: &BlockTimes| times.bytes);
     let mut facts = vec![
-        ("requests", "requests done again", Cell::Count(comparison.count())),
+        ("requests", "requests replayed", Cell::Count(comparison.count())),
         ("mismatches", "  with another result", Cell::Count(comparison.mismatched())),
-        ("skipped", "not done again", Cell::Count(left)),
-        ("followed", "in others", Cell::Count(plan.followed)),
+        ("skipped", "not replayed", Cell::Count(left)),
+        ("followed", "part of others", Cell::Count(plan.followed)),
         ("from_device", "captured device", Cell::Word(run.from.1.to_owned())),
         ("from_dev", "  number", Cell::Word(run.from.0.to_string())),
         ("device", "device", Cell::Name(run.to.1.as_os_str().as_bytes().to_vec())),
@@ -96,9 +97,9 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     ];
     facts.extend(pace.facts());
     facts.extend([
-        ("captured_depth", "at once in the capture", Cell::Count(plan.depth.into())),
+        ("captured_depth", "queue depth in the capture", Cell::Count(plan.depth.into())),
         ("depth", "  in the replay", Cell::Count(comparison.depth)),
-        ("early", "before what they had followed", Cell::Count(comparison.early)),
+        ("early", "before their captured predecessors", Cell::Count(comparison.early)),
         ("threads", "threads", Cell::Count(run.threads.0.into())),
         ("cpus", "CPUs", Cell::Count(run.cpus as u64)),
         ("planned", "", Cell::Count(plan.all.len() as u64)),
@@ -157,7 +158,7 @@ fn mismatches(shown: &[&BlockMismatch]) -> Table {
         ]
     };
     let rows = shown.iter().map(row).collect();
-    let title = "Other results, the first of them".to_owned();
+    let title = "First other results".to_owned();
     Table { key: "first_mismatches", title, columns: MISMATCHES.to_vec(), rows }
 }
 
@@ -167,7 +168,7 @@ fn left_out(plan: &BlockPlan) -> Table {
         vec![reason, word(op.as_str()), Cell::Count(*count), because]
     };
     let rows = plan.left.iter().map(row).collect();
-    let title = "Not done again".to_owned();
+    let title = "Not replayed".to_owned();
     Table { key: "left_requests", title, columns: LEFT.to_vec(), rows }
 }
 
@@ -178,25 +179,25 @@ fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
     let most = run.threads.1;
     if run.plan.depth > most {
         notes.push(format!(
-            "in the capture up to {} requests were under way at once, and there are {most} threads at most: the queue was clipped",
+            "in the capture up to {} requests were in flight at once, and the limit is {most} threads: the queue was shortened",
             run.plan.depth
         ));
     }
     if run.expected_span.is_some() && run.cpus == 1 {
         notes.push(
-            "there is one CPU: threads slept until their times and did not look at the clock, which makes them later by some 50 us".to_owned(),
+            "there is one CPU: threads slept until their times and did not poll the clock, which makes them later by some 50 µs".to_owned(),
         );
     }
     if run.is_open && run.comparison.early > 0 {
         notes.push(format!(
-            "{} requests were asked at their times, before all was done that had been done before them in the capture: the device is slower, or \
+            "{} requests were issued at their times, before all requests had completed that had done so in the capture: the device is slower, or \
              answers in another order",
             run.comparison.early
         ));
     }
     if run.plan.fua > 0 {
         notes.push(format!(
-            "{} writes were durable when they were done (FUA) in the capture, and are done again as plain ones",
+            "{} writes were durable at completion (FUA) in the capture, and are replayed as plain ones",
             run.plan.fua
         ));
     }

@@ -1,4 +1,4 @@
-//! The report of `replay run` that fits a terminal of 80 columns and 24 lines: the finding, the key
+//! Short report of `replay run` for a terminal of 80 columns and 24 lines: the finding, the key
 //! figures, the calls that took longest, the first other results. All tables are those of
 //! [`super::replay_run`].
 
@@ -14,15 +14,15 @@ use crate::replay::outcome::Outcome;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
 
-/// Rows of the table of calls; with other results beside it there is room for fewer.
+/// Limit on the rows of the table of calls; with other results there is room for fewer.
 const CALLS_MAX: usize = 8;
 const CALLS_BESIDE_OTHERS: usize = 4;
 
-/// Other results that are shown, and letters of their paths.
+/// Limit on the other results that are shown, and on the letters of their paths.
 const OTHERS_MAX: usize = 3;
 const PATH_LETTERS: usize = 28;
 
-/// Reasons for which operations are not done again that are shown.
+/// Limit on the reasons that are shown for operations that are not replayed.
 const REASONS_MAX: usize = 3;
 
 const CALLS: [Column; 6] = [
@@ -42,7 +42,7 @@ const OTHERS: [Column; 5] = [
     column("", "path"),
 ];
 
-/// What a replay did, on one screen; `whole`: the report with all that there is to say.
+/// Results of a replay on one screen; `whole`: the complete report.
 pub fn brief(run: &Run<'_>, whole: &Report) -> Report {
     let mut facts = vec![("", "result", Cell::Word(finding(run)))];
     facts.extend(figures(run, whole).map(|(title, it)| ("", title, Cell::Word(it))));
@@ -59,7 +59,7 @@ pub fn brief(run: &Run<'_>, whole: &Report) -> Report {
     Report { kind: whole.kind, facts, tables, notes }
 }
 
-/// What matters most.
+/// The most important result.
 fn finding(run: &Run<'_>) -> String {
     let all = run.comparison.count(|_| true);
     let others = run.comparison.count(Outcome::is_mismatch);
@@ -72,7 +72,7 @@ fn finding(run: &Run<'_>) -> String {
     }
     if !is_whole(run) {
         return format!(
-            "{} of {} operations were done: the plan contradicts itself",
+            "{} of {} operations were done: the plan is contradictory",
             count(all),
             count(planned(run.index))
         );
@@ -84,13 +84,13 @@ fn finding(run: &Run<'_>) -> String {
     format!("all {} operations had the result of the capture", count(all))
 }
 
-/// The key figures: what they are of, and their line.
+/// Key figures: titles and lines.
 fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str, String)> {
     let comparison = run.comparison;
     let (span, captured) = (comparison.span(), comparison.captured_span());
     let took = match run.expected_span {
         Some(expected) => {
-            format!("{}, to be {} (capture: {})", time(span), time(expected), time(captured))
+            format!("{}, expected {} (capture: {})", time(span), time(expected), time(captured))
         }
         None => format!("{}, as fast as possible (capture: {})", time(span), time(captured)),
     };
@@ -109,8 +109,8 @@ fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str,
     let threads =
         format!("{}, {threads} at once on {cpus} CPUs", count(run.index.workers.len() as u64));
     let figures = [
-        ("took", Some(took)),
-        ("began late", begun),
+        ("duration", Some(took)),
+        ("lateness", begun),
         ("moved", Some(bytes(comparison.bytes))),
         ("threads", Some(threads)),
         ("not in the plan", not_done(run)),
@@ -118,7 +118,7 @@ fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str,
     figures.into_iter().filter_map(|(title, it)| Some((title, it?)))
 }
 
-/// Operations of the capture that are not done again, and the reasons of most of them.
+/// Operations of the capture that are not replayed, and the most frequent reasons.
 fn not_done(run: &Run<'_>) -> Option<String> {
     let mut reasons = BTreeMap::<&str, u64>::new();
     run.index.left.iter().for_each(|rest| *reasons.entry(&rest.reason).or_default() += rest.count);
@@ -132,7 +132,7 @@ fn not_done(run: &Run<'_>) -> Option<String> {
     (all > 0).then(|| format!("{} ({}{more})", count(all), shown.join(", ")))
 }
 
-/// The calls that took longest together, in the capture or in the replay.
+/// Calls that took longest together, in the capture or in the replay.
 fn calls(run: &Run<'_>, limit: usize) -> Table {
     let calls = run.comparison.calls();
     let mut calls: Vec<(&u16, &Times)> = calls.iter().collect();
@@ -213,10 +213,11 @@ mod tests {
         }
     }
 
-    /// Columns of a terminal.
+    /// Width of a terminal.
     const COLUMNS: usize = 80;
 
-    /// Every operation takes its time; one in 7 has another result if they differ.
+    /// Renders a report in which every operation takes time; one in 7 has another result if they
+    /// differ.
     fn shown(differ: bool, form: Form) -> String {
         let (index, names) = (index(), FxHashMap::default());
         let mut comparison = Comparison::default();
@@ -265,14 +266,14 @@ mod tests {
         for differ in [false, true] {
             let shown = shown(differ, Form::Text);
             let lines: Vec<&str> = shown.lines().collect();
-            // One line is the shell's.
+            // The shell needs one line.
             assert!(lines.len() < 24, "{} lines:\n{shown}", lines.len());
             let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
             assert!(longest <= COLUMNS, "{longest} letters:\n{shown}");
         }
     }
 
-    /// Fails if the first line does not say what came of the replay.
+    /// Fails if the first line is not the result of the replay.
     #[test]
     fn the_finding_is_first() {
         let first = |differ| shown(differ, Form::Text).lines().next().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What reports of replays have in common: the replay beside the capture.
+//! Common columns of reports on replays: captured and replayed values next to each other.
 
 use super::rows::column;
 use crate::analysis::spread::Spread;
@@ -7,36 +7,36 @@ use crate::replay::lateness::Lateness;
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column};
 
-/// Times may be compared if operations began at theirs: 99 % of them no later than this, ns.
+/// Largest 99th percentile of the lateness, ns, with which times are comparable.
 const LATENESS_MAX: u64 = 100_000;
 
-/// And if all of them took as long as in the capture, but for one part in so many.
+/// Largest deviation of the duration with which times are comparable, as one part in this number.
 const SPAN_PARTS: u64 = 1000;
 
 /// Columns of [`percentiles`].
 pub(super) const PERCENTILES: [Column; 10] = [
-    column("captured_p50_ns", "captured p50 us"),
+    column("captured_p50_ns", "captured p50 µs"),
     column("captured_p90_ns", "p90"),
     column("captured_p99_ns", "p99"),
     column("captured_p999_ns", "p99.9"),
     column("captured_max_ns", "max"),
-    column("replayed_p50_ns", "replayed p50 us"),
+    column("replayed_p50_ns", "replayed p50 µs"),
     column("replayed_p90_ns", "p90"),
     column("replayed_p99_ns", "p99"),
     column("replayed_p999_ns", "p99.9"),
     column("replayed_max_ns", "max"),
 ];
 
-/// Columns of [`totals`]; programs get the percentiles between, too.
+/// Columns of [`totals`]; programs also get the percentiles between.
 pub(super) const TOTALS: [Column; 13] = [
     column("count", "operations"),
-    column("captured_p50_ns", "captured p50 us"),
+    column("captured_p50_ns", "captured p50 µs"),
     column("captured_p90_ns", ""),
     column("captured_p99_ns", "p99"),
     column("captured_p999_ns", ""),
     column("captured_max_ns", "max"),
     column("captured_time_ns", "in all"),
-    column("replayed_p50_ns", "replayed p50 us"),
+    column("replayed_p50_ns", "replayed p50 µs"),
     column("replayed_p90_ns", ""),
     column("replayed_p99_ns", "p99"),
     column("replayed_p999_ns", ""),
@@ -44,12 +44,12 @@ pub(super) const TOTALS: [Column; 13] = [
     column("replayed_time_ns", "in all"),
 ];
 
-/// How long they took, by percentiles.
+/// Percentiles of durations.
 pub(super) fn percentiles(times: &Times) -> impl Iterator<Item = Cell> {
     [&times.captured, &times.replayed].into_iter().flat_map(spread)
 }
 
-/// How many there were, and how long they took one by one and together.
+/// Number of operations, percentiles and sum of their durations.
 pub(super) fn totals(times: &Times) -> impl Iterator<Item = Cell> {
     let part = |times: &Spread| spread(times).into_iter().chain([Cell::Ns(times.sum())]);
     let count = Cell::Count(times.replayed.count());
@@ -61,31 +61,31 @@ fn spread(it: &Spread) -> [Cell; 5] {
     [p50, p90, p99, p999, Cell::Ns(it.max())]
 }
 
-/// How long a replay took, and how late it was.
+/// Duration of a replay, and its lateness.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace<'a> {
     pub(super) lateness: &'a Lateness,
-    /// ns.
+    /// Duration of the replay, ns.
     pub(super) span: u64,
-    /// How long the capture took, ns.
+    /// Duration of the capture, ns.
     pub(super) captured_span: u64,
-    /// How long the replay was to take, ns; `None`: as fast as it could.
+    /// Planned duration of the replay, ns; `None`: as short as possible.
     pub(super) expected_span: Option<u64>,
 }
 
 impl Pace<'_> {
-    /// For the facts of a report.
+    /// Facts of a report.
     pub(super) fn facts(&self) -> [(&'static str, &'static str, Cell); 9] {
         let late = self.lateness;
         let drift = self
             .expected_span
             .map(|expected_span| self.span.cast_signed() - expected_span.cast_signed());
         [
-            ("span_ns", "took us", Cell::Ns(self.span)),
+            ("span_ns", "duration µs", Cell::Ns(self.span)),
             ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span)),
-            ("expected_span_ns", "  to be", Cell::ns(self.expected_span)),
+            ("expected_span_ns", "  expected", Cell::ns(self.expected_span)),
             ("drift_ns", "", drift.map_or(Cell::None, Cell::Signed)),
-            ("lateness_p50_ns", "late us: p50", Cell::ns(late.percentile(500))),
+            ("lateness_p50_ns", "lateness µs: p50", Cell::ns(late.percentile(500))),
             ("lateness_p99_ns", "  p99", Cell::ns(late.percentile(990))),
             ("lateness_max_ns", "  max", Cell::ns(late.max())),
             ("late_over_1ms", "  more than 1 ms", Cell::Count(late.very_late)),
@@ -93,7 +93,7 @@ impl Pace<'_> {
         ]
     }
 
-    /// Whether times can be compared with the capture: not where nothing was paced.
+    /// True if times can be compared with the capture: not if the replay was not paced.
     fn verdict(&self) -> Cell {
         let Some(expected) = self.expected_span else { return Cell::None };
         let late = self.lateness.percentile(990).unwrap_or(0);
@@ -102,8 +102,8 @@ impl Pace<'_> {
     }
 }
 
-/// Sentences about other results that a report does not show; `what`: operations, or requests; of
-/// `all` of them so many were kept.
+/// Notes on other results that a report does not show; `what`: operations, or requests; `kept` of
+/// `all` were kept.
 pub(super) fn not_shown(what: &str, all: u64, kept: usize, not_shown: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if all > kept as u64 {
@@ -117,7 +117,7 @@ pub(super) fn not_shown(what: &str, all: u64, kept: usize, not_shown: usize) -> 
     notes
 }
 
-/// What a call returned, for people.
+/// Result of a call, for people.
 pub(super) fn result(ret: i64) -> Cell {
     match i32::try_from(ret.saturating_neg()) {
         Ok(errno @ 1..=4095) => Cell::Word(ErrnoName(errno).to_string()),

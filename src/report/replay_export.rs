@@ -1,4 +1,4 @@
-//! The report of `replay export`: what is in the logs, and what is not.
+//! Report of `replay export`: calls in the logs, and calls that are not.
 
 use super::rows::{column, first_rows, others};
 use crate::pipeline::Summary;
@@ -34,7 +34,7 @@ const LEFT: [Column; 4] = [
     column("", "because"),
 ];
 
-/// What fio would do, and what it would not.
+/// Calls that fio would make, and those that it would not.
 pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Report {
     let jobs: Vec<(usize, &Job)> = export.data_jobs().collect();
     let sum = |of: &dyn Fn(&Job) -> u64| Cell::Count(jobs.iter().map(|job| of(job.1)).sum());
@@ -42,7 +42,7 @@ pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Repo
     let prepared = files.iter().map(FileName::size).sum();
     let facts = vec![
         ("exported", "calls in the logs", Cell::Count(export.exported())),
-        ("followed", "  worked into them", Cell::Count(export.followed)),
+        ("followed", "  model only", Cell::Count(export.followed)),
         ("left", "  not in them", Cell::Count(export.left.values().sum())),
         ("asynchronous_left", "  asynchronous, not in them", Cell::Count(export.asynchronous)),
         ("left_bytes", "  bytes moved by those", Cell::Count(export.left_bytes)),
@@ -53,7 +53,7 @@ pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Repo
         ("closes", "closes", sum(&|job| job.closes)),
         ("read_bytes", "bytes to read", sum(&|job| job.bytes[0])),
         ("written_bytes", "bytes to write", sum(&|job| job.bytes[1])),
-        ("span_ns", "took us", Cell::Ns(export.span)),
+        ("span_ns", "duration µs", Cell::Ns(export.span)),
         ("jobs", "jobs", Cell::Count(jobs.len() as u64)),
         ("files", "files", Cell::Count(files.len() as u64)),
         ("first_bytes", "bytes in them before", Cell::Count(prepared)),
@@ -158,7 +158,7 @@ fn notes(jobs: &[(usize, &Job)]) -> Vec<String> {
         );
     }
     if jobs.len() > JOBS_MAX {
-        notes.push(format!("there are {} jobs, and fio has {JOBS_MAX} at most", jobs.len()));
+        notes.push(format!("there are {} jobs, and the limit of fio is {JOBS_MAX}", jobs.len()));
     }
     let mixed = |part: fn(&Job) -> u64| -> u64 {
         let some = jobs.iter().filter(|(_, it)| part(it) < it.operations[0] + it.operations[1]);
@@ -167,13 +167,13 @@ fn notes(jobs: &[(usize, &Job)]) -> Vec<String> {
     let direct = mixed(|job| job.direct);
     if direct > 0 {
         notes.push(format!(
-            "{direct} operations of threads that also use the page cache go through it, too: a job of fio's has one way for all its files"
+            "{direct} operations of threads that also use the page cache go through it, too: a job of fio has one mode for all its files"
         ));
     }
     let sync = mixed(|job| job.sync[0]);
     if sync > 0 {
         notes.push(format!(
-            "{sync} operations on files with O_SYNC or O_DSYNC are done without: their threads have other files, too"
+            "{sync} operations on files with O_SYNC or O_DSYNC are replayed without it: their threads have other files, too"
         ));
     }
     notes

@@ -1,4 +1,4 @@
-//! The report of `replay run --loop`: what became of each round.
+//! Report of `replay run --loop`: results of each round.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use serde_json::Value;
 use super::rows::{column, first_rows};
 use crate::text::table::{Cell, Column, Report, Table};
 
-/// How a value of a round is shown.
+/// Converts a value of a round to a cell.
 type Shown = fn(&Value) -> Cell;
 
-/// What of a round's report is in its row: the column, and how it is shown. Its key is the same
-/// there.
+/// Values of a round's report in its row: the column, which has the same key as the report, and the
+/// conversion.
 const ROUND: [(Column, Shown); 9] = [
     (column("operations", "operations"), count),
     (column("mismatches", "with another result"), count),
-    (column("skipped", "not done again"), count),
+    (column("skipped", "not replayed"), count),
     (column("is_whole", "whole"), flag),
-    (column("span_ns", "took us"), ns),
-    (column("lateness_p50_ns", "late us: p50"), ns),
+    (column("span_ns", "duration µs"), ns),
+    (column("lateness_p50_ns", "lateness µs: p50"), ns),
     (column("lateness_p99_ns", "p99"), ns),
     (column("lateness_max_ns", "max"), ns),
     (column("timing_is_comparable", "times can be compared"), flag),
 ];
 
-/// The same of an operation that had another result.
+/// Values of an operation with another result in its row.
 const MISMATCH: [(Column, Shown); 9] = [
-    (column("start_ns", "at us"), ns),
+    (column("start_ns", "at µs"), ns),
     (column("pid", "pid"), number),
     (column("tid", "tid"), number),
     (column("number", "its operation"), count),
@@ -37,29 +37,29 @@ const MISMATCH: [(Column, Shown); 9] = [
     (column("path", "path"), name),
 ];
 
-/// Operations with other results that are kept, of all rounds.
+/// Limit on the operations with other results that are kept of all rounds.
 const MISMATCHES_MAX: usize = 1000;
 
-/// What all rounds have come to so far.
+/// Results of all rounds so far.
 #[derive(Debug, Default)]
 pub struct Rounds {
     rows: Vec<Vec<Cell>>,
     operations: u64,
     mismatches: u64,
-    /// Of those that were done to their end.
+    /// Durations of the complete rounds.
     spans: Vec<u64>,
-    /// Of each round the first ones that had another result.
+    /// First operations with another result of each round.
     different: Vec<Vec<Cell>>,
     notes: BTreeSet<String>,
 }
 
 impl Rounds {
-    /// How many were done to their end: one that was stopped is not.
+    /// Number of complete rounds: one that was stopped is not.
     pub fn whole(&self) -> usize {
         self.spans.len()
     }
 
-    /// One more: the report of `replay run --json`.
+    /// Adds the report of a round, as `replay run --json` prints it.
     pub fn add(&mut self, told: &Value) {
         let number = Cell::Count(self.rows.len() as u64 + 1);
         let of = |key: &str| told[key].as_u64().unwrap_or(0);
@@ -81,7 +81,7 @@ impl Rounds {
     }
 }
 
-/// What became of the rounds, of so many that were wanted.
+/// Report on the rounds; `wanted`: their requested number.
 pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
     let mut spans = rounds.spans.clone();
     spans.sort_unstable();
@@ -90,9 +90,9 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
         ("rounds", "rounds", Cell::Count(rounds.rows.len() as u64)),
         ("rounds_wanted", "  wanted", Cell::Count(wanted.into())),
         ("rounds_different", "  with another result", Cell::Count(with_others as u64)),
-        ("operations", "operations done again", Cell::Count(rounds.operations)),
+        ("operations", "operations replayed", Cell::Count(rounds.operations)),
         ("mismatches", "  with another result", Cell::Count(rounds.mismatches)),
-        ("span_min_ns", "took us: shortest", Cell::ns(spans.first().copied())),
+        ("span_min_ns", "duration µs: shortest", Cell::ns(spans.first().copied())),
         ("span_p50_ns", "  median", Cell::ns(spans.get(spans.len() / 2).copied())),
         ("span_max_ns", "  longest", Cell::ns(spans.last().copied())),
     ];
@@ -100,7 +100,7 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
     let (shown, rest) = first_rows(rounds.different.clone(), limit);
     report.tables = vec![
         table("rounds_done", "Rounds", &ROUND, rounds.rows.clone()),
-        table("first_mismatches", "Other results, the first of them", &MISMATCH, shown),
+        table("first_mismatches", "First other results", &MISMATCH, shown),
     ];
     report.notes = rounds.notes.iter().cloned().collect();
     let kept = rounds.different.len();
@@ -147,7 +147,7 @@ fn word(value: &Value) -> Cell {
     value.as_str().map_or(Cell::None, |value| Cell::Word(value.to_owned()))
 }
 
-/// A path in JSON is text, or its bytes as text that stands for no other path.
+/// Path in JSON: text, or its bytes as text that no other path has.
 fn name(value: &Value) -> Cell {
     value.as_str().map_or(Cell::None, |value| Cell::Name(value.as_bytes().to_vec()))
 }

@@ -1,4 +1,4 @@
-//! The report of `replay run`: what the replay got, beside what was captured.
+//! Report of `replay run`: results of the replay, next to the captured ones.
 
 use rustc_hash::FxHashMap;
 
@@ -15,17 +15,18 @@ use crate::text::table::{Cell, Column, Report, Table};
 pub struct Run<'a> {
     /// The plan's index.
     pub index: &'a Index,
-    /// What it got.
+    /// Results, compared with the capture.
     pub comparison: &'a Comparison,
     /// Paths of files, by their numbers.
     pub names: &'a FxHashMap<u32, Vec<u8>>,
-    /// How long it was to take, ns; `None`: as fast as it could.
+    /// Planned duration, ns; `None`: as short as possible.
     pub expected_span: Option<u64>,
-    /// It was stopped before its end.
+    /// True if the replay was stopped before its end.
     pub is_stopped: bool,
-    /// What ended later in the capture was not to be done, ns since the first operation.
+    /// End of the replayed time range, ns since the first operation; operations that ended later in
+    /// the capture are skipped.
     pub until: Option<u64>,
-    /// Threads that were there at once at most, and CPUs.
+    /// Largest number of concurrent threads, and number of CPUs.
     pub threads: (usize, usize),
     /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread
     /// that made calls.
@@ -47,7 +48,7 @@ const THREADS: [Column; 4] =
 const FILES: [Column; 1] = [column("path", "path")];
 
 const PARTS: [Column; 5] = [
-    column("from_ns", "from us"),
+    column("from_ns", "from µs"),
     column("captured_count", "captured operations"),
     column("captured_bytes", "bytes"),
     column("replayed_count", "replayed operations"),
@@ -55,7 +56,7 @@ const PARTS: [Column; 5] = [
 ];
 
 const MISMATCHES: [Column; 11] = [
-    column("start_ns", "at us"),
+    column("start_ns", "at µs"),
     column("pid", "pid"),
     column("tid", "tid"),
     column("number", "its operation"),
@@ -68,7 +69,7 @@ const MISMATCHES: [Column; 11] = [
     column("path", "path"),
 ];
 
-/// What a replay did.
+/// Results of a replay.
 pub fn report(run: &Run<'_>, limit: usize) -> Report {
     let Run { index, comparison, expected_span, .. } = *run;
     let count = |wanted: &dyn Fn(Outcome) -> bool| Cell::Count(comparison.count(wanted));
@@ -79,19 +80,19 @@ pub fn report(run: &Run<'_>, limit: usize) -> Report {
         expected_span,
     };
     let mut facts = vec![
-        ("operations", "operations done again", count(&|_| true)),
+        ("operations", "operations replayed", count(&|_| true)),
         ("mismatches", "  with another result", count(&Outcome::is_mismatch)),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous(run))),
         ("not_compared", "  not compared", count(&|outcome| outcome == Outcome::NotCompared)),
         ("prepared", "  done before --from", Cell::Count(comparison.prepared)),
-        ("skipped", "not done again", Cell::Count(skipped(index))),
+        ("skipped", "not replayed", Cell::Count(skipped(index))),
         ("moved_bytes", "bytes moved", Cell::Count(comparison.bytes)),
     ];
     facts.extend(pace.facts());
     facts.extend([
         ("threads", "threads", Cell::Count(threads_of(run))),
         ("lanes", "  lanes for asynchronous operations", Cell::Count(lanes(index))),
-        ("rings", "  threads that did these by io_uring", Cell::count(rings(run))),
+        ("rings", "  threads of these with io_uring", Cell::count(rings(run))),
         ("threads_at_once", "  at once", Cell::Count(run.threads.0 as u64)),
         ("cpus", "CPUs", Cell::Count(run.threads.1 as u64)),
         ("planned", "", Cell::Count(planned(index))),
@@ -117,33 +118,33 @@ pub fn planned(index: &Index) -> u64 {
     index.workers.iter().map(|worker| u64::from(worker.operations)).sum()
 }
 
-/// True if all of the plan was done that was to be.
+/// True if all operations of the time range were executed.
 pub fn is_whole(run: &Run<'_>) -> bool {
     !run.is_stopped && (run.until.is_some() || missing(run) == 0)
 }
 
-/// Operations of the plan that were not done.
+/// Operations of the plan that were not executed.
 fn missing(run: &Run<'_>) -> u64 {
     planned(run.index).abs_diff(run.comparison.count(|_| true))
 }
 
-/// Threads of the replay: each lane is one, or several have one with a ring.
+/// Threads of the replay: one for each lane, or one with a ring for several lanes.
 fn threads_of(run: &Run<'_>) -> u64 {
     let workers = run.index.workers.len() as u64;
     rings(run).map_or(workers, |ring| workers - lanes(run.index) + ring)
 }
 
-/// Threads that have done asynchronous operations by io_uring.
+/// Threads that executed asynchronous operations with an io_uring.
 fn rings(run: &Run<'_>) -> Option<u64> {
     run.rings.map(|ring| ring as u64)
 }
 
-/// Those who do asynchronous operations of others.
+/// Lanes: workers for asynchronous operations of other threads.
 fn lanes(index: &Index) -> u64 {
     index.workers.iter().filter(|worker| worker.lane.is_some()).count() as u64
 }
 
-/// Asynchronous operations that were done.
+/// Asynchronous operations that were executed.
 fn asynchronous(run: &Run<'_>) -> u64 {
     let is_one = |call: u16| {
         let call = run.index.calls.get(usize::from(call));
@@ -211,7 +212,7 @@ fn files(run: &Run<'_>, limit: usize) -> Table {
     Table { key: "files_done", title, columns: [&FILES[..], &TOTALS].concat(), rows }
 }
 
-/// How many there are, and those that did most.
+/// Total number, and the entries with most operations.
 fn most_first<'a>(
     all: impl Iterator<Item = (&'a u32, &'a Times)>,
     limit: usize,
@@ -221,7 +222,7 @@ fn most_first<'a>(
     (all.len(), first_rows(all, limit).0)
 }
 
-/// What was done when.
+/// Operations and bytes by time.
 fn parts(run: &Run<'_>) -> Table {
     let timeline = &run.comparison.timeline;
     let row = |(number, part): (u64, &[Done; 2])| {
@@ -230,14 +231,14 @@ fn parts(run: &Run<'_>) -> Table {
         row
     };
     let rows = (0..).zip(timeline.parts()).map(row).collect();
-    let title = format!("What was done when, every {} ms", timeline.part_ns() / 1_000_000);
+    let title = format!("Operations by time, every {} ms", timeline.part_ns() / 1_000_000);
     Table { key: "timeline", title, columns: PARTS.to_vec(), rows }
 }
 
 fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
     let index = run.index;
     let row = |mismatch: &&Mismatch| {
-        // Of a descriptor: the path by which its file was opened first.
+        // A descriptor is shown with the path by which its file was opened first.
         let opened = || mismatch.file.and_then(|file| run.names.get(&file)).cloned();
         let path = mismatch.path.clone().or_else(opened);
         let mismatch = mismatch.compared;
@@ -256,7 +257,7 @@ fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
         row
     };
     let rows = shown.iter().map(row).collect();
-    let title = "Other results, the first of them".to_owned();
+    let title = "First other results".to_owned();
     Table { key: "first_mismatches", title, columns: MISMATCHES.to_vec(), rows }
 }
 
@@ -271,7 +272,7 @@ fn left(index: &Index) -> Table {
         ]
     };
     let rows = index.left.iter().map(row).collect();
-    Table { key: "left_calls", title: "Not done again".to_owned(), columns, rows }
+    Table { key: "left_calls", title: "Not replayed".to_owned(), columns, rows }
 }
 
 fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
@@ -281,20 +282,21 @@ fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
     let (most, cpus) = run.threads;
     if run.expected_span.is_some() && most >= cpus {
         notes.push(format!(
-            "there were {most} threads at once and {cpus} CPUs: threads slept until their times and did not look at the clock, which makes \
-             them later by some 50 us"
+            "there were {most} threads at once and {cpus} CPUs: threads slept until their times and did not poll the clock, which makes \
+             them later by some 50 µs"
         ));
     }
     if run.is_stopped {
         notes.push("the replay was stopped before its end".to_owned());
     } else if !is_whole(run) {
-        notes.push("not all that is in the plan was done: the plan contradicts itself".to_owned());
+        notes
+            .push("not all operations of the plan were done: the plan is contradictory".to_owned());
     } else if run.until.is_some() {
-        notes.push(format!("{} operations end behind --until and were not done", missing(run)));
+        notes.push(format!("{} operations end after --until and were skipped", missing(run)));
     }
     if run.comparison.prepared > 0 {
         notes.push(format!(
-            "{} operations had ended before --from: they were done as fast as it goes, their results are compared, and all times and bytes \
+            "{} operations had ended before --from: they were done at full speed, their results are compared, and all times and bytes \
              are those of the others",
             run.comparison.prepared
         ));

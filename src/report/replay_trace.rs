@@ -1,4 +1,4 @@
-//! The report of `replay compare`: a recording of a replay, beside what it was to do.
+//! Report of `replay compare`: a recording of a replay, next to its plan.
 
 use super::human::{count, end_of};
 use super::replay_columns::result;
@@ -23,7 +23,8 @@ const EXAMPLES: [Column; 11] = [
     column("", "result"),
 ];
 
-/// What is the same in both, and what is not. `lost`: records that the recording has not.
+/// Operations that are the same in both, and those that differ. `lost`: records that the recording
+/// does not have.
 pub fn report(traced: &Traced, lost: u64, limit: usize) -> Report {
     let facts = vec![
         ("compared", "operations compared", Cell::Count(traced.compared)),
@@ -39,12 +40,12 @@ pub fn report(traced: &Traced, lost: u64, limit: usize) -> Report {
     let mut report = Report { kind: "replay compare", facts, ..Report::default() };
     report.tables = vec![differences(traced), examples(traced, limit)];
     if lost > 0 && traced.missing > 0 {
-        let note = "records of the recording were lost: what is missing in it may have been done";
+        let note = "records of the recording were lost: operations that are missing in it may have been done";
         report.notes.push(note.to_owned());
     }
     if traced.missing_in_lanes > 0 {
         report.notes.push(format!(
-            "{} of what is missing are operations of lanes of which there is no thread in the recording: what a replay with --engine io_uring does \
+            "{} of the missing operations belong to lanes without a thread in the recording: the operations of a replay with --engine io_uring \
              there is no call, so record one with --engine calls",
             traced.missing_in_lanes
         ));
@@ -64,8 +65,8 @@ const BRIEF_EXAMPLES: [Column; 5] = [
     column("", "path"),
 ];
 
-/// The same on one screen: the finding, the key figures, the first that differ; `whole`: the report
-/// with all that there is to say.
+/// Short report for one screen: the finding, the key figures, the first differences; `whole`: the
+/// complete report.
 pub fn brief(traced: &Traced, whole: &Report) -> Report {
     let all = count(traced.compared);
     let different: u64 = traced.different.values().sum();
@@ -74,7 +75,7 @@ pub fn brief(traced: &Traced, whole: &Report) -> Report {
         false => format!("not as planned: {} of {all} operations differ", count(different)),
     };
     let recording = format!(
-        "{} missing, {} more than planned, {} of the replay itself",
+        "{} missing, {} not planned, {} of the replay itself",
         count(traced.missing),
         count(traced.extra),
         count(traced.own)
@@ -102,7 +103,7 @@ fn brief_examples(traced: &Traced) -> Table {
         vec![call, number, recorded, recorded_number, Cell::Word(path)]
     });
     let (rows, columns) = (rows.collect(), BRIEF_EXAMPLES.to_vec());
-    Table { key: "", title: "The first that differ".into(), columns, rows }
+    Table { key: "", title: "First differences".into(), columns, rows }
 }
 
 fn differences(traced: &Traced) -> Table {
@@ -110,7 +111,7 @@ fn differences(traced: &Traced) -> Table {
     let rows = rows.map(|(it, count)| vec![Cell::Word(it.as_str().into()), Cell::Count(*count)]);
     Table {
         key: "differences",
-        title: "In what they differ".into(),
+        title: "Differences".into(),
         columns: DIFFERENCES.to_vec(),
         rows: rows.collect(),
     }
@@ -139,7 +140,7 @@ fn examples(traced: &Traced, limit: usize) -> Table {
     });
     Table {
         key: "first_differences",
-        title: "The first that differ".into(),
+        title: "First differences".into(),
         columns: EXAMPLES.to_vec(),
         rows: rows.collect(),
     }

@@ -5,7 +5,7 @@ use crate::text::table::{Cell, Column, Report};
 /// Default number of rows of each table in text.
 pub const ROWS: usize = 20;
 
-/// A column.
+/// Creates a column.
 pub(super) const fn column(key: &'static str, title: &'static str) -> Column {
     Column { key, title }
 }

@@ -1,4 +1,4 @@
-//! The report of `stacks`: for people, as a table, as folded lines, as a flame graph.
+//! Report of `stacks`: for people, as a table, as folded lines, as a flame graph.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,14 +16,14 @@ use crate::text::escape::shown;
 use crate::text::table::{Cell, Column, Form, Report, Table};
 use crate::units::{DevId, Pid};
 
-/// What makes a stack large.
+/// Measure of a stack's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// Bytes read, written, discarded.
     Bytes,
-    /// How many bios or calls.
+    /// Number of bios or calls.
     Count,
-    /// How long they took, ns.
+    /// Their duration, ns.
     Time,
 }
 
@@ -45,14 +45,14 @@ impl Weight {
     }
 }
 
-/// What is wanted of stacks.
+/// Shape of the stacks in the report.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// The kernel's functions.
+    /// True for functions of the kernel.
     pub kernel: bool,
-    /// The program's.
+    /// True for functions of the program.
     pub user: bool,
-    /// Which are large.
+    /// Measure by which stacks are sorted.
     pub by: Weight,
 }
 
@@ -62,17 +62,17 @@ struct Stack {
     of: String,
     comm: Option<Vec<u8>>,
     pid: Option<Pid>,
-    /// The outermost first; `None`: not known.
+    /// Functions, the outermost first; `None`: not known.
     frames: Option<Vec<Vec<u8>>>,
     sum: StackSum,
 }
 
-/// All stacks, the largest first, and what is to be said of them.
+/// All stacks, the largest first, and the notes on them.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     all: Vec<Stack>,
     totals: Vec<(String, StackSum)>,
-    /// What came when there were too many.
+    /// Sum of the operations beyond the limit of stacks.
     further: Option<StackSum>,
     by: Weight,
     notes: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Stacks {
 type NamedKey = (Of, Option<Vec<u8>>, Option<Pid>, Option<Vec<Vec<u8>>>);
 
 impl Stacks {
-    /// Names the functions and joins what has the same names.
+    /// Resolves the functions, and joins stacks whose functions have the same names.
     pub fn new(fold: &IoStacks, summary: &Summary, shape: Shape) -> Self {
         let names = disk::names(&summary.disks());
         let of = |row: Of| match row {
@@ -101,7 +101,7 @@ impl Stacks {
             .into_iter()
             .map(|((dev, comm, pid, frames), sum)| Stack { of: of(dev), comm, pid, frames, sum })
             .collect();
-        // Of equals the order of their names stays.
+        // Equal ones stay in the order of their names.
         all.sort_by_key(|stack| std::cmp::Reverse(shape.by.of(&stack.sum)));
         let totals = fold.totals.iter().map(|(it, sum)| (of(*it), *sum)).collect();
         let further = fold.rows.others().copied();
@@ -109,8 +109,8 @@ impl Stacks {
         Self { all, totals, further, by: shape.by, notes }
     }
 
-    /// For people: each stack by itself, the innermost function first; for programs: all in one
-    /// table. `limit` stacks, 0 for all.
+    /// Report for people: each stack by itself, the innermost function first; for programs: all in
+    /// one table. `limit` stacks, 0 for all.
     pub fn report(&self, form: Form, limit: usize) -> Report {
         let mut report = Report { kind: "stacks", ..Report::default() };
         report.facts = vec![("by", "", Cell::Word(self.by.unit().to_owned()))];
@@ -153,13 +153,13 @@ impl Stacks {
         report
     }
 
-    /// What is to be known of them.
+    /// Notes on the stacks.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// A line for each stack, as flame graphs are made of: `of;comm;function;… weight`, the
-    /// outermost function first. What weighs nothing has none.
+    /// Lines for flame graphs, one for each stack: `of;comm;function;… weight`, the outermost
+    /// function first. A stack without weight has none.
     pub fn folded(&self) -> Vec<String> {
         let line = |stack: &Stack| {
             let mut line = Vec::new();
@@ -182,28 +182,28 @@ impl Stacks {
         let text = |line: Vec<u8>| String::from_utf8_lossy(&line).into_owned();
         let mut lines: Vec<String> =
             lines.map(|(line, weight)| format!("{} {weight}", text(line))).collect();
-        // Those who read them may take what stands together for one.
+        // Readers may join adjacent equal lines.
         lines.sort_unstable();
         lines
     }
 
-    /// True if there is nothing that a flame graph could show.
+    /// True if a flame graph would be empty.
     pub fn is_nothing(&self) -> bool {
         let further = self.further.iter();
         self.all.iter().map(|stack| &stack.sum).chain(further).all(|sum| self.by.of(sum) == 0)
     }
 
-    /// A flame graph; `reversed`: from the innermost function on.
+    /// Draws a flame graph; `reversed`: from the innermost function on.
     ///
     /// # Errors
     ///
-    /// Those of writing; and if nothing weighs anything.
+    /// Those of writing; and if no stack has a weight.
     pub fn flame_graph(&self, reversed: bool, out: impl io::Write) -> io::Result<()> {
         let mut options = flamegraph::Options::default();
         options.title = format!("I/O by stack, {}", self.by.unit());
         options.count_name = self.by.unit().to_owned();
         options.reverse_stack_order = reversed;
-        // The same stacks give the same picture.
+        // The same stacks result in the same picture.
         options.deterministic = true;
         let lines = self.folded();
         if lines.is_empty() {
@@ -213,13 +213,13 @@ impl Stacks {
     }
 }
 
-/// A stack that is not known.
+/// Name of a stack that is not known.
 const NO_STACK: &[u8] = b"[no stack]";
-/// A function or thread that has no name.
+/// Name of a function or thread that has none.
 const UNKNOWN: &[u8] = b"[unknown]";
 
-/// One element of a folded line. Readers part them at `;` and take a number behind the last blank
-/// for the weight, and one before it for another weight.
+/// Appends an element of a folded line. Readers split lines at `;`. A number after the last blank
+/// is the weight, and one before it is another weight.
 fn element(out: &mut Vec<u8>, name: &[u8]) {
     let last = name.rsplit(|name| *name == b' ').next().unwrap_or_default();
     let looks_like_weight = last.len() < name.len()
@@ -233,7 +233,7 @@ const SUM: [Column; 5] = [
     column("read_bytes", "read bytes"),
     column("written_bytes", "written bytes"),
     column("discarded_bytes", "discarded bytes"),
-    column("time_ns", "time us"),
+    column("time_ns", "time µs"),
 ];
 
 const STACK: [Column; 4] =
@@ -283,15 +283,15 @@ impl Stack {
     }
 }
 
-/// What was found while functions were named.
+/// Counts of the resolution of functions.
 #[derive(Debug, Default)]
 struct Found {
-    /// Addresses that were looked up, with those that have no name.
+    /// Addresses that were looked up, including those without a name.
     looked_up: u64,
     nameless: u64,
     /// Bios or calls without a stack.
     without: u64,
-    /// Those whose stack may be cut off.
+    /// Bios or calls whose stack may be truncated.
     cut: u64,
 }
 
@@ -302,14 +302,14 @@ struct Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// The names of the functions, the outermost first.
+    /// Names of the functions, the outermost first.
     fn frames(&mut self, chain: Option<&CallChain>, sum: &StackSum) -> Option<Vec<Vec<u8>>> {
         let Some(chain) = chain else {
             self.found.without += sum.count;
             return None;
         };
         let recorded = self.summary.header.chains.clone().unwrap_or_default();
-        // What is unwound later has its own limit.
+        // Stacks that are unwound later have their own limit.
         let by_kernel = if recorded.stack_bytes > 0 { 0 } else { chain.user.len() };
         let frames = (chain.kernel.len() + by_kernel) as u64;
         if recorded.frames_max > 0 && frames >= recorded.frames_max {
@@ -336,8 +336,7 @@ impl Naming<'_> {
     }
 }
 
-/// What is shown of a function without a name: its file and the place in it; of the kernel its
-/// address.
+/// Text for a function without a name: its file and the offset in it; for the kernel its address.
 fn nameless(address: u64, symbol: Option<&Symbol>, of_kernel: bool) -> Vec<u8> {
     let Some(symbol) = symbol.filter(|symbol| !symbol.module.is_empty()) else {
         return if of_kernel { format!("0x{address:x}").into() } else { UNKNOWN.to_vec() };
@@ -368,7 +367,7 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
     }
     if shape.user && recorded.user && recorded.stack_bytes == 0 {
         notes.push(
-            "functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too"
+            "programs are unwound by frame pointers: in code that was compiled without them functions are missing, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too"
                 .to_owned(),
         );
     }
@@ -377,7 +376,7 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
     notes.extend(of(found.without, &format!("of {total} {what} have no stack")));
     let unended = "did not end in the recording: their bytes count, their time is not known";
     notes.extend(of(fold.unended, &format!("of {total} {what} {unended}")));
-    notes.extend(of(fold.stillborn, "bios became no request of their device: not counted"));
+    notes.extend(of(fold.stillborn, "bios did not become requests of their device: not counted"));
     notes.extend(of(fold.commands, "driver commands, which no disk counts: not counted"));
     notes.extend(of(
         found.cut,
@@ -395,14 +394,14 @@ fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec
     ));
     notes.extend(of(
         summary.chains_left_out,
-        "hits have no stack here: there were too many different ones",
+        "events have no stack here: there were too many different ones",
     ));
-    notes.extend(of(summary.symbols.left_out, "names of functions were too many to be kept"));
+    notes.extend(of(summary.symbols.left_out, "names of functions exceeded the limit"));
     notes.extend(of(summary.symbols.cut, "names of functions or files are too long: cut off"));
     if let Some(further) = fold.rows.others() {
         let count = further.count;
         notes.push(format!(
-            "{count} {what} came when there were {KEYS_MAX} rows already: they are in one"
+            "{count} {what} beyond the limit of {KEYS_MAX} rows are combined in one"
         ));
     }
     notes

@@ -31,7 +31,7 @@ fn chain(id: u32, pid: i32, kernel: &[u64], user: &[u64]) -> Event {
     event(1, -1, EventKind::Chain(Box::new(CallChain { id, pid, time, kernel, user })))
 }
 
-/// A bio of so many sectors that becomes a request and is done 100 ns later.
+/// A bio of this number of sectors that becomes a request and completes 100 ns later.
 fn bio(
     time: u64,
     tid: i32,
@@ -137,7 +137,7 @@ fn for_people() {
         &expect![[r#"
 
         All of it
-        count  read bytes  written bytes  discarded bytes  time us  device or operation
+        count  read bytes  written bytes  discarded bytes  time µs  device or operation
             4        1536          14848                0    0.400  loop0
             1           0              0            51200    0.100  8:0
 
@@ -146,7 +146,7 @@ fn for_people() {
             vfs_write
             do_syscall_64
                 e
-        count  read bytes  written bytes  discarded bytes  time us
+        count  read bytes  written bytes  discarded bytes  time µs
             1           0              0            51200    0.100
 
         loop0
@@ -154,17 +154,17 @@ fn for_people() {
             vfs_write
             do_syscall_64
                 dd
-        count  read bytes  written bytes  time us
+        count  read bytes  written bytes  time µs
             2           0          12288    0.200
 
         loop0
             [no stack]
                 e
-        count  read bytes  written bytes  time us
+        count  read bytes  written bytes  time µs
             1           0           2560    0.100
 
         Other stacks
-        count  read bytes  written bytes  discarded bytes  time us  stacks
+        count  read bytes  written bytes  discarded bytes  time µs  stacks
             1        1536              0                0    0.100  (1 others)
 
         1 of 5 bios have no stack
@@ -194,7 +194,7 @@ fn as_tables() {
         {"count":1,"read_bytes":0,"written_bytes":2560,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"e","pid":9,"stack":null},
         {"count":1,"read_bytes":1536,"written_bytes":0,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"c;d 5","pid":8,"stack":"0x28;submit_bio"}],
         "notes":[
-        "functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too",
+        "programs are unwound by frame pointers: in code that was compiled without them functions are missing, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too",
         "1 of 5 bios have no stack",
         "1 of 5 bios have 5 functions or more: the outermost may be missing",
         "3 of 14 functions in the stacks have no name: shown as [unknown], file+place or address"]}
@@ -206,7 +206,7 @@ fn as_tables() {
         &expect![[r#"
         table,key,value
         facts,by,bytes
-        facts,note,"functions of programs are found by frame pointers: where code was compiled without them, some are left out, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too"
+        facts,note,"programs are unwound by frame pointers: in code that was compiled without them functions are missing, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too"
         facts,note,1 of 5 bios have no stack
         facts,note,1 of 5 bios have 5 functions or more: the outermost may be missing
         facts,note,"3 of 14 functions in the stacks have no name: shown as [unknown], file+place or address"
@@ -251,7 +251,7 @@ fn as_folded_lines() {
     .assert_eq(&all);
 }
 
-/// Fails if names could be taken for the borders of elements or for a weight.
+/// Fails if a name can be taken for the border of an element or for a weight.
 #[test]
 fn each_folded_line_is_read_as_it_was_meant() {
     for shape in [KERNEL, Shape { user: true, ..KERNEL }, Shape { by: Weight::Count, ..KERNEL }] {
@@ -332,13 +332,13 @@ fn what_is_not_known_is_said() {
     assert!(notes.iter().any(|note| note.contains("--stacks user")), "{notes:?}");
 }
 
-/// Fails if what a disk does not count is counted, or if what has not ended looks as if it had
+/// Fails if operations that a disk does not count are counted, or if unended ones seem to have
 /// taken no time.
 #[test]
 fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
     let done = bio(1000, 7, "dd", "W", (LOOP, 0, 8), None);
     let open = bio(2000, 7, "dd", "W", (LOOP, 8, 8), None).into_iter().take(3);
-    // Of a device that has requests, and this one became none.
+    // Of a device with requests; this bio did not become one.
     let lonely = bio(3000, 7, "dd", "W", (LOOP, 64, 8), None).into_iter().take(1);
     let fold = fold(StacksOf::default(), done.into_iter().chain(open).chain(lonely).collect());
     let total = fold.totals[&Of::Device(LOOP)];
@@ -346,5 +346,8 @@ fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
     assert_eq!((fold.unended, fold.stillborn, fold.commands), (1, 1, 0));
     let notes = Stacks::new(&fold, &summary(), KERNEL).notes;
     assert!(notes.iter().any(|note| note.starts_with("1 of 2 bios did not end")), "{notes:?}");
-    assert!(notes.iter().any(|note| note.starts_with("1 bios became no request")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.starts_with("1 bios did not become requests")),
+        "{notes:?}"
+    );
 }

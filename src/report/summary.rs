@@ -1,4 +1,4 @@
-//! The report of `summary`.
+//! Report of `summary`.
 
 use super::rows::{column, first_rows, left_out, others, rest_of_keys};
 use crate::analysis::done::What;
@@ -17,16 +17,16 @@ use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
 use crate::units::DevId;
 
-/// What is counted of operations, whatever they are grouped by.
+/// Columns of a group of operations.
 const TALLY: [Column; 18] = [
     column("count", "count"),
     column("errors", "errors"),
     column("read_bytes", "read bytes"),
     column("written_bytes", "written bytes"),
-    column("time_ns", "time us"),
+    column("time_ns", "time µs"),
     column("time_share", "time"),
-    column("waited_ns", "waited us"),
-    column("p50_ns", "p50 us"),
+    column("waited_ns", "wait µs"),
+    column("p50_ns", "p50 µs"),
     column("p90_ns", "p90"),
     column("p99_ns", "p99"),
     column("p999_ns", "p99.9"),
@@ -64,7 +64,7 @@ fn tally(it: &Tally, share: Cell) -> Vec<Cell> {
     ]
 }
 
-/// A table of tallies, those with most time on files first, then those with most time.
+/// Table of groups: those with most time on files first, then those with most time.
 struct Tallies<'a> {
     key: &'static str,
     title: &'a str,
@@ -113,11 +113,11 @@ const DEVICE: [Column; 16] = [
     column("errors", "errors"),
     column("merges", "merges"),
     column("bytes", "bytes"),
-    column("queue_ns", "queue us"),
+    column("queue_ns", "queue µs"),
     column("queue_p50_ns", "p50"),
     column("queue_p99_ns", "p99"),
     column("queue_max_ns", "max"),
-    column("device_ns", "device us"),
+    column("device_ns", "device µs"),
     column("device_p50_ns", "p50"),
     column("device_p90_ns", "p90"),
     column("device_p99_ns", "p99"),
@@ -174,7 +174,7 @@ fn errors(fold: &IoSummary) -> Table {
     };
     Table {
         key: "errors",
-        title: "What failed, and why".into(),
+        title: "Failures by reason".into(),
         columns: vec![
             column("count", "count"),
             column("error", "error"),
@@ -185,8 +185,8 @@ fn errors(fold: &IoSummary) -> Table {
     }
 }
 
-/// Everything that `summary` says but for the last lines of the capture; `limit` rows of each
-/// table, 0 for all.
+/// All of `summary` except for the last lines of the capture; `limit` rows of each table, 0 for
+/// all.
 pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let names = disk::names(&summary.disks());
@@ -194,17 +194,17 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     let mut report = Report { kind: "summary", ..Report::default() };
     let all = &fold.all;
     report.facts = vec![
-        ("wall_ns", "recorded us", Cell::Ns(wall)),
+        ("wall_ns", "recorded µs", Cell::Ns(wall)),
         ("operations", "operations", Cell::Count(all.count)),
         ("failed", "failed", Cell::Count(all.errors)),
         ("read_bytes", "bytes read", Cell::Count(all.read)),
         ("written_bytes", "bytes written", Cell::Count(all.written)),
-        ("time_ns", "time in them us", Cell::Ns(all.time.sum())),
-        ("file_ns", "of it on files us", Cell::Ns(all.own_time())),
-        ("waited_ns", "of it on pipes, sockets, … us", Cell::Ns(all.waited)),
-        ("unknown_type_ns", "of it on descriptors of unknown type us", Cell::Ns(all.untyped_ns)),
+        ("time_ns", "time in them µs", Cell::Ns(all.time.sum())),
+        ("file_ns", "of it on files µs", Cell::Ns(all.own_time())),
+        ("waited_ns", "of it on pipes, sockets, … µs", Cell::Ns(all.waited)),
+        ("unknown_type_ns", "of it on descriptors of unknown type µs", Cell::Ns(all.untyped_ns)),
         ("unknown_type_count", "", Cell::Count(all.untyped)),
-        ("no_io_ns", "of it no I/O us", Cell::Ns(all.without_io_ns)),
+        ("no_io_ns", "of it without I/O µs", Cell::Ns(all.without_io_ns)),
         ("no_io_count", "", Cell::Count(all.without_io)),
         ("time_per_wall", "time in them, of the time recorded", Cell::share(all.time.sum(), wall)),
         ("faults", "page faults on files", Cell::Count(fold.faults)),
@@ -232,12 +232,12 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     report
 }
 
-/// What is not known of operations on descriptors of unknown type, and why.
+/// Note on operations on descriptors of unknown type, and the reason.
 fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
     let it = &fold.all;
     (it.untyped > 0).then(|| {
         format!(
-            "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait at pipes and \
+            "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait for pipes and \
              sockets is not known, and no other finding counts them",
             it.untyped,
             seconds(it.untyped_ns),
@@ -247,15 +247,15 @@ fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
     })
 }
 
-/// Asynchronous operations that are in no table.
+/// Note on asynchronous operations that are in no table.
 fn unseen(it: &Unseen) -> Option<String> {
     let unknown = match it.unknown {
         0 => String::new(),
-        count => format!(" (and {count} for a number of bytes that is not known)"),
+        count => format!(" (and {count} for an unknown number of bytes)"),
     };
     (it.count > 0).then(|| {
         format!(
-            "{} asynchronous operations, result not seen: they asked for {} bytes{unknown} and are in no table",
+            "{} asynchronous operations, result not seen: they requested {} bytes{unknown} and are in no table",
             it.count, it.requested
         )
     })
@@ -288,13 +288,13 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
     tables.table(rows.chain(rest).collect())
 }
 
-/// The columns of a file, with this title.
+/// Columns of a file, with this title.
 pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
     [column("mounts", ""), column("unverified", ""), column("path", title)]
 }
 
-/// In which mounts a path is one if they are not the tracer's, whether it may be another file's,
-/// and the path.
+/// Cells of a file: its mounts if they are not the tracer's, whether the path may be another
+/// file's, and the path.
 pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
     let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
     let path = match is_doubtful {
@@ -304,15 +304,15 @@ pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
     [Cell::count(mounts.map(|mount| mount.0.into())), Cell::Flag(is_doubtful), path]
 }
 
-/// The same of files without a name.
+/// Cells of files without a name.
 pub(super) const NAMELESS: [Cell; 3] = [Cell::None, Cell::None, Cell::None];
 
-/// The same of the files that have no row of their own.
+/// Cells of the files that have no row of their own.
 pub(super) fn other_files() -> [Cell; 3] {
     [Cell::None, Cell::None, rest_of_keys()]
 }
 
-/// The names of the row of what has no known name.
+/// Names of the row of operations without a known name.
 pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
     let name = match io {
         IoClass::File => Cell::None,
@@ -323,7 +323,7 @@ pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
     [Cell::None, Cell::None, name]
 }
 
-/// The class of all operations of a row; `mixed` if they are of several.
+/// Class of all operations of a row; `mixed` if there are several.
 fn class_of(it: &Tally) -> &'static str {
     match (it.own, it.untyped, it.count) {
         (own, _, count) if own == count => IoClass::File.as_str(),
@@ -355,7 +355,7 @@ fn findings_table(found: &[Finding], names: &[(DevId, String)]) -> Table {
     };
     Table {
         key: "findings",
-        title: "What matters most".into(),
+        title: "Findings".into(),
         columns: vec![column("finding", ""), column("time_ns", ""), column("text", "finding")],
         rows: found.iter().map(row).collect(),
     }
@@ -375,7 +375,7 @@ fn harmless(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A file by its key.
+/// Path of a file by its key.
 fn named(key: &[u8]) -> String {
     let KeyParts { path, is_doubtful, .. } = KeyParts::of(key);
     harmless(path) + if is_doubtful { UNVERIFIED } else { "" }
@@ -413,7 +413,7 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
             let name = names.iter().find(|name| name.0 == *dev);
             let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
             format!(
-                "{}: {requests} requests wait {time} before the driver and are {} in it: more are asked for at once than it takes",
+                "{}: {requests} requests wait {time} before the driver and are {} in it: more are issued at once than it takes",
                 harmless(name.as_bytes()),
                 seconds(*device_ns)
             )

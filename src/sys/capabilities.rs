@@ -1,33 +1,36 @@
-//! What of root's rights a recording keeps (capabilities(7)): what is not here it cannot do, whatever befalls it. (Who stays user 0
-//! gets what is left for its children, the bounding set, by executing something.)
+//! Capabilities of a recording: the part of root's rights that it keeps (capabilities(7)). It
+//! cannot do anything else, even when it is compromised. (A process that stays user 0 gets the rest
+//! of its children's bounding set by executing a program.)
 
 use std::io;
 
 use caps::Capability::{self, *};
 use caps::{CapSet, CapsHashSet};
 
-/// What a recording may need from its beginning to its end.
+/// Capabilities that a recording may need from its beginning to its end.
 const RECORDING: &[Capability] = &[
-    // /proc of others: their descriptors, maps, books and memory; files that only they may open.
+    // /proc of other processes: their descriptors, maps, counters and memory; files that only their
+    // owners may open.
     CAP_SYS_PTRACE,
     CAP_DAC_READ_SEARCH,
-    // To look at others' files without a change of their times of access (`O_NOATIME`).
+    // Reading other users' files without changing their access times (`O_NOATIME`).
     CAP_FOWNER,
-    // Output in directories of others, and given to them (`sudo`).
+    // Output in other users' directories, and ownership given to them (`sudo`).
     CAP_DAC_OVERRIDE,
     CAP_CHOWN,
-    // Signals sent on to a program that has become another user's.
+    // Signals forwarded to a program that has changed its user.
     CAP_KILL,
     // Addresses of the kernel's functions.
     CAP_SYSLOG,
-    // Helpers become nobody.
+    // Helpers change to an unprivileged user.
     CAP_SETUID,
     CAP_SETGID,
 ];
 
-/// What it needs to open everything, and not any more.
+/// Capabilities that a recording needs only to open its sources.
 const OPENING: &[Capability] = &[
-    // Tracepoints of everybody; fanotify. The second is newer (5.8) and smaller, and not enough for fanotify.
+    // Tracepoints of all processes; fanotify. CAP_PERFMON is newer (5.8) and smaller, and not
+    // enough for fanotify.
     CAP_SYS_ADMIN,
     CAP_PERFMON,
     // Memory of rings, the limit of open files.
@@ -37,10 +40,11 @@ const OPENING: &[Capability] = &[
     CAP_SYS_NICE,
 ];
 
-/// What a thread needs that reads rings, and about the processes that it finds in them.
+/// Capabilities of a thread that reads rings, and the state of the processes in them.
 const READING: &[Capability] = &[CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_FOWNER];
 
-/// Gives up what no recording needs: this thread, those that it starts, and what they execute. To be said while there is one thread.
+/// Drops the capabilities that no recording needs, for this thread, the threads that it starts, and
+/// the programs that they execute. To be called while there is one thread.
 ///
 /// # Errors
 ///
@@ -55,7 +59,7 @@ pub fn keep_for_recording() -> io::Result<()> {
     keep(&kept)
 }
 
-/// Gives up what only opening needs: this thread, and those that it starts.
+/// Drops the capabilities that only opening needs, for this thread and the threads that it starts.
 ///
 /// # Errors
 ///
@@ -64,7 +68,7 @@ pub fn keep_when_open() -> io::Result<()> {
     keep(&RECORDING.iter().copied().collect())
 }
 
-/// Gives up what a thread that reads rings does not need.
+/// Drops the capabilities that a thread that reads rings does not need.
 ///
 /// # Errors
 ///
@@ -73,10 +77,11 @@ pub fn keep_for_reading() -> io::Result<()> {
     keep(&READING.iter().copied().collect())
 }
 
-/// What a replay may need: to do to its own files what root did to its.
+/// Capabilities that a replay may need: to do to its own files what root did to the captured ones.
 const REPLAYING: &[Capability] = &[CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID];
 
-/// Gives up what a replay does not need: above all what leads out of its root.
+/// Drops the capabilities that a replay does not need, above all those that lead out of its root
+/// directory.
 ///
 /// # Errors
 ///
@@ -85,7 +90,7 @@ pub fn keep_for_replay() -> io::Result<()> {
     keep(&REPLAYING.iter().copied().collect())
 }
 
-/// Gives up all.
+/// Drops all capabilities.
 ///
 /// # Errors
 ///
@@ -94,8 +99,9 @@ pub fn keep_none() -> io::Result<()> {
     keep(&CapsHashSet::new())
 }
 
-/// True if the kernel lets us trace everybody: as root, or with the capability for it, on the machine itself. A user namespace has
-/// capabilities of its own, by which nothing outside of it may be traced.
+/// True if the kernel lets this process trace all others: as root, or with the capability for it,
+/// on the machine itself. The capabilities of a user namespace do not allow tracing outside of that
+/// namespace.
 pub fn may_trace() -> bool {
     let has = |it| caps::has_cap(None, CapSet::Effective, it).unwrap_or(false);
     let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -103,9 +109,9 @@ pub fn may_trace() -> bool {
     (has(CAP_SYS_ADMIN) || has(CAP_PERFMON)) && is_of_machine
 }
 
-/// Those that this thread has, and are among these.
+/// Keeps those of the given capabilities that this thread has.
 fn keep(kept: &CapsHashSet) -> io::Result<()> {
-    // What is effective must be permitted, so that goes last.
+    // Effective capabilities must be permitted, so the permitted set goes last.
     for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         let now = caps::read(None, set).map_err(io::Error::other)?;
         let left = now.intersection(kept).copied().collect();

@@ -1,4 +1,4 @@
-//! The only place that asks for the time.
+//! Clocks: the only module that reads the time.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
 use crate::units::KernelTime;
 
-/// The clock of all records and facts: `CLOCK_MONOTONIC` as the kernel stamps it, ns.
+/// Clock of all records and facts: `CLOCK_MONOTONIC` as the kernel stamps it, ns.
 ///
-/// In a time namespace our own is another one (`time_namespaces(7)`): the kernel adds an offset to what we are told, and none to
-/// what it writes into records.
+/// In a time namespace a process reads another clock (`time_namespaces(7)`): the kernel adds an
+/// offset to the time that it returns, and none to the times in records.
 pub fn now() -> KernelTime {
     let own = nanoseconds(ClockId::CLOCK_MONOTONIC);
     KernelTime(own.saturating_add_signed(offset_ns().saturating_neg()))
 }
 
-/// What our time namespace adds to the kernel's clock, ns.
+/// Offset of our time namespace from the kernel's clock, ns.
 fn offset_ns() -> i64 {
     static OFFSET_NS: OnceLock<i64> = OnceLock::new();
     *OFFSET_NS.get_or_init(|| {
@@ -26,7 +26,8 @@ fn offset_ns() -> i64 {
     })
 }
 
-/// From `/proc/PID/timens_offsets`: `CLOCK SECONDS NANOSECONDS` in each line.
+/// Reads the monotonic offset from `/proc/PID/timens_offsets`: `CLOCK SECONDS NANOSECONDS` in each
+/// line.
 fn monotonic_offset_ns(text: &str) -> Option<i64> {
     let line = text.lines().find_map(|it| it.strip_prefix("monotonic"))?;
     let mut words = line.split_whitespace().map(str::parse::<i64>);
@@ -34,8 +35,8 @@ fn monotonic_offset_ns(text: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// Why the offset of our time namespace is not known, if that is so: the kernel tells the one that our children get. (From Linux
-/// 6.0 on whoever executes a program has it, too.)
+/// True if the offset of our time namespace is unknown: the kernel reports only the offset that our
+/// children get. (From Linux 6.0 on a process that executes a program gets that offset, too.)
 pub fn is_offset_unknown() -> bool {
     let link = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}"));
     // Kernels without time namespaces have neither.
@@ -47,9 +48,9 @@ pub fn realtime_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME)
 }
 
-/// Both at the same moment.
+/// Both clocks at the same moment.
 pub fn both() -> (KernelTime, u64) {
-    // A thread may have to wait between two looks: the pair that was closest together counts.
+    // A thread may be descheduled between two reads: the pair that was closest together counts.
     let looks = (0..5).map(|_| {
         let (before, wall, after) = (now(), realtime_ns(), now());
         (after.0.saturating_sub(before.0), before.0.midpoint(after.0), wall)
@@ -64,11 +65,11 @@ fn nanoseconds(clock: ClockId) -> u64 {
     (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
 }
 
-/// Sleeps until then, and some 50 µs longer.
+/// Sleeps until this time, and some 50 µs longer.
 pub fn sleep_until(time: KernelTime) {
     let own = time.0.saturating_add_signed(offset_ns());
     let time = TimeSpec::from_duration(Duration::from_nanos(own));
-    // Whoever is woken by a signal looks at the clock and sleeps again.
+    // Callers that a signal wakes read the clock and sleep again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
 }
 

@@ -1,4 +1,4 @@
-//! What `/sys` says of block devices.
+//! Block devices as `/sys` describes them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -12,28 +12,29 @@ use thiserror::Error;
 use crate::capture::header::{Disk, LoopFile, Partition};
 use crate::units::DevId;
 
-/// Why a word does not name a disk.
+/// Reason for which a word does not name a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoDisk {
-    /// The kernel tells requests of the whole disk only.
+    /// A partition: the kernel traces requests of whole disks only.
     #[error("{partition} is a partition: its requests are those of its disk {disk}; use -d {disk}")]
     Partition {
-        /// Its name.
+        /// Name of the partition.
         partition: String,
-        /// The disk's.
+        /// Name of its disk.
         disk: String,
     },
     /// There is no such device.
     #[error("there is no block device {word}; there are {}", there.join(" "))]
     Unknown {
-        /// What was asked for.
+        /// Word that was looked up.
         word: String,
-        /// The disks.
+        /// Names of the disks.
         there: Vec<String>,
     },
 }
 
-/// The disk that a word names: `sda`, `/dev/sda`, a link to it (`/dev/mapper/root`, `/dev/disk/by-id/…`), or `8:0`.
+/// Finds the disk that a word names: `sda`, `/dev/sda`, a link to it (`/dev/mapper/root`,
+/// `/dev/disk/by-id/…`), or `8:0`.
 ///
 /// # Errors
 ///
@@ -55,7 +56,7 @@ pub fn find(word: &str) -> Result<DevId, NoDisk> {
 /// Disks, without their partitions.
 const BLOCK: &str = "/sys/block";
 
-/// As the kernel calls it; it writes `!` for `/` (`cciss!c0d0`).
+/// Finds a disk by the kernel's name, in which `!` replaces `/` (`cciss!c0d0`).
 fn by_name(word: &str) -> Option<PathBuf> {
     let name = word.strip_prefix("/dev/").unwrap_or(word).replace('/', "!");
     let is_name = !name.is_empty() && !name.starts_with('.');
@@ -67,7 +68,7 @@ fn by_number(word: &str) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{}", DevId::parse(word)?)))
 }
 
-/// A device file of another name, or a link to one.
+/// Finds a device file of another name, or a link to one.
 fn by_node(word: &str) -> Option<PathBuf> {
     let found = [word.to_owned(), format!("/dev/{word}")]
         .into_iter()
@@ -76,7 +77,7 @@ fn by_node(word: &str) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
 }
 
-/// What is kept of each disk: files below `/sys/block/NAME`, of whatever kind it is.
+/// Attributes that are kept of each disk: files below `/sys/block/NAME`, of any kind of disk.
 const ATTRIBUTES: [&str; 38] = [
     "size",
     "ro",
@@ -156,7 +157,8 @@ fn disk(place: &Path) -> Disk {
     }
 }
 
-/// The file that `/sys/block/NAME/loop/backing_file` names, if it is there (`" (deleted)"` ends the name of one that is gone).
+/// Identity of the file that `/sys/block/NAME/loop/backing_file` names, if it exists (`"
+/// (deleted)"` ends the name of a deleted one).
 fn loop_file(place: &Path) -> Option<LoopFile> {
     let mut path = fs::read(place.join("loop/backing_file")).ok()?;
     path.pop_if(|it| *it == b'\n');
@@ -175,7 +177,7 @@ fn partition(place: &Path) -> Option<Partition> {
     })
 }
 
-/// What is in a directory, by name.
+/// Entries of a directory, sorted by name.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = found.map(|it| it.path()).collect();
@@ -183,8 +185,8 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The content of a file without the newline at its end; bytes that are not UTF-8 as `\xNN`. `None`: it is not there, or
-/// says nothing.
+/// Content of a file without the newline at its end; bytes that are not UTF-8 as `\xNN`. `None`:
+/// the file does not exist, or is empty.
 fn line(path: &Path) -> Option<String> {
     let mut bytes = fs::read(path).ok()?;
     bytes.pop_if(|it| *it == b'\n');
@@ -195,7 +197,7 @@ fn file_name(place: &Path) -> String {
     escaped(place.file_name().map_or(&[][..], |it| it.as_bytes()))
 }
 
-/// Its name in `/dev`.
+/// Name of a device in `/dev`.
 fn device_name(place: &Path) -> String {
     file_name(place).replace('!', "/")
 }
@@ -230,7 +232,7 @@ mod tests {
         }
     }
 
-    /// A tree as `/sys/block/NAME` has it.
+    /// Builds a tree as `/sys/block/NAME` has it.
     #[test]
     fn partitions_and_odd_bytes_are_kept() {
         let dir = tempfile::tempdir().expect("a directory");

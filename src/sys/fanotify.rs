@@ -1,10 +1,13 @@
-//! Which files are opened, and by whom, as the kernel tells it to a listener (fanotify(7)).
+//! Opened files, and the threads that opened them, as the kernel reports them to a listener
+//! (fanotify(7)).
 //!
-//! A file is told with a descriptor of its own, in our process, made when it is read: its name is that of this moment, and
-//! the kernel has opened the file once more for it. So file systems are left out where opening does something or asks
-//! somebody ([`LEFT_OUT`]). An event of a thread is put into the queue inside the call that opened; the same file opened
-//! again by the same thread while that waits has none of its own (`fanotify_merge()` in
-//! `fs/notify/fanotify/fanotify.c`). What has no events at all: `O_PATH`, devices, FIFOs, sockets, memory files.
+//! Each event comes with a descriptor of the file in our process, made when the event is read: its
+//! name is that of this moment, and the kernel has opened the file once more for it. So file
+//! systems are left out where an open has side effects or queries a server ([`LEFT_OUT`]). An event
+//! of a thread is queued inside the call that opens. The same file opened again by the same thread
+//! while that event waits has no event of its own (`fanotify_merge()` in
+//! `fs/notify/fanotify/fanotify.c`). No events at all: `O_PATH`, devices, FIFOs, sockets, memory
+//! files.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,8 +26,9 @@ use super::mounts::mounts_of;
 use crate::event::FileStat;
 use crate::units::Tid;
 
-/// File systems without a device that are listened to. Of all others without one a server may be asked each time, and may not
-/// answer; or to open a file there does something (`tracefs`, `debugfs`, `autofs`), or is no open of a path (`mqueue`).
+/// File systems without a device that are listened to. All others without one may query a server
+/// each time, which may not answer; or an open has side effects (`tracefs`, `debugfs`, `autofs`),
+/// or is not an open of a path (`mqueue`).
 const LISTENED: [&str; 12] = [
     "tmpfs",
     "ramfs",
@@ -40,13 +44,14 @@ const LISTENED: [&str; 12] = [
     "securityfs",
 ];
 
-/// File systems on devices that ask other machines, or a program, too.
+/// File systems on devices that query other machines, or a program, too.
 const LEFT_OUT: [&str; 4] = ["fuseblk", "ocfs2", "gfs2", "gfs"];
 
-/// How many events may wait.
+/// Setting with the number of events that may wait.
 const MAX_QUEUED: &str = "/proc/sys/fs/fanotify/max_queued_events";
 
-/// The same where nobody has set it (`FANOTIFY_DEFAULT_MAX_EVENTS`).
+/// Number of events that may wait where no administrator has set it
+/// (`FANOTIFY_DEFAULT_MAX_EVENTS`).
 const DEFAULT_QUEUED: usize = 16_384;
 
 /// A queue of opens, and the file systems whose opens go there.
@@ -54,45 +59,45 @@ const DEFAULT_QUEUED: usize = 16_384;
 pub struct OpenEvents {
     group: Fanotify,
     capacity: usize,
-    /// By their numbers, `MAJOR:MINOR`.
+    /// Listened to: file systems by their numbers, `MAJOR:MINOR`.
     marked: FxHashSet<String>,
-    /// Types of those that are not.
+    /// Not listened to: types of file systems.
     unmarked: FxHashSet<String>,
 }
 
-/// One that was taken out of the queue.
+/// Event that was taken out of the queue.
 #[derive(Debug)]
 pub enum OpenEvent {
     /// A thread opened a file or a directory.
     Opened(OpenedFile),
-    /// A program or its loader was opened to be run: by an exec.
+    /// An exec opened a program or its loader.
     Program,
-    /// The queue was full: there were others.
+    /// The queue was full: events were lost.
     Overflow,
 }
 
-/// What was opened; holds a descriptor of it.
+/// Opened file; holds a descriptor of the file.
 #[derive(Debug)]
 pub struct OpenedFile(FanotifyEvent);
 
-/// A file that was opened, as it is now.
+/// State of an opened file at the moment when it is read.
 #[derive(Debug)]
 pub struct FileSeen {
-    /// Its name, as `/proc/PID/fd` shows it.
+    /// Name, as `/proc/PID/fd` shows it.
     pub link: nix::Result<Vec<u8>>,
-    /// What it is.
+    /// Type, identity and size.
     pub stat: Option<FileStat>,
-    /// The mount that it was opened through, where the kernel says (from Linux 5.8 on).
+    /// Mount that the file was opened through, where the kernel reports it (from Linux 5.8 on).
     pub mount: Option<u64>,
 }
 
 impl OpenEvents {
-    /// A queue that nothing goes to. It has room for `max_queued_events` (16,384 unless set): what
-    /// waits holds memory of the kernel, and keeps file systems from being unmounted.
+    /// Creates a queue without file systems. It has room for `max_queued_events` (16,384 unless
+    /// set): waiting events hold memory of the kernel, and keep file systems from being unmounted.
     ///
     /// # Errors
     ///
-    /// What stands in the way, in words.
+    /// The reason, in words.
     pub fn new() -> Result<Self, String> {
         let flags = InitFlags::FAN_CLASS_NOTIF
             | InitFlags::FAN_REPORT_TID
@@ -113,24 +118,24 @@ impl OpenEvents {
                 Err("this kernel has no fanotify (it is built without CONFIG_FANOTIFY)".into())
             }
             Err(Errno::EINVAL) => {
-                Err("this kernel's fanotify does not tell threads (from Linux 4.20 on it does)"
-                    .into())
+                Err("this kernel's fanotify does not report threads (Linux 4.20 does)".into())
             }
-            Err(errno) => Err(format!("fanotify cannot be had: {}", io::Error::from(errno))),
+            Err(errno) => Err(format!("fanotify cannot be opened: {}", io::Error::from(errno))),
         }
     }
 
-    /// Listens to the file systems, too, that are mounted where the process is that this directory of `/proc` is about. Those
+    /// Adds the file systems that are mounted for the process of this directory of `/proc`. Those
     /// of the network and a few others are left out.
     ///
     /// # Errors
     ///
     /// Those of reading its `mountinfo`.
     pub fn listen_to_mounts_of(&mut self, process: &str) -> io::Result<()> {
-        // Its own root is where its mounts begin.
+        // The mount points are relative to the root of that process.
         let root = if process == "/proc/self" { String::new() } else { format!("{process}/root") };
         for mount in mounts_of(process)? {
-            // Marks go with their file system, and its number to the next one: each is marked again.
+            // A mark goes with its file system, and its number to the next one: each is marked
+            // again.
             let mut place = root.clone().into_bytes();
             place.extend(mount.mount_point.into_os_string().into_vec());
             let place = std::ffi::OsString::from_vec(place);
@@ -154,41 +159,42 @@ impl OpenEvents {
         self.group.mark(how, what, AT_FDCWD, Some(place))
     }
 
-    /// How many file systems are listened to.
+    /// Number of file systems that are listened to.
     pub fn marked(&self) -> usize {
         self.marked.len()
     }
 
-    /// Types of file systems that are not listened to, or not all, sorted.
+    /// Types of file systems of which some or all are not listened to, sorted.
     pub fn unmarked(&self) -> Vec<&str> {
         let mut types: Vec<&str> = self.unmarked.iter().map(String::as_str).collect();
         types.sort_unstable();
         types
     }
 
-    /// How many events may wait (`max_queued_events`, which kernels before 5.13 do not show), and the one that says that there are
-    /// too many.
+    /// Number of events that may wait (`max_queued_events`, which kernels before 5.13 do not show),
+    /// and one more for the overflow event.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// True if nothing waits.
+    /// True if no event waits.
     pub fn is_empty(&self) -> bool {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::ZERO) == Ok(0)
     }
 
-    /// Takes out what waits, oldest first, so many at most as fit into a page.
+    /// Takes waiting events out, oldest first, at most as many as fit into a page.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: the queue is empty. Any other: the oldest event is gone, for its file could not be opened once more. (If others
-    /// were taken out before it in the same call, there is no error, and nobody says so: `fanotify_read()`.)
+    /// `EAGAIN`: the queue is empty. Any other: the oldest event is lost, as its file could not be
+    /// opened once more. (If other events were taken out before it in the same call, there is no
+    /// error and no report: `fanotify_read()`.)
     pub fn read(&self) -> nix::Result<Vec<OpenEvent>> {
-        let event = |it: FanotifyEvent| match it.mask() {
+        let event = |event: FanotifyEvent| match event.mask() {
             mask if mask.contains(MaskFlags::FAN_Q_OVERFLOW) => OpenEvent::Overflow,
             mask if mask.contains(MaskFlags::FAN_OPEN_EXEC) => OpenEvent::Program,
-            _ => OpenEvent::Opened(OpenedFile(it)),
+            _ => OpenEvent::Opened(OpenedFile(event)),
         };
         Ok(self.group.read_events()?.into_iter().map(event).collect())
     }
@@ -218,7 +224,7 @@ impl OpenedFile {
         Tid(self.0.pid())
     }
 
-    /// What it opened.
+    /// Reads the state of the file.
     pub fn look(&self) -> FileSeen {
         let Some(fd) = self.0.fd() else {
             return FileSeen { link: Err(Errno::EBADF), stat: None, mount: None };

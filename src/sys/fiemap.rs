@@ -1,4 +1,5 @@
-//! `FS_IOC_FIEMAP`: where the contents of a file lie on its device (`Documentation/filesystems/fiemap.rst`).
+//! `FS_IOC_FIEMAP`: location of a file's contents on its device
+//! (`Documentation/filesystems/fiemap.rst`).
 
 use std::fs::File;
 use std::io;
@@ -7,15 +8,15 @@ use std::os::fd::AsRawFd;
 /// A run of a file's contents on its device. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where in the file.
+    /// Position in the file.
     pub offset: u64,
-    /// Where on the device.
+    /// Position on the device.
     pub address: u64,
-    /// How much.
+    /// Length of the run.
     pub length: u64,
 }
 
-/// `struct fiemap` and room for so many `struct fiemap_extent` (`include/uapi/linux/fiemap.h`).
+/// Number of `struct fiemap_extent` for which [`Fiemap`] has room (`include/uapi/linux/fiemap.h`).
 const ROOM: u32 = 256;
 
 #[repr(C)]
@@ -40,21 +41,23 @@ struct Fiemap {
     fm_extents: [Extent; ROOM as usize],
 }
 
-/// `struct fiemap` without its extents: what the number of the ioctl holds.
+/// Size of `struct fiemap` without its extents, which the number of the ioctl has.
 const HEAD_BYTES: usize = 32;
 
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
-/// `_UNKNOWN`, `_DELALLOC`, `_ENCODED`, `_NOT_ALIGNED`, `_DATA_INLINE`, `_DATA_TAIL`: what stands there is not simply at that place.
+/// `_UNKNOWN`, `_DELALLOC`, `_ENCODED`, `_NOT_ALIGNED`, `_DATA_INLINE`, `_DATA_TAIL`: the extent's
+/// bytes are not plainly stored at its address.
 const HAS_NO_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
 
-/// A file in more runs than this is not looked at to its end.
+/// Limit on the runs that are read of a file.
 const RUNS_MAX: usize = 1 << 16;
 
-/// Where the file lies, as far as that has been decided: nothing is written out for it (no `FIEMAP_FLAG_SYNC`).
+/// Runs of a file, as far as they are allocated: nothing is written back for this (no
+/// `FIEMAP_FLAG_SYNC`).
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP`, `ENOTTY`: the file system does not tell; those of reading its metadata.
+/// `EOPNOTSUPP`, `ENOTTY`: the file system does not report runs; those of reading its metadata.
 pub fn runs(file: &File) -> io::Result<Vec<Run>> {
     let mut runs = Vec::new();
     let mut start = 0;
@@ -63,10 +66,10 @@ pub fn runs(file: &File) -> io::Result<Vec<Run>> {
         let count = usize::try_from(map.fm_mapped_extents.min(ROOM)).unwrap_or(0);
         let extents = map.fm_extents.get(..count).unwrap_or_default();
         let placed = extents.iter().filter(|it| it.fe_flags & HAS_NO_PLACE == 0);
-        runs.extend(placed.map(|it| Run {
-            offset: it.fe_logical,
-            address: it.fe_physical,
-            length: it.fe_length,
+        runs.extend(placed.map(|extent| Run {
+            offset: extent.fe_logical,
+            address: extent.fe_physical,
+            length: extent.fe_length,
         }));
         match extents.last() {
             Some(last) if last.fe_flags & FIEMAP_EXTENT_LAST == 0 && last.fe_length > 0 => {
@@ -97,8 +100,9 @@ fn ask(file: &File, start: u64) -> io::Result<Box<Fiemap>> {
         fm_extents: [none; ROOM as usize],
     });
     let request = nix::request_code_readwrite!(b'f', 11, HEAD_BYTES);
-    // SAFETY: the kernel writes the head and at most `fm_extent_count` extents behind it (`fiemap_fill_next_extent()` in
-    // fs/ioctl.c); `map` has room for as many, is plain integers, and is nobody else's.
+    // SAFETY: the kernel writes the head and, after it, at most `fm_extent_count` extents
+    // (`fiemap_fill_next_extent()` in fs/ioctl.c); `map` has room for as many, is plain integers,
+    // and is exclusively ours.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut *map) };
     nix::errno::Errno::result(result)?;
     Ok(map)
@@ -116,7 +120,8 @@ mod tests {
         assert_eq!(size_of::<Fiemap>(), HEAD_BYTES + ROOM as usize * 56);
     }
 
-    /// Runs are in order and inside the file, with a gap where it has a hole; a file system that does not tell says so.
+    /// Fails if runs are out of order, outside of the file or in its hole. A file system without
+    /// the ioctl must return an error.
     #[test]
     fn runs_of_a_file_with_a_hole() {
         let mut file = tempfile::tempfile().expect("a file");
@@ -128,7 +133,7 @@ mod tests {
         match runs(&file) {
             Ok(runs) => {
                 let is_sound =
-                    |it: &Run| it.length > 0 && it.offset + it.length <= (1 << 20) + (1 << 16);
+                    |run: &Run| run.length > 0 && run.offset + run.length <= (1 << 20) + (1 << 16);
                 assert!(
                     runs.iter().all(is_sound) && runs.is_sorted_by_key(|it| it.offset),
                     "{runs:?}"

@@ -1,4 +1,4 @@
-//! Files by descriptor: opened again, made without a name, asked what they are.
+//! Files by descriptor: reopening, creation without a name, metadata.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File, OpenOptions};
@@ -17,12 +17,13 @@ use super::fs_identity::FsIdentity;
 use crate::event::FileStat;
 use crate::units::DevId;
 
-/// A path that leads to an open file, whatever becomes of its name.
+/// A path that leads to an open file, even after a rename.
 pub fn path_of(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// The same file once more, to be read from its beginning, wherever the first one stands and whatever may be done with it.
+/// Opens the same file again for reading from its beginning, independent of the position and access
+/// mode of `file`.
 ///
 /// # Errors
 ///
@@ -31,7 +32,7 @@ pub fn reopen(file: &File) -> io::Result<File> {
     File::open(path_of(file))
 }
 
-/// Gives the room of a part of a file back to its file system (`FALLOC_FL_PUNCH_HOLE`); the file keeps its length.
+/// Frees the space of a part of a file (`FALLOC_FL_PUNCH_HOLE`); the file keeps its length.
 ///
 /// # Errors
 ///
@@ -43,7 +44,8 @@ pub fn give_back(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     fallocate(file, flags, number(offset)?, number(bytes)?).map_err(io::Error::from)
 }
 
-/// Opens what is there with these `O_*` flags, at this position in bytes; nothing is made or made shorter.
+/// Opens an existing file with these `O_*` flags, at this position in bytes; it is neither created
+/// nor truncated.
 ///
 /// # Errors
 ///
@@ -59,7 +61,8 @@ pub fn open_as(path: &Path, flags: u32, offset: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A file without a name (`O_TMPFILE`), to be read and written: it is gone with its last descriptor.
+/// Creates a file without a name (`O_TMPFILE`) for reading and writing: it is removed with its last
+/// descriptor.
 ///
 /// # Errors
 ///
@@ -73,12 +76,12 @@ pub fn create_unnamed(directory: &Path) -> io::Result<File> {
         .open(directory)
 }
 
-/// What is made from now on has the permissions that it is made with.
+/// Clears the umask: files made from now on have exactly the permissions given at their creation.
 pub fn give_all_permissions() {
     nix::sys::stat::umask(Mode::empty());
 }
 
-/// Bytes that whoever is not root may still use there.
+/// Free bytes of the directory's file system for unprivileged users.
 ///
 /// # Errors
 ///
@@ -88,19 +91,19 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     Ok(found.blocks_available().saturating_mul(found.fragment_size()))
 }
 
-/// True if it belongs to who we are, or to who called `sudo`.
+/// True if the file belongs to this process's user, or to the user who called `sudo`.
 pub fn is_own(metadata: &fs::Metadata) -> bool {
     metadata.uid() == nix::unistd::geteuid().as_raw()
         || FsIdentity::sudo_caller().is_some_and(|user| user.user() == metadata.uid())
 }
 
-/// What we make from now on is for us alone: a trace of the whole machine tells of everybody. The traced program was
-/// started before and keeps its own mask.
+/// Makes files created from now on private: a trace of the whole machine has data of all users. The
+/// traced program was started before and keeps its own mask.
 pub fn keep_private() {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
 }
 
-/// Device and inode of an open file: what it is, whatever its name.
+/// Device and inode of an open file: its identity, independent of its name.
 ///
 /// # Errors
 ///
@@ -110,7 +113,8 @@ pub fn identity(file: &File) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// File systems whose files are the kernel's answers: to open or read one may do something, although they seem to be regular files.
+/// File systems whose files are made by the kernel: an open or a read may have side effects,
+/// although they seem to be regular files.
 const OF_KERNEL: [FsType; 8] = [
     statfs::PROC_SUPER_MAGIC,
     statfs::SYSFS_MAGIC,
@@ -122,21 +126,23 @@ const OF_KERNEL: [FsType; 8] = [
     statfs::BPF_FS_MAGIC,
 ];
 
-/// True if the file is one of the kernel's own; it may be held by `O_PATH`.
+/// True if the file belongs to one of these file systems; `file` may be an `O_PATH` descriptor.
 ///
 /// # Errors
 ///
-/// The file system does not answer.
+/// The file system does not respond.
 pub fn is_of_kernel(file: impl AsFd) -> nix::Result<bool> {
     Ok(OF_KERNEL.contains(&fstatfs(file)?.filesystem_type()))
 }
 
-/// What the file behind `path` is, without asking a file server for what it does not have at hand.
+/// Metadata of the file that `path` leads to, without a query to a file server for data that is not
+/// at hand.
 pub fn stat_behind(path: &str) -> Option<FileStat> {
     stat_and_mount_behind(OsStr::new(path)).map(|it| it.0)
 }
 
-/// The same, and the number of the mount that `path` leads through (as in `/proc/PID/mountinfo`), from Linux 5.8 on.
+/// Metadata as [`stat_behind`] returns it, and the number of the mount that `path` leads through
+/// (as in `/proc/PID/mountinfo`), from Linux 5.8 on.
 pub fn stat_and_mount_behind(path: &OsStr) -> Option<(FileStat, Option<u64>)> {
     let path = CString::new(path.as_bytes()).ok()?;
     let mask = libc::STATX_TYPE
@@ -146,7 +152,8 @@ pub fn stat_and_mount_behind(path: &OsStr) -> Option<(FileStat, Option<u64>)> {
         | libc::STATX_MNT_ID;
     // SAFETY: an all-zero statx is a valid value of it.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with NUL; `found` is ours to write and as large as the kernel's struct.
+    // SAFETY: the path ends with NUL; `found` is exclusively ours and as large as the kernel's
+    // struct.
     let code = unsafe {
         libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, mask, &raw mut found)
     };

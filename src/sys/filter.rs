@@ -1,6 +1,8 @@
-//! The system calls that a helper has left (seccomp(2)): those of somebody who reads what is open, and answers.
+//! Seccomp filter of a helper (seccomp(2)): it leaves only the system calls for reading open files
+//! and answering.
 //!
-//! What it parses may be made to break it. Then it can do no more than this, and all else is refused with `EPERM`.
+//! Malicious input may take the helper's parsers over. Then the code can do no more than this; all
+//! other calls are refused with `EPERM`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,9 +14,9 @@ use seccompiler::{
     BackendError, BpfProgram, Error, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Allowed whatever the arguments are.
+/// Calls that are allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
-    // What is open.
+    // Reading open files.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,
@@ -26,7 +28,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_statx,
     libc::SYS_readlinkat,
     libc::SYS_close,
-    // The answer.
+    // Writing the answer.
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_ppoll,
@@ -61,12 +63,13 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_poll,
 ];
 
-/// Flags of `open(2)` by which something could be changed.
+/// Flags of `open(2)` that permit changes.
 const CHANGES: libc::c_int =
     libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
 
-/// From now on this thread, and those that it starts, can make no other system calls. It must have no way to new privileges
-/// (`PR_SET_NO_NEW_PRIVS`). Where the kernel has no such filters, or there is none for the processor, all stays as it is.
+/// Refuses all other system calls, for this thread and the threads that it starts. The process must
+/// have no way to new privileges (`PR_SET_NO_NEW_PRIVS`). Where the kernel has no such filters, or
+/// there is none for the processor, nothing changes.
 ///
 /// # Errors
 ///
@@ -87,19 +90,19 @@ fn is_not_there(error: &io::Error) -> bool {
     [Errno::EINVAL, Errno::ENOSYS].iter().any(|it| error.raw_os_error() == Some(*it as i32))
 }
 
-/// By their system calls; a call with no rule is allowed whatever its arguments are.
+/// Rules by system call; a call without rules is allowed with any arguments.
 fn rules() -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>, BackendError> {
     let reads = |flags| condition(flags, Dword, MaskedEq(u64::from(CHANGES.unsigned_abs())), 0);
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|it| (*it, Vec::new())).collect();
     rules.insert(libc::SYS_openat, reads(2)?);
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, reads(1)?);
-    // A socket that is connected: to nobody else.
+    // Only a connected socket: no other destination.
     rules.insert(libc::SYS_sendto, condition(4, Qword, Eq, 0)?);
     rules.insert(libc::SYS_recvfrom, condition(4, Qword, Eq, 0)?);
-    // `abort()`: to nobody else, either.
+    // `abort()`: no other process, either.
     rules.insert(libc::SYS_tgkill, condition(0, Dword, Eq, std::process::id().into())?);
-    // The same, elsewhere than in glibc: to the first thread, the only one.
+    // `abort()` elsewhere than in glibc: it signals the first thread, the only one.
     rules.insert(libc::SYS_tkill, condition(0, Dword, Eq, std::process::id().into())?);
     Ok(rules)
 }

@@ -1,9 +1,10 @@
-//! File-system identity of a thread: the user, group and supplementary groups with which the kernel checks its file accesses
-//! (setfsuid(2)).
+//! File-system identity of a thread: the user, group and supplementary groups with which the kernel
+//! checks its file accesses (setfsuid(2)).
 //!
-//! A thread of root that takes the identity of another user has none of root's rights over files: `setfsuid` removes the
-//! capabilities for files from the effective set, and returns them on the way back (`cap_task_fix_setuid`, security/commoncap.c).
-//! Everything else of the process stays root's.
+//! A thread of root that takes the identity of another user has none of root's rights over files:
+//! `setfsuid` removes the capabilities for files from the effective set, and returns them on the
+//! way back (`cap_task_fix_setuid`, security/commoncap.c). Everything else of the process stays
+//! root's.
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,7 +22,8 @@ pub struct FsIdentity {
 }
 
 impl FsIdentity {
-    /// The user who called `sudo`, if this process is root's and runs under it. The environment is trusted: root wrote it.
+    /// The user who called `sudo`, if this process is root's and runs under it. The environment is
+    /// trusted: root wrote it.
     pub fn sudo_caller() -> Option<Self> {
         let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
         geteuid().is_root().then_some(())?;
@@ -61,42 +63,45 @@ impl FsIdentity {
     }
 }
 
-/// The thread has another file-system identity; its own one returns with the drop.
+/// Guard of another file-system identity; its drop restores the thread's own.
 #[derive(Debug)]
 pub struct Entered {
-    /// User and group before.
+    /// User and group of the previous identity.
     before: (u32, u32),
     groups: Vec<u32>,
-    /// Identities are a thread's: the value stays in it.
+    /// Identities belong to a thread: the value stays in it.
     _of_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // The identity before, which may itself be another user's. With fewer groups than before the thread may do less, not more.
+        // The identity before, which may itself be another user's. With fewer groups than before
+        // the thread may do less, not more.
         let _ = set_ids(self.before.0, self.before.1);
         let _ = set_groups(&self.groups);
     }
 }
 
-/// Groups of the calling thread alone; the C library's function changes all threads.
+/// Sets the groups of the calling thread alone; the C library's function changes all threads.
 fn set_groups(groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the pointer leads to as many numbers as the first argument says, which the kernel only reads.
+    // SAFETY: the pointer leads to as many numbers as the first argument states, which the kernel
+    // only reads.
     let code = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The group first: afterwards the rights may be missing.
+/// Sets the group first: after the user the rights may be missing.
 fn set_ids(user: u32, group: u32) -> io::Result<()> {
     // SAFETY: a number only.
     unsafe { libc::setfsgid(group) };
     // SAFETY: a number only.
     unsafe { libc::setfsuid(user) };
-    // Neither reports a failure.
+    // Neither call reports a failure.
     if fs_ids() == (user, group) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// The user and group of the thread's file-system identity: -1 changes nothing and returns the identity.
+/// The user and group of the thread's file-system identity: -1 changes nothing and returns the
+/// identity.
 fn fs_ids() -> (u32, u32) {
     // SAFETY: a number only.
     let user = unsafe { libc::setfsuid(u32::MAX) };
@@ -112,7 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// Fails if a thread with another identity makes files of root's, opens what only root may, or does not get its own back.
+    /// Fails if a thread with another identity creates files as root, opens files that only root
+    /// may, or does not get its own back.
     #[test]
     fn roots_rights_are_away_and_come_back() {
         if !crate::sys::need::root() {
@@ -125,16 +131,16 @@ mod tests {
         let only_root = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&secret, only_root).expect("its mode");
         let before = getgroups().expect("groups");
-        let nobody = FsIdentity { user: 65534, group: 65534, groups: vec![65534] };
+        let unprivileged = FsIdentity { user: 65534, group: 65534, groups: vec![65534] };
         {
-            let _nobody = nobody.enter().expect("root may");
+            let _entered = unprivileged.enter().expect("root may");
             assert!(File::open(&secret).is_err());
             File::create_new(dir.path().join("own")).expect("its directory");
         }
         File::open(&secret).expect("root may");
         {
-            let _nobody = nobody.enter().expect("root may");
-            drop(nobody.enter().expect("once more"));
+            let _entered = unprivileged.enter().expect("root may");
+            drop(unprivileged.enter().expect("once more"));
             assert!(File::open(&secret).is_err(), "an inner identity gives root's back");
         }
         let own = dir.path().join("own").metadata().expect("it is there");

@@ -1,8 +1,10 @@
-//! A process of ours that reads what others have made, so that we do not: it may be killed by it, and we go on.
+//! Sandboxed helper: a process of ours that parses untrusted files, so that a crash does not end
+//! the tracer.
 //!
-//! It is this program once more, in a process group of its own (what a terminal sends does not reach it), with a socket for standard
-//! input and nothing else of ours. It gets one question, writes its answer and ends; the answer is no better than what it has read.
-//! Whatever it does, it is over after a stated time, and nobody waits for it longer than a moment more.
+//! It is this program once more, in a process group of its own (a terminal's signals do not reach
+//! it). It has a socket as standard input and no other descriptor of ours. It gets one question,
+//! writes its answer and ends; the answer is no more trustworthy than its input. A helper that does
+//! not end within a stated time is killed, and the tracer waits only a moment longer.
 
 use std::fmt;
 use std::fs::File;
@@ -23,57 +25,58 @@ use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use super::patience::Patience;
 use super::{capabilities, clock, filter, spawn};
 
-/// Who has no rights (`nobody`), wherever users have the usual numbers.
-const NOBODY: u32 = 65534;
+/// Number of the unprivileged user and group, wherever users have the usual numbers.
+const UNPRIVILEGED: u32 = 65534;
 
-/// How long it may take the kernel to end a killed process, ns. One that waits for a server of files may take for ever.
+/// Time that the kernel may take to end a killed process, ns. A process that waits for a file
+/// server may never end.
 const END_NS: u64 = 1_000_000_000;
 
-/// What is read of an answer at once.
+/// Bytes of an answer that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a helper may take.
+/// Limits on the resources of a helper.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// From the question to its end.
+    /// Time from the question to the helper's end.
     pub time: Duration,
     /// Processor time, in whole seconds.
     pub cpu: Duration,
-    /// Memory that it allocates, in bytes (`RLIMIT_DATA`).
+    /// Allocated memory, in bytes (`RLIMIT_DATA`).
     pub memory_bytes: u64,
-    /// All addresses, those of the files that it reads, too, in bytes (`RLIMIT_AS`).
+    /// Address space, mapped files included, in bytes (`RLIMIT_AS`).
     pub address_bytes: u64,
-    /// Its answer, in bytes.
+    /// Length of the answer, in bytes.
     pub answer_bytes: usize,
 }
 
-/// What a helper has said until its end.
+/// Output of a helper until its end.
 #[derive(Debug)]
 pub struct Said {
-    /// Not to be trusted, and not whole if something went wrong.
+    /// Answer: untrusted, and incomplete after a failure.
     pub answer: Vec<u8>,
-    /// What went wrong.
+    /// Failure, if there was one.
     pub failure: Option<Failure>,
 }
 
-/// Why a helper has not done its work.
+/// Reason for which a helper has not done its work.
 #[derive(Debug)]
 pub enum Failure {
-    /// There was none.
+    /// The process could not be started.
     NotStarted(io::Error),
-    /// Nothing could be said or heard.
+    /// The socket could not be written or read.
     NotHeard(io::Error),
-    /// It was over its time.
+    /// The helper exceeded its time.
     TooSlow(Duration),
-    /// It was over its processor time.
+    /// The helper exceeded its processor time.
     TooMuchCpu(Duration),
-    /// It said too much, in bytes.
+    /// The answer was longer than this, in bytes.
     TooMuchSaid(usize),
-    /// It was killed by this signal.
+    /// The helper was killed by this signal.
     Killed(i32),
-    /// It ended with this status.
+    /// The helper ended with this status.
     Exited(i32),
-    /// A signal came to us.
+    /// The wait was cancelled by a signal to this process.
     NotWaitedFor,
 }
 
@@ -81,7 +84,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotStarted(error) => write!(f, "the process for it cannot be started: {error}"),
-            Self::NotHeard(error) => write!(f, "the process for it was not understood: {error}"),
+            Self::NotHeard(error) => write!(f, "cannot talk to the process for it: {error}"),
             Self::TooSlow(time) => write!(f, "it took more than {} s", time.as_secs()),
             Self::TooMuchCpu(time) => {
                 write!(f, "it took more than {} s of processor time", time.as_secs())
@@ -95,20 +98,22 @@ impl fmt::Display for Failure {
                 Ok(name) => write!(f, "the process for it was killed by {name}"),
                 Err(_) => write!(f, "the process for it was killed by signal {signal}"),
             },
-            Self::NotWaitedFor => f.write_str("a signal came, so nobody waited for it"),
+            Self::NotWaitedFor => f.write_str("cancelled by a signal"),
             Self::Exited(status) => write!(f, "the process for it ended with status {status}"),
         }
     }
 }
 
 impl Failure {
-    /// True for what all its work together has brought about, not only the last of it.
+    /// True for failures that all the helper's work together has caused, not only the last part of
+    /// it.
     pub fn is_of_all(&self) -> bool {
         matches!(self, Self::TooSlow(_) | Self::TooMuchCpu(_) | Self::TooMuchSaid(_))
     }
 }
 
-/// Starts a helper with these arguments, asks it, and ends it, as long as there is patience.
+/// Starts a helper with these arguments, sends the question, and ends the process. `patience`
+/// cancels the wait.
 pub fn ask(
     arguments: &[&str],
     question: &[u8],
@@ -121,11 +126,12 @@ pub fn ask(
         Ok(started) => started,
         Err(error) => return Said { answer, failure: Some(Failure::NotStarted(error)) },
     };
-    // When it has closed its side it is about to end.
+    // A helper that has closed its side is about to end.
     let heard = talk(&socket, question, &mut answer, until, bounds, patience);
     let failure = heard.and_then(|()| ended(&mut child, until, bounds)).err();
     if failure.is_some() {
-        // It may have ended at this moment. If it does not even end by this, it is left to whoever comes after us.
+        // The helper may have ended at this moment. If the signal does not end it, init reaps it
+        // after us.
         let _ = child.kill();
         let _ = ended(&mut child, clock::now().0.saturating_add(END_NS), bounds);
     }
@@ -141,7 +147,7 @@ fn start(arguments: &[&str]) -> io::Result<(Child, UnixStream)> {
     Ok((command.spawn()?, ours))
 }
 
-/// Says and hears, until the other side is closed.
+/// Sends the question and reads the answer, until the other side is closed.
 fn talk(
     mut socket: &UnixStream,
     mut question: &[u8],
@@ -157,7 +163,7 @@ fn talk(
         let Some(milliseconds) = left(until) else { return Err(Failure::TooSlow(bounds.time)) };
         let mut fds = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted)];
         fds.extend(patience.fd().map(|it| PollFd::new(it, PollFlags::POLLIN)));
-        // An interrupted wait is as good as any.
+        // An interrupted wait counts as a wait.
         let _ = poll(&mut fds, PollTimeout::from(milliseconds));
         let has_signal = fds.iter().skip(1).any(|it| it.any().unwrap_or(false));
         drop(fds);
@@ -165,16 +171,16 @@ fn talk(
             return Err(Failure::NotWaitedFor);
         }
         if !is_asked {
-            let said = if question.is_empty() { Ok(0) } else { socket.write(question) };
-            question = match said {
+            let sent = if question.is_empty() { Ok(0) } else { socket.write(question) };
+            question = match sent {
                 Ok(bytes) => question.get(bytes..).unwrap_or_default(),
                 Err(error) if is_later(&error) => question,
-                // It has ended: what it said before is heard.
+                // The helper has ended: its answer until then is read.
                 Err(_) => &[],
             };
             is_asked = question.is_empty();
             if is_asked {
-                // The same.
+                // An error means the same: the helper has ended.
                 let _ = socket.shutdown(std::net::Shutdown::Write);
             }
         }
@@ -182,7 +188,7 @@ fn talk(
             Ok(0) => return Ok(()),
             Ok(bytes) => answer.extend_from_slice(piece.get(..bytes).unwrap_or_default()),
             Err(error) if is_later(&error) => {}
-            // It has ended without having read everything.
+            // The helper has ended without having read everything.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(Failure::NotHeard(error)),
         }
@@ -196,7 +202,7 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Waits for its end until then, and takes its status.
+/// Waits until this time for the helper's end, and takes its status.
 fn ended(child: &mut Child, until: u64, bounds: &Bounds) -> Result<(), Failure> {
     let mut wait = || -> io::Result<Option<ExitStatus>> {
         let end = spawn::process_fd(i32::try_from(child.id()).map_err(io::Error::other)?)?;
@@ -216,12 +222,13 @@ fn ended(child: &mut Child, until: u64, bounds: &Bounds) -> Result<(), Failure> 
             (None, Some(0)) => Ok(()),
             (None, status) => Err(Failure::Exited(status.unwrap_or(-1))),
         },
-        // Where our caller ignores how children end (SIGCHLD), nobody tells it.
+        // If our caller ignores its children's ends (SIGCHLD), the kernel reports no status.
         Err(_) => Ok(()),
     }
 }
 
-/// Milliseconds until then, at least one, or as many as can be waited for at once; `None`: it is over.
+/// Milliseconds until this time: at least one, at most what one wait can take; `None`: the time is
+/// over.
 fn left(until: u64) -> Option<u16> {
     let ns = until.checked_sub(clock::now().0).filter(|it| *it > 0)?;
     Some(u16::try_from(ns / 1_000_000).unwrap_or(u16::MAX).max(1))
@@ -233,11 +240,11 @@ fn nanoseconds(time: Duration) -> u64 {
 
 // --- In the helper ---
 
-/// What we were asked, whole, and where to answer.
+/// Reads the question, and returns it with the socket for the answer.
 ///
 /// # Errors
 ///
-/// Those of `read(2)`; nobody has asked.
+/// Those of `read(2)`; standard input is not a socket.
 pub fn asked() -> io::Result<(Vec<u8>, UnixStream)> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut question = Vec::new();
@@ -245,7 +252,7 @@ pub fn asked() -> io::Result<(Vec<u8>, UnixStream)> {
     Ok((question, socket))
 }
 
-/// Closes what our caller's caller may have left open, but for the standard three. Nothing of ours may be open.
+/// Closes inherited descriptors, except for the standard three. No descriptor of ours may be open.
 pub fn close_others() {
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = listed
@@ -253,67 +260,73 @@ pub fn close_others() {
         .filter(|it| *it > 2)
         .collect();
     for fd in numbers {
-        // SAFETY: nothing of ours is open but the standard three (this function's contract); the list was closed.
+        // SAFETY: no descriptor of ours is open except for the standard three (this function's
+        // contract); the list was closed.
         unsafe { libc::close(fd) };
     }
 }
 
-/// From now on no more than this, and if memory is short this process goes first.
+/// Sets these limits; if memory is short, the kernel kills this process first.
 ///
 /// # Errors
 ///
 /// Those of `setrlimit(2)` and `prctl(2)`.
 pub fn limit(bounds: &Bounds) -> io::Result<()> {
-    // With our caller we end; to be said again behind a change of the user.
+    // The helper ends with its caller; a change of the user resets this.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let seconds = bounds.cpu.as_secs();
-    // At the first it is told by a signal of its own, at the second it is killed.
+    // The soft limit sends a signal of its own (SIGXCPU), the hard one kills.
     setrlimit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
     setrlimit(Resource::RLIMIT_DATA, bounds.memory_bytes, bounds.memory_bytes)?;
     setrlimit(Resource::RLIMIT_AS, bounds.address_bytes, bounds.address_bytes)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    // Only a wish.
+    // Best effort.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     Ok(())
 }
 
-/// Gives up all rights: what is open can be read, and nothing else that is not everybody's; nothing can be written and nothing
-/// started, and no system call be made but those of reading. With our caller we end, too.
+/// Drops all rights. Afterwards open files and world-readable ones can be read. No file can be
+/// written, no process started, and only the system calls for reading are allowed. The helper ends
+/// with its caller.
 ///
 /// # Errors
 ///
-/// Those of `setresuid(2)`, `setrlimit(2)`, `prctl(2)` and `seccomp(2)`: nothing that others have made may be read then.
+/// Those of `setresuid(2)`, `setrlimit(2)`, `prctl(2)` and `seccomp(2)`: untrusted files must not
+/// be read then.
 pub fn give_up_rights() -> io::Result<()> {
     prctl::set_no_new_privs()?;
     if geteuid().is_root() {
         setgroups(&[])?;
-        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        let (user, group) = (Uid::from_raw(UNPRIVILEGED), Gid::from_raw(UNPRIVILEGED));
         setresgid(group, group, group)?;
         setresuid(user, user, user)?;
     }
-    // Who is not root may have some all the same.
+    // Users other than root may have capabilities, too.
     capabilities::keep_none()?;
     setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
     setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
-    // No core, and nobody else of that user can look into us.
+    // No core, and no other process of that user can read our memory.
     prctl::set_dumpable(false)?;
-    // Behind the change of the user, which forgets it (`commit_creds()`).
+    // After the change of the user, which resets it (`commit_creds()`).
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     filter::keep_reading_calls()
 }
 
-/// A file's bytes. If somebody cuts it off, this process is killed (SIGBUS): only a helper may do this.
+/// Maps a file. If another process truncates it, this process is killed (SIGBUS): only a helper may
+/// call this.
 ///
 /// # Errors
 ///
 /// Those of `mmap(2)`.
 pub fn map(file: &File) -> io::Result<memmap2::Mmap> {
-    // SAFETY: the mapping is private and only read. Whoever can write to the file may change the bytes below us: what reads them here
-    // takes any bytes, and what it makes of them is not trusted (this module's contract).
+    // SAFETY: the mapping is private and only read. A process that can write to the file may change
+    // the mapped bytes: the code that reads them takes any bytes, and its results are not trusted
+    // (this module's contract).
     unsafe { memmap2::Mmap::map(file) }
 }
 
-/// A copy of a file in memory, which everybody may open again, and its bytes; `None` if they are more than this.
+/// Copies a file into memory, so that any user may open the copy; with the number of bytes. `None`
+/// if they are more than this.
 ///
 /// # Errors
 ///
@@ -331,7 +344,7 @@ mod tests {
     use super::super::patience::testing::{ended_by, endless};
     use super::*;
 
-    /// How this test program is started as a helper.
+    /// Arguments that start this test program as a helper.
     const ARGUMENTS: [&str; 3] = ["--exact", "sys::helper::tests::helper", "--ignored"];
 
     const BOUNDS: Bounds = Bounds {
@@ -342,11 +355,11 @@ mod tests {
         answer_bytes: 1 << 20,
     };
 
-    /// What a good or bad helper does.
+    /// Helpers that behave and misbehave, by the question.
     #[test]
     #[ignore = "run by asked"]
     fn helper() {
-        let (question, mut socket) = super::asked().expect("somebody asks");
+        let (question, mut socket) = super::asked().expect("a question");
         let seconds = |it| Duration::from_secs(it);
         match question.as_slice() {
             b"hang" => crate::sys::thread::pause(seconds(3600)),
@@ -360,8 +373,8 @@ mod tests {
             }
             b"babble" => while socket.write_all(&[0; 4096]).is_ok() {},
             b"bus" => {
-                socket.write_all(b"half").expect("somebody listens");
-                touch_behind_the_end();
+                socket.write_all(b"half").expect("a reader");
+                touch_past_the_end();
             }
             b"write" => {
                 let mut file =
@@ -373,28 +386,28 @@ mod tests {
             b"panic" => panic!("on purpose"),
             b"rights" => {
                 let file = File::open("/etc/shadow").expect("we are root");
-                let told = rights(file);
-                socket.write_all(told.as_bytes()).expect("somebody listens");
+                let can = rights(file);
+                socket.write_all(can.as_bytes()).expect("a reader");
             }
-            other => socket.write_all(other).expect("somebody listens"),
+            other => socket.write_all(other).expect("a reader"),
         }
     }
 
-    fn touch_behind_the_end() {
+    fn touch_past_the_end() {
         let file = File::from(memfd_create(c"test", MFdFlags::MFD_CLOEXEC).expect("a file"));
         file.set_len(1 << 16).expect("it is ours");
-        // SAFETY: that it is cut off is what is tried here; this process ends by it.
+        // SAFETY: truncation is what this tests; it ends this process.
         let map = unsafe { memmap2::Mmap::map(&file) }.expect("it is mapped");
         file.set_len(0).expect("it is ours");
         std::hint::black_box(map[1 << 12]);
     }
 
-    /// What can still be done without rights.
+    /// Lists which actions still succeed without rights.
     fn rights(mut file: File) -> String {
         let copy = copy_in_memory(&mut file, 1 << 20).expect("memory").expect("it is short").0;
         give_up_rights().expect("we may");
-        let again = |it: &File| {
-            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(it));
+        let again = |file: &File| {
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
             File::open(path).is_ok()
         };
         let can = [
@@ -406,7 +419,7 @@ mod tests {
             UnixStream::pair().is_ok(),
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(1), None) != Err(nix::Error::EPERM),
         ];
-        // Not even who we are may be asked for any more.
+        // Not even the own user id may be queried any more.
         let status = std::fs::read_to_string("/proc/self/status").expect("everybody may read it");
         let user = status.lines().find(|it| it.starts_with("Uid:")).expect("a user");
         format!("{user} {can:?}")
@@ -418,7 +431,7 @@ mod tests {
         (answer, failure.map(|it| it.to_string()))
     }
 
-    /// Fails, or takes an hour, if somebody waits for one whose answer is not wanted any more.
+    /// Fails, or takes an hour, if a cancelled wait goes on.
     #[test]
     fn a_signal_ends_it() {
         let patience = ended_by(libc::SIGTERM);
@@ -436,7 +449,8 @@ mod tests {
         }
     }
 
-    /// Fails, or does not end, if somebody waits for one that does not end, or takes what was not meant.
+    /// Fails, or does not end, if a helper is waited for forever, or takes more resources than its
+    /// limits.
     #[test]
     fn whatever_it_does_it_ends_and_why_is_told() {
         let short = Bounds { time: Duration::from_secs(1), ..BOUNDS };
@@ -452,7 +466,7 @@ mod tests {
         for (question, bounds, expected) in cases {
             let (answer, failure) = asked(question.as_bytes(), bounds);
             assert_eq!(failure.as_deref(), Some(expected), "{question}");
-            // What it said before is kept.
+            // The answer until then is kept.
             assert_eq!(question == "bus", answer == b"half", "{question}");
         }
     }
@@ -463,7 +477,8 @@ mod tests {
             return;
         }
         let can = [true, false, false, false, false, false, false];
-        let expected = format!("Uid:\t{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY} {can:?}");
+        let expected =
+            format!("Uid:\t{UNPRIVILEGED}\t{UNPRIVILEGED}\t{UNPRIVILEGED}\t{UNPRIVILEGED} {can:?}");
         let (answer, failure) = asked(b"rights", &BOUNDS);
         assert_eq!((String::from_utf8_lossy(&answer).into_owned(), failure), (expected, None));
     }

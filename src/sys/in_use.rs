@@ -1,7 +1,8 @@
-//! Who uses a block device: what is mounted, swapped to, built upon it, or has it open.
+//! Users of a block device: mounts, swap, devices built upon it, and processes that have it open.
 //!
-//! The kernel's own word is an exclusive open ([`super::target`]); what is here says by whom, and finds what needs no such open: the files
-//! behind loop devices, and programs that have a device open.
+//! The kernel's own check is an exclusive open ([`super::target`]). This module names the users,
+//! and finds those without such an open: the files of loop devices, and programs that have a device
+//! open.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,12 +11,12 @@ use std::path::{Path, PathBuf};
 use super::mounts;
 use crate::units::DevId;
 
-/// A device, its partitions, and what says of them who uses them.
+/// A block device, its partitions, and its backing file.
 #[derive(Debug)]
 pub struct Device {
-    /// Its number and its partitions'.
+    /// Numbers of the device and its partitions.
     all: Vec<DevId>,
-    /// The file behind it, if it is a loop device.
+    /// The backing file of a loop device.
     behind: Option<PathBuf>,
 }
 
@@ -29,12 +30,13 @@ impl Device {
         Self { all, behind: text(&place.join("loop/backing_file")).map(PathBuf::from) }
     }
 
-    /// The device behind it, if it is a loop device that lies on another device.
+    /// The backing device of a loop device whose file is a block device.
     pub fn behind(&self) -> Option<&Path> {
         self.behind.as_deref().filter(|it| device_at(it).is_some())
     }
 
-    /// What it is used for, in words, besides by a loop device that lies on it; `None`: nobody is known to use it.
+    /// Describes a user of the device, other than the loop device `own` that is backed by it;
+    /// `None`: no user is known.
     pub fn user_but(&self, own: Option<DevId>) -> Option<String> {
         self.mounted()
             .or_else(|| self.swapped_to())
@@ -46,13 +48,14 @@ impl Device {
         device_at(path).is_some_and(|it| self.all.contains(&it))
     }
 
-    /// The same file is behind it.
+    /// True if the file is the device's backing file.
     fn is_behind(&self, path: &Path) -> bool {
         let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
         self.behind.as_deref().and_then(identity).is_some_and(|it| Some(it) == identity(path))
     }
 
-    /// Some file systems (btrfs) have device numbers of their own, so the name is looked at, too.
+    /// Mount of the device. Some file systems (btrfs) have device numbers of their own, so the
+    /// source's name is compared, too.
     fn mounted(&self) -> Option<String> {
         let mounts = mounts::mounts_of("/proc/self").ok()?;
         let numbers: Vec<String> = self.all.iter().map(ToString::to_string).collect();
@@ -63,7 +66,8 @@ impl Device {
         Some(format!("it, or a part of it, is mounted at {}", found.mount_point.display()))
     }
 
-    /// `/proc/swaps`: a line of titles, then one for each, with the path first.
+    /// Swap on the device. `/proc/swaps`: a line of titles, then one for each swap area, with the
+    /// path first.
     fn swapped_to(&self) -> Option<String> {
         let swaps = fs::read_to_string("/proc/swaps").ok()?;
         let mut paths = swaps.lines().skip(1).filter_map(|it| it.split_whitespace().next());
@@ -71,47 +75,47 @@ impl Device {
         Some(format!("the kernel swaps to {path}"))
     }
 
-    /// Devices that are made of it: dm, md, bcache.
+    /// Devices that are built upon it: dm, md, bcache.
     fn held(&self) -> Option<String> {
         let holders = self.all.iter().flat_map(|it| children(&place(*it).join("holders")));
         let names: Vec<String> = holders.map(|it| name(&it)).collect();
         (!names.is_empty()).then(|| format!("it is a part of {}", names.join(", ")))
     }
 
-    /// Loop devices that lie on it, or on the same file.
+    /// Loop devices that are backed by it, or by the same file.
     fn behind_others(&self, own: Option<DevId>) -> Option<String> {
         let loops = children(Path::new("/sys/block"));
-        loops.into_iter().find_map(|it| {
-            let path = PathBuf::from(text(&it.join("loop/backing_file"))?);
-            let number = DevId::parse(text(&it.join("dev"))?.as_str())?;
+        loops.into_iter().find_map(|device| {
+            let path = PathBuf::from(text(&device.join("loop/backing_file"))?);
+            let number = DevId::parse(text(&device.join("dev"))?.as_str())?;
             let is_other = !self.all.contains(&number) && Some(number) != own;
             (is_other && (self.is(&path) || self.is_behind(&path)))
-                .then(|| format!("{} lies on the same bytes", name(&it)))
+                .then(|| format!("{} is backed by the same bytes", name(&device)))
         })
     }
 
-    /// A process that has it open; ours is none.
+    /// Another process that has the device open.
     pub fn opened(&self) -> Option<String> {
         let own = std::process::id().to_string();
-        let processes = children(Path::new("/proc")).into_iter().filter(|it| {
-            let name = name(it);
+        let processes = children(Path::new("/proc")).into_iter().filter(|process| {
+            let name = name(process);
             name.bytes().all(|it| it.is_ascii_digit()) && name != own
         });
-        processes.into_iter().find_map(|it| {
-            let mut open = children(&it.join("fd")).into_iter();
+        processes.into_iter().find_map(|process| {
+            let mut open = children(&process.join("fd")).into_iter();
             open.find(|it| self.is(it))?;
-            let comm = text(&it.join("comm")).unwrap_or_default();
-            Some(format!("process {} ({comm}) has it open", name(&it)))
+            let comm = text(&process.join("comm")).unwrap_or_default();
+            Some(format!("process {} ({comm}) has it open", name(&process)))
         })
     }
 }
 
-/// What `/sys` has of a device.
+/// Directory of a device in `/sys`.
 fn place(dev: DevId) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{dev}"))
 }
 
-/// The number of the block device that a path leads to.
+/// Number of the block device that a path leads to.
 pub(super) fn device_at(path: &Path) -> Option<DevId> {
     let found = fs::metadata(path).ok().filter(|it| it.file_type().is_block_device())?;
     Some(DevId::new(libc::major(found.rdev()), libc::minor(found.rdev())))

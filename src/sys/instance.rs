@@ -1,8 +1,9 @@
-//! An instance of tracefs: ring buffers and switches of our own, beside everybody else's
-//! (`Documentation/trace/ftrace.rst`, "Instances").
+//! Instance of tracefs: ring buffers and switches of our own, separate from those of all other
+//! users (`Documentation/trace/ftrace.rst`, "Instances").
 //!
-//! It is a directory below `instances` and lives until it is removed: also when we do not. So each of ours is locked
-//! (`flock`) as long as its tracer lives, and whoever comes next removes those that nobody holds.
+//! An instance is a directory below `instances` and exists until it is removed, even after its
+//! tracer's end. So each of ours is locked (`flock`) while its tracer lives, and the next tracer
+//! removes those without a lock.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,10 +17,11 @@ use super::trace_ring::TraceRing;
 use super::tracefs::Tracefs;
 use crate::units::Tid;
 
-/// What our instances' names begin with.
+/// Prefix of the names of our instances.
 const PREFIX: &str = "iotrace-";
 
-/// What our instances are for: the ends of their names. Those of the rings are in the log's header, too.
+/// Purposes of our instances: the ends of their names. Those of the rings are in the log's header,
+/// too.
 const PURPOSES: [&str; 8] =
     ["main", "names", "block", "tasks", "chains", "probes", "layers", "doctor"];
 
@@ -27,33 +29,35 @@ const PURPOSES: [&str; 8] =
 #[derive(Debug)]
 pub struct Instance {
     root: PathBuf,
-    /// Held while the instance is ours.
+    /// Lock while the instance is ours.
     lock: Option<Flock<File>>,
 }
 
-/// What the kernel says of one CPU's ring (`per_cpu/cpuN/stats`), in hits.
+/// Counters of one CPU's ring (`per_cpu/cpuN/stats`), in events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStats {
-    /// Still in it.
+    /// Events that are still in the ring.
     pub entries: u64,
-    /// Overwritten before they were read.
+    /// Events that were overwritten before they were read.
     pub overrun: u64,
-    /// Without room: an interrupt ran into the page that was being written, or overwriting is off.
+    /// Events without room: an interrupt ran into the page that was being written, or overwriting
+    /// is off.
     pub dropped: u64,
-    /// Taken out.
+    /// Events that were read.
     pub read: u64,
 }
 
 impl Instance {
-    /// Makes one, switched off.
+    /// Creates an instance, switched off.
     ///
     /// # Errors
     ///
-    /// `EACCES`, `EPERM`: not root, or tracefs is mounted read-only; `ENOENT`: the kernel has no instances.
+    /// `EACCES`, `EPERM`: not root, or tracefs is mounted read-only; `ENOENT`: the kernel has no
+    /// instances.
     pub fn create(tracefs: &Tracefs, purpose: &str) -> io::Result<Self> {
         let all = tracefs.root().join("instances");
         debug_assert!(PURPOSES.contains(&purpose), "{purpose} is never removed");
-        // Nobody may take a new instance for a dead one before it is locked.
+        // No other tracer may take a new instance for a stale one before it is locked.
         let guard = lock(&all, FlockArg::LockExclusive)?;
         let root = all.join(format!("{PREFIX}{}-{purpose}", std::process::id()));
         fs::create_dir(&root)?;
@@ -68,12 +72,12 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// Those of the kernel; the message names the file.
+    /// Those of the kernel; the message has the file's path.
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
         self.write_to(OpenOptions::new().write(true).truncate(true), file, value)
     }
 
-    /// Adds to a setting that is a list.
+    /// Appends to a setting that is a list.
     ///
     /// # Errors
     ///
@@ -88,7 +92,7 @@ impl Instance {
         written.map_err(|error| at(&path, error))
     }
 
-    /// Opens a setting, to be read again and again.
+    /// Opens a setting, for repeated reads.
     ///
     /// # Errors
     ///
@@ -98,7 +102,7 @@ impl Instance {
         File::open(&path).map_err(|error| at(&path, error))
     }
 
-    /// Reads a setting or a count.
+    /// Reads a setting or a counter.
     ///
     /// # Errors
     ///
@@ -110,19 +114,19 @@ impl Instance {
         read.map(|_| text).map_err(|error| at(&path, error))
     }
 
-    /// Follows these threads and what they give birth to, and nobody else. Takes the place of the ones before.
+    /// Records exactly these threads and the threads that they start. Replaces the previous list.
     ///
     /// # Errors
     ///
     /// As for [`Self::write`].
     pub fn follow(&self, threads: &[Tid]) -> io::Result<()> {
         let list: Vec<String> = threads.iter().map(|it| it.0.to_string()).collect();
-        // One write: each costs a grace period of the kernel, 10 to 25 ms. (A list longer than a page is cut into
-        // several by the kernel, which takes a part and wants the rest.)
+        // One write: each costs a grace period of the kernel, 10 to 25 ms. (The kernel takes a list
+        // longer than a page in several parts.)
         self.write("set_event_pid", &format!("{}\n", list.join(" ")))
     }
 
-    /// Adds threads to those that are followed.
+    /// Adds threads to the list.
     ///
     /// # Errors
     ///
@@ -132,7 +136,7 @@ impl Instance {
         self.append("set_event_pid", &format!("{}\n", list.join(" ")))
     }
 
-    /// Those that are followed.
+    /// Threads of the list.
     ///
     /// # Errors
     ///
@@ -142,7 +146,7 @@ impl Instance {
         Ok(text.split_whitespace().filter_map(|it| it.parse().ok()).map(Tid).collect())
     }
 
-    /// One CPU's ring, to read from.
+    /// Opens one CPU's ring for reading.
     ///
     /// # Errors
     ///
@@ -152,7 +156,7 @@ impl Instance {
         TraceRing::open(&path, page_bytes).map_err(|error| at(&path, error))
     }
 
-    /// The books of one CPU's ring.
+    /// Counters of one CPU's ring.
     ///
     /// # Errors
     ///
@@ -174,13 +178,14 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody could be told; the next tracer removes what stays.
+        // A drop cannot report errors; the next tracer removes a leftover instance.
         let _ = remove(&self.root);
         self.lock.take();
     }
 }
 
-/// Removes the instances of tracers that have died, and their probes. How many instances there were.
+/// Removes the instances of tracers that have ended, and their probes. Returns the number of
+/// removed instances.
 ///
 /// # Errors
 ///
@@ -191,15 +196,16 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(all)?.flatten() {
         let is_ours = owner(&entry.file_name().to_string_lossy()).is_some();
-        // Another process that may make instances has made it.
+        // Another user who may create instances has created it.
         let is_theirs =
             entry.metadata().is_ok_and(|it| it.uid() != nix::unistd::geteuid().as_raw());
-        // Locked as long as its tracer lives.
+        // An instance is locked as long as its tracer lives.
         if is_ours && !is_theirs && lock(&entry.path(), FlockArg::LockExclusiveNonblock).is_ok() {
             removed += usize::from(remove(&entry.path()).is_ok());
         }
     }
-    // Who has probes has an instance, too, which was made before them and goes after them.
+    // A tracer with probes has an instance, too, which was created before them and is removed after
+    // them.
     let has_instance = |pid: u32| {
         let left = fs::read_dir(tracefs.root().join("instances")).into_iter().flatten().flatten();
         left.into_iter().any(|it| owner(&it.file_name().to_string_lossy()) == Some(pid))
@@ -208,13 +214,14 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// The process number of the tracer that has made an instance of this name; `None`: none of ours is called so.
+/// Process number of the tracer that has created an instance of this name; `None`: the name is not
+/// one of ours.
 fn owner(name: &str) -> Option<u32> {
     let (pid, purpose) = name.strip_prefix(PREFIX)?.split_once('-')?;
     PURPOSES.contains(&purpose).then(|| super::probe_events::process_number(pid))?
 }
 
-/// Events first: a ring that nothing writes to goes away at once.
+/// Removes an instance. Switches its events off first: a ring without writers is removed at once.
 fn remove(instance: &Path) -> io::Result<()> {
     let _ = fs::write(instance.join("tracing_on"), "0");
     let _ = fs::write(instance.join("events/enable"), "0");
@@ -226,7 +233,7 @@ fn lock(directory: &Path, how: FlockArg) -> io::Result<Flock<File>> {
     Flock::lock(file, how).map_err(|(_, errno)| at(directory, errno.into()))
 }
 
-/// The kernel's answers do not say which file they are about.
+/// Adds the path to an error of the kernel, which does not name the file.
 fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

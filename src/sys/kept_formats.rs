@@ -1,7 +1,9 @@
-//! What an administrator keeps of tracefs for users that may not read it: the texts of `format` files of this kernel.
+//! Cache of tracefs `format` files of the running kernel, which an administrator keeps for users
+//! that may not read tracefs.
 //!
-//! One file for each kernel, world-readable, only of value while exactly that kernel runs: the numbers of tracepoints that are part of
-//! it are given at its boot, in the order in which it was linked. (Those of modules are given when they are loaded.)
+//! One world-readable file for each kernel, valid only while exactly that kernel runs: the numbers
+//! of built-in tracepoints are assigned at its boot, in the order in which it was linked. (Modules
+//! get theirs when they are loaded.)
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -14,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::output_dir::{OutputDirectory, Users};
 use super::proc;
 
-/// Where it is kept.
+/// Directory of the cache.
 const DIRECTORY: &str = "/var/cache/iotrace-perf";
-/// Whose it must be.
+/// Required owner of the cache.
 const ROOT: u32 = 0;
-/// The version of the file's shape.
+/// Version of the file's format.
 const VERSION: u32 = 1;
-/// A few hundred texts of a few KiB each.
+/// Limit on the file: a few hundred texts have a few KiB each.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// Texts by `system:name`.
@@ -33,13 +35,14 @@ struct Kept {
     formats: Formats,
 }
 
-/// Which kernel, to the build.
+/// Identity of a kernel, down to the build.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kernel {
     release: String,
     version: String,
     machine: String,
-    /// `/sys/kernel/notes` in hexadecimal: the build id is in it (`Documentation/ABI/testing/sysfs-kernel-notes`).
+    /// `/sys/kernel/notes` in hexadecimal, which has the build id
+    /// (`Documentation/ABI/testing/sysfs-kernel-notes`).
     notes: String,
 }
 
@@ -54,17 +57,18 @@ impl Kernel {
 }
 
 fn path_of(kernel: &Kernel) -> PathBuf {
-    // The kernel takes any word for its name.
+    // A kernel's release may have any characters.
     let release: String =
         kernel.release.chars().map(|it| if it == '/' { '_' } else { it }).collect();
     Path::new(DIRECTORY).join(format!("formats-{release}.json"))
 }
 
-/// Keeps these for the kernel that runs. Where they are.
+/// Stores these formats for the running kernel, and returns the path.
 ///
 /// # Errors
 ///
-/// Those of writing it; `PermissionDenied` for whoever is not root, and if the directory is not root's alone.
+/// Those of writing; `PermissionDenied` for users other than root, and if others may write to the
+/// directory.
 pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "only root may keep them"));
@@ -74,7 +78,7 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     let path = path_of(&kernel);
     let name = path.file_name().unwrap_or_default();
     let text = serde_json::to_vec(&Kept { version: VERSION, kernel, formats })?;
-    // Nobody reads half of it.
+    // Written under another name first: no reader sees half of it.
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let new = new.file_name().unwrap_or_default();
     let mut file = directory.create(new)?;
@@ -89,7 +93,7 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     written.map(|()| path)
 }
 
-/// The directory, which is made if it is missing: root's alone to write, everybody's to read.
+/// Opens the directory, or creates it: only root may write to it, all users may read it.
 fn open_own(path: &Path) -> io::Result<OutputDirectory> {
     let (parent, name) = OutputDirectory::parent_of(path, &Users::none())?;
     let directory = match parent.make_own(&name) {
@@ -98,16 +102,16 @@ fn open_own(path: &Path) -> io::Result<OutputDirectory> {
     };
     let opened = directory.readable()?;
     only_of(ROOT, &opened.metadata()?)?;
-    // Whatever the mask is.
+    // Independent of the umask.
     opened.set_permissions(Permissions::from_mode(0o755))?;
     Ok(directory)
 }
 
-/// What is kept for the kernel that runs.
+/// Loads the formats of the running kernel.
 ///
 /// # Errors
 ///
-/// Why it is of no use, in words.
+/// The reason for which the cache is not usable, in words.
 pub fn load() -> Result<Formats, String> {
     let kernel = Kernel::running();
     load_from(&path_of(&kernel), &kernel, ROOT)
@@ -133,7 +137,7 @@ fn load_from(path: &Path, kernel: &Kernel, owner: u32) -> Result<Formats, String
     Ok(kept.formats)
 }
 
-/// What others could have written would be believed to be the kernel's words.
+/// Fails if other users can have written the file, as its texts are trusted like the kernel's.
 fn only_of(owner: u32, metadata: &fs::Metadata) -> io::Result<()> {
     let is_ours = metadata.uid() == owner && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
     if is_ours {
@@ -158,7 +162,7 @@ mod tests {
         }
     }
 
-    /// What is loaded of a file with this text and these permissions.
+    /// Loads a file with this text and these permissions.
     fn loaded(text: &str, mode: u32) -> Result<Formats, String> {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("formats");

@@ -1,4 +1,4 @@
-//! Resource limits and use of this process, and the numbers of CPUs.
+//! Resource limits and usage of this process, and the numbers of CPUs.
 
 use std::fs;
 use std::io;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike as _;
 
-/// Raises the soft limit of open files to the hard one and returns it. The traced program is started before and keeps
-/// its own.
+/// Raises the soft limit of open files to the hard one and returns it. The traced program is
+/// started before and keeps its own limit.
 pub fn raise_open_files() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -18,25 +18,28 @@ pub fn raise_open_files() -> u64 {
     }
 }
 
-/// Bytes of stack that the tracer needs, and that it takes if it has less.
+/// Stack that the tracer needs, in bytes.
 const STACK_BYTES_MIN: u64 = 1 << 20;
+/// Stack limit that it sets if it has less, in bytes.
 const STACK_BYTES: u64 = 8 << 20;
 
-/// Open files without which nothing can be recorded; each CPU needs some more.
+/// Open files without which no recording is possible; each CPU needs some more.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Limits that were changed, as our caller gave them: soft and hard. The program that is recorded gets them back.
+/// Limits that were changed, with their original values: soft and hard. The recorded program gets
+/// them back.
 static CHANGED: [OnceLock<(u64, u64)>; 2] = [OnceLock::new(), OnceLock::new()];
 const CHANGEABLE: [(Resource, u64, u64); 2] = [
     (Resource::RLIMIT_STACK, STACK_BYTES_MIN, STACK_BYTES),
     (Resource::RLIMIT_NOFILE, OPEN_FILES_MIN, 1024),
 ];
 
-/// Raises limits that are too low for this process, and lets no file that grows beyond one end it (SIGXFSZ). To be called first of all.
+/// Raises limits that are too low for this process, and ignores SIGXFSZ, so that a file at its size
+/// limit does not end it. To be called before all else.
 ///
 /// # Errors
 ///
-/// A limit is too low and must not be raised: which one, and how its caller can.
+/// A limit is too low and cannot be raised: its name, and how the caller can raise it.
 pub fn be_sufficient() -> Result<(), String> {
     // SAFETY: plain numbers; the signal is ignored, so no handler runs.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -45,7 +48,7 @@ pub fn be_sufficient() -> Result<(), String> {
         if soft >= least {
             continue;
         }
-        // Only root may have a higher hard one.
+        // Only root may raise the hard limit.
         let tried = setrlimit(resource, wanted.min(hard), hard).is_ok() && hard >= least
             || setrlimit(resource, wanted, wanted.max(hard)).is_ok();
         if !tried {
@@ -64,25 +67,26 @@ pub fn be_sufficient() -> Result<(), String> {
     Ok(())
 }
 
-/// In the child that becomes the recorded program: its caller's limits, and its caller's way with SIGXFSZ.
+/// Restores the caller's limits and disposition of SIGXFSZ, in the child that becomes the recorded
+/// program.
 pub(super) fn give_back() {
-    // ORDERING: written once before any thread existed.
+    // ORDERING: it is written once, before any thread exists.
     if !SIGXFSZ_WAS_IGNORED.load(Ordering::Relaxed) {
         // SAFETY: this process has one thread and no handler for the signal.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
     }
     for ((resource, ..), changed) in CHANGEABLE.into_iter().zip(&CHANGED) {
         if let Some(&(soft, hard)) = changed.get() {
-            // They were higher a moment ago; to lower them is always allowed.
+            // The limits were higher a moment ago; lowering them is always allowed.
             let _ = setrlimit(resource, soft, hard);
         }
     }
 }
 
-/// Whether SIGXFSZ was ignored when we were started: noted before `main`.
+/// True if SIGXFSZ was ignored when this process was started: recorded before `main`.
 pub(super) static SIGXFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// What helps if a file cannot be written because of a limit.
+/// Advice if a file cannot be written because of a limit.
 pub fn of_write(error: &io::Error) -> Option<String> {
     let limit = getrlimit(Resource::RLIMIT_FSIZE).map_or(0, |it| it.0);
     (error.raw_os_error() == Some(libc::EFBIG)).then(|| {
@@ -90,15 +94,15 @@ pub fn of_write(error: &io::Error) -> Option<String> {
     })
 }
 
-/// CPU time that this process has used, all threads, ns.
+/// CPU time of all threads of this process, ns.
 pub fn own_cpu_ns() -> u64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return 0 };
     let time = usage.user_time() + usage.system_time();
     u64::try_from(time.num_microseconds()).unwrap_or(0) * 1000
 }
 
-/// How many addresses a chain of perf's has at most: `kernel.perf_event_max_stack`, which is 127 (`PERF_MAX_STACK_DEPTH`) unless
-/// somebody has changed it.
+/// Limit on the addresses of a call chain of perf: `kernel.perf_event_max_stack`, which is 127
+/// (`PERF_MAX_STACK_DEPTH`) unless an administrator has changed it.
 pub fn chain_frames_max() -> u64 {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
     text.trim().parse().unwrap_or(127)
@@ -110,7 +114,7 @@ pub fn online_cpus() -> Vec<u32> {
     parse_cpu_list(text.trim()).unwrap_or_default()
 }
 
-/// The CPUs of each node of memory that has any; none if the kernel does not tell.
+/// CPUs of each NUMA node that has any; none if the kernel does not report nodes.
 pub fn numa_nodes() -> Vec<Vec<u32>> {
     let nodes = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
     let cpus = nodes.filter_map(|it| fs::read_to_string(it.path().join("cpulist")).ok());
@@ -120,7 +124,7 @@ pub fn numa_nodes() -> Vec<Vec<u32>> {
     nodes
 }
 
-/// `0-3,8,10-11` as the kernel prints CPU lists. `None` if it is something else.
+/// Parses a CPU list as the kernel prints it: `0-3,8,10-11`. `None` for any other text.
 pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

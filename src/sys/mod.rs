@@ -1,8 +1,8 @@
-//! The kernel boundary: everything that asks the kernel for something while a capture is made, and all `unsafe` of
-//! this package.
+//! The kernel boundary: the calls by which a capture or a replay requests something from the
+//! kernel, and all `unsafe` code of this package.
 //!
-//! What crosses it outwards is bytes and numbers: records as the kernel wrote them, texts of `/proc` and tracefs.
-//! Nothing in here understands a tracepoint.
+//! Only bytes and numbers cross it outwards: records as the kernel wrote them, texts of `/proc` and
+//! tracefs. No module of this room interprets a tracepoint.
 
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 

@@ -1,4 +1,4 @@
-//! How large the blocks of mounted file systems are, and when something is mounted or unmounted.
+//! Mounts: block sizes of mounted file systems, and notification of mounts and unmounts.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,18 +18,19 @@ use super::clock;
 use crate::capture::fact::{Fact, Text};
 use crate::units::Pid;
 
-/// What is mounted in our mount namespace.
+/// List of the mounts in our mount namespace.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// File systems whose events count in blocks.
 const COUNT_IN_BLOCKS: [&str; 3] = ["ext2", "ext3", "ext4"];
 
-/// Tells when mounts change: then it has something urgent to read (`mounts_poll()` in `fs/proc_namespace.c`).
+/// Notification of changed mounts: the file then has exceptional data to read (`mounts_poll()` in
+/// `fs/proc_namespace.c`).
 #[derive(Debug)]
 pub struct MountWatch(File);
 
 impl MountWatch {
-    /// Begins to watch.
+    /// Begins to watch the mounts.
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ impl MountWatch {
         File::open(MOUNTINFO).map(Self)
     }
 
-    /// True if something was mounted or unmounted since the last call.
+    /// True if a file system was mounted or unmounted since the last call.
     pub fn has_changed(&self) -> bool {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLPRI)];
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|it| it > 0)
@@ -51,56 +52,59 @@ impl AsFd for MountWatch {
     }
 }
 
-/// What is read of the mounts of a process, in bytes. A namespace may have 100,000 (`fs.mount-max`), and a line of each has two paths
-/// that a user may have chosen.
+/// Limit on the `mountinfo` of a process, in bytes. A namespace may have 100,000 mounts
+/// (`fs.mount-max`), and each line has two paths that a user may have chosen.
 const MOUNTINFO_BYTES_MAX: u64 = 32 << 20;
 
-/// What is mounted where the process is that this directory of `/proc` is about.
+/// Mounts in the namespace of the process of this directory of `/proc`.
 ///
 /// # Errors
 ///
-/// Those of reading its `mountinfo`; `FileTooLarge`: it is longer than any that is read.
+/// Those of reading its `mountinfo`; `FileTooLarge`: it is longer than [`MOUNTINFO_BYTES_MAX`].
 pub fn mounts_of(process: &str) -> io::Result<Vec<MountInfo>> {
     let file = File::open(format!("{process}/mountinfo"))?;
     let text = within(file, MOUNTINFO_BYTES_MAX)?;
-    // One mount point that is no text must not hide all others.
+    // One mount point that is not UTF-8 must not hide all others.
     let text = String::from_utf8_lossy(&text);
     let mounts = MountInfos::from_buf_read(text.as_bytes()).map_err(io::Error::other)?;
     let whole = |it: MountInfo| MountInfo { mount_point: unescaped(&it.mount_point), ..it };
     Ok(mounts.0.into_iter().map(whole).collect())
 }
 
-/// All of it, if it is no longer than so many bytes.
+/// Reads all of it, if it has at most this number of bytes.
 fn within(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let read = from.take(bytes_max.saturating_add(1)).read_to_end(&mut text)?;
     if read as u64 > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Spaces, tabs, line ends and backslashes are written as `\\` and three octal digits (`mangle_path()` in `fs/seq_file.c`).
+/// Reverses the escapes of spaces, tabs, line ends and backslashes: `\\` and three octal digits
+/// (`mangle_path()` in `fs/seq_file.c`).
 fn unescaped(path: &Path) -> PathBuf {
     let mut rest = path.as_os_str().as_bytes();
     let mut plain = Vec::with_capacity(rest.len());
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| first == b'\\');
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|_| first == b'\\');
         let digits = digits.and_then(|it| std::str::from_utf8(it).ok());
         match digits.and_then(|it| u8::from_str_radix(it, 8).ok()) {
             Some(byte) => {
                 plain.push(byte);
-                rest = behind.get(3..).unwrap_or_default();
+                rest = tail.get(3..).unwrap_or_default();
             }
             None => {
                 plain.push(first);
-                rest = behind;
+                rest = tail;
             }
         }
     }
     PathBuf::from(OsString::from_vec(plain))
 }
 
-/// Devices with file systems that are mounted here, and the size of the blocks in which their events count, as a fact. Only those
-/// are asked for it: one of the network may not answer.
+/// Devices of the file systems that are mounted here, and the size of the blocks in which their
+/// events count, as a fact. Only file systems on devices are queried: one of the network may not
+/// respond.
 ///
+/// # Errors
 /// # Errors
 ///
 /// Those of reading `/proc/self/mountinfo`.
@@ -114,9 +118,9 @@ pub fn file_systems() -> io::Result<Fact> {
 
 fn line(mount: &MountInfo) -> Option<String> {
     if mount.majmin.starts_with("0:") {
-        // btrfs: its own number is no device, but what it was mounted from is.
+        // btrfs: its number is not that of a device, but its mount source is a device.
         let from = mount.mount_source.as_deref().filter(|it| it.starts_with("/dev/"))?;
-        // Users may mount these, and call what they mount from as they like.
+        // Users may mount FUSE file systems with any name as the source.
         if mount.fs_type.split('.').next() == Some("fuse") {
             return None;
         }
@@ -127,7 +131,7 @@ fn line(mount: &MountInfo) -> Option<String> {
     if !COUNT_IN_BLOCKS.contains(&mount.fs_type.as_str()) {
         return Some(format!("{} -\n", mount.majmin));
     }
-    // Something else may be mounted over it.
+    // Another file system may be mounted over it.
     let there = number(fs::metadata(&mount.mount_point).ok()?.dev());
     let bytes = statfs(&mount.mount_point).ok()?.block_size();
     (there == mount.majmin).then(|| format!("{there} {bytes}\n"))
@@ -151,7 +155,7 @@ mod tests {
         check("/mnt/\\", "/mnt/\\");
     }
 
-    /// Fails if the mounts of a namespace of a user are read without an end.
+    /// Fails if the mounts of a user's namespace are read without a limit.
     #[test]
     fn mounts_are_read_within_a_bound() {
         assert_eq!(within(&b"1234"[..], 4).expect("just enough"), b"1234");
@@ -159,7 +163,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
-    /// Fails if a user says of a device, by the name of what is mounted, how its events count.
+    /// Fails if a user decides, by the source of a mount, how a device's events count.
     #[test]
     fn users_say_nothing_of_devices() {
         let Some(device) = fs::read_dir("/dev")

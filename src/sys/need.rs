@@ -1,6 +1,7 @@
-//! What unit tests of this package need of the machine, as `tests/support/need.rs` has it for the others.
+//! Requirements of unit tests, as `tests/support/need.rs` has them for the integration tests.
 
-/// True for root. Otherwise the test is to return at once; that it is skipped is said, and fails where `CI` is `true`.
+/// True for root. Otherwise the caller returns at once: the test is reported as skipped, and fails
+/// where `CI` is `true`.
 #[track_caller]
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
 pub fn root() -> bool {

@@ -1,14 +1,18 @@
-//! Directories of outputs: everything that is written is made, renamed, given away and removed below a held descriptor.
+//! Output directories: all outputs are created, renamed, given away and removed relative to an open
+//! descriptor.
 //!
 //! | This process | The directory | Files are made by |
 //! |---|---|---|
 //! | is a user's | any | that user |
-//! | is root's | only root could exchange a step of its path ([`super::output_path`]) | root, and given to the caller of `sudo` |
-//! | is root's | the caller of `sudo`, or the user of `--as-user`, may write there | that user: the thread has its file-system identity |
+//! | is root's | all steps of its path are safe | root, for the caller of `sudo` |
+//! | is root's | the caller of `sudo`, or the user of `--as-user`, may write there | that user |
 //! | is root's | any other | refused |
 //!
-//! Nothing is followed and nothing that was there is opened: files are made with `O_EXCL`, and what is given away is what was
-//! opened.
+//! A step is safe if only root could exchange it ([`super::output_path`]). Root creates a user's
+//! files with that user's file-system identity.
+//!
+//! Links are not followed and existing files are not opened: files are created with `O_EXCL`, and
+//! ownership is changed by descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,13 +33,13 @@ use super::fs_identity::{Entered, FsIdentity};
 use super::output_path::{is_refused, open_checked, open_plain};
 use super::user::Identity;
 
-/// Directories below each other in what is removed or given away: archives have two.
+/// Limit on nested directories in a tree that is removed or given away: archives have two.
 const LEVELS_MAX: u32 = 16;
 
 /// Users in whose directories root writes as these users.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
-    /// Who called `sudo`: outputs are given to this user.
+    /// Caller of `sudo`: outputs are given to this user.
     caller: Option<FsIdentity>,
     /// The user of `--as-user`.
     program: Option<FsIdentity>,
@@ -47,29 +51,29 @@ impl Users {
         Self { caller: FsIdentity::sudo_caller(), program: None }
     }
 
-    /// The same, and the user of the started program.
+    /// The caller of `sudo`, if there is one, and the user of the started program.
     pub fn with_program(user: Option<&Identity>) -> Self {
         Self { program: user.map(FsIdentity::of), ..Self::caller() }
     }
 
-    /// No other user: only what is root's own.
+    /// No other user: only directories of root.
     pub fn none() -> Self {
         Self::default()
     }
 }
 
-/// A directory, held.
+/// An open directory.
 #[derive(Clone, Debug)]
 pub struct OutputDirectory {
     held: Arc<OwnedFd>,
     /// The user who makes files in it, if not this process.
     user: Option<FsIdentity>,
-    /// Who gets what this process makes in it.
+    /// New owner of the files that this process creates in it.
     owner: Option<FsIdentity>,
 }
 
 impl OutputDirectory {
-    /// Opens a directory that is there.
+    /// Opens an existing directory.
     ///
     /// # Errors
     ///
@@ -82,7 +86,7 @@ impl OutputDirectory {
             Ok(held) => {
                 return Ok(Self { held: Arc::new(held), user: None, owner: users.caller.clone() });
             }
-            // A file server may refuse root, and not the user.
+            // A file server may refuse root, but not the user.
             Err(error) if is_refused(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
                 error
             }
@@ -108,11 +112,11 @@ impl OutputDirectory {
         Err(refused)
     }
 
-    /// Opens the directory that a path is in; the name of the path there.
+    /// Opens the parent directory of a path, and returns the last name of the path.
     ///
     /// # Errors
     ///
-    /// As [`OutputDirectory::open`]; `InvalidInput`: the path ends with no name.
+    /// As [`OutputDirectory::open`]; `InvalidInput`: the path does not end with a name.
     pub fn parent_of(path: &Path, users: &Users) -> io::Result<(Self, OsString)> {
         let no_name =
             || io::Error::new(io::ErrorKind::InvalidInput, "the path has no name at its end");
@@ -121,7 +125,7 @@ impl OutputDirectory {
         Ok((Self::open(parent.unwrap_or(Path::new(".")), users)?, name.to_owned()))
     }
 
-    /// Makes a new directory; its parent must be there.
+    /// Creates a directory; its parent must exist.
     ///
     /// # Errors
     ///
@@ -131,13 +135,13 @@ impl OutputDirectory {
         parent.make_directory(&name)
     }
 
-    /// A path that leads to the directory while the value lives, whatever becomes of its name.
+    /// A path that leads to the directory while the value lives, even after a rename.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.held.as_raw_fd()).into()
     }
 
-    /// The thread has the identity with which files are made in the directory, until the value is dropped: for what another
-    /// library does below [`OutputDirectory::path`].
+    /// Gives the thread the identity with which files are created in the directory, until the value
+    /// is dropped: for libraries that create files below [`OutputDirectory::path`].
     ///
     /// # Errors
     ///
@@ -146,7 +150,7 @@ impl OutputDirectory {
         self.user.as_ref().map(FsIdentity::enter).transpose()
     }
 
-    /// What has this name, if anything has.
+    /// Metadata of the entry with this name, if it exists.
     ///
     /// # Errors
     ///
@@ -159,11 +163,11 @@ impl OutputDirectory {
         }
     }
 
-    /// Makes a new file, to be read and written.
+    /// Creates a file for reading and writing.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if anything of that name is there, links included; those of `openat(2)`.
+    /// `AlreadyExists` if an entry of that name exists, links included; those of `openat(2)`.
     pub fn create(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
         let file = self.open_file(name, flags)?;
@@ -173,11 +177,11 @@ impl OutputDirectory {
         Ok(file)
     }
 
-    /// Makes a new file below the directory, and the directories on its way that are missing.
+    /// Creates a file below the directory, and the missing directories on its path.
     ///
     /// # Errors
     ///
-    /// As [`OutputDirectory::create`]; something else than a directory of the same owner is on the way.
+    /// As [`OutputDirectory::create`]; a step of the path is not a directory of the same owner.
     pub fn make_below(&self, path: &Path) -> io::Result<File> {
         let mut at = self.clone();
         for step in path.parent().into_iter().flat_map(Path::iter) {
@@ -189,11 +193,12 @@ impl OutputDirectory {
         at.create(path.file_name().unwrap_or_default())
     }
 
-    /// Opens a regular file at its end; makes it if it is not there. A FIFO in its place is not waited for.
+    /// Opens a regular file at its end, or creates it. The call does not wait for the other end of
+    /// a FIFO.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`: it is no regular file, or has another name as well; those of `openat(2)`.
+    /// `InvalidInput`: the file is not regular, or has another name as well; those of `openat(2)`.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_NONBLOCK;
         let file = self.open_file(name, flags)?;
@@ -201,7 +206,7 @@ impl OutputDirectory {
         if found.is_file() && found.nlink() == 1 {
             return Ok(file);
         }
-        let why = "it is no regular file with one name";
+        let why = "it is not a regular file with one name";
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
@@ -212,11 +217,12 @@ impl OutputDirectory {
         Ok(openat(&*self.held, one_step(name)?, flags, mode)?.into())
     }
 
-    /// Makes a new directory, mode 0700. One that root makes for the caller of `sudo` is the caller's, and so is what is made in it.
+    /// Creates a directory, mode 0700. A directory that root creates for the caller of `sudo`
+    /// belongs to the caller, and so do the files created in it.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if anything of that name is there; those of `mkdirat(2)`.
+    /// `AlreadyExists` if an entry of that name exists; those of `mkdirat(2)`.
     pub fn make_directory(&self, name: &OsStr) -> io::Result<Self> {
         let made = self.make_own(name)?;
         let Some(owner) = &self.owner else { return Ok(made) };
@@ -225,7 +231,7 @@ impl OutputDirectory {
         Ok(Self { user: self.owner.clone(), owner: None, ..made })
     }
 
-    /// The same, but one that root makes stays root's.
+    /// Creates a directory, mode 0700, that belongs to the creating user, root included.
     ///
     /// # Errors
     ///
@@ -242,11 +248,12 @@ impl OutputDirectory {
         made
     }
 
-    /// Opens a directory in this one that belongs to who makes files here.
+    /// Opens a subdirectory that belongs to the user who creates files here.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied`: it is another user's; those of `openat(2)`, for a link `ENOTDIR`.
+    /// `PermissionDenied`: the directory is another user's; those of `openat(2)`, for a link
+    /// `ENOTDIR`.
     pub fn open_own(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let held = {
@@ -262,7 +269,7 @@ impl OutputDirectory {
         Ok(Self { held: Arc::new(held), user: self.user.clone(), owner: None })
     }
 
-    /// The directory itself, to be read or locked.
+    /// Opens the directory itself for reading or locking.
     ///
     /// # Errors
     ///
@@ -273,7 +280,7 @@ impl OutputDirectory {
         Ok(openat(&*self.held, ".", flags, Mode::empty())?.into())
     }
 
-    /// The names of what is in it.
+    /// Names of its entries.
     ///
     /// # Errors
     ///
@@ -282,16 +289,17 @@ impl OutputDirectory {
         names(self.readable()?.into())
     }
 
-    /// Gives what has this name here a name in another directory of the same file system, which nothing there has.
+    /// Moves an entry to another directory of the same file system, under a name that does not
+    /// exist there.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if anything of that name is there, links included; those of `renameat2(2)`.
+    /// `AlreadyExists` if an entry of that name exists, links included; those of `renameat2(2)`.
     pub fn rename_new(&self, name: &OsStr, to: &Self, new: &OsStr) -> io::Result<()> {
         let _as = self.enter()?;
         let (old, new) = (one_step(name)?, one_step(new)?);
         match renameat2(&*self.held, old, &*to.held, new, RenameFlags::RENAME_NOREPLACE) {
-            // Not every file system can do both at once.
+            // Not every file system can check and rename in one step.
             Err(Errno::EINVAL) => match fstatat(&*to.held, new, AtFlags::AT_SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
                 Err(_) => Ok(renameat(&*self.held, old, &*to.held, new)?),
@@ -300,7 +308,7 @@ impl OutputDirectory {
         }
     }
 
-    /// Gives what has this name another one here, in the place of what has it.
+    /// Renames an entry within the directory, and replaces the entry that has the new name.
     ///
     /// # Errors
     ///
@@ -310,8 +318,8 @@ impl OutputDirectory {
         Ok(renameat(&*self.held, one_step(name)?, &*self.held, one_step(new)?)?)
     }
 
-    /// Gives what has this name, with all below it, to the user who gets the files of another directory. This one must be such that no other
-    /// user can change anything in it.
+    /// Gives an entry, with all below it, to the owner of another directory's new files. No other
+    /// user may be able to change anything in this directory.
     ///
     /// # Errors
     ///
@@ -322,12 +330,12 @@ impl OutputDirectory {
         give(self.held.as_fd(), one_step(name)?, ids, LEVELS_MAX)
     }
 
-    /// Removes what has this name, and all below it in the same file system. Below a directory of the user who gets the files of this
-    /// one, it is removed as that user.
+    /// Removes an entry, and all below it in the same file system. In a directory of the user who
+    /// gets this directory's files, entries are removed with that user's rights.
     ///
     /// # Errors
     ///
-    /// Those of `unlinkat(2)`; `CrossesDevices`: something is mounted there.
+    /// Those of `unlinkat(2)`; `CrossesDevices`: a file system is mounted there.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         let _as = self.enter()?;
         let at = self.held.as_fd();
@@ -344,7 +352,7 @@ impl OutputDirectory {
         let owner = self.owner.as_ref().filter(|it| it.user() == found.st_uid);
         {
             let _as = owner.map(FsIdentity::enter).transpose()?;
-            // What was looked at, whatever has its name by now.
+            // The directory that was checked, even if another one has its name by now.
             remove_below(&open_below(place.as_fd(), OsStr::new("."))?, found.st_dev, LEVELS_MAX)?;
         }
         Ok(unlinkat(at, name, UnlinkatFlags::RemoveDir)?)
@@ -360,14 +368,15 @@ impl OutputDirectory {
         Ok(unlinkat(&*self.held, one_step(name)?, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// Removes what has this name, if it is still this file.
+    /// Removes an entry if it is still this file.
     pub fn remove_file(&self, name: &OsStr, file: &File) {
         let found = self.find(name).ok().flatten();
-        let is_it = |it: FileStat| {
-            file.metadata().is_ok_and(|file| (file.dev(), file.ino()) == (it.st_dev, it.st_ino))
+        let is_same = |found: FileStat| {
+            let own = file.metadata();
+            own.is_ok_and(|own| (own.dev(), own.ino()) == (found.st_dev, found.st_ino))
         };
-        if found.is_some_and(is_it) {
-            // What cannot be removed stays.
+        if found.is_some_and(is_same) {
+            // A file that cannot be removed stays.
             let _ = self.enter().map(|_as| unlinkat(&*self.held, name, UnlinkatFlags::NoRemoveDir));
         }
     }
@@ -379,7 +388,7 @@ impl AsFd for OutputDirectory {
     }
 }
 
-/// A new file, which is removed with the value unless it is kept.
+/// A new file, which the drop removes unless it is kept.
 #[derive(Debug)]
 pub struct NewFile {
     directory: OutputDirectory,
@@ -389,7 +398,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Makes it where a path leads.
+    /// Creates the file at a path.
     ///
     /// # Errors
     ///
@@ -399,7 +408,7 @@ impl NewFile {
         Self::create_in(directory, name)
     }
 
-    /// Makes it in a directory.
+    /// Creates the file in a directory.
     ///
     /// # Errors
     ///
@@ -409,12 +418,12 @@ impl NewFile {
         Ok(Self { directory, name, file, is_kept: false })
     }
 
-    /// To be written.
+    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// It stays.
+    /// Keeps the file.
     pub fn keep(&mut self) {
         self.is_kept = true;
     }
@@ -428,19 +437,20 @@ impl Drop for NewFile {
     }
 }
 
-/// A name is one step: no path, and no way up.
+/// Checks that a name is one step: no path, and no `..`.
 fn one_step(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no name of a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not the name of a file"));
     }
     Ok(name)
 }
 
-/// Whether the thread may make files there; a kernel without the call (before 5.8) tells when they are made.
+/// Checks that the thread may create files there. A kernel without the call (before 5.8) reports
+/// that when they are created.
 fn may_write(directory: BorrowedFd<'_>) -> io::Result<()> {
     let (fd, mode) = (directory.as_raw_fd(), libc::W_OK | libc::X_OK);
-    // SAFETY: the text ends with NUL and lives over the call, which changes nothing in our memory.
+    // SAFETY: the text ends with NUL and outlives the call, which changes none of our memory.
     let code =
         unsafe { libc::syscall(libc::SYS_faccessat2, fd, c".".as_ptr(), mode, libc::AT_EACCESS) };
     let error = io::Error::last_os_error();
@@ -458,7 +468,7 @@ fn names(directory: OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(found)
 }
 
-/// Opens a directory in another one, to be read; no link.
+/// Opens a directory in another one for reading; links are refused.
 fn open_below(at: BorrowedFd<'_>, name: &OsStr) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(at, name, flags, Mode::empty())
@@ -478,7 +488,7 @@ fn give(at: BorrowedFd<'_>, name: &OsStr, ids: (Uid, Gid), levels: u32) -> io::R
     Ok(fchownat(at, name, Some(ids.0), Some(ids.1), AtFlags::AT_SYMLINK_NOFOLLOW)?)
 }
 
-/// Removes all that is in a directory of this file system.
+/// Removes all entries of a directory that are in this file system.
 fn remove_below(directory: &OwnedFd, device: u64, levels: u32) -> io::Result<()> {
     let left = levels.checked_sub(1).ok_or(Errno::ELOOP)?;
     for name in names(directory.try_clone()?)? {

@@ -4,10 +4,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use super::*;
 use crate::sys::need;
 
-/// A user without rights.
+/// An unprivileged user.
 const OTHER: u32 = 65534;
 
-/// The error of opening, as text.
+/// Returns the error of opening, as text.
 #[track_caller]
 fn refused(path: &Path) -> String {
     let error = OutputDirectory::open(path, &Users::none()).expect_err("it is refused");
@@ -32,21 +32,21 @@ fn steps_of_other_users_are_refused() {
     open().expect("all of it is root's");
     chown(&above, Some(OTHER), None).expect("given away");
     assert!(refused(&below).contains("above belongs to user 65534 "));
-    let said = refused(&below);
-    assert!(said.contains("and root writes nothing below it"), "{said}");
-    assert!(said.contains("such as /var/tmp, or record as that user: --as-user "), "{said}");
+    let error = refused(&below);
+    assert!(error.contains("and root writes nothing below it"), "{error}");
+    assert!(error.contains("such as /var/tmp, or record as that user: --as-user "), "{error}");
     chown(&above, Some(0), Some(OTHER)).expect("taken back");
     for (wanted, why) in [(0o777, "by everybody"), (0o775, "by group 65534")] {
         mode(&above, wanted);
         assert!(refused(&below).contains(why) && !refused(&below).contains("--as-user"));
     }
-    // A user in no list.
+    // A user without an account.
     chown(&above, Some(3_999_999_999), None).expect("given away");
     assert!(refused(&below).ends_with("--as-user 3999999999"), "{}", refused(&below));
     chown(&above, Some(0), None).expect("taken back");
-    // Like `/tmp`: what is in it is its owner's.
+    // Like `/tmp`: an entry can only be renamed by its owner.
     mode(&above, 0o1777);
-    open().expect("nobody else can exchange it");
+    open().expect("only root can exchange it");
     symlink("below", above.join("link")).expect("a link");
     OutputDirectory::open(&above.join("link"), &Users::none()).expect("root's own link");
     nix::unistd::fchownat(
@@ -60,7 +60,8 @@ fn steps_of_other_users_are_refused() {
     assert!(refused(&above.join("link")).contains("link belongs to user 65534"));
 }
 
-/// Fails if a user may not write where root's rights end on the way, as on a file server that maps root to an unprivileged user.
+/// Fails if a user may not write where root's rights are refused, as on a file server that maps
+/// root to an unprivileged user.
 #[test]
 fn where_root_may_not_go_the_user_writes() {
     if !need::root() {
@@ -72,14 +73,14 @@ fn where_root_may_not_go_the_user_writes() {
     fs::create_dir_all(&own).expect("space");
     chown(&own, Some(OTHER), Some(OTHER)).expect("given away");
     chown(&middle, Some(0), Some(OTHER)).expect("ours");
-    // Its owner may not go there, the group may.
+    // Its owner may not search it, the group may.
     mode(&middle, 0o050);
     for capability in [caps::Capability::CAP_DAC_OVERRIDE, caps::Capability::CAP_DAC_READ_SEARCH] {
-        // Of this thread only, which ends with the test.
+        // The capabilities of this thread only, which ends with the test.
         caps::drop(None, caps::CapSet::Effective, capability).expect("less is allowed");
         caps::drop(None, caps::CapSet::Permitted, capability).expect("less is allowed");
     }
-    let other = Identity::of_number(OTHER).expect("a list of users").expect("nobody");
+    let other = Identity::of_number(OTHER).expect("a list of users").expect("an account");
     let users = Users { caller: Some(FsIdentity::of(&other)), program: None };
     assert!(OutputDirectory::open(&own, &Users::none()).is_err(), "root goes there");
     let held = OutputDirectory::open(&own, &users).expect("the user goes there");
@@ -89,7 +90,7 @@ fn where_root_may_not_go_the_user_writes() {
     mode(&middle, 0o700);
 }
 
-/// Fails if files in a user's directory are root's, or if root's rights help to make them.
+/// Fails if files in a user's directory are root's, or if root's rights help to create them.
 #[test]
 fn in_a_users_directory_that_user_writes() {
     if !need::root() {
@@ -100,7 +101,7 @@ fn in_a_users_directory_that_user_writes() {
     let (own, roots) = (dir.path().join("own"), dir.path().join("own/roots"));
     fs::create_dir_all(&roots).expect("space");
     chown(&own, Some(OTHER), Some(OTHER)).expect("given away");
-    let other = Identity::of_number(OTHER).expect("a list of users").expect("nobody");
+    let other = Identity::of_number(OTHER).expect("a list of users").expect("an account");
     let users = Users { caller: Some(FsIdentity::of(&other)), program: None };
     let directory = OutputDirectory::open(&own, &users).expect("its own");
     directory.create(OsStr::new("file")).expect("its own");
@@ -111,7 +112,7 @@ fn in_a_users_directory_that_user_writes() {
     }
     let error = OutputDirectory::open(&roots, &users).expect_err("root's");
     assert!(is_refused(&error), "{error}");
-    // Where only root writes root does, and gives it away.
+    // Where only root can write, root creates the files and gives them away.
     let made = OutputDirectory::make(&dir.path().join("given"), &users).expect("made");
     made.create(OsStr::new("file")).expect("made");
     NewFile::create(&dir.path().join("file"), &users).expect("made").keep();
@@ -120,7 +121,7 @@ fn in_a_users_directory_that_user_writes() {
     }
 }
 
-/// Fails if anything that was there is opened, followed, replaced or removed.
+/// Fails if an existing entry is opened, followed, replaced or removed.
 #[test]
 fn what_was_there_stays() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -154,7 +155,7 @@ fn what_was_there_stays() {
     assert!(dir.path().join("new").exists() && !dir.path().join("full").exists());
 }
 
-/// Fails if root's rights remove something below a directory that was given to another user.
+/// Fails if root's rights remove files below a directory that was given to another user.
 #[test]
 fn below_a_users_directory_that_user_removes() {
     if !need::root() {
@@ -177,7 +178,7 @@ fn below_a_users_directory_that_user_removes() {
     assert!(roots.join("file").exists());
 }
 
-/// Fails if what is removed goes on in another file system that was mounted there.
+/// Fails if a removal goes on in another file system that was mounted there.
 #[test]
 fn what_is_mounted_there_stays() {
     use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -198,7 +199,7 @@ fn what_is_mounted_there_stays() {
     assert!(stays);
 }
 
-/// Fails if lines are added to a file that has another name, too, or if a FIFO holds its writer up.
+/// Fails if lines are added to a file that has another name, too, or if a FIFO blocks its writer.
 #[test]
 fn lines_are_added_to_own_files_only() {
     let dir = tempfile::tempdir().expect("a directory");

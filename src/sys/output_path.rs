@@ -1,4 +1,5 @@
-//! The way to a directory in which root writes: opened step by step, each step checked before the next one.
+//! Checked path of a directory in which root writes: opened step by step, each step checked before
+//! the next one.
 //!
 //! ```text
 //!   / or .  ──openat, no links──►  step  ──openat──►  …  ──►  descriptor of the directory
@@ -6,9 +7,9 @@
 //!              only root writes?       only root writes, or sticky?
 //! ```
 //!
-//! A step that another user owns or can write to is refused: that user could exchange what is below it at any moment. A
-//! sticky directory of root's (`/tmp`) is a step: entries in it belong to those who made them. Symbolic links are followed
-//! only if they are root's own.
+//! A step that another user owns or can write to is refused: that user could exchange the entries
+//! below it at any moment. A sticky directory of root's (`/tmp`) is accepted: each entry in it
+//! belongs to its creator. Symbolic links are followed only if they belong to root.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -26,18 +27,18 @@ use super::user::name_of;
 /// Symbolic links on one path, as the kernel has it (`MAXSYMLINKS`, include/linux/namei.h).
 const LINKS_MAX: u32 = 40;
 
-/// Where root may write on most machines.
+/// Directories in which root may write on most machines.
 const PLACES: [&str; 3] = ["/var/tmp", "/tmp", "/root"];
 
-/// A directory is held, and nothing in it read.
+/// Flags of a descriptor that only holds a directory, without the right to read it.
 const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-/// Why root does not write somewhere.
+/// Reason for which root does not write to a directory.
 #[derive(Debug)]
 struct Refused {
     step: PathBuf,
     why: String,
-    /// The user whose directory it is, if that is not root.
+    /// Owner of the directory, if that is not root.
     owner: Option<u32>,
 }
 
@@ -73,7 +74,7 @@ pub(super) fn open_plain(path: &Path) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// A step is another user's or can be written to by one ([`is_refused`]); those of `openat(2)`.
+/// Another user owns a step or can write to it ([`is_refused`]); those of `openat(2)`.
 pub(super) fn open_checked(path: &Path) -> io::Result<OwnedFd> {
     let start = Path::new(if path.is_absolute() { "/" } else { "." });
     let mut at = Step { held: open_plain(start)?, shown: start.to_owned() };
@@ -110,7 +111,7 @@ pub(super) fn open_checked(path: &Path) -> io::Result<OwnedFd> {
     Ok(at.held)
 }
 
-/// The steps of a path, the last one first.
+/// Steps of a path, the last one first.
 fn steps(path: &Path) -> Vec<OsString> {
     let step = |it: Component<'_>| (it != Component::CurDir).then(|| it.as_os_str().to_owned());
     let mut steps: Vec<OsString> = path.components().filter_map(step).collect();
@@ -134,7 +135,7 @@ impl Step {
         } else if found.st_gid != 0 {
             Some(format!("can be written to by group {}", found.st_gid))
         } else {
-            // The bits of the group are then the most that anybody in the list has (acl(5)).
+            // The bits of the group are then the maximum for all entries of the list (acl(5)).
             has_list(self.held.as_fd())
                 .then(|| "can be written to by users in its access list".into())
         };
@@ -162,19 +163,21 @@ impl Step {
     }
 }
 
-/// True in a user namespace for what belongs to a user that it does not know: root of the namespace has no rights over it.
+/// True, in a user namespace, for the number of users outside of that namespace: its root has no
+/// rights over their files.
 fn is_outside(owner: u32) -> bool {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let overflow = text("/proc/sys/kernel/overflowuid").trim().parse() == Ok(owner);
     overflow && !text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// True if a directory has an access list.
+/// True if a directory has an access control list.
 fn has_list(held: BorrowedFd<'_>) -> bool {
     let path = format!("/proc/self/fd/{}\0", held.as_raw_fd());
     let path = OsStr::new(&path).as_bytes();
     let name = c"system.posix_acl_access";
-    // SAFETY: both texts end with NUL and live over the call; with a size of 0 nothing is written.
+    // SAFETY: both texts end with NUL and outlive the call; with a size of 0 the kernel writes
+    // nothing.
     let size =
         unsafe { libc::getxattr(path.as_ptr().cast(), name.as_ptr(), std::ptr::null_mut(), 0) };
     size >= 0

@@ -1,7 +1,7 @@
-//! Signals that a user sends us, and how long we work on in spite of them.
+//! Cancellation: signals of the user, and how long work goes on in spite of them.
 //!
-//! What is worked out when a recording is over may take minutes. The first signal then says that nobody wants to wait: what is left is
-//! left out, and counted. The second one ends this process at once, as if it had been killed.
+//! The work after a recording may take minutes. The first signal cancels it: the rest is skipped,
+//! and counted. The second one ends this process at once, as if it had been killed.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -9,35 +9,39 @@ use std::os::fd::BorrowedFd;
 use super::{clock, spawn};
 use crate::units::KernelTime;
 
-/// Shells and timeout(1) send a signal twice, to the process and to its group, ns: the second is the same wish.
+/// Time within which the same signal counts once, ns: shells and timeout(1) send each signal twice,
+/// to the process and to its group.
 const TWIN_NS: u64 = 100_000_000;
 
-/// What the user does meanwhile.
+/// Source of the user's signals.
 pub trait Interrupts {
     /// Readable when a signal has come.
     fn fd(&self) -> BorrowedFd<'_>;
     /// The signals that have come since the last call.
     fn take(&mut self) -> Vec<Interrupt>;
-    /// The last one of those that were taken, and when.
+    /// The last signal that was taken, and its time.
     fn last(&self) -> Option<(i32, KernelTime)>;
-    /// From now on the first signal is only noted, as before, and the next one ends this process.
+    /// Sets what signals do from now on: the first one is only recorded, and the next one ends this
+    /// process.
     fn end_by_the_second(&mut self);
 }
 
-/// A signal that has come to us.
+/// A signal to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
+    /// Number of the signal.
     pub signal: i32,
-    /// A terminal sent it, to everybody in its foreground; not a process to us.
+    /// True if a terminal sent it to all processes in its foreground, and not a process to this one
+    /// alone.
     pub from_terminal: bool,
 }
 
 impl Interrupt {
-    /// Passes it on to a program that we have launched. Ctrl-C reaches one in the foreground with us by itself; one with a session of its
-    /// own gets it as the terminal would send it, with its process group.
+    /// Forwards the signal to a launched program. Ctrl-C reaches a program in our foreground group
+    /// by itself. A program with a session of its own gets it as from the terminal: its whole
+    /// process group.
     pub fn forward(&self, program: Launched) {
-        // It may have ended at this moment; then there is nothing to forward.
+        // The program may have ended at this moment; then there is nothing to forward.
         let _ = match (self.from_terminal, program.is_apart) {
             (false, _) => spawn::send_signal(program.pid, self.signal),
             (true, true) => spawn::send_signal(-program.pid, self.signal),
@@ -46,12 +50,12 @@ impl Interrupt {
     }
 }
 
-/// A program that we have launched.
+/// A program that this process has launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
-    /// Its number, which is that of its process group if it is apart.
+    /// Process number, and number of its process group if it has a session of its own.
     pub pid: i32,
-    /// It has a session of its own.
+    /// True if it has a session of its own.
     pub is_apart: bool,
 }
 
@@ -61,9 +65,9 @@ impl From<&spawn::Running> for Launched {
     }
 }
 
-/// It lasts until a signal comes.
+/// Cancellation state of a piece of work: it is cancelled by the first signal.
 pub struct Patience<'a> {
-    /// `None`: it lasts for ever.
+    /// Source of the signals; `None`: the work is never cancelled.
     interrupts: Option<&'a mut dyn Interrupts>,
     program: Option<Launched>,
     ended_by: Option<i32>,
@@ -76,7 +80,8 @@ impl fmt::Debug for Patience<'_> {
 }
 
 impl<'a> Patience<'a> {
-    /// For work after a recording. A launched program that runs on gets the signals, too, and is still waited for: then no signal ends us.
+    /// For work after a recording. A launched program that is still running gets the signals, too,
+    /// and is waited for: then no signal ends this process.
     pub fn new(interrupts: &'a mut dyn Interrupts, program: Option<Launched>) -> Self {
         if program.is_none() {
             interrupts.end_by_the_second();
@@ -84,24 +89,25 @@ impl<'a> Patience<'a> {
         Self { interrupts: Some(interrupts), program, ended_by: None }
     }
 
-    /// For work before a recording: the first signal ends it, and what comes later is dealt with as always.
+    /// For work before a recording: the first signal cancels it, and later ones have their usual
+    /// effect.
     pub fn before(interrupts: &'a mut dyn Interrupts) -> Self {
         Self { interrupts: Some(interrupts), program: None, ended_by: None }
     }
 
-    /// For work that signals end in their own way, with us.
+    /// For work that signals end together with this process.
     pub fn endless() -> Self {
         Self { interrupts: None, program: None, ended_by: None }
     }
 
-    /// True if a signal has come. To be asked only while there is something left to be done.
+    /// True if a signal has come. To be called only while there is work left.
     pub fn is_over(&mut self) -> bool {
-        // What comes later is for whoever asks next.
+        // Later signals are for the next piece of work.
         if let Some(come) = self.interrupts.as_mut().filter(|_| self.ended_by.is_none()) {
             let last = come.last();
             let now = clock::now();
-            let is_twin = |it: &Interrupt| {
-                let same = last.filter(|last| last.0 == it.signal);
+            let is_twin = |interrupt: &Interrupt| {
+                let same = last.filter(|last| last.0 == interrupt.signal);
                 same.is_some_and(|last| now.0.saturating_sub(last.1.0) < TWIN_NS)
             };
             let mut interrupts = come.take();
@@ -114,18 +120,19 @@ impl<'a> Patience<'a> {
         self.ended_by.is_some()
     }
 
-    /// The signal, if somebody who asked was told that one had come.
+    /// The signal, if [`Self::is_over`] has returned true because of one.
     pub fn ended_by(&self) -> Option<i32> {
         self.ended_by
     }
 
-    /// Readable when a signal may have come; `None`: none is waited for.
+    /// Descriptor that is readable when a signal may have come; `None`: signals do not cancel the
+    /// work.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.interrupts.as_ref().map(|it| it.fd())
     }
 }
 
-/// Patience for tests.
+/// Cancellation for tests.
 #[cfg(test)]
 pub mod testing {
     use std::io::Write;
@@ -159,12 +166,12 @@ pub mod testing {
         fn end_by_the_second(&mut self) {}
     }
 
-    /// Nobody sends a signal.
+    /// Work that no signal cancels.
     pub fn endless() -> &'static mut Patience<'static> {
         patience(Vec::new())
     }
 
-    /// This signal has come.
+    /// Work that this signal has cancelled.
     pub fn ended_by(signal: i32) -> &'static mut Patience<'static> {
         patience(vec![signal])
     }

@@ -11,34 +11,34 @@ use crate::record::abi::sample_type;
 use crate::record::program::x86;
 use crate::units::Tid;
 
-/// The fields of every sample: the fewest that order and attribute it. Each more costs the traced program 70 to 150 ns
-/// per event.
+/// Fields of every sample: the fewest with which samples can be ordered and attributed. Each
+/// further field costs the traced program 70 to 150 ns per event.
 pub const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::RAW;
 
-/// Which functions the samples of an event tell, those through which the task came there.
+/// Functions in the call chains of an event's samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
-    /// The kernel's.
+    /// True for functions of the kernel.
     pub kernel: bool,
-    /// The program's.
+    /// Unwinding of the program's functions, if they are wanted.
     pub user: Option<Unwind>,
 }
 
-/// How the functions of a program are found.
+/// Method by which a program's stack is unwound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unwind {
     #[default]
-    /// By the kernel, as far as its frame pointers lead.
+    /// The kernel unwinds it, as far as frame pointers lead.
     FramePointers,
-    /// Later, by what its files say of how to go back (DWARF).
+    /// The stack is copied and unwound later, by the unwind tables of the program's files (DWARF).
     Dwarf {
-        /// So much of its stack is copied, in bytes; a multiple of 8, fewer than 65,528.
+        /// Bytes of the stack that are copied: a multiple of 8, less than 65,528.
         stack_bytes: u32,
     },
 }
 
 impl Unwind {
-    /// How much of the stack is copied, in bytes.
+    /// Bytes of the stack that are copied.
     pub fn stack_bytes(self) -> u32 {
         match self {
             Self::FramePointers => 0,
@@ -48,7 +48,7 @@ impl Unwind {
 }
 
 impl Functions {
-    /// The `PERF_SAMPLE_*` bits and the mask of registers that they need.
+    /// Returns the `PERF_SAMPLE_*` bits and the mask of registers that the call chains need.
     pub fn sample(self) -> (u64, u64) {
         let chain = sample_type::CALLCHAIN;
         match self.user {
@@ -60,34 +60,37 @@ impl Functions {
     }
 }
 
-/// Whose hits an event sees.
+/// Target of an event: the processes whose hits it records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Everybody's: for those who may trace the machine.
+    /// All processes: for users who may trace the machine.
     Everybody,
-    /// Those of this thread, and of all threads and processes that it makes from then on, while they are in user mode: what
-    /// anybody may see of what is theirs. (A system call's tracepoint is judged by the registers of the program, so it is seen;
+    /// This thread, and all threads and processes that it starts from then on, while they are in
+    /// user mode. An unprivileged user may trace that much of the user's own processes. (A system
+    /// call's tracepoint is checked by the registers of the program, so it is recorded;
     /// `TRACE_EVENT_FL_CAP_ANY`, `perf_trace_event_perm()` in `kernel/trace/trace_event_perf.c`.)
     Thread(Tid),
 }
 
-/// When the reader of a ring is woken by an event.
+/// Condition under which an event wakes the reader of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Once so many bytes are in the ring.
+    /// The ring has this number of bytes.
     Watermark(u32),
-    /// By every hit of this event.
+    /// Every hit of this event.
     Each,
 }
 
-/// What `read(2)` on an event says.
+/// Counters of an event, as `read(2)` returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Hits after the filter.
+    /// Hits that passed the filter.
     pub hits: u64,
-    /// How long it has been on, ns. It ends when its CPU goes offline, and does not come back with it.
+    /// Time during which the event was enabled, ns. An event ends when its CPU goes offline, and
+    /// does not come back with it.
     pub on_ns: u64,
-    /// Samples of it lost for want of room; `None`: the kernel does not count them (before 6.0).
+    /// Samples that were lost because the ring was full; `None`: the kernel does not count them
+    /// (before 6.0).
     pub lost: Option<u64>,
 }
 
@@ -99,16 +102,16 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// A tracepoint on one CPU, every hit, switched off.
+    /// Opens a tracepoint on one CPU with every hit, switched off.
     ///
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
     pub fn tracepoint(id: u16, cpu: u32, wake: Wake, whose: Whose) -> io::Result<Self> {
-        Self::open(hits(id, wake), (cpu, whose))
+        Self::open(hits(id, wake), cpu, whose)
     }
 
-    /// The same, and each hit tells through which functions the task came there.
+    /// Opens a tracepoint on one CPU with every hit, switched off, whose samples have call chains.
     ///
     /// # Errors
     ///
@@ -122,11 +125,12 @@ impl PerfEvent {
         attr.set_exclude_callchain_kernel(u64::from(!which.kernel));
         let by_kernel = which.user == Some(Unwind::FramePointers);
         attr.set_exclude_callchain_user(u64::from(!by_kernel));
-        Self::open(attr, (cpu, Whose::Everybody))
+        Self::open(attr, cpu, Whose::Everybody)
     }
 
-    /// An event that never fires but owns a ring and writes the births, names and ends of tasks into it; with `code` also which
-    /// files' code comes into the memory of processes, with their build ids where the kernel tells those (from Linux 5.12 on).
+    /// Opens an event that never fires, but owns a ring, and writes the starts, names and ends of
+    /// tasks into it. With `code` it also writes the files that processes map as code, with their
+    /// build ids where the kernel has those (from Linux 5.12 on).
     ///
     /// # Errors
     ///
@@ -138,21 +142,22 @@ impl PerfEvent {
         attr.set_task(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
-        let place = (cpu, whose);
         if !code {
-            return Self::open(attr, place);
+            return Self::open(attr, cpu, whose);
         }
         attr.set_mmap(1);
         attr.set_mmap2(1);
         let mut with_ids = attr;
         with_ids.set_build_id(1);
-        match Self::open(with_ids, place) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Self::open(attr, place),
+        match Self::open(with_ids, cpu, whose) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                Self::open(attr, cpu, whose)
+            }
             other => other,
         }
     }
 
-    /// An event that never fires and only owns a ring.
+    /// Opens an event that never fires and only owns a ring.
     ///
     /// # Errors
     ///
@@ -161,10 +166,10 @@ impl PerfEvent {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
-        Self::open(attr, (cpu, whose))
+        Self::open(attr, cpu, whose)
     }
 
-    fn open(mut attr: abi::perf_event_attr, (cpu, whose): (u32, Whose)) -> io::Result<Self> {
+    fn open(mut attr: abi::perf_event_attr, cpu: u32, whose: Whose) -> io::Result<Self> {
         if whose != Whose::Everybody {
             attr.set_inherit(1);
             attr.set_exclude_kernel(1);
@@ -189,25 +194,27 @@ impl PerfEvent {
         };
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::c_ulong::from(abi::PERF_FLAG_FD_CLOEXEC);
-        // SAFETY: `attr` is a whole, initialised attr of the size it names, alive over the call; the kernel only
-        // writes its size back.
+        // SAFETY: `attr` is a complete, initialised attr of the size in it, and outlives the call;
+        // the kernel only writes its size back.
         let fd = unsafe { perf::perf_event_open(attr, pid, cpu, -1, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+        // SAFETY: the kernel has just created this descriptor for us; no other code has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let counts_lost = attr.read_format & u64::from(abi::PERF_FORMAT_LOST) != 0;
         Ok(Self { fd, counts_lost })
     }
 
-    /// Keeps hits that do not match out of the ring (filter language: `Documentation/trace/events.rst`).
+    /// Keeps hits that do not match out of the ring (filter language:
+    /// `Documentation/trace/events.rst`).
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a filter that the kernel does not understand or that is too long.
+    /// `EINVAL` for a filter that the kernel cannot parse or that is too long.
     pub fn set_filter(&self, filter: &CStr) -> io::Result<()> {
-        // SAFETY: the string ends with NUL and lives over the call; the kernel copies it and does not write to it.
+        // SAFETY: the string ends with NUL and outlives the call; the kernel copies it and does not
+        // write to it.
         let code =
             unsafe { perf::ioctls::SET_FILTER(self.fd.as_raw_fd(), filter.as_ptr().cast_mut()) };
         check(code)
@@ -243,7 +250,7 @@ impl PerfEvent {
         check(unsafe { perf::ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// Its counters now.
+    /// Reads its counters.
     ///
     /// # Errors
     ///
@@ -267,7 +274,7 @@ impl AsFd for PerfEvent {
     }
 }
 
-/// Every hit of a tracepoint.
+/// Attributes of a tracepoint's event with every hit.
 fn hits(id: u16, wake: Wake) -> abi::perf_event_attr {
     let mut attr = attributes(wake);
     attr.type_ = abi::PERF_TYPE_TRACEPOINT;
@@ -276,7 +283,7 @@ fn hits(id: u16, wake: Wake) -> abi::perf_event_attr {
     attr
 }
 
-/// What all our events have in common.
+/// Attributes that all our events have in common.
 fn attributes(wake: Wake) -> abi::perf_event_attr {
     let mut attr = abi::perf_event_attr {
         size: u32::try_from(size_of::<abi::perf_event_attr>()).unwrap_or_default(),
@@ -301,13 +308,14 @@ fn check(code: i32) -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Waits until no CPU is inside a hit any more that began before: events that were switched off may still be writing one, which
-/// has been counted and is not in its ring. (A hit is counted, then written, with interrupts on and without preemption:
-/// `perf_swevent_event()` in `kernel/events/core.c`; the interrupt that switches its event off may come in between, and a virtual CPU may be taken away
-/// there for long.)
+/// Waits until no CPU is inside a hit that began before this call. An event that was switched off
+/// may still be writing a hit, which has been counted and is not in its ring. (A hit is counted,
+/// then written, with interrupts on and without preemption: `perf_swevent_event()` in
+/// `kernel/events/core.c`. The interrupt that switches its event off may come in between, and a
+/// hypervisor may deschedule the virtual CPU there for long.)
 pub fn wait_for_hits() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
-    // SAFETY: three numbers; changes no memory. It waits as `synchronize_rcu()` does, for all that runs without preemption. Where there
-    // is no such call, what is late is counted as missing, as before.
+    // SAFETY: three numbers; the call changes no memory. It waits as `synchronize_rcu()` does, for
+    // all code that runs without preemption. Without the call, late hits are counted as missing.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }

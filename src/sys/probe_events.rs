@@ -1,8 +1,9 @@
-//! Kprobe and uprobe events of our own (`Documentation/trace/kprobetrace.rst`, `uprobetracer.rst`): a line in
-//! `kprobe_events` or `uprobe_events` makes one, another takes it away.
+//! Kprobe and uprobe events of our own (`Documentation/trace/kprobetrace.rst`, `uprobetracer.rst`):
+//! a line in `kprobe_events` or `uprobe_events` defines one, another line removes it.
 //!
-//! They outlive their tracer. Its process number is in the name of their group, and as long as it lives it holds an
-//! instance (`super::instance`), so whoever comes next knows whose are left and removes them.
+//! They outlive their tracer. Its process number is in the name of their group, and while the
+//! tracer lives it holds an instance (`super::instance`). So the next tracer recognizes leftover
+//! probes and removes them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,17 +15,17 @@ use super::tracefs::Tracefs;
 use crate::event::layer;
 use crate::event::probed::{FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, PATH_PREFIX};
 
-/// Where probes stand.
+/// Kind of code that has probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// In functions of the kernel.
+    /// Functions of the kernel.
     Kernel,
-    /// In the code of programs.
+    /// Code of programs.
     User,
 }
 
 impl Kind {
-    /// The file with all definitions.
+    /// Name of the file with all definitions.
     fn definitions(self) -> &'static str {
         match self {
             Self::Kernel => "kprobe_events",
@@ -32,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Why there is no such file.
+    /// Reason for which that file does not exist.
     fn missing(self) -> &'static str {
         match self {
             Self::Kernel => {
@@ -45,11 +46,11 @@ impl Kind {
     }
 }
 
-/// Threads that may be inside a probed function at the same time: from entry to return each needs a place, and who
-/// finds none is missed. Some wait in there for a disk.
+/// Limit on the threads inside a probed function: from entry to return each needs a slot, and
+/// further calls are missed. Some threads wait in there for a disk.
 const RETURNS_MAX: u32 = 1024;
 
-/// Where a probe stands.
+/// Position of a probe in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// At the entry of the function.
@@ -58,7 +59,7 @@ pub enum At {
     Return,
 }
 
-/// Our probes; removed when dropped. No instance may record them any more then.
+/// Our probes; the drop removes them. No instance may record them any more then.
 #[derive(Debug)]
 pub struct ProbeGroup {
     kind: Kind,
@@ -69,15 +70,15 @@ pub struct ProbeGroup {
 }
 
 impl ProbeGroup {
-    /// A group without probes.
+    /// Creates a group without probes.
     ///
     /// # Errors
     ///
-    /// Why there can be none: the kernel has no such events, or they are not for us.
+    /// The kernel has no such events, or this process may not define them.
     pub fn new(tracefs: &Tracefs, kind: Kind) -> io::Result<Self> {
         let path = tracefs.root().join(kind.definitions());
         let name = format!("{GROUP_PREFIX}{}", std::process::id());
-        // To append: cutting the file removes everybody's.
+        // Append: truncating the file would remove all probes of the machine.
         OpenOptions::new().append(true).open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => io::Error::new(error.kind(), kind.missing()),
             _ => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
@@ -95,11 +96,11 @@ impl ProbeGroup {
         &self.events
     }
 
-    /// Makes a probe called `event` on a function, with these fields.
+    /// Defines a probe with the name `event` on a function, with these fields.
     ///
     /// # Errors
     ///
-    /// Those of the kernel: `ENOENT`, `EINVAL`: no such function, or a field that it does not know; `EPERM`: locked down.
+    /// Those of the kernel: `ENOENT`, `EINVAL`: unknown function or field; `EPERM`: locked down.
     pub fn define(&mut self, at: At, event: &str, function: &str, fields: &str) -> io::Result<()> {
         let kind = match at {
             At::Entry => "p".to_owned(),
@@ -111,8 +112,8 @@ impl ProbeGroup {
         Ok(())
     }
 
-    /// Makes a probe in the code of a file, so many bytes behind its beginning, with these fields. Probes of one name are one
-    /// event at several places.
+    /// Defines a probe in the code of a file, at this offset in bytes, with these fields. Probes of
+    /// one name are one event at several places.
     ///
     /// # Errors
     ///
@@ -125,7 +126,8 @@ impl ProbeGroup {
         fields: &str,
     ) -> io::Result<()> {
         let (group, event) = (&self.name, format!("{event}_{}", std::process::id()));
-        // The kernel follows the link, so there is no path that it would have to take apart.
+        // The kernel follows the link, so the file's path, which may have any characters, is not in
+        // the line.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         self.write(&format!("p:{group}/{event} {path}:{offset:#x} {fields}\n"))?;
         if !self.events.contains(&event) {
@@ -134,15 +136,16 @@ impl ProbeGroup {
         Ok(())
     }
 
-    /// Removes all its probes.
+    /// Removes all probes of the group.
     pub fn clear(&mut self) {
         for event in std::mem::take(&mut self.events) {
-            // One that stays is removed by the next tracer.
+            // The next tracer removes a leftover probe.
             let _ = self.write(&format!("-:{}/{event}\n", self.name));
         }
     }
 
-    /// How many hits the kernel has missed. In programs none: what records them may sleep until there is room.
+    /// Hits that the kernel has missed. Uprobes miss none: their recording may sleep until there is
+    /// room.
     ///
     /// # Errors
     ///
@@ -167,22 +170,24 @@ impl Drop for ProbeGroup {
     }
 }
 
-/// Removes the probes of tracers that are gone: `is_alive` says whether one of this process number is there.
+/// Removes the probes of tracers that have ended: `is_alive` returns whether a tracer with this
+/// process number exists.
 pub(super) fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
     for kind in [Kind::Kernel, Kind::User] {
         let path = tracefs.root().join(kind.definitions());
         let text = fs::read_to_string(&path).unwrap_or_default();
         let dead = text.lines().filter_map(ours).filter(|it| !is_alive(it.0)).map(|it| it.1);
-        // One event may have many lines.
+        // One event may have many definitions.
         for event in dead.collect::<BTreeSet<_>>() {
             let file = OpenOptions::new().append(true).open(&path);
-            // Somebody may still record it.
+            // The removal fails while an instance records the event.
             let _ = file.and_then(|mut it| it.write_all(format!("-:{event}\n").as_bytes()));
         }
     }
 }
 
-/// Process number and `GROUP/EVENT` of a line of definitions, if a tracer has made it: its group and its event are called as ours are.
+/// Process number and `GROUP/EVENT` of a line of definitions, if a tracer has written it: both
+/// names follow our scheme.
 fn ours(line: &str) -> Option<(u32, &str)> {
     let event = line.split_once(':')?.1.split_whitespace().next()?;
     let (group, name) = event.split_once('/')?;
@@ -192,17 +197,17 @@ fn ours(line: &str) -> Option<(u32, &str)> {
     is_ours.then(|| Some((process_number(number)?, event)))?
 }
 
-/// What the names of all our probes begin with.
+/// Prefixes of the names of our probes.
 const OUR_EVENTS: [&str; 5] =
     [PATH_PREFIX, GIVEN_PREFIX, FILE_PREFIX, layer::ENTER_PREFIX, layer::LEAVE_PREFIX];
 
-/// A process number as the kernel and we write it.
+/// Parses a process number as the kernel and we write it.
 pub(super) fn process_number(text: &str) -> Option<u32> {
     let is_plain = text.bytes().all(|it| it.is_ascii_digit()) && !text.starts_with('0');
     is_plain.then(|| text.parse().ok())?
 }
 
-/// The last column of an event's line in `kprobe_profile`.
+/// Missed hits: the last column of an event's line in `kprobe_profile`.
 fn missed(profile: &str, event: &str) -> u64 {
     let lines = profile.lines().map(|it| it.split_whitespace().collect::<Vec<_>>());
     let of_event = lines.filter(|it| it.first() == Some(&event));

@@ -1,4 +1,4 @@
-//! What `/proc` and `/sys` say, as facts with their times.
+//! State of processes and of the host from `/proc` and `/sys`, as facts with their times.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,11 +12,11 @@ use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Host;
 use crate::units::{Fd, KernelTime, Pid, Tid};
 
-/// The machine.
+/// Description of this machine.
 pub fn host() -> Host {
     let uname = nix::sys::utsname::uname().ok();
-    let text = |it: Option<&std::ffi::OsStr>| {
-        it.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default()
+    let text = |name: Option<&std::ffi::OsStr>| {
+        name.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default()
     };
     Host {
         hostname: text(uname.as_ref().map(nix::sys::utsname::UtsName::nodename)),
@@ -28,14 +28,14 @@ pub fn host() -> Host {
     }
 }
 
-/// True if there are processes that our pid namespace does not show.
+/// True if our pid namespace may hide processes.
 pub fn is_namespaced() -> bool {
     // The number of the first namespace is fixed (PROC_PID_INIT_INO in include/linux/proc_ns.h).
     let own = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     own != Path::new("pid:[4026531836]")
 }
 
-/// A text of the kernel's, kept whole.
+/// Reads a file of the kernel whole.
 ///
 /// # Errors
 ///
@@ -45,42 +45,42 @@ pub fn text(path: &str, which: Text, pid: Pid) -> io::Result<Fact> {
     Ok(Fact::Text { time: clock::now(), which, pid, text })
 }
 
-/// Where a process stands: its directories and its program, those that can be read.
+/// Directories and program of a process, as far as they can be read.
 pub fn places(pid: Pid) -> Vec<Fact> {
     let place = |(name, which): (&str, Text)| {
         let link = fs::read_link(format!("/proc/{pid}/{name}")).ok()?;
         let text = link.into_os_string().into_vec();
         Some(Fact::Text { time: clock::now(), which, pid, text })
     };
-    // A path says something only together with the mounts that it leads through.
+    // A path has a meaning only in its mount namespace.
     let mounts = ("ns/mnt", Text::MOUNTS);
     let links = [mounts, ("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)];
     links.into_iter().filter_map(place).chain(other_bits(pid)).collect()
 }
 
-/// The mount namespace of the tracer, as that of process 0.
+/// Mount namespace of the tracer, as that of process 0.
 pub fn own_mounts() -> Option<Fact> {
     let text = fs::read_link("/proc/self/ns/mnt").ok()?.into_os_string().into_vec();
     Some(Fact::Text { time: clock::now(), which: Text::MOUNTS, pid: Pid(0), text })
 }
 
-/// What is in the memory of a process; the time is that before the look.
+/// Mappings of a process; the time is that before the read.
 pub fn maps(pid: Pid) -> Option<Fact> {
     let time = clock::now();
     let text = maps_of(&pid.to_string()).ok()?;
     Some(Fact::Text { time, which: Text::MAPS, pid, text })
 }
 
-/// A file with code that a process has mapped.
+/// A file that a process has mapped as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedCode {
-    /// What it is called.
+    /// Name of the file.
     pub name: String,
-    /// A link to it, whatever it is called now, and in whichever mount namespace.
+    /// Link to the file, valid after a rename and from any mount namespace.
     pub link: PathBuf,
 }
 
-/// The mappings of a process, as far as they have a limit: whole lines.
+/// Reads the mappings of a process up to a limit: whole lines.
 fn maps_of(pid: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(format!("/proc/{pid}/maps"))?.take(MAPS_BYTES_MAX).read_to_end(&mut text)?;
@@ -89,11 +89,11 @@ fn maps_of(pid: &str) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What is read of the mappings of a process, in bytes. There may be 65,530 of them (`vm.max_map_count`); a line of them has 100 bytes,
-/// but its process can give its file a path of 4,096.
+/// Limit on the mappings that are read of a process, in bytes. There may be 65,530 of them
+/// (`vm.max_map_count`). A line has 100 bytes, but the process may give its file a path of 4,096.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
 
-/// The files that a process has mapped as code.
+/// Files that a process has mapped as code.
 pub fn mapped_code(pid: &str) -> Vec<MappedCode> {
     let text = maps_of(pid).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -102,7 +102,7 @@ pub fn mapped_code(pid: &str) -> Vec<MappedCode> {
         let (range, rights) = (words.next()?, words.next()?);
         let name = words.nth(3)?.trim_start();
         let (start, end) = range.split_once('-')?;
-        // There without leading zeros.
+        // The link's name has no leading zeros.
         let [start, end] = [start, end].map(|it| it.trim_start_matches('0'));
         let link = PathBuf::from(format!("/proc/{pid}/map_files/{start}-{end}"));
         let is_code = rights.contains('x') && name.starts_with('/');
@@ -111,14 +111,15 @@ pub fn mapped_code(pid: &str) -> Vec<MappedCode> {
     mapped.collect()
 }
 
-/// Bits of an address of the program that the process runs, if they are not our own.
+/// Word size of the program that the process runs, if it differs from our own.
 fn other_bits(pid: Pid) -> Option<Fact> {
     let auxv = fs::read(format!("/proc/{pid}/auxv")).ok()?;
     let text = b"32".to_vec();
     is_32_bit(&auxv).then(|| Fact::Text { time: clock::now(), which: Text::BITS, pid, text })
 }
 
-/// `AT_PHENT`: bytes of a program header (`include/uapi/linux/auxvec.h`, `include/uapi/linux/elf.h`).
+/// `AT_PHENT`: bytes of a program header (`include/uapi/linux/auxvec.h`,
+/// `include/uapi/linux/elf.h`).
 const AT_PHENT: u32 = 4;
 
 /// Bytes of an `Elf32_Phdr`; an `Elf64_Phdr` has 56.
@@ -137,7 +138,7 @@ pub fn processes() -> Vec<Pid> {
     numbers_in(Path::new("/proc")).into_iter().map(Pid).collect()
 }
 
-/// `roots` and all that descend from them now.
+/// `roots` and all their current descendants.
 pub fn with_descendants(roots: &[Pid]) -> Vec<Pid> {
     let mut tree: Vec<Pid> = roots.to_vec();
     let parents: Vec<(Pid, Pid)> =
@@ -155,7 +156,7 @@ pub fn with_descendants(roots: &[Pid]) -> Vec<Pid> {
     tree
 }
 
-/// All threads of a process, by name, and whose it is.
+/// Threads of a process with their names, and the user of the process.
 pub fn tasks(pid: Pid) -> Vec<Fact> {
     let Some((_, ppid)) = stat(pid) else { return Vec::new() };
     let task = |tid: i32| {
@@ -167,7 +168,7 @@ pub fn tasks(pid: Pid) -> Vec<Fact> {
     tasks.chain(user(pid)).collect()
 }
 
-/// Whose a process is.
+/// User of a process.
 fn user(pid: Pid) -> Option<Fact> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|it| it.strip_prefix("Uid:"))?;
@@ -181,8 +182,8 @@ pub fn threads(processes: &[Pid]) -> Vec<Tid> {
     processes.iter().flat_map(of).map(Tid).collect()
 }
 
-/// Number and parent of a process, from `/proc/PID/stat`. The name in it may hold anything, so it is read from the
-/// last parenthesis.
+/// Number and parent of a process, from `/proc/PID/stat`. The name in it may have any characters,
+/// so the text is parsed from the last parenthesis.
 fn stat(pid: Pid) -> Option<(Pid, Pid)> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = text.iter().rposition(|&it| it == b')')?;
@@ -190,14 +191,14 @@ fn stat(pid: Pid) -> Option<(Pid, Pid)> {
     Some((pid, Pid(rest.split_whitespace().nth(1)?.parse().ok()?)))
 }
 
-/// An open descriptor: which, and where `/proc/PID/fd/N` points.
+/// An open descriptor of a process, and the target of its link `/proc/PID/fd/N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// The process.
     pub pid: Pid,
     /// The descriptor.
     pub fd: Fd,
-    /// Where it points.
+    /// Target of its link.
     pub link: Vec<u8>,
 }
 
@@ -220,10 +221,11 @@ pub fn descriptors(pid: Pid) -> Vec<Descriptor> {
     all.filter_map(|it| descriptor(pid, Fd(it))).collect()
 }
 
-/// What is read of what the kernel says of a descriptor, in bytes: flags and position come first. What comes behind (locks, watches) has no limit.
+/// Limit on the `fdinfo` that is read of a descriptor, in bytes. Flags and position come first; the
+/// rest (locks, watches) has no limit.
 const FDINFO_BYTES_MAX: u64 = 4096;
 
-/// A descriptor's flags and position, as a fact with the times between which they held.
+/// Reads a descriptor's flags and position, as a fact with the times between which they were valid.
 pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
     let Descriptor { pid, fd, link } = descriptor;
     let begin = clock::now();
@@ -231,7 +233,7 @@ pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
     let file = File::open(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     file.take(FDINFO_BYTES_MAX).read_to_end(&mut text).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name again: the descriptor may have been used for another file meanwhile.
+    // The link again: the descriptor may have been reused for another file meanwhile.
     let link_after =
         fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?.into_os_string().into_vec();
     let end = clock::now();
@@ -255,8 +257,9 @@ pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
     })
 }
 
-/// Facts about the open descriptors of `tree`, until then; `everybody` is all processes that could share one of them. How many descriptors,
-/// or processes with some, were not looked at.
+/// Reads facts about the open descriptors of `tree`, until this time; `everybody` is all processes
+/// that could share one of them. Also returns the number of descriptors, or processes with some,
+/// that were skipped.
 pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (Vec<Fact>, u64) {
     let mut by_link: HashMap<Vec<u8>, Vec<(i32, i32)>> = HashMap::new();
     let mut wanted = Vec::new();
@@ -268,7 +271,7 @@ pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (
             continue;
         }
         for descriptor in descriptors(pid) {
-            // Only what has a path has a position worth following.
+            // Only a file with a path has a position that matters.
             if descriptor.link.starts_with(b"/") {
                 by_link.entry(descriptor.link.clone()).or_default().push((pid.0, descriptor.fd.0));
             }
@@ -288,10 +291,11 @@ pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (
     (facts, left_out)
 }
 
-/// Descriptors of one path that are compared with each other. A program may have any number of them.
+/// Limit on the descriptors of one path that are compared with each other. A program may have any
+/// number of them.
 const COMPARED_MAX: usize = 256;
 
-/// True if another descriptor, of this process or another, has the same open file, or may have.
+/// True if another descriptor, of any process, refers to the same open file, or may.
 fn is_shared(descriptor: &Descriptor, by_link: &HashMap<Vec<u8>, Vec<(i32, i32)>>) -> bool {
     let this = (descriptor.pid.0, descriptor.fd.0);
     let others = by_link.get(&descriptor.link).map(Vec::as_slice).unwrap_or_default();
@@ -300,7 +304,7 @@ fn is_shared(descriptor: &Descriptor, by_link: &HashMap<Vec<u8>, Vec<(i32, i32)>
     others.len() > COMPARED_MAX || others.iter().any(is_same)
 }
 
-/// The entries of a directory that are numbers.
+/// Entries of a directory that are numbers.
 fn numbers_in(directory: &Path) -> Vec<i32> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut numbers: Vec<i32> =
@@ -313,7 +317,8 @@ fn numbers_in(directory: &Path) -> Vec<i32> {
 mod tests {
     use super::*;
 
-    /// Fails if a process with many descriptors holds its reader up: all of one path were compared with each other.
+    /// Fails if a process with many descriptors delays its reader: all of one path would be
+    /// compared with each other.
     #[test]
     fn descriptors_are_looked_at_within_bounds() {
         let own = [Pid(std::process::id().cast_signed())];
@@ -324,7 +329,7 @@ mod tests {
         let shared = || {
             let (facts, left_out) = descriptor_facts(&own, &own, KernelTime(u64::MAX));
             assert_eq!(left_out, 0);
-            let its = facts.iter().filter_map(|it| match it {
+            let its = facts.iter().filter_map(|fact| match fact {
                 Fact::Fd { link, shared, .. } if link.ends_with(b"/limits") => Some(*shared),
                 _ => None,
             });

@@ -1,7 +1,8 @@
-//! Files that others have named, opened so that nothing happens by it but reading.
+//! Untrusted file names, opened so that the open has no side effect.
 //!
-//! A FIFO has its opener wait, a device may do anything (a watchdog starts, a tape rewinds), a link leads anywhere. So a
-//! name is first found (`O_PATH`: nothing is opened), what was found is looked at, and only then that very file is opened.
+//! An open of a FIFO waits, an open of a device may do anything (a watchdog starts, a tape
+//! rewinds), and a link leads anywhere. So a name is first resolved (`O_PATH`: the file is not
+//! opened). Then the file's type is checked, and only then that very file is opened.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
@@ -16,11 +17,13 @@ use nix::sys::statfs::{FsType, fstatfs};
 
 use super::files::is_of_kernel;
 
-/// `PIPEFS_MAGIC` (`include/uapi/linux/magic.h`): pipes without a name. A FIFO lies in the file system of its name.
+/// `PIPEFS_MAGIC` (`include/uapi/linux/magic.h`): pipes without a name. A FIFO belongs to the file
+/// system of its name.
 const PIPES: FsType = FsType(0x5049_5045);
 
-/// Finds a regular file of a file system that is not the kernel's own (there an open or close may have effects: `free_buffer` of
-/// tracefs empties a ring), and nothing else. It is not opened: it can only be asked what it is, and opened later.
+/// Finds a regular file, except in the kernel's own file systems: there an open or close may have
+/// side effects (`free_buffer` of tracefs empties a ring). The file is not opened: its metadata can
+/// be read, and it can be opened later.
 pub fn find_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
     let links = if through_links { 0 } else { libc::O_NOFOLLOW };
     let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH | links).open(path).ok()?;
@@ -28,25 +31,26 @@ pub fn find_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)
     (!is_of_kernel(&place).ok()?).then_some((place, found))
 }
 
-/// Opens a regular file, and nothing else.
+/// Opens a regular file; other files are refused.
 pub fn open_regular(path: &Path, through_links: bool) -> Option<(File, Metadata)> {
     let (place, found) = find_regular(path, through_links)?;
     Some((open_found(&place, 0).ok()?, found))
 }
 
-/// Opens a file that was named to be read. Nothing but a regular one, or the end of a pipe that our caller has opened for us: what may
-/// keep its opener waiting is not opened.
+/// Opens a file with an untrusted name for reading. Accepts regular files, and the end of a pipe
+/// that our caller has opened for us: files whose open may wait are refused.
 ///
 /// # Errors
 ///
-/// Those of `open(2)`; `InvalidInput`: it is something else.
+/// Those of `open(2)`; `InvalidInput`: the file has another type.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
     let kind = place.metadata()?.file_type();
     if kind.is_file() && !is_of_kernel(&place)? {
         return open_found(&place, 0);
     }
-    // A pipe that our caller has made (`/dev/stdin`, `<(…)` of a shell) has no name: to open it once more never waits.
+    // A pipe that our caller has made (`/dev/stdin`, `<(…)` of a shell) has no name: an open of it
+    // never waits.
     if kind.is_fifo() && fstatfs(&place)?.filesystem_type() == PIPES {
         return File::open(own_path(&place));
     }
@@ -54,12 +58,13 @@ pub fn open_named(path: &Path) -> io::Result<File> {
         () if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         () if kind.is_fifo() => "it is a FIFO: give it a regular file, or a pipe (<(cat FIFO))",
         () if kind.is_file() => "it is a file of the kernel's own: copy it first",
-        () => "it is no regular file",
+        () => "it is not a regular file",
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// Opens what was found, whatever its name may lead to by now. A lease of it does not have us wait.
+/// Opens a file that was found, even if its name leads elsewhere by now. The open does not wait for
+/// a lease.
 ///
 /// # Errors
 ///
@@ -69,11 +74,12 @@ pub fn open_found(place: &File, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(own_path(place))
 }
 
-/// Finds what lies at this absolute path, directory by directory, through no link at all.
+/// Finds the file at this absolute path, directory by directory, without following links.
 ///
 /// # Errors
 ///
-/// Those of `openat(2)`: `ELOOP`, `ENOTDIR` where there is a link; `EINVAL`: the path is not absolute, or goes up.
+/// Those of `openat(2)`: `ELOOP`, `ENOTDIR` where there is a link; `EINVAL`: the path is not
+/// absolute, or goes up.
 pub fn find_without_links(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut parts = path.components().peekable();
@@ -91,7 +97,7 @@ pub fn find_without_links(path: &Path) -> io::Result<File> {
     Ok(place)
 }
 
-/// A path that leads to this file and to no other while it is open.
+/// A path that leads to this open file and to no other.
 pub fn own_path(file: &File) -> PathBuf {
     Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())
 }
@@ -101,7 +107,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
 
-    /// Fails if something else than a file is opened, or if a link is followed where none may be.
+    /// Fails if a file that is not regular is opened, or if a link is followed where none may be.
     #[test]
     fn only_files_are_opened() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -116,19 +122,20 @@ mod tests {
         assert!(is_opened("file", false) && is_opened("link", true));
         assert!(!is_opened("link", false) && !is_opened("fifo", true) && !is_opened(".", true));
         assert!(open_regular(Path::new("/dev/null"), true).is_none());
-        // A regular file by its type, and one of the kernel's own.
+        // A regular file by its type, but of the kernel.
         symlink("/proc/self/maps", at("maps")).expect("a link");
         assert!(std::fs::metadata(at("maps")).expect("it is there").is_file());
         assert!(!is_opened("maps", true) && open_named(&at("maps")).is_err());
     }
 
-    /// Fails if a FIFO whose name is gone is taken for a pipe that our caller has made: to open one waits for its other end.
+    /// Fails if a FIFO without a name is taken for a pipe of our caller: an open of a FIFO waits
+    /// for its other end.
     #[test]
     fn a_fifo_without_its_name_is_no_pipe() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("fifo");
         nix::unistd::mkfifo(&path, Mode::S_IRWXU).expect("a FIFO");
-        // With both ends open the test does not wait, whatever is done.
+        // With both ends open the test cannot wait.
         let both = OpenOptions::new().read(true).write(true).open(&path).expect("it is ours");
         std::fs::remove_file(&path).expect("it is ours");
         assert!(open_named(&own_path(&both)).is_err());
@@ -136,7 +143,7 @@ mod tests {
         open_named(&own_path(&File::from(end))).expect("our caller has made it");
     }
 
-    /// Fails if a link is followed anywhere on the way, or if a FIFO or a device is more than found.
+    /// Fails if a link is followed anywhere on the path, or if a FIFO or a device is opened.
     #[test]
     fn links_on_the_way_are_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -155,7 +162,7 @@ mod tests {
         assert!(find_without_links(&at("d/../d/file")).is_err());
         assert!(find_without_links(Path::new("d/file")).is_err());
         nix::unistd::mkfifo(&at("fifo"), Mode::S_IRUSR).expect("a FIFO");
-        // To open it would wait for its other end.
+        // An open would wait for its other end.
         let fifo = find_without_links(&at("fifo")).expect("found");
         assert!(!fifo.metadata().expect("it is open").is_file());
     }

@@ -1,15 +1,16 @@
-//! The ring that the kernel writes one CPU's records into, shared with us by `mmap`.
+//! perf ring of one CPU: the kernel writes records into it, and we read them through `mmap`.
 //!
 //! ```text
 //!  page 0: struct perf_event_mmap_page      then 2^n pages of data
 //!  ┌──────────────────────────────┐ ┌────────────────────────────────────────────┐
-//!  │ … data_head   (kernel → us)  │ │ ......│ records we have not taken │........│
+//!  │ … data_head   (kernel → us)  │ │ ......│ records not yet read     │.........│
 //!  │   data_tail   (us → kernel)  │ │       ^ tail                      ^ head   │
-//!  │   data_offset, data_size …   │ │   both count on for ever; place = count mod size
+//!  │   data_offset, data_size …   │ │   both only grow; place = count mod size   │
 //!  └──────────────────────────────┘ └────────────────────────────────────────────┘
 //! ```
 //!
-//! The kernel never writes between tail and head, so those bytes are ours to read until we move the tail.
+//! The kernel never writes between tail and head, so we may read those bytes until we move the
+//! tail.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -24,11 +25,11 @@ use super::perf::PerfEvent;
 #[derive(Debug)]
 pub struct Ring {
     map: MmapRaw,
-    /// Where the data begins in the mapping, bytes.
+    /// Offset of the data in the mapping, bytes.
     data_offset: usize,
     /// Length of the data, bytes; a power of two.
     data_size: usize,
-    /// Everything before this was taken.
+    /// Position up to which the records were read.
     tail: u64,
 }
 
@@ -42,8 +43,8 @@ impl Ring {
         let page = page_bytes();
         let map = MmapOptions::new().len(page + data_bytes).map_raw(owner.as_fd().as_raw_fd())?;
         let header = map.as_ptr().cast::<perf_event_mmap_page>();
-        // SAFETY: the mapping is at least a page and begins with this struct (perf_event_open(2)); the field never
-        // changes after mmap.
+        // SAFETY: the mapping is at least a page and begins with this struct (perf_event_open(2));
+        // the field never changes after mmap.
         let offset = unsafe { &raw const (*header).data_offset };
         // SAFETY: as above.
         let size = unsafe { &raw const (*header).data_size };
@@ -58,11 +59,12 @@ impl Ring {
         if fits {
             Ok(ring)
         } else {
-            Err(io::Error::other("the kernel describes a ring that is not there"))
+            Err(io::Error::other("the kernel describes a ring outside of its mapping"))
         }
     }
 
-    /// Appends all records that are in the ring to `out` and gives their room back to the kernel. Returns their bytes.
+    /// Appends all records in the ring to `out` and frees their space for the kernel. Returns their
+    /// number of bytes.
     pub fn take(&mut self, out: &mut Vec<u8>) -> usize {
         let head = self.head();
         let length = usize::try_from(head.wrapping_sub(self.tail)).unwrap_or(usize::MAX);
@@ -78,17 +80,17 @@ impl Ring {
         length
     }
 
-    /// Bytes of data the ring holds.
+    /// Bytes of data that the ring can hold.
     pub fn data_size(&self) -> usize {
         self.data_size
     }
 
     fn copy(&self, start: usize, length: usize, out: &mut Vec<u8>) {
         debug_assert!(start + length <= self.data_size, "inside the ring");
-        // SAFETY: `data_offset + data_size` lies within the mapping (checked when it was made).
+        // SAFETY: `data_offset + data_size` is inside the mapping (checked in `map`).
         let from = unsafe { self.map.as_ptr().add(self.data_offset + start) };
-        // SAFETY: these bytes lie between tail and head, where the kernel does not write until the tail moves, and
-        // within the mapping, which lives as long as `self`.
+        // SAFETY: these bytes are between tail and head, where the kernel does not write until the
+        // tail moves, and inside the mapping, which lives as long as `self`.
         let bytes = unsafe { std::slice::from_raw_parts(from, length) };
         out.extend_from_slice(bytes);
     }
@@ -99,8 +101,9 @@ impl Ring {
         let field = unsafe { &raw const (*header).data_head };
         // SAFETY: the field is eight byte aligned, and both sides access it only as a whole.
         let head = unsafe { AtomicU64::from_ptr(field.cast_mut()) };
-        // ORDERING: pairs with the write barrier before the store of data_head in perf_output_put_handle()
-        // (kernel/events/ring_buffer.c): the records before `head` are visible after this load.
+        // ORDERING: pairs with the write barrier before the store of data_head in
+        // perf_output_put_handle() (kernel/events/ring_buffer.c): the records before `head` are
+        // visible after this load.
         head.load(Ordering::Acquire)
     }
 
@@ -111,7 +114,8 @@ impl Ring {
         // SAFETY: the field is eight byte aligned, and both sides access it only as a whole.
         let tail = unsafe { AtomicU64::from_ptr(field) };
         // ORDERING: pairs with the control dependency on data_tail in __perf_output_begin()
-        // (kernel/events/ring_buffer.c): our copies are done before the kernel may write there again.
+        // (kernel/events/ring_buffer.c): our copies are complete before the kernel may write there
+        // again.
         tail.store(self.tail, Ordering::Release);
     }
 }

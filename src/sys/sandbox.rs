@@ -1,8 +1,10 @@
-//! A directory that becomes the root of everything that this process does with names: nothing beyond it can be named any more.
+//! Sandbox of a replay: a directory becomes the root of this process, so that no path leads out of
+//! it.
 //!
-//! The kernel itself keeps each path below (chroot(2)), `..` and absolute links included, so that calls are the same ones as were captured;
-//! what is in the directory is mounted once more for this process alone, without devices and set-user-ID programs; and rights that lead
-//! out of such a root (`CAP_SYS_CHROOT`, `CAP_MKNOD`, `CAP_SYS_ADMIN`) are given up.
+//! The kernel itself keeps each path inside (chroot(2)), `..` and absolute links included, so the
+//! calls are the captured ones. The directory is mounted once more for this process alone, without
+//! devices and set-user-ID programs. The capabilities that lead out of such a root
+//! (`CAP_SYS_CHROOT`, `CAP_MKNOD`, `CAP_SYS_ADMIN`) are dropped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,80 +26,81 @@ use thiserror::Error;
 use super::capabilities::keep_for_replay;
 use super::user::Identity;
 
-/// Why a directory cannot become the root.
+/// Reason for which a directory cannot become the root.
 #[derive(Debug, Error)]
 pub enum SandboxError {
-    /// Nobody lets us.
+    /// The kernel does not permit a change of the root.
     #[error(
         "this user may not make {root} the root of a process, and neither may one of a user namespace ({source}); try: sudo iotrace-perf …"
     )]
     NotAllowed {
         /// The directory.
         root: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// It cannot have other directories in it.
+    /// The kernel does not permit mounts, so other directories cannot be mounted in it.
     #[error(
-        "this user may not mount {0} in the replay's directory (CAP_SYS_ADMIN), so it cannot be elsewhere; leave out --map at replay init, or try where mounting is allowed: sudo iotrace-perf …"
+        "this user may not mount {0} in the replay's directory (CAP_SYS_ADMIN), so it cannot be mapped there; leave out --map at replay init, or try where mounting is allowed: sudo iotrace-perf …"
     )]
     NoMount(PathBuf),
-    /// A directory that is to be in it.
+    /// A directory cannot be mounted in it.
     #[error("cannot mount {directory} in the replay's directory: {source}")]
     Mount {
         /// The directory.
         directory: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// Something else is where it was.
+    /// Another directory is at its path.
     #[error(
-        "{0} is not the directory that it was a moment ago: somebody has put another one there, and nothing was done in it; choose one in a directory that nobody else may change"
+        "{0} is not the directory that was checked a moment ago: another one has been put there, and nothing was done in it; choose one in a directory that no other user may change"
     )]
     Swapped(PathBuf),
-    /// Something else.
+    /// Another step failed.
     #[error("cannot make {root} the root of the replay: {what}: {source}")]
     Failed {
         /// The directory.
         root: PathBuf,
-        /// What failed.
+        /// System call that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
-/// How the process is kept inside.
+/// Confinement of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// The directory is a mount of its own, without devices and set-user-ID programs. Not where nobody may mount (in some containers).
+    /// True if the directory is a mount of its own, without devices and set-user-ID programs. False
+    /// where no mounts are permitted (in some containers).
     pub is_mount: bool,
 }
 
-/// A directory, and what it is: its path may lead to another one by now.
+/// A directory by its path and identity: the path may lead to another one by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// From the root that we have now.
+    /// Path from the current root.
     pub path: PathBuf,
-    /// Its device and inode: nothing else is taken for it that somebody may have put there.
+    /// Device and inode: a directory that another process has put in its place is not accepted.
     pub identity: (u64, u64),
 }
 
-/// A directory that is in the root besides, wherever it is.
+/// Another directory that is mounted in the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// It; nothing on the way there is a link.
+    /// The directory; no step of its path is a link.
     pub source: Directory,
-    /// Where, from the new root.
+    /// Mount point, from the new root.
     pub target: Vec<u8>,
 }
 
-/// Makes a directory the root of this process, for good, and mounts others in it, in their order. `user`: whom it is to be by turns.
-/// To be said while there is one thread.
+/// Makes a directory the root of this process permanently, and mounts others in it, in their order.
+/// `user`: the identity that the process takes by turns. To be called while there is one thread.
 ///
 /// # Errors
 ///
-/// It is not allowed, or a directory is not there, or is not what it was.
+/// The kernel does not permit it, or a directory does not exist, or is not the same any more.
 pub fn enter(
     directory: &Directory,
     mounts: &[Mount],
@@ -108,7 +111,7 @@ pub fn enter(
         let root = root.to_owned();
         move |errno: Errno| SandboxError::Failed { root, what, source: errno.into() }
     };
-    // Who traces us knows where that is, whatever was mounted meanwhile.
+    // An absolute path stays valid for a tracer of this process, whatever is mounted meanwhile.
     let root = &fs::canonicalize(root).map_err(|source| SandboxError::Failed {
         root: root.to_owned(),
         what: "realpath",
@@ -120,9 +123,11 @@ pub fn enter(
     } else if let Some(it) = mounts.first() {
         return Err(SandboxError::NoMount(it.source.path.clone()));
     }
-    for it in mounts {
-        mount_below(root, it)
-            .map_err(|source| SandboxError::Mount { directory: it.source.path.clone(), source })?;
+    for mounted in mounts {
+        mount_below(root, mounted).map_err(|source| SandboxError::Mount {
+            directory: mounted.source.path.clone(),
+            source,
+        })?;
     }
     chdir(root).map_err(failed("chdir"))?;
     chroot(root).map_err(|errno| match errno {
@@ -130,7 +135,7 @@ pub fn enter(
         errno => failed("chroot")(errno),
     })?;
     chdir("/").map_err(failed("chdir"))?;
-    // All of it went by paths so far, and only we see what was mounted where these led.
+    // All steps so far went by paths; only this process sees what was mounted at their targets.
     let others = mounts.iter().map(|it| (&*it.target, &it.source));
     for (target, source) in std::iter::once((&b"/"[..], directory)).chain(others) {
         if !is_what_it_was(target, source.identity, is_mount).map_err(failed("stat"))? {
@@ -144,7 +149,7 @@ pub fn enter(
     Ok(Sandbox { is_mount })
 }
 
-/// Keeps the root that we have, and gives up the same rights. To be said while there is one thread.
+/// Keeps the current root, and drops the same capabilities. To be called while there is one thread.
 ///
 /// # Errors
 ///
@@ -155,7 +160,8 @@ pub fn stay() -> io::Result<()> {
     Ok(nix::sys::prctl::set_no_new_privs()?)
 }
 
-/// Mounts that nobody else sees; false if we may not have any, but may change the root.
+/// Creates a private mount namespace. Returns false if mounts are not permitted, but a change of
+/// the root is.
 fn own_mounts(root: &Path) -> Result<bool, SandboxError> {
     let refused =
         |errno: Errno| SandboxError::NotAllowed { root: root.into(), source: errno.into() };
@@ -171,23 +177,24 @@ fn own_mounts(root: &Path) -> Result<bool, SandboxError> {
     }
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(refused)?;
-    let tell = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
-    // A user who is not root may name only itself, and no groups (user_namespaces(7)).
-    let told = tell("setgroups", "deny".to_owned())
-        .and_then(|()| tell("uid_map", format!("{user} {user} 1")))
-        .and_then(|()| tell("gid_map", format!("{group} {group} 1")));
-    told.map_err(|source| SandboxError::NotAllowed { root: root.to_owned(), source })?;
+    let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
+    // A user other than root may map only the own ids, and no groups (user_namespaces(7)).
+    let written = write("setgroups", "deny".to_owned())
+        .and_then(|()| write("uid_map", format!("{user} {user} 1")))
+        .and_then(|()| write("gid_map", format!("{group} {group} 1")));
+    written.map_err(|source| SandboxError::NotAllowed { root: root.to_owned(), source })?;
     Ok(true)
 }
 
-/// True if a directory of the new root is this one, and, if it is to be a mount of ours, has no devices and set-user-ID programs.
+/// True if a directory of the new root has this identity, and, with `is_mount`, has no devices and
+/// set-user-ID programs.
 fn is_what_it_was(path: &[u8], identity: (u64, u64), is_mount: bool) -> nix::Result<bool> {
     let stat = nix::sys::stat::lstat(path)?;
     let is_restricted = statvfs(path)?.flags().contains(FsFlags::ST_NODEV | FsFlags::ST_NOSUID);
     Ok((stat.st_dev, stat.st_ino) == identity && (is_restricted || !is_mount))
 }
 
-/// The directory as a mount of its own.
+/// Makes the directory a mount of its own.
 fn mount_again(root: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
@@ -195,36 +202,38 @@ fn mount_again(root: &Path) -> nix::Result<()> {
     restrict(root)
 }
 
-/// Another directory as a mount of its own in the root, which is one already. Nothing on the way to either of them may be a link.
-fn mount_below(root: &Path, it: &Mount) -> io::Result<()> {
+/// Mounts another directory in the root, which is a mount already. No step of either path may be a
+/// link.
+fn mount_below(root: &Path, wanted: &Mount) -> io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    let source = openat2(AT_FDCWD, &it.source.path, how)?;
+    let source = openat2(AT_FDCWD, &wanted.source.path, how)?;
     let stat = fstat(&source)?;
-    if (stat.st_dev, stat.st_ino) != it.source.identity {
-        return Err(io::Error::other("somebody has put another directory there"));
+    if (stat.st_dev, stat.st_ino) != wanted.source.identity {
+        return Err(io::Error::other("another directory has been put there"));
     }
     let root = openat2(AT_FDCWD, root, how)?;
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let how = how.resolve(resolve);
-    let target = OsStr::from_bytes(it.target.strip_prefix(b"/").unwrap_or(&it.target));
+    let target = wanted.target.strip_prefix(b"/").unwrap_or(&wanted.target);
+    let target = OsStr::from_bytes(target);
     let none: Option<&str> = None;
     let below = openat2(root.as_fd(), target, how)?;
     mount(Some(&path_of(&source)), &path_of(&below), none, MsFlags::MS_BIND, none)?;
-    // What has this name now is the mount.
+    // The name now leads to the mount.
     let mounted = openat2(root.as_fd(), target, how)?;
     Ok(restrict(&path_of(&mounted))?)
 }
 
-/// What is open, as a path that leads to nothing else.
+/// A path that leads to this open directory and to no other.
 fn path_of(open: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
-/// A mount without devices and set-user-ID programs.
+/// Remounts without devices and set-user-ID programs.
 fn restrict(path: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
-    // Whoever is root only in a user namespace cannot take away what the mount had before.
+    // Root of a user namespace cannot remove the flags that the mount had before.
     let had = statvfs(path)?.flags();
     let kept = [(FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC), (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY)];
     let mut flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID;

@@ -1,7 +1,8 @@
-//! The socket on which a recording is controlled: a Unix stream socket that only its owner may connect to.
+//! Control socket of a recording: a Unix stream socket that only its owner may connect to.
 //!
-//! A socket outlives its owner, if that is killed. So whoever wants a place where one stands asks whether it is anybody's: if not, it is
-//! removed. Meanwhile the directory is locked (`flock`), so that two who want the same place do not remove one another's.
+//! A socket outlives a killed owner. So a new owner first checks whether the old socket has a
+//! listener; a socket without one is removed. Meanwhile the directory is locked (`flock`), so that
+//! two processes that want the same path do not remove each other's socket.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -19,36 +20,39 @@ use nix::sys::stat::{Mode, umask};
 use super::output_dir::{OutputDirectory, Users};
 use super::thread;
 
-/// Where it stands if nobody says otherwise.
+/// Path of the socket without `--control`.
 pub const DEFAULT: &str = "/run/iotrace-perf/control";
 
-/// How often, and after which time, a locked directory is tried again: it is locked for less than that.
+/// Limit on the attempts to lock a directory: it is locked for less than that.
 const LOCK_ATTEMPTS: u32 = 100;
+/// Pause between two attempts.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// A socket that others may connect to; it goes with its value.
+/// A listening socket; the drop removes it.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    /// Its directory, held: nothing is made or removed by its path.
+    /// Its directory, open: nothing is created or removed by its path.
     directory: OutputDirectory,
     name: OsString,
-    /// Device and inode of what stands at that path.
+    /// Device and inode of the socket's file.
     identity: (u64, u64),
-    /// The directory, if it was made for it.
+    /// The directory, if it was created for the socket.
     made: Option<PathBuf>,
 }
 
 impl Socket {
-    /// Makes it. To be called while this process has one thread, for the mask of new files is another one meanwhile.
+    /// Creates the socket. To be called while this process has one thread, because the umask is
+    /// changed meanwhile.
     ///
     /// # Errors
     ///
-    /// `AddrInUse`: somebody listens there. `AlreadyExists`: what stands there is no socket, or another user's. `PermissionDenied`:
-    /// others could put something into the directory. Those of `mkdir(2)`, `bind(2)`.
+    /// `AddrInUse`: another recording listens there. `AlreadyExists`: the existing file is not a
+    /// socket, or is another user's. `PermissionDenied`: others could create files in the
+    /// directory. Those of `mkdir(2)`, `bind(2)`.
     pub fn new(path: &Path) -> io::Result<Self> {
         match Self::try_new(path) {
-            // The directory went between two steps, with what a dead one had left in it.
+            // The directory was removed between two steps, with a stale socket in it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && path == Path::new(DEFAULT) => {
                 Self::try_new(path)
             }
@@ -79,11 +83,11 @@ impl Socket {
         Ok(Self { listener, directory: held, name, identity, made })
     }
 
-    /// Whoever has connected and was not looked at yet.
+    /// Accepts the next connection.
     ///
     /// # Errors
     ///
-    /// `WouldBlock`: nobody; those of `accept(2)`.
+    /// `WouldBlock`: there is none; those of `accept(2)`.
     pub fn accept(&self) -> io::Result<UnixStream> {
         let (stream, _) = self.listener.accept()?;
         stream.set_nonblocking(false)?;
@@ -101,17 +105,17 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let found = self.directory.find(&self.name).ok().flatten();
         if found.is_some_and(|it| (it.st_dev, it.st_ino) == self.identity) {
-            // If that fails, the next one who wants the place finds that nobody listens.
+            // If that fails, the next owner finds that the socket has no listener.
             let _ = self.directory.remove(&self.name);
         }
         if let Some(directory) = &self.made {
-            // Unless somebody else's stands in it by now.
+            // It stays if another recording's socket is in it by now.
             let _ = fs::remove_dir(directory);
         }
     }
 }
 
-/// Makes the directory for us alone; false if something is there.
+/// Creates the directory for this user alone; false if the path exists.
 fn make(directory: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Ok(()) => Ok(true),
@@ -120,14 +124,14 @@ fn make(directory: &Path) -> io::Result<bool> {
     }
 }
 
-/// Locks the directory, which is ours alone, or one where nobody else can replace what we put there.
+/// Locks the directory, which must be ours alone, or one where no other user can replace our files.
 fn lock(directory: &Path, is_ours: bool) -> io::Result<(OutputDirectory, Flock<File>)> {
     let held = OutputDirectory::open(directory, &Users::none())?;
     let opened = held.readable()?;
     let found = opened.metadata()?;
     let (mode, owner) = (found.permissions().mode(), found.uid());
     let is_own = owner == nix::unistd::geteuid().as_raw();
-    // Like `/tmp`: everybody may put something there, but not in the place of ours.
+    // Like `/tmp`: all users may create files there, but not replace ours.
     let is_shared = owner == 0 && mode & libc::S_ISVTX != 0;
     let is_good = if is_ours {
         is_own && mode & 0o077 == 0
@@ -135,12 +139,12 @@ fn lock(directory: &Path, is_ours: bool) -> io::Result<(OutputDirectory, Flock<F
         is_shared || is_own && mode & 0o022 == 0
     };
     if !is_good {
-        let who = if is_ours {
+        let why = if is_ours {
             "is not ours alone (mode 0700)"
         } else {
             "is another user's, or others may write to it"
         };
-        let what = format!("the directory {} {who}", directory.display());
+        let what = format!("the directory {} {why}", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     let mut file = opened;
@@ -156,11 +160,11 @@ fn lock(directory: &Path, is_ours: bool) -> io::Result<(OutputDirectory, Flock<F
     Err(io::Error::new(io::ErrorKind::WouldBlock, what))
 }
 
-/// Removes what a dead one has left at the place where it stands if nobody says otherwise. True if there was a socket.
+/// Removes a stale socket at the default path. True if there was a socket.
 pub fn remove_left() -> bool {
     let path = Path::new(DEFAULT);
     let Some(directory) = path.parent().filter(|it| it.exists()) else { return false };
-    // If it is somebody's, or cannot be removed, whoever wants the place is told.
+    // If another recording uses it, or it cannot be removed, the next owner reports that.
     let Ok((held, _lock)) = lock(directory, true) else { return false };
     let path = held.path().join(path.file_name().unwrap_or_default());
     let was_there = fs::symlink_metadata(&path).is_ok();
@@ -171,7 +175,7 @@ pub fn remove_left() -> bool {
     was_there && is_gone
 }
 
-/// Removes what a dead one has left there.
+/// Removes a stale socket at this path.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -179,16 +183,17 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     };
     let own = found.uid() == nix::unistd::geteuid().as_raw();
     if !found.file_type().is_socket() || !own {
-        let what = "what is there is no socket of ours, and is not removed";
+        let what = "the existing file is not a socket of ours, and is not removed";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
     }
-    // With a socket of another type: that of one who lives says so (EPROTOTYPE) and never lets us wait, however many stand in its
-    // queue. Nobody's refuses (unix(7)).
+    // The check connects a socket of another type: a socket with a listener reports that
+    // (EPROTOTYPE) and never blocks, even if its queue is full. One without a listener refuses
+    // (unix(7)).
     match UnixDatagram::unbound()?.connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         _ => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
-            "another recording is controlled there; give this one another place with --control",
+            "another recording is controlled there; give this one another path with --control",
         )),
     }
 }
@@ -216,7 +221,7 @@ mod tests {
         check(&path, Some(ErrorKind::AddrInUse));
         drop(socket);
         assert!(!path.exists(), "it goes with its owner");
-        // Left by one that was killed.
+        // A leftover of a killed process.
         drop(UnixListener::bind(&path).expect("bound"));
         check(&path, None);
     }
@@ -256,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Fails, or does not end, if it is waited for a place in its queue.
+    /// Fails, or does not end, if the check waits for a place in the queue.
     #[test]
     fn one_whose_queue_is_full_lives() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -279,7 +284,7 @@ mod tests {
         socket.made = Some(place.clone());
         fs::write(place.join("other"), "").expect("written");
         drop(socket);
-        assert!(!path.exists() && place.exists(), "somebody else's is there");
+        assert!(!path.exists() && place.exists(), "another file is in it");
         fs::remove_file(place.join("other")).expect("removed");
         let mut socket = Socket::new(&path).expect("it is made");
         socket.made = Some(place.clone());

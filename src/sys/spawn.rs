@@ -1,7 +1,9 @@
-//! Starts the program to trace: as our child, untouched, and not before we say so.
+//! Start of the program to trace: as our child, with the caller's environment, and only when the
+//! recording is on.
 //!
-//! The child is forked first of all, before we have threads, signal handlers or raised limits, so that it has what our
-//! caller gave us. It waits on a pipe; when the recording is on we let it go, and it becomes the program.
+//! The child is forked first of all, before this process has threads, signal handlers or raised
+//! limits, so that it inherits what our caller gave us. It waits on a pipe; when the recording is
+//! on, it is released and becomes the program.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -20,7 +22,8 @@ use super::patience::Patience;
 use super::user::Identity;
 use super::{clock, limits, session};
 
-/// How long it may take the kernel to end a killed child, ns. One whose file system does not answer is left.
+/// Time that the kernel may take to end a killed child, ns. A child whose file system does not
+/// respond is not waited for any longer.
 const END_NS: u64 = 1_000_000_000;
 
 /// The program, forked but not yet started.
@@ -40,12 +43,12 @@ pub struct Running {
     is_apart: bool,
 }
 
-/// Why the program does not run.
+/// Reason for which the program does not run.
 #[derive(Debug)]
 pub enum StartError {
-    /// As `execve(2)` says it.
+    /// Error of `execve(2)`.
     Failed(io::Error),
-    /// This signal came to the tracer before the exec had ended; the child was killed.
+    /// This signal reached the tracer before the exec had ended; the child was killed.
     Interrupted(i32),
 }
 
@@ -55,30 +58,32 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// How it ended.
+/// End of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// This signal killed it.
     Killed(i32),
 }
 
-/// Whether SIGPIPE was ignored when we were started. The Rust runtime ignores it before `main`, so this is noted
-/// before that.
+/// True if SIGPIPE was ignored when this process was started. The Rust runtime ignores it before
+/// `main`, so this is recorded earlier.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Whether SIGCHLD was ignored when we were started: then the kernel throws away how children end, and gives their numbers to others
-/// while we still send them signals. It is not ignored while we work.
+/// True if SIGCHLD was ignored when this process was started. The kernel then discards how children
+/// end, and reuses their numbers while we still send them signals. So the signal is not ignored
+/// while the tracer works.
 static SIGCHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the loader calls the functions of this section, with the C calling convention, once, before main.
+// SAFETY: the loader calls the functions of this section, with the C calling convention, once,
+// before main.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static NOTE_SURROUNDINGS: extern "C" fn() = note_surroundings;
 
-/// Which of standard input, output and error were closed when we were started, a bit each. The Rust runtime opens
-/// `/dev/null` in their place.
+/// Bits of those of standard input, output and error that were closed when this process was
+/// started. The Rust runtime opens `/dev/null` in their place.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Standard input, output, error.
@@ -90,7 +95,7 @@ extern "C" fn note_surroundings() {
     if is_ignored(libc::SIGCHLD) {
         // ORDERING: as above.
         SIGCHLD_WAS_IGNORED.store(true, Ordering::Relaxed);
-        // SAFETY: no thread exists yet, and nothing has a handler for the signal.
+        // SAFETY: no thread exists yet, and the signal has no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
     // ORDERING: as above.
@@ -107,12 +112,13 @@ extern "C" fn note_surroundings() {
 fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: an all-zero sigaction is a valid value of it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null pointer asks for the current action only; `action` is ours to write.
+    // SAFETY: a null pointer only queries the current action; `action` is exclusively ours.
     let code = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
     code == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Forks the child, which becomes the program as `user`, or as whoever we are. To be called while this process has one thread.
+/// Forks the child, which becomes the program as `user`, or as the current user. To be called while
+/// this process has one thread.
 ///
 /// # Errors
 ///
@@ -130,11 +136,12 @@ pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
     let is_apart = user.is_some() && session::has_terminal();
     let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
     let (failure, report) = pipe2(OFlag::O_CLOEXEC)?;
-    // SAFETY: this process has one thread (this function's contract), so the child may do anything that it may.
+    // SAFETY: this process has one thread (this function's contract), so the child may do anything
+    // that it may.
     match unsafe { fork() }? {
         ForkResult::Child => {
             drop((go, failure));
-            become_program(&wait, &report, (user, is_apart), &pointers)
+            become_program(&wait, &report, user, is_apart, &pointers)
         }
         ForkResult::Parent { child } => {
             let user = user.map(Identity::user);
@@ -143,16 +150,18 @@ pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
     }
 }
 
-/// In the child: waits for the word, then becomes the program. Reports why not, if not.
+/// Waits, in the child, until it is released, then becomes the program. Reports the error if that
+/// fails.
 fn become_program(
     wait: &OwnedFd,
     report: &OwnedFd,
-    (user, is_apart): (Option<&Identity>, bool),
+    user: Option<&Identity>,
+    is_apart: bool,
     argv: &[*const libc::c_char],
 ) -> ! {
     let mut word = [0];
     if nix::unistd::read(wait.as_fd(), &mut word) != Ok(1) {
-        // The tracer gave up, or died.
+        // The tracer has given up, or ended.
         exit_now(125);
     }
     // ORDERING: written once before any thread existed.
@@ -168,7 +177,8 @@ fn become_program(
     for fd in STANDARD {
         // ORDERING: written once before any thread existed.
         if CLOSED.load(Ordering::Relaxed) & 1 << fd != 0 {
-            // SAFETY: this process is about to become another program; nothing of ours uses the descriptor.
+            // SAFETY: this process is about to become another program; no code of ours uses the
+            // descriptor.
             unsafe { libc::close(fd) };
         }
     }
@@ -176,7 +186,8 @@ fn become_program(
     let apart = if is_apart { nix::unistd::setsid().map(drop) } else { Ok(()) };
     let taken = apart.and_then(|()| user.map_or(Ok(()), Identity::take));
     if let (Some(&program), Ok(())) = (argv.first(), taken) {
-        // SAFETY: `argv` is a null-terminated array of pointers to strings that the caller keeps alive.
+        // SAFETY: `argv` is a null-terminated array of pointers to strings that the caller keeps
+        // alive.
         unsafe { libc::execvp(program, argv.as_ptr()) };
     }
     let errno = taken.err().unwrap_or_else(Errno::last) as i32;
@@ -190,18 +201,18 @@ fn exit_now(code: i32) -> ! {
 }
 
 impl Held {
-    /// Its process id.
+    /// Process id of the child.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// The number of the user that it becomes when it is let go, if it is not ours.
+    /// Number of the user that the child becomes when it is released, if it is another one.
     pub fn user(&self) -> Option<u32> {
         self.user
     }
 
-    /// Lets it go, and waits until its exec has ended or a signal has come: an exec takes as long as the file system of the program takes to
-    /// answer.
+    /// Releases the child, and waits until its exec has ended or a signal has come: an exec takes
+    /// as long as the program's file system takes to respond.
     ///
     /// # Errors
     ///
@@ -231,19 +242,21 @@ impl Held {
         }
     }
 
-    /// Waits until the child has said something or closed its pipe, or the other descriptor is readable. True: the child has.
+    /// Waits until the child has reported an error or closed its pipe, or the other descriptor is
+    /// readable. Returns true if the child has.
     fn has_answered(&self, other: Option<BorrowedFd<'_>>) -> bool {
         let mut fds = vec![PollFd::new(self.failure.as_fd(), PollFlags::POLLIN)];
         fds.extend(other.map(|it| PollFd::new(it, PollFlags::POLLIN)));
-        // An interrupted wait is as good as any: the caller looks again.
+        // An interrupted wait counts as a wait: the caller checks again.
         let _ = poll(&mut fds, PollTimeout::NONE);
         fds.first().is_some_and(|it| it.any().unwrap_or(false))
     }
 
-    /// Ends the child. One that waits for a file system that does not answer ends when that does, and is not waited for.
+    /// Kills the child. A child that waits for an unresponsive file system ends when that responds,
+    /// and is not waited for.
     fn kill(&self) {
         let end = process_fd(self.pid.as_raw());
-        // It may have ended at this moment.
+        // The child may have ended at this moment.
         let _ = send_signal(self.pid.as_raw(), libc::SIGKILL);
         let until = clock::now().0.saturating_add(END_NS);
         while let Ok(end) = &end {
@@ -256,7 +269,7 @@ impl Held {
         }
     }
 
-    /// Gives up: the child ends without having become the program.
+    /// Ends the child before it becomes the program.
     pub fn abandon(self) {
         drop(self.go);
         let _ = nix::sys::wait::waitpid(self.pid, None);
@@ -264,17 +277,19 @@ impl Held {
 }
 
 impl Running {
-    /// Its process id.
+    /// Process id of the program.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// True if it has a session of its own, so that the terminal's signals do not reach it.
+    /// True if the program has a session of its own, so that the terminal's signals do not reach
+    /// it.
     pub fn is_apart(&self) -> bool {
         self.is_apart
     }
 
-    /// True if it has ended and still has its `/proc` entry: its books can be read.
+    /// True if the program has ended and still has its `/proc` entry, so that its counters can be
+    /// read.
     ///
     /// # Errors
     ///
@@ -284,19 +299,19 @@ impl Running {
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: an all-zero siginfo is a valid value of it.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `info` is ours to write.
+        // SAFETY: `info` is exclusively ours.
         if unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, flags) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: waitid fills this in, or leaves the 0.
+        // SAFETY: waitid sets this field, or leaves the 0.
         Ok(unsafe { info.si_pid() } != 0)
     }
 
-    /// Waits for its end, and leaves its status.
+    /// Waits for the program's end, without taking its status.
     fn wait_for_end(&self) -> io::Result<()> {
         let pid = libc::id_t::try_from(self.pid.as_raw()).map_err(io::Error::other)?;
         loop {
-            // SAFETY: a null pointer asks for no information.
+            // SAFETY: with a null pointer no information is returned.
             let code = unsafe {
                 libc::waitid(libc::P_PID, pid, std::ptr::null_mut(), libc::WEXITED | libc::WNOWAIT)
             };
@@ -310,7 +325,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end and takes its status.
+    /// Waits for the program's end and takes its status.
     ///
     /// # Errors
     ///
@@ -320,9 +335,9 @@ impl Running {
         self.wait_for_end()?;
         session::pass_on_no_more();
         loop {
-            // nix cannot name real-time signals, by which a program may die as well.
+            // nix has no names for real-time signals, which may end a program as well.
             let mut status = 0;
-            // SAFETY: `status` is ours to write.
+            // SAFETY: `status` is exclusively ours.
             if unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, 0) } < 0 {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::Interrupted {
@@ -337,22 +352,23 @@ impl Running {
     }
 }
 
-/// A descriptor that becomes readable when the process ends.
+/// Opens a descriptor that becomes readable when the process ends.
 ///
 /// # Errors
 ///
-/// `ESRCH` if there is no such process.
+/// `ESRCH`: the process does not exist.
 pub fn process_fd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; the call changes nothing in our memory.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).ok().filter(|&it| it >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+    // SAFETY: the kernel has just created this descriptor for us; no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Dies by this signal, as the traced program did, so that our caller sees what it would have seen.
+/// Ends this process by the signal that ended the traced program, so that our caller gets the same
+/// status.
 pub fn die_by(signal: i32) -> ! {
-    // The program left the core file, not we.
+    // The core file is the program's, not ours.
     let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: plain numbers; the default action replaces ours.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -361,10 +377,10 @@ pub fn die_by(signal: i32) -> ! {
     exit_now(128 + signal)
 }
 
-/// Waits until the descriptor is readable, or for so many milliseconds.
+/// Waits until the descriptor is readable, or for this number of milliseconds.
 pub fn wait_readable<'a>(fd: impl Into<Option<BorrowedFd<'a>>>, milliseconds: u16) {
     let mut fds = Vec::from_iter(fd.into().map(|it| PollFd::new(it, PollFlags::POLLIN)));
-    // An interrupted wait is as good as any: the caller looks again.
+    // An interrupted wait counts as a wait: the caller checks again.
     let _ = poll(&mut fds, PollTimeout::from(milliseconds));
 }
 
@@ -379,8 +395,8 @@ pub fn send_signal(pid: i32, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// True if the two descriptors of the two processes are the same open file (`kcmp(2)`); `None` if the kernel will
-/// not say.
+/// True if the two descriptors of the two processes are the same open file (`kcmp(2)`); `None` if
+/// the kernel does not report that.
 pub fn same_open_file(first: (i32, i32), second: (i32, i32)) -> Option<bool> {
     const KCMP_FILE: libc::c_int = 0;
     // SAFETY: plain numbers; the call changes nothing in our memory.
@@ -400,7 +416,8 @@ mod tests {
 
     use super::*;
 
-    /// Fails if a signal goes on to the process group of a program that has ended: its number may be another one's.
+    /// Fails if a signal is forwarded to the process group of a program that has ended: its number
+    /// may be another group's.
     #[test]
     fn no_signal_goes_to_a_group_whose_program_has_ended() {
         let sleep = || Command::new("sleep").arg("600").process_group(0).spawn().expect("it runs");
@@ -412,7 +429,7 @@ mod tests {
         assert_eq!(running.reap().expect("it is a child"), Ended::Killed(libc::SIGTERM));
         assert_eq!(session::tests::group(), 0);
         session::tests::send(libc::SIGTERM);
-        // A signal would be there before the next call.
+        // The signal would have arrived before the next call.
         assert!(second.try_wait().expect("it is a child").is_none());
         second.kill().expect("it is a child");
         second.wait().expect("it ends");

@@ -1,4 +1,4 @@
-//! A block device that requests are sent to: opened so that nobody else uses it, and nothing is written if that was not asked for.
+//! Block device of a replay: opened exclusively, and for writing only if that was requested.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,54 +22,57 @@ mod ioctls {
     nix::ioctl_write_ptr_bad!(zero_range, nix::request_code_none!(0x12, 127), [u64; 2]);
 }
 
-/// Why a device is left alone.
+/// Reason for which a device is not used.
 #[derive(Debug, Error)]
 pub enum Refused {
-    /// A file, a directory, …
-    #[error("{0} is no block device: block requests are replayed on a whole disk or a partition")]
+    /// The path leads to a file, a directory, …
+    #[error(
+        "{0} is not a block device: block requests are replayed on a whole disk or a partition"
+    )]
     NoDevice(PathBuf),
-    /// Somebody uses it.
+    /// The device is in use.
     #[error("{path} is in use and is left alone: {by}")]
     InUse {
         /// The device.
         path: PathBuf,
-        /// By whom.
+        /// Its user.
         by: String,
     },
-    /// The system said.
+    /// The device cannot be opened.
     #[error("cannot open {path}: {source}")]
     Open {
         /// The device.
         path: PathBuf,
-        /// What it said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
-/// How often it is looked whether whoever has it open goes away: whoever notices new devices (udev) looks at them for a moment.
+/// Limit on the checks whether a process still has the device open: programs that notice new
+/// devices (udev) open them for a moment.
 const LOOKS: u32 = 20;
 
-/// Between two looks.
+/// Pause between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The device.
+/// An open block device.
 #[derive(Debug)]
 pub struct Target {
     file: File,
-    /// Devices behind it: they are nobody else's as long as we have them.
+    /// Backing devices, claimed as long as the device is open.
     _behind: Vec<File>,
-    /// Where it is.
+    /// Path of the device.
     pub path: PathBuf,
-    /// Its number.
+    /// Number of the device.
     pub dev: DevId,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Requests begin and end at multiples of this, bytes.
+    /// Logical block size: requests begin and end at multiples of this, bytes.
     pub block: u64,
 }
 
 impl Target {
-    /// Opens a device (`/dev/NAME`, or `NAME`) that nobody uses, to be read, or written, too.
+    /// Opens an unused device (`/dev/NAME`, or `NAME`), for reading or also for writing.
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Target {
         let mut behind = Vec::new();
         check(&path, dev, to_write, &mut behind)?;
         let file = claim(&path, to_write)?;
-        // It may be another one by now.
+        // The path may lead to another device by now.
         let metadata = file.metadata().map_err(failed)?;
         let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
         if !metadata.file_type().is_block_device() || DevId::new(major, minor) != dev {
@@ -99,7 +102,7 @@ impl Target {
         Ok(Self { file, _behind: behind, path, dev, size, block })
     }
 
-    /// Reads from here on; how much.
+    /// Reads at an offset; returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -108,7 +111,7 @@ impl Target {
         self.file.read_at(buffer, offset)
     }
 
-    /// Writes; how much.
+    /// Writes at an offset; returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -117,7 +120,7 @@ impl Target {
         self.file.write_at(bytes, offset)
     }
 
-    /// Has the device write out what it has cached (`blkdev_fsync()` in `block/fops.c`).
+    /// Flushes the device's cache (`blkdev_fsync()` in `block/fops.c`).
     ///
     /// # Errors
     ///
@@ -126,7 +129,7 @@ impl Target {
         self.file.sync_data()
     }
 
-    /// Gives up what is there.
+    /// Discards a range.
     ///
     /// # Errors
     ///
@@ -135,11 +138,11 @@ impl Target {
         self.range(ioctls::discard_range, [offset, bytes])
     }
 
-    /// Writes zeros without sending them, if the device can.
+    /// Writes zeros to a range, without transferring them if the device can.
     ///
     /// # Errors
     ///
-    /// The device's own.
+    /// Those of the device.
     pub fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.range(ioctls::zero_range, [offset, bytes])
     }
@@ -155,7 +158,7 @@ impl Target {
     }
 }
 
-/// Nobody uses it, nor what it lies on.
+/// Checks that neither the device nor its backing device has users.
 fn check(path: &Path, dev: DevId, to_write: bool, behind: &mut Vec<File>) -> Result<(), Refused> {
     let device = Device::new(dev);
     let in_use = |by| Refused::InUse { path: path.to_owned(), by };
@@ -163,7 +166,7 @@ fn check(path: &Path, dev: DevId, to_write: bool, behind: &mut Vec<File>) -> Res
         return Err(in_use(by));
     }
     for look in 1.. {
-        // Who only reads disturbs nobody who reads.
+        // A process that has the device open does not matter to reads.
         match device.opened().filter(|_| to_write) {
             None => break,
             Some(by) if look == LOOKS => return Err(in_use(by)),
@@ -173,7 +176,7 @@ fn check(path: &Path, dev: DevId, to_write: bool, behind: &mut Vec<File>) -> Res
     let Some((below, number)) = device.behind().and_then(|it| Some((it, device_at(it)?))) else {
         return Ok(());
     };
-    // The loop device itself is what lies on it.
+    // The loop device itself uses its backing device.
     let (loop_device, dev) = (dev, number);
     let device = Device::new(dev);
     if let Some(by) = device.user_but(Some(loop_device)) {
@@ -183,39 +186,39 @@ fn check(path: &Path, dev: DevId, to_write: bool, behind: &mut Vec<File>) -> Res
     Ok(())
 }
 
-/// Opens it as nobody else's (`O_EXCL` on a block device, open(2)).
+/// Opens a block device exclusively (`O_EXCL`, open(2)).
 fn claim(path: &Path, to_write: bool) -> Result<File, Refused> {
     let flags = libc::O_EXCL | libc::O_DIRECT | libc::O_CLOEXEC;
     let opened = OpenOptions::new().read(true).write(to_write).custom_flags(flags).open(path);
     opened.map_err(|source| match source.raw_os_error() {
         Some(libc::EBUSY) => Refused::InUse {
             path: path.to_owned(),
-            by: "the kernel, or a program, has it for itself".to_owned(),
+            by: "the kernel, or a program, has it open exclusively".to_owned(),
         },
         _ => Refused::Open { path: path.to_owned(), source },
     })
 }
 
-/// Memory for what is read and written: pages of its own, as direct I/O wants it.
+/// Memory for reads and writes: whole pages, as direct I/O requires.
 #[derive(Debug)]
 pub struct Buffer(MmapMut);
 
 impl Buffer {
-    /// So many bytes.
+    /// Allocates this number of bytes.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// The kernel has not enough memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         Ok(Self(MmapOptions::new().len(bytes.max(1)).map_anon()?))
     }
 
-    /// Its bytes.
+    /// Its bytes, to be read.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The same, to be changed.
+    /// Its bytes, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -1,4 +1,4 @@
-//! Our own threads: their CPU and priority. Others': the CPU they are on.
+//! Threads: CPU, priority and interruption of our own ones, and the CPU of others.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,8 @@ pub fn run_on(cpus: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread a table of descriptors of its own, a copy of the one that all have (`CLONE_FILES`, unshare(2)).
+/// Gives the calling thread a descriptor table of its own, a copy of the shared one (`CLONE_FILES`,
+/// unshare(2)).
 ///
 /// # Errors
 ///
@@ -50,7 +51,7 @@ pub fn own_descriptors() -> io::Result<()> {
 /// `EPERM` without `CAP_SYS_NICE`, or where a cgroup has no real-time budget.
 pub fn set_fifo(priority: i32) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: the struct is whole and lives over the call; the kernel only reads it.
+    // SAFETY: the struct is complete and outlives the call; the kernel only reads it.
     let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -66,88 +67,96 @@ pub fn set_large_share() -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// True if we may run threads with real-time priority.
+/// True if this process may run threads with real-time priority.
 pub fn fifo_allowed(priority: i32) -> bool {
-    // In a thread of its own, so that the caller's priority stays as it is.
-    // Where no thread can be started none has it.
+    // In a thread of its own, so that the caller's priority does not change. Without a thread there
+    // is no priority, either.
     let thread = std::thread::Builder::new().spawn(move || set_fifo(priority).is_ok());
     thread.is_ok_and(|it| it.join().unwrap_or(false))
 }
 
-/// The calling thread is woken at its time, not up to 50 µs later so that others are woken with it (`PR_SET_TIMERSLACK`, prctl(2)).
+/// Wakes the calling thread exactly at its time. By default the kernel delays it by up to 50 µs, to
+/// wake it together with others (`PR_SET_TIMERSLACK`, prctl(2)).
 pub fn set_exact_timers() {
-    // It cannot fail; later than asked is told as late.
+    // The call cannot fail; a late wake-up is reported as lateness anyway.
     let _ = nix::sys::prctl::set_timerslack(1);
 }
 
-/// What brings a thread back from a call in which it waits: a signal that does nothing.
+/// Signal without effect, which makes a blocked call return.
 const INTERRUPT: libc::c_int = libc::SIGUSR1;
 
-/// From now on [`interrupt`] may be said in this process.
+/// Installs the handler that [`interrupt`] needs.
 ///
 /// # Errors
 ///
 /// Those of `sigaction(2)`.
 pub fn allow_interrupts() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: an all-zero sigaction is a valid value of it: no flags, so calls are not begun again (`SA_RESTART`, signal(7)).
+    // SAFETY: an all-zero sigaction is a valid value of it: without flags, so calls are not
+    // restarted (`SA_RESTART`, signal(7)).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    // SAFETY: the struct is whole and lives over the call; what it names does nothing, which every signal handler may.
+    // SAFETY: the struct is complete and outlives the call; the handler does nothing, which every
+    // handler may.
     let code = unsafe { libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut()) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The calling thread's number.
+/// Number of the calling thread.
 pub fn own_tid() -> Tid {
     Tid(nix::unistd::gettid().as_raw())
 }
 
-/// A thread of ours that waits in a call returns from it with `EINTR`, if the kernel lets it.
+/// Makes a blocked call of one of our threads return with `EINTR`, if the kernel allows that.
 pub fn interrupt(tid: Tid) {
     let (process, signal) = (std::process::id(), INTERRUPT);
-    // SAFETY: numbers only. A thread that has ended is none of this process any more; another one of it that has the number is
-    // interrupted in vain.
+    // SAFETY: numbers only. A thread that has ended does not belong to this process any more;
+    // another thread of ours with that number is interrupted without harm.
     unsafe { libc::syscall(libc::SYS_tgkill, process, tid.0, signal) };
 }
 
-/// Lets others run for so long.
+/// Sleeps for this time.
 pub fn pause(time: std::time::Duration) {
     std::thread::sleep(time);
 }
 
-/// How often the calling thread has left its CPU to others since it began (`ru_nvcsw` and `ru_nivcsw`, getrusage(2)): it slept,
-/// or was made to stop, by the kernel's limit for real-time threads, too.
+/// Number of context switches of the calling thread since its start (`ru_nvcsw` and `ru_nivcsw`,
+/// getrusage(2)): it slept, or was preempted, by the kernel's limit for real-time threads, too.
 pub fn switches() -> i64 {
-    // The number is only compared with itself: one that cannot be had never changes, and it can always be had.
+    // The number is only compared with itself, and the call cannot fail; a constant would mean no
+    // switches.
     getrusage(UsageWho::RUSAGE_THREAD)
         .map_or(0, |it| it.voluntary_context_switches() + it.involuntary_context_switches())
 }
 
-/// Which CPUs threads are on.
+/// Lookup of the CPUs on which threads run.
 #[derive(Debug, Default)]
 pub struct Whereabouts {
-    /// Their files, which take twice as long to open as to read.
+    /// Open `stat` files, as an open takes twice as long as a read.
     files: FxHashMap<i32, File>,
 }
 
-/// Files that are kept open: more than threads that take turns on one CPU in the time of a few calls.
+/// Limit on the files that are kept open: more than the threads that take turns on one CPU in the
+/// time of a few calls.
 const FILES_MAX: usize = 16;
 
-/// A line of `/proc/PID/stat` has 52 numbers and a name of at most 64 bytes; most numbers are small.
+/// Limit on a line of `/proc/PID/stat`: 52 numbers, most of them small, and a name of at most 64
+/// bytes.
 const STAT_BYTES: usize = 1024;
 
 impl Whereabouts {
-    /// The CPU that a thread is on, or that it ran on last. `None`: it is gone, or `/proc` does not say.
+    /// CPU that a thread is on, or that it ran on last. `None`: the thread has ended, or `/proc`
+    /// has no number.
     pub fn cpu_of(&mut self, tid: Tid) -> Option<CpuId> {
         let mut line = [0; STAT_BYTES];
-        // A file that was opened for another thread of this number has nothing to say any more.
+        // A file that was opened for an earlier thread of this number cannot be read any more.
         if let Some(file) = self.files.get(&tid.0)
             && let Some(cpu) = read_cpu(file, &mut line)
         {
             return Some(cpu);
         }
-        // Below `task` are the numbers of the thread alone: those of the process would be added up from all its threads.
+        // Files in `task` have the numbers of the thread alone: those of the process would be
+        // summed over all its threads.
         let file = File::open(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
         let cpu = read_cpu(&file, &mut line)?;
         if self.files.len() >= FILES_MAX {
@@ -158,7 +167,8 @@ impl Whereabouts {
     }
 }
 
-/// The name in parentheses may have anything in it. Behind it stands field 3, and 39 is the CPU (`proc_pid_stat(5)`).
+/// Reads the CPU from a `stat` file. The name in parentheses may have any characters; it is
+/// followed by field 3, and field 39 is the CPU (`proc_pid_stat(5)`).
 fn read_cpu(file: &File, line: &mut [u8]) -> Option<CpuId> {
     let length = file.read_at(line, 0).ok()?;
     let stat = line.get(..length)?;
@@ -187,24 +197,24 @@ mod tests {
     #[test]
     fn a_thread_that_is_gone_is_nowhere() {
         let mut whereabouts = Whereabouts::default();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (report, reported) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            tell.send(nix::unistd::gettid().as_raw()).expect("somebody listens");
+            report.send(nix::unistd::gettid().as_raw()).expect("a receiver");
             ended.recv().expect_err("the other side goes");
         });
-        let tid = Tid(told.recv().expect("a number"));
+        let tid = Tid(reported.recv().expect("a number"));
         assert!(whereabouts.cpu_of(tid).is_some());
         drop(end);
         thread.join().expect("it ends");
-        // The kernel lets the joiner go a moment before the thread is taken off the list.
+        // The kernel releases the joiner a moment before it removes the thread from the list.
         for _ in 0..1000 {
             if whereabouts.cpu_of(tid).is_none() {
                 return;
             }
             pause(std::time::Duration::from_millis(1));
         }
-        panic!("it is still told where it is");
+        panic!("an ended thread still has a CPU");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! A counter that is read in half the time that the clock takes, where there is one that may be trusted.
+//! Cycle counter that is read in half the time of the clock, where the machine has a reliable one.
 
 use std::fs;
 
 use super::clock;
 use crate::units::KernelTime;
 
-/// Which counter is read.
+/// Counter that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// The processor's time stamp counter.
@@ -15,7 +15,7 @@ enum Source {
     Clock,
 }
 
-/// A counter, and how it and the clock stood at the same moment.
+/// A counter, with its value and that of the clock at one earlier moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticks {
     source: Source,
@@ -29,14 +29,15 @@ pub struct Both {
     time: KernelTime,
 }
 
-/// Bits of a number behind the point.
+/// Binary fraction digits of a fixed-point number.
 const FRACTION_BITS: u32 = 32;
 
 impl Ticks {
-    /// The best counter of this machine. To be asked where `/sys` can be seen, some time before anything is measured.
+    /// Selects the best counter of this machine. To be called where `/sys` is visible, some time
+    /// before the first measurement.
     ///
-    /// The kernel names its clock source, and that is `tsc` only where the counters of all CPUs go on together and at the same pace
-    /// (`Documentation/virt/kvm/x86/timekeeping.rst`, `arch/x86/kernel/tsc.c`).
+    /// The kernel's clock source is `tsc` only where the counters of all CPUs run in step and at a
+    /// constant rate (`Documentation/virt/kvm/x86/timekeeping.rst`, `arch/x86/kernel/tsc.c`).
     pub fn new() -> Self {
         let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         let source = match fs::read_to_string(path) {
@@ -47,24 +48,24 @@ impl Ticks {
         Self { source, since: both(source) }
     }
 
-    /// The counter.
+    /// Reads the counter.
     pub fn now(&self) -> u64 {
         read(self.source)
     }
 
-    /// The counter and the clock.
+    /// Reads the counter and the clock.
     pub fn both(&self) -> Both {
         both(self.source)
     }
 
-    /// When the counter stood so, if it stood so at that moment or before.
+    /// Time at which the counter had this value, at `at` or before.
     pub fn time(&self, ticks: u64, at: Both) -> KernelTime {
         let passed = u128::from(at.ticks.saturating_sub(ticks));
         let ns = (passed * u128::from(self.scale(at))) >> FRACTION_BITS;
         KernelTime(at.time.0.saturating_sub(u64::try_from(ns).unwrap_or(u64::MAX)))
     }
 
-    /// ns of a tick, from the first look until that moment.
+    /// Length of a tick in ns, from the first reading until `at`.
     fn scale(&self, at: Both) -> u64 {
         let ticks = at.ticks.saturating_sub(self.since.ticks).max(1);
         let ns = u128::from(at.time.0.saturating_sub(self.since.time.0));
@@ -81,13 +82,15 @@ impl Default for Ticks {
 fn read(source: Source) -> u64 {
     match source {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: it reads a register, which the kernel lets every program do that it has not forbidden it (PR_SET_TSC, prctl(2)).
+        // SAFETY: it reads a register, which every program may read unless the kernel forbids it
+        // (PR_SET_TSC, prctl(2)).
         Source::TimeStamps => unsafe { std::arch::x86_64::_rdtsc() },
         Source::Clock => clock::now().0,
     }
 }
 
-/// The look with the least between the two: a thread may have to wait there.
+/// Takes the reading with the shortest time between its two counter values: a thread may be
+/// descheduled there.
 fn both(source: Source) -> Both {
     let look = || {
         let (before, time, after) = (read(source), clock::now(), read(source));
@@ -102,16 +105,16 @@ fn both(source: Source) -> Both {
 mod tests {
     use super::*;
 
-    /// Fails if ticks are not turned into the time at which they were read.
+    /// Fails if a counter's value is not converted into the time at which it was read.
     #[test]
     fn ticks_are_times() {
         let ticks = Ticks::new();
         crate::sys::thread::pause(std::time::Duration::from_millis(20));
         let looks: Vec<_> = (0..1000).map(|_| (clock::now(), ticks.now(), clock::now())).collect();
         let at = ticks.both();
-        let within = looks.iter().filter(|(before, it, after)| {
-            let time = ticks.time(*it, at).0;
-            // As exact as the two are compared: some 100 ns.
+        let within = looks.iter().filter(|(before, read, after)| {
+            let time = ticks.time(*read, at).0;
+            // The readings differ by some 100 ns.
             (before.0.saturating_sub(1000)..after.0 + 1000).contains(&time)
         });
         assert_eq!(within.count(), looks.len());

@@ -1,9 +1,10 @@
-//! One CPU's ring of a tracefs instance: `trace_pipe_raw`.
+//! Ring of one CPU in a tracefs instance: `trace_pipe_raw`.
 //!
-//! Whole pages are spliced: the kernel takes them out of the ring and puts empty ones in, so nothing is copied there
-//! and the writer meets its reader only once a page. What stands on the page that is just being written is read, which
-//! is dearer and done only when a round needs it. (Mapping the ring costs the traced program more than twice as much:
-//! the kernel then walks over every entry under the reader's lock, `ring_buffer_map_get_reader()`.)
+//! Full pages are spliced: the kernel takes them out of the ring and puts empty ones in, so nothing
+//! is copied there, and writer and reader contend only once a page. The page that is being written
+//! is read, which is more expensive and done only when a round needs it. (Mapping the ring costs
+//! the traced program more than twice as much: the kernel then walks over every entry under the
+//! reader's lock, `ring_buffer_map_get_reader()`.)
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -14,22 +15,24 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 
-/// Pages that a pipe carries at once: as large as the kernel lets everybody have (`/proc/sys/fs/pipe-max-size`).
+/// Size of the pipe that moves pages: the largest that unprivileged processes may have
+/// (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Pages that are read after the full ones were taken.
+/// Number of pages that are read after the full ones were spliced.
 const REST_PAGES: usize = 4;
 
-/// The reader of one CPU's ring.
+/// Reader of one CPU's ring.
 #[derive(Debug)]
 pub struct TraceRing {
     file: File,
     page_bytes: usize,
-    /// The page that is being written was read in part. Kernels before 6.1 do not splice the rest of such a page.
+    /// True if the page that is being written was read in part. Kernels before 6.1 do not splice
+    /// the rest of such a page.
     is_partly_read: bool,
 }
 
-/// Carries pages from rings to our memory; one for each thread that takes them.
+/// Pipe that moves pages from rings to our memory; one for each reading thread.
 #[derive(Debug)]
 pub struct PagePipe {
     from: File,
@@ -38,14 +41,14 @@ pub struct PagePipe {
 }
 
 impl PagePipe {
-    /// A new one.
+    /// Creates a pipe.
     ///
     /// # Errors
     ///
     /// Those of `pipe(2)`.
     pub fn new() -> io::Result<Self> {
         let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-        // It works with less, too.
+        // A smaller pipe works, too.
         let wanted = i32::try_from(PIPE_BYTES).unwrap_or(i32::MAX);
         let _ = fcntl(&to, FcntlArg::F_SETPIPE_SZ(wanted));
         let bytes = fcntl(&to, FcntlArg::F_GETPIPE_SZ)?;
@@ -54,7 +57,7 @@ impl PagePipe {
 }
 
 impl TraceRing {
-    /// Opens the file.
+    /// Opens the ring's file.
     pub(super) fn open(path: &Path, page_bytes: usize) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         Ok(Self { file, page_bytes, is_partly_read: false })
@@ -85,7 +88,7 @@ impl TraceRing {
         }
     }
 
-    /// Appends the first page, or what is on it so far.
+    /// Appends the first page, or the part of it that is written.
     ///
     /// # Errors
     ///
@@ -95,14 +98,15 @@ impl TraceRing {
         Ok(())
     }
 
-    /// Appends what is left, page by page, the one that is being written included.
+    /// Appends the rest, page by page, the page that is being written included.
     ///
     /// # Errors
     ///
     /// Those of `read(2)`.
     pub fn take_rest(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        // The writer may go on as fast as we read, and we may be the writer ourselves (each read is a hit). The full pages
-        // were taken before, so what was there at the call is on the first page, or on the two around its end.
+        // The writer may go on as fast as this thread reads, and this thread may be the writer
+        // (each read is a hit). The full pages were spliced before, so the records at the time of
+        // the call are on the first page, or on the two around its end.
         for _ in 0..REST_PAGES {
             if !self.read_page(out)? {
                 break;
@@ -112,7 +116,7 @@ impl TraceRing {
         Ok(())
     }
 
-    /// Appends one page, or what is on it so far; false if there is nothing.
+    /// Appends one page, or the part of it that is written; false if there is nothing.
     fn read_page(&self, out: &mut Vec<u8>) -> io::Result<bool> {
         let start = out.len();
         out.resize(start + self.page_bytes, 0);
@@ -128,7 +132,8 @@ impl TraceRing {
 }
 
 impl AsFd for TraceRing {
-    /// Readable when something is in the ring, if the instance's `buffer_percent` is 0.
+    /// Descriptor that is readable when the ring has records, if the instance's `buffer_percent` is
+    /// 0.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

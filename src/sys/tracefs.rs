@@ -1,4 +1,4 @@
-//! Where tracefs is, and the `format` files in it.
+//! Location of tracefs, and its `format` files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,51 +12,51 @@ use thiserror::Error;
 use super::kept_formats::{self, Formats};
 use super::mounts::mounts_of;
 
-/// Why a tracepoint's description cannot be had. Each says what would help.
+/// Reason for which a tracepoint's description cannot be read. Each message has a remedy.
 #[derive(Debug, Error)]
 pub enum TracefsError {
-    /// No tracefs in the mount table.
+    /// The mount table has no tracefs.
     #[error("tracefs is not mounted; mount it: sudo mount -t tracefs tracefs /sys/kernel/tracing")]
     NotMounted,
-    /// It is there, but not for us.
+    /// This user may not read tracefs.
     #[error("cannot read {path}: {source}; it is for root: sudo iotrace-perf …")]
     Unreadable {
-        /// What was to be read.
+        /// File that was to be read.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// It is there, but not for us, and nobody keeps what stands in it.
+    /// This user may not read tracefs, and its formats are not cached.
     #[error(
-        "tracefs is for root only, and what it says of this kernel is not kept ({0}): have it kept once for all users: \
+        "tracefs is for root only, and its formats for this kernel are not cached ({0}): cache them once for all users: \
          sudo iotrace-perf doctor --cache; or record as root: sudo iotrace-perf …"
     )]
     NotKept(String),
-    /// This kernel has no such tracepoint.
+    /// The kernel has no such tracepoint.
     #[error("this kernel has no tracepoint {system}:{name} (it is not in {})", .root.join("events").display())]
     Missing {
-        /// The tracepoint's system.
+        /// System of the tracepoint.
         system: String,
-        /// Its name.
+        /// Name of the tracepoint.
         name: String,
-        /// Where tracefs is.
+        /// Mount point of tracefs.
         root: PathBuf,
     },
 }
 
-/// Longer than the texts that describe a ring.
+/// Limit on the texts that describe a ring.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// A mounted tracefs, or what is kept of it.
+/// A mounted tracefs, or its cached formats.
 #[derive(Clone, Debug)]
 pub struct Tracefs {
     root: PathBuf,
-    /// For whoever may not read it.
+    /// Cached formats, for users that may not read tracefs.
     kept: Option<Arc<Formats>>,
 }
 
 impl Tracefs {
-    /// Finds it in the mount table.
+    /// Finds tracefs in the mount table.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Tracefs {
         Ok(Self { root: mount.mount_point, kept: None })
     }
 
-    /// Finds it; if it is not for us, what is kept of it.
+    /// Finds tracefs; if this user may not read it, loads the cached formats.
     ///
     /// # Errors
     ///
@@ -90,37 +90,38 @@ impl Tracefs {
         }
     }
 
-    /// True if formats can be read in it.
+    /// True if this user may read formats in it.
     pub fn is_readable(&self) -> bool {
         let (events, mode) = (self.root.join("events"), AccessFlags::R_OK | AccessFlags::X_OK);
         faccessat(AT_FDCWD, &events, mode, AtFlags::AT_EACCESS).is_ok()
     }
 
-    /// Its mount point.
+    /// Mount point of tracefs.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The text of a file in `events`: `header_page`, `header_event`.
+    /// Reads a file in `events`: `header_page`, `header_event`.
     ///
     /// # Errors
     ///
     /// [`TracefsError::Unreadable`].
     pub fn text(&self, name: &str) -> Result<String, TracefsError> {
         let path = self.root.join("events").join(name);
-        // The kernel gives them by the first read only, whatever its length (show_header_page_file() in
-        // kernel/trace/trace_events.c).
+        // The kernel returns these texts only in the first read, whatever its length
+        // (show_header_page_file() in kernel/trace/trace_events.c).
         let mut bytes = vec![0; TEXT_BYTES_MAX];
         let read = File::open(&path).and_then(|mut it| it.read(&mut bytes));
         bytes.truncate(read.map_err(|source| TracefsError::Unreadable { path, source })?);
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The text of a tracepoint's `format` file.
+    /// Reads a tracepoint's `format` file.
     ///
     /// # Errors
     ///
-    /// [`TracefsError::Missing`] if the kernel does not have it, [`TracefsError::Unreadable`] if we may not read it.
+    /// [`TracefsError::Missing`] if the kernel does not have it, [`TracefsError::Unreadable`] if we
+    /// may not read it.
     pub fn format(&self, system: &str, name: &str) -> Result<String, TracefsError> {
         if let Some(kept) = &self.kept {
             let missing = || TracefsError::Missing {

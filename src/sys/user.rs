@@ -1,4 +1,4 @@
-//! Whom a program is started as, and as whom a replay is done.
+//! Identity of a user, as which a program is started or a replay is run.
 
 use std::ffi::CString;
 use std::io;
@@ -8,15 +8,17 @@ use nix::unistd::{
     setgroups, setresgid, setresuid,
 };
 
-/// The group of users that are in no list: `nogroup`, wherever groups have the usual numbers. It gives no rights.
+/// Group of users without an account: `nogroup`, wherever groups have the usual numbers. It gives
+/// no rights.
 const NO_GROUP: u32 = 65534;
 
-/// A number of a user or group; all ones is none (`setresuid(2)` takes it for no change).
+/// Parses the number of a user or group; all ones is not one (`setresuid(2)` takes it for no
+/// change).
 fn number(word: &str) -> Option<u32> {
     word.parse().ok().filter(|it| *it != u32::MAX)
 }
 
-/// The name of a user, if there is one in the list.
+/// Name of a user with an account.
 pub(super) fn name_of(user: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(user)).ok().flatten().map(|it| it.name)
 }
@@ -31,8 +33,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// USER or USER:GROUP, by names or numbers (as `--userspec` of `chroot` has them); `None`: no user or group is called so. A number is taken
-    /// although no user or group has it. Such a user has no groups but the one that is given, or [`NO_GROUP`].
+    /// Finds USER or USER:GROUP, by names or numbers (as in `--userspec` of `chroot`); `None`:
+    /// there is no user or group of that name. A number is accepted even without an account. Such a
+    /// user has no groups except for the given one, or [`NO_GROUP`].
     ///
     /// # Errors
     ///
@@ -57,16 +60,16 @@ impl Identity {
             return Self::of(User { gid, ..found }).map(Some);
         }
         let group = group.unwrap_or(Gid::from_raw(NO_GROUP));
-        let of_number = |it| Self {
+        let of_number = |number| Self {
             name: user.to_owned(),
-            user: Uid::from_raw(it),
+            user: Uid::from_raw(number),
             group,
             groups: vec![group],
         };
         Ok(number(user).map(of_number))
     }
 
-    /// By number; `None`: nobody has it.
+    /// Finds a user by number; `None`: no account has it.
     ///
     /// # Errors
     ///
@@ -80,27 +83,27 @@ impl Identity {
         Ok(Self { name, user, group, groups })
     }
 
-    /// The user's name.
+    /// Name of the user.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The user's number.
+    /// Number of the user.
     pub fn user(&self) -> u32 {
         self.user.as_raw()
     }
 
-    /// The number of the user's own group.
+    /// Number of the user's own group.
     pub fn group(&self) -> u32 {
         self.group.as_raw()
     }
 
-    /// The numbers of all groups.
+    /// Numbers of all groups.
     pub fn groups(&self) -> Vec<u32> {
         self.groups.iter().map(|it| it.as_raw()).collect()
     }
 
-    /// Becomes that user, for good.
+    /// Makes this process that user permanently.
     ///
     /// # Errors
     ///
@@ -111,8 +114,9 @@ impl Identity {
         setresuid(self.user, self.user, self.user)
     }
 
-    /// From now on this process may be that user ([`Identity::begin`]) and who it is now ([`end`]) by turns, also when it has given up the
-    /// rights to become others.
+    /// Prepares this process for turns as that user ([`Identity::begin`]) and as the current one
+    /// ([`end`]). They are possible even after it has dropped the capabilities for a change of the
+    /// user.
     ///
     /// # Errors
     ///
@@ -125,7 +129,7 @@ impl Identity {
         setresuid(self.user, user, user)
     }
 
-    /// It is that user: without rights of root's (capabilities(7)), until [`end`].
+    /// Takes that user's identity, without root's capabilities (capabilities(7)), until [`end`].
     ///
     /// # Errors
     ///
@@ -136,11 +140,11 @@ impl Identity {
     }
 }
 
-/// Is who it was before [`Identity::begin`]; nothing to do if it never was anybody else.
+/// Returns to the identity before [`Identity::begin`]; has no effect without one.
 ///
 /// # Errors
 ///
-/// None that the kernel has for this (setresuid(2)).
+/// None in practice: the kernel has no error for this (setresuid(2)).
 pub fn end() -> nix::Result<()> {
     seteuid(getresuid()?.saved)?;
     setegid(getresgid()?.saved)
@@ -150,7 +154,8 @@ pub fn end() -> nix::Result<()> {
 mod tests {
     use super::*;
 
-    /// Fails if a user of a container, who is in no list here, is not taken, or has more groups than were given.
+    /// Fails if a number without an account, such as a container's user, is refused, or gets more
+    /// groups than were given.
     #[test]
     fn numbers_need_no_entry() {
         let of = |word: &str| {

@@ -253,7 +253,7 @@ impl Report {
 
     fn text(&self, out: &mut Vec<u8>) {
         let shown = || self.facts.iter().filter(|fact| !fact.1.is_empty());
-        let width = shown().map(|shown| shown.1.len()).max().unwrap_or(0);
+        let width = shown().map(|shown| letters(shown.1.as_bytes())).max().unwrap_or(0);
         for (_, title, value) in shown() {
             out.extend(format!("{title:width$}  ").bytes());
             out.append(&mut value.for_people());
@@ -399,7 +399,7 @@ mod tests {
     fn sample() -> Report {
         let columns = vec![
             Column { key: "count", title: "count" },
-            Column { key: "time_ns", title: "time us" },
+            Column { key: "time_ns", title: "time µs" },
             Column { key: "share", title: "" },
             Column { key: "path", title: "file" },
         ];
@@ -408,7 +408,7 @@ mod tests {
         };
         Report {
             kind: "sample",
-            facts: vec![("wall_ns", "wall us", Cell::Ns(1_002_003)), ("x", "", Cell::None)],
+            facts: vec![("wall_ns", "wall µs", Cell::Ns(1_002_003)), ("x", "", Cell::None)],
             tables: vec![Table {
                 key: "files",
                 title: "Files".into(),
@@ -431,10 +431,10 @@ mod tests {
         check(
             Form::Text,
             &expect![[r#"
-            wall us  1002.003
+            wall µs  1002.003
 
             Files
-            count    time us  file
+            count    time µs  file
                 1      0.005  a,"b"\x0a
              1000  12345.678  \xff\x1b[m
 

@@ -1,4 +1,4 @@
-//! Block requests of other programs beside a recording of one: counted, and not recorded one by one.
+//! Block requests of other programs beside a recording of one: counted, and not recorded individually.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -187,16 +187,17 @@ fn check(file_system: &str, source: &str) {
     let said = many.recording.text_info();
     check_shares(&said);
     assert!(
-        said.contains(&format!(" on {}", many.name)) && said.contains("not recorded one by one")
+        said.contains(&format!(" on {}", many.name)) && said.contains("not recorded individually")
     );
 }
 
-/// Fails if the shares of what is behind the requests do not come to all of it.
+/// Fails if the shares of the requests' attribution do not add up to all of them.
 #[track_caller]
 fn check_shares(text: &str) {
-    let line = text.lines().find(|it| it.starts_with("behind ")).expect("there are requests");
-    let (_, shares) = line.split_once(": the file ").expect("both");
-    let (files, programs) = shares.split_once("; the program ").expect("both");
+    let line =
+        text.lines().find(|it| it.starts_with("attribution of ")).expect("there are requests");
+    let (_, shares) = line.split_once(": files ").expect("both");
+    let (files, programs) = shares.split_once("; programs ").expect("both");
     for part in [files, programs] {
         let tenths = |word: &str| word.replace('.', "").parse::<u64>().ok();
         let words: Vec<&str> = part.split_whitespace().collect();

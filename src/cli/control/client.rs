@@ -1,4 +1,4 @@
-//! `iotrace-perf ctl`: asks a recording that runs.
+//! `iotrace-perf ctl`: sends a command to a running recording.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,7 +11,7 @@ use crate::cli::args::{Action, CtlArgs};
 use crate::cli::error::CliError;
 use crate::text::escape;
 
-/// A line of an answer is not longer.
+/// Limit on a line of a response.
 const LINE_MAX: u64 = 64 << 10;
 
 pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
@@ -32,12 +32,12 @@ pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks, and prints the answer; or why there is none.
+/// Sends the command, and prints the response; or returns the recording's error.
 fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> {
     let mut input = BufReader::new(stream.try_clone()?);
     let greeting = line(&mut input)?;
     if greeting != GREETING {
-        let what = format!("it says {:?}, not {:?}", greeting.trim_end(), GREETING.trim_end());
+        let what = format!("it responded {:?}, not {:?}", greeting.trim_end(), GREETING.trim_end());
         return Err(io::Error::other(what));
     }
     stream.write_all(&asked.line())?;
@@ -47,7 +47,7 @@ fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> 
         return Ok(Err(String::from_utf8_lossy(&harmless(why.as_bytes())).into_owned()));
     }
     let count = head.strip_prefix("ok ").and_then(|rest| rest.parse::<u64>().ok());
-    let mut left = count.ok_or_else(|| io::Error::other(format!("it says {head:?}")))?;
+    let mut left = count.ok_or_else(|| io::Error::other(format!("it responded {head:?}")))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     while left > 0 {
         out.write_all(&row(&mut input)?)?;
@@ -57,13 +57,14 @@ fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> 
     Ok(Ok(()))
 }
 
-/// A line of an answer with its line end; control characters are escaped and its length is bounded.
+/// Reads a line of a response with its line end; control characters are escaped and its length is
+/// limited.
 fn row(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     input.take(LINE_MAX).read_until(b'\n', &mut read)?;
     let Some(bare) = read.strip_suffix(b"\n") else {
         let is_long = read.len() as u64 >= LINE_MAX;
-        let too_long = || io::Error::other("a line of its answer does not end");
+        let too_long = || io::Error::other("a line of its response does not end");
         return Err(if is_long { too_long() } else { io::ErrorKind::UnexpectedEof.into() });
     };
     let mut row = harmless(bare);
@@ -71,7 +72,7 @@ fn row(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     Ok(row)
 }
 
-/// What is escaped already stays as it is.
+/// Escapes control characters; bytes that are escaped already stay.
 fn harmless(line: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(line.len());
     for (number, part) in line.split(|line| *line == b'\\').enumerate() {
@@ -107,7 +108,7 @@ fn asked(action: &Action) -> io::Result<Asked> {
     Ok(Asked { verb, file, max: None })
 }
 
-/// A path from the root; or `DEVICE_INODE` as it is, if there is no such file here.
+/// Absolute path of a file; or `DEVICE_INODE` as it is, if no such file exists here.
 fn word(file: &Path) -> io::Result<Vec<u8>> {
     let is_empty = file.as_os_str().is_empty();
     let is_name = !is_empty && !file.as_os_str().as_bytes().contains(&b'/') && !file.exists();

@@ -1,5 +1,5 @@
-//! Reads the recording as it grows, and deals with each question when all that happened before it
-//! has been seen.
+//! Follower of a recording: reads the log as it grows, and handles each command after all events
+//! before it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,36 +16,37 @@ use crate::operation::{Sink, Step};
 use crate::text::{escape, iotracer};
 use crate::units::KernelTime;
 
-/// The watched files, and who asks about them.
+/// State of the watched files, and the commands on them.
 pub(super) struct Follower<'a> {
     watch: Watch,
     questions: Arc<Questions>,
-    /// All questions of before this time are here.
+    /// Time before which all commands were taken from the queue.
     taken_until: KernelTime,
-    /// Questions whose time has not come, in the order of their times.
+    /// Commands whose time has not come, in the order of their times.
     waiting: VecDeque<Request>,
     out: Option<Box<dyn Write + Send>>,
     /// Lines that are not written yet.
     lines: Vec<u8>,
-    /// Why they are not written any more.
+    /// Error after which lines are not written any more.
     failure: Option<io::Error>,
-    /// Called when they cannot be.
+    /// Called when writing fails.
     failed: &'a dyn Fn(),
 }
 
-/// What there is to say when it is over.
+/// Result of a follower.
 pub(super) struct Told {
-    /// What there was of each file, and what is not known.
+    /// Counters of each file, and warnings about missing data.
     pub(super) lines: Vec<String>,
-    /// Why not all accesses were printed.
+    /// Error after which accesses were not printed.
     pub(super) failure: Option<io::Error>,
 }
 
-/// Lines are written when there are so many bytes of them, or nothing more is known.
+/// Bytes after which lines are written; they are also written when no more events are available.
 const LINES_BYTES: usize = 64 << 10;
 
 impl<'a> Follower<'a> {
-    /// With files that are watched from the start, each of which can be; lines go to `out`.
+    /// Creates a follower with files that are watched from the start, each of which is valid; lines
+    /// go to `out`.
     pub(super) fn new(
         files: Vec<New>,
         questions: Arc<Questions>,
@@ -62,7 +63,8 @@ impl<'a> Follower<'a> {
         Self { watch, questions, taken_until, waiting, out, lines, failure: None, failed }
     }
 
-    /// The recording is over: deals with what is still asked; what there was of each file.
+    /// Ends the follower after the recording: handles the remaining commands and returns the
+    /// counters of each file.
     pub(super) fn finish(mut self) -> Told {
         self.answer_waiting(KernelTime::MAX);
         self.waiting.extend(self.questions.close(OVER));
@@ -80,19 +82,19 @@ impl<'a> Follower<'a> {
             let by: Vec<String> =
                 unidentified.iter().map(|row| format!("{} {}", who(row.0), row.1)).collect();
             lines.push(format!(
-                "{count} reads and writes are of files that are not known, so some may be of those watched: {}",
+                "{count} reads and writes are of unknown files, which may include the watched ones: {}",
                 by.join(", ")
             ));
         }
         if given_up > 0 {
             lines.push(format!(
-                "{given_up} pieces of block requests of which it was not known what lies there were given up for want of room"
+                "{given_up} pieces of block requests with unknown contents were dropped for lack of room"
             ));
         }
         Told { lines, failure }
     }
 
-    /// Answers the questions up to this time before the events of this time are processed.
+    /// Handles the commands up to this time before the events of this time are processed.
     fn answer_until(&mut self, time: KernelTime) {
         if time >= self.taken_until {
             let (requests, until) = self.questions.take();
@@ -107,7 +109,7 @@ impl<'a> Follower<'a> {
             && let Some(request) = self.waiting.pop_front()
         {
             let answer = self.answer(request.at, &request.asked, request.target);
-            // Who asked may be gone.
+            // The client may have left.
             let _ = request.answer.send(answer);
         }
     }
@@ -148,7 +150,7 @@ impl<'a> Follower<'a> {
         Ok(lines)
     }
 
-    /// The places of the file that is meant, or of all.
+    /// Indices of the named file, or of all files.
     fn places(&self, target: Option<Target>) -> Result<Vec<usize>, String> {
         let Some(Target { word, found }) = target else {
             return Ok((0..self.watch.files().len()).collect());
@@ -158,8 +160,8 @@ impl<'a> Follower<'a> {
         place.map(|place| vec![place]).ok_or_else(|| format!("{} is not watched", shown(&word)))
     }
 
-    /// If there are pieces of which it is not known what lies there, the file system is asked
-    /// whether it is this file.
+    /// Queries the file system for the file's extents, if there are pieces of requests with unknown
+    /// contents.
     fn ask_where(&mut self, place: usize) {
         let Some(file) = self.watch.files().get(place) else { return };
         if self.watch.unknown_bytes(file) == 0 {
@@ -175,7 +177,7 @@ impl<'a> Follower<'a> {
         });
     }
 
-    /// Lines about a file.
+    /// Adds the lines about a file.
     fn tell(&self, lines: &mut Lines, verb: Verb, place: usize, is_of_all: bool) {
         let Some(file) = self.watch.files().get(place) else { return };
         let status = file.status();
@@ -216,7 +218,8 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// If that fails nothing is printed any more; questions are answered all the same.
+    /// Writes the pending lines. After an error no lines are printed any more, but commands are
+    /// still handled.
     fn write_lines(&mut self) {
         if let Some(out) = &mut self.out
             && !self.lines.is_empty()
@@ -254,14 +257,14 @@ impl Sink for Follower<'_> {
     }
 }
 
-/// The line of an access as its file's log has it, and whose it is.
+/// Formats an access as the log of its file has it, with the thread.
 fn print(lines: &mut Vec<u8>, file: &File, kept: &Kept) {
     let start = file.status().start;
     iotracer::line(lines, &kept.access, start, kept.comm.as_deref());
     lines.extend_from_slice(format!(";{}\n", file.name).as_bytes());
 }
 
-/// What there was of a file, and what is not known.
+/// Counters of a file, and of missing data.
 fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 13] {
     let books = file.books();
     [
@@ -281,7 +284,7 @@ fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 13] {
     ]
 }
 
-/// The name of threads, or of those that were too many.
+/// Name of threads, or of those beyond the limit.
 fn who(comm: &[u8]) -> String {
     if comm.is_empty() { "others".to_owned() } else { shown(comm) }
 }
@@ -299,12 +302,12 @@ fn summary(watch: &Watch, file: &File) -> String {
         books.inferred.1
     );
     let rest = [
-        (books.beyond, "not kept: the first were as many as -n says"),
-        (books.asked.0, "of the VFS lines tell what was asked for, as the results were not seen"),
-        (books.by_name.0, "of the VFS lines are the file's by its name only"),
+        (books.beyond, "not kept: -n limits the accesses that are kept"),
+        (books.asked.0, "of the VFS lines have the requested bytes, as the results were not seen"),
+        (books.by_name.0, "of the VFS lines are attributed to the file by its name only"),
         (
             books.without_line,
-            "calls and operations without a line: it is not known where in the file, or how many bytes",
+            "calls and operations without a line: their offset or their bytes are unknown",
         ),
         (watch.unknown_bytes(file), "bytes of requests on its device whose contents are unknown"),
     ];
@@ -330,7 +333,7 @@ mod tests {
         New { key, name: "d_7".to_owned(), path: b"/f".to_vec(), max: 9, at, runs: Vec::new() }
     }
 
-    /// Asks while the follower does this.
+    /// Sends a command, while the follower runs this function.
     fn ask(questions: &Arc<Questions>, verb: Verb, does: impl FnOnce()) -> Answer {
         std::thread::scope(|scope| {
             let answer = scope.spawn(|| questions.ask(asked(verb), None));

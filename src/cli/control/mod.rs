@@ -1,14 +1,14 @@
-//! Control of a recording while it runs, through a socket.
+//! Control of a running recording, through a socket.
 //!
 //! ```text
 //!  ctl ──► client threads ──(what, when)──► follower ──► watched files
 //!      ◄──     (bounded)   ◄──── answer ───  reads the log as it grows
 //! ```
 //!
-//! The follower is some tens of milliseconds behind. So a question has the time at which it came,
-//! and is dealt with when all that happened before has been seen: an answer holds for the time of
-//! its question. Nothing here can hold up the recording: it writes its log, with or without
-//! readers. The protocol of the socket is docs/control.md.
+//! The follower is some tens of milliseconds late. So each command has the time of its arrival, and
+//! is handled after all events before that time: a response is valid for the time of its command.
+//! The recording never waits for this code: it writes its log, with or without readers. The
+//! protocol of the socket is docs/control.md.
 
 pub(super) mod client;
 mod log_follower;
@@ -36,7 +36,7 @@ use crate::pipeline::{self, Summary};
 use crate::sys::clock;
 use crate::sys::socket::Socket;
 
-/// The question of a line again, or why it is none.
+/// Formats a line's command again, or the error of its parsing.
 #[cfg(fuzzing)]
 pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
     use self::protocol::Asked;
@@ -51,35 +51,35 @@ pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What is controlled and where, before the recording begins.
+/// Controlled files, socket and output, before the recording begins.
 pub(super) struct Control {
     socket: Socket,
-    /// Watched from the start.
+    /// Files that are watched from the start.
     files: Vec<New>,
     /// Output of ended accesses, and whether the recording ends when its reader is gone.
     out: Option<(Box<dyn Write + Send>, bool)>,
     ended: LogCompletion,
 }
 
-/// The threads, while it runs.
+/// Threads of the control, during the recording.
 pub(super) struct Controlled {
     server: Server,
     follower: JoinHandle<Result<(Summary, Told), CliError>>,
 }
 
 impl Control {
-    /// Makes the socket. To be called while there is one thread.
+    /// Creates the socket. To be called while there is one thread.
     pub(super) fn new(path: &Path) -> Result<Self, CliError> {
         let failed = |source| CliError::Create { path: path.into(), source };
         let socket = Socket::new(path).map_err(failed)?;
         Ok(Self { socket, files: Vec::new(), out: None, ended: LogCompletion::default() })
     }
 
-    /// The same, with files that are watched from the start.
+    /// Adds files that are watched from the start.
     pub(super) fn watching(self, files: &[PathBuf], max: usize) -> Result<Self, CliError> {
         let mut all = Vec::new();
-        // The one that the recording feeds is made by its thread, of the same: what is refused is
-        // refused here.
+        // The watch for the recording is created by its thread, from the same files: their errors
+        // are reported here.
         let mut rehearsal = Watch::default();
         for path in files {
             let shown = path.display();
@@ -94,12 +94,12 @@ impl Control {
         Ok(Self { files: all, ..self })
     }
 
-    /// The same, and accesses are printed.
+    /// Prints accesses to `to`. `ends_with_it`: the recording ends when the reader of `to` is gone.
     pub(super) fn printing(self, to: Box<dyn Write + Send>, ends_with_it: bool) -> Self {
         Self { out: Some((to, ends_with_it)), ..self }
     }
 
-    /// Says when the log is complete.
+    /// Returns the signal that the log is complete.
     pub(super) fn ended(&self) -> LogCompletion {
         self.ended.clone()
     }
@@ -124,12 +124,11 @@ impl Controlled {
         recorded.wait_for(&self.follower, ended);
     }
 
-    /// Waits until all was seen, when the log is complete; says what there was, if there is a
-    /// recording.
+    /// Waits until the complete log was read; prints the counters, if there is a recording.
     ///
     /// # Errors
     ///
-    /// The log could not be followed, or what was to be printed could not be written.
+    /// The log could not be followed, or accesses could not be printed.
     pub(super) fn finish(self, recorded: Option<&Recorded>) -> Result<Option<Summary>, CliError> {
         let Some(recorded) = recorded else {
             let _ = self.follower.join();
@@ -171,7 +170,7 @@ fn follow(
         Ok(summary) => Ok((summary, follower.finish())),
         Err(error) => {
             let error = CliError::pipeline(path, &error);
-            // Later questions of this recording are answered with the error.
+            // Later commands of this recording get the error.
             questions.close(&error.to_string());
             stop();
             Err(error)
@@ -179,7 +178,7 @@ fn follow(
     }
 }
 
-/// The last lines of a recording that was only watched.
+/// Prints the warnings of a recording without other output.
 pub(super) fn say_doubts(summary: Option<&Summary>) {
     summary.into_iter().for_each(summary_lines::print_doubts);
 }

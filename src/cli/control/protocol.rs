@@ -1,14 +1,14 @@
-//! What is said on the control socket: lines of words (docs/control.md).
+//! Protocol of the control socket: lines of words (docs/control.md).
 
 use crate::text::escape;
 
 /// Greeting of each connection. Its number changes with the meaning of a command.
 pub(super) const GREETING: &str = "iotrace-perf control 1\n";
 
-/// A question is not longer: a path of `PATH_MAX` bytes, each as `\xNN`.
+/// Limit on a command: a path of `PATH_MAX` bytes, each as `\xNN`.
 pub(super) const LINE_MAX: usize = 4 * 4096 + 256;
 
-/// What can be asked.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Verb {
     Add,
@@ -23,7 +23,7 @@ pub(in crate::cli) enum Verb {
     Counts,
 }
 
-/// Whether a verb has a file.
+/// Whether a command has a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OfFile {
     Never,
@@ -31,7 +31,7 @@ enum OfFile {
     Always,
 }
 
-/// All verbs, as they are called.
+/// All commands by their names.
 const VERBS: [(&str, Verb, OfFile); 10] = [
     ("add", Verb::Add, OfFile::Always),
     ("remove", Verb::Remove, OfFile::Always),
@@ -45,18 +45,18 @@ const VERBS: [(&str, Verb, OfFile); 10] = [
     ("counts", Verb::Counts, OfFile::Perhaps),
 ];
 
-/// A question.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Asked {
     pub(in crate::cli) verb: Verb,
-    /// A path from the root, or `DEVICE_INODE`.
+    /// Absolute path, or `DEVICE_INODE`.
     pub(in crate::cli) file: Option<Vec<u8>>,
-    /// How many accesses are kept, behind `add`.
+    /// Number of accesses to keep, after `add`.
     pub(in crate::cli) max: Option<usize>,
 }
 
 impl Asked {
-    /// Understands a line, without its end.
+    /// Parses a line without its end.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let mut words = line.split(|line| *line == b' ');
         let first = words.next().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Asked {
             OfFile::Never => None,
             _ => words.next().map(unshown).transpose()?,
         };
-        // A command without a file is about all files; an empty name is an error.
+        // A command without a file is for all files; an empty name is an error.
         if file.as_ref().is_some_and(Vec::is_empty) {
             return Err(format!("{name}: a file without a name"));
         }
@@ -80,19 +80,19 @@ impl Asked {
         }
         let number = |byte: &[u8]| {
             let number = std::str::from_utf8(byte).ok().and_then(|digits| digits.parse().ok());
-            number.ok_or_else(|| format!("{} is no number of accesses", shown(byte)))
+            number.ok_or_else(|| format!("{} is not a number of accesses", shown(byte)))
         };
         let max = match verb {
             Verb::Add => words.next().map(number).transpose()?,
             _ => None,
         };
         match words.next() {
-            Some(more) => Err(format!("{} is too much behind {name}", shown(more))),
+            Some(more) => Err(format!("{} is too much after {name}", shown(more))),
             None => Ok(Self { verb: *verb, file, max }),
         }
     }
 
-    /// The line, with its end.
+    /// The line with its end.
     pub(super) fn line(&self) -> Vec<u8> {
         let name = VERBS.iter().find(|verb| verb.1 == self.verb).map_or("", |verb| verb.0);
         let mut line = name.as_bytes().to_vec();
@@ -108,10 +108,10 @@ impl Asked {
     }
 }
 
-/// Lines, each with its end, or why there are none.
+/// Lines of a response, each with its end, or the error.
 pub(super) type Answer = Result<Lines, String>;
 
-/// Lines of an answer.
+/// Lines of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
     pub(super) count: usize,
@@ -119,20 +119,20 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// One more, of which the end is not written yet.
+    /// Counts one more line, whose end is not written yet.
     pub(super) fn end_line(&mut self) {
         self.text.push(b'\n');
         self.count += 1;
     }
 }
 
-/// `ok COUNT`, or `error WHY`.
+/// First line of a response: `ok COUNT`, or `error WHY`.
 pub(super) fn head(answer: &Answer) -> Vec<u8> {
     match answer {
         Ok(lines) => format!("ok {}\n", lines.count).into_bytes(),
         Err(why) => {
             let mut line = b"error ".to_vec();
-            // Other people's bytes in it were made harmless where it was written.
+            // Untrusted bytes in it were escaped where it was made.
             line.extend_from_slice(why.replace(char::is_control, " ").as_bytes());
             line.push(b'\n');
             line
@@ -140,7 +140,7 @@ pub(super) fn head(answer: &Answer) -> Vec<u8> {
     }
 }
 
-/// Bytes of a client, escaped for a sentence.
+/// Escapes a client's bytes for a message.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let mut out = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
             ("add ", "a file without a name"),
             ("reset ", "reset: a file without a name"),
             ("log ", "a file without a name"),
-            ("add /a -1", "-1 is no number"),
+            ("add /a -1", "-1 is not a number"),
             ("add /a 1 2", "2 is too much"),
             ("log /a\\n", "stands alone"),
             ("list /a", "too much"),

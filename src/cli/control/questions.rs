@@ -1,4 +1,4 @@
-//! Questions of clients on their way to the follower.
+//! Queue of the clients' commands on their way to the follower.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,28 +8,28 @@ use super::watched_file::Target;
 use crate::sys::clock;
 use crate::units::KernelTime;
 
-/// A question with its time and the client that waits for the answer.
+/// A command with its time and the client that waits for the response.
 pub(super) struct Request {
     pub(super) at: KernelTime,
     pub(super) asked: Asked,
-    /// The watched file of the question, if it names one.
+    /// Watched file of the command, if it names one.
     pub(super) target: Option<Target>,
     pub(super) answer: SyncSender<Answer>,
 }
 
-/// Queue of questions in the order of their times: a question gets its time when it is queued.
+/// Queue of commands in the order of their times: a command gets its time when it is queued.
 #[derive(Default)]
 pub(super) struct Questions(Mutex<Queue>);
 
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) requests: Vec<Request>,
-    /// The reason why questions are refused, once the follower has ended.
+    /// Reason for which commands are refused, once the follower has ended.
     closed: Option<String>,
 }
 
 impl Questions {
-    /// Queues a question and waits for its answer.
+    /// Queues a command and waits for its response.
     pub(super) fn ask(&self, asked: Asked, target: Option<Target>) -> Answer {
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
         {
@@ -43,13 +43,13 @@ impl Questions {
         answered.recv().unwrap_or_else(|_| Err(why()))
     }
 
-    /// Takes the queued questions; returns a time that no later question precedes.
+    /// Takes the queued commands; returns a time that no later command precedes.
     pub(super) fn take(&self) -> (Vec<Request>, KernelTime) {
         let mut queue = self.lock();
         (std::mem::take(&mut queue.requests), clock::now())
     }
 
-    /// Refuses further questions and returns the queued ones. The first reason stays.
+    /// Refuses further commands and returns the queued ones. The first reason stays.
     pub(super) fn close(&self, why: &str) -> Vec<Request> {
         let mut queue = self.lock();
         queue.closed.get_or_insert_with(|| why.to_owned());
@@ -61,7 +61,7 @@ impl Questions {
     }
 }
 
-/// Closes the queue when the follower ends, even by a panic, so that no client waits for ever.
+/// Closes the queue when the follower ends, even by a panic, so that no client waits forever.
 pub(super) struct Closing<'a>(pub(super) &'a Questions);
 
 impl Drop for Closing<'_> {
@@ -70,5 +70,5 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// Answer to a question after the end of the recording.
+/// Response to a command after the end of the recording.
 pub(super) const OVER: &str = "the recording is over";

@@ -1,5 +1,5 @@
-//! Who listens on the socket: takes questions, bounded in length, number and time, and hands them
-//! on.
+//! Server of the control socket: takes commands, limited in length, number and time, and queues
+//! them for the follower.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -17,33 +17,33 @@ use crate::sys::socket::Socket;
 use crate::sys::{clock, spawn, thread};
 use crate::units::KernelTime;
 
-/// Connections at the same time: each has a thread.
+/// Limit on concurrent connections: each has a thread.
 const CLIENTS_MAX: usize = 8;
 
-/// Time after which a silent client is disconnected, ns; also the time for a question to arrive.
+/// Time after which a silent client is disconnected, ns; also the time for a command to arrive.
 const QUIET_NS: u64 = 10_000_000_000;
 
-/// So long an answer may take to be read.
+/// Time that a client may take to read a response, ns.
 const READING_NS: u64 = 30_000_000_000;
 
-/// How often we look whether it is over.
+/// Interval of the checks for the end of the recording, ms.
 const LOOK_MS: u16 = 50;
 const LOOK: Duration = Duration::from_millis(LOOK_MS as u64);
 
-/// So long all answers together may take when it is over.
+/// Time that all responses together may take after the recording, ns.
 const LAST_NS: u64 = 5_000_000_000;
 
 /// Pause after a failed `accept`, such as with too many open files.
 const NO_MORE: Duration = Duration::from_millis(100);
 
-/// The thread that listens.
+/// Thread that accepts connections.
 pub(super) struct Server {
     over: Arc<AtomicBool>,
     listener: JoinHandle<()>,
 }
 
 impl Server {
-    /// Starts it.
+    /// Starts the thread.
     pub(super) fn start(socket: Socket, questions: Arc<Questions>) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let its_over = Arc::clone(&over);
@@ -52,9 +52,9 @@ impl Server {
         Ok(Self { over, listener })
     }
 
-    /// Ends it; answers that are being read are given a little time.
+    /// Ends the thread; clients that are reading a response get a short time.
     pub(super) fn stop(self) {
-        // ORDERING: nothing hangs on it but when they look.
+        // ORDERING: Relaxed: it only decides when the threads end.
         self.over.store(true, Ordering::Relaxed);
         let _ = self.listener.join();
     }
@@ -96,13 +96,13 @@ fn listen(socket: &Socket, questions: &Arc<Questions>, over: &Arc<AtomicBool>) {
         thread::pause(LOOK);
     }
     for (_, stream) in clients {
-        // A thread that a file system does not let go is not waited for.
+        // A thread that waits for a file system is not waited for.
         let _ = stream.shutdown(Shutdown::Both);
     }
 }
 
 fn is_over(over: &AtomicBool) -> bool {
-    // ORDERING: nothing hangs on it but when we look.
+    // ORDERING: Relaxed: it only decides when the thread ends.
     over.load(Ordering::Relaxed)
 }
 
@@ -126,14 +126,14 @@ impl Client {
             };
             let lines = answer.as_ref().map_or(&[][..], |answer| &answer.text);
             self.write(&[&head(&answer), lines])?;
-            // What is behind a line that is too long is not looked at.
+            // Bytes after a line that is too long are not read.
             if read.len() > LINE_MAX {
                 return Ok(());
             }
         }
     }
 
-    /// The next line, without its end; what was read behind it stays.
+    /// Reads the next line, without its end; bytes after it stay in the buffer.
     fn read_line(&mut self, read: &mut Vec<u8>) -> io::Result<Line> {
         let deadline = after(QUIET_NS);
         let mut bytes = [0; 4096];
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// Writes all of it, in time.
+    /// Writes all parts within the time limit.
     fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let deadline = after(READING_NS);
         for part in parts {
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// Writes all of it before that time, to what does not wait for long.
+/// Writes all bytes before the deadline; `to` must not block for long.
 fn write_until(to: &mut impl Write, mut bytes: &[u8], deadline: KernelTime) -> io::Result<()> {
     while !bytes.is_empty() {
         if clock::now() >= deadline {
@@ -187,11 +187,11 @@ fn write_until(to: &mut impl Write, mut bytes: &[u8], deadline: KernelTime) -> i
     Ok(())
 }
 
-/// What comes from a connection.
+/// Input from a connection.
 enum Line {
     Some(Vec<u8>),
     TooLong,
-    /// It has ended, or has been quiet for too long.
+    /// The connection has ended, or was silent for too long.
     None,
 }
 
@@ -204,7 +204,7 @@ fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// Looks at the file that is meant, and asks.
+/// Looks up the named file, and queues the command.
 fn answer(line: &[u8], questions: &Questions) -> Answer {
     let asked = Asked::parse(line)?;
     let found = match (asked.verb, &asked.file) {

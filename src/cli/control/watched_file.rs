@@ -1,4 +1,4 @@
-//! The file of a question: identity, name, and place on its device.
+//! File of a command: identity, name, and extents on its device.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -13,18 +13,18 @@ use crate::operation::attribution::FileKey;
 use crate::sys::{fiemap, files};
 use crate::units::{DevId, KernelTime};
 
-/// Why a path is refused: it leads to a directory, a device, a pipe, or to one of the kernel's
-/// answers.
-const REFUSED: &str = "it is no regular file of a disk or of memory";
+/// Reason for which a path is refused: it leads to a directory, a device, a pipe, or to a file that
+/// the kernel generates.
+const REFUSED: &str = "it is not a regular file of a disk or of memory";
 
-/// What a word of a question leads to.
+/// File to which a word of a command leads.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) word: Vec<u8>,
     pub(super) found: Option<Found>,
 }
 
-/// A regular file that is there.
+/// An existing regular file.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) key: FileKey,
@@ -34,18 +34,18 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// To be watched from a time on.
+    /// Returns the file to be watched from a time on.
     pub(super) fn watched(self, max: usize, at: KernelTime) -> New {
         let Self { key, name, path, runs } = self;
         New { key, name, path, max, at, runs }
     }
 }
 
-/// Looks at a file, by its path from the root.
+/// Finds a file by its absolute path.
 pub(super) fn look(path: &[u8]) -> Result<Found, String> {
     let path = Path::new(OsStr::from_bytes(path));
     if !path.is_absolute() {
-        return Err("a path from the root is needed".to_owned());
+        return Err("the path must be absolute".to_owned());
     }
     let failed = |error: io::Error| error.to_string();
     let path = path.canonicalize().map_err(failed)?;
@@ -56,29 +56,29 @@ pub(super) fn look(path: &[u8]) -> Result<Found, String> {
     Ok(Found { key, name: format!("{}_{}", device_name(key.0), key.1), path: bytes, runs })
 }
 
-/// Which file a path leads to, if it is there.
+/// Identity of the file to which a path leads, if it exists.
 pub(super) fn key_of(path: &[u8]) -> Option<FileKey> {
     let is_absolute = path.starts_with(b"/");
     let found = is_absolute.then(|| files::stat_and_mount_behind(OsStr::from_bytes(path)));
     found.flatten().map(|(stat, _)| (stat.dev, stat.ino))
 }
 
-/// Where a file lies now, if it is still that one.
+/// Current extents of a file, if the path still leads to it.
 pub(super) fn places(path: &[u8], key: FileKey) -> Option<Vec<(u64, u64)>> {
     let held = hold(path).ok().filter(|held| held.key == Some(key))?;
     Some(runs(&held.open().ok()?))
 }
 
-/// What a path leads to, held but not opened: whatever was put there, that does nothing to it.
+/// A file that is held but not opened, so that a file in its place has no effect.
 ///
-/// Nothing is kept: the file may be removed, and its file system unmounted.
+/// The handle is short-lived: the file may be removed, and its file system unmounted.
 struct Held {
     handle: File,
-    /// If it is a regular file.
+    /// Identity of the file, if it is regular.
     key: Option<FileKey>,
 }
 
-/// Holds what is there; a link is not followed.
+/// Holds the file at a path; a link is not followed.
 fn hold(path: &[u8]) -> io::Result<Held> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let handle = OpenOptions::new().read(true).custom_flags(flags).open(OsStr::from_bytes(path))?;
@@ -88,7 +88,7 @@ fn hold(path: &[u8]) -> io::Result<Held> {
 }
 
 impl Held {
-    /// Opens the file that is held, wherever its path leads to by now.
+    /// Opens the held file, even if its path leads elsewhere by now.
     fn open(&self) -> io::Result<File> {
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;
         OpenOptions::new().read(true).custom_flags(flags).open(held_at(&self.handle))
@@ -99,13 +99,13 @@ fn held_at(handle: &File) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
-/// Addresses and lengths; none if the file system does not tell.
+/// Addresses and lengths; none if the file system does not report them.
 fn runs(file: &File) -> Vec<(u64, u64)> {
     let runs = fiemap::runs(file).unwrap_or_default();
     runs.into_iter().map(|run| (run.address, run.length)).collect()
 }
 
-/// What the kernel calls the device; its number if it has no name (btrfs, overlay, network).
+/// Kernel's name of the device; its number if it has no name (btrfs, overlay, network).
 fn device_name(dev: DevId) -> String {
     let link = std::fs::read_link(format!("/sys/dev/block/{dev}")).ok();
     let name = link.and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
@@ -135,11 +135,11 @@ mod tests {
         symlink(dir.path().join("moved"), &path).expect("a link");
         assert_eq!(places(bytes, key), None, "a link to it is not the file");
         fs::remove_file(&path).expect("removed");
-        // Who opens one waits for a writer.
+        // An open of a FIFO waits for a writer.
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         assert_eq!(look(bytes).expect_err("no file"), REFUSED);
         assert_eq!(places(bytes, key), None);
-        // The kernel's own answers seem to be regular files.
+        // Files that the kernel generates seem to be regular.
         for path in ["/proc/self/mem", "/proc/self/maps", "/sys/kernel/notes"] {
             assert_eq!(look(path.as_bytes()).expect_err(path), REFUSED, "{path}");
         }

@@ -1,4 +1,4 @@
-//! `iotrace-perf replay run LOG --level block`: what a device was asked, asked once more of another
+//! `iotrace-perf replay run LOG --level block`: the requests to one device, issued again to another
 //! one.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
     if plan.all.is_empty() {
         let left: u64 = plan.left.values().sum();
         return Err(usage(format!(
-            "nothing is to be done again on {}: {left} requests of {name} are left out{}",
+            "no requests to replay on {}: {left} requests of {name} are skipped{}",
             target.path.display(),
             if args.block.write { "" } else { ", and writes need --write" }
         )));
@@ -61,7 +61,7 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
     let go_on = &mut || !is_over.load(Ordering::Relaxed);
     let replayed = block::run(&plan, &target, options, go_on).map_err(usage)?;
     let comparison = BlockComparison::new(&plan, replayed.got);
-    // Otherwise it depends on the device.
+    // Otherwise the rate depends on the device.
     let expected = options.pacing == Pacing::Open;
     let run = BlockRun {
         plan: &plan,
@@ -97,7 +97,7 @@ struct Captured {
     name: String,
 }
 
-/// What the device that is meant was asked.
+/// Requests to the selected device.
 fn captured(args: &RunArgs) -> Result<Captured, CliError> {
     let path = &args.plan;
     let Opened { items, header, .. } = open(path, false)?;

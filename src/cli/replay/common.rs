@@ -1,5 +1,5 @@
-//! Shared by the verbs of `iotrace-perf replay`: plans, options, progress, and the report of a
-//! replay.
+//! Common parts of the subcommands of `iotrace-perf replay`: plans, options, progress, and the
+//! report of a replay.
 
 use std::io;
 use std::path::Path;
@@ -73,7 +73,7 @@ pub(super) fn print_report(
     }
     if let Some((needed, may_have)) = too_few {
         report.notes.push(format!(
-            "{needed} files may have to be open at once and {may_have} may be: some opens may have failed by that; try: ulimit -n {needed}"
+            "{needed} files may be open at once, and the limit is {may_have}: some opens may have failed because of it; try: ulimit -n {needed}"
         ));
     }
     if analyse::is_brief(&args.print, args.details) {
@@ -132,7 +132,7 @@ pub(super) fn check_window(window: Window, span: u64) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(format!(
-        "nothing is left between --from and the end: what is to be done ends {:?} after the first operation began",
+        "no operations are left between --from and the end: the last one ends {:?} after the first one began",
         Duration::from_nanos(until)
     )))
 }

@@ -13,7 +13,7 @@ use crate::replayer::places::Places;
 use crate::replayer::settings::Settings;
 use crate::sys::user::Identity;
 
-/// New directories, or those of an earlier replay, which are emptied first.
+/// Creates the directories, or empties those of an earlier replay.
 pub(super) fn make(
     args: &InitArgs,
     user: Option<&Identity>,
@@ -28,7 +28,7 @@ pub(super) fn make(
         .map_err(|error| CliError::Usage(error.to_string()))
 }
 
-/// `CAPTURED=DIR`: the first `=` stands between them.
+/// Parses `CAPTURED=DIR`, at the first `=`.
 fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
     let bytes = text.as_bytes();
     let parts =
@@ -44,7 +44,7 @@ fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
     }
 }
 
-/// The other options of `init`.
+/// Other options of `init`.
 fn options(places: &Places) -> Vec<OsString> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let bytes = [b"--map=", &captured[..], b"=", directory.as_os_str().as_bytes()].concat();
@@ -56,7 +56,7 @@ fn options(places: &Places) -> Vec<OsString> {
     maps.iter().map(map).chain(user).chain(content).collect()
 }
 
-/// The user of the replay, if it is another one.
+/// User of the replay, if it is another one.
 pub(super) fn user(
     places: &Places,
     plan: &Path,
@@ -71,18 +71,18 @@ pub(super) fn user(
         ))
     };
     match Identity::of_number(number) {
-        Ok(None) => Err(wrong("there is no such user any more".to_owned())),
+        Ok(None) => Err(wrong("the user does not exist any more".to_owned())),
         found => found.map_err(|error| wrong(error.to_string())),
     }
 }
 
-/// The same of the replay in this directory.
+/// Options of `init` of the replay in this directory.
 pub(super) fn init_options(root: &Path) -> Result<Vec<OsString>, CliError> {
     let places = Places::open(root).map_err(|error| CliError::Usage(error.to_string()))?;
     Ok(options(&places))
 }
 
-/// What makes these files again.
+/// Command that makes these files again.
 pub(super) fn init_command(plan: &Path, root: &Path, places: &Places) -> String {
     let mut command =
         format!("iotrace-perf replay init {} --root {}", plan.display(), root.display());
@@ -93,7 +93,7 @@ pub(super) fn init_command(plan: &Path, root: &Path, places: &Places) -> String 
     command
 }
 
-/// What the report says of them.
+/// Notes of the report on the directories and the user.
 pub(super) fn notes(places: &Places, user: Option<&Identity>) -> Vec<String> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let captured = String::from_utf8_lossy(captured);

@@ -1,10 +1,10 @@
-//! `iotrace-perf replay export --fio DIR`: a directory with which fio replays what was captured.
+//! `iotrace-perf replay export --fio DIR`: a directory with which fio replays captured I/O.
 //!
 //! ```text
-//!   DIR/prepare.fio   makes the files as long as they have to be
+//!   DIR/prepare.fio   makes the files with their lengths
 //!   DIR/replay.fio    replays the logs
 //!   DIR/logs/N.log    one for each thread
-//!   DIR/files/PATH    the files, empty; DIR/flat/N those whose path fio cannot read
+//!   DIR/files/PATH    the files, empty; DIR/flat/N files with paths that fio cannot read
 //! ```
 
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ use crate::report;
 use crate::sys::output_dir::{OutputDirectory, Users};
 use crate::text::escape;
 
-/// Where the logs are.
+/// Name of the directory of the logs.
 const LOGS: &str = "logs";
 
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
@@ -52,7 +52,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
     analyse::run_with(&args.analyse, wish, || FioExport::new(logs), tell)
 }
 
-/// A directory that is removed with the value, unless it is kept.
+/// A directory that the drop removes, unless it is kept.
 struct Directory {
     made: OutputDirectory,
     parent: OutputDirectory,
@@ -84,14 +84,14 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if !self.is_kept {
-            // A rest that cannot be removed has no job in it.
+            // A part that cannot be removed has no job in it.
             let _ = self.parent.remove(&self.name);
         }
     }
 }
 
-/// The logs as files. They are opened for each part: there may be more threads than files may be
-/// open.
+/// Logs as files. They are opened for each part: there may be more threads than open files are
+/// allowed.
 struct LogFiles(OutputDirectory);
 
 impl LogFiles {
@@ -126,7 +126,7 @@ fn refuse_odd_names(files: &[FileName]) -> Result<(), CliError> {
     )))
 }
 
-/// Everything but the logs.
+/// Writes all files except for the logs.
 fn write(directory: &OutputDirectory, export: &FioExport<LogFiles>) -> io::Result<()> {
     for it in export.files() {
         directory.make_below(Path::new(OsStr::from_bytes(&it.name)))?;

@@ -1,6 +1,6 @@
-//! `replay run --in-place-overwriting-originals`: on the captured files themselves. There is no
-//! directory that keeps it inside, nothing is made before and no list is kept; so it is behind an
-//! option that says what it does.
+//! `replay run --in-place-overwriting-originals`: a replay on the captured files themselves. No
+//! directory confines it, no files are made in advance and no list is kept; so it needs an option
+//! whose name states the effect.
 
 use std::process::ExitCode;
 
@@ -13,14 +13,14 @@ use crate::replayer::in_place::otherwise;
 use crate::replayer::run::{self, Machine, Options};
 use crate::sys::{caches, sandbox};
 
-/// What the report says.
+/// Note of the report.
 const NOTE: &str = "it was done to the captured files themselves";
 
-/// The same, if it came to an early end.
+/// Note of a replay that was ended early.
 const NAMES_DIFFER: &str = "an operation on names succeeded and had not in the capture, or the other way round (see the first mismatches), and each \
      thread ended behind the call that it was at: names may lead to other files by then";
 
-/// Replays a plan where it was captured.
+/// Replays a plan on the captured files.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     if args.block.level == LevelArg::Block {
         return Err(CliError::Usage("--level block needs --device".into()));
@@ -36,7 +36,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     })?;
     if let Some(it) = otherwise {
         return Err(CliError::Usage(format!(
-            "{it}, and nothing was done; put back what was there, remove what was not, or replay elsewhere: iotrace-perf replay init {} --root DIR",
+            "{it}, and nothing was done; restore the captured state, or replay in a directory: iotrace-perf replay init {} --root DIR",
             args.plan.display()
         )));
     }

@@ -1,4 +1,4 @@
-//! `replay init`: the files that have to be there before the first operation.
+//! `replay init`: the files that must exist before the first operation.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -37,11 +37,14 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     bar.finish_and_clear();
     tell(args, &made.map_err(usage)?);
     if let Some(it) = &user {
-        say(&format!("they belong to {}, who does the replay, too", it.name()));
+        say(&format!("they belong to {}, the user of the replay", it.name()));
     }
     let made: FxHashSet<&[u8]> = before.iter().map(|file| &*file.path).collect();
     for it in index.given.iter().filter(|given| !made.contains(&*given.path)) {
-        say(&format!("{} was open before, and is not made", String::from_utf8_lossy(&it.path)));
+        say(&format!(
+            "{} was open before the capture, and is not made",
+            String::from_utf8_lossy(&it.path)
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,7 +69,7 @@ fn tell(args: &InitArgs, made: &Made) {
     }
     if *other_layouts > 0 {
         say(&format!(
-            "{other_layouts} files have not all the holes and data that the captured ones had: the file system makes larger ones or none, or \
+            "{other_layouts} files do not have all holes and data of the captured ones: the file system makes larger ones or none, or \
              their originals are other ones now; seeks for them (SEEK_DATA, SEEK_HOLE) may have other results"
         ));
     }

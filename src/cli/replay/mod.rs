@@ -1,4 +1,4 @@
-//! `iotrace-perf replay`: one module for each of its verbs.
+//! `iotrace-perf replay`: one module for each of its subcommands.
 
 pub(super) mod args;
 mod block;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use self::args::{EngineArg, LevelArg, ReplayArgs, ReplayVerb};
 use super::error::CliError;
 
-/// Runs the verb.
+/// Runs the subcommand.
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
     match &args.verb {
         ReplayVerb::Plan(args) => plan::run(args),
@@ -28,7 +28,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
             (LevelArg::Block, _, Some(device)) => block::run(args, device),
             (LevelArg::Call, Some(root), _) => match (&args.trace, args.rounds) {
                 (Some(_), _) if args.engine == EngineArg::IoUring => Err(CliError::Usage(
-                    "--trace compares the calls of a replay with the plan, and what an io_uring does is no call; try: --engine calls".into(),
+                    "--trace compares the calls of a replay with the plan, and io_uring operations are not calls; try: --engine calls".into(),
                 )),
                 (Some(trace), _) => trace::run(args, trace, root),
                 (None, Some(rounds)) => rounds::run(args, rounds, root),

@@ -1,8 +1,8 @@
-//! `iotrace-perf replay plan`: from a log to a plan, or to what is in it.
+//! `iotrace-perf replay plan`: from a log to a plan, or to a report on it.
 //!
-//! Without filters in one pass, and once more if the log shows symbolic links of which that pass
-//! did not know: mostly after the first calls. With them the log is read again until it is known
-//! what the wanted operations need, and then once more.
+//! Without filters this takes one pass, and a second one if the log shows symbolic links that were
+//! unknown in the first pass: mostly after the first calls. With filters the log is read repeatedly
+//! until the dependencies of the selected operations are known, and then once more.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -52,15 +52,15 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     })
 }
 
-/// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the kind of
-/// machine before the report is printed.
+/// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the architecture
+/// before the report is printed.
 fn plan<O: Out<Error: Display>>(
     args: &PlanArgs,
     mut out: impl FnMut() -> Result<O, CliError>,
     end: impl FnOnce(Planner<O>, &str) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     let args = &args.analyse;
-    // What cannot be is said before anything is recorded.
+    // Invalid options are reported before the log is read.
     let wish = FilterSpec::of(&args.filter)?.on(args);
     let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     analyse::on_log(args, |log, go_on| {
@@ -77,21 +77,21 @@ fn plan<O: Out<Error: Display>>(
     })
 }
 
-/// The kind of machine that a capture is from: this one's, or its flags are not understood.
+/// Architecture of a capture: that of this machine, as its flags cannot be interpreted otherwise.
 fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError> {
     let machine = converted.summary.header.host.machine.as_str();
     if machine == std::env::consts::ARCH {
         return Ok(machine);
     }
     let message = format!(
-        "it is from a machine of another kind ({machine}), with other numbers for flags and calls than this one ({}); make the plan, and replay it, on one of its kind",
+        "it was captured on another architecture ({machine}), with other numbers for flags and calls than this one ({}); make the plan, and replay it, on the captured architecture",
         std::env::consts::ARCH
     );
     Err(CliError::Log { path: log.to_owned(), message })
 }
 
-/// Everything; once more if the log shows links of which the plan did not know. It ends early if
-/// that is found early.
+/// Plans all operations; once more if the log shows links that were unknown to the plan. The pass
+/// ends early if such a link is found early.
 fn plan_all<O: Out<Error: Display>>(
     log: &Path,
     out: &mut dyn FnMut() -> Result<O, CliError>,
@@ -115,7 +115,7 @@ fn plan_all<O: Out<Error: Display>>(
     analyse::fold_log(log, Planner::new(out()?).knowing(&links), wish.clone(), go_on)
 }
 
-/// What is wanted of a log, and what that needs.
+/// Plans the selected operations of a log, and their dependencies.
 fn plan_part<O: Out<Error: Display>>(
     log: &Path,
     out: O,
@@ -138,7 +138,7 @@ fn plan_part<O: Out<Error: Display>>(
     let (planner, Needs { picker, mut found, .. }) = selected.end();
     if found.take_grown() {
         return Err(CliError::Usage(format!(
-            "{} has grown while it was read; make the plan when its recording is over",
+            "{} has grown while it was read; make the plan after the recording has ended",
             log.display()
         )));
     }

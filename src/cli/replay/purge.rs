@@ -15,7 +15,7 @@ pub(super) fn run(args: &PurgeArgs) -> Result<ExitCode, CliError> {
     say(&format!("removed {} files and directories", purged.removed));
     for it in &absent {
         say(&format!(
-            "{0} has nothing of this replay; if it is on a disk that is not mounted: iotrace-perf replay purge --root {0}",
+            "{0} has no files of this replay; if it is on a disk that is not mounted: iotrace-perf replay purge --root {0}",
             it.display()
         ));
     }

@@ -1,8 +1,8 @@
-//! The same replay several times, from the same files each time: `replay run --loop`.
+//! Repetition of a replay from the same initial files: `replay run --loop`.
 //!
-//! A replay changes its files, and its process cannot leave their directory again. So each round is
-//! made of two processes of their own: `replay init` (not before the first round, whose files are
-//! there) and `replay run`.
+//! A replay changes its files, and its process cannot leave their directory again. So each round
+//! has two processes of its own: `replay init` (not before the first round, whose files exist) and
+//! `replay run`.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,7 @@ use super::dirs;
 use super::trace::without;
 use crate::report::replay_loop::{Rounds, report};
 
-/// What only the whole of all rounds has.
+/// Options for all rounds together.
 const OWN_OPTIONS: [&str; 2] = ["--loop", "--to"];
 
 /// `replay run --loop ROUNDS`.
@@ -50,7 +50,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
                 failed = Some(("init", init));
                 break;
             }
-            // What it has made, and what is next, is said first.
+            // Its output on the made files, and on the next command, comes first.
             pass_on(init.stderr.split_inclusive(is_end).skip(1), &mut said, &bar)?;
         }
         let again = without(std::env::args_os().skip(1), &OWN_OPTIONS)
@@ -64,7 +64,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
         }
         pass_on(again.stderr.split_inclusive(is_end), &mut said, &bar)?;
         let told: Value = serde_json::from_slice(&again.stdout).map_err(|error| {
-            CliError::Usage(format!("a round's report cannot be read: {error}"))
+            CliError::Usage(format!("the report of a round cannot be parsed: {error}"))
         })?;
         worst = worst.max(code);
         done.add(&told);
@@ -85,7 +85,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     Ok(ExitCode::from(if is_stopped { MISMATCH } else { worst }))
 }
 
-/// Runs ourselves with these arguments.
+/// Runs this program with these arguments.
 fn ours(arguments: impl Iterator<Item = OsString>) -> Result<Output, CliError> {
     let program = std::env::current_exe().map_err(CliError::Output)?;
     Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(CliError::Output)
@@ -99,7 +99,7 @@ fn is_end(byte: &u8) -> bool {
     *byte == b'\n'
 }
 
-/// What a round says that none before it has said.
+/// Prints lines of a round that no earlier round has printed.
 fn pass_on<'a>(
     lines: impl Iterator<Item = &'a [u8]>,
     said: &mut BTreeSet<Vec<u8>>,
@@ -109,11 +109,11 @@ fn pass_on<'a>(
     bar.suspend(|| std::io::stderr().write_all(&new)).map_err(CliError::output)
 }
 
-/// It has said why, if it could.
+/// Exit code of a failed round, which has printed the reason, if it could.
 fn has_failed(verb: &str, output: &Output) -> Result<ExitCode, CliError> {
     if output.status.code().is_none() {
         return Err(CliError::Usage(format!(
-            "replay {verb} of a round was ended from outside ({}); if there was no memory for it, the kernel says so: sudo dmesg",
+            "replay {verb} of a round was killed ({}); if the machine ran out of memory, the kernel log shows that: sudo dmesg",
             output.status
         )));
     }

@@ -49,28 +49,29 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let replayed = run_plan(reader, index, options, machine, &is_over);
     user::end().map_err(usage)?;
     let printed = replayed.and_then(|replayed| print_report(args, &options, &replayed, notes, to));
-    // Also of one that failed: it may have made some.
+    // Also after a failure: the replay may have made some files.
     let kept = places.list_what_is_there().and_then(|()| places.set(State::Done));
     if let Err(it) = kept {
-        // The disk may be full. What has the state of a replay at work is removed without a list.
+        // The disk may be full. Files with the state of a running replay are removed without a
+        // list.
         say(&format!(
-            "what the replay has left could not be listed ({it}); purge removes all that is in its directory"
+            "the files of the replay could not be listed ({it}); purge removes all files in its directory"
         ));
     }
     printed
 }
 
-/// Refuses a directory that is not ready for this plan; `init` is the command that prepares it.
+/// Refuses a directory that is not ready for this plan; `init` prepares it.
 fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliError> {
     if place.state != State::Ready {
         return Err(CliError::Usage(format!(
-            "the replay's files are not as they have to be before the first operation ({}); make them again: {init}",
+            "the replay's files are not in the state before the first operation ({}); make them again: {init}",
             place.state.as_str()
         )));
     }
     if place.tree_file().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(CliError::Usage(format!(
-            "the replay's files are gone from {}: a purge has not come to its end; make them again: {init}",
+            "the replay's files are gone from {}: a purge was not finished; make them again: {init}",
             place.directory().display()
         )));
     }
@@ -78,7 +79,7 @@ fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliEr
         return Ok(());
     }
     Err(CliError::Usage(format!(
-        "the replay's files were made for another plan, and may be other ones than this one needs; make them for this one: {init}"
+        "the replay's files were made for another plan, and may differ from those of this one; make them for this one: {init}"
     )))
 }
 

@@ -1,5 +1,4 @@
-//! A replay that is recorded, and whether it did what it was to do: `replay run --trace`, `replay
-//! compare`.
+//! Recording of a replay, and its comparison with the plan: `replay run --trace`, `replay compare`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Read, Seek, Write};
@@ -68,7 +67,7 @@ fn compared(
     Ok((report, traced.is_same()))
 }
 
-/// Has this very command recorded, without `--trace`, and compares what was recorded with the plan.
+/// Records this very command, without `--trace`, and compares the recording with the plan.
 pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode, CliError> {
     let mut to = analyse::output(args.print.to.as_deref(), false)?;
     let output = Output::parse(trace)?;
@@ -108,8 +107,8 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     Ok(ExitCode::from(if is_same { code } else { MISMATCH }))
 }
 
-/// All calls of a replay go through the C library: where there are no probes in the kernel, those
-/// in libraries show every path, and real-time readers nearly all.
+/// Sources of names. All calls of a replay go through the C library: without kernel probes, probes
+/// in libraries see every path, and real-time readers nearly every one.
 fn naming() -> &'static [&'static str] {
     let host = proc::host();
     let is_possible = uprobes::hindrance(&host.machine, &host.kernel_release).is_none();
@@ -122,10 +121,10 @@ fn naming() -> &'static [&'static str] {
     }
 }
 
-/// What is recorded besides the calls that are done again.
+/// Events that are recorded besides the replayed calls.
 const EVENTS: &str = super::super::events::DEFAULT;
 
-/// One report behind the other; of objects the second one is a member of the first.
+/// Writes both reports; as JSON the second one is a member of the first.
 fn join(form: Form, first: &[u8], second: &[u8], to: &mut impl Write) -> io::Result<()> {
     let end = first.trim_ascii_end();
     match (form, end.strip_suffix(b"}")) {
@@ -148,7 +147,7 @@ fn join(form: Form, first: &[u8], second: &[u8], to: &mut impl Write) -> io::Res
     to.flush()
 }
 
-/// Arguments without these options and their values.
+/// Removes these options and their values from the arguments.
 pub(super) fn without(
     arguments: impl Iterator<Item = OsString>,
     options: &[&str],

@@ -1,4 +1,4 @@
-//! `t=1511381122062;:,i=7764:8093;:,o=open;:,d=162;:,p=/x;:,f=0;:,m=438;:,`
+//! Capture logs of ioriot: `t=1511381122062;:,i=7764:8093;:,o=open;:,d=162;:,p=/x;:,f=0;:,m=438;:,`
 
 use rustc_hash::FxHashMap;
 
@@ -8,29 +8,30 @@ use crate::import::import_report::Notes;
 use crate::import::imported_event::{ImportedEvent, ImportedKind, Task};
 use crate::units::{Pid, Tid};
 
-/// What stands between two values.
+/// Separator of values.
 const SEPARATOR: &[u8] = b";:,";
 
-/// The first version whose times are in ns.
+/// First version with times in ns.
 const NS_VERSION: i64 = 3;
 
-/// A time since 1970 in ms is less than this until the year 5138, and one in ns more since 1973.
+/// Limit between times since 1970 in ms, which are smaller until the year 5138, and in ns, which
+/// are larger since 1973.
 const MS_MAX: u64 = 100_000_000_000_000;
 
-/// Letters that a line may have.
+/// Limit on the values of a line.
 const VALUES_MAX: usize = 16;
 
-/// The parser.
+/// Parser of capture logs.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     version: Option<i64>,
-    /// When the last call of each thread was over.
+    /// End of each thread's last call.
     last: FxHashMap<i32, u64>,
     /// Threads of each process.
     threads: FxHashMap<i32, Vec<i32>>,
 }
 
-/// A line.
+/// Values of a line, by letter.
 struct Values<'a>(Vec<(u8, &'a [u8])>);
 
 impl<'a> Values<'a> {
@@ -102,11 +103,11 @@ impl Capture {
             return Some(());
         };
         let start = end.saturating_sub(took.unwrap_or(0)).max(last).min(end);
-        if !operation::say(row, |operation| values.get(operation), (task, start, end), out) {
+        if !operation::say(row, |operation| values.get(operation), task, start, end, out) {
             return None;
         }
         if took.is_none() {
-            notes.count("calls that say when they ended, and not how long they took");
+            notes.count("calls with an end but no duration");
         }
         self.last.insert(task.tid.0, end);
         Some(())
@@ -119,7 +120,7 @@ impl Capture {
         }
     }
 
-    /// A time, in ns.
+    /// Converts a time to ns.
     fn ns(&self, time: u64, has_duration: bool) -> u64 {
         let is_ns = match self.version {
             Some(version) => version >= NS_VERSION,

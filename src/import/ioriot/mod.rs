@@ -1,17 +1,17 @@
-//! Logs of I/O Riot (which was ioreplay): what it captures, and what it generates from that for its
-//! own replay.
+//! Logs of I/O Riot (formerly ioreplay): its captures, and the replay logs that it generates from
+//! those.
 //!
-//! A capture log has a line for each end of a call, a replay log one for each operation that is
-//! done again, and behind `#INIT` the files that have to be there. Replay logs are relative: times
-//! from the first operation, numbers of processes and descriptors counted from 1, paths moved into
-//! a directory of the replay's, which is taken off again.
+//! A capture log has a line for each end of a call. A replay log has a line for each replayed
+//! operation, and after `#INIT` the files that must exist. Replay logs are relative: times from the
+//! first operation, numbers of processes and descriptors counted from 1, paths moved into a
+//! directory of the replay, which is removed from them again.
 //!
 //! | Log | Version | Time |
 //! |---|---|---|
 //! | capture | 1, 2, or none given | ms, of the end; durations are not logged |
-//! | capture | 3, 4 | ns, and how long |
+//! | capture | 3, 4 | ns, with durations |
 //! | replay | 1 | ms |
-//! | replay | 2 | ms or ns: does not say |
+//! | replay | 2 | ms or ns: not stated |
 //! | replay | 3 | ns |
 
 mod capture;
@@ -25,12 +25,12 @@ pub(super) use replay::Replay;
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
-/// `KEY=value|` in a line of the kind `#|KEY=value|KEY=value|`.
+/// Finds `KEY=value|` in a line of the kind `#|KEY=value|KEY=value|`.
 fn meta<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     line.split(|line| *line == b'|').find_map(|part| part.strip_prefix(key)?.strip_prefix(b"="))
 }
 
-/// A decimal number, with a sign or not.
+/// Parses a decimal number, with a sign or not.
 fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -64,10 +64,7 @@ mod tests {
             (said.len(), said[1].time, said[1].task.tid.0),
             (2, 1_511_381_122_062_000_000, 8093)
         );
-        assert_eq!(
-            notes.told("")[0],
-            "1 calls that say when they ended, and not how long they took"
-        );
+        assert_eq!(notes.told("")[0], "1 calls with an end but no duration");
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
         let (said, notes) = told(Capture::default(), line);
         assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
@@ -93,7 +90,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a damaged line makes one of them panic.
+        /// Fails if a damaged line causes a panic.
         #[test]
         fn lines_may_be_damaged(lines in prop::collection::vec("(#\\||t=|9\\|)?([0-9a-zA-Z=|;:,@/-]|;:,|o=open|p=/x|i=1:1){0,40}", 0..20)) {
             let text = lines.join("\n");

@@ -1,4 +1,4 @@
-//! Values of an operation → the call that it was.
+//! Conversion of an operation's values into the call that it was.
 
 use super::number;
 use super::table::{Arg, Row};
@@ -6,21 +6,25 @@ use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
 use crate::import::imported_event::{ImportedEvent, ImportedKind, Read, Task};
 
-/// Where the first path stands in memory, and how far it is to the next one.
+/// Address of the first path in memory.
 const MEMORY: u64 = 0x7000_0000_0000;
+/// Distance between the addresses of two paths.
 const APART: u64 = 0x1_0000;
 
-/// Bytes of a page, in which i386 tells offsets of mappings.
+/// Bytes of a page, the unit in which i386 logs offsets of mappings.
 const PAGE_BYTES: i64 = 4096;
 
-/// What `SystemTap` prints for a string that it could not read.
+/// Text that `SystemTap` prints for a string that it could not read.
 const UNREADABLE: &[u8] = b"<unknown>";
 
-/// Says it. `value`: the value after a letter; begins and ends in ns. False: something is missing.
+/// Appends the events of an operation. `value`: the value after a letter; begins and ends in ns.
+/// False: a value is missing.
 pub(super) fn say<'a>(
     row: &Row,
     value: impl Fn(u8) -> Option<&'a [u8]>,
-    (task, start, end): (Task, u64, u64),
+    task: Task,
+    start: u64,
+    end: u64,
     out: &mut Vec<ImportedEvent>,
 ) -> bool {
     let Some(call) = CallId::by_name(row.call) else { return false };

@@ -1,29 +1,29 @@
-//! `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|`: time, number of the path, process, two
-//! zeros, the operation's number, its values, its name and the line of the capture log that it is
-//! from.
+//! Replay logs of ioriot: `23|1|1|0|0|30|11|/mnt/.ioriot/test0/x|438|0|open@31|` is the time,
+//! number of the path, process, two zeros, the operation's number, its values, its name and the
+//! line of the capture log that it comes from.
 
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
 use crate::import::import_report::Notes;
 use crate::import::imported_event::{ImportedEvent, Task};
 
-/// Directories that ioriot puts between mount point and path, by the name that it had.
+/// Directories that ioriot puts between mount point and path, by the tool's name at that time.
 const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];
 
-/// Values before those of the operation.
+/// Number of values before those of the operation.
 const HEAD: usize = 6;
 
-/// A recording of ioriot ends after an hour: a larger time is not in ms.
+/// Limit on times in ms: a recording of ioriot ends after an hour.
 const MS_MAX: u64 = 2 * 3_600_000;
 
-/// The parser.
+/// Parser of replay logs.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     version: i64,
-    /// `test0`
+    /// Name of the test, such as `test0`.
     name: Vec<u8>,
     is_ns: bool,
-    /// The log begins with times that are none in ms.
+    /// True if the first times of the log cannot be ms.
     begins_in_ns: bool,
     last: u64,
     is_init: bool,
@@ -38,13 +38,15 @@ impl Parser for Replay {
             return true;
         }
         if self.is_init {
-            notes.count("files and directories of #INIT: a replay plan finds out itself what has to be there");
+            notes.count(
+                "files and directories of #INIT: a replay plan infers the initial files itself",
+            );
             return true;
         }
         self.is_init = line.starts_with(b"#INIT");
-        // Others are what its generator has left out.
+        // Other comments are operations that its generator skipped.
         if line.starts_with(b"#FILTERED") {
-            notes.count("operations that ioriot has left out");
+            notes.count("operations that ioriot has skipped");
             return true;
         }
         line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
@@ -54,15 +56,15 @@ impl Parser for Replay {
         if self.version == 2 {
             let unit = if self.is_ns { "ns" } else { "ms" };
             notes.count(match unit {
-                "ns" => "log does not say in what its times are: taken for ns",
-                _ => "log does not say in what its times are: taken for ms",
+                "ns" => "log without a unit of its times: taken for ns",
+                _ => "log without a unit of its times: taken for ms",
             });
         }
     }
 }
 
 impl Replay {
-    /// For a log that begins like this.
+    /// Creates a parser for a log that begins like this.
     pub(crate) fn new(head: &[u8]) -> Self {
         let times = head.split(|head| *head == b'\n').filter_map(|line| {
             let first = line.split(|line| *line == b'|').next()?;
@@ -96,11 +98,11 @@ impl Replay {
         };
         let end = self.ns(time);
         self.last = end.max(self.last);
-        notes.count("operations that do not say how long they took");
-        operation::say(row, value, (Task::leader(pid), self.last, self.last), out).then_some(())
+        notes.count("operations without a duration");
+        operation::say(row, value, Task::leader(pid), self.last, self.last, out).then_some(())
     }
 
-    /// The path that was captured.
+    /// Captured path.
     fn original(&self, value: &[u8]) -> Vec<u8> {
         for place in PLACES {
             let moved = [place, &self.name].concat();
@@ -116,7 +118,7 @@ impl Replay {
         value.to_vec()
     }
 
-    /// A time, in ns.
+    /// Converts a time to ns.
     fn ns(&self, time: u64) -> u64 {
         if self.is_ns { time } else { time.saturating_mul(MS) }
     }

@@ -1,4 +1,4 @@
-//! The operations of ioriot: which call each is, and which of its letters stands for what.
+//! Operations of ioriot: the call of each, and the meanings of its letters.
 //!
 //! Letters are those of its capture logs (`doc/markdown/usage.md` of ioriot, and what its probes
 //! print): `d` descriptor, `p` and `P` paths, `f` flags, `m` mode, `b` bytes, `c` count, `s`
@@ -7,7 +7,7 @@
 
 use Arg::{At, Key, Moved, Pages, Path, Vector, Zero};
 
-/// What a register is.
+/// Source of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
     /// The number of this letter.
@@ -16,27 +16,27 @@ pub(super) enum Arg {
     Path(u8),
     /// `AT_FDCWD`: all paths begin at the root.
     At,
-    /// Bytes that were moved; the requested size is not logged.
+    /// The number of moved bytes; the requested size is not logged.
     Moved,
-    /// A vector with these, and how many buffers it has: so many as are needed.
+    /// A vector with that number of bytes, and its length.
     Vector,
     /// The number of this letter, in pages.
     Pages(u8),
-    /// Without an imported event.
+    /// 0: the log has no value.
     Zero,
 }
 
 /// An operation.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// What ioriot calls it.
+    /// Name in ioriot.
     pub(super) name: &'static str,
-    /// Our table's name.
+    /// Name in our table of calls.
     pub(super) call: &'static str,
     pub(super) args: &'static [Arg],
-    /// The letter of the result.
+    /// Letter of the result.
     pub(super) result: u8,
-    /// Its letters in a replay log.
+    /// Order of its letters in a replay log.
     pub(super) order: &'static [u8],
 }
 
@@ -112,7 +112,7 @@ pub(super) static ROWS: &[Row] = &[
     row("msync",           "msync",           &[Key(b'a'), Key(b'b'), F],   b's', b""),
 ];
 
-/// The row of an operation.
+/// Finds an operation by name.
 pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name.as_bytes() == name)
 }

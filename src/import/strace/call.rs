@@ -1,7 +1,7 @@
-//! A call as strace prints it → registers, and what was read beside them.
+//! Conversion of a call as strace prints it into registers, and data that was read from memory.
 //!
-//! Which argument is which says the one table of system calls. strace prints what pointers point
-//! to, so where they point is not known: they get addresses of our own, one for each argument.
+//! The one table of system calls decides the meaning of each argument. strace prints the target of
+//! a pointer but not its address, so each argument gets an address of our own.
 
 use super::value::{arguments, begun, elements, is_cut_off, link, number, string};
 use crate::capture::fact::NameOf;
@@ -11,17 +11,17 @@ use crate::import::import_report::Notes;
 use crate::import::imported_event::Read;
 use crate::units::Fd;
 
-/// Where the first argument stands that is in memory, and how far it is to the next one.
+/// Address of the first argument in memory.
 const MEMORY: u64 = 0x7000_0000_0000;
+/// Distance between the addresses of two arguments.
 const APART: u64 = 0x1_0000;
 
-/// The bits of `clone`'s flags that are a signal's number (`CSIGNAL`,
-/// `include/uapi/linux/sched.h`).
+/// Bits of `clone`'s flags that are a signal's number (`CSIGNAL`, `include/uapi/linux/sched.h`).
 const SIGNAL_BITS: u64 = 0xff;
 
-/// Names that strace has for calls and the kernel's tracepoints have not, or that only 32-bit
-/// programs call (`arch/x86/entry/syscalls/syscall_32.tbl`): the arguments stand in the same order,
-/// as strace prints them. The offset of `mmap2` is printed in bytes.
+/// Calls whose names in strace and the kernel's tracepoints differ, or that only 32-bit programs
+/// call (`arch/x86/entry/syscalls/syscall_32.tbl`). Their arguments have the same order, as strace
+/// prints them. The offset of `mmap2` is printed in bytes.
 const NAMES: &[(&[u8], &str)] = &[
     (b"umount2", "umount"),
     (b"_llseek", "lseek"),
@@ -41,44 +41,44 @@ const NAMES: &[(&[u8], &str)] = &[
     (b"truncate64", "truncate"),
 ];
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// The result; `None`: it has none that was seen.
+    /// Result; `None`: not printed.
     pub(super) ret: Option<i64>,
-    /// Where the descriptor points that it is.
+    /// Link of the descriptor that is the result.
     pub(super) link: Option<Vec<u8>>,
-    /// How long it took, ns.
+    /// Duration, ns.
     pub(super) took: Option<u64>,
 }
 
-/// A descriptor that a call was given.
+/// A descriptor among the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) fd: Fd,
     pub(super) link: Vec<u8>,
-    /// It can be nothing else.
+    /// True if the descriptor must be a directory.
     pub(super) is_directory: bool,
 }
 
-/// What stands in a line.
+/// Contents of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) args: [u64; 6],
     pub(super) reads: Vec<Read>,
     pub(super) given: Vec<Given>,
-    /// Where the process is.
+    /// Working directory of the process.
     pub(super) directory: Option<Vec<u8>>,
 }
 
-/// The row of a call of this name.
+/// Finds a call by name.
 pub(super) fn row(name: &[u8]) -> Option<CallId> {
     let alias = NAMES.iter().find(|row| row.0 == name).map(|name| name.1);
     let name = alias.or_else(|| std::str::from_utf8(name).ok())?;
     CallId::by_common_name(name)
 }
 
-/// Arguments and what is behind them; `text` begins behind the `(`.
+/// Splits the text after `(` into the arguments and the end of the call.
 pub(super) fn whole<'a>(
     name: &[u8],
     text: &'a [u8],
@@ -96,8 +96,8 @@ pub(super) fn whole<'a>(
     Some((arguments, outcome))
 }
 
-/// `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose arguments
-/// these are without it.
+/// Converts `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose
+/// arguments are the others.
 fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut Outcome) {
     if texts.len() == 4 {
         let result = texts.remove(2);
@@ -106,13 +106,13 @@ fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut Outcome) {
     }
 }
 
-/// The arguments that are known of a call whose end was not seen.
+/// Arguments of a call without a printed end, as far as they are printed.
 pub(super) fn half(text: &[u8]) -> Vec<&[u8]> {
     begun(text)
 }
 
-/// `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each with ` <0.000123>` behind it,
-/// or not.
+/// Parses the end of a call: `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each
+/// optionally followed by ` <0.000123>`.
 fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
     let (text, took) = match text.strip_suffix(b">").and_then(|rest| split_last(rest, b" <")) {
         Some((before, time)) => match seconds(time) {
@@ -139,7 +139,7 @@ fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
     Some(Outcome { ret, link: link(text).filter(|_| decorates_first(text)), took })
 }
 
-/// What is decorated is the result, and not something in its explanation.
+/// True if the result is decorated, and not a part of its explanation.
 fn decorates_first(text: &[u8]) -> bool {
     let end = text.iter().position(|text| !text.is_ascii_digit());
     end.and_then(|end| text.get(end)) == Some(&b'<')
@@ -150,7 +150,7 @@ fn split_last<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     Some((text.get(..place)?, text.get(place + at.len()..)?))
 }
 
-/// Decimal seconds, to the nanosecond; no more digits than a time of ours has.
+/// Parses decimal seconds, to the nanosecond; digits beyond that are ignored.
 pub(super) fn seconds(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -163,7 +163,7 @@ pub(super) fn seconds(text: &[u8]) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
-/// What children of this call share with their parent; `None`: it makes none.
+/// Resources that children of this call share with their parent; `None`: the call creates no task.
 pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Option<u64> {
     let flags = match name {
         b"fork" => 0,
@@ -182,7 +182,7 @@ pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Optio
     Some(flags & !SIGNAL_BITS)
 }
 
-/// Numbers and names joined by `|`; `None`: one of them is not known.
+/// Sum of numbers and names joined by `|`; `None`: one of them is unknown.
 pub(super) fn sum(text: &[u8], words: &Words) -> Option<u64> {
     text.split(|text| *text == b'|').try_fold(0, |sum, it| {
         let word = it.split(|byte| b" <".contains(byte)).next().unwrap_or_default();
@@ -190,7 +190,7 @@ pub(super) fn sum(text: &[u8], words: &Words) -> Option<u64> {
     })
 }
 
-/// Registers and what was read beside them.
+/// Parses the arguments into registers and data read from memory.
 pub(super) fn parse(
     id: CallId,
     texts: &[&[u8]],
@@ -204,7 +204,7 @@ pub(super) fn parse(
         return parsed;
     }
     for (index, text) in texts.iter().take(6).enumerate() {
-        // The two halves of its offset are printed as one.
+        // strace prints the two halves of its offset as one number.
         let place = if call.arg(Role::RwFlags).is_some() && index == 4 { 5 } else { index };
         let Some(role) = call.args.get(place).copied() else { continue };
         let address = MEMORY + APART * index as u64;
@@ -214,13 +214,13 @@ pub(super) fn parse(
             }
             Role::Path | Role::Path2 => path(&mut parsed.reads, text, address, notes),
             Role::Buffers | Role::OffsetPtr | Role::OffsetPtr2 | Role::How | Role::Pair => {
-                pointed(&mut parsed.reads, role, (text, address), ret, words)
+                pointed(&mut parsed.reads, role, text, address, ret, words)
             }
             _ => None,
         };
         let value = value.or_else(|| plain(text, address, words));
         if value.is_none() && !role.is_pointer() {
-            notes.count("arguments of calls that are not understood, and are 0");
+            notes.count("arguments of calls that were not understood, and are set to 0");
         }
         if let Some(register) = parsed.args.get_mut(place) {
             *register = value.unwrap_or(0);
@@ -229,7 +229,7 @@ pub(super) fn parse(
     parsed
 }
 
-/// A number, names of constants, or something that stands in memory.
+/// Parses a number, names of constants, or an argument in memory.
 fn plain(text: &[u8], address: u64, words: &Words) -> Option<u64> {
     match text.first()? {
         b'"' | b'[' | b'{' | b'~' | b'&' => Some(address),
@@ -251,7 +251,7 @@ fn descriptor(
     if fd == libc::AT_FDCWD {
         parsed.directory.get_or_insert(link);
     } else {
-        // Calls that ask about a file may mean the descriptor itself (`AT_EMPTY_PATH`).
+        // Calls for metadata may use the descriptor itself (`AT_EMPTY_PATH`).
         let is_asked = matches!(call.class, Class::Stat | Class::Attribute);
         let is_directory = matches!(role, Role::DirFd | Role::DirFd2) && !is_asked
             || matches!(call.class, Class::List | Class::Place);
@@ -265,16 +265,17 @@ fn path(reads: &mut Vec<Read>, text: &[u8], address: u64, notes: &mut Notes) -> 
     if is_whole {
         reads.push(Read::memory(NameOf::Argument, address, bytes));
     } else {
-        notes.count("paths cut off: they are not known");
+        notes.count("truncated paths: not used");
     }
     Some(address)
 }
 
-/// What a pointer points to when the call has ended.
+/// Parses the memory behind a pointer after the call.
 fn pointed(
     reads: &mut Vec<Read>,
     role: Role,
-    (text, address): (&[u8], u64),
+    text: &[u8],
+    address: u64,
     ret: Option<i64>,
     words: &Words,
 ) -> Option<u64> {
@@ -291,7 +292,7 @@ fn pointed(
     Some(address)
 }
 
-/// The `struct iovec`s: only their lengths are known. Nothing if some of them are not shown.
+/// Encodes `struct iovec`s: only their lengths are known. Empty if some of them are not shown.
 fn buffers(text: &[u8]) -> Vec<u8> {
     let length = |byte: &&[u8]| {
         let place = byte.windows(8).rposition(|window| window == b"iov_len=")?;
@@ -303,7 +304,7 @@ fn buffers(text: &[u8]) -> Vec<u8> {
     all.iter().flat_map(|length| [0, *length].map(u64::to_le_bytes).concat()).collect()
 }
 
-/// A `struct open_how`: three numbers of eight bytes (`include/uapi/linux/openat2.h`).
+/// Encodes a `struct open_how`: three numbers of eight bytes (`include/uapi/linux/openat2.h`).
 fn how(text: &[u8], words: &Words) -> Option<Vec<u8>> {
     let elements = elements(text);
     let field = |name: &[u8]| {
@@ -314,15 +315,15 @@ fn how(text: &[u8], words: &Words) -> Option<Vec<u8>> {
     Some(all.map(u64::to_le_bytes).concat())
 }
 
-/// The two descriptors of `pipe2`.
+/// Parses the two descriptors of `pipe2`.
 pub(super) fn pair(text: &[u8]) -> Option<[i32; 2]> {
     let [first, second] = elements(text).try_into().ok()?;
     let fd = |byte: &[u8]| i32::try_from(number(byte)?).ok();
     Some([fd(first)?, fd(second)?])
 }
 
-/// `[0] => [46219]`: before and after; or only before, where the kernel has moved it by what the
-/// call did.
+/// Parses a position such as `[0] => [46219]`: before and after the call; or only before, if the
+/// kernel has moved it by the result of the call.
 fn position(text: &[u8], ret: Option<i64>) -> Option<u64> {
     let after =
         text.windows(3).rposition(|window| window == b"> [").and_then(|at| text.get(at + 3..));

@@ -1,14 +1,14 @@
-//! `strace -f -ttt -T -y` → what was said.
+//! Parser of `strace -f -ttt -T -y`.
 //!
-//! strace stops threads, so what it prints is in the order of what happened: a call on one line was
-//! over before the next line began. Times are printed in microseconds; those that are the same are
-//! put one nanosecond behind each other, in the order of the lines. The begin of a call that others
-//! interrupted is emitted with its end, when all its arguments are known.
+//! strace stops threads, so its output is in the order of events: a call on one line ended before
+//! the next line began. Times are printed in microseconds; equal ones get consecutive nanoseconds,
+//! in the order of the lines. The begin of an interrupted call is emitted with its end, when all
+//! its arguments are known.
 //!
 //! The type of an opened file is in the next line of its thread, if that queries it, as the C
 //! library does: so the end of an open is emitted with the line after it. With `-y` a descriptor
-//! that was open before tells what it is when it is first used, and `AT_FDCWD` where the process
-//! is.
+//! that was open before shows its file at its first use, and `AT_FDCWD` the directory of the
+//! process.
 
 mod call;
 mod prefix;
@@ -30,16 +30,16 @@ use call::{Given, Outcome, Parsed, clone_flags, half, parse, row, whole};
 use prefix::{Clock, Reading, Stamp, prefix};
 use tasks::Tasks;
 
-/// What stands for the number of a thread that the log does not tell.
+/// Number of the thread in a log without thread IDs.
 const NOBODY: i32 = 1;
 
-/// Lines that wait for the start of their thread.
+/// Limit on the lines that wait for the start of their thread.
 const HELD_MAX: usize = 1 << 14;
 
-/// Calls that never end: the end of their task has a line of its own.
+/// Calls that never return: the end of their task has a line of its own.
 const ENDS: [&[u8]; 2] = [b"exit", b"exit_group"];
 
-/// The parser.
+/// Parser of strace's output.
 #[derive(Debug)]
 pub(super) struct Strace {
     words: Words,
@@ -47,14 +47,14 @@ pub(super) struct Strace {
     tasks: Tasks,
     /// Thread of lines without a thread ID.
     main: i32,
-    /// The begin of a line that was interrupted by a message of strace's own.
+    /// Begin of a line that was interrupted by a message of strace.
     carried: Vec<u8>,
-    /// Lines of threads of which it is not clear yet who has made them.
+    /// Lines of threads whose parent is not known yet.
     held: FxHashMap<i32, Vec<(u64, Vec<u8>)>>,
     held_lines: usize,
 }
 
-/// Where what is found goes.
+/// Output of the parser.
 struct Out<'a> {
     said: &'a mut Vec<ImportedEvent>,
     notes: &'a mut Notes,
@@ -85,7 +85,7 @@ impl Parser for Strace {
         }
         let tid = tid.or_else(|| self.tasks.only()).unwrap_or(self.main);
         if tid == NOBODY && self.tasks.thread(NOBODY).is_none() {
-            out.notes.count("thread without a number: it is 1");
+            out.notes.count("thread without a number: it gets number 1");
         }
         let time = self.time(stamp, out.notes);
         self.of(tid, time, rest, &mut out)
@@ -107,7 +107,7 @@ impl Parser for Strace {
 }
 
 impl Strace {
-    /// For a log that begins like this.
+    /// Creates a parser for a log that begins like this.
     pub(super) fn new(head: &[u8]) -> Self {
         Self {
             words: Words::new(),
@@ -125,16 +125,16 @@ impl Strace {
         match reading {
             Reading::Good => {}
             Reading::Missing => {
-                notes.count("lines without a time: each is 1 µs behind the one before")
+                notes.count("lines without a time: each is 1 µs after the previous one")
             }
             Reading::Back => {
-                notes.count("lines with an earlier time than the one before: put behind it")
+                notes.count("lines with an earlier time than the previous one: moved after it")
             }
         }
         time
     }
 
-    /// A line of a thread.
+    /// Parses a line of a thread.
     fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
         if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|thread| thread.is_ending)
         {
@@ -143,7 +143,7 @@ impl Strace {
         if self.tasks.thread(tid).is_none() && !self.appears(tid, time, rest, out) {
             return true;
         }
-        // What was asked comes with the answer.
+        // The begin of a query is handled together with its end.
         if !rest.starts_with(b"<... ") {
             self.tell_opened(tid, rest, out);
         }
@@ -158,7 +158,7 @@ impl Strace {
         }
         let cut = [&b"<unfinished ...>"[..], b"<detached ...>"].into_iter();
         let cut = cut.filter_map(|ending| rest.strip_suffix(ending)).next();
-        let Some(begun) = cut else { return self.whole((tid, time), rest, None, out) };
+        let Some(begun) = cut else { return self.whole(tid, time, rest, None, out) };
         let Some((name, _)) = name_of(begun) else { return false };
         self.give_up(tid, out);
         self.calls_for_its_end(tid, name);
@@ -168,7 +168,7 @@ impl Strace {
         true
     }
 
-    /// A thread that was not there. False: its lines have to wait.
+    /// Handles the first line of a thread. False: its lines have to wait.
     fn appears(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
         let makers = self.tasks.inside(makes_tasks);
         match makers.as_slice() {
@@ -182,14 +182,14 @@ impl Strace {
                 self.held.entry(tid).or_default().push((time, rest.to_vec()));
                 return false;
             }
-            _ => out.notes.count("threads of which it is not clear who has made them"),
+            _ => out.notes.count("threads whose parent is not clear"),
         }
         self.tasks.begin(tid);
         self.tell_held(tid, out);
         true
     }
 
-    /// A thread was made by the call that its parent is inside.
+    /// Records a thread that was started by the call that its parent is inside.
     fn is_born(&mut self, parent: i32, tid: i32, time: u64, out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(parent) else { return };
         let task = thread.task;
@@ -197,7 +197,7 @@ impl Strace {
             thread.pending.as_ref().map(|pending| pending.1.as_slice()).unwrap_or_default();
         let (name, arguments) = name_of(pending).unwrap_or_default();
         let flags = clone_flags(name, arguments, &self.words).unwrap_or(0);
-        self.born(task, tid, (time, flags), out);
+        self.born(task, tid, time, flags, out);
         if let Some(thread) = self.tasks.thread(tid) {
             thread.maker = Some(parent);
         }
@@ -209,7 +209,7 @@ impl Strace {
         }
     }
 
-    /// The task that had this number before has ended, and the log does not tell when (`-qq`).
+    /// Ends the earlier task of this number, whose end is not in the log (`-qq`).
     fn end_incarnation(&mut self, tid: i32, time: u64, out: &mut Out<'_>) {
         for tid in self.tasks.incarnation(tid) {
             self.tell_opened(tid, &[], out);
@@ -221,21 +221,21 @@ impl Strace {
         out.notes.count("tasks that have ended before a task of the same number began");
     }
 
-    /// A call of `tid` has ended that has made this child.
-    fn made(&mut self, tid: i32, child: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
+    /// Handles the end of a call of `tid` that started this child.
+    fn made(&mut self, tid: i32, child: i32, time: u64, flags: u64, out: &mut Out<'_>) {
         let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return };
         match self.tasks.thread(child) {
-            // It has made itself known meanwhile.
+            // The child has had lines meanwhile.
             Some(known) if known.maker == Some(tid) => known.maker = None,
             Some(_) => {
                 self.end_incarnation(child, time, out);
-                self.born(task, child, (time, flags), out);
+                self.born(task, child, time, flags, out);
             }
-            None => self.born(task, child, (time, flags), out),
+            None => self.born(task, child, time, flags, out),
         }
     }
 
-    fn born(&mut self, parent: Task, tid: i32, (time, flags): (u64, u64), out: &mut Out<'_>) {
+    fn born(&mut self, parent: Task, tid: i32, time: u64, flags: u64, out: &mut Out<'_>) {
         let child = self.tasks.born(parent, tid, flags);
         let first =
             self.held.get(&tid).and_then(|held| held.first()).map_or(time, |held| held.0.min(time));
@@ -243,7 +243,7 @@ impl Strace {
         self.tell_held(tid, out);
     }
 
-    /// What had to wait for a birth.
+    /// Parses the lines that waited for the start of their thread.
     fn tell_held(&mut self, tid: i32, out: &mut Out<'_>) {
         let held = self.held.remove(&tid).unwrap_or_default();
         self.held_lines = self.held_lines.saturating_sub(held.len());
@@ -255,12 +255,12 @@ impl Strace {
         }
     }
 
-    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7
-    /// +++`
+    /// Parses the end of a task: `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++
+    /// superseded by execve in pid 7 +++`
     fn ends(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
         self.give_up(tid, out);
         if let Some(by) = rest.strip_prefix(b"+++ superseded by execve in pid ") {
-            // That thread has this one's number from now on.
+            // From now on the other thread has this one's number.
             let other =
                 value::number(by).and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
             let pending = self.tasks.end(other).and_then(|end| end.pending);
@@ -275,7 +275,7 @@ impl Strace {
         true
     }
 
-    /// The call that it is inside has no end.
+    /// Ends the wait for the end of the thread's call.
     fn give_up(&mut self, tid: i32, out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
         let (task, pending) = (thread.task, thread.pending.take());
@@ -283,10 +283,10 @@ impl Strace {
         let Some((name, arguments)) = name_of(&text) else { return };
         let Some(call) = row(name) else { return self.unknown(name, out) };
         let parsed = parse(call, &half(arguments), None, &self.words, out.notes);
-        self.enters((call, &parsed), (start, task), out);
+        self.enters(call, &parsed, start, task, out);
     }
 
-    /// `<... read resumed>"x", 1) = 1`
+    /// Parses the end of a call such as `<... read resumed>"x", 1) = 1`
     fn resumed(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
         let Some(place) = rest.windows(8).position(|window| window == b"resumed>") else {
             return false;
@@ -294,18 +294,20 @@ impl Strace {
         let behind = rest.get(place + 8..).unwrap_or_default();
         let pending = self.tasks.thread(tid).and_then(|thread| thread.pending.take());
         let Some((start, begun)) = pending else {
-            out.notes.count("ends of calls whose begin is not there");
+            out.notes.count("ends of calls without a begin");
             return true;
         };
         let text = [begun.as_slice(), behind].concat();
         self.tell_opened(tid, &text, out);
-        self.whole((tid, start), &text, Some(time), out)
+        self.whole(tid, start, &text, Some(time), out)
     }
 
-    /// A call from its begin to its end; `end`: when that was, if it is on another line.
+    /// Parses a call from its begin to its end; `end`: the time of the end, if it is on another
+    /// line.
     fn whole(
         &mut self,
-        (tid, start): (i32, u64),
+        tid: i32,
+        start: u64,
         text: &[u8],
         end: Option<u64>,
         out: &mut Out<'_>,
@@ -314,7 +316,7 @@ impl Strace {
         let Some((texts, outcome)) = whole(name, arguments, &self.words) else { return false };
         let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return false };
         if outcome.took.is_none() && outcome.ret.is_some() {
-            out.notes.count("calls that do not say how long they took");
+            out.notes.count("calls without a duration");
         }
         let took = outcome.took.unwrap_or(0);
         let end = match (end, outcome.took) {
@@ -332,7 +334,7 @@ impl Strace {
         };
         let child = outcome.ret.and_then(|ret| i32::try_from(ret).ok()).filter(|ret| *ret > 0);
         if let (Some(flags), Some(child)) = (clone_flags(name, arguments, &self.words), child) {
-            self.made(tid, child, (end, flags), out);
+            self.made(tid, child, end, flags, out);
         }
         self.calls_for_its_end(tid, name);
         let Some(call) = row(name) else {
@@ -340,8 +342,8 @@ impl Strace {
             return true;
         };
         let parsed = parse(call, &texts, outcome.ret, &self.words, out.notes);
-        self.enters((call, &parsed), (start, task), out);
-        self.exits((call, parsed), outcome, (end, task), out);
+        self.enters(call, &parsed, start, task, out);
+        self.exits(call, parsed, outcome, end, task, out);
         true
     }
 
@@ -351,12 +353,7 @@ impl Strace {
         }
     }
 
-    fn enters(
-        &mut self,
-        (call, parsed): (CallId, &Parsed),
-        (time, task): (u64, Task),
-        out: &mut Out<'_>,
-    ) {
+    fn enters(&mut self, call: CallId, parsed: &Parsed, time: u64, task: Task, out: &mut Out<'_>) {
         let process = self.tasks.process(task.pid);
         if let Some(path) = &parsed.directory
             && !std::mem::replace(&mut process.knows_directory, true)
@@ -365,8 +362,8 @@ impl Strace {
         }
         for Given { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
-                // strace does not say how it was opened: so that everything can be done with it
-                // that was done.
+                // strace does not print how it was opened: the flags permit all operations in the
+                // log.
                 let flags = if *is_directory { O_DIRECTORY } else { libc::O_RDWR.cast_unsigned() };
                 out.say(time, task, ImportedKind::Open(*fd, link.clone(), flags));
             }
@@ -376,9 +373,11 @@ impl Strace {
 
     fn exits(
         &mut self,
-        (call, parsed): (CallId, Parsed),
+        call: CallId,
+        parsed: Parsed,
         outcome: Outcome,
-        (time, task): (u64, Task),
+        time: u64,
+        task: Task,
         out: &mut Out<'_>,
     ) {
         let Some(ret) = outcome.ret else { return };
@@ -394,7 +393,7 @@ impl Strace {
             process.fds.extend(made.into_iter().flatten().map(|made| i32::from_le_bytes(*made)));
         }
         if row.class == Class::Place && ret == 0 {
-            // It is elsewhere than it was at the start.
+            // It has left the directory of the start.
             process.knows_directory = true;
         }
         if row.is_exec() && ret == 0 {
@@ -406,7 +405,7 @@ impl Strace {
             reads.push(Read::link(bytes, None));
         }
         if row.arg(Role::Path).is_some() && !reads.iter().any(|byte| byte.of == NameOf::Argument) {
-            out.notes.count("calls whose path is not printed");
+            out.notes.count("calls without a printed path");
         }
         let opened = reads
             .last()
@@ -419,7 +418,8 @@ impl Strace {
         }
     }
 
-    /// An open was over before this line of its thread, which may tell what was opened.
+    /// Emits the end of an open before this line of its thread, which may show the type of the
+    /// opened file.
     fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
         let opened = thread.opened.take_if(|opened| !stat_text::is_asked(line, opened.0));
@@ -433,14 +433,14 @@ impl Strace {
     }
 }
 
-/// What the kernel calls a task after an exec: the last part of the path (`begin_new_exec()` in
+/// Kernel's name of a task after an exec: the last part of the path (`begin_new_exec()` in
 /// `fs/exec.c`).
 fn last(path: &[u8]) -> &[u8] {
     let name = path.rsplit(|path| *path == b'/').next().unwrap_or(path);
     name.get(..COMM_BYTES).unwrap_or(name)
 }
 
-/// Name and arguments of `read(0, …`.
+/// Splits `read(0, …` into name and arguments.
 fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|text| !text.is_ascii_alphanumeric() && *text != b'_')?;
     let (name, rest) = text.split_at_checked(end)?;
@@ -451,7 +451,7 @@ fn makes_tasks(text: &[u8]) -> bool {
     [&b"clone("[..], b"clone3(", b"fork(", b"vfork("].into_iter().any(|name| text.starts_with(name))
 }
 
-/// True if a line looks as if strace had printed it.
+/// True if strace may have printed a line.
 pub(super) fn is_line(line: &[u8]) -> bool {
     let rest = prefix(line).2;
     let is_call = name_of(rest).is_some_and(|(_, it)| {
@@ -462,7 +462,7 @@ pub(super) fn is_line(line: &[u8]) -> bool {
     is_call || rest.starts_with(b"<... ") || rest.starts_with(b"+++ ")
 }
 
-/// What stands before a message of strace's own, which it prints in the middle of a line.
+/// Text before a message of strace, which it prints in the middle of a line.
 fn without_message(line: &[u8]) -> Option<&[u8]> {
     let is_end = line.ends_with(b" attached") || line.ends_with(b" detached");
     let place =
@@ -470,8 +470,7 @@ fn without_message(line: &[u8]) -> Option<&[u8]> {
     line.get(..place)
 }
 
-/// The number of the first thread, where lines do not tell it: many programs ask for it when they
-/// begin.
+/// Number of the first thread, if the lines do not have it: many programs query it when they begin.
 fn first_thread(head: &[u8]) -> Option<i32> {
     let unnamed = head.split(|head| *head == b'\n').filter(|part| prefix(part).0.is_none());
     let mut asked = unnamed.filter_map(|unnamed| {

@@ -1,28 +1,28 @@
-//! What stands before a call: who, and when.
+//! Prefix of a line: thread and time.
 
 use super::call::seconds;
 use super::value::number;
 
-/// A number that is larger is no thread's (`PID_MAX_LIMIT`, `include/linux/threads.h`).
+/// Limit on a thread's number (`PID_MAX_LIMIT`, `include/linux/threads.h`).
 const TID_MAX: u64 = 4 << 20;
 
-/// A time in seconds that is larger is one since 1970 (it is of 1973 at least).
+/// Lower limit of a time since 1970 (in 1973), in contrast to other times.
 const EPOCH_MIN: u64 = 100_000_000 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// As strace prints it.
+/// Time as strace prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
     /// `-ttt`: ns since 1970.
     Epoch(u64),
     /// `-t`, `-tt`: ns since midnight.
     OfDay(u64),
-    /// `-r`: ns since the line before.
+    /// `-r`: ns since the previous line.
     After(u64),
 }
 
-/// Takes who and when off a line.
+/// Splits thread and time off a line.
 pub(super) fn prefix(line: &[u8]) -> (Option<i32>, Option<Stamp>, &[u8]) {
     let line = line.trim_ascii_start();
     let (tid, rest) = match bracketed(line) {
@@ -33,7 +33,7 @@ pub(super) fn prefix(line: &[u8]) -> (Option<i32>, Option<Stamp>, &[u8]) {
         Some((stamp, rest)) => (Some(stamp), rest),
         None => (None, rest),
     };
-    // `-r` beside another time.
+    // `-r` together with another time.
     let rest = match rest.strip_prefix(b"(+") {
         Some(behind) => {
             let end = behind.iter().position(|byte| *byte == b')').map_or(0, |at| at + 1);
@@ -44,7 +44,7 @@ pub(super) fn prefix(line: &[u8]) -> (Option<i32>, Option<Stamp>, &[u8]) {
     (tid, stamp, rest)
 }
 
-/// `[pid  3872] `
+/// Parses `[pid  3872] `
 fn bracketed(line: &[u8]) -> Option<(i32, &[u8])> {
     let rest = line.strip_prefix(b"[pid")?.trim_ascii_start();
     let end = rest.iter().position(|rest| *rest == b']')?;
@@ -52,7 +52,7 @@ fn bracketed(line: &[u8]) -> Option<(i32, &[u8])> {
     Some((tid, rest.get(end + 1..)?.trim_ascii_start()))
 }
 
-/// `3872  `, as in what `-o` writes.
+/// Parses `3872  `, as in files of `-o`.
 fn plain(line: &[u8]) -> Option<(i32, &[u8])> {
     let (word, rest) = word(line)?;
     let is_number = word.iter().all(u8::is_ascii_digit);
@@ -60,7 +60,7 @@ fn plain(line: &[u8]) -> Option<(i32, &[u8])> {
     Some((i32::try_from(tid).ok()?, rest))
 }
 
-/// What stands before the next space, and behind it.
+/// Splits a line at the next space.
 fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = line.iter().position(|line| *line == b' ')?;
     Some((line.get(..end)?, line.get(end..)?.trim_ascii_start()))
@@ -88,36 +88,37 @@ fn stamp(line: &[u8]) -> Option<(Stamp, &[u8])> {
     Some((stamp, rest))
 }
 
-/// One time for each line, later than that of the line before.
+/// Clock of the lines: each has a time later than the previous one.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: u64,
     /// Midnights that have passed.
     days: u64,
     of_day: u64,
-    /// What is added to times since the clock was set.
+    /// Offset that is added to times since the clock was set.
     shift: i64,
 }
 
-/// Line and duration of a call may differ by so much, ns: a thread waits for strace.
+/// Largest difference between the times of lines and the duration of a call, ns: a thread waits for
+/// strace.
 const TOLERANCE: u64 = 60 * SECOND;
 
-/// How far a time is put behind the one before if it is none, or not later.
+/// Distance from the previous time of a line without a valid one, ns.
 const STEP: u64 = 1000;
 
-/// What was made of a stamp.
+/// Result of reading a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// A time.
+    /// A valid time.
     Good,
-    /// There is none.
+    /// No time.
     Missing,
-    /// It is earlier than what was printed before.
+    /// A time earlier than the previous one.
     Back,
 }
 
 impl Clock {
-    /// The time of a line.
+    /// Time of a line.
     pub(super) fn read(&mut self, stamp: Option<Stamp>) -> (u64, Reading) {
         let time = match stamp {
             None => return (self.after(self.last.saturating_add(STEP)), Reading::Missing),
@@ -134,9 +135,9 @@ impl Clock {
         (self.after(time), if is_back { Reading::Back } else { Reading::Good })
     }
 
-    /// When a call ended that began at `start`, whose last line had the time `end`, and that took
-    /// so long by strace's own measure. True if the clock was set meanwhile: the times that follow
-    /// go on from where it was.
+    /// End of a call that began at `start`, whose last line has the time `end`, and that took this
+    /// long by strace's own measure. True if the clock was set meanwhile: later times continue from
+    /// the previous ones.
     pub(super) fn end(&mut self, start: u64, end: u64, took: u64) -> (u64, bool) {
         let expected = start.saturating_add(took);
         if end.abs_diff(expected) <= TOLERANCE {
@@ -148,7 +149,7 @@ impl Clock {
         (self.last, true)
     }
 
-    /// This time, or the next one that is free.
+    /// Returns this time, or the next free one.
     pub(super) fn after(&mut self, time: u64) -> u64 {
         self.last = time.max(self.last.saturating_add(1));
         self.last
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(clock.read(Some(Stamp::Epoch(6_000_000_000))), (7_000_000_002, Reading::Back));
         assert_eq!(clock.read(None), (7_000_001_002, Reading::Missing));
         assert_eq!(clock.read(Some(Stamp::After(5000))), (7_000_006_002, Reading::Good));
-        // It was set 400 days ahead inside a call of 2.5 ms.
+        // The clock was set 400 days ahead inside a call of 2.5 ms.
         let mut clock = Clock::default();
         let (start, set) = (EPOCH_MIN, EPOCH_MIN + 400 * DAY);
         assert_eq!(clock.read(Some(Stamp::Epoch(start))).0, start);

@@ -1,4 +1,4 @@
-//! What a file is: as `fstat`, `newfstatat` and `statx` print it.
+//! Metadata of a file as `fstat`, `newfstatat` and `statx` print it.
 
 use super::call::whole;
 use super::value::{elements, number, string};
@@ -7,11 +7,12 @@ use crate::event::FileStat;
 use crate::import::constants::Words;
 use crate::units::DevId;
 
-/// The calls, and what their fields are called.
+/// Calls for metadata, and the prefixes of their fields.
 const CALLS: [(&[u8], &[u8]); 4] =
     [(b"fstat", b"st_"), (b"fstat64", b"st_"), (b"newfstatat", b"st_"), (b"statx", b"stx_")];
 
-/// True if this line begins to ask for the file behind a descriptor, and another one will tell.
+/// True if this line is the begin of a query for the file of a descriptor, whose result is in
+/// another line.
 pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
     let asks = |(name, arguments): (&[u8], &[u8])| {
         CALLS.iter().any(|call| call.0 == name) && number(arguments) == u64::try_from(fd).ok()
@@ -19,14 +20,14 @@ pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
     line.ends_with(b"<unfinished ...>") && name_of(line).is_some_and(asks)
 }
 
-/// What this line tells of the file behind a descriptor, if it asks for that.
+/// Metadata of a descriptor's file, if this line is a query for it.
 pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
     let (name, arguments) = name_of(line)?;
     let &(_, field) = CALLS.iter().find(|call| call.0 == name)?;
     let (texts, outcome) = whole(name, arguments, words)?;
     let asked =
         texts.first().and_then(|text| number(text)).and_then(|text| i32::try_from(text).ok());
-    // With a path it is about something below the descriptor.
+    // With a path the query is for an entry below the descriptor.
     let path = texts.get(1).and_then(|text| string(text)).map(|text| text.0);
     if asked != Some(fd) || outcome.ret != Some(0) || path.is_some_and(|path| !path.is_empty()) {
         return None;
@@ -34,7 +35,7 @@ pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
     fields(texts.iter().find(|text| text.starts_with(b"{"))?, field, words)
 }
 
-/// `{st_mode=S_IFREG|0644, st_size=12, ...}`; with `-v` device and inode are there, too.
+/// Parses `{st_mode=S_IFREG|0644, st_size=12, ...}`; with `-v` there are device and inode, too.
 fn fields(text: &[u8], prefix: &[u8], words: &Words) -> Option<FileStat> {
     let all = elements(text);
     let field = |name: &[u8]| {
@@ -51,7 +52,7 @@ fn fields(text: &[u8], prefix: &[u8], words: &Words) -> Option<FileStat> {
     })
 }
 
-/// `makedev(0xfe, 0x1)`
+/// Parses `makedev(0xfe, 0x1)`
 fn device(text: &[u8]) -> Option<DevId> {
     let inside = text.strip_prefix(b"makedev")?;
     let [major, minor] = elements(inside).try_into().ok()?;

@@ -1,4 +1,4 @@
-//! Who there is: threads, whose they are, and what each process has been seen with.
+//! Registry of threads and processes, with the state of each in the log.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,13 +9,13 @@ use crate::units::{Pid, Tid};
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) task: Task,
-    /// The call that it is inside: when it began, and what was printed of it.
+    /// Call that the thread is inside: its begin, and its printed text.
     pub(super) pending: Option<(u64, Vec<u8>)>,
-    /// The end of its last call, if that opened this descriptor.
+    /// End of its last call, if that opened this descriptor.
     pub(super) opened: Option<(i32, ImportedEvent)>,
-    /// It has called `exit` or `exit_group`: another call is one of a task that has its number now.
+    /// True after `exit` or `exit_group`: a further call belongs to a new task of the same number.
     pub(super) is_ending: bool,
-    /// The thread whose call has made it, while that has not ended.
+    /// Thread whose unended call has started this one.
     pub(super) maker: Option<i32>,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Process {
     threads: usize,
-    /// Descriptors that were seen to be made, or that have an event.
+    /// Descriptors with a recorded open, or an event of their own.
     pub(super) fds: FxHashSet<i32>,
-    /// Where it is is known, or will be followed.
+    /// True if the working directory is known, or will be followed.
     pub(super) knows_directory: bool,
 }
 
-/// All of them.
+/// All threads and processes.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     threads: FxHashMap<i32, Thread>,
@@ -53,19 +53,19 @@ impl Tasks {
         }
     }
 
-    /// Threads that are inside a call that is printed like this.
+    /// Threads that are inside a call with a matching text.
     pub(super) fn inside(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<i32> {
         let is_inside =
             |thread: &&Thread| thread.pending.as_ref().is_some_and(|pending| is_wanted(&pending.1));
         self.threads.values().filter(is_inside).map(|value| value.task.tid.0).collect()
     }
 
-    /// A thread whose birth is not in the log: a process of its own.
+    /// Adds a thread whose start is not in the log: a process of its own.
     pub(super) fn begin(&mut self, tid: i32) -> Task {
         self.add(Task::leader(tid))
     }
 
-    /// A child of a thread.
+    /// Adds a child of a thread.
     pub(super) fn born(&mut self, parent: Task, tid: i32, flags: u64) -> Task {
         if flags & libc::CLONE_THREAD as u64 != 0 {
             return self.add(Task { pid: parent.pid, tid: Tid(tid) });
@@ -94,7 +94,7 @@ impl Tasks {
         Some(thread)
     }
 
-    /// The threads of the process of this number, or only that thread if it leads none.
+    /// Threads of the process of this number, or only that thread if it is not a leader.
     pub(super) fn incarnation(&self, tid: i32) -> Vec<i32> {
         let is_meant = |thread: &&Thread| thread.task.tid.0 == tid || thread.task.pid.0 == tid;
         let mut tids: Vec<i32> =
@@ -103,7 +103,7 @@ impl Tasks {
         tids
     }
 
-    /// Those that are left.
+    /// Remaining threads.
     pub(super) fn tids(&self) -> Vec<i32> {
         let mut tids: Vec<i32> = self.threads.keys().copied().collect();
         tids.sort_unstable();

@@ -16,7 +16,7 @@ fn told(text: &str) -> (Vec<ImportedEvent>, Notes) {
     (said, notes)
 }
 
-/// Who, and what, in a word.
+/// Describes events by task and kind.
 fn words(said: &[ImportedEvent]) -> Vec<String> {
     let word = |event: &ImportedEvent| {
         let Task { pid, tid } = event.task;
@@ -87,7 +87,7 @@ fn children_are_born_by_who_has_made_them() {
     );
 }
 
-/// Fails if a thread is given to the first who could have made it.
+/// Fails if a thread is assigned to the first possible parent.
 #[test]
 fn who_could_be_of_two_waits_until_one_has_said_so() {
     let (said, _) = told(
@@ -135,7 +135,7 @@ fn lines_that_strace_interrupts_itself_are_joined() {
     assert_eq!(notes.strange(), 1);
     let told = notes.told("lines").join("\n");
     assert!(told.contains("1 of 8 lines not understood: first at 8: what is this"), "{told}");
-    assert!(told.contains("1 paths cut off"), "{told}");
+    assert!(told.contains("1 truncated paths"), "{told}");
     assert!(told.contains("set_tid_address 1"), "{told}");
 }
 
@@ -162,14 +162,14 @@ fn what_was_opened_is_told_behind_it() {
     assert_eq!(words(&said).len(), 5);
 }
 
-/// `-qq` leaves out the lines that say how a task ended.
+/// `-qq` omits the lines on the ends of tasks.
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
     let (said, notes) = told(concat!(
         "7 100000001.000000 fork() = 8 <0.000010>\n",
         "8 100000001.000020 openat(AT_FDCWD, \"/a\", O_RDONLY) = 3 <0.000001>\n",
         "8 100000001.000030 exit_group(0) = ?\n",
-        // By its own end, before the call that has made it returns.
+        // By its own end, before the call that started it returns.
         "7 100000001.000040 fork( <unfinished ...>\n",
         "8 100000001.000050 read(3, \"\", 1) = -1 EBADF (Bad file descriptor) <0.000001>\n",
         "7 100000001.000060 <... fork resumed>) = 8 <0.000020>\n",
@@ -220,7 +220,7 @@ const LINES: [&str; 8] = [
 ];
 
 proptest! {
-    /// Fails if any bytes make it panic.
+    /// Fails if any bytes cause a panic.
     #[test]
     fn any_bytes_are_read(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..20)) {
         let text: Vec<String> = lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();

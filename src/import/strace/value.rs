@@ -1,6 +1,6 @@
-//! The text of an argument → what it is: numbers, names, paths of descriptors, lists.
+//! Parser of an argument's text: numbers, names, paths of descriptors, lists.
 
-/// What stands around a number that is a descriptor: `3</tmp/x>`, `AT_FDCWD</tmp>`.
+/// Text after a number that is a descriptor: `3</tmp/x>`, `AT_FDCWD</tmp>`.
 pub(super) type Decoration<'a> = &'a [u8];
 
 /// Splits arguments at the commas between them. Begins after the `(`; returns them and the text
@@ -31,7 +31,7 @@ pub(super) fn arguments(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     None
 }
 
-/// Those that there are of a call whose end was not seen.
+/// Arguments of a call without a printed end, as far as they are complete.
 pub(super) fn begun(text: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -42,7 +42,7 @@ pub(super) fn begun(text: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-/// Where the next comma is that is in nothing else.
+/// Position of the next comma outside of strings and brackets.
 fn item_end(text: &[u8]) -> Option<usize> {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(&byte) = text.get(at) {
@@ -67,7 +67,7 @@ fn push<'a>(found: &mut Vec<&'a [u8]>, item: &'a [u8]) {
     }
 }
 
-/// Elements of `[a, b]` or `{a, b}`.
+/// Splits `[a, b]` or `{a, b}` into elements.
 pub(super) fn elements(list: &[u8]) -> Vec<&[u8]> {
     let inner = list.get(1..list.len().saturating_sub(1)).unwrap_or_default();
     let mut found = Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn elements(list: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-/// The quote that ends the string that begins here.
+/// Position of the quote that ends the string that begins here.
 fn string_end(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
@@ -92,20 +92,20 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// `/* 35 vars */`
+/// End of a comment such as `/* 35 vars */`
 fn comment_end(text: &[u8], start: usize) -> Option<usize> {
     let rest = text.get(start + 2..)?;
     rest.windows(2).position(|window| window == b"*/").map(|at| start + 2 + at + 1)
 }
 
-/// Behind a number or the name of one, and no shift (`21<<MAP_HUGE_SHIFT`).
+/// True after a number or a constant's name, except for a shift (`21<<MAP_HUGE_SHIFT`).
 fn opens_decoration(text: &[u8], at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|difference| text.get(difference));
     before.is_some_and(u8::is_ascii_alphanumeric) && text.get(at + 1) != Some(&b'<')
 }
 
-/// The `>` that ends what begins here; in it there may be others: `</dev/null<char 1:3>>`,
-/// `<TCP:[127.0.0.1:1->127.0.0.1:2]>`.
+/// Position of the `>` that ends the decoration that begins here; it may contain others:
+/// `</dev/null<char 1:3>>`, `<TCP:[127.0.0.1:1->127.0.0.1:2]>`.
 fn decoration_end(text: &[u8], start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in text.iter().enumerate().skip(start) {
@@ -124,7 +124,7 @@ fn decoration_end(text: &[u8], start: usize) -> Option<usize> {
     None
 }
 
-/// What a number is decorated with, if it is.
+/// Decoration of a number, if it has one.
 pub(super) fn decoration(text: &[u8]) -> Option<Decoration<'_>> {
     let start =
         text.iter().position(|text| *text == b'<').filter(|at| opens_decoration(text, *at))?;
@@ -149,8 +149,8 @@ pub(super) fn is_cut_off(text: &[u8]) -> bool {
     !(rest.is_empty() || rest == b"(deleted)" || is_explained)
 }
 
-/// Where a descriptor points, as `/proc/PID/fd` shows it. `-yy` puts the number of a device behind
-/// it, and the kernel's `(deleted)` may follow.
+/// Link of a descriptor, as `/proc/PID/fd` shows it. `-yy` appends the number of a device, and the
+/// kernel's `(deleted)` may follow.
 pub(super) fn link(text: &[u8]) -> Option<Vec<u8>> {
     let inside = decoration(text)?;
     let path = match inside.strip_suffix(b">") {
@@ -164,7 +164,7 @@ pub(super) fn link(text: &[u8]) -> Option<Vec<u8>> {
     Some(path)
 }
 
-/// A string in quotes, and whether it is whole.
+/// Parses a string in quotes; false if it is truncated.
 pub(super) fn string(text: &[u8]) -> Option<(Vec<u8>, bool)> {
     if text.first() != Some(&b'"') {
         return None;
@@ -174,7 +174,7 @@ pub(super) fn string(text: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((unescaped(text.get(1..end)?), is_whole))
 }
 
-/// Bytes as they were, from `\n`, `\12`, `\x0a`.
+/// Original bytes of `\n`, `\12`, `\x0a`.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut found = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -215,8 +215,8 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     }
 }
 
-/// A number as C writes it: decimal, octal, hexadecimal; negative ones as a register holds them.
-/// What follows is not looked at.
+/// Parses a number as C writes it: decimal, octal, hexadecimal; negative ones as in a register.
+/// Text after it is ignored.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

@@ -15,7 +15,7 @@ struct Open<'a> {
 struct Books<'a> {
     group_of: BTreeMap<&'a str, u64>,
     pre_created: BTreeSet<u64>,
-    /// By group and handle.
+    /// Destroyed handles, by group and handle.
     destroyed: BTreeSet<(u64, u64)>,
     created: BTreeSet<(u64, u64)>,
     regions: BTreeMap<&'a str, Vec<u64>>,
@@ -57,7 +57,7 @@ impl<'a> Books<'a> {
             "ENTER" => regions.push(first),
             "LEAVE" => assert_eq!(regions.pop(), Some(first), "{line}"),
             "METRIC" => {}
-            // Of a file, not of a handle.
+            // The event belongs to a file, not to a handle.
             "IO_DELETE_FILE" => assert!(!regions.is_empty(), "outside of a call: {line}"),
             _ => {
                 assert!(
@@ -81,7 +81,7 @@ impl<'a> Books<'a> {
         let (used, new) = match (kind, ids) {
             ("IO_CREATE_HANDLE", [new]) => (None, Some(*new)),
             ("IO_DUPLICATE_HANDLE", [old, new]) => (Some(*old), Some(*new)),
-            // The descriptor may be closed while a call that uses it goes on.
+            // The descriptor may be closed while a call on it goes on.
             ("IO_OPERATION_COMPLETE" | "IO_OPERATION_CANCELLED" | "IO_OPERATION_ISSUED", _) => {
                 (None, None)
             }
@@ -121,7 +121,7 @@ impl<'a> Books<'a> {
     }
 }
 
-/// The numbers that stand as `"name" <number>`.
+/// Numbers of the form `"name" <number>`.
 fn ids(line: &str) -> Vec<u64> {
     line.split("\" <").skip(1).filter_map(|part| part.split_once('>')?.0.parse().ok()).collect()
 }

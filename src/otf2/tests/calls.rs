@@ -1,4 +1,4 @@
-//! System calls and what they do to descriptors.
+//! System calls and their effects on descriptors.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! What the definitions say.
+//! Contents of the definitions.
 
 use expect_test::expect;
 
@@ -100,7 +100,8 @@ fn an_archive_of_nothing_can_be_read() {
     );
 }
 
-/// Readers look each handle up in a list: one that grows with the opens makes archives unreadable.
+/// Fails if each open adds a handle: readers search a list for each handle, so archives would
+/// become unreadable.
 #[test]
 fn opens_that_follow_each_other_share_a_handle() {
     // Descriptors 3 to 12 in turn, in two processes that have one of them at once, and two at the

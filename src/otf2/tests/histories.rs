@@ -1,4 +1,5 @@
-//! Any history at all, impossible ones included, becomes an archive that keeps the rules of OTF2.
+//! Random histories, impossible ones included: each becomes an archive that keeps the rules of
+//! OTF2.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +10,7 @@ use super::super::OtfOptions;
 use super::language::{make, otf2_print, printed};
 use super::{MOUNTS, balance, skip};
 
-/// What happens next to one of few threads, with few descriptors: so that they meet.
+/// Random event of one of few threads with few descriptors, so that they interact.
 fn event() -> impl Strategy<Value = String> {
     let (fd, ret) = (0..5_i64, prop_oneof![Just(-9_i64), Just(-2), 0..5_i64]);
     let path = prop_oneof![
@@ -52,8 +53,8 @@ fn event() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Each exit is of the call that its thread is in, if it is in one: the others are known by what
-/// they should be. A number is given to a new process only when it is free.
+/// Makes each exit one of the call that its thread is in, if it is in one. A number is given to a
+/// new process only when it is free.
 fn history() -> impl Strategy<Value = String> {
     let task = prop_oneof![Just("7/7"), Just("7/17"), Just("8/8"), Just("9/9")];
     proptest::collection::vec((task, event()), 1..60).prop_map(|events| {
@@ -68,7 +69,8 @@ fn history() -> impl Strategy<Value = String> {
     })
 }
 
-/// The event as it can happen, if it can. `alive`: tasks and the calls that they are in.
+/// Changes an event into a possible one, if there is one. `alive`: tasks and the calls that they
+/// are in.
 fn possible(
     task: &'static str,
     event: &str,

@@ -1,16 +1,18 @@
-//! The line language: one event per line, `TIME PID/TID WHAT`, with what was called as in `strace`:
+//! Line language of the tests: one event per line, `TIME PID/TID EVENT`, with the names of
+//! `strace`:
 //!
 //! ```text
 //!   10 7/7 enter read 3 0 4096              the call and its registers
 //!   20 7/7 exit read 100                    the call and its result
-//!   20 7/7 exit openat 3 link /data/a       and what the names of an open were found to be: `link`, `late` (a link
-//!                                           that was read too late), `argument`, `second`; `dir` for a directory
-//!   root 7 /                                where absolute paths of process 7 begin
+//!   20 7/7 exit openat 3 link /data/a       and how the name of an open was found: `link`,
+//!                                           `late` (a link that was read too late),
+//!                                           `argument`, `second`; `dir` for a directory
+//!   root 7 /                                root of absolute paths of process 7
 //!   30 7/7 fork 8/8      31 8/8 comm cat exec      32 8/8 death
 //!   40 7/7 block getrq 7:0 W 2048 +8        41 0/0 block complete 7:0 W 2048 +8 error -5
 //! ```
 //!
-//! A text of such lines becomes an archive, and the archive what `otf2-print` says about it.
+//! A text of such lines becomes an archive, whose contents `otf2-print` prints.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,7 @@ use crate::operation::process::Scope;
 use crate::operation::tracker::Tracker;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
-/// The header of every archive here: the capture began at 5.
+/// Header of every archive of the tests: the capture began at 5.
 pub(super) fn header() -> Header {
     Header {
         host: Host { hostname: "host".into(), kernel_release: "6.1".into(), ..Host::default() },
@@ -56,7 +58,7 @@ fn disk() -> Disk {
     }
 }
 
-/// An archive in a directory of its own.
+/// Archive in a directory of its own.
 pub(super) struct Made {
     pub(super) directory: tempfile::TempDir,
     pub(super) summary: OtfSummary,
@@ -92,7 +94,7 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
     Ok(Made { directory, summary })
 }
 
-/// `7 0 pipe:[9]`: process, descriptor, link.
+/// Parses `7 0 pipe:[9]`: process, descriptor, link.
 fn snapshot(text: &str) -> SeenFd {
     let mut words = text.split_whitespace();
     let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number");
@@ -140,7 +142,7 @@ fn task_of(word: &str) -> (Pid, Tid) {
 }
 
 fn number(word: &str) -> i64 {
-    word.parse().unwrap_or_else(|_| panic!("{word} is no number"))
+    word.parse().unwrap_or_else(|_| panic!("{word} is not a number"))
 }
 
 fn enter(rest: &[&str]) -> EventKind {
@@ -157,7 +159,7 @@ fn exit(rest: &[&str]) -> EventKind {
     while let Some(&word) = words.next() {
         let mut name = |verified| {
             let bytes = words.next().expect("a name").replace("\\xff", "\u{1}");
-            // A byte that is no text, from a text.
+            // A byte that is not UTF-8, from a text.
             let bytes = bytes.bytes().map(|byte| if byte == 1 { 0xff } else { byte }).collect();
             Some(Name { bytes, verified })
         };
@@ -214,7 +216,8 @@ fn block(rest: &[&str]) -> EventKind {
     })
 }
 
-/// The program; `None` if it is not here, which only a continuous integration takes amiss.
+/// Path of the program; `None` if it is not installed, which only a continuous integration treats
+/// as an error.
 pub(super) fn otf2_print() -> Option<PathBuf> {
     let found = std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|directory| directory.join("otf2-print"))
@@ -224,7 +227,7 @@ pub(super) fn otf2_print() -> Option<PathBuf> {
     found
 }
 
-/// What it says, with its tables of blanks squeezed, after it has found nothing to complain about.
+/// Output of the program without messages, with repeated blanks in its tables removed.
 pub(super) fn printed(program: &Path, made: &Made, arguments: &[&str]) -> String {
     let anchor = made.directory.path().join("traces.otf2");
     let run = |arguments: &[&str]| {
@@ -241,7 +244,7 @@ pub(super) fn printed(program: &Path, made: &Made, arguments: &[&str]) -> String
     let mut out = String::new();
     for line in run(arguments).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // Headlines and rules are the program's own.
+        // Headlines and rules belong to the program's format.
         let is_table = !words.is_empty() && !line.starts_with("===") && !line.starts_with("---");
         if is_table && words.first() != Some(&"Event") {
             let line = words

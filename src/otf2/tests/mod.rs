@@ -1,4 +1,4 @@
-//! Events through the tracker and the sink to what `otf2-print` reads.
+//! Events through the tracker and the sink to the output of `otf2-print`.
 
 mod balance;
 mod calls;
@@ -12,7 +12,7 @@ use expect_test::Expect;
 use super::OtfOptions;
 use language::{make, otf2_print, printed};
 
-/// The events of the archive, one per line: what, location, time, details.
+/// Checks the events of the archive, one per line: kind, location, time, details.
 #[track_caller]
 fn check(text: &str, expected: Expect) {
     check_with(OtfOptions::default(), text, &[], |_| true, expected);

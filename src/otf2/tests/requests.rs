@@ -64,8 +64,8 @@ fn requests_are_operations_of_their_device() {
 #[test]
 fn requests_are_shown_on_threads_if_wanted() {
     let options = OtfOptions { block_on_threads: true, ..OtfOptions::default() };
-    // Its own locations come last here: that of thread 7 closes only when its last request has
-    // ended.
+    // The thread's own locations come last here: that of thread 7 closes only when its last request
+    // has ended.
     check_with(
         options,
         REQUESTS,

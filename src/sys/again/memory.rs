@@ -1,4 +1,4 @@
-//! The memory of a replay: what is written from, and what is read into.
+//! Buffers of a replay: the bytes that it writes, and memory for the bytes that it reads.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use super::Longest;
 
-/// The memory of one thread that calls read from and write into.
+/// Buffers of one thread, which its calls read from and write into.
 #[derive(Debug)]
 pub struct Memory {
     pub(super) longest: Longest,
@@ -18,11 +18,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// For reads of this length, and writes of this.
+    /// Creates buffers for reads and writes of these lengths.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// The kernel has not enough memory.
     pub fn new(longest: Longest, from: Arc<Contents>) -> io::Result<Self> {
         assert!(from.0.len() as u64 >= longest.from, "contents of another replay");
         let length = usize::try_from(longest.into).map_err(io::Error::other)?;
@@ -38,7 +38,8 @@ impl Memory {
         self.from.0.as_ptr().expose_provenance() as u64
     }
 
-    /// Buffers one behind the other, as equal as what is read without the page cache allows.
+    /// Fills the vector with adjacent buffers and returns its address. Their lengths are as equal
+    /// as the alignment for reads without the page cache allows.
     pub(super) fn vector(&mut self, is_into: bool, count: u64, bytes: u64) -> u64 {
         let begin = if is_into { self.address_into() } else { self.address_from() };
         let part = (bytes / count.max(1)).next_multiple_of(ALIGNED_BYTES);
@@ -55,19 +56,19 @@ impl Memory {
 /// Parts of a vector begin at multiples of this: sectors of most disks (`O_DIRECT`, open(2)).
 const ALIGNED_BYTES: u64 = 512;
 
-/// What is written: the same for all threads.
+/// Bytes that a replay writes: one copy for all threads.
 #[derive(Debug)]
 pub struct Contents(MmapMut);
 
-/// Bytes of it that `fill` makes; those behind are 0.
+/// Bytes of [`Contents`] that `fill` makes; all later bytes are 0.
 const FILLED_BYTES_MAX: usize = 64 << 20;
 
 impl Contents {
-    /// Enough for the longest write; `fill` makes the first 64 MiB.
+    /// Creates enough bytes for the longest write; `fill` makes the first 64 MiB.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// The kernel has not enough memory.
     pub fn new(longest: Longest, fill: impl FnOnce(&mut [u8])) -> io::Result<Arc<Self>> {
         let length = usize::try_from(longest.from).map_err(io::Error::other)?;
         let mut map = MmapOptions::new().len(length).no_reserve_swap().map_anon()?;

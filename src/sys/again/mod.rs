@@ -1,11 +1,13 @@
-//! System calls that are made once more: the same numbers in the registers, and our own memory and descriptors where the program's were.
+//! Captured system calls, made once more: the same numbers in the registers, with our own memory
+//! and descriptors in place of the program's.
 //!
 //! ```text
-//!   Wanted ──► Batch::push ──► Batch::call        registers of a read, say:
-//!   (what was captured)        (what is made)      [slot 7 → 12] [our buffer] [4096]
+//!   Wanted ──► Batch::push ──► Batch::call        registers of a read, for example:
+//!   (captured call)            (call to make)      [slot 7 → 12] [our buffer] [4096]
 //! ```
 //!
-//! Which registers are pointers stands in `registers.rs` alone. Calls that one thread has under way side by side go through a [`Ring`].
+//! `registers.rs` alone decides which registers are pointers. Concurrent calls of one thread go
+//! through a [`Ring`].
 
 mod memory;
 mod no_ring;
@@ -23,26 +25,30 @@ pub use slots::Slots;
 
 use registers::{Register, SCRATCH_BYTES};
 
-/// When what stands in a register is known.
+/// Time at which the value of a register is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Now: it is there.
+    /// Now: the register has its value.
     Early,
-    /// When the call is made: the descriptor of the slot that is there, or the number that this is to have.
+    /// When the call is made: the descriptor of the slot in the register.
     Slot,
+    /// When the call is made: the number that the slot's descriptor is to have.
     NumberFor,
-    /// The same: that of what takes everything.
+    /// When the call is made: the descriptor of the sink.
     Sink,
-    /// The memory of whoever makes it.
+    /// When the call is made: the address of the calling thread's buffer for reads.
     Into,
+    /// When the call is made: the address of the calling thread's buffer for writes.
     From,
-    /// The same in so many parts as the upper half says, of so many bytes as the lower one says.
+    /// When the call is made: the address of a vector for reads. The upper half of the register is
+    /// the number of its buffers, the lower half their bytes.
     VectorInto,
+    /// When the call is made: the address of a vector for writes, with the same halves.
     VectorFrom,
 }
 
-/// A call that is ready to be made. It fills a line of the cache: a replay comes by a million of them in a second, each of which the kernel's
-/// own memory has driven out.
+/// A call that is ready to be made. It fills one cache line: a replay makes a million calls a
+/// second, and the kernel's own memory has evicted each of them from the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Prepared {
@@ -51,7 +57,7 @@ struct Prepared {
     known: [Known; 6],
 }
 
-/// Where something lies in the batch's memory until that no longer moves.
+/// Position of a register's data in the batch's memory, until that memory no longer moves.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Text(usize),
@@ -61,14 +67,15 @@ enum Place {
 /// The longest buffers of a replay, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Longest {
-    /// That anything is written from.
+    /// Longest buffer that a call writes from.
     pub from: u64,
-    /// That anything is read into.
+    /// Longest buffer that a call reads into.
     pub into: u64,
 }
 
 impl Longest {
-    /// These, as far as the kernel moves so much at once, and never less than what it tells in a structure.
+    /// Limits the lengths to what the kernel moves in one call. `into` has at least the size of the
+    /// structures that the kernel returns.
     pub fn new(from: u64, into: u64) -> Self {
         Self {
             from: from.clamp(1, BUFFER_BYTES_MAX),
@@ -77,12 +84,12 @@ impl Longest {
     }
 }
 
-/// Why a call cannot be made.
+/// Reason for which a call cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// This kind of machine has no such call.
+    /// The architecture has no such call.
     NoSuchCall,
-    /// It needs a longer buffer than there is.
+    /// The call needs a longer buffer than there is.
     TooLong,
 }
 
@@ -98,17 +105,17 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// None yet; all of them with buffers of at most this length.
+    /// Creates a batch without calls, for buffers of at most this length.
     pub fn new(longest: Longest) -> Self {
         let (calls, texts, words, places) = Default::default();
         Self { calls, texts, words, places, is_sealed: false, longest }
     }
 
-    /// One more call.
+    /// Adds a call.
     ///
     /// # Errors
     ///
-    /// It cannot be made.
+    /// The call cannot be made.
     ///
     /// # Panics
     ///
@@ -124,7 +131,8 @@ impl Batch {
         Ok(())
     }
 
-    /// What is known of a register before the call is made.
+    /// Returns when the value of a register is known, and the part of it that is known before the
+    /// call is made.
     fn register(&mut self, it: Register<'_>, register: usize) -> Result<(Known, u64), Refused> {
         let fits = |bytes, most| if bytes <= most { Ok(()) } else { Err(Refused::TooLong) };
         let place = match it {
@@ -165,7 +173,8 @@ impl Batch {
         Ok((Known::Early, 0))
     }
 
-    /// Nothing comes any more: addresses become known.
+    /// Ends the adding of calls: the memory no longer moves, so the addresses are put into the
+    /// registers.
     pub fn seal(&mut self) {
         self.is_sealed = true;
         for (call, register, place) in std::mem::take(&mut self.places) {
@@ -177,23 +186,23 @@ impl Batch {
         }
     }
 
-    /// How many calls there are.
+    /// Number of calls.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory of the batch, in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.calls[..]) + self.texts.len() + size_of_val(&self.words[..])
     }
 
-    /// True if there is none.
+    /// True if the batch has no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Makes one of the calls, with `copy` in the place of its descriptor; what the kernel returned: a number of at least 0, or an error
-    /// number below.
+    /// Makes one of the calls, with `copy` in place of its descriptor. Returns the kernel's result:
+    /// at least 0, or a negative error number.
     ///
     /// # Panics
     ///
@@ -206,15 +215,17 @@ impl Batch {
         copy: Option<i32>,
     ) -> i64 {
         let (number, [a, b, c, d, e, f]) = self.registers(index, memory, slots, copy);
-        // SAFETY: `registers` has put into each register that this call takes for an address either 0 or that of memory of ours: paths,
-        // which the batch keeps and the kernel only reads; numbers in the batch, of which it writes those that are positions, 8 bytes;
-        // buffers at least as long as the call was told, into which it writes while `memory` is borrowed for us alone, or from which it
-        // only reads. All other registers are numbers. None of the calls changes what is mapped or which threads there are.
+        // SAFETY: each register that this call takes for an address is either 0 or, put there by
+        // `registers`, the address of our own memory. Paths: the batch keeps them and the kernel
+        // only reads them. Numbers in the batch: the kernel writes only positions, 8 bytes each.
+        // Buffers: they are at least as long as the length in the call; the kernel writes into them
+        // while `memory` is borrowed exclusively, or only reads them. All other registers are
+        // numbers. None of the calls changes mappings or threads.
         let ret = unsafe { libc::syscall(number, a, b, c, d, e, f) };
         if ret == -1 { -i64::from(nix::errno::Errno::last_raw()) } else { ret }
     }
 
-    /// The number of a call, and what stands in its registers now.
+    /// Returns the number of a call and the current values of its registers.
     fn registers(
         &self,
         index: usize,
@@ -243,13 +254,13 @@ impl Batch {
     }
 }
 
-/// The upper and the lower half of a register.
+/// Splits a register into its upper and lower half.
 fn halves(value: u64) -> (u32, u32) {
     let lower = |it| u32::try_from(it & u64::from(u32::MAX)).unwrap_or_default();
     (lower(value >> 32), lower(value))
 }
 
-/// A descriptor in a register.
+/// Converts a descriptor to the value of a register.
 fn number(fd: i32) -> u64 {
     i64::from(fd).cast_unsigned()
 }

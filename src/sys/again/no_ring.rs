@@ -1,11 +1,12 @@
-//! Why there is no io_uring for us.
+//! Availability of io_uring: the machine's rules, and the reasons for which a ring cannot be
+//! created.
 
 use std::fs;
 use std::io;
 
 use thiserror::Error;
 
-/// What is known of it where all of the machine can be seen.
+/// Rules for io_uring, as read where all of the machine is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// `kernel.io_uring_disabled`; `None`: this kernel has no such setting (before Linux 6.6).
@@ -15,7 +16,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Those of this process.
+    /// Reads the rules for this process.
     pub fn new() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self::parse(&read("/proc/sys/kernel/io_uring_disabled"), &read("/proc/self/status"))
@@ -30,48 +31,48 @@ impl Rules {
     }
 }
 
-/// Why there is none.
+/// Reason for which there is no ring.
 #[derive(Debug, Error)]
 pub enum NoRing {
-    /// Of this machine's own will.
+    /// The machine's setting switches io_uring off for all processes.
     #[error(
         "io_uring is switched off on this machine (kernel.io_uring_disabled is 2); try: sudo sysctl kernel.io_uring_disabled=0, or --engine calls"
     )]
     Off,
-    /// The same, but for some.
+    /// The machine's setting allows io_uring to privileged processes only.
     #[error(
         "io_uring is only for CAP_SYS_ADMIN on this machine (kernel.io_uring_disabled is 1), which a replay gives up; try: sudo sysctl kernel.io_uring_disabled=0, \
          or --engine calls"
     )]
     OnlyForSome,
-    /// Of a container's.
+    /// A seccomp filter refuses io_uring, as a container's does.
     #[error(
-        "io_uring is not allowed here: a filter of system calls (seccomp) refuses it ({0}), as those of containers do; try: --engine calls, or a container without that \
+        "io_uring is not allowed here: a filter of system calls (seccomp) refuses it ({0}), as filters of containers do; try: --engine calls, or a container without that \
          filter (docker run --security-opt seccomp=unconfined)"
     )]
     Filtered(io::Error),
-    /// It has none.
+    /// The kernel was built without io_uring.
     #[error("this kernel has no io_uring (CONFIG_IO_URING); try: --engine calls")]
     NotThere,
-    /// One that cannot wait as long as it is told (`IORING_FEAT_EXT_ARG`).
+    /// The kernel's io_uring cannot wait with a timeout (`IORING_FEAT_EXT_ARG`).
     #[error(
-        "the io_uring of this kernel cannot wait for a time (Linux 5.11 can); try: --engine calls"
+        "the io_uring of this kernel cannot wait with a timeout (Linux 5.11 can); try: --engine calls"
     )]
     TooOld,
-    /// Something else.
-    #[error("the kernel gives us no io_uring: {0}; try: --engine calls")]
+    /// Another error.
+    #[error("the kernel creates no io_uring: {0}; try: --engine calls")]
     Failed(io::Error),
 }
 
 impl NoRing {
-    /// The kernel has said so, and these are the rules.
+    /// Derives the reason from the kernel's error and the rules.
     pub(super) fn new(source: io::Error, rules: Rules) -> Self {
         let is_refused = source.raw_os_error() == Some(libc::EPERM);
         let is_absent = source.raw_os_error() == Some(libc::ENOSYS);
         match rules.disabled {
             Some(2) if is_refused => Self::Off,
             Some(1) if is_refused => Self::OnlyForSome,
-            // Who has the setting has io_uring.
+            // A kernel that has the setting has io_uring.
             Some(_) if is_absent => Self::Filtered(source),
             _ if rules.is_filtered && (is_refused || is_absent) => Self::Filtered(source),
             _ if is_absent => Self::NotThere,

@@ -1,48 +1,48 @@
-//! What stands in the registers of a call: which of them are pointers comes from the name of the call alone, so nothing that was captured
-//! can make another number a pointer.
+//! Registers of a call: the name of the call alone decides which of them are pointers. Nothing that
+//! was captured can make another number a pointer.
 
 use super::Refused;
 use crate::event::syscall_table::{Call, Class, Role};
 
-/// What was captured of a call.
+/// A captured call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// Its registers as they were.
+    /// Registers as they were.
     pub args: [u64; 6],
-    /// Whose descriptor the first one is; `None`: of none that was open.
+    /// Slot of the first descriptor; `None`: no descriptor that was open.
     pub slot: Option<u32>,
-    /// The second one of a transfer.
+    /// Slot of a transfer's second descriptor.
     pub target: Option<u32>,
-    /// The one that it makes.
+    /// Slot of the descriptor that the call makes.
     pub makes: Option<u32>,
-    /// A path; `None`: it is about the first descriptor.
+    /// Path; `None`: the call is about the first descriptor.
     pub path: Option<&'a [u8]>,
-    /// The second path.
+    /// Second path.
     pub second_path: Option<&'a [u8]>,
-    /// `O_*` that stand in memory.
+    /// `O_*` flags that are stored in memory.
     pub flags: Option<u32>,
-    /// Position that stands in memory, in bytes.
+    /// Position that is stored in memory, in bytes.
     pub offset: Option<u64>,
-    /// The same of the second file.
+    /// Position in the second file that is stored in memory, in bytes.
     pub target_offset: Option<u64>,
-    /// Bytes asked for, of buffers whose lengths stand in memory.
+    /// Bytes requested, for buffers whose lengths are stored in memory.
     pub bytes: Option<u64>,
-    /// Bytes that it moved.
+    /// Bytes that the call moved.
     pub moved: u64,
-    /// What a transfer without a second slot moves goes to a sink.
+    /// True if the bytes of a transfer without a second slot go to a sink.
     pub sinks: bool,
 }
 
-/// What stands in a register.
+/// Value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Register<'a> {
-    /// A number that is none of the others.
+    /// A number that is not an address, descriptor or length of a buffer.
     Number(u64),
     /// The descriptor of a slot; -1 if there is none.
     Slot(Option<u32>),
     /// The number that a slot's descriptor is to have.
     NumberFor(u32),
-    /// The descriptor that takes everything.
+    /// The descriptor of the sink.
     Sink,
     /// A path.
     Text(&'a [u8]),
@@ -56,19 +56,19 @@ pub(super) enum Register<'a> {
     Vector { is_into: bool, count: u32, bytes: u32 },
 }
 
-/// Memory for what the kernel tells in a structure: the largest of these has 256 bytes (`struct statx`).
+/// Memory for the structures that the kernel returns: the largest has 256 bytes (`struct statx`).
 pub(super) const SCRATCH_BYTES: u64 = 4096;
 
-/// Bytes that one call moves at most (`MAX_RW_COUNT` in `include/linux/fs.h`).
+/// Limit on the bytes that one call moves (`MAX_RW_COUNT` in `include/linux/fs.h`).
 pub const BUFFER_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Buffers of a call at most (`UIO_MAXIOV`).
+/// Limit on the buffers of a call (`UIO_MAXIOV`).
 const VECTOR_MAX: u64 = 1024;
 
-/// Only its lower 32 bits are looked at.
+/// `AT_FDCWD` in a register: the kernel uses only the lower 32 bits.
 const AT_FDCWD: u64 = libc::AT_FDCWD.cast_unsigned() as u64;
 
-/// Calls that tell something in a structure, and in which register its address stands.
+/// Calls that return a structure, and the register with its address.
 const TELLS: &[(&str, usize)] = &[
     ("newstat", 1),
     ("newlstat", 1),
@@ -79,10 +79,11 @@ const TELLS: &[(&str, usize)] = &[
     ("statx", 4),
 ];
 
-/// Calls that are given times, and in which register their address stands: none, so that the times are those of the replay.
+/// Calls with times, and the register with their address. It becomes 0, so that the times are those
+/// of the replay.
 const TIMES: &[(&str, usize)] = &[("utime", 1), ("utimes", 1), ("futimesat", 2), ("utimensat", 2)];
 
-/// Calls that are given permissions, and in which register.
+/// Calls with permissions, and the register that has them.
 const MODES: &[(&str, usize)] = &[
     ("open", 2),
     ("openat", 3),
@@ -97,60 +98,70 @@ const MODES: &[(&str, usize)] = &[
     ("fchmodat2", 2),
 ];
 
-/// The length of `struct open_how`, and in which register.
+/// Calls with the length of `struct open_how`, and the register that has it.
 const HOW_BYTES: &[(&str, usize)] = &[("openat2", 3)];
 
-/// Bits of permissions that nothing gets: with them a file that a capture names could give rights to whoever runs it.
+/// Permission bits that no file gets: with them a file that a capture names could give rights to
+/// any user who executes it.
 const NEVER: u64 = (libc::S_ISUID | libc::S_ISGID) as u64;
 
-/// What a register of a row is for.
+/// Purpose of a register of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A number that is none of the others.
+    /// A number that is none of the kinds below.
     Number,
-    /// Nothing is given there.
+    /// A pointer that becomes 0.
     Null,
-    /// The first descriptor, the second one, and the number that a copy is to have.
+    /// The first descriptor.
     Fd,
+    /// The second descriptor of a transfer.
     Target,
+    /// The number that a copy is to have.
     CopyTo,
-    /// The directories of paths.
+    /// The directory of the first path.
     DirFd,
+    /// The directory of the second path.
     DirFd2,
     Path,
     Path2,
-    /// Positions that stand in memory.
+    /// A position in memory.
     Offset,
     TargetOffset,
-    /// Memory that is read or written, as long as the register behind it says.
+    /// Memory that the kernel reads; the next register is its length.
     From,
+    /// Memory that the kernel writes; the next register is its length.
     Into,
-    /// How much of it the kernel may use.
+    /// Length of a buffer.
     Bytes,
-    /// A structure that the kernel tells something in.
+    /// A structure that the kernel fills in.
     Scratch,
     Vector,
-    /// `struct open_how` and its length.
+    /// `struct open_how`.
     How,
+    /// The length of `struct open_how`.
     HowBytes,
-    /// What is told to `fcntl`.
+    /// The argument of an `fcntl` command.
     CommandArg,
-    /// Permissions, and those of `mknod`, with what is made.
+    /// Permissions of a new file.
     Mode,
+    /// Permissions of `mknod`, with the type of the file.
     NodeMode,
 }
 
-/// Calls that look at all 64 bits of the length of their buffer. They refuse one that is negative, and use no more than
-/// [`BUFFER_BYTES_MAX`] of a longer one by themselves (`rw_verify_area` in `fs/read_write.c`). All others take an `int`, and believe it.
+/// Calls whose buffer length has 64 bits. The kernel refuses a negative one, and limits a longer
+/// one to [`BUFFER_BYTES_MAX`] (`rw_verify_area` in `fs/read_write.c`). All other calls take an
+/// `int`, and use it unchecked.
 const WHOLE_LENGTH: &[&str] = &["read", "write", "pread64", "pwrite64"];
 
-/// True for a register with the length of the buffer before it that the kernel believes.
+/// True for a register that is the length of the buffer before it, and that the kernel does not
+/// limit.
 fn is_length(call: &Call, register: usize) -> bool {
-    let is_behind = register.checked_sub(1).is_some_and(|it| call.is_buffer(it));
-    is_behind && !WHOLE_LENGTH.contains(&call.name)
+    let follows_buffer = register.checked_sub(1).is_some_and(|it| call.is_buffer(it));
+    follows_buffer && !WHOLE_LENGTH.contains(&call.name)
 }
 
-/// The length that the kernel sees, and no more than the buffer has. A negative one stays: it is refused.
+/// Limits the length that the kernel sees to that of the buffer. A negative length stays: the
+/// kernel refuses it.
 fn int_length(value: u64) -> u64 {
     let lower = value & u64::from(u32::MAX);
     if lower > i32::MAX.unsigned_abs().into() { lower } else { lower.min(BUFFER_BYTES_MAX) }
@@ -177,7 +188,8 @@ impl Kind {
         }
     }
 
-    /// Of a register that says nothing by itself: permissions and flags, or the address of memory.
+    /// Kind of a register whose role does not decide it: permissions and flags, or the address of
+    /// memory.
     fn of_opaque(call: &Call, register: usize) -> Self {
         let is_in = |list: &[(&str, usize)]| list.contains(&(call.name, register));
         match () {
@@ -193,7 +205,7 @@ impl Kind {
     }
 }
 
-/// A row as it is called on this machine: found once for all calls of it.
+/// A call as this machine makes it: looked up once for all operations with that call.
 #[derive(Clone, Copy, Debug)]
 pub struct Prototype {
     pub(super) number: u32,
@@ -202,25 +214,25 @@ pub struct Prototype {
 }
 
 impl Prototype {
-    /// Of a row.
+    /// Looks a call up.
     ///
     /// # Errors
     ///
-    /// This kind of machine has no such call.
+    /// The architecture has no such call.
     pub fn new(call: &'static Call) -> Result<Self, Refused> {
         let number = call.number(std::env::consts::ARCH).ok_or(Refused::NoSuchCall)?;
         let kinds = std::array::from_fn(|register| Kind::of(call, register));
         Ok(Self { number, call, kinds })
     }
 
-    /// What stands in its registers.
+    /// Returns the values of its registers.
     pub(super) fn registers<'a>(&self, wanted: &Wanted<'a>) -> [Register<'a>; 6] {
         std::array::from_fn(|register| self.one(wanted, register))
     }
 
     fn one<'a>(&self, wanted: &Wanted<'a>, register: usize) -> Register<'a> {
         let value = wanted.args[register];
-        let behind = || wanted.args.get(register + 1).map_or(0, |it| *it).min(BUFFER_BYTES_MAX);
+        let length = || wanted.args.get(register + 1).map_or(0, |it| *it).min(BUFFER_BYTES_MAX);
         let text = |path: Option<&'a [u8]>| Register::Text(path.unwrap_or_default());
         match self.kinds[register] {
             Kind::Number => Register::Number(value),
@@ -233,7 +245,7 @@ impl Prototype {
                 None if value == wanted.args[0] => Register::Slot(wanted.slot),
                 None => Register::Slot(None),
             },
-            // Paths are whole.
+            // Paths are absolute.
             Kind::DirFd if wanted.path.is_some() => Register::Number(AT_FDCWD),
             Kind::DirFd => Register::Slot(wanted.slot),
             Kind::DirFd2 => Register::Number(AT_FDCWD),
@@ -242,24 +254,24 @@ impl Prototype {
             Kind::Path2 => text(wanted.second_path),
             Kind::Offset => position(value, wanted.offset),
             Kind::TargetOffset => position(value, wanted.target_offset),
-            Kind::From => Register::From(behind()),
-            Kind::Into => Register::Into(behind()),
+            Kind::From => Register::From(length()),
+            Kind::Into => Register::Into(length()),
             Kind::Bytes => Register::Number(int_length(value)),
             Kind::Scratch => Register::Into(SCRATCH_BYTES),
             Kind::Vector => self.vector(wanted),
             Kind::How => how(wanted),
-            // Of what stands at the pointer before it.
+            // The size of the structure at the pointer before it.
             Kind::HowBytes => Register::Number(24),
             Kind::CommandArg => Register::Number(command_arg(wanted.args[1], value)),
             Kind::Mode => Register::Number(value & !NEVER),
-            // No pipe either, in which an open would wait for somebody.
+            // Not even a FIFO, in which an open would wait for another process.
             Kind::NodeMode => Register::Number(value & 0o1777),
         }
     }
 
     fn vector<'a>(&self, wanted: &Wanted<'a>) -> Register<'a> {
         let count = self.call.arg(Role::BufferCount).map_or(0, |it| wanted.args[it]);
-        // Lengths that nobody read: so much was moved.
+        // Lengths that the tracer could not read: as many bytes as were moved.
         let bytes = wanted.bytes.unwrap_or(wanted.moved).min(BUFFER_BYTES_MAX);
         let count = u32::try_from(count.min(VECTOR_MAX)).unwrap_or(0);
         let bytes = u32::try_from(bytes).unwrap_or(0);
@@ -274,19 +286,19 @@ fn position<'a>(value: u64, offset: Option<u64>) -> Register<'a> {
     }
 }
 
-/// `struct open_how`: flags, mode, what names may lead to.
+/// `struct open_how`: flags, mode, and limits on path resolution.
 fn how<'a>(wanted: &Wanted<'a>) -> Register<'a> {
     let flags = wanted.flags.unwrap_or(0);
     let creates = flags & libc::O_CREAT.cast_unsigned() != 0;
     Register::Words([flags.into(), if creates { 0o644 } else { 0 }, 0])
 }
 
-/// What is told to `fcntl`.
+/// Argument of `fcntl` for this command.
 fn command_arg(command: u64, value: u64) -> u64 {
     match i32::try_from(command) {
-        // Numbers are ours.
+        // The slots choose the number of a copy.
         Ok(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => 0,
-        // Nobody waits for signals.
+        // No thread of a replay waits for signals.
         Ok(libc::F_SETFL) => value & !u64::from(libc::O_ASYNC.cast_unsigned()),
         _ => value,
     }
@@ -297,19 +309,20 @@ mod tests {
     use super::*;
     use crate::event::syscall_table::CallId;
 
-    /// What stands in a register that is a number.
+    /// Value of a register that is a number.
     fn number(register: Register<'_>) -> Option<u64> {
         if let Register::Number(value) = register { Some(value) } else { None }
     }
 
-    /// Fails if a call of any row is told of a longer buffer than there is: the kernel would write behind it.
+    /// Fails if the length in a call is larger than its buffer: the kernel would write beyond its
+    /// end.
     #[test]
     fn no_call_is_told_of_more_than_there_is() {
         let mut checked = Vec::new();
         for call in CallId::all().map(CallId::call) {
             let Ok(prototype) = Prototype::new(call) else { continue };
             let buffers = (0..5).filter(|it| call.is_buffer(*it));
-            for (buffer, length) in buffers.flat_map(|it| {
+            for (buffer, length) in buffers.flat_map(|buffer| {
                 [
                     0,
                     7,
@@ -320,7 +333,7 @@ mod tests {
                     7 << 32,
                     u64::MAX,
                 ]
-                .map(|length| (it, length))
+                .map(|length| (buffer, length))
             }) {
                 let mut wanted = Wanted::default();
                 wanted.args[buffer + 1] = length;

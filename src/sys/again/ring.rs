@@ -1,12 +1,13 @@
-//! Calls that one thread has under way side by side: the kernel takes several at once, and tells of each when it is through (`io_uring(7)`).
+//! Concurrent calls of one thread: the kernel takes several at once, and reports each result when
+//! that call has completed (`io_uring(7)`).
 //!
 //! ```text
 //!   Batch ──► Ring::push            ──► Ring::enter            ──► Ring::over
-//!             a call, into a seat       all of them to the kernel   a seat, and what its call returned
+//!             a call, into a seat       submits all of them        a seat, and its call's result
 //! ```
 //!
-//! A seat has one call under way at most, and memory that nobody else has: neither is that changed nor does it go before the kernel is through
-//! with the call.
+//! A seat has at most one call in flight, and memory that no other seat uses. That memory is
+//! neither changed nor freed before the kernel has completed the call.
 
 use std::fmt;
 use std::io;
@@ -21,19 +22,22 @@ use super::{BUFFER_BYTES_MAX, Batch, Memory, Slots};
 use crate::sys::clock;
 use crate::units::KernelTime;
 
-/// Entries at most (`IORING_MAX_ENTRIES` in `io_uring/io_uring.c`): of more calls the first ones are handed over before.
+/// Limit on the entries (`IORING_MAX_ENTRIES` in `io_uring/io_uring.c`). When the queue is full,
+/// the calls in it are submitted.
 const ENTRIES_MAX: u32 = 32_768;
 
-/// The number of what interrupts the others, in the place of a seat's.
+/// User data of the entries that cancel calls, in place of a seat's index.
 const INTERRUPT: u64 = u64::MAX;
 
-/// How often it is said at most, ns: each time has a result of its own, for which nobody is to wait.
+/// Shortest interval between two cancellations, ns. Each cancellation has a result of its own, and
+/// no thread is to wait for that.
 const INTERRUPT_NS: u64 = 100_000_000;
 
-/// What is still under way when the ring goes is interrupted after so many ns, and after so many more its memory is given up.
+/// Calls in flight when the ring is dropped: they are cancelled after the first time, ns. Their
+/// memory is leaked after the second one.
 const DROP_NS: [u64; 2] = [1_000_000_000, 4_000_000_000];
 
-/// Calls under way, and their memory.
+/// Calls in flight, and their memory.
 pub struct Ring {
     uring: IoUring,
     seats: Vec<Seat>,
@@ -54,7 +58,7 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// For so many calls at once; no seat yet.
+    /// Creates a ring for this number of concurrent calls, without seats.
     ///
     /// # Errors
     ///
@@ -65,53 +69,57 @@ impl Ring {
         if !uring.params().is_feature_ext_arg() {
             return Err(NoRing::TooOld);
         }
-        // What would have to wait before it is under way is done by threads of the kernel's, by default only four for each CPU
-        // (`io_wq_create` in `io_uring/io-wq.c`). Before Linux 5.15 it stays with those.
+        // Calls that have to wait before they are in flight are done by kernel threads, by default
+        // only four for each CPU (`io_wq_create` in `io_uring/io-wq.c`). Before Linux 5.15 that
+        // number cannot be changed.
         let _ = uring.submitter().register_iowq_max_workers(&mut [calls, 0]);
         Ok(Self { uring, seats: Vec::new(), under_way: 0, interrupted: None })
     }
 
-    /// One more seat: its number.
+    /// Adds a seat and returns its index.
     pub fn seat(&mut self, memory: Memory) -> usize {
         self.seats.push(Seat { memory, is_under_way: false });
         self.seats.len() - 1
     }
 
-    /// A seat's memory, for a call that no ring makes.
+    /// Returns a seat's memory, for a call that is made without the ring.
     ///
     /// # Panics
     ///
-    /// The seat has a call under way.
+    /// The seat has a call in flight.
     pub fn memory(&mut self, seat: usize) -> &mut Memory {
-        let it = &mut self.seats[seat];
-        assert!(!it.is_under_way, "the kernel has the memory");
-        &mut it.memory
+        let seat = &mut self.seats[seat];
+        assert!(!seat.is_under_way, "the kernel has the memory");
+        &mut seat.memory
     }
 
-    /// Puts a call into a seat, to be handed over; false: no ring makes such calls, or would make another one of it, and nothing has happened.
+    /// Puts a call into a seat, to be submitted. Returns false, and does nothing, if a ring cannot
+    /// make such a call or would change its meaning.
     ///
     /// # Errors
     ///
-    /// There is no room.
+    /// The queue has no room.
     ///
     /// # Panics
     ///
-    /// The seat has a call under way; and as [`Batch::call`].
+    /// The seat has a call in flight; and as [`Batch::call`].
     pub fn push(&mut self, seat: usize, batch: (&Batch, usize), slots: &Slots) -> io::Result<bool> {
         let (batch, index) = batch;
-        let call = batch.registers(index, self.memory(seat), slots, None);
-        let Some(entry) = entry(call).filter(|_| has_place(call.1[0])) else { return Ok(false) };
+        let (number, args) = batch.registers(index, self.memory(seat), slots, None);
+        let entry = entry(number, args).filter(|_| has_place(args[0]));
+        let Some(entry) = entry else { return Ok(false) };
         self.begin(seat, entry).map(|()| true)
     }
 
-    /// Puts what `entry` has made of a seat's call into the queue.
+    /// Puts the entry of a seat's call into the queue.
     fn begin(&mut self, seat: usize, entry: squeue::Entry) -> io::Result<()> {
         self.make_room()?;
         let entry = entry.user_data(seat as u64);
-        // SAFETY: a descriptor that is none is told as an error. The only addresses that `entry` takes over are those that
-        // `Batch::registers` has put there: the seat's buffers, as long as the kernel is told (as in `Batch::call`), and its vector, or the
-        // contents, which the seat's memory has a share of. `is_under_way` keeps that memory from everybody until the call is through, and
-        // `drop` waits for that, or gives the memory up.
+        // SAFETY: an invalid descriptor is reported as an error. The only addresses that `entry`
+        // takes over are those that `Batch::registers` has put there: the seat's buffers, as long
+        // as the length in the call (as in `Batch::call`), and its vector, or the contents, which
+        // the seat's memory has a share of. `is_under_way` keeps that memory from all other uses
+        // until the call has completed, and `drop` waits for that, or leaks the memory.
         let pushed = unsafe { self.uring.submission().push(&entry) };
         pushed.map_err(io::Error::other)?;
         self.seats[seat].is_under_way = true;
@@ -119,13 +127,14 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands over what is in a queue that is full.
+    /// Submits the entries of a queue that is full.
     fn make_room(&mut self) -> io::Result<()> {
         if self.uring.submission().is_full() { self.enter(None) } else { Ok(()) }
     }
 
-    /// Whatever waits for something that may never come ends, at the next [`Self::enter`]; what a disk is at goes on. To be said again until
-    /// all are through: what was about to wait does so then.
+    /// Cancels, at the next [`Self::enter`], calls that wait for something that may never come.
+    /// Requests already issued to a disk go on. The caller repeats this until all calls have
+    /// completed: a call that was about to wait may do so afterwards.
     ///
     /// # Errors
     ///
@@ -142,22 +151,23 @@ impl Ring {
             }
             self.make_room()?;
             let entry = opcode::AsyncCancel::new(seat as u64).build().user_data(INTERRUPT);
-            // SAFETY: it has numbers only.
+            // SAFETY: the entry has numbers only.
             if unsafe { self.uring.submission().push(&entry) }.is_err() {
-                // Results have to be taken before: the others hear of it the next time.
+                // Results have to be taken first: the next call cancels the others.
                 break;
             }
         }
         Ok(())
     }
 
-    /// Hands over what was pushed; then waits until a call is through, for so long at most. A signal ends the wait, too.
+    /// Submits the queue, then waits for at most this time until a call has completed. A signal
+    /// ends the wait, too.
     ///
     /// # Errors
     ///
-    /// The kernel does not take it.
+    /// The kernel does not take the entries.
     pub fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
-        let told = match wait {
+        let entered = match wait {
             None if self.uring.submission().is_empty() => return Ok(()),
             None => self.uring.submit(),
             Some(it) => {
@@ -165,16 +175,16 @@ impl Ring {
                 self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
         };
-        told.map(drop).or_else(|it| if is_passing(&it) { Ok(()) } else { Err(it) })
+        entered.map(drop).or_else(|it| if is_passing(&it) { Ok(()) } else { Err(it) })
     }
 
-    /// A call that is through: its seat, and what it returned, as [`Batch::call`].
+    /// Returns a completed call: its seat, and its result as from [`Batch::call`].
     pub fn over(&mut self) -> Option<(usize, i64)> {
         let entry = self.uring.completion().find(|it| it.user_data() != INTERRUPT)?;
         let seat = usize::try_from(entry.user_data()).ok()?;
         self.seats[seat].is_under_way = false;
         self.under_way -= 1;
-        // The same of one that the kernel had not begun.
+        // The same result for a call that the kernel had not begun.
         let ret = if entry.result() == -libc::ECANCELED { -libc::EINTR } else { entry.result() };
         Some((seat, ret.into()))
     }
@@ -187,11 +197,11 @@ impl Drop for Ring {
         while self.under_way > 0 {
             let waited = clock::now().0.saturating_sub(begin);
             let interrupted = if waited < patience { Ok(()) } else { self.interrupt() };
-            let told =
+            let entered =
                 interrupted.and_then(|()| self.enter(Some(Duration::from_nanos(INTERRUPT_NS))));
             while self.over().is_some() {}
-            if told.is_err() || waited > patience + most {
-                // The kernel may still write into it.
+            if entered.is_err() || waited > patience + most {
+                // The kernel may still write into that memory.
                 std::mem::forget(std::mem::take(&mut self.seats));
                 return;
             }
@@ -199,22 +209,22 @@ impl Drop for Ring {
     }
 }
 
-/// True if a descriptor stands somewhere in what it is for. In others (pipes, terminals) nothing is read at a place (`ESPIPE`), and a ring
-/// would read what comes next, or wait for it.
+/// True if a descriptor has a file position. Others (pipes, terminals) refuse a read at an offset
+/// (`ESPIPE`), but a ring would read their next bytes, or wait for them.
 fn has_place(fd: u64) -> bool {
-    // SAFETY: numbers only; it stays where it stands.
+    // SAFETY: numbers only; the position does not change.
     i32::try_from(fd.cast_signed())
         .is_ok_and(|it| unsafe { libc::lseek(it, 0, libc::SEEK_CUR) } >= 0)
 }
 
-/// Errors that the next try may not have (`io_uring_enter(2)`): the time is over, a signal came, there was no memory at that moment, or
-/// results have to be taken before.
+/// True for errors that the next try may not have (`io_uring_enter(2)`): the time is over, a signal
+/// came, there was no memory at that moment, or results have to be taken first.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// The same call for a ring; `None`: there is none, or it would not be the same.
-fn entry((number, args): (libc::c_long, [u64; 6])) -> Option<squeue::Entry> {
+/// Entry of a ring for a call; `None`: there is none, or its meaning would differ.
+fn entry(number: libc::c_long, args: [u64; 6]) -> Option<squeue::Entry> {
     let [fd, address, count, offset, _, flags] = args;
     let fd = Fd(i32::try_from(fd.cast_signed()).ok()?);
     let flags = i32::try_from(flags).ok()?;
@@ -224,7 +234,7 @@ fn entry((number, args): (libc::c_long, [u64; 6])) -> Option<squeue::Entry> {
         libc::SYS_fdatasync => {
             return Some(opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build());
         }
-        // -1 is where the file stands. Polling for results takes a ring of its own kind.
+        // Offset -1 means the file position. Polling for results takes a ring of its own kind.
         _ if i64::try_from(offset).is_err() || flags & libc::RWF_HIPRI != 0 => {
             return None;
         }
@@ -255,10 +265,10 @@ mod tests {
     use crate::event::syscall_table::CallId;
     use crate::sys::again::{Contents, Longest, Prototype, Wanted};
 
-    /// A call, its registers, and whether a ring makes it.
+    /// A call: its name, its registers, and whether a ring makes it.
     type Asked = (&'static str, [u64; 6], bool);
 
-    /// Those that the ring makes give what the others give, and are made.
+    /// Fails if a call has another result or effect through a ring, or the ring makes other calls.
     #[test]
     #[expect(clippy::print_stdout, reason = "a skipped test says so")]
     fn a_ring_makes_the_same_calls() {
@@ -270,9 +280,9 @@ mod tests {
             ("pread64", [0, 1, 4099, 0, 0, 0], true),
             ("pread64", [0, 1, 4099, 6007, 0, 0], true),
             ("preadv2", [0, 1, 1, 5003, 0, 0], true),
-            // No such flag.
+            // An invalid flag.
             ("preadv2", [0, 1, 1, 0, 0, 1 << 30], true),
-            // Here it would read where the file stands.
+            // A ring would read at the file position.
             ("pread64", [0, 1, 7, u64::MAX, 0, 0], false),
             ("preadv2", [0, 1, 1, 0, 0, 1], false),
             ("ftruncate", [0, 11, 0, 0, 0, 0], false),
@@ -297,12 +307,13 @@ mod tests {
         }
         batch.seal();
         let mut got = Vec::new();
-        for (index, it) in (0..).zip(&asked) {
+        for (index, call) in (0..).zip(&asked) {
             let seat = ring.seat(memory());
-            assert_eq!(ring.push(seat, (&batch, index), &slots).expect("room"), it.2, "{it:?}");
-            if it.2 {
+            let is_made = ring.push(seat, (&batch, index), &slots).expect("room");
+            assert_eq!(is_made, call.2, "{call:?}");
+            if call.2 {
                 ring.enter(Some(Duration::from_secs(7))).expect("a ring that works");
-                let (number, ret) = ring.over().expect("it is through");
+                let (number, ret) = ring.over().expect("a completed call");
                 assert_eq!((number, ring.over()), (seat, None));
                 got.push(ret);
             }
@@ -317,7 +328,8 @@ mod tests {
         let same: Vec<i64> =
             calls.map(|it| batch.call(it.0, &mut memory(), &slots, None)).collect();
         assert_eq!(same, got);
-        // More of them than the ring has entries, which nobody takes back: they are through before their memory goes.
+        // More calls than the ring has entries, whose results are not taken: they complete before
+        // their memory goes.
         for _ in 0..23 {
             let seat = ring.seat(memory());
             assert!(ring.push(seat, (&batch, 0), &slots).expect("room"));
@@ -327,7 +339,7 @@ mod tests {
         assert_eq!(file.as_file().metadata().expect("there").len(), 23 + 4099);
     }
 
-    /// Fails if what waits for ever does not end when it is interrupted, or is still there when the ring has gone.
+    /// Fails if a call that waits forever does not end when it is cancelled, or outlives the ring.
     #[test]
     #[expect(clippy::print_stdout, reason = "a skipped test says so")]
     fn what_waits_is_interrupted() {
@@ -349,8 +361,8 @@ mod tests {
         let seat = ring.seat(Memory::new(longest, contents).expect("memory"));
         assert!(!ring.push(seat, (&batch, 0), &slots).expect("room"), "a pipe has no places");
         let begin = |ring: &mut Ring| {
-            let call = batch.registers(0, ring.memory(seat), &slots, None);
-            ring.begin(seat, entry(call).expect("a read")).expect("room");
+            let (number, args) = batch.registers(0, ring.memory(seat), &slots, None);
+            ring.begin(seat, entry(number, args).expect("a read")).expect("room");
             ring.enter(Some(Duration::from_millis(1))).expect("a ring that works");
             assert_eq!(ring.over(), None);
         };
@@ -368,7 +380,7 @@ mod tests {
         std::io::Write::write_all(&mut other_end, &[7; 23]).expect("room");
         drop(other_end);
         let mut read = [0; 23];
-        std::io::Read::read_exact(&mut same, &mut read).expect("nobody else reads it");
+        std::io::Read::read_exact(&mut same, &mut read).expect("the only reader");
         assert_eq!(read, [7; 23]);
     }
 }

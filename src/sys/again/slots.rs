@@ -1,30 +1,32 @@
-//! The descriptors of a replay, by their handles.
+//! Descriptors of a replay, by their handles.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::Sink;
 
-/// Nothing is open there.
+/// Value of a slot without a descriptor.
 const EMPTY: i32 = -1;
 
-/// The descriptors of a replay, by their handles: all threads use them. Who may use which when is settled by whom they wait for.
+/// Descriptors of a replay, by their handles, shared by all threads. The order in which threads
+/// wait for each other decides which of them uses a slot.
 #[derive(Debug)]
 pub struct Slots {
     all: Box<[AtomicI32]>,
-    /// Numbers from here on are nobody's but a slot's each.
+    /// Lowest reserved number: from here on each number belongs to one slot.
     reserved: i32,
     sink: Sink,
 }
 
 impl Slots {
-    /// So many, all empty. No open gets a number from `reserved` on by itself, as the kernel takes the lowest that is free (open(2)).
+    /// Creates this number of slots, all empty. No open gets a number from `reserved` on by itself,
+    /// as the kernel takes the lowest that is free (open(2)).
     pub fn new(count: u32, reserved: i32) -> Self {
         let all = (0..count).map(|_| AtomicI32::new(EMPTY)).collect();
         Self { all, reserved, sink: Sink::default() }
     }
 
-    /// With this to take what targets would get that the replay does not have.
+    /// Sets the sink: the target of transfers whose real target the replay does not have.
     pub fn with(mut self, sink: Sink) -> Self {
         self.sink = sink;
         self
@@ -34,9 +36,9 @@ impl Slots {
         self.sink.number()
     }
 
-    /// Has the kernel make its table of descriptors as large as it has to become: where several threads have it in common, each growth waits
-    /// until no CPU uses the old one (`expand_fdtable` in `fs/file.c`), some 10 ms. It does not shrink. There may be
-    /// `may_have` descriptors.
+    /// Makes the kernel grow its descriptor table to its final size. When several threads share the
+    /// table, each growth waits until no CPU uses the old one (`expand_fdtable` in `fs/file.c`),
+    /// some 10 ms. The table does not shrink. The process may have `may_have` descriptors.
     pub fn make_room(&self, may_have: u64) {
         let highest =
             self.reserved.saturating_add(i32::try_from(self.all.len()).unwrap_or(i32::MAX));
@@ -50,11 +52,12 @@ impl Slots {
     }
 
     pub(super) fn get(&self, slot: u32) -> i32 {
-        // ORDERING: who has waited for the thread that put it there (an acquire of its counter) sees it.
+        // ORDERING: a thread that has waited for the one that put the descriptor there (an acquire
+        // of its counter) sees it.
         self.all.get(slot as usize).map_or(EMPTY, |it| it.load(Ordering::Relaxed))
     }
 
-    /// The number of its descriptor, or the one that is kept for it.
+    /// Descriptor of a slot, or the number reserved for it.
     pub(super) fn number_for(&self, slot: u32) -> i32 {
         match self.get(slot) {
             EMPTY => i32::try_from(slot).map_or(EMPTY, |it| self.reserved.saturating_add(it)),
@@ -62,13 +65,14 @@ impl Slots {
         }
     }
 
-    /// What was open in a slot before the first call.
+    /// Puts a descriptor that is open before the first call into a slot.
     pub fn put(&self, slot: u32, fd: OwnedFd) {
         self.replace(slot, fd.into_raw_fd());
     }
 
-    /// A call that makes descriptors has returned this, for that slot; `None`: nobody has it. What was open there before, which no plan
-    /// of ours leaves there, is closed.
+    /// Records the result of a call that makes a descriptor, for that slot. With `None` the new
+    /// descriptor is closed, as no slot has it. A descriptor that was open there before is closed
+    /// too; no plan of ours leaves one there.
     pub fn made(&self, slot: Option<u32>, ret: i64) {
         let fd = i32::try_from(ret).ok().filter(|it| *it >= 0);
         match (slot, fd) {
@@ -79,7 +83,8 @@ impl Slots {
     }
 
     fn replace(&self, slot: u32, fd: i32) {
-        // ORDERING: as in `get`; whoever waits for us sees it behind our counter.
+        // ORDERING: as in `get`; a thread that waits for this one reads the slot after this
+        // thread's counter.
         let before = match self.all.get(slot as usize) {
             Some(it) => it.swap(fd, Ordering::Relaxed),
             None => fd,
@@ -89,7 +94,7 @@ impl Slots {
         }
     }
 
-    /// A call has closed it.
+    /// Empties a slot whose descriptor a call has closed.
     pub fn closed(&self, slot: u32) {
         if let Some(it) = self.all.get(slot as usize) {
             // ORDERING: as in `put`.
@@ -97,14 +102,15 @@ impl Slots {
         }
     }
 
-    /// Closes all that are open.
+    /// Closes all descriptors.
     pub fn close_all(&self) {
-        // ORDERING: all others are through.
+        // ORDERING: all other threads have ended.
         let all = self.all.iter().map(|it| it.swap(EMPTY, Ordering::Relaxed));
         all.filter(|it| *it != EMPTY).for_each(close);
     }
 
-    /// A copy of a descriptor, to be closed in its place: others of the original have it still. -1, which closes nothing, if there cannot be one more.
+    /// Duplicates a descriptor, so that the copy is closed in its place while the original stays
+    /// open. Returns -1, which closes nothing, if there cannot be one more.
     pub fn copy(&self, slot: u32) -> i32 {
         let fd = self.get(slot);
         // SAFETY: dup changes no memory.
@@ -119,6 +125,7 @@ impl Drop for Slots {
 }
 
 fn close(fd: i32) {
-    // SAFETY: it was made by a call of a replay and is in no slot any more: nobody has its number.
+    // SAFETY: a call of the replay made the descriptor, and no slot has it any more: no other code
+    // has its number.
     unsafe { libc::close(fd) };
 }
