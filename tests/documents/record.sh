@@ -40,7 +40,8 @@ record() {
     "$here/programs.sh"
     sync
     sleep 0.5
-    env -i PATH=/usr/bin:/bin LC_ALL=C "$program" -o "$name/" --no-archive "$@" </dev/null >/dev/null
+    env -i PATH=/usr/bin:/bin LC_ALL=C "$program" -o "$name/" --no-archive "$@" </dev/null >/dev/null 2>errors
+    tail -n +2 errors | grep warning || :
     install -m 644 "$name/traces.iocap" "$here/logs/$name.iocap"
 }
 
@@ -52,6 +53,8 @@ record stat -e %default,%stat -- python3 p.py
 record before -- ./app
 record after -- ./app
 record ls -- ls -l /usr/share/common-licenses
+# Its first read is to come from the disk.
+dd if=/usr/share/common-licenses/GPL-3 iflag=nocache count=0 status=none
 record demo -- dd if=/usr/share/common-licenses/GPL-3 of=copy.bin bs=16K conv=fsync
 record slow -- dd if=/dev/zero of=journal bs=4099 count=5 oflag=dsync
 record lay -e %default,layers -- sqlite3 t2.db "create table a(x); insert into a values(1);"
