@@ -8,8 +8,7 @@
 //! | none | commands; the outputs of those that read a log are compared with the document, exactly |
 //! | `log NAME` | commands that record and report at once: the report is that of the log NAME |
 //! | `output of COMMAND` | output only, compared exactly with that of the command |
-//! | `times vary` | outputs of this machine are compared, with any number for each number |
-//! | `any order` | as `times vary`; each documented line is somewhere in the output |
+//! | `any order` | each documented line is somewhere in the outputs of the block on this machine, with any number for each number |
 //! | `runs only: REASON` | the commands have to succeed; their output is not compared |
 //! | `not run: REASON` | neither run nor compared |
 //! | `no command: REASON` | a drawing or a format |
@@ -18,7 +17,8 @@
 //! for any number of lines. A block without such lines is a script. Two tests run them:
 //!
 //! - Commands without `sudo` read the logs of `tests/documents/logs`, as `NAME/traces.iocap`: the
-//!   same on every machine. With `UPDATE_EXPECT=1` their outputs are written into the documents.
+//!   same on every machine. Their standard output is compared. With `UPDATE_EXPECT=1` it is written
+//!   into the documents, where only numbers differ.
 //! - All commands of a page are run in a row on this machine, in a directory with the files that
 //!   `tests/documents/programs.sh` makes. They have to succeed. Outputs are compared where a mark
 //!   says so.
@@ -41,9 +41,7 @@ enum Mark {
     Log(String),
     /// The whole block is the output of this command.
     OutputOf(String),
-    /// Compared after a run on this machine, with any numbers.
-    TimesVary,
-    /// As `TimesVary`, without an order of lines.
+    /// Compared after a run on this machine, with any numbers, without an order of lines.
     AnyOrder,
     /// Run on this machine, not compared.
     RunsOnly(String),
@@ -82,7 +80,7 @@ fn root() -> &'static Path {
 fn pages() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root().join("docs")];
-    let mut files = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+    let mut files = vec![root().join("README.md")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the book") {
             let path = entry.expect("readable").path();
@@ -108,7 +106,6 @@ fn mark(line: &str) -> Option<Mark> {
         (!text.is_empty()).then_some(text)
     };
     match inside {
-        "times vary" => Some(Mark::TimesVary),
         "any order" => Some(Mark::AnyOrder),
         _ => reason("log ")
             .map(Mark::Log)
@@ -186,6 +183,13 @@ fn all_blocks() -> Vec<Block> {
 
 // --- Running ---
 
+/// Where the standard error of a command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Errors {
+    InOutput,
+    Apart,
+}
+
 /// A directory in which the commands of one page run, removed at the end.
 struct Place {
     folder: PathBuf,
@@ -226,7 +230,7 @@ impl Place {
         for entry in fs::read_dir(root().join("tests/documents/logs")).expect("the logs") {
             let log = entry.expect("readable").path();
             let name = log.file_stem().expect("a name").to_string_lossy().into_owned();
-            if recorded.contains(&format!("-o {name}/")) {
+            if recorded.contains(&format!("-o {name}/ ")) {
                 continue;
             }
             let folder = self.demo().join(&name);
@@ -236,10 +240,13 @@ impl Place {
     }
 
     /// Runs a command, its output in a file, so that a program left in the background does not keep
-    /// this one waiting. Returns whether it succeeded; `NUMBER` names the file.
-    fn run(&self, number: usize, command: &str) -> bool {
+    /// this one waiting. Returns whether it succeeded; `number` names the file.
+    fn run(&self, number: usize, command: &str, errors: Errors) -> bool {
         let output = fs::File::create(self.output_file(number)).expect("a file");
-        let errors = output.try_clone().expect("the same file");
+        let errors = match errors {
+            Errors::InOutput => output.try_clone().expect("the same file"),
+            Errors::Apart => fs::File::create(self.folder.join("errors")).expect("a file"),
+        };
         let mut shell = Command::new("timeout");
         shell.args(["-k", "5", "120", "bash", "-o", "pipefail", "-c", command]);
         shell.current_dir(self.demo()).env_clear().env("LC_ALL", "C");
@@ -289,7 +296,7 @@ fn shape(line: &str) -> String {
             while letters.next_if(|next| next.is_ascii_digit() || *next == '.').is_some() {}
             shaped.push('0');
         }
-        let is_unit = ["ns", "us", "ms", "s", "KiB", "MiB", "bytes"]
+        let is_unit = ["ns", "us", "ms", "s", "kB", "MB", "KiB", "MiB", "kB/s", "MB/s", "GB/s"]
             .contains(&shaped.trim_end_matches([',', ')']));
         let follows_number = words.last().is_some_and(|last: &String| last.ends_with('0'));
         if is_unit && follows_number {
@@ -341,18 +348,14 @@ fn aligned(
 }
 
 /// What differs between a documented output and that of a run.
-fn difference(block: &Block, step: &Step, printed: &[String], equal: Equal) -> Option<String> {
+fn difference(block: &Block, step: &Step, printed: &[String]) -> Option<String> {
     let documented: Vec<String> = step.output.iter().map(|(_, line)| line.clone()).collect();
-    let is_equal = match equal {
-        Equal::Exact => aligned(&documented, printed, |one, other| one == other).is_some(),
-        Equal::Shape => {
-            aligned(&documented, printed, |one, other| shape(one) == shape(other)).is_some()
-        }
-        Equal::AnyOrder => {
-            let shapes: Vec<String> = printed.iter().map(|line| shape(line)).collect();
-            let mut lines = documented.iter().filter(|line| *line != ANY_LINES);
-            lines.all(|line| shapes.contains(&shape(line)))
-        }
+    let is_equal = if block.mark == Mark::AnyOrder {
+        let shapes: Vec<String> = printed.iter().map(|line| shape(line)).collect();
+        let mut lines = documented.iter().filter(|line| *line != ANY_LINES);
+        lines.all(|line| shapes.contains(&shape(line)))
+    } else {
+        aligned(&documented, printed, |one, other| one == other).is_some()
     };
     let shown = |lines: &[String]| -> String {
         lines.iter().take(60).map(|line| format!("    {line}\n")).collect()
@@ -367,13 +370,6 @@ fn difference(block: &Block, step: &Step, printed: &[String], equal: Equal) -> O
             shown(printed)
         )
     })
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Equal {
-    Exact,
-    Shape,
-    AnyOrder,
 }
 
 /// The documented lines with the numbers that were printed, by line numbers.
@@ -483,11 +479,11 @@ fn reports_of_the_logs_are_those_in_the_documents() {
                 if step.output.is_empty() && block.steps.len() == 1 {
                     continue;
                 }
-                if !place.run(0, &command) {
+                if !place.run(0, &command, Errors::Apart) {
                     wrong.push(format!(
                         "{page}:{}: failed: {command}\n{}",
                         step.line + 1,
-                        place.printed(0).join("\n")
+                        fs::read_to_string(place.folder.join("errors")).unwrap_or_default()
                     ));
                     continue;
                 }
@@ -501,7 +497,7 @@ fn reports_of_the_logs_are_those_in_the_documents() {
                         lines[number] = line;
                     }
                 } else {
-                    wrong.extend(difference(&block, step, &printed, Equal::Exact));
+                    wrong.extend(difference(&block, step, &printed));
                 }
             }
         }
@@ -522,20 +518,29 @@ fn commands_of_the_documents_run_on_this_machine() {
     let mut run = 0;
     for (page, text) in pages() {
         let blocks = blocks(&page, &text);
-        if blocks.iter().all(|block| block.steps.is_empty()) {
+        // The other test runs pages that only read the logs.
+        let only_reads = |block: &Block| {
+            let is_read = |step: &Step| !step.command.contains("sudo ");
+            matches!(block.mark, Mark::Exact | Mark::OutputOf(_)) && block.steps.iter().all(is_read)
+        };
+        if blocks.iter().all(|block| block.steps.is_empty() || only_reads(block)) {
             continue;
         }
         let place = Place::new("commands", &page);
         place.put_logs(&text);
         let programs = root().join("tests/documents/programs.sh");
-        assert!(place.run(0, &programs.to_string_lossy()), "{}", place.printed(0).join("\n"));
+        assert!(
+            place.run(0, &programs.to_string_lossy(), Errors::InOutput),
+            "{}",
+            place.printed(0).join("\n")
+        );
         for block in &blocks {
             if matches!(block.mark, Mark::OutputOf(_)) {
                 continue;
             }
             for (number, step) in block.steps.iter().enumerate() {
                 run += 1;
-                if !place.run(number, &step.command) {
+                if !place.run(number, &step.command, Errors::InOutput) {
                     wrong.push(format!(
                         "{page}:{}: failed: {}\n{}",
                         step.line + 1,
@@ -545,15 +550,11 @@ fn commands_of_the_documents_run_on_this_machine() {
                 }
             }
             // Only now: a program in the background goes on to print.
-            for (number, step) in block.steps.iter().enumerate() {
-                let equal = match block.mark {
-                    Mark::TimesVary => Equal::Shape,
-                    Mark::AnyOrder => Equal::AnyOrder,
-                    _ => continue,
-                };
-                if !step.output.is_empty() {
-                    wrong.extend(difference(block, step, &place.printed(number), equal));
-                }
+            let numbers = 0..block.steps.len();
+            let printed: Vec<String> = numbers.flat_map(|number| place.printed(number)).collect();
+            let with_output = block.steps.iter().filter(|step| !step.output.is_empty());
+            if block.mark == Mark::AnyOrder {
+                wrong.extend(with_output.filter_map(|step| difference(block, step, &printed)));
             }
         }
     }

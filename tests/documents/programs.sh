@@ -46,3 +46,7 @@ mkdir -p data
 
 # What random reads read.
 dd if=/dev/zero of=pf bs=1M count=2 conv=fsync status=none
+
+# Images that `watch` watches.
+dd if=/dev/zero of=disk.raw bs=1M count=2 conv=fsync status=none
+cp disk.raw disk.qcow2

@@ -40,7 +40,7 @@ record() {
     "$here/programs.sh"
     sync
     sleep 0.5
-    env -i PATH=/usr/bin:/bin LC_ALL=C "$program" -o "$name/" --no-archive "$@" </dev/null >/dev/null 2>errors
+    env -i PATH=/usr/bin:/bin LC_ALL="${locale:-C}" "$program" -o "$name/" --no-archive "$@" </dev/null >/dev/null 2>errors
     tail -n +2 errors | grep warning || :
     install -m 644 "$name/traces.iocap" "$here/logs/$name.iocap"
 }
@@ -52,7 +52,8 @@ record py -- python3 p.py
 record stat -e %default,%stat -- python3 p.py
 record before -- ./app
 record after -- ./app
-record ls -- ls -l /usr/share/common-licenses
+# A locale without files of its own.
+locale=de_DE.UTF-8 record ls -- ls -l /usr/share/common-licenses
 # Its first read is to come from the disk.
 dd if=/usr/share/common-licenses/GPL-3 iflag=nocache count=0 status=none
 record demo -- dd if=/usr/share/common-licenses/GPL-3 of=copy.bin bs=16K conv=fsync
