@@ -4,8 +4,8 @@
 #   tests/documents/programs.sh
 set -eu
 
-# A program that opens 300 files which do not exist, and one file 300 times; where the folder
-# `after` exists, 100 times each.
+# p.py opens a file that does not exist, and one that does, 300 times each; where the folder `after`
+# exists, 100 times each. s.py queries 2,000 times whether a file exists.
 cat >app <<'END'
 #!/bin/sh
 exec /usr/bin/python3 p.py
@@ -19,6 +19,11 @@ for _ in range(100 if os.path.isdir("after") else 300):
         pass
     with open("cfg.json") as f:
         f.read()
+END
+cat >s.py <<'END'
+import os
+for _ in range(2000):
+    os.path.exists("missing.ini")
 END
 chmod +x app
 cp app a.out

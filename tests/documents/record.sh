@@ -49,7 +49,7 @@ mkdir -p "$here/logs"
 record build -- make -s -C b -j2
 record sq -- sqlite3 t.db "create table a(x); insert into a values(1);"
 record py -- python3 p.py
-record stat -e %default,%stat -- python3 p.py
+record stat -e %default,%stat -- python3 s.py
 record before -- ./app
 record after -- ./app
 # A locale without files of its own.
