@@ -1,10 +1,38 @@
-//! The tables of docs/json.md as a schema: which keys an object has, of which types, and which may be null.
+//! The tables of docs/json.md and docs/json/ as a schema: which keys an object has, of which types, and which may be null.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-const DOCUMENT: &str = include_str!("../../docs/json.md");
+/// The pages, each with an empty line above its title.
+const DOCUMENT: &str = concat!(
+    "\n",
+    include_str!("../../docs/json.md"),
+    "\n",
+    include_str!("../../docs/json/script.md"),
+    "\n",
+    include_str!("../../docs/json/summary.md"),
+    "\n",
+    include_str!("../../docs/json/files.md"),
+    "\n",
+    include_str!("../../docs/json/latency.md"),
+    "\n",
+    include_str!("../../docs/json/pattern.md"),
+    "\n",
+    include_str!("../../docs/json/stacks.md"),
+    "\n",
+    include_str!("../../docs/json/replay-plan.md"),
+    "\n",
+    include_str!("../../docs/json/replay-run.md"),
+    "\n",
+    include_str!("../../docs/json/replay-compare.md"),
+    "\n",
+    include_str!("../../docs/json/replay-export.md"),
+    "\n",
+    include_str!("../../docs/json/info.md"),
+    "\n",
+    include_str!("../../docs/json/doctor.md"),
+);
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -226,7 +226,7 @@ fn anomalies() {
 
 #[test]
 fn every_key_is_documented() {
-    let document = include_str!("../../../docs/json.md");
+    let document = include_str!("../../../docs/json/script.md");
     let strange = fixtures::elsewhere(b"\xff");
     let mut all = call("openat", &[CWD, 0, 0], 3, Some(3), Some(&strange));
     all.target = Some((Fd(4), Rc::clone(&strange)));

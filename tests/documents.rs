@@ -1,0 +1,524 @@
+//! The code blocks of README.md and the book: each is run, compared, or marked with the reason why
+//! not.
+//!
+//! A comment right above a block marks it, `<!-- block: MARK -->`:
+//!
+//! | Mark | Meaning |
+//! |---|---|
+//! | none | commands; the outputs of those that read a log are compared with the document, exactly |
+//! | `log NAME` | commands that record and report at once: the report is that of the log NAME |
+//! | `output of COMMAND` | output only, compared exactly with that of the command |
+//! | `any order` | each documented line is somewhere in the outputs of the block on this machine, with any number for each number |
+//! | `runs only: REASON` | the commands have to succeed; their output is not compared |
+//! | `not run: REASON` | neither run nor compared |
+//! | `no command: REASON` | a drawing or a format |
+//!
+//! In a block with lines that begin with `$ `, these are commands and the others output; `…` stands
+//! for any number of lines. A block without such lines is a script. Two tests run them:
+//!
+//! - Commands without `sudo` read the logs of `tests/documents/logs`, as `NAME/traces.iocap`: the
+//!   same on every machine. Their standard output is compared. With `UPDATE_EXPECT=1` it is written
+//!   into the documents, where only numbers differ.
+//! - All commands of a page are run in a row on this machine, in a directory with the files that
+//!   `tests/documents/programs.sh` makes. They have to succeed. Outputs are compared where a mark
+//!   says so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+#[path = "documents/book.rs"]
+mod book;
+#[path = "documents/compare.rs"]
+mod compare;
+
+use compare::{aligned, shape};
+
+/// Directory in which the recorded commands ran; documents show it.
+const DEMO: &str = "/tmp/demo";
+/// A line that stands for any number of lines.
+const ANY_LINES: &str = "…";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Reading commands are compared with the checked-in logs.
+    Exact,
+    /// A recording command's report is that of a checked-in log.
+    Log(String),
+    /// The whole block is the output of this command.
+    OutputOf(String),
+    /// Compared after a run on this machine, with any numbers, without an order of lines.
+    AnyOrder,
+    /// Run on this machine, not compared.
+    RunsOnly(String),
+    /// Neither run nor compared.
+    NotRun(String),
+    /// A drawing or a format.
+    NoCommand(String),
+}
+
+/// A command of a block with its documented output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    /// Number of the first line in the document, from 0.
+    line: usize,
+    command: String,
+    /// Line numbers in the document and lines.
+    output: Vec<(usize, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    page: String,
+    /// Number of its first fence, from 1.
+    line: usize,
+    mark: Mark,
+    steps: Vec<Step>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+// --- Reading the documents ---
+
+/// README.md and the pages of the book, by their paths.
+fn pages() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root().join("docs")];
+    let mut files = vec![root().join("README.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the book") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                files.push(path);
+            }
+        }
+    }
+    for file in files {
+        let name = file.strip_prefix(root()).expect("below it").to_string_lossy().into_owned();
+        found.insert(name, fs::read_to_string(&file).expect("UTF-8"));
+    }
+    found
+}
+
+/// The mark of a comment line; `None` for other lines and unknown words.
+fn mark(line: &str) -> Option<Mark> {
+    let inside = line.trim().strip_prefix("<!-- block: ")?.strip_suffix(" -->")?;
+    let reason = |word: &str| {
+        let text = inside.strip_prefix(word)?.trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    };
+    match inside {
+        "any order" => Some(Mark::AnyOrder),
+        _ => reason("log ")
+            .map(Mark::Log)
+            .or_else(|| reason("output of ").map(Mark::OutputOf))
+            .or_else(|| reason("runs only: ").map(Mark::RunsOnly))
+            .or_else(|| reason("not run: ").map(Mark::NotRun))
+            .or_else(|| reason("no command: ").map(Mark::NoCommand)),
+    }
+}
+
+/// Whether a shell needs no further line for this command.
+fn is_whole(command: &str) -> bool {
+    let checked = Command::new("bash").args(["-n", "-c", command]).output();
+    !command.ends_with('\\') && checked.expect("bash starts").status.success()
+}
+
+/// The commands of a block with their outputs.
+fn steps(lines: &[(usize, &str)], mark: &Mark) -> Vec<Step> {
+    let owned = |lines: &[(usize, &str)]| -> Vec<(usize, String)> {
+        lines.iter().map(|(number, line)| (*number, (*line).to_owned())).collect()
+    };
+    let Some((first, _)) = lines.first() else { return Vec::new() };
+    if let Mark::OutputOf(command) = mark {
+        return vec![Step { line: *first, command: command.clone(), output: owned(lines) }];
+    }
+    if !lines.iter().any(|(_, line)| line.starts_with("$ ")) {
+        let command = lines.iter().map(|(_, line)| *line).collect::<Vec<_>>().join("\n");
+        return vec![Step { line: *first, command, output: Vec::new() }];
+    }
+    let mut found: Vec<Step> = Vec::new();
+    let mut is_open = false;
+    for (number, line) in lines {
+        if let (true, Some(step)) = (is_open, found.last_mut()) {
+            step.command = format!("{}\n{line}", step.command);
+            is_open = !is_whole(&step.command);
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            let command = command.to_owned();
+            is_open = !is_whole(&command);
+            found.push(Step { line: *number, command, output: Vec::new() });
+        } else if let Some(step) = found.last_mut() {
+            step.output.push((*number, (*line).to_owned()));
+        }
+    }
+    found
+}
+
+fn blocks(page: &str, text: &str) -> Vec<Block> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    let mut open: Option<usize> = None;
+    for (number, line) in lines.iter().enumerate() {
+        if !line.trim_start().starts_with("```") {
+            continue;
+        }
+        let Some(fence) = open.take() else {
+            open = Some(number);
+            continue;
+        };
+        let above = fence.checked_sub(1).and_then(|above| mark(lines[above]));
+        let mark = above.unwrap_or(Mark::Exact);
+        let inside: Vec<(usize, &str)> =
+            (fence + 1..number).map(|inner| (inner, lines[inner])).collect();
+        let steps = match mark {
+            Mark::NotRun(_) | Mark::NoCommand(_) => Vec::new(),
+            _ => steps(&inside, &mark),
+        };
+        found.push(Block { page: page.to_owned(), line: fence + 1, mark, steps });
+    }
+    found
+}
+
+fn all_blocks() -> Vec<Block> {
+    pages().iter().flat_map(|(page, text)| blocks(page, text)).collect()
+}
+
+// --- Running ---
+
+/// Where the standard error of a command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Errors {
+    InOutput,
+    Apart,
+}
+
+/// A directory in which the commands of one page run, removed at the end.
+struct Place {
+    folder: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+impl Place {
+    /// An empty directory, and beside it one with `iotrace-perf` and `sudo`.
+    fn new(kind: &str, page: &str) -> Self {
+        let name = page.replace(['/', '.'], "-");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("documents-{kind}-{name}-{}", std::process::id()));
+        let place = Self { folder };
+        fs::create_dir_all(place.demo()).expect("a directory");
+        let programs = place.folder.join("bin");
+        fs::create_dir(&programs).expect("a directory");
+        let program = Path::new(env!("CARGO_BIN_EXE_iotrace-perf"));
+        std::os::unix::fs::symlink(program, programs.join("iotrace-perf")).expect("a link");
+        let sudo = programs.join("sudo");
+        fs::write(&sudo, "#!/bin/sh\nexec \"$@\"\n").expect("a script");
+        let mut rights = fs::metadata(&sudo).expect("there").permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o755);
+        fs::set_permissions(&sudo, rights).expect("its own file");
+        place
+    }
+
+    fn demo(&self) -> PathBuf {
+        self.folder.join("demo")
+    }
+
+    /// Puts the checked-in logs there as `NAME/traces.iocap`, except those that the page records.
+    fn put_logs(&self, recorded: &str) {
+        for entry in fs::read_dir(root().join("tests/documents/logs")).expect("the logs") {
+            let log = entry.expect("readable").path();
+            let name = log.file_stem().expect("a name").to_string_lossy().into_owned();
+            if recorded.contains(&format!("-o {name}/ ")) {
+                continue;
+            }
+            let folder = self.demo().join(&name);
+            fs::create_dir(&folder).expect("a directory");
+            fs::copy(&log, folder.join("traces.iocap")).expect("a copy");
+        }
+    }
+
+    /// Runs a command, its output in a file, so that a program left in the background does not keep
+    /// this one waiting. Returns whether it succeeded; `number` names the file.
+    fn run(&self, number: usize, command: &str, errors: Errors) -> bool {
+        let output = fs::File::create(self.output_file(number)).expect("a file");
+        let errors = match errors {
+            Errors::InOutput => output.try_clone().expect("the same file"),
+            Errors::Apart => fs::File::create(self.folder.join("errors")).expect("a file"),
+        };
+        let mut shell = Command::new("timeout");
+        shell.args(["-k", "5", "120", "bash", "-o", "pipefail", "-c", command]);
+        shell.current_dir(self.demo()).env_clear().env("LC_ALL", "C");
+        if let Some(home) = std::env::var_os("HOME") {
+            shell.env("HOME", home);
+        }
+        let own = self.folder.join("bin");
+        shell.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", own.display()));
+        shell.stdin(std::process::Stdio::null()).stdout(output).stderr(errors);
+        // `head` and the like end what feeds them.
+        let code = shell.status().expect("timeout starts").code();
+        matches!(code, Some(0 | 141)) || (code == Some(1) && command.starts_with("diff "))
+    }
+
+    fn output_file(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("output-{number}"))
+    }
+
+    /// The lines that a command has printed, with the names of the documents' machine.
+    fn printed(&self, number: usize) -> Vec<String> {
+        let bytes = fs::read(self.output_file(number)).expect("the command's output");
+        let text = String::from_utf8_lossy(&bytes);
+        let demo = fs::canonicalize(self.demo()).expect("it is there");
+        text.replace(&*demo.to_string_lossy(), DEMO).lines().map(str::to_owned).collect()
+    }
+}
+
+/// The command that prints from a log what a recording command prints of its own recording.
+fn of_log(command: &str, name: &str) -> Option<String> {
+    let (options, _) = command.strip_prefix("sudo ")?.split_once(" -- ")?;
+    Some(format!("{options} {name}/traces.iocap"))
+}
+
+// --- Comparing ---
+
+/// What differs between a documented output and that of a run.
+fn difference(block: &Block, step: &Step, printed: &[String]) -> Option<String> {
+    let documented: Vec<String> = step.output.iter().map(|(_, line)| line.clone()).collect();
+    let is_equal = if block.mark == Mark::AnyOrder {
+        let shapes: Vec<String> = printed.iter().map(|line| shape(line)).collect();
+        let mut lines = documented.iter().filter(|line| *line != ANY_LINES);
+        lines.all(|line| shapes.contains(&shape(line)))
+    } else {
+        aligned(&documented, printed, |one, other| one == other).is_some()
+    };
+    let shown = |lines: &[String]| -> String {
+        lines.iter().take(60).map(|line| format!("    {line}\n")).collect()
+    };
+    (!is_equal).then(|| {
+        format!(
+            "{}:{}: $ {}\n  documented:\n{}  printed:\n{}",
+            block.page,
+            step.line + 1,
+            step.command,
+            shown(&documented),
+            shown(printed)
+        )
+    })
+}
+
+/// The documented lines with the numbers that were printed, by line numbers.
+fn updated(step: &Step, printed: &[String]) -> Option<BTreeMap<usize, String>> {
+    let documented: Vec<String> = step.output.iter().map(|(_, line)| line.clone()).collect();
+    let found = aligned(&documented, printed, |one, other| shape(one) == shape(other))?;
+    let lines = step.output.iter().zip(found);
+    Some(lines.filter_map(|((number, _), at)| Some((*number, printed[at?].clone()))).collect())
+}
+
+// --- What a machine needs ---
+
+/// Whether the machine has what the commands need; otherwise the reason is printed. In CI all of it
+/// has to be there.
+fn can_run(needs_recording: bool) -> bool {
+    let has = |program: &str| {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        found.is_ok_and(|output: Output| output.status.success())
+    };
+    let programs =
+        ["bash", "timeout", "jq", "sqlite3", "fio", "otf2-print", "make", "cc", "strace"];
+    let mut missing: Vec<String> =
+        programs.iter().filter(|program| !has(program)).map(ToString::to_string).collect();
+    if needs_recording {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        if user.and_then(|ids| ids.split_whitespace().nth(1)) != Some("0") {
+            missing.push("root".to_owned());
+        }
+        if fs::read_dir("/sys/kernel/tracing/events").is_err() {
+            missing.push("a readable tracing file system".to_owned());
+        }
+    }
+    if missing.is_empty() {
+        return true;
+    }
+    let reason = format!("not there: {}", missing.join(", "));
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "cannot run in CI: {reason}");
+    skipped(&reason);
+    false
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn skipped(reason: &str) {
+    eprintln!("skipped: {reason}");
+}
+
+// --- The tests ---
+
+/// Lists how each block is tested, and fails for a mark that is misspelt or without a reason, and
+/// for a block that shows output without a command.
+#[test]
+#[expect(clippy::print_stdout, reason = "the list of blocks that are not run")]
+fn every_block_is_run_or_marked() {
+    let mut wrong = Vec::new();
+    for (page, text) in pages() {
+        for (number, line) in text.lines().enumerate() {
+            if line.contains("<!-- block:") && mark(line).is_none() {
+                wrong.push(format!("{page}:{}: unknown mark: {line}", number + 1));
+            }
+        }
+    }
+    for block in all_blocks() {
+        let place = format!("{}:{}", block.page, block.line);
+        match &block.mark {
+            Mark::NotRun(reason) => println!("{place}: not run: {reason}"),
+            Mark::NoCommand(reason) => println!("{place}: no command: {reason}"),
+            Mark::RunsOnly(reason) => println!("{place}: not compared: {reason}"),
+            Mark::Log(_) if !block.steps.iter().all(|step| of_log(&step.command, "").is_some()) => {
+                wrong.push(format!("{place}: `log` is for commands like: sudo … -- PROGRAM"));
+            }
+            _ => {}
+        }
+        // A script has no output; a step of another block has one where `$ ` begins its command.
+        let is_script = block.steps.iter().all(|step| step.output.is_empty());
+        if block.mark == Mark::Exact && is_script {
+            for step in &block.steps {
+                if !is_whole(&step.command) {
+                    wrong.push(format!("{place}: neither commands nor a marked block"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn reports_of_the_logs_are_those_in_the_documents() {
+    if !can_run(false) {
+        return;
+    }
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for (page, text) in pages() {
+        let place = Place::new("reports", &page);
+        place.put_logs("");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for block in blocks(&page, &text) {
+            for step in &block.steps {
+                let command = match &block.mark {
+                    Mark::Exact if !step.command.contains("sudo ") => step.command.clone(),
+                    Mark::OutputOf(command) => command.clone(),
+                    Mark::Log(name) => of_log(&step.command, name).expect("checked above"),
+                    _ => continue,
+                };
+                if step.output.is_empty() && block.steps.len() == 1 {
+                    continue;
+                }
+                if !place.run(0, &command, Errors::Apart) {
+                    wrong.push(format!(
+                        "{page}:{}: failed: {command}\n{}",
+                        step.line + 1,
+                        fs::read_to_string(place.folder.join("errors")).unwrap_or_default()
+                    ));
+                    continue;
+                }
+                if step.output.is_empty() {
+                    continue;
+                }
+                let printed = place.printed(0);
+                compared += 1;
+                if update && let Some(new) = updated(step, &printed) {
+                    for (number, line) in new {
+                        lines[number] = line;
+                    }
+                } else {
+                    wrong.extend(difference(&block, step, &printed));
+                }
+            }
+        }
+        if update {
+            fs::write(root().join(&page), lines.join("\n") + "\n").expect("a document");
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(compared > 15, "only {compared} outputs were compared");
+}
+
+#[test]
+fn commands_of_the_documents_run_on_this_machine() {
+    if !can_run(true) {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let mut run = 0;
+    for (page, text) in pages() {
+        let blocks = blocks(&page, &text);
+        // The other test runs pages that only read the logs.
+        let only_reads = |block: &Block| {
+            let is_read = |step: &Step| !step.command.contains("sudo ");
+            matches!(block.mark, Mark::Exact | Mark::OutputOf(_)) && block.steps.iter().all(is_read)
+        };
+        if blocks.iter().all(|block| block.steps.is_empty() || only_reads(block)) {
+            continue;
+        }
+        let place = Place::new("commands", &page);
+        place.put_logs(&text);
+        let programs = root().join("tests/documents/programs.sh");
+        assert!(
+            place.run(0, &programs.to_string_lossy(), Errors::InOutput),
+            "{}",
+            place.printed(0).join("\n")
+        );
+        for block in &blocks {
+            if matches!(block.mark, Mark::OutputOf(_)) {
+                continue;
+            }
+            for (number, step) in block.steps.iter().enumerate() {
+                run += 1;
+                if !place.run(number, &step.command, Errors::InOutput) {
+                    wrong.push(format!(
+                        "{page}:{}: failed: {}\n{}",
+                        step.line + 1,
+                        step.command,
+                        place.printed(number).join("\n")
+                    ));
+                }
+            }
+            // Only now: a program in the background goes on to print.
+            let numbers = 0..block.steps.len();
+            let printed: Vec<String> = numbers.flat_map(|number| place.printed(number)).collect();
+            let with_output = block.steps.iter().filter(|step| !step.output.is_empty());
+            if block.mark == Mark::AnyOrder {
+                wrong.extend(with_output.filter_map(|step| difference(block, step, &printed)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(run > 30, "only {run} commands were run");
+}
+
+#[test]
+fn marks_and_commands_are_read_from_a_page() {
+    let page = "a\n<!-- block: log sq -->\n```\n$ sudo a -n 3 -- b\n…\nc\n```\n\n```\n$ x |\n    y\nz\n```\n\
+                <!-- block: not run: d -->\n```\ne\n```\n```\nf\ng\n```\n";
+    let found = blocks("p.md", page);
+    let commands: Vec<Vec<&str>> = found
+        .iter()
+        .map(|block| block.steps.iter().map(|step| step.command.as_str()).collect())
+        .collect();
+    assert_eq!(commands, [vec!["sudo a -n 3 -- b"], vec!["x |\n    y"], vec![], vec!["f\ng"]]);
+    assert_eq!(found[0].mark, Mark::Log("sq".to_owned()));
+    assert_eq!(found[0].steps[0].output, [(4, "…".to_owned()), (5, "c".to_owned())]);
+    assert_eq!(found[2].mark, Mark::NotRun("d".to_owned()));
+    assert_eq!(of_log("sudo a -n 3 -- b", "sq").as_deref(), Some("a -n 3 sq/traces.iocap"));
+    for wrong in ["<!-- block: not run: -->", "<!-- block: notrun: a -->", "<!-- block: -->"] {
+        assert_eq!(mark(wrong), None, "{wrong}");
+    }
+}
