@@ -2,7 +2,7 @@
 //!
 //! In: system calls that have ended. Out: how many bytes and calls the kernel has added on each side, and for how many calls that
 //! cannot be known. The rules are those of `fs/read_write.c`, the same from Linux 5.10 to 7.3; `docs/accounting.md` explains the table, and
-//! `tests/accounts/audit.rs` makes each call and compares. io_uring and `io_submit` are not counted by any of these functions.
+//! `tests/recording/both_sources/byte_accounting/audit.rs` makes each call and compares. io_uring and `io_submit` are not counted by any of these functions.
 
 use std::ops::AddAssign;
 

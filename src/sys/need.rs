@@ -1,4 +1,4 @@
-//! What unit tests of this package need of the machine, as `tests/support/need.rs` has it for the others.
+//! What unit tests of this package need of the machine, as `tests/support/machine/requirements.rs` has it for the others.
 
 /// True for root. Otherwise the test is to return at once; that it is skipped is said, and fails where `CI` is `true`.
 #[track_caller]
