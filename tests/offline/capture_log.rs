@@ -1,5 +1,6 @@
-//! The capture log against everything that may befall a file: cut at any byte, any byte flipped, written by a newer
-//! or another version, no room left. What is whole is read, what is not is counted, nothing panics.
+//! The capture log against everything that may befall a file: cut at any byte, any byte flipped,
+//! written by a newer or another version, no room left. What is whole is read, what is not is
+//! counted, nothing panics.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -275,7 +276,7 @@ fn the_pipeline_takes_damaged_logs() {
             match run(&log) {
                 Ok(summary) => {
                     let lost = summary.damaged_bytes > 0 || position < FILE_HEADER_BYTES;
-                    assert!(lost, "{name}: byte {position}: damage is told");
+                    assert!(lost, "{name}: byte {position}: damage is reported");
                     assert_eq!(
                         summary.ledger.imbalances(),
                         Vec::<String>::new(),

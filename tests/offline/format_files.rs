@@ -12,7 +12,7 @@ use iotrace_perf::tracefs::{BindError, EventFormat, FieldKind};
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-/// Where a kernel shows tracefs: its own place, or the older one below debugfs.
+/// Mount points of tracefs: its own, and the older one below debugfs.
 const TRACEFS_PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 fn corpus() -> PathBuf {
@@ -107,7 +107,7 @@ fn the_readme_lists_the_kernels_of_the_corpus() -> TestResult {
     Ok(())
 }
 
-/// What the tracer reads, on every kernel of the corpus.
+/// Fields that the tracer reads bind on every kernel of the corpus.
 #[test]
 fn the_tracers_fields_bind_on_every_kernel() -> TestResult {
     for release in corpus_releases()? {

@@ -1,7 +1,9 @@
-//! Logs of every version of the format that was ever written stay readable, whole, and give what they gave. `tests/offline/pipeline.rs`
-//! compares every line of them; here it counts that no version is without a log, and no kind of frame or fact.
+//! Logs of every version of the format that was ever written stay readable, whole, and give what
+//! they gave. `tests/offline/pipeline.rs` compares every line of them; here it counts that no
+//! version is without a log, and no kind of frame or fact.
 //!
-//! A new version of the format needs a row in docs/format.md, a log in `tests/corpus/logs`, and a row in [`GOLDEN`].
+//! A new version of the format needs a row in docs/format.md, a log in `tests/corpus/logs`, and a
+//! row in [`GOLDEN`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -13,8 +15,8 @@ use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::pipeline::{self, Summary};
 use iotrace_perf::units::KernelTime;
 
-/// What a log holds: records, those that became events, operations, asynchronous ones, block requests, and records that the kernel
-/// lost.
+/// Counts of a log's content: records, those that became events, operations, asynchronous ones,
+/// block requests, and records that the kernel lost.
 type Books = [u64; 6];
 
 /// Logs for ever: version of the format, name, what they hold.
@@ -58,7 +60,8 @@ fn read(log: &[u8]) -> Summary {
     pipeline::run(reader, header, &mut Nothing, &mut || true).expect("nothing fails here")
 }
 
-/// Number of the kind, or of the TEXT, of each fact of a payload: two bytes kind, four length, and so many.
+/// Number of the kind, or of the TEXT, of each fact of a payload: two bytes kind, four length, and
+/// so many.
 fn kinds_of_facts(mut payload: &[u8]) -> Vec<(u16, Option<u16>)> {
     let mut kinds = Vec::new();
     let u16_at = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -67,7 +70,7 @@ fn kinds_of_facts(mut payload: &[u8]) -> Vec<(u16, Option<u16>)> {
         let length = u32::from_le_bytes([head[2], head[3], head[4], head[5]]) as usize;
         let (body, rest) = rest.split_at(length);
         let kind = u16_at(head, 0);
-        // Which text it is, stands behind the time.
+        // The number of the text follows the time.
         kinds.push((kind, (kind == 4).then(|| u16_at(body, 8))));
         payload = rest;
     }
@@ -75,7 +78,7 @@ fn kinds_of_facts(mut payload: &[u8]) -> Vec<(u16, Option<u16>)> {
     kinds
 }
 
-/// What is in some logs: numbers of kinds of frames, of facts, of texts, and of codecs.
+/// Content of several logs: numbers of kinds of frames, of facts, of texts, and of codecs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Kinds {
     frames: BTreeSet<u16>,
@@ -159,7 +162,7 @@ fn every_version_that_is_read_has_a_golden_log() {
     assert_eq!(versions, first_cells("Version"), "the table in docs/format.md");
 }
 
-/// What nobody has recorded, nobody knows to be readable.
+/// Every kind needs a recording: without one nothing shows that it stays readable.
 #[test]
 fn every_kind_is_in_a_golden_log() {
     let mut kinds = Kinds::default();

@@ -1,4 +1,5 @@
-//! Logs of other tools become capture logs: the same calls, bytes, names and times, and what is missing is told.
+//! Logs of other tools become capture logs: the same calls, bytes, names and times, and what is
+//! missing is reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,7 @@ use crate::support::machine::requirements::{Need, require};
 use crate::support::{scratch_dir, text};
 use serde_json::Value;
 
-/// What strace prints of a program, and the log that it becomes.
+/// Output of strace for a program, and the log that it becomes.
 struct Traced {
     printed: String,
     log: PathBuf,
@@ -31,7 +32,8 @@ impl Traced {
         Self { printed, log, dir: dir.to_owned() }
     }
 
-    /// How often each call was printed, and what its results are together, by the name that it has here.
+    /// How often each call was printed, and what its results are together, by the name that it has
+    /// here.
     fn calls(&self) -> BTreeMap<String, (u64, i64)> {
         let mut calls = BTreeMap::new();
         for line in self.printed.lines() {
@@ -93,7 +95,7 @@ impl Traced {
     }
 }
 
-/// What all of them are told with.
+/// Options of strace with which all details are printed.
 const FULL: [&str; 3] = ["-ttt", "-T", "-y"];
 
 const COMMON: [(&str, &str); 8] = [
@@ -335,12 +337,12 @@ fn requests_of_blktrace_go_their_way() {
         recording.info
     );
     let requests = recording.requests();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         requests.iter().map(|it| (it.sector, it.rwbs.as_deref(), it.comm.as_deref())).collect();
-    assert_eq!(told, [(64, Some("WS"), Some("dd")), (128, Some("R"), Some("dd"))]);
+    assert_eq!(reported, [(64, Some("WS"), Some("dd")), (128, Some("R"), Some("dd"))]);
 }
 
-/// What we write for ioreplay is read again as it was.
+/// A log exported for ioreplay is imported unchanged.
 #[test]
 fn what_is_written_for_ioreplay_comes_back() {
     let dir = scratch_dir("import");
@@ -379,7 +381,8 @@ fn what_is_none_is_refused_and_leaves_nothing() {
             &[],
             "2 calls left out that are not recorded: syscall 2",
         ),
-        // A log of fio without its first line, the text of blkparse, and a table of another collection.
+        // A log of fio without its first line, the text of blkparse, and a table of another
+        // collection.
         ("/srv/data/f add\n/srv/data/f open\n", &[], "--from says which tool wrote the file"),
         (
             "  8,0    1        1     0.000000000  4162  A   R 2048 + 8 <- (8,1) 0\n",

@@ -1,5 +1,5 @@
-//! docs/json.md against what the verbs print of the recorded logs: a key that is not documented, that has another type than
-//! its row says, or that is documented and never written, is a failure.
+//! docs/json.md against what the verbs print of the recorded logs: a key that is not documented,
+//! that has another type than its row says, or that is documented and never written, is a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -74,7 +74,7 @@ fn expect_no_key_twice(text: &str, what: &str) {
     assert_eq!(different.len(), keys.len(), "{what}: {keys:?}");
 }
 
-/// What the verb prints with each of these options, of each log.
+/// Checks the output of the verb with each of these options, for each log.
 fn check_report(verb: &str, options: &[&[&str]], schema: Schema, never: &[&str]) {
     let mut schema = schema;
     for log in logs() {
@@ -125,8 +125,9 @@ fn replay_plan() {
     check_report("replay plan", &[&[], &["-n", "1"]], of_report("replay plan"), &[]);
 }
 
-/// Every log of the corpus is done again, whatever is in it; and one where too few files may be open, so that
-/// calls have other results. What is told is that of `schema`, which has nothing that none of them tells.
+/// Every log of the corpus is done again, whatever is in it; and one where too few files may be
+/// open, so that calls have other results. The reports match `schema`, and each of its keys appears
+/// in one of them.
 fn check_runs(mut schema: Schema, options: &[&str]) {
     if !require(Need::Root) {
         return;
@@ -257,8 +258,8 @@ fn replay_export() {
     for (log, rows) in logs().into_iter().flat_map(|it| [(it.clone(), "0"), (it, "1")]) {
         let dir = tempfile::tempdir().expect("a directory");
         let to = dir.path().join("fio").display().to_string();
-        let told = ["replay", "export", "--json", "--flatten-names", "-n", rows, "--fio", &to];
-        let value: Value = serde_json::from_str(&printed(&told, &log)).expect("JSON");
+        let reported = ["replay", "export", "--json", "--flatten-names", "-n", rows, "--fio", &to];
+        let value: Value = serde_json::from_str(&printed(&reported, &log)).expect("JSON");
         assert_eq!(schema.check(&value), Vec::<String>::new(), "{}", log.display());
     }
     assert_eq!(schema.unwritten(), Vec::<String>::new());
@@ -283,7 +284,8 @@ fn info() {
     check_report("info", &[&[]], Schema::default().with(section("## `info --json`")), &never);
 }
 
-/// Every key of these is written in a test beside the code (`every_key_is_documented`); here their types count.
+/// Every key of these is written in a test beside the code (`every_key_is_documented`); here their
+/// types count.
 #[test]
 fn lines_of_script() {
     let kinds = ["syscall", "async", "fault", "block", "anomaly"];

@@ -1,5 +1,5 @@
-//! From a capture log to operations: recorded logs against the texts that they are known to give, and the tracker
-//! against any row of events whatever.
+//! From a capture log to operations: recorded logs against the texts that they are known to give,
+//! and the tracker against any row of events whatever.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -377,7 +377,7 @@ fn the_mount_table_is_in_every_log() {
     }
 }
 
-/// What the writer wrote as facts is all known: a fact of a future kind would be passed over in silence.
+/// Every fact in a log is of a known kind: a fact of a future kind would be passed over in silence.
 #[test]
 fn the_corpus_holds_the_facts_that_it_says() {
     for name in names("iocap") {
@@ -436,7 +436,8 @@ fn cut(log: &[u8]) -> Vec<u8> {
     writer.get_ref().clone()
 }
 
-/// Found by `fuzz/`: what could not be used was told at its own time, in the middle of what came earlier and later.
+/// Found by `fuzz/`: unusable input was reported at its own time, in the middle of what came
+/// earlier and later.
 #[test]
 fn what_cannot_be_used_is_told_in_its_turn() {
     for name in names("iocap") {

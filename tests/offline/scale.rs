@@ -1,5 +1,5 @@
-//! A machine with 256 CPUs and 10,000 threads: every record is accounted for, and memory does not grow with the length
-//! of the capture.
+//! A machine with 256 CPUs and 10,000 threads: every record is accounted for, and memory does not
+//! grow with the length of the capture.
 
 #[path = "../support/synthetic/mod.rs"]
 mod synthetic;
@@ -29,9 +29,10 @@ const LARGE: Shape = Shape {
 };
 /// How much longer the longer capture is.
 const TIMES: u64 = 5;
-/// What may come with a longer capture, KiB: buffers that double, a round that is a little fuller.
+/// Memory that a longer capture may add, KiB: buffers that double, a round that is a little fuller.
 const NOISE_KIB: i64 = 16 << 10;
-/// What `convert` may need for so many locations, KiB. One of OTF2's chunks for each would be 2.5 GiB.
+/// Limit of `convert`'s memory with so many locations, KiB. One of OTF2's chunks for each would be
+/// 2.5 GiB.
 const CONVERT_KIB: i64 = 200 << 10;
 
 /// A capture, and what is in it.
@@ -55,8 +56,8 @@ fn with_few_files(arguments: &[&str]) -> Finished {
     run(&mut command, TIMEOUT).expect("it ends").success()
 }
 
-/// The most memory that any child has had so far, KiB. It never falls, so what needs more must run later. (The kernel
-/// counts what a child had before its exec, too: ours, while captures are made.)
+/// The most memory that any child has had so far, KiB. It never falls, so what needs more must run
+/// later. (The kernel counts what a child had before its exec, too: ours, while captures are made.)
 fn peak_kib() -> i64 {
     getrusage(UsageWho::RUSAGE_CHILDREN).expect("it is always there").max_rss()
 }
@@ -91,8 +92,11 @@ fn assert_all_is_there(capture: &Capture) {
     assert_eq!(info["imbalances"], serde_json::json!([]));
     assert_eq!(info["complete"], true);
     for (call, (count, bytes)) in &truth.calls {
-        let told = &info["calls"][call];
-        assert_eq!((told["count"].as_u64(), told["bytes"].as_u64()), (Some(*count), Some(*bytes)));
+        let reported = &info["calls"][call];
+        assert_eq!(
+            (reported["count"].as_u64(), reported["bytes"].as_u64()),
+            (Some(*count), Some(*bytes))
+        );
     }
 }
 

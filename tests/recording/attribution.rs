@@ -1,4 +1,5 @@
-//! What stands behind block requests: each piece of a file, where `filefrag` finds it, with the program that wanted it.
+//! Attribution of block requests: each piece of a file, at the place that `filefrag` reports, with
+//! the program that caused it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,8 +22,8 @@ const DEVICE_BYTES: u64 = 320 << 20;
 /// Sizes of what is written: primes, in blocks of 4 KiB.
 const BLOCKS: [u64; 2] = [499, 491];
 
-/// Two programs that write at the same time, one that waits for its data, one that goes past the cache, one that reads. Each says
-/// who it is.
+/// Two programs that write at the same time, one that waits for its data, one that goes past the
+/// cache, one that reads. Each says who it is.
 fn script(dirs: [&Path; 2]) -> String {
     let [first, second] = dirs.map(|it| it.display());
     let [one, two] = BLOCKS;
@@ -47,7 +48,7 @@ fn script(dirs: [&Path; 2]) -> String {
 /// A range of a file on its device, in bytes: where in the file, where on the device, how long.
 type Extent = (u64, u64, u64);
 
-/// What `filefrag -e -b1` says (`FIEMAP`, `Documentation/filesystems/fiemap.rst`).
+/// Output of `filefrag -e -b1` (`FIEMAP`, `Documentation/filesystems/fiemap.rst`).
 #[track_caller]
 fn extents(file: &Path) -> Vec<Extent> {
     let mut filefrag = Command::new("filefrag");
@@ -70,7 +71,7 @@ fn pieces<'a>(requests: &'a [JsonBlock], op: &'a str) -> impl Iterator<Item = &'
     requests.iter().filter(done).filter(move |it| it.op == op).flat_map(|it| &it.pieces)
 }
 
-/// Every byte of a file, once, at its place: what was there is told by the kernel's map.
+/// Checks that every byte of a file appears once, at its place according to the kernel's map.
 #[track_caller]
 fn check_places(file: &Path, pieces: &[&JsonPiece], link: &str) {
     let extents = extents(file);
@@ -107,7 +108,7 @@ fn pid_of(dir: &Path, name: &str) -> i32 {
     text.trim().parse().expect("a number")
 }
 
-/// Whose a piece is: who queued it, or those who had written it.
+/// Programs of a piece: the one that queued it, or those that wrote it.
 fn programs(piece: &JsonPiece) -> Vec<i32> {
     match piece.program.as_deref() {
         Some("exact") => vec![piece.pid],
@@ -153,12 +154,13 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
             requests.iter().flat_map(|it| &it.pieces).filter(|it| it.behind == "journal");
         assert!(journals.count() > 0, "ext4 has written its journal");
     }
-    // Metadata that the kernel's threads write back from the device's own cache are not marked as such.
+    // Metadata that the kernel's threads write back from the device's own cache are not marked as
+    // such.
     assert!(bytes(unknown.clone()) * 50 < bytes(on_loops.collect()), "{unknown:#?}");
 }
 
-/// True if it is known of all pieces of these files who wanted them: not if a name was read too late, on a busy machine. Then
-/// nobody knows which file a program wrote.
+/// True if it is known of all pieces of these files who wanted them: not if a name was read too
+/// late, on a busy machine. Then the file that a program wrote is unknown.
 fn is_known(recording: &Recording, dirs: [&Path; 2]) -> bool {
     let requests = recording.requests();
     let is_ours = |it: &&JsonPiece| match it.path.as_deref().map(Path::new) {
@@ -216,8 +218,8 @@ fn what_the_kernel_writes_for_a_traced_program_is_its_request_too() {
     try_out(&[]);
 }
 
-/// Fails if the file systems are not asked at the end where the files lie, or what they say is taken for certain: ext4 says nothing
-/// when it overwrites what is in memory and has a place.
+/// Fails if the file systems are not asked at the end where the files lie, or what they say is
+/// taken for certain: ext4 says nothing when it overwrites what is in memory and has a place.
 #[test]
 fn file_systems_are_asked_at_the_end() {
     if !can_record(&[Need::Loop, Need::Program("filefrag"), Need::Program("mkfs.xfs")]) {
@@ -246,7 +248,8 @@ fn file_systems_are_asked_at_the_end() {
     }
 }
 
-/// Fails if what a program writes to a device, or reads there, is not shown as a place on that device.
+/// Fails if what a program writes to a device, or reads there, is not shown as a place on that
+/// device.
 #[test]
 fn a_device_is_a_file_too() {
     if !can_record(&[Need::Loop]) {
@@ -379,7 +382,7 @@ fn a_file_is_not_called_what_its_inode_was_before() {
     }
     let _alone = alone();
     let device = Device::new();
-    // Somebody who is not followed waits for his turn.
+    // A process that is not recorded waits for its turn.
     let before = "mkfs; mount; rm -f mine foreign
         setsid bash -c 'until [ -e mine ]; do sleep 0.02; done
             dd if=/dev/zero of=m/foreign bs=64k count=16 status=none; touch foreign' > /dev/null 2>&1 &";
@@ -390,7 +393,8 @@ fn a_file_is_not_called_what_its_inode_was_before() {
     assert!(found.iter().all(|it| it.writers.is_empty()), "{found:#?}");
 }
 
-/// Fails if one is taken for the writer who only asked for what others had left in memory to be written.
+/// Fails if one is taken for the writer who only asked for what others had left in memory to be
+/// written.
 #[test]
 fn who_synchronises_has_not_written() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
@@ -422,7 +426,8 @@ f = open(sys.argv[1], \"r+b\"); m = mmap.mmap(f.fileno(), 0); m[:] = b\"x\" * le
     }
 }
 
-/// Fails if a piece has the name that its file had when it was opened, and not the one that it has when it is written.
+/// Fails if a piece has the name that its file had when it was opened, and not the one that it has
+/// when it is written.
 #[test]
 fn pieces_follow_renames() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
@@ -470,8 +475,8 @@ gone = os.open(\"gone\", os.O_WRONLY | os.O_CREAT); os.write(gone, b\"g\" * 2621
     panic!("on a busy machine a name may be read too late, but not each time");
 }
 
-/// Fails if a thread that is inside a call which is not recorded is taken for the program that has written, or the metadata that a
-/// `sync` brings for that of the program which called it.
+/// Fails if a thread that is inside a call which is not recorded is taken for the program that has
+/// written, or the metadata that a `sync` brings for that of the program which called it.
 #[test]
 fn a_call_that_is_not_recorded_has_written_nothing() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
@@ -515,7 +520,8 @@ fcntl.ioctl(fd, 0xc020660b, struct.pack(\"QQIIII\", 0, 2**64 - 1, 1, 0, 0, 0))";
     panic!("a name may be read too late, or the files be written back before, but not each time");
 }
 
-/// Fails if the data that a commit waits for is taken for the journal, or the journal for something else.
+/// Fails if the data that a commit waits for is taken for the journal, or the journal for something
+/// else.
 #[test]
 fn the_journal_is_what_lies_in_the_journal() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {

@@ -1,13 +1,14 @@
-//! Every row of the table of system calls, against strace in the same run: name, descriptors, result, error, paths.
+//! Every row of the table of system calls, against strace in the same run: name, descriptors,
+//! result, error, paths.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::recording::{Recording, can_record, compile, record};
 use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::beside_others;
 use crate::support::oracle::strace::Log;
 use crate::support::oracle::strace::arguments::{Annotated, quoted, split_arguments};
 use crate::support::oracle::strace::compare::compare_counted;
@@ -56,13 +57,14 @@ fn every_call_is_what_strace_saw() {
     assert_eq!(missing, Vec::<&str>::new(), "rows that nothing was recorded of");
 }
 
-/// A child begins inside the call that made it, so its exit has no entry; an exec may end another thread.
+/// A child begins inside the call that made it, so its exit has no entry; an exec may end another
+/// thread.
 fn is_compared(name: &str) -> bool {
     !matches!(name, "clone" | "clone3" | "fork" | "vfork" | "execve" | "execveat")
 }
 
-/// Fails if what stands behind pointers is not what strace shows of the same call: lengths of vectors, descriptors of pipes,
-/// flags of `openat2`.
+/// Fails if the data that pointers lead to is not what strace shows of the same call: lengths of
+/// vectors, descriptors of pipes, flags of `openat2`.
 #[test]
 fn exact_arguments_are_what_strace_shows() {
     if !can_record(&[Need::Strace]) {
@@ -119,8 +121,8 @@ const VECTORS: [&str; 7] =
     ["readv", "writev", "preadv", "pwritev", "preadv2", "pwritev2", "vmsplice"];
 const PAIRS: [&str; 2] = ["pipe", "pipe2"];
 
-/// Fails if a row takes for a descriptor or a path what strace does not, or the other way round: strace knows the calls
-/// by itself, and shows with `-y` what each descriptor is.
+/// Fails if a row takes for a descriptor or a path what strace does not, or the other way round:
+/// strace knows the calls by itself, and shows with `-y` what each descriptor is.
 #[test]
 fn roles_are_those_that_strace_shows() {
     if !can_record(&[Need::Strace]) {

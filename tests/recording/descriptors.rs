@@ -1,4 +1,4 @@
-//! What descriptors mean, against what the program itself says of them.
+//! Files of descriptors, compared with the program's own record of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,8 @@ use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
-/// Records this program of `tests/programs`, which works in a directory of its own and writes what it knows to a file.
+/// Records this program of `tests/programs`, which works in a directory of its own and writes what
+/// it knows to a file.
 fn recorded(program: &str, dir: &Path, options: &[&str]) -> (Recording, String) {
     let program = compile(program, dir);
     let (place, log) = (dir.join("place"), dir.join("log"));
@@ -30,15 +31,16 @@ fn recorded(program: &str, dir: &Path, options: &[&str]) -> (Recording, String) 
 /// Steps from this offset on go through symbolic links.
 const DOUBTFUL: u64 = 1000;
 
-/// Fails if a file has another name, after a rename or removal, than the kernel gave it at that moment; or is called
-/// doubtful where it is not.
+/// Fails if a file has another name, after a rename or removal, than the kernel gave it at that
+/// moment; or is called doubtful where it is not.
 #[test]
 fn open_files_are_called_what_the_kernel_calls_them() {
     if !can_record(&[]) {
         return;
     }
     let _alone = alone();
-    // A path that was read too late, on a busy machine, is counted and not followed: then nothing is shown here.
+    // A path that was read too late, on a busy machine, is counted and not followed: then nothing
+    // is shown here.
     let recorded_well = (0..5).find_map(|_| {
         let dir = scratch_dir("renames");
         let (recording, log) = recorded("renames.c", dir.path(), &["--source", "tracefs"]);
@@ -71,7 +73,8 @@ fn open_files_are_called_what_the_kernel_calls_them() {
     assert!(doubtful > 0, "nothing went through a link");
 }
 
-/// Assembles the 32-bit program; `None` if this machine has no such programs, or no assembler for them.
+/// Assembles the 32-bit program; `None` if this machine has no such programs, or no assembler for
+/// them.
 fn other_table(dir: &Path) -> Option<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/int80.s");
     let [object, program] = ["int80.o", "int80"].map(|it| dir.join(it));
@@ -89,8 +92,8 @@ fn other_table(dir: &Path) -> Option<String> {
     is_run.then(|| program.to_str().expect("text").to_owned())
 }
 
-/// Fails if calls of a 32-bit program are taken for those of the same number, if it is not told that there was one, or if
-/// a position that it has moved is believed.
+/// Fails if calls of a 32-bit program are taken for those of the same number, if it is not reported
+/// that there was one, or if a position that it has moved is believed.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn calls_of_a_32_bit_program_are_left_out_and_told() {
@@ -157,8 +160,8 @@ fn a_32_bit_program_that_runs_already_is_told() {
     assert!(recording.info["ignored"]["other-table"].as_u64() > Some(5), "{:#}", recording.info);
 }
 
-/// Fails if a descriptor that came over a socket is called by a wrong name, is not found again where what was received is
-/// recorded, or if a position is believed that the receiver has moved.
+/// Fails if a descriptor that came over a socket is called by a wrong name, is not found again
+/// where what was received is recorded, or if a position is believed that the receiver has moved.
 #[test]
 fn descriptors_that_come_over_a_socket_are_found_again_or_unknown() {
     if !can_record(&[]) {
@@ -251,8 +254,8 @@ fn what_was_mapped_before_is_known() {
     assert_eq!(all.iter().find(of_file).and_then(|it| it.path_source.as_deref()), Some("snapshot"));
 }
 
-/// Fails if a page that the program touches is not told with its file and offset, or if a call with an address does not lead
-/// to the file that is mapped there.
+/// Fails if a page that the program touches is not reported with its file and offset, or if a call
+/// with an address does not lead to the file that is mapped there.
 #[test]
 fn what_is_touched_in_memory_is_told_with_its_file() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
@@ -310,7 +313,8 @@ fn what_is_touched_in_memory_is_told_with_its_file() {
     assert_eq!(of("munmap"), [(after.clone(), 64), (after.clone(), 80)]);
 }
 
-/// Fails if a program has another path than its exec was given, or if one that did not start has any.
+/// Fails if a program has another path than its exec was given, or if one that did not start has
+/// any.
 #[test]
 fn programs_are_called_as_they_were_started() {
     if !can_record(&[]) {
@@ -333,17 +337,18 @@ fn programs_are_called_as_they_were_started() {
             assert_eq!(exec.path.as_deref(), expected, "{line}: {exec:?}");
             if is_there {
                 assert_eq!(exec.path_source.as_deref(), Some("exec-event"), "{exec:?}");
-                // With perf the path of `chdir` is not read, so nobody knows where a relative path begins.
-                let told = exec.path_absolute.as_deref();
-                assert!(told.is_some() || source == "perf", "{exec:?}");
-                assert!(told.is_none_or(|it| it == absolute), "{line}: {exec:?}");
+                // With perf the path of `chdir` is not read, so the base of a relative path is
+                // unknown.
+                let reported = exec.path_absolute.as_deref();
+                assert!(reported.is_some() || source == "perf", "{exec:?}");
+                assert!(reported.is_none_or(|it| it == absolute), "{line}: {exec:?}");
             }
         }
     }
 }
 
-/// Fails if a file is taken for another one that has the same name in other mounts: its size, its position, its removal; or if
-/// a descriptor is gone that another thread has closed for itself.
+/// Fails if a file is taken for another one that has the same name in other mounts: its size, its
+/// position, its removal; or if a descriptor is gone that another thread has closed for itself.
 #[test]
 fn files_of_one_name_in_two_mount_namespaces_are_two() {
     if !can_record(&[]) {

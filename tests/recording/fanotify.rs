@@ -1,5 +1,5 @@
-//! What fanotify's names are and are not: of whose opens, in which mounts, and when they are not certain. How many are right is
-//! told by tests/recording/names.rs.
+//! Names from fanotify: for which opens they exist, in which mounts, and when they are uncertain.
+//! The share of right names is checked by tests/recording/names.rs.
 
 use std::process::Command;
 
@@ -18,8 +18,8 @@ fn opened(recording: &Recording, end: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Fails if what an overlay opens itself, below it, is taken for what the program opened; of mounts that are made later, too,
-/// and in a namespace of their own.
+/// Fails if what an overlay opens itself, below it, is taken for what the program opened; of mounts
+/// that are made later, too, and in a namespace of their own.
 #[test]
 fn files_of_an_overlay_have_its_names() {
     if !can_record(&[Need::KernelFile("/sys/module/overlay"), Need::Program("unshare")]) {
@@ -40,16 +40,17 @@ fn files_of_an_overlay_have_its_names() {
         record(&dir.path().join("trace"), &["--names", "fanotify"], &program);
     finished.success();
     recording.assert_whole();
-    let told = opened(&recording, "/of_overlay");
+    let reported = opened(&recording, "/of_overlay");
     let made = ["low/of_overlay", "low/d/of_overlay", "over/of_overlay", "over/d/of_overlay"];
     let made = made.map(|it| format!("{place}/{it}"));
-    assert!(told.iter().any(|it| it.0 == "fanotify"), "some are certain: {told:?}");
-    for (source, path) in &told {
-        assert!(source != "fanotify" || made.contains(path), "{told:?}");
+    assert!(reported.iter().any(|it| it.0 == "fanotify"), "some are certain: {reported:?}");
+    for (source, path) in &reported {
+        assert!(source != "fanotify" || made.contains(path), "{reported:?}");
     }
 }
 
-/// Fails if a name counts as certain although not all calls were recorded that open and rename; if nobody is told.
+/// Fails if a name counts as certain although not all calls were recorded that open and rename; if
+/// no message is printed.
 #[test]
 fn what_is_not_recorded_makes_them_doubtful() {
     if !can_record(&[]) {
@@ -61,8 +62,8 @@ fn what_is_not_recorded_makes_them_doubtful() {
     let (finished, recording) = record(dir.path(), &options, &["cat", "/etc/passwd"]);
     let said = finished.success().stderr();
     assert!(said.contains("none of fanotify's names is certain"), "{said}");
-    let told = opened(&recording, "/etc/passwd");
-    assert!(!told.is_empty() && told.iter().all(|it| it.0 == "unverified"), "{told:?}");
+    let reported = opened(&recording, "/etc/passwd");
+    assert!(!reported.is_empty() && reported.iter().all(|it| it.0 == "unverified"), "{reported:?}");
     let (finished, recording) = record(&dir.path().join("all"), &LISTENER, &["cat", "/etc/passwd"]);
     let said = finished.success().stderr();
     assert!(!said.contains("warning"), "{said}");
@@ -71,7 +72,7 @@ fn what_is_not_recorded_makes_them_doubtful() {
 
 const LISTENER: [&str; 2] = ["--names", "fanotify"];
 
-/// Fails if a path is told that is only what fanotify does not tell: that of a failed call, or of another one.
+/// Fails if a path is reported that fanotify cannot know: that of a failed call, or of another one.
 #[test]
 fn calls_that_open_nothing_have_no_path() {
     if !can_record(&[]) {
@@ -114,7 +115,8 @@ fn without_the_right_to_it_an_error_says_so() {
     assert!(!finished.status.success() && said.contains("CAP_SYS_ADMIN"), "{said}");
 }
 
-/// Fails if without real-time priority, and where no probe can tell paths (perf), something worse is taken; doctor says which.
+/// Fails if without real-time priority, and where no probe can tell paths (perf), something worse
+/// is taken; doctor says which.
 #[test]
 fn it_is_taken_where_no_reader_can_be_had() {
     if !can_record(&[Need::Program("setpriv")]) {

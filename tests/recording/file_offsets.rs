@@ -1,4 +1,5 @@
-//! File, offset, bytes and result of every read and write, against what the program itself says that it did.
+//! File, offset, bytes and result of every read and write, against what the program itself says
+//! that it did.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::support::driver::recording::{can_record, compile, record};
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
-/// What stands in memory, by call: not told unless `--args exact` reads it.
+/// Arguments in memory, by call: unknown unless `--args exact` reads them.
 const UNREAD: [(&str, &str); 11] = [
     ("writev", "bytes_requested"),
     ("pwritev", "bytes_requested"),
@@ -25,7 +26,7 @@ const UNREAD: [(&str, &str); 11] = [
 /// Runs until one in which everything was read in time.
 const RUNS_MAX: u32 = 8;
 
-/// Where the loader reads, and the program looks where it stands.
+/// Directories in which the loader reads; the program also asks for its position there.
 const BESIDES: [&str; 4] = ["/proc/", "/etc/", "/lib", "/usr/"];
 
 /// One line of the program's.
@@ -65,8 +66,8 @@ fn said(text: &str) -> BTreeMap<i32, Vec<Said<'_>>> {
     by_process
 }
 
-/// Fails if a call is missing, or if anything that is told of it differs; or if something is not told that stands in no table
-/// here.
+/// Fails if a call is missing, or if anything that is reported of it differs; or if something is
+/// not reported that is in no table here.
 #[test]
 fn every_call_worked_where_the_program_says() {
     if !can_record(&[]) {
@@ -102,7 +103,7 @@ fn every_call_worked_where_the_program_says() {
     }
 }
 
-/// What the program says, and what was recorded.
+/// Returns the program's output and the recorded operations.
 fn recorded(arguments: &str) -> (String, Vec<JsonOperation>) {
     let dir = scratch_dir("positions");
     let program = compile("positions.c", dir.path());
@@ -116,7 +117,8 @@ fn recorded(arguments: &str) -> (String, Vec<JsonOperation>) {
     (text, recording.operations())
 }
 
-/// On a busy machine a reader may come too late, which is told: a name that is not sure, memory that was to be read and was not.
+/// On a busy machine a reader may come too late, which is reported: a name that is not sure, memory
+/// that was to be read and was not.
 fn is_late(our: &JsonOperation, is_exact: bool) -> bool {
     let is_named = matches!(our.name.as_str(), "rename" | "unlink");
     let is_doubtful = our.path_source.as_deref() == Some("unverified");
@@ -134,7 +136,8 @@ fn compare(said: &Said<'_>, our: &JsonOperation, is_exact: bool) {
     if let Some(fd2) = said.fd2 {
         assert_eq!(our.fd2.map(i64::from), Some(fd2.cast_signed()), "{said:?} {our:?}");
     }
-    // An append goes to wherever the end is, which somebody else may have moved: it is not told.
+    // An append goes to wherever the end is, which another process may have moved: it is not
+    // reported.
     let is_appended = said.path.as_deref().is_some_and(|it| it.ends_with("/appended"));
     for (key, ours, theirs) in [
         ("offset", our.offset, said.offset),
@@ -143,9 +146,9 @@ fn compare(said: &Said<'_>, our: &JsonOperation, is_exact: bool) {
     ] {
         let is_unread = our.unread.iter().any(|it| it == key);
         let may_be_unread = !is_exact && UNREAD.contains(&(said.call, key));
-        let is_told = ours == theirs && !is_unread;
+        let is_reported = ours == theirs && !is_unread;
         assert!(
-            is_told
+            is_reported
                 || ours.is_none() && (is_unread && may_be_unread || key == "offset" && is_appended),
             "{key}: {said:?} {our:?}"
         );

@@ -1,4 +1,5 @@
-//! What others on the machine have made to harm a recording by root: what it reads, opens and removes has limits.
+//! Files of other users that are made to harm a recording by root: what it reads, opens and removes
+//! has limits.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,13 +13,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
-use crate::support::machine::turns::{alone, beside_others};
 use crate::support::driver::process::{self, Finished};
 use crate::support::driver::recording::{
     BINARY, Recording, TIMEOUT, can_record, compile, iotrace, now_ns, record, recorder, wait_until,
 };
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{scratch_dir, text};
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
@@ -43,7 +44,8 @@ fn listener(file: &Path) -> Fanotify {
     listener
 }
 
-/// Fails if a path that was recorded is opened at the end through a link that came to be there meanwhile.
+/// Fails if a path that was recorded is opened at the end through a link that came to be there
+/// meanwhile.
 #[test]
 fn recorded_paths_lead_to_no_other_file() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
@@ -105,7 +107,8 @@ fn end(mut child: Child) {
     child.wait().expect("it ends");
 }
 
-/// Fails if what any user has mapped gets as many probes as there are places in it, or if that is not told.
+/// Fails if a file that any user has mapped gets as many probes as it has probe sites, or if that
+/// is not reported.
 #[test]
 fn code_of_others_gets_few_probes() {
     let _turn = beside_others();
@@ -120,9 +123,9 @@ fn code_of_others_gets_few_probes() {
     let finished = process::run(&mut command, TIMEOUT).expect("it ends").success();
     end(child);
     let said = finished.stderr();
-    let told =
+    let reported =
         "none of libc.evil.so, which was not looked through: has more places than are probed";
-    assert!(said.contains(told) && said.contains("libc.so.6 ("), "{said}");
+    assert!(said.contains(reported) && said.contains("libc.so.6 ("), "{said}");
     let took = Duration::from_nanos(now_ns() - begin);
     assert!(took < SOON, "{took:?}");
 }
@@ -217,7 +220,8 @@ impl Drop for SlowFiles {
     }
 }
 
-/// Waits so long for the end of a tracer, and no longer for one that waits for the server of a file system; what it has said.
+/// Waits so long for the end of a tracer, and no longer for one that waits for the server of a file
+/// system; what it has said.
 fn said_within(mut tracer: Child, files: SlowFiles) -> (Option<ExitStatus>, String) {
     let status = process::wait(&mut tracer, SOON).ok();
     drop(files);
@@ -226,7 +230,8 @@ fn said_within(mut tracer: Child, files: SlowFiles) -> (Option<ExitStatus>, Stri
     (status, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Fails if the end of a recording waits for a file system that does not answer any more, or if what was not read is not said.
+/// Fails if the end of a recording waits for a file system that does not answer any more, or if
+/// what was not read is not said.
 #[test]
 fn a_file_system_that_stops_to_answer_holds_no_end_up() {
     if !can_record(&[SLOW_FILES, Need::Program("cc")]) {
@@ -251,8 +256,8 @@ fn a_file_system_that_stops_to_answer_holds_no_end_up() {
     assert_eq!(recording.info["audit"]["programs_unknown"], 1, "{}", recording.info["audit"]);
 }
 
-/// True if a process is in an exec whose file system does not answer, or waits for another process that has asked the same: a child of the tracer
-/// that is no helper.
+/// True if a process is in an exec whose file system does not answer, or waits for another process
+/// that has asked the same: a child of the tracer that is no helper.
 fn is_in_exec(tracer: &Child) -> bool {
     let children = format!("/proc/{0}/task/{0}/children", tracer.id());
     fs::read_to_string(children).unwrap_or_default().split_whitespace().any(|it| {
@@ -262,7 +267,8 @@ fn is_in_exec(tracer: &Child) -> bool {
     })
 }
 
-/// Fails if no signal ends a tracer whose program cannot begin, or if it looks at the program's file itself before.
+/// Fails if no signal ends a tracer whose program cannot begin, or if it looks at the program's
+/// file itself before.
 #[test]
 fn a_program_whose_exec_does_not_end_is_given_up_for_a_signal() {
     if !can_record(&[SLOW_FILES, UPROBES, Need::Program("cc")]) {
@@ -308,17 +314,22 @@ fn logs_are_files() {
         process::run(&mut command, SOON).expect("it ends")
     };
     for verb in [&["summary"][..], &["info"], &["script"], &["convert"]] {
-        for (name, told) in [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")] {
+        for (name, reported) in
+            [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")]
+        {
             let finished = run(verb, name);
             let said = finished.stderr();
-            assert!(said.contains(told) && !finished.status.success(), "{verb:?} {name}: {said}");
+            assert!(
+                said.contains(reported) && !finished.status.success(),
+                "{verb:?} {name}: {said}"
+            );
         }
     }
-    for (name, told) in [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")] {
+    for (name, reported) in [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")] {
         let mut command = Command::new(BINARY);
         command.arg("import").arg(at(name)).arg("-o").arg(at("imported.iocap"));
         let finished = process::run(&mut command, SOON).expect("it ends");
-        assert!(finished.stderr().contains(told), "{name}: {}", finished.stderr());
+        assert!(finished.stderr().contains(reported), "{name}: {}", finished.stderr());
     }
     // A file of the kernel's own: to open one may do something.
     let finished = iotrace(&["import", "/proc/self/maps", "-o", text(&at("imported.iocap"))]);

@@ -1,5 +1,6 @@
-//! What else goes on on a machine while it is recorded: very many processes, processors that come and go, file systems that stand still,
-//! other tracers, and somebody who plays with ours. After each the program has ended as it would have, and what is not in the log is told.
+//! Events on the machine during a recording: very many processes, processors that come and go, file
+//! systems that stand still, other tracers, and a process that changes our tracefs instance. After
+//! each the program has ended as it would have, and what is not in the log is reported.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -61,7 +62,7 @@ fn many(dir: &Path, what: &str, count: &str) -> (Finished, Recording) {
     record(dir, &[], &[&program, what, count, file.to_str().expect("text")])
 }
 
-/// Fails if a process or thread is left out, or if one that is told may be.
+/// Fails if a process or thread is left out, or if one that is reported may be.
 #[test]
 fn very_many_processes_and_threads() {
     if !can_record(&[Need::Program("cc")]) {
@@ -77,7 +78,8 @@ fn very_many_processes_and_threads() {
     }
 }
 
-/// Fails if a process is taken for another that had its number, or if it is not told that one may not have been seen.
+/// Fails if a process is taken for another that had its number, or if a process that may have been
+/// missed is not reported.
 #[test]
 fn numbers_that_are_given_again() {
     let needs = [Need::Program("cc"), Need::KernelFile("/proc/sys/kernel/ns_last_pid")];
@@ -135,7 +137,8 @@ fn several_tracers_at_once() {
     assert_eq!(instances(), Vec::<PathBuf>::new());
 }
 
-/// Fails if what somebody else does to our instance is not told, or if it ends the recording.
+/// Fails if a change of our instance by another process is not reported, or if it ends the
+/// recording.
 #[test]
 fn somebody_plays_with_our_instance() {
     if !can_record(&[]) {
@@ -143,7 +146,7 @@ fn somebody_plays_with_our_instance() {
     }
     let _alone = alone();
     let options = ["--source", "tracefs"];
-    for (file, value, told) in [
+    for (file, value, reported) in [
         ("events/enable", "0", "somebody has switched off, or changed, the tracefs instance"),
         ("tracing_on", "0", "somebody has switched off, or changed, the tracefs instance"),
         ("trace_clock", "local", "somebody has switched off, or changed, the tracefs instance"),
@@ -157,7 +160,7 @@ fn somebody_plays_with_our_instance() {
             }
         });
         let (said, text) = (finished.stderr(), recording.text_info());
-        assert!(said.contains(told) || text.contains(told), "{file}: {said}\n{text}");
+        assert!(said.contains(reported) || text.contains(reported), "{file}: {said}\n{text}");
         assert_eq!(instances(), Vec::<PathBuf>::new());
     }
 }
@@ -171,7 +174,7 @@ fn is_main_of_our_child(instance: &Path) -> bool {
     status.is_some_and(|it| it.is_ok_and(|it| it.contains(&parent)))
 }
 
-/// Fails if it is not told that a ring was switched off and on again.
+/// Fails if no message reports that a ring was switched off and on again.
 #[test]
 fn a_ring_is_off_for_a_while() {
     if !can_record(&[]) {
@@ -192,13 +195,14 @@ fn a_ring_is_off_for_a_while() {
             std::thread::sleep(Duration::from_millis(1000));
             switch("1");
         });
-    let told = "off and on again: main between ";
-    assert!(finished.stderr().contains(told), "{}", finished.stderr());
+    let reported = "off and on again: main between ";
+    assert!(finished.stderr().contains(reported), "{}", finished.stderr());
     let warnings = recording.info["warnings"].to_string();
-    assert!(warnings.contains(told), "{warnings}");
+    assert!(warnings.contains(reported), "{warnings}");
 }
 
-/// Fails if a processor that goes offline takes the recording, or what it had recorded, with it, or if that is not told.
+/// Fails if a processor that goes offline takes the recording, or what it had recorded, with it, or
+/// if that is not reported.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_processor_goes_and_comes_back() {
@@ -229,9 +233,10 @@ fn a_processor_goes_and_comes_back() {
     assert!((1009..1020).contains(&recording.calls("read")));
 }
 
-/// Somebody has set the wall clock: until this is dropped, whatever happens, and as far as possible at once.
+/// A wall clock that was set: until this is dropped, whatever happens, and as far as possible at
+/// once.
 struct WallClock {
-    /// What the wall clock and the other one showed.
+    /// Times of the wall clock and the monotonic clock.
     before: (Duration, Duration),
 }
 
@@ -258,7 +263,8 @@ fn set(wall: Duration) -> nix::Result<()> {
     clock_settime(ClockId::CLOCK_REALTIME, wall.into())
 }
 
-/// Fails if anything that is recorded depends on the wall clock, or if it is not told that it was set.
+/// Fails if anything that is recorded depends on the wall clock, or if no message reports that it
+/// was set.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_wall_clock_that_is_set_back() {
@@ -288,7 +294,8 @@ fn a_wall_clock_that_is_set_back() {
             let clock = WallClock::set_back(BY).expect("we could before");
             std::thread::sleep(Duration::from_millis(100));
             let clock = (!is_restored).then_some(clock);
-            // The program comes to its end, and the clock is looked at. Others use this machine: not for ever.
+            // The program comes to its end, and the clock is looked at. Others use this machine:
+            // not for ever.
             fs::write(&set_back, "").expect("write it");
             (0..100).take_while(|_| clock.is_some() && tracer.exists()).for_each(|_| {
                 std::thread::sleep(Duration::from_millis(20));
@@ -298,7 +305,8 @@ fn a_wall_clock_that_is_set_back() {
         let (reads, lost) = (recording.calls("read"), recording.number("lost"));
         assert!(lost > 0 || (201_009..201_029).contains(&reads), "{reads} {lost}");
         assert_eq!(recording.number("unmatched"), 0);
-        // No time of another clock is in it: none is outside of the recording, or ends before it has begun.
+        // No time of another clock is in it: none is outside of the recording, or ends before it
+        // has begun.
         let (whole, operations) = (recording.number("duration_ns"), recording.operations());
         for it in &operations {
             let end = it.start_ns + it.duration_ns.unwrap_or(0).cast_signed();
@@ -309,12 +317,13 @@ fn a_wall_clock_that_is_set_back() {
         let moved = recording.info["wall_moved_ns"].as_i64().expect("it was looked at");
         let expected = if is_restored { 0 } else { -90_000_000_000 };
         assert!((moved - expected).abs() < 50_000_000, "{moved}");
-        let told = recording.text_info().contains("the wall clock was set meanwhile");
-        assert_eq!(told, !is_restored);
+        let reported = recording.text_info().contains("the wall clock was set meanwhile");
+        assert_eq!(reported, !is_restored);
     }
 }
 
-/// Fails if the program waits for the disk of its log, or if what was lost meanwhile is not counted.
+/// Fails if the program waits for the disk of its log, or if what was lost meanwhile is not
+/// counted.
 #[test]
 fn a_file_system_that_stands_still() {
     if !can_record(&[Need::Loop, Need::Program("fsfreeze")]) {
@@ -339,7 +348,8 @@ fn a_file_system_that_stands_still() {
     assert!(lost > 0 || (200_000..200_010).contains(&reads), "{reads} {lost}");
 }
 
-/// Fails if a disk that is full when the archive is written costs the log, or leaves half an archive.
+/// Fails if a disk that is full when the archive is written costs the log, or leaves half an
+/// archive.
 #[test]
 fn the_disk_is_full_while_the_archive_is_written() {
     if !can_record(&[Need::Program("unshare"), Need::Program("mount")]) {
@@ -375,7 +385,7 @@ fn the_program_is_killed() {
     let dir = scratch_dir("disturbances");
     let script = "dd if=/dev/zero of=/dev/null bs=1 count=1009 2>/dev/null; kill -9 $$";
     let (finished, recording) = record(dir.path(), &[], &["sh", "-c", script]);
-    // So that whoever has started us sees the same.
+    // The caller of the tracer sees the same status.
     assert_eq!(finished.status.signal(), Some(9), "{}", finished.stderr());
     recording.assert_whole();
     assert_eq!(recording.info["exit_signal"], 9);
@@ -404,11 +414,12 @@ fn a_tracer_without_memory() {
         } else {
             let recording = Recording::open(&log);
             recording.assert_books_balance();
-            // If that killed it while it recorded, the log says that it has no end; of more than it needs there is an end.
+            // If that killed it while it recorded, the log says that it has no end; of more than it
+            // needs there is an end.
             let is_killed = finished.status.signal() == Some(libc::SIGABRT) && mebibytes < 64;
-            let is_told = is_killed && recording.info["complete"] == false;
+            let is_reported = is_killed && recording.info["complete"] == false;
             let is_whole = finished.status.code() == Some(5);
-            assert!(is_whole || is_told, "{mebibytes}: {}", finished.stderr());
+            assert!(is_whole || is_reported, "{mebibytes}: {}", finished.stderr());
         }
     }
     // The next one removes what the killed ones left.

@@ -1,4 +1,4 @@
-//! What is at work inside system calls, of work whose counts are known.
+//! Layers at work inside system calls, for work whose counts are known.
 
 use crate::support::driver::recording::{Recording, can_record, compile, record};
 use crate::support::machine::mount::Mounted;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const DEVICE_BYTES: u64 = 64 << 20;
 
-/// `tests/programs/layers.c`.
+/// Direct reads and writes of `tests/programs/layers.c`.
 const DIRECT: u64 = 7 + 3;
 const CACHED_WRITES: u64 = 11;
 const CACHED_READS: u64 = 13;
@@ -86,7 +86,7 @@ fn check_splits(report: &Value, direct: u64) {
     let requests = report["layers"].as_array().expect("a table").iter();
     let seen: u64 =
         requests.filter(|it| it["layer"] == "blk").filter_map(|it| it["count"].as_u64()).sum();
-    // With perf completions are missing on an idle CPU, and that is told.
+    // With perf completions are missing on an idle CPU, and that is counted.
     assert!(seen < direct || devices > 0, "{report:#}");
 }
 

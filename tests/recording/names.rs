@@ -1,8 +1,8 @@
-//! The names of real programs' files: call by call against strace in the same run, and in free runs against what strace
-//! saw of another one, or what the program itself knows.
+//! The names of real programs' files: call by call against strace in the same run, and in free runs
+//! against what strace saw of another one, or what the program itself knows.
 //!
-//! A reader may come late, and then it says so: how many names are right may be tried again. A name that is wrong and
-//! not marked may never be.
+//! A reader may come late, and then it says so: how many names are right may be tried again. A name
+//! that is wrong and not marked may never be.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -41,7 +41,8 @@ fn good_soon(what: &str, mut run: impl FnMut(usize) -> Result) {
     );
 }
 
-/// One run under strace: the names of its opens, and its log. All that is recorded is what strace saw.
+/// One run under strace: the names of its opens, and its log. All that is recorded is what strace
+/// saw.
 fn under_strace(
     prepared: &Prepared,
     number: usize,
@@ -62,8 +63,8 @@ fn under_strace(
     assert_eq!(found.differences, Vec::<String>::new(), "{}", prepared.workload.name);
     assert!(found.opens.opens >= least, "{:?}", found.opens);
     assert!(found.held > 0, "descriptors of other calls have names, too");
-    let told = recording.number("unverified") + recording.number("unnamed");
-    assert!(found.opens.unknown as u64 <= told, "{:?}, {told} are told", found.opens);
+    let reported = recording.number("unverified") + recording.number("unnamed");
+    assert!(found.opens.unknown as u64 <= reported, "{:?}, {reported} are reported", found.opens);
     (judged(found.opens, &recording, of_readers), Bags::of_log(&log, &place))
 }
 
@@ -84,8 +85,8 @@ fn free(
     judged(score, &recording, of_readers)
 }
 
-/// Of 1000 names so many must be right: of readers fewer than of probes, which cannot be late. What failed opened no
-/// file, so fanotify has not told of it.
+/// Of 1000 names so many must be right: of readers fewer than of probes, which cannot be late. What
+/// failed opened no file, so fanotify has not reported it.
 fn judged(score: Score, recording: &Recording, of_readers: usize) -> Result {
     match recording.info["names"].as_str() {
         Some("reader") => (score, of_readers),
@@ -97,7 +98,8 @@ fn judged(score: Score, recording: &Recording, of_readers: usize) -> Result {
 /// How many of 1000 names must be right.
 const MOST: usize = 999;
 
-/// The best that this kernel has: `auto` prefers readers to probes in libraries, which do not see every program.
+/// The best that this kernel has: `auto` prefers readers to probes in libraries, which do not see
+/// every program.
 fn best_names() -> Vec<&'static str> {
     let has = |file: &str| Path::new("/sys/kernel/tracing").join(file).exists();
     if !has("kprobe_events") && has("uprobe_events") {
@@ -106,19 +108,22 @@ fn best_names() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// The same of readers where many programs are started that live for a millisecond: a CPU that has nothing to do takes them over, now and
-/// then before the reader has looked, which is noticed, and then they have no name. Seen: 998 to 1000, on two CPUs.
+/// The same of readers where many programs are started that live for a millisecond: a CPU that has
+/// nothing to do takes them over, now and then before the reader has looked, which is noticed, and
+/// then they have no name. Seen: 998 to 1000, on two CPUs.
 const MOST_OF_MANY: usize = 995;
 
-/// Of fanotify, whose listener takes its turn like everybody: on a busy machine several opens of a thread wait for it, and
-/// if one of them has no event it is not known which. Seen: 940 to 1000 on two CPUs, and 20 where others keep them busy: how many
-/// are right is told in docs/names-table.md, here it counts that none is wrong.
+/// Of fanotify, whose listener takes its turn like everybody: on a busy machine several opens of a
+/// thread wait for it, and if one of them has no event it is not known which. Seen: 940 to 1000 on
+/// two CPUs, and 20 where others keep them busy: how many are right is in docs/names-table.md; this
+/// test checks that none is wrong.
 const MOST_OF_LISTENERS: usize = 20;
 
-/// What asks for them.
+/// Options that select them.
 const LISTENER: [&str; 2] = ["--names", "fanotify"];
 
-/// At least so many opens, all as strace says; then the same program alone; with the best names, and with fanotify's.
+/// At least so many opens, all as strace says; then the same program alone; with the best names,
+/// and with fanotify's.
 fn check(name: &str, least: usize, of_readers: usize) {
     check_with(name, least, of_readers, &best_names());
     check_with(name, least, of_readers, &LISTENER);
@@ -142,13 +147,15 @@ fn check_with(name: &str, least: usize, of_readers: usize, names: &[&str]) {
     good_soon(&format!("{name} alone"), alone);
 }
 
-/// Fails if the name of one of many files, opened and closed at once, is that of another; if directories have none.
+/// Fails if the name of one of many files, opened and closed at once, is that of another; if
+/// directories have none.
 #[test]
 fn tar_of_documents() {
     check("tar", 100, MOST);
 }
 
-/// Fails if lock files, renames, temporary names, or descriptors that went to a child have wrong names.
+/// Fails if lock files, renames, temporary names, or descriptors that went to a child have wrong
+/// names.
 #[test]
 fn git_clone() {
     check("git clone", 300, MOST_OF_MANY);
@@ -160,15 +167,16 @@ fn find_with_heads() {
     check("find -exec head", 300, MOST_OF_MANY);
 }
 
-/// Fails if a path is told that was put where the argument had stood, before that was read: nothing that is recorded shows
-/// it. A thread that another CPU takes over before its argument is read has no name, and of such opens there are many here.
+/// Fails if a path is reported that was put where the argument had stood, before that was read:
+/// nothing that is recorded shows it. A thread that another CPU takes over before its argument is
+/// read has no name, and of such opens there are many here.
 #[test]
 fn find_with_heads_that_search() {
     check("the same, searching", 1000, 980);
 }
 
-/// Fails if paths that lead nowhere have wrong names (most of an import are), or if descriptors that end with an exec,
-/// or do not, are taken for one another.
+/// Fails if paths that lead nowhere have wrong names (most of an import are), or if descriptors
+/// that end with an exec, or do not, are taken for one another.
 #[test]
 fn python_imports() {
     check("python3 imports", 200, MOST);
@@ -180,7 +188,8 @@ fn compile_with_gcc() {
     check("gcc", 500, MOST_OF_MANY);
 }
 
-/// Fails if an open among those of other threads, which use the same numbers at the same time, has the name of another.
+/// Fails if an open among those of other threads, which use the same numbers at the same time, has
+/// the name of another.
 #[test]
 fn a_storm_of_opens() {
     if !can_record(&[]) {
@@ -227,8 +236,9 @@ fn storm(prepared: &Prepared, number: usize, names: &[&str]) -> Result {
     judged(score, &recording, MOST)
 }
 
-/// Fails if a name is told that is another open's, where many are not told or only once: of files that are opened again and
-/// again, of devices, of paths without a file, of what is renamed or removed at once.
+/// Fails if a name is reported that is another open's, where many are unknown or appear only once:
+/// of files that are opened again and again, of devices, of paths without a file, of what is
+/// renamed or removed at once.
 #[test]
 fn a_mix_of_opens() {
     if !can_record(&[]) {
@@ -274,10 +284,11 @@ fn mix(program: &str, place: &Path, threads: usize, names: &[&str]) -> Score {
     score
 }
 
-/// The paths of the storm are from the root and lead through no link: what was given is what it became.
+/// The paths of the storm are from the root and lead through no link: what was given is what it
+/// became.
 fn judge(score: &mut Score, ours: &JsonOperation, path: &str) {
-    let is_told = !matches!(ours.path_source.as_deref(), None | Some("unverified"));
-    match is_told {
+    let is_reported = !matches!(ours.path_source.as_deref(), None | Some("unverified"));
+    match is_reported {
         true if ours.path.as_deref() == Some(path) => score.right += 1,
         true => score.wrong.push(format!("path {path:?}, ours {ours:?}")),
         false => score.unknown += 1,
@@ -296,9 +307,10 @@ fn read_storm(path: &Path) -> BTreeMap<i32, VecDeque<(i32, String)>> {
     threads
 }
 
-/// Fails if a path is told from a directory that was removed, moved with its mount, or changed by another thread meanwhile; if a file
-/// below an unknown directory keeps a name that a rename may have taken, one in a mount that is moved or taken away its old path, or
-/// the file of a descriptor of another process is called, or placed, anyhow.
+/// Fails if a path is derived from a directory that was removed, moved with its mount, or changed
+/// by another thread meanwhile; if a file below an unknown directory keeps a name that a rename may
+/// have taken, one in a mount that is moved or taken away its old path, or the file of a descriptor
+/// of another process is called, or placed, anyhow.
 #[test]
 fn what_begins_elsewhere_has_no_certain_path() {
     if !can_record(&[]) {
@@ -337,7 +349,7 @@ fn write_of(operations: &[JsonOperation], bytes: i64) -> &JsonOperation {
     found.next().expect("it is recorded")
 }
 
-/// What must hold of each run.
+/// Checks one run.
 #[track_caller]
 fn check_elsewhere(operations: &[JsonOperation]) {
     for name in ["removed", "moved", "fifo"] {
@@ -369,6 +381,6 @@ fn are_certain(operations: &[JsonOperation], place: &Path) -> bool {
             .any(|it| is_read(it) && it.path_absolute.as_deref().map(Path::new) == Some(&expected))
     });
     let first = write_of(operations, 17);
-    let told = first.path.as_deref().map(Path::new);
-    paths && is_read(first) && told == Some(&place.join("from/file")) && first.offset == Some(0)
+    let reported = first.path.as_deref().map(Path::new);
+    paths && is_read(first) && reported == Some(&place.join("from/file")) && first.offset == Some(0)
 }

@@ -1,4 +1,5 @@
-//! `pattern` calls the work of fio what it is, whichever way it is done; bytes and counts are those of fio.
+//! `pattern` calls the work of fio what it is, whichever way it is done; bytes and counts are those
+//! of fio.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,14 +12,14 @@ use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 use serde_json::Value;
 
-/// Where in their files operations work.
+/// Knowledge of the file offsets of a test case's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// It is told of all.
+enum OffsetsKnown {
+    /// The offsets of all operations are known.
     Always,
-    /// Some file systems tell it of those past the page cache.
+    /// Some file systems report the offsets of operations past the page cache.
     Perhaps,
-    /// It is told of none: the requests must show it.
+    /// No offset is known: the requests must show the pattern.
     Never,
 }
 
@@ -28,11 +29,11 @@ struct Engine {
     options: &'static [&'static str],
     /// Operations in flight at most.
     depth: u64,
-    told: Told,
+    offsets: OffsetsKnown,
 }
 
 const fn plain(name: &'static str) -> Engine {
-    Engine { name, options: &[], depth: 1, told: Told::Always }
+    Engine { name, options: &[], depth: 1, offsets: OffsetsKnown::Always }
 }
 
 /// A new engine is a new row.
@@ -43,12 +44,17 @@ const ENGINES: [Engine; 8] = [
     plain("pvsync"),
     Engine { depth: 16, ..plain("posixaio") },
     Engine { depth: 16, ..plain("libaio") },
-    Engine { depth: 16, told: Told::Perhaps, ..plain("io_uring") },
+    Engine { depth: 16, offsets: OffsetsKnown::Perhaps, ..plain("io_uring") },
     // A thread of the kernel's begins them: not even the file system tells whose they are.
-    Engine { depth: 16, told: Told::Never, options: &["--sqthread_poll=1"], ..plain("io_uring") },
+    Engine {
+        depth: 16,
+        offsets: OffsetsKnown::Never,
+        options: &["--sqthread_poll=1"],
+        ..plain("io_uring")
+    },
 ];
 
-/// What each of them does: 56 cases, and those of the second io_uring.
+/// Patterns of each engine: 56 cases, and those of the second io_uring.
 const CASES: usize = 8;
 
 /// Bytes of a block: direct I/O takes no other ones. Blocks of a file: a prime.
@@ -57,7 +63,8 @@ const BLOCKS: u64 = 211;
 
 const DEVICE_BYTES: u64 = 64 << 20;
 
-/// On a busy machine a name, or what `io_submit` is given, may be read too late, which is told, but not each time.
+/// On a busy machine a name, or what `io_submit` is given, may be read too late, which is reported,
+/// but not each time.
 const RUNS_MAX: usize = 5;
 
 /// One thing that fio does, to a file of its own.
@@ -101,10 +108,11 @@ impl Case {
     }
 }
 
-/// What fio counts: operations and bytes.
+/// Operations and bytes that fio counts.
 type Counted = BTreeMap<String, [u64; 2]>;
 
-/// All that an engine does, one after the other, in a process for each: what was recorded, and what fio says.
+/// All that an engine does, one after the other, in a process for each: what was recorded, and what
+/// fio says.
 #[track_caller]
 fn fio(engine: &Engine, place: &Path, run: usize, dir: &Path) -> (Recording, Counted) {
     let trace = dir.join(format!("{}{}-{run}", engine.name, engine.options.concat()));
@@ -169,7 +177,7 @@ fn check_stream(engine: &Engine, case: Case, row: &Value, [count, bytes]: [u64; 
     assert_eq!((count, bytes), (BLOCKS, BLOCKS * BLOCK_BYTES), "{what}");
     let (found, unknown) = (number(row, "count"), number(row, "unknown"));
     let missing = count.checked_sub(found).expect("not more than fio counts");
-    assert!(missing <= unread, "{what}: {missing} are missing, {unread} told");
+    assert!(missing <= unread, "{what}: {missing} are missing, {unread} reported");
     assert_eq!(number(row, "bytes"), found * BLOCK_BYTES, "{what}");
     for key in ["size_p50_bytes", "size_max_bytes", "size_common_bytes"] {
         assert_eq!(number(row, key), BLOCK_BYTES, "{what}");
@@ -178,16 +186,16 @@ fn check_stream(engine: &Engine, case: Case, row: &Value, [count, bytes]: [u64; 
     let depth = number(row, "depth_max");
     assert!((1..=engine.depth).contains(&depth), "{what}");
     let by = row["decided_by"].as_str();
-    match (engine.told, case.is_direct) {
-        (Told::Always, _) => {
+    match (engine.offsets, case.is_direct) {
+        (OffsetsKnown::Always, _) => {
             assert_eq!((unknown, by), (0, Some("vfs")), "{what}");
             assert_eq!(number(row, "alignment_bytes"), BLOCK_BYTES, "{what}");
         }
-        (Told::Perhaps, true) => assert!(by.is_some(), "{what}"),
-        (Told::Never, true) => assert_eq!((unknown, by), (found, Some("block")), "{what}"),
+        (OffsetsKnown::Perhaps, true) => assert!(by.is_some(), "{what}"),
+        (OffsetsKnown::Never, true) => assert_eq!((unknown, by), (found, Some("block")), "{what}"),
         (_, false) => assert_eq!((unknown, by), (found, None), "{what}"),
     }
-    // A hole in what was told is a jump, or two.
+    // A missing operation is a jump, or two.
     if missing * 40 <= count {
         assert_eq!(row["class"], if by.is_some() { case.class() } else { "unknown" }, "{what}");
     }
@@ -213,8 +221,8 @@ fn check(engine: &Engine, recording: &Recording, report: &Value, counted: &Count
     }
 }
 
-/// Fails if one of these ways to read or write is called anything but what it is, or if one byte or operation of it is missing that is
-/// not told to be.
+/// Fails if one of these ways to read or write is called anything but what it is, or if one byte or
+/// operation of it is missing that is not reported as missing.
 #[test]
 fn fio_is_called_what_it_does() {
     if !can_record(&[Need::Fio, Need::Loop]) {

@@ -1,4 +1,4 @@
-//! What a recording by root may do, and whom its program is.
+//! Privileges of a recording by root, and the user of its program.
 
 use std::fs;
 use std::io::Read as _;
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{
     BINARY, Recording, TIMEOUT, can_record, compile, iotrace, record, recorder,
 };
 use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 
 /// Capabilities as bits (linux/capability.h).
@@ -26,10 +26,11 @@ const fn bits(numbers: &[u32]) -> u64 {
     bits
 }
 
-/// What docs/security.md says that is kept: chown, `dac_override`, `dac_read_search`, fowner, kill, setgid, setuid, `sys_ptrace`,
-/// syslog.
+/// Capabilities that are kept according to docs/security.md: chown, `dac_override`,
+/// `dac_read_search`, fowner, kill, setgid, setuid, `sys_ptrace`, syslog.
 const KEPT: u64 = bits(&[0, 1, 2, 3, 5, 6, 7, 19, 34]);
-/// And by threads that were started to open or to read on each CPU: `ipc_lock`, `sys_admin`, `sys_nice`, `sys_resource`, perfmon.
+/// And by threads that were started to open or to read on each CPU: `ipc_lock`, `sys_admin`,
+/// `sys_nice`, `sys_resource`, perfmon.
 const OPENING: u64 = bits(&[14, 21, 23, 24, 38]);
 /// By those that read rings: `dac_read_search`, fowner, `sys_ptrace`.
 const READING: u64 = bits(&[2, 3, 19]);
@@ -60,8 +61,8 @@ fn nothing_is_kept_that_is_not_needed() {
             "sleep 1; cd /proc/$PPID; echo @; cat status; for it in task/*; do echo @; cat $it/status; done; echo @; cat /proc/self/status",
         ],
     );
-    let told = finished.stdout();
-    let mut tasks: Vec<&str> = told.split("@\n").skip(1).collect();
+    let reported = finished.stdout();
+    let mut tasks: Vec<&str> = reported.split("@\n").skip(1).collect();
     let program = tasks.pop().expect("the program");
     let own = fs::read_to_string("/proc/self/status").expect("ours");
     // The program has what it has without us.
@@ -99,22 +100,23 @@ fn a_program_is_started_as_somebody_else() {
         assert_eq!((finished.stdout(), finished.status.code()), (id.clone(), Some(0)), "{user}");
     }
     // Users of containers are in no list here.
-    for (user, told) in [
+    for (user, reported) in [
         ("3999999999", "uid=3999999999 gid=65534(nogroup) groups=65534(nogroup)\n"),
         ("3999999999:4711", "uid=3999999999 gid=4711 groups=4711\n"),
     ] {
         let finished = recorded(&["--as-user", user], &["id"]);
-        assert_eq!(finished.stdout(), told, "{user}: {}", finished.stderr());
+        assert_eq!(finished.stdout(), reported, "{user}: {}", finished.stderr());
     }
     // They may do no more than they may.
     let finished = recorded(&["--as-user", "games"], &["cat", "/etc/shadow"]);
     assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr());
-    let finished = recorded(&["--as-user", "nobody at all"], &["id"]);
-    assert!(finished.stderr().contains("--as-user nobody at all: there is no such user"));
+    let finished = recorded(&["--as-user", "no such name"], &["id"]);
+    assert!(finished.stderr().contains("--as-user no such name: there is no such user"));
     assert_ne!(finished.status.code(), Some(0));
 }
 
-/// Root of a container has little more than any user: what is possible is recorded, and what is not is told.
+/// Root of a container has little more than any user: what is possible is recorded, the rest is
+/// reported.
 #[test]
 fn root_without_capabilities_records_its_own() {
     if !can_record(&[]) {
@@ -244,7 +246,8 @@ fn owners(directory: &Path, found: &mut Vec<(PathBuf, u32)>) {
     }
 }
 
-/// Fails if outputs in the directories of the caller of `sudo` are not the caller's, or are made with root's rights.
+/// Fails if outputs in the directories of the caller of `sudo` are not the caller's, or are made
+/// with root's rights.
 #[test]
 fn outputs_under_sudo_are_the_callers() {
     if !can_record(&[]) {
@@ -299,7 +302,8 @@ fn outputs_under_sudo_are_the_callers() {
     assert_eq!(fs::read_dir(&inside).expect("ours").count(), 0);
 }
 
-/// Fails if root's rights follow what the owner of a directory has put in the place of what is written.
+/// Fails if root's rights follow what the owner of a directory has put in the place of what is
+/// written.
 #[test]
 fn an_exchanged_directory_is_not_written_to_by_root() {
     if !can_record(&[Need::Program("setpriv")]) {

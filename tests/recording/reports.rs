@@ -1,4 +1,5 @@
-//! The verbs that answer: known work with prime counts gives exactly those numbers, from a log and while a program runs.
+//! The verbs that answer: known work with prime counts gives exactly those numbers, from a log and
+//! while a program runs.
 
 mod findings;
 use std::path::Path;
@@ -14,8 +15,8 @@ use serde_json::Value;
 /// On a busy machine a name may be read too late, but not each time.
 const RUNS_MAX: u32 = 5;
 
-/// The program: 101 writes of 13 bytes, 11 of 7 over the first of them, two times 78 reads, then the file is removed. And 19 opens
-/// of what is not there.
+/// The program: 101 writes of 13 bytes, 11 of 7 over the first of them, two times 78 reads, then
+/// the file is removed. And 19 opens of what is not there.
 fn script(place: &Path) -> String {
     let place = place.display();
     format!(
@@ -196,13 +197,13 @@ fn operations_are_printed_while_the_program_runs() {
     assert_eq!(process::wait(&mut running, TIMEOUT).expect("it ends").code(), Some(11));
     let output = running.wait_with_output().expect("read");
     assert_eq!(output.stdout, [7; 1013]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("lost 0, missing 0"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(reported.contains("lost 0, missing 0"), "{reported}");
     let heads = seen().lines().next().expect("heads").to_owned();
     assert!(heads.starts_with("kind,name,start_ns"), "{heads}");
 }
 
-/// Nobody reads any more: it is over, without being told.
+/// The reader has gone: the program ends without a signal of its own.
 #[test]
 fn live_ends_with_its_reader() {
     if !can_record(&[]) {
@@ -279,7 +280,7 @@ fn of_one_user() {
     assert!(said.contains("no user") && said.contains("-u 1000"), "{said}");
 }
 
-/// What goes into a pipe is not written to the file that it comes from.
+/// Bytes that are moved into a pipe are not writes of the file that they come from.
 #[test]
 fn a_transfer_reads_its_source() {
     if !can_record(&[Need::Program("python3")]) {
@@ -326,14 +327,15 @@ fn doctor_tries_a_recording() {
         let is_right = found["ok"] == true;
         // On a busy machine records may be lost, or a name be read too late.
         let text = found["found"].as_str().expect("text");
-        let is_told = !text.contains("; 0 records lost, 0 operations without");
-        assert!(is_right || is_told, "{found}");
+        let is_reported = !text.contains("; 0 records lost, 0 operations without");
+        assert!(is_right || is_reported, "{found}");
         is_right
     };
     assert!((0..RUNS_MAX).any(|_| is_right()), "names were read too late in each of the runs");
 }
 
-/// Fails if a log that comes through a pipe, where nothing can be read twice, is read in another way than a file.
+/// Fails if a log that comes through a pipe, where nothing can be read twice, is read in another
+/// way than a file.
 #[test]
 fn a_log_may_come_through_a_pipe() {
     let _turn = beside_others();

@@ -1,5 +1,6 @@
-//! Signals after a recording, while its end is worked out or its archive is written: the first one cuts that short, the second one
-//! ends us. The log has all that was recorded, what is left out is counted, and nothing under the archive's name is half an archive.
+//! Signals after a recording, while its end is worked out or its archive is written: the first one
+//! cuts that short, the second one ends us. The log has all that was recorded, what is left out is
+//! counted, and nothing under the archive's name is half an archive.
 
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -58,7 +59,8 @@ fn stopped_helper(tracer: Pid) -> Pid {
     panic!("no helper was met at its work");
 }
 
-/// Records some thousand stacks; when they are unwound, one who does that stands still, and with it the end of the recording.
+/// Records some thousand stacks; when they are unwound, one who does that stands still, and with it
+/// the end of the recording.
 fn at_the_end(dir: &Path, options: &[&str], program: &[&str]) -> (Child, Pid) {
     let stacks = ["--stacks", "calls", "--call-graph", "dwarf,16384", "-e", "%data", "-m", "64M"];
     let mut command = Command::new(BINARY);
@@ -82,8 +84,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Fails, or takes a minute more for each helper, if the first signal does not cut the end short; if what was recorded is not all in
-/// the log; or if it is not told what is not known.
+/// Fails, or takes a minute more for each helper, if the first signal does not cut the end short;
+/// if what was recorded is not all in the log; or if it is not reported what is unknown.
 #[test]
 fn a_signal_cuts_the_end_short() {
     if !can_record(&[]) {
@@ -96,7 +98,7 @@ fn a_signal_cuts_the_end_short() {
         // The program's own.
         (&[][..], launched, Signal::SIGINT, Ok(5)),
         (&[], launched, Signal::SIGTERM, Ok(5)),
-        // There is none that has a status.
+        // No process has a status.
         (&["-a", "-D", "1s"], &[], Signal::SIGTERM, Err(15)),
     ] {
         let dir = scratch_dir("endings");
@@ -135,7 +137,8 @@ fn a_signal_cuts_the_end_short() {
     }
 }
 
-/// Fails if a second signal does not end us, or leaves what cannot be read, or what is still there after the next verb.
+/// Fails if a second signal does not end us, or leaves what cannot be read, or what is still there
+/// after the next verb.
 #[test]
 fn a_second_signal_ends_us() {
     if !can_record(&[]) {
@@ -165,7 +168,8 @@ fn a_second_signal_ends_us() {
     assert_eq!(names(dir.path()), ["traces.iocap"]);
 }
 
-/// Fails, or prints all of it, if a signal does not end what is printed of a recording that is over.
+/// Fails, or prints all of it, if a signal does not end what is printed of a recording that is
+/// over.
 #[test]
 fn what_is_still_to_be_printed_is_cut_short() {
     if !can_record(&[]) {
@@ -193,7 +197,7 @@ fn printed_and_cut_short(dir: &tempfile::TempDir, verb: &[&str], file: &str) {
     let mut command = Command::new(BINARY);
     command.args(verb).args(["--", "sh", "-c", &script]).stderr(Stdio::piped());
     let tracer = command.spawn().expect("it starts");
-    // Nobody reads what it prints; the program comes to its end all the same.
+    // Its output has no reader; the program comes to its end all the same.
     let its = || fs::read_to_string(&program).unwrap_or_default();
     wait_until("the program starts", || its().ends_with('\n'));
     wait_until("the program is gone", || !Path::new("/proc").join(its().trim()).exists());
@@ -201,9 +205,9 @@ fn printed_and_cut_short(dir: &tempfile::TempDir, verb: &[&str], file: &str) {
     let finished = tracer.wait_with_output().expect("it ends");
     let shown = String::from_utf8_lossy(&finished.stderr);
     assert_eq!(finished.status.code(), Some(5), "{verb:?}");
-    let told: Vec<&str> = shown.lines().filter(|it| it.contains("iotrace-perf: ")).collect();
-    let is_told = shown.contains("interrupted: not all that was recorded is shown");
-    assert!(is_told, "{verb:?} {} {told:?}", shown.len());
+    let reported: Vec<&str> = shown.lines().filter(|it| it.contains("iotrace-perf: ")).collect();
+    let is_reported = shown.contains("interrupted: not all that was recorded is shown");
+    assert!(is_reported, "{verb:?} {} {reported:?}", shown.len());
     assert!(shown.lines().count() < 1_000_003, "{verb:?}");
     assert!(shown.ends_with('\n'));
 }
@@ -220,7 +224,8 @@ fn converting(dir: &Path) -> Child {
     converting
 }
 
-/// Fails if a process that outlives the program is lost without a word; or if that is said of one that ended before.
+/// Fails if a process that outlives the program is lost without a word; or if that is said of one
+/// that ended before.
 #[test]
 fn processes_that_outlive_the_program_are_told() {
     if !can_record(&[Need::Program("setsid")]) {
@@ -239,8 +244,8 @@ fn processes_that_outlive_the_program_are_told() {
     }
 }
 
-/// Fails if half an archive is left under its name by whatever ends us; or anything at all by a signal that asks us to end, or by
-/// who writes it next.
+/// Fails if half an archive is left under its name by whatever ends us; or anything at all by a
+/// signal that asks us to end, or by who writes it next.
 #[test]
 fn half_an_archive_is_none() {
     if !can_record(&[Need::Program("dd")]) {
@@ -266,7 +271,7 @@ fn half_an_archive_is_none() {
         assert_eq!(said.contains("no archive was made"), status != 9, "{status} {said}");
         assert_eq!(names(dir.path()), left);
     }
-    // What somebody else has made under that name stays.
+    // A file that another process created under that name stays.
     let other = dir.path().join("other.otf2.part");
     fs::create_dir(&other).and_then(|()| fs::write(other.join("result"), "")).expect("make it");
     let mut convert = Command::new(BINARY);

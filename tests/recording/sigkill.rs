@@ -1,5 +1,5 @@
-//! The tracer is killed (`kill -9`), at any moment, however it records: the program goes on, the log is readable up to there, and
-//! nothing stays behind.
+//! The tracer is killed (`kill -9`), at any moment, however it records: the program goes on, the
+//! log is readable up to there, and nothing stays behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const LATEST_NS: u64 = 1_400_000_000;
 /// So long it has worked at least, if it has worked to its end.
 const WORKED_NS: u64 = 500_000_000;
 
-/// Where a recording is controlled if nobody says otherwise.
+/// Default path of the control socket.
 const CONTROL: &str = "/run/iotrace-perf";
 
 /// Ways to record that leave different things in the kernel and on the disk.
@@ -52,17 +52,18 @@ impl Random {
     }
 }
 
-/// So long before the kill it was at work, and nothing of it is in the log: that is more than is lost on a machine with time.
+/// So long before the kill it was at work, and nothing of it is in the log: that is more than is
+/// lost on a machine with time.
 const SILENT_NS: u64 = 700_000_000;
 
 /// One recording that is killed.
 struct Killed {
-    /// What is said if something is wrong.
+    /// Description for the messages of failed assertions.
     what: String,
     log: PathBuf,
-    /// What the program wrote.
+    /// File that the program wrote.
     written: PathBuf,
-    /// When.
+    /// Time of the kill.
     at: u64,
     /// How the children that were left ended.
     ends: Vec<WaitStatus>,
@@ -91,7 +92,7 @@ fn kill_after(
 }
 
 impl Killed {
-    /// When the program began to work, if it was started. It went on as if nobody had looked.
+    /// When the program began to work, if it was started. It went on as if it were not traced.
     #[track_caller]
     fn assert_program_unharmed(&self) -> Option<u64> {
         let is_its = |it: &WaitStatus| matches!(it, WaitStatus::Exited(_, 7));
@@ -109,7 +110,7 @@ impl Killed {
         Some(first)
     }
 
-    /// What was recorded is the beginning of what was done, to the byte. How many writes there are.
+    /// Checks that the log is a prefix of what was done, to the byte; returns the number of writes.
     #[track_caller]
     fn assert_log_is_readable(&self) -> usize {
         let recording = Recording::open(&self.log);
@@ -122,7 +123,7 @@ impl Killed {
         let offsets: Vec<Option<u64>> =
             its.filter(|it| it.path.as_deref() == Some(path)).map(|it| it.offset).collect();
         let lost = recording.number("lost");
-        // A name that was read too late is told; the file has none then.
+        // A name that was read too late is counted; the file has none then.
         let is_known = lost == 0 && (!offsets.is_empty() || recording.number("unnamed") == 0);
         let expected: Vec<Option<u64>> = (0..offsets.len() as u64).map(|it| Some(it * 8)).collect();
         assert!(!is_known || offsets == expected, "{}: {offsets:?}", self.what);
@@ -133,7 +134,7 @@ impl Killed {
     }
 }
 
-/// What is there of tracers in the kernel's tracing, and in `/run`.
+/// Remains of tracers in the kernel's tracing, and in `/run`.
 fn left() -> Vec<String> {
     let tracing = Path::new("/sys/kernel/tracing");
     let mut left: Vec<String> = ["uprobe_events", "kprobe_events"]
@@ -149,8 +150,9 @@ fn left() -> Vec<String> {
     left
 }
 
-/// Fails if a kill takes the program with it or changes how it ends, leaves a log that cannot be read, or in which more or
-/// something else stands than what was done, or if after the next verb something of it is still there.
+/// Fails if a kill takes the program with it or changes how it ends, leaves a log that cannot be
+/// read, or in which more or something else stands than what was done, or if after the next verb
+/// something of it is still there.
 #[test]
 #[expect(clippy::print_stdout, reason = "for who repeats a run, or counts them")]
 fn killed_at_any_moment() {
@@ -171,7 +173,7 @@ fn killed_at_any_moment() {
         process::run(next.arg("doctor"), TIMEOUT).expect("it ends");
     };
     clean();
-    let (before, mut told) = (left(), Vec::new());
+    let (before, mut reported) = (left(), Vec::new());
     for way in WAYS.iter().cycle().take(usize::try_from(kills).expect("a number")) {
         let dir = scratch_dir("kills");
         let after = Duration::from_nanos(random.below(LATEST_NS));
@@ -180,17 +182,18 @@ fn killed_at_any_moment() {
         if let Some(began) = killed.assert_program_unharmed() {
             let writes = killed.assert_log_is_readable();
             let worked = killed.at.saturating_sub(began);
-            told.push((writes > 0, worked > SILENT_NS, killed.what.clone()));
+            reported.push((writes > 0, worked > SILENT_NS, killed.what.clone()));
         }
         clean();
         assert_eq!(left(), before, "{}", killed.what);
     }
-    let started = told.len();
+    let started = reported.len();
     println!("{kills} kills: {started} programs ran on, and their logs were read");
-    // On a machine that is busy with other things a log may come late to its turn, but not each time.
-    let late: Vec<_> = told.iter().filter(|it| it.1).collect();
+    // On a machine that is busy with other things a log may come late to its turn, but not each
+    // time.
+    let late: Vec<_> = reported.iter().filter(|it| it.1).collect();
     let silent: Vec<_> = late.iter().filter(|it| !it.0).map(|it| &it.2).collect();
     assert!(silent.len() * 4 <= late.len(), "nothing is in the logs of {silent:#?}");
-    let is_enough = told.iter().any(|it| it.0) || kills < KILLS_DEFAULT;
+    let is_enough = reported.iter().any(|it| it.0) || kills < KILLS_DEFAULT;
     assert!(is_enough, "no kill met a program at work");
 }

@@ -1,4 +1,5 @@
-//! `stacks`: bytes of each stack against the kernel's own counters, functions against those that a program has.
+//! `stacks`: bytes of each stack against the kernel's own counters, functions against those that a
+//! program has.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::support::machine::turns::{alone, beside_others};
 use crate::support::oracle::diskstats::DiskStats;
 use crate::support::scratch_dir;
 
-/// What a machine without anything gives (`scripts/capture-corpus`).
+/// Log of a machine without load (`scripts/capture-corpus`).
 const CORPUS: &str = "tests/corpus/logs/v2/stacks.iocap";
 
 /// `iotrace-perf stacks OPTIONS`; what it writes to this file.
@@ -68,8 +69,9 @@ fn assert_whole(report: &Value) {
     assert!(notes.iter().any(whole), "{notes:#?}");
 }
 
-/// Fails if a bio is missing or counted twice, if the kernel's functions have no names, or if what several requests are made of is
-/// not told apart: the reference's workload, 16 KiB random writes of 8 jobs 32 deep.
+/// Fails if a bio is missing or counted twice, if the kernel's functions have no names, or if what
+/// several requests are made of is not distinguished: the reference's workload, 16 KiB random
+/// writes of 8 jobs 32 deep.
 #[test]
 fn bytes_of_all_stacks_are_those_of_the_disk() {
     if !can_record(&[Need::Loop, Need::Fio]) {
@@ -104,7 +106,8 @@ fn bytes_of_all_stacks_are_those_of_the_disk() {
     }
 }
 
-/// Fails if functions of a program are not found, or are another's; if the same log gives other numbers in another form.
+/// Fails if functions of a program are not found, or are another's; if the same log gives other
+/// numbers in another form.
 #[test]
 fn functions_of_a_program_are_named() {
     if !can_record(&[Need::Loop, Need::Program("cc")]) {
@@ -186,7 +189,8 @@ fn each_device_has_stacks_of_its_own() {
     assert_eq!(by_dd(lower), 0, "a thread of the kernel's writes the file of the upper one");
 }
 
-/// Fails if a log of today is read in another way some day, or if one form has other numbers than the others.
+/// Fails if a log of today is read in another way some day, or if one form has other numbers than
+/// the others.
 #[test]
 fn a_recorded_log_gives_the_same_in_all_forms() {
     let _turn = beside_others();
@@ -266,14 +270,14 @@ fn word<const N: usize>(elf: &[u8], at: usize) -> usize {
     bytes.fold(0, |sum, it| sum << 8 | usize::from(*it))
 }
 
-/// Where the header of its table of symbols stands (`SHT_SYMTAB` is 2).
+/// Offset of the header of its symbol table (`SHT_SYMTAB` is 2).
 fn symtab(elf: &[u8]) -> usize {
     let (table, bytes, count) = (word::<8>(elf, 0x28), word::<2>(elf, 0x3a), word::<2>(elf, 0x3c));
     let mut headers = (0..count).map(|it| table + it * bytes);
     headers.find(|it| word::<4>(elf, it + 4) == 2).expect("a table of symbols")
 }
 
-/// What is done to a copy of a program, of which the kernel does not take note: it looks at no section.
+/// Damage to a copy of a program that the kernel does not notice: it reads no sections.
 #[derive(Clone, Copy, Debug)]
 enum Trap {
     /// It has so many symbols, which say nothing and lie in a hole, and this mode.
@@ -292,7 +296,7 @@ impl Trap {
     /// A copy of `stacks` with it; its path.
     fn set(self, program: &str) -> String {
         let mut elf = std::fs::read(program).expect("it is there");
-        // Nobody else may read it: it is read all the same.
+        // No other user may read it: it is read all the same.
         let (mut mode, mut length) = (0o700, elf.len() as u64);
         match self {
             Self::Symbols(count, of_mode) => {
@@ -329,7 +333,8 @@ fn reader_of(path: &str) -> Option<i32> {
     reads(reader).then_some(reader)
 }
 
-/// Records a program with a trap and then one without; meanwhile whoever reads the first is dealt with.
+/// Records a program with a trap and then one without; meanwhile the reader of the first one is
+/// acted on.
 #[track_caller]
 fn trapped(
     trap: Trap,
@@ -370,10 +375,10 @@ fn check_trap(trap: Trap, meanwhile: impl FnOnce(&str) + Send, reason: &str) {
         (&unread["first"][0]["path"], &unread["first"][0]["reason"]),
         (&bad.as_str().into(), &reason.into())
     );
-    let told = format!("{} addresses of programs have no names: 1 files", unread["addresses"]);
+    let reported = format!("{} addresses of programs have no names: 1 files", unread["addresses"]);
     let notes = recording.report("stacks")["notes"].to_string();
     for text in [finished.stderr(), recording.text_info(), notes] {
-        assert!(text.contains(&told) && text.contains(reason), "{text}");
+        assert!(text.contains(&reported) && text.contains(reason), "{text}");
     }
     let (trapped, whole) = (folded_of(dir.path(), "trap"), folded_of(dir.path(), "stacks"));
     assert!(trapped.iter().all(|it| it.contains("trap+0x") && !it.contains("main")), "{trapped:?}");
@@ -381,7 +386,8 @@ fn check_trap(trap: Trap, meanwhile: impl FnOnce(&str) + Send, reason: &str) {
     assert_eq!(reader_of(&bad), None, "nothing is left behind");
 }
 
-/// Fails if the tracer is ended by what a program has made for that, if it is not told, or if others lose their names by it.
+/// Fails if the tracer is ended by what a program has made for that, if it is not reported, or if
+/// others lose their names by it.
 #[test]
 fn whoever_traps_the_reader_loses_only_his_own_names() {
     if !can_record(&[Need::Loop, Need::Program("cc")]) {
@@ -404,12 +410,13 @@ fn whoever_traps_the_reader_loses_only_his_own_names() {
     let cut = |path: &str| {
         wait_until("it is read", || reader_of(path).is_some());
         let file = std::fs::File::options().write(true).open(path).expect("it is there");
-        file.set_len(0).expect("nobody runs it any more");
+        file.set_len(0).expect("no process runs it any more");
     };
     check_trap(TIME, cut, "it was cut off meanwhile (SIGBUS)");
 }
 
-/// Fails if what a program calls its functions drives a terminal, makes one line two, or one function two.
+/// Fails if what a program calls its functions drives a terminal, makes one line two, or one
+/// function two.
 #[test]
 fn names_of_functions_are_harmless() {
     if !can_record(&[Need::Loop, Need::Program("cc")]) {

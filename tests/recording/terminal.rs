@@ -1,4 +1,5 @@
-//! A recording at a terminal, under a shell that controls jobs: suspended and brought back, its output held up, its terminal closed.
+//! A recording at a terminal, under a shell that controls jobs: suspended and brought back, its
+//! output held up, its terminal closed.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -26,7 +27,8 @@ struct Shell {
 }
 
 impl Shell {
-    /// `DIR` in the script is this directory, `TRACER` ours. Each of its commands is a job in a process group of its own.
+    /// `DIR` in the script is this directory, `TRACER` ours. Each of its commands is a job in a
+    /// process group of its own.
     fn new(dir: &Path, script: &str) -> Self {
         let script = script.replace("DIR", dir.to_str().expect("text")).replace("TRACER", BINARY);
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
@@ -73,8 +75,8 @@ fn states(pid: &Path) -> String {
     stat.filter_map(|it| it.rsplit_once(") ")?.1.chars().next()).collect()
 }
 
-/// Fails if Ctrl-Z does not stop us and the program, if `fg` does not let both go on, if anything of what was done before and after is
-/// missing, or if the terminal is not as it was.
+/// Fails if Ctrl-Z does not stop us and the program, if `fg` does not let both go on, if anything
+/// of what was done before and after is missing, or if the terminal is not as it was.
 #[test]
 fn suspended_and_brought_back() {
     if !can_record(&[Need::Program("setsid"), Need::Program("stty")]) {
@@ -119,7 +121,8 @@ fn suspended_and_brought_back() {
     assert_eq!((state("meanwhile"), state("after")), (state("before"), state("before")));
 }
 
-/// Fails if a terminal that shows nothing for a while (Ctrl-S) holds up the program, or if something is not shown in the end.
+/// Fails if a terminal that shows nothing for a while (Ctrl-S) holds up the program, or if
+/// something is not shown in the end.
 #[test]
 fn output_is_held_up() {
     if !can_record(&[Need::Program("setsid")]) {
@@ -147,11 +150,12 @@ fn output_is_held_up() {
     assert_eq!(code, Some(5), "{last:?}");
     let is_its = |it: &&str| it.contains("read(0") && it.contains(", 1) = 1 <");
     let shown = screen.lines().filter(is_its).count();
-    let is_told = last.iter().any(|it| it.contains("lost 0,"));
-    assert!(shown == 20011 && is_told, "{shown} {last:?}");
+    let is_reported = last.iter().any(|it| it.contains("lost 0,"));
+    assert!(shown == 20011 && is_reported, "{shown} {last:?}");
 }
 
-/// Fails if the end of a terminal is not the end of the program, as it is without us, or costs anything of the log.
+/// Fails if the end of a terminal is not the end of the program, as it is without us, or costs
+/// anything of the log.
 #[test]
 fn the_terminal_is_closed() {
     if !can_record(&[Need::Program("setsid")]) {
@@ -183,7 +187,8 @@ fn for_nobody() -> (tempfile::TempDir, PathBuf) {
     (dir, free)
 }
 
-/// Fails if a program of another user can type into the terminal of root's shell, or if its output or exit code get lost.
+/// Fails if a program of another user can type into the terminal of root's shell, or if its output
+/// or exit code get lost.
 #[test]
 fn another_users_program_cannot_type() {
     if !can_record(&[Need::Program("setsid")]) {
@@ -206,8 +211,9 @@ fn another_users_program_cannot_type() {
     assert_eq!((code, free.join("owned").exists()), (Some(6), false), "{screen}");
 }
 
-/// Fails if a program of another user is in the session of root's shell: whatever `dev.tty.legacy_tiocsti` says, the kernel may have other ways to
-/// type into the terminal of one's own session.
+/// Fails if a program of another user is in the session of root's shell: whatever
+/// `dev.tty.legacy_tiocsti` says, the kernel may have other ways to type into the terminal of one's
+/// own session.
 #[test]
 fn another_users_program_has_a_session_of_its_own() {
     if !can_record(&[Need::Program("setsid")]) {

@@ -1,4 +1,5 @@
-//! Recordings by a user without any privilege: of programs of their own, and what they are told of the rest.
+//! Recordings by a user without any privilege: of that user's programs, and the messages about the
+//! rest.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -8,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::copy_program;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record};
 use crate::support::machine::requirements::{Need, require_all};
+use crate::support::machine::turns::beside_others;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Who has nothing: `nobody`, `nogroup`.
+/// User and group without any privilege (`nogroup`).
 const NOBODY: u32 = 65534;
 
 /// At most at this level users may trace programs of their own.
@@ -50,7 +51,7 @@ impl Place {
         command
     }
 
-    /// What they record.
+    /// Records a program as this user.
     fn record(&self, options: &[&str], program: &[&str]) -> Finished {
         let log = format!("{}/", self.path("log").display());
         let _ = fs::remove_dir_all(self.path("log"));
@@ -171,7 +172,7 @@ fn what_goes_out_of_sight_is_told() {
         return;
     }
     let place = Place::new();
-    // Nobody but root may read it, so nobody else may trace it.
+    // Only root may read it, so only root may trace it.
     let secret = place.path("secret");
     copy_program("/bin/true", &secret);
     fs::set_permissions(&secret, Permissions::from_mode(0o711)).expect("ours");
@@ -190,8 +191,8 @@ fn what_goes_out_of_sight_is_told() {
     assert_eq!(place.recording().calls("execve"), 2);
 }
 
-/// Events are switched off one after the other, entries first: an exit may be seen whose entry was off. Then no later call of that
-/// name is seen of the thread.
+/// Events are switched off one after the other, entries first: an exit may be seen whose entry was
+/// off. Then no later call of that name is seen of the thread.
 #[track_caller]
 fn expect_orphans_at_the_end(recording: &Recording) {
     let script = recording.script(&["--json"]);
@@ -234,7 +235,7 @@ fn own_processes_can_be_attached_to() {
     expect_orphans_at_the_end(&recording);
     // Children, too.
     assert!(recording.calls("execve") > 3 && recording.calls("openat") > 6, "{}", recording.info);
-    // Somebody else's.
+    // A process of another user.
     let arguments = ["-p", "1", "-D", "1s", "-o", "of-init/"];
     let refused = run(&mut place.command(place.path("iotrace-perf"), &arguments), TIMEOUT);
     let refused = refused.expect("it ends");
@@ -242,12 +243,12 @@ fn own_processes_can_be_attached_to() {
     assert!(refused.stderr().contains("only programs of this user"), "{}", refused.stderr());
 }
 
-/// What a program opens, one file after the other: some it keeps for a while, most it closes at once.
+/// Program that opens one file after the other: some it keeps for a while, most it closes at once.
 const OPENS: &str = "import os, time\n\
     for i in range(53): f = os.open(f'kept{i}', os.O_CREAT | os.O_WRONLY); time.sleep(.02); os.write(f, b'x' * i); os.close(f)\n\
     for i in range(2003): os.close(os.open(f'short{i % 7}', os.O_CREAT | os.O_WRONLY))";
 
-/// Fails if a name that is said to be sure is another file's, or if nobody looks.
+/// Fails if a name that is said to be sure is another file's, or if no reader looks.
 #[test]
 fn files_are_looked_at_soon() {
     let _turn = beside_others();
@@ -294,7 +295,7 @@ fn files_are_looked_at_soon() {
     }
 }
 
-/// One capability is enough for the whole machine; what it does not give is told.
+/// One capability is enough for the whole machine; what it does not give is reported.
 #[test]
 fn with_cap_perfmon_the_machine_is_recorded() {
     let _turn = beside_others();
@@ -303,7 +304,7 @@ fn with_cap_perfmon_the_machine_is_recorded() {
     }
     let place = Place::new();
     let rights =
-        "--reuid=nobody --regid=nogroup --clear-groups --inh-caps=+perfmon --ambient-caps=+perfmon";
+        "--reuid=65534 --regid=65534 --clear-groups --inh-caps=+perfmon --ambient-caps=+perfmon";
     let log = format!("{}/", place.path("log").display());
     let program = place.path("iotrace-perf");
     let arguments =

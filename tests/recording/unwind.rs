@@ -1,4 +1,5 @@
-//! `--call-graph dwarf`: functions of programs that keep no frame pointers, against those that the program has.
+//! `--call-graph dwarf`: functions of programs that keep no frame pointers, against those that the
+//! program has.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,14 +7,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, compile, record};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::beside_others;
 use crate::support::scratch_dir;
 
-/// What `frameless` calls its own.
+/// Functions of the program `frameless`.
 const FUNCTIONS: [&str; 13] = [
     "main",
     "plain",
@@ -41,7 +42,8 @@ fn recorded(dir: &Path, how: &str) -> Recording {
     recording
 }
 
-/// The program's own functions of each stack, the outermost first, and how many writes came through them.
+/// The program's own functions of each stack, the outermost first, and how many writes came through
+/// them.
 fn ways(dir: &Path) -> BTreeMap<String, u64> {
     let mut command = Command::new(BINARY);
     command.args(["stacks", "-U", "--calls", "--by", "count", "-f"]).arg(dir.join("traces.iocap"));
@@ -60,7 +62,8 @@ fn doubts(recording: &Recording) -> BTreeMap<String, u64> {
     doubts.iter().map(|(key, it)| (key.clone(), it.as_u64().expect("a number"))).collect()
 }
 
-/// Fails if a function of a stack is missing or made up, however its frame is told; or if what is not known is not told.
+/// Fails if a function of a stack is missing or made up, however its frame is described; or if what
+/// is unknown is not reported.
 #[test]
 fn functions_without_frame_pointers_are_found() {
     if !can_record(&[Need::Program("cc")]) {
@@ -83,9 +86,9 @@ fn functions_without_frame_pointers_are_found() {
     let expected = expected.map(|(way, count)| (way.to_owned(), count));
     assert_eq!(ways(dir.path()), expected.into());
     let doubts = doubts(&recording);
-    let told = [("broken", 0), ("copied", 150), ("guessed", 31), ("not_unwound", 0)];
-    let told = told.into_iter().chain([("too_short", 0), ("unreadable", 29)]);
-    assert_eq!(doubts, told.map(|(key, it)| (key.to_owned(), it)).collect());
+    let reported = [("broken", 0), ("copied", 150), ("guessed", 31), ("not_unwound", 0)];
+    let reported = reported.into_iter().chain([("too_short", 0), ("unreadable", 29)]);
+    assert_eq!(doubts, reported.map(|(key, it)| (key.to_owned(), it)).collect());
 }
 
 /// Fails if stacks that were not copied whole are taken for whole.
@@ -100,10 +103,10 @@ fn what_was_not_copied_is_told() {
     let recording = recorded(dir.path(), "dwarf,256");
     assert_eq!(ways(dir.path()).get("plain put"), Some(&7), "{:#?}", ways(dir.path()));
     let short = doubts(&recording)["too_short"];
-    let told = format!("{short} are longer than that");
+    let reported = format!("{short} are longer than that");
     let notes = recording.report("stacks")["notes"].to_string();
     for text in [recording.text_info(), notes] {
-        assert!(text.contains(&told) && text.contains("--call-graph dwarf,512"), "{text}");
+        assert!(text.contains(&reported) && text.contains("--call-graph dwarf,512"), "{text}");
     }
     assert_eq!(recording.info["stacks"]["stack_bytes"], Value::from(256));
 }
@@ -137,7 +140,7 @@ fn wrong_wishes_are_refused() {
     }
 }
 
-/// Fails if what stands on somebody else's stack is in the log of a program.
+/// Fails if the stack of another program is in the log of a program.
 #[test]
 fn stacks_of_others_are_not_kept() {
     if !can_record(&[Need::Loop, Need::Program("cc")]) {

@@ -26,13 +26,13 @@ const WAYS: [Way; 4] = [
     Way { aio: "io_uring", cache: "none", is_direct: true },
 ];
 
-/// What its threads are called.
+/// Names of its threads.
 const QEMU: [&str; 4] = ["qemu-io", "qemu-img", "worker", "iou-wrk"];
 
-/// What is written to an image, at places of its own, and read.
+/// Ranges that are written to an image, and read.
 const WRITTEN: [(u64, u64); 3] = [(1 << 20, 192 << 10), (5 << 20, 64 << 10), (9 << 20, 320 << 10)];
 
-/// Its output goes to a file: the other end of a pipe that was made before is a file that nobody knows.
+/// Its output goes to a file: the other end of a pipe that was made before is an unknown file.
 #[track_caller]
 fn qemu(words: &[&str]) -> Finished {
     let dir = scratch_dir("watch");
@@ -54,7 +54,8 @@ fn images_of_virtual_machines_are_watched_at_both_levels() {
     let _alone = alone();
     for way in &WAYS {
         let is_done = (0..RUNS_MAX).any(|_| images(way));
-        // On a busy machine some of what `io_submit` is given may be read too late each time; each run has checked that it is told.
+        // On a busy machine some of what `io_submit` is given may be read too late each time; each
+        // run has checked that it is reported.
         let may_miss = way.aio == "native";
         assert!(is_done || may_miss, "a name may be read too late, but not each time");
     }
@@ -79,7 +80,7 @@ fn images(way: &Way) -> bool {
     let (_, said) = watching.end();
     let is_said =
         ["could not be read", "files that are not known"].iter().any(|it| said.contains(it));
-    assert!(is_known || is_said, "what is not known is told: {said}");
+    assert!(is_known || is_said, "what is unknown is reported: {said}");
     is_known
 }
 
@@ -91,13 +92,13 @@ struct Image<'a> {
     path: &'a str,
 }
 
-/// What was logged of an image.
+/// Accesses that were logged of an image.
 struct Logged {
     lines: Vec<Line>,
     called: u64,
     at_device: u64,
     /// It is known of all operations where in the image they worked.
-    is_told: bool,
+    is_reported: bool,
     /// Some names were read too late: it may be that of the image.
     is_in_doubt: bool,
     /// For people.
@@ -114,12 +115,12 @@ impl Logged {
 }
 
 impl Image<'_> {
-    /// What is asked of the kernel stands in memory, and may be read too late.
+    /// True if its requests are in memory, which may be read too late.
     fn may_miss(&self) -> bool {
         self.way.aio == "native"
     }
 
-    /// What QEMU says.
+    /// Output of QEMU.
     #[track_caller]
     fn io(&self, commands: &[String]) -> String {
         let Way { aio, cache, .. } = self.way;
@@ -131,19 +132,20 @@ impl Image<'_> {
         said
     }
 
-    /// What there is of one direction.
+    /// Bytes of one direction.
     #[track_caller]
     fn logged(&self, is_write: bool) -> Logged {
         let Way { aio, cache, .. } = self.way;
         let lines = self.watching.log(self.path);
-        let is_told = self.watching.count(self.path, "without_line") == 0;
+        let is_reported = self.watching.count(self.path, "without_line") == 0;
         let is_in_doubt = self.watching.is_in_doubt(&QEMU);
-        let text = format!("{} {aio} {cache} told {is_told}: {lines:#?}", self.format);
-        // A thread of the kernel's may do it then: no event tells where, but it is counted, and the device shows it.
-        assert!(is_told || *aio == "io_uring", "{text}");
+        let text = format!("{} {aio} {cache} reported {is_reported}: {lines:#?}", self.format);
+        // A thread of the kernel's may do it then: no event tells where, but it is counted, and the
+        // device shows it.
+        assert!(is_reported || *aio == "io_uring", "{text}");
         let (called, at_device) =
             (bytes_of(&lines, "VFS", is_write), bytes_of(&lines, "BLK", is_write));
-        Logged { lines, called, at_device, is_told, is_in_doubt, text }
+        Logged { lines, called, at_device, is_reported, is_in_doubt, text }
     }
 
     #[track_caller]
@@ -153,7 +155,7 @@ impl Image<'_> {
         commands.push("flush".into());
         self.io(&commands);
         let logged = self.logged(true);
-        let Logged { lines, called, at_device, is_told, .. } = &logged;
+        let Logged { lines, called, at_device, is_reported, .. } = &logged;
         let all: u64 = WRITTEN.iter().map(|it| it.1).sum();
         let is_good = if self.format == "raw" {
             let found = lines.iter().filter(|it| it.level == "VFS" && it.is_write);
@@ -161,12 +163,12 @@ impl Image<'_> {
             if self.may_miss() && found.len() < WRITTEN.len() {
                 return false;
             }
-            *at_device == all && (!is_told || found == WRITTEN)
+            *at_device == all && (!is_reported || found == WRITTEN)
         } else if self.may_miss() && *called < all {
             return false;
         } else {
             // Its tables, too; what is new in it is written in whole blocks.
-            (*called > all || !is_told) && *at_device >= all
+            (*called > all || !is_reported) && *at_device >= all
         };
         if !logged.shows(is_good) {
             return false;
@@ -186,15 +188,15 @@ impl Image<'_> {
         fs::write("/proc/sys/vm/drop_caches", "1").expect("root");
         self.io(&["read -P 7 9M 320k".to_owned()]);
         let logged = self.logged(false);
-        let Logged { lines, called, at_device, is_told, .. } = &logged;
+        let Logged { lines, called, at_device, is_reported, .. } = &logged;
         if self.may_miss() && *called < 320 << 10 {
             return false;
         }
         let is_it = |it: &&Line| it.level == "VFS" && it.address >= 9 << 20;
         let found: u64 = lines.iter().filter(is_it).map(|it| it.bytes).sum();
-        let is_exact = self.format != "raw" || !is_told || found == 320 << 10;
+        let is_exact = self.format != "raw" || !is_reported || found == 320 << 10;
         // QEMU looks at the image, too; and the kernel reads ahead.
-        logged.shows((*called >= 320 << 10 || !is_told) && *at_device >= 320 << 10 && is_exact)
+        logged.shows((*called >= 320 << 10 || !is_reported) && *at_device >= 320 << 10 && is_exact)
     }
 
     #[track_caller]
@@ -206,14 +208,14 @@ impl Image<'_> {
         words.extend(["-f", self.format, "-i", aio, "-t", cache, self.path]);
         qemu(&words).success();
         let logged = self.logged(true);
-        let Logged { called, at_device, is_told, .. } = logged;
+        let Logged { called, at_device, is_reported, .. } = logged;
         let all = 53 * (16 << 10);
         let is_raw = self.format == "raw";
         if self.may_miss() && called < all {
             return false;
         }
         logged.shows(
-            (!is_told || called == all || !is_raw && called > all)
+            (!is_reported || called == all || !is_raw && called > all)
                 && (!is_direct || at_device == all || !is_raw && at_device > all),
         )
     }

@@ -1,4 +1,5 @@
-//! `watch` and `ctl`: of a watched file there is a line for each access, as the program knows it and the kernel counts it.
+//! `watch` and `ctl`: of a watched file there is a line for each access, as the program knows it
+//! and the kernel counts it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,12 +25,12 @@ fn calls(lines: &[Line]) -> Vec<(bool, u64, u64)> {
     of_calls.map(|it| (it.is_write, it.address, it.bytes)).collect()
 }
 
-/// What `COUNT` calls of `BYTES` do.
+/// Rows of `COUNT` calls of `BYTES`.
 fn row(is_write: bool, count: u64, bytes: u64) -> Vec<(bool, u64, u64)> {
     (0..count).map(|it| (is_write, it * bytes, bytes)).collect()
 }
 
-/// A program that does with a file what it is told.
+/// A program that reads and writes a file on command.
 struct Obeys {
     child: Child,
     to: ChildStdin,
@@ -70,7 +71,7 @@ impl Obeys {
     }
 }
 
-/// What the kernel calls the device of a file, and its inode.
+/// Device and inode number of a file, as the kernel prints them.
 fn name_of(file: &Path) -> String {
     let found = fs::metadata(file).expect("it is there");
     let (major, minor) = (nix::sys::stat::major(found.dev()), nix::sys::stat::minor(found.dev()));
@@ -112,7 +113,7 @@ fn every_access_of_a_watched_file_has_its_line() {
             .all(|it| (it.comm.as_str(), it.pid) == ("scripted_io", pid))
     );
     assert!(log.is_sorted_by(|a, b| a.seconds <= b.seconds) && log[0].seconds > 0.0, "{log:?}");
-    // Nobody else writes it; its blocks have 4 KiB, or 1 KiB.
+    // No other process writes it; its blocks have 4 KiB, or 1 KiB.
     let written = bytes_of(&log, "BLK", true);
     let least: u64 = 23 * 4099 + 5003;
     assert!(written >= least && written <= least.next_multiple_of(4096) + 2 * 4096, "{written}");
@@ -285,7 +286,7 @@ fn bytes_at_the_device_are_those_that_the_kernel_counts() {
             pieces.iter().filter(|it| it.behind == what).map(|it| it.bytes).sum::<u64>()
         };
         assert_eq!(of("file"), 10000 * 8192);
-        assert_eq!(of("unknown"), unknown, "it is told how much is not known");
+        assert_eq!(of("unknown"), unknown, "the unknown amount is reported");
         let all = of("file") + of("journal") + of("metadata") + of("unknown");
         assert_eq!(all, counted.written_sectors * 512);
         return;
@@ -345,7 +346,8 @@ fn says(socket: &Path, bytes: &[u8]) -> String {
     answer.unwrap_or_else(|| panic!("{said}")).to_owned()
 }
 
-/// Fails if something that is said or given can end the recording, stop it from answering, or drive a terminal.
+/// Fails if something that is said or given can end the recording, stop it from answering, or drive
+/// a terminal.
 #[test]
 fn bad_input_is_refused_and_harms_nobody() {
     if !may_run(&[]) {
@@ -386,7 +388,7 @@ fn bad_input_is_refused_and_harms_nobody() {
     assert!(says(&socket, &vec![b'a'; 1 << 20]).starts_with("error a question has at most"));
     assert!(says(&socket, b"add relative\n").starts_with("error a path from the root"));
     assert_eq!(says(&socket, b""), "");
-    // Nobody is kept out for ever by those who say nothing, and the first of them are answered still.
+    // Silent clients keep no other client out for ever, and the first of them are still answered.
     let quiet: Vec<UnixStream> =
         (0..8).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
     let mut is_refused = false;
@@ -404,7 +406,7 @@ fn bad_input_is_refused_and_harms_nobody() {
     program.end();
 }
 
-/// Where one recording is controlled there is no other; but where one has died there is.
+/// Checks that a control socket has one recording, and that one whose recording died is taken over.
 #[track_caller]
 fn second_recordings(watching: &WatchSession, file: &Path) {
     let socket = watching.socket();
@@ -434,7 +436,7 @@ fn second_recordings(watching: &WatchSession, file: &Path) {
     run(&dead, &hostile).success();
 }
 
-/// Fails if a program runs unwatched, or nobody learns that what is printed is not all.
+/// Fails if a program runs unwatched, or if no message reports that the output is incomplete.
 #[test]
 fn what_cannot_be_watched_or_printed_is_an_error() {
     if !may_run(&[]) {
@@ -481,6 +483,6 @@ fn what_cannot_be_watched_or_printed_is_an_error() {
     });
     let said = fs::read_to_string(&errors).expect("it is there");
     assert!(!status.expect("it has ended").success() && said.contains("No space left"), "{said}");
-    assert!(said.contains("VFS "), "what there was is told: {said}");
+    assert!(said.contains("VFS "), "what there was is reported: {said}");
     program.end();
 }

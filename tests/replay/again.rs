@@ -1,4 +1,4 @@
-//! What was captured is done again elsewhere: the same results, and nothing outside of the directory that it was given.
+//! A replay gives the results of the capture, and changes nothing outside of its directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::planner::{Out, Planner};
 use serde_json::Value;
 
-/// What is needed to know every name of a program that uses the C library.
+/// Options that give every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
@@ -48,7 +48,7 @@ impl Replay {
         Self { plan, root: dir.join("root") }
     }
 
-    /// Of operations that nobody has captured.
+    /// A plan of made-up operations.
     fn by_hand(dir: &Path, operations: &[Hostile]) -> Self {
         let replay = Self { plan: dir.join("plan"), root: dir.join("root") };
         plan_of(operations, &replay.plan);
@@ -69,7 +69,7 @@ impl Replay {
         iotrace(&[&first, options].concat())
     }
 
-    /// What a replay reports, from its files on.
+    /// Creates the files, runs the replay, and returns its report.
     #[track_caller]
     fn report(&self, options: &[&str]) -> Value {
         self.init().success();
@@ -86,7 +86,7 @@ impl Replay {
         assert_eq!(report["is_whole"], true);
     }
 
-    /// Where a path of the capture is.
+    /// Path in the replay's directory of a path of the capture.
     fn inside(&self, path: &Path) -> PathBuf {
         self.root.join("files").join(path.strip_prefix("/").expect("from the root"))
     }
@@ -111,7 +111,8 @@ fn sizes(directory: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
-/// Fails if an operation begins before one that it needs is over, in one thread or among eight who hand descriptors and names over.
+/// Fails if an operation begins before one that it needs is over, in one thread or among eight who
+/// hand descriptors and names over.
 #[test]
 fn what_depends_on_another_waits_for_it() {
     if !can_record(&[UPROBES]) {
@@ -149,8 +150,9 @@ fn a_log_has_one_plan() {
     assert!(finished.stderr().contains("is there already"), "{}", finished.stderr());
 }
 
-/// Real programs: the same results, files that are as long as those that they have made, and a recording of the replay holds what that
-/// of the program does: the same calls, files, places in them, bytes and results.
+/// Real programs: the same results, files that are as long as those that they have made, and a
+/// recording of the replay holds what that of the program does: the same calls, files, places in
+/// them, bytes and results.
 #[test]
 fn programs_are_done_again() {
     let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git"), Need::Fio];
@@ -198,7 +200,8 @@ fn programs_are_done_again() {
     }
 }
 
-/// What a program printed, and its replay. On a busy machine what `io_submit` was given is read too late now and then: then again.
+/// Output of a program, and its replay. On a busy machine the arguments of `io_submit` are read too
+/// late now and then: then the run is repeated.
 #[track_caller]
 fn of_asynchronous(dir: &Path, program: &[&str]) -> (String, Replay) {
     let trace = dir.join("trace");
@@ -220,7 +223,8 @@ fn count_of(report: &Value, call: &str) -> u64 {
     rows.filter(|it| it["call"] == call).filter_map(|it| it["count"].as_u64()).sum()
 }
 
-/// Fails if an operation of `io_submit` is not done again, if fewer may be under way at once than were, or if bytes are not those that fio counts.
+/// Fails if an operation of `io_submit` is not done again, if fewer may be under way at once than
+/// were, or if bytes are not those that fio counts.
 #[test]
 fn asynchronous_operations_are_done_again() {
     if !can_record(&[UPROBES, Need::Fio]) {
@@ -247,9 +251,9 @@ fn asynchronous_operations_are_done_again() {
         assert_eq!(report["asynchronous"], 409, "{report:#}");
         assert_eq!(report["lanes"], depth, "{report:#}");
         let log = dir.path().join("again/traces.iocap");
-        let told = iotrace(&["script", "--json", text(&log)]).stdout();
-        let told: Vec<Value> =
-            told.lines().map(|it| serde_json::from_str(it).expect("JSON")).collect();
+        let reported = iotrace(&["script", "--json", text(&log)]).stdout();
+        let reported: Vec<Value> =
+            reported.lines().map(|it| serde_json::from_str(it).expect("JSON")).collect();
         for (side, call, name) in
             [("read", "aio:PREAD", "pread64"), ("write", "aio:PWRITE", "pwrite64")]
         {
@@ -259,7 +263,8 @@ fn asynchronous_operations_are_done_again() {
                 let path = it["path"].as_str().unwrap_or_default();
                 it["name"] == name && path.ends_with("/data")
             };
-            let bytes = told.iter().filter(is_ours).filter_map(|it| it["result"].as_u64()).sum();
+            let bytes =
+                reported.iter().filter(is_ours).filter_map(|it| it["result"].as_u64()).sum();
             assert_eq!(side["io_bytes"].as_u64(), Some(bytes), "{call}");
         }
         for options in [&["--speed", "3"][..], &["--speed", "3", "--pacing", "closed"]] {
@@ -297,7 +302,8 @@ fn what_is_known_of_asynchronous_operations_is_done_again() {
     assert_eq!(left, said.lines().filter(|it| it.starts_with("io_uring ")).count() as u64);
 }
 
-/// A server of many processes, which share files by descriptors, pass locks and sockets, and sync: all of their calls on files.
+/// A server of many processes, which share files by descriptors, pass locks and sockets, and sync:
+/// all of their calls on files.
 #[test]
 fn postgres_is_done_again() {
     if !can_record(&[UPROBES, Need::Postgres, Need::Program("setpriv")]) {
@@ -326,7 +332,8 @@ fn postgres_is_done_again() {
     }
 }
 
-/// The directory of a replay may be on other file systems, also on one that shows another directory's files: that one stays as it was.
+/// The directory of a replay may be on other file systems, also on one that shows another
+/// directory's files: that one stays as it was.
 #[test]
 fn other_file_systems_keep_it_inside() {
     if !can_record(&[UPROBES]) {
@@ -384,7 +391,8 @@ fn results_are_the_same_ones() {
     assert_eq!(sizes(&replay.inside(&place)), sizes(&place));
 }
 
-/// Fails if operations are done again that need what only a call made that is not done again, or rights that the replay does not have.
+/// Fails if operations are done again that need what only a call made that is not done again, or
+/// rights that the replay does not have.
 #[test]
 fn what_others_have_made_is_left_out() {
     if !can_record(&[UPROBES]) {
@@ -434,8 +442,9 @@ fn each_round_begins_with_new_files() {
     assert!(refused.stderr().contains("make them again"), "{}", refused.stderr());
 }
 
-/// Two threads that make a directory each, every 100 ms, the second one 50 ms behind the first; each takes 10 ms. In the second thread the
-/// first one is the parent of the others, and the first thread's are below it, so that nobody may begin before it is there.
+/// Two threads that make a directory each, every 100 ms, the second one 50 ms behind the first;
+/// each takes 10 ms. In the second thread the first one is the parent of the others, and the first
+/// thread's are below it, so that no thread may begin before it is there.
 fn made_every_100_ms(dir: &Path) -> Replay {
     let mut lines = vec!["1 1700000000.000000 mkdir(\"/w/a\", 0777) = 0 <0.010000>\n".to_owned()];
     for number in 1..10 {
@@ -454,7 +463,8 @@ fn made_every_100_ms(dir: &Path) -> Replay {
     Replay::of_log(dir, "plan")
 }
 
-/// Fails if something of a part is not done, or something behind it is; or if times are those of what was done before.
+/// Fails if something of a part is not done, or something behind it is; or if times are those of
+/// what was done before.
 #[test]
 fn a_part_is_done_again() {
     if !require(Need::Root) {
@@ -487,7 +497,8 @@ fn a_part_is_done_again() {
             _ => 0,
         };
         assert_eq!(report["expected_span_ns"].as_u64().unwrap_or(0), expected, "{report:#}");
-        // Nobody begins before its time, the first one may have been late, and the last one took 10 ms in the capture.
+        // No operation begins before its time, the first one may have been late, and the last one
+        // took 10 ms in the capture.
         let ns = |key: &str| report[key].as_u64().unwrap_or(0);
         let least = expected.saturating_sub(ns("lateness_max_ns") + 10_000_000 / 2);
         assert!(pace[0] != "--speed" || ns("span_ns") >= least, "{report:#}");
@@ -499,7 +510,8 @@ fn a_part_is_done_again() {
     assert!(refused.stderr().contains("ends 910ms after"), "{}", refused.stderr());
 }
 
-/// Fails if a write goes elsewhere in a file because the reads and seeks that had moved to its place are not done again.
+/// Fails if a write goes elsewhere in a file because the reads and seeks that had moved to its
+/// place are not done again.
 #[test]
 fn what_is_left_out_has_moved_files_all_the_same() {
     if !can_record(&[UPROBES]) {
@@ -536,7 +548,7 @@ fn what_is_left_out_has_moved_files_all_the_same() {
     assert_eq!(report["trace"]["offsets_unknown"], 0, "{report:#}");
 }
 
-/// What a replay could have changed outside.
+/// State outside of the directory that a replay could have changed.
 fn seen(path: &Path) -> Vec<(PathBuf, u32, u64, i64, i64)> {
     let mut found = Vec::new();
     let mut left = vec![path.to_owned()];
@@ -588,7 +600,7 @@ fn the_original_is_not_touched() {
     assert!(!replay.root.exists());
 }
 
-/// One operation of a plan that nobody has captured.
+/// One operation of a made-up plan.
 struct Hostile {
     call: &'static str,
     args: [u64; 6],
@@ -641,7 +653,8 @@ fn plan_of(operations: &[Hostile], to: &Path) {
     fs::write(to, finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
 }
 
-/// Fails if a plan that was made to do harm can make, write, change or remove anything outside of the directory of its replay.
+/// Fails if a plan that was made to do harm can make, write, change or remove anything outside of
+/// the directory of its replay.
 #[test]
 fn a_hostile_plan_stays_inside() {
     if !can_record(&[]) {
@@ -754,7 +767,7 @@ fn directories_of_others_are_refused() {
     }
     assert_eq!(fs::read(replay.root.join("mine")).expect("there"), b"kept");
     fs::remove_file(replay.root.join("mine")).expect("ours");
-    // What was once replayed has to be made again; what somebody has changed, too.
+    // What was once replayed has to be made again; files that another process has changed, too.
     replay.assert_same(&["--speed", "max"], 1);
     assert!(replay.run(&[]).stderr().contains("make them again"));
     replay.init().success();
@@ -813,7 +826,8 @@ fn locks_are_taken_in_turn() {
     }
 }
 
-/// Fails if a lock is got by another one than in the capture, if who was refused is not, or if somebody waits for ever.
+/// Fails if another thread gets a lock than in the capture, if a refused attempt is not refused, or
+/// if a thread waits for ever.
 #[test]
 fn who_had_a_lock_has_it_again() {
     if !can_record(&[UPROBES]) {
@@ -836,8 +850,8 @@ fn who_had_a_lock_has_it_again() {
     replay.assert_same(&["--speed", "3", "--pacing", "closed"], 1000);
     let report = replay.report(&["--speed", "3"]);
     assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
-    // Locks and unlocks, reads together, children, the parent and whom it was in the way of. Others that were refused may have been so at
-    // the last moment.
+    // Locks and unlocks, reads together, children, the parent and the attempts that it conflicted
+    // with. Others that were refused may have been so at the last moment.
     let count = |table: &str| -> u64 {
         let rows = report[table].as_array().expect("a list").iter();
         let flocks = rows.filter(|it| it["call"] == "flock");
@@ -866,16 +880,16 @@ fn what_went_with_its_process_is_closed() {
     replay.init().success();
     let mut command = Command::new(BINARY);
     command.args(["replay", "run", text(&replay.plan), "--root", text(&replay.root), "--json"]);
-    let told = fs::File::create_new(dir.path().join("told")).expect("space");
-    let mut running = command.stdout(told).spawn().expect("it starts");
+    let reported = fs::File::create_new(dir.path().join("reported")).expect("space");
+    let mut running = command.stdout(reported).spawn().expect("it starts");
     let folder = format!("/proc/{}/fd", running.id());
     let mut seen = Vec::new();
     while running.try_wait().expect("our child").is_none() {
         seen.push(fs::read_dir(&folder).map_or(0, Iterator::count));
         std::thread::sleep(Duration::from_millis(10));
     }
-    let told = fs::read(dir.path().join("told")).expect("ours");
-    let report: Value = serde_json::from_slice(&told).expect("a report");
+    let reported = fs::read(dir.path().join("reported")).expect("ours");
+    let report: Value = serde_json::from_slice(&reported).expect("a report");
     assert_eq!(report["mismatches"], 0, "{:#}", report["first_mismatches"]);
     assert_eq!(report["is_whole"], true);
     // On a busy machine not all of them are looked at at once.

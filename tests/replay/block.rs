@@ -1,5 +1,5 @@
-//! What one device was asked, another one is asked: the same requests, in the order and depth of the capture, and nothing on a device that
-//! somebody uses.
+//! Requests of one device are issued to another: the same ones, in the order and depth of the
+//! capture, and none on a device in use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ struct Captured {
     recording: Recording,
 }
 
-/// What is recorded of a device while fio does these jobs on it.
+/// Records a device while fio runs these jobs on it.
 #[track_caller]
 fn capture(dir: &Path, device: &LoopDevice, jobs: &str) -> Captured {
     let file = dir.join("jobs.fio");
@@ -59,7 +59,7 @@ struct Two {
     captured: Captured,
     other: LoopDevice,
     dir: TempDir,
-    /// What has to be there until the end.
+    /// Values that must live until the end.
     _held: (LoopDevice, [TempDir; 2], CpuHog, Turn),
 }
 
@@ -93,7 +93,7 @@ fn replayed(captured: &Captured, device: &LoopDevice, options: &[&str]) -> (Valu
     (serde_json::from_str(&finished.stdout()).expect("JSON"), look() - before)
 }
 
-/// What was asked, in the order of the issues.
+/// Requests, in the order of their issue.
 fn asked(recording: &Recording, wanted: &[&str]) -> Vec<JsonBlock> {
     let of_driver = |it: &JsonBlock| {
         let is_done = it.ending.as_deref() == Some("completed") && it.issued_ns.is_some();
@@ -165,7 +165,8 @@ fn another_device_is_asked_the_same() {
         // A demand for a flush counts as a write without bytes.
         assert_eq!(did.writes, count("write") + count("flush"));
         assert_eq!(did.discards, count("discard"));
-        // Flushes that are asked for at the same time the kernel sends as one; in the capture none were.
+        // Flushes that are asked for at the same time the kernel sends as one; in the capture none
+        // were.
         let may_meet = pacing == ["--pacing", "open"];
         assert!(
             did.flushes == count("flush") || may_meet && (1..count("flush")).contains(&did.flushes)
@@ -192,7 +193,7 @@ fn another_device_is_asked_the_same() {
     assert_eq!(sorted(&asked(&recorded, &["read", "write", "flush", "discard"])), sorted(&all));
 }
 
-/// What is recorded of a device while a log is replayed on it, and the report.
+/// Records a device while a log is replayed on it; returns the report, too.
 #[track_caller]
 fn record_replay(
     dir: &Path,
@@ -214,7 +215,8 @@ fn record_replay(
     (serde_json::from_str(&fs::read_to_string(&report).expect("there")).expect("JSON"), recording)
 }
 
-/// Fails if requests that came one after the other do not come in that order, or two of them at once.
+/// Fails if requests that came one after the other do not come in that order, or two of them at
+/// once.
 #[test]
 fn who_waited_waits() {
     if !can_record(&[Need::Loop, Need::Fio]) {
@@ -312,7 +314,8 @@ fn what_somebody_uses_is_left_alone() {
     drop(alone.stdin.take());
     alone.wait().expect("it ends");
 
-    // A part of it is mounted. (Its number is told to the kernel: not every one reads partition tables.)
+    // A part of it is mounted. (Its number is passed to the kernel: not every one reads partition
+    // tables.)
     let node = idle.path().display();
     let place = dir.path().join("mounted-part");
     fs::create_dir(&place).expect("a directory");

@@ -1,19 +1,19 @@
-//! Somebody else may own what the directory of a replay is in, and so give its name to another one at any moment. Whatever he puts there,
-//! nothing is made, given away or done in it.
+//! Another user may own the parent of a replay's directory, and so give its name to another
+//! directory at any moment. Whatever is put there, nothing is made, given away or done in it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use crate::support::machine::requirements::{Need, require_all};
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// What a program did that has read a file, and made another one.
+/// Log of a program that read a file, and made another one.
 const STRACE: &str = r#"7 1700000000.000000 openat(AT_FDCWD, "/sub/deep/x", O_RDONLY) = 3</sub/deep/x> <0.000010>
 7 1700000000.001000 read(3</sub/deep/x>, ""..., 23) = 23 <0.000010>
 7 1700000000.002000 mkdir("/sub/new", 0777) = 0 <0.000010>
@@ -36,7 +36,8 @@ impl Swap {
         Self { plan, root, part, victim, log }
     }
 
-    /// Stops a command behind this call of it, puts a link to the other directory in the place of its files, and lets it go on. What it says.
+    /// Stops a command behind this call of it, puts a link to the other directory in the place of
+    /// its files, and lets it go on. What it says.
     #[track_caller]
     fn during(&self, call: &str, arguments: &[&str]) -> String {
         let mut command = Command::new("strace");
@@ -73,7 +74,7 @@ impl Swap {
         panic!("it never stops");
     }
 
-    /// What is in the other directory, and whose.
+    /// Entries of the other directory, and their owners.
     fn victims(&self) -> Vec<(PathBuf, u32)> {
         let mut found = vec![self.victim.clone()];
         let mut at = 0;
@@ -91,15 +92,16 @@ impl Swap {
     }
 }
 
-/// Fails if `init` goes by the path of its directory behind the moment in which it has looked whose that is.
+/// Fails if `init` goes by the path of its directory behind the moment in which it has looked whose
+/// that is.
 #[test]
 fn init_makes_nothing_elsewhere() {
     if !require_all(&[Need::Root, Need::Strace]) {
         return;
     }
     let _turn = beside_others();
-    // The lists are written before the first directory is made; then the process gets mounts of its own. With --map there is a directory
-    // that is made, or was there, on the way to another one.
+    // The lists are written before the first directory is made; then the process gets mounts of its
+    // own. With --map there is a directory that is made, or was there, on the way to another one.
     for (call, is_mapped) in [
         ("fsync:when=1", true),
         ("fsync:when=6", true),

@@ -9,7 +9,7 @@ use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{scratch_dir, text};
 use serde_json::Value;
 
-/// What is needed to know every name of a program that uses the C library.
+/// Options that give every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
@@ -37,7 +37,8 @@ impl Captured {
         Self { dir: dir.to_owned(), log, whole }
     }
 
-    /// The plan of a part. What is in it is done again with the same results, and whatever is opened in the capture is opened in it.
+    /// The plan of a part. What is in it is done again with the same results, and whatever is
+    /// opened in the capture is opened in it.
     #[track_caller]
     fn part(&self, options: &[&str]) -> Value {
         let (plan, root) = (self.dir.join("part.ioplan"), self.dir.join("root"));
@@ -74,8 +75,9 @@ const READS: [&str; 4] = ["read", "pread64", "readv", "preadv"];
 const WRITES: [&str; 4] = ["write", "pwrite64", "writev", "pwritev"];
 const TRANSFERS: [&str; 2] = ["sendfile64", "copy_file_range"];
 
-/// Programs that make, write, rename and remove files, and make some of the same names again: each filter has what an unfiltered
-/// plan has of what it asks for, and parts that make up the whole have all of it.
+/// Programs that make, write, rename and remove files, and make some of the same names again: each
+/// filter has what an unfiltered plan has of what it asks for, and parts that make up the whole
+/// have all of it.
 #[test]
 fn parts_are_done_again() {
     let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git")];
@@ -132,7 +134,8 @@ fn parts_are_done_again() {
     windows(&captured, all, number(&summary, "wall_ns"));
 }
 
-/// Windows that follow each other have all that there is, and one that begins late tells where it does.
+/// Windows that follow each other have all that there is, and one that begins late tells where it
+/// does.
 #[track_caller]
 fn windows(captured: &Captured, all: u64, wall: u64) {
     let [one, two] = [wall / 3, wall * 2 / 3].map(|it| format!("{it}ns"));

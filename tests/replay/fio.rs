@@ -1,19 +1,20 @@
-//! What is exported for fio, fio does: the same bytes of the same files, and nothing outside of the directory.
+//! fio runs what is exported for it: the same bytes of the same files, and nothing outside of the
+//! directory.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, record};
 use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::beside_others;
 use crate::support::scratch_dir;
 use serde_json::Value;
 
-/// Writers in a row, three threads that read and write at random places, a file that is opened without the page cache, and a name that
-/// fio cannot read.
+/// Writers in a row, three threads that read and write at random places, a file that is opened
+/// without the page cache, and a name that fio cannot read.
 const PROGRAM: &str = "
     dd if=/dev/urandom of=one bs=64k count=40 status=none
     dd if=one of=two bs=4099 count=23 conv=fsync status=none
@@ -116,8 +117,8 @@ fn fio_moves_what_was_captured() {
     let (finished, replayed) = record(&dir.path().join("again"), &[], &["sh", "-c", &line]);
     finished.success();
     let text = fs::read_to_string(dir.path().join("fio.json")).expect("there");
-    let told: Value = serde_json::from_str(&text).expect("JSON");
-    let jobs = told["jobs"].as_array().expect("a list");
+    let reported: Value = serde_json::from_str(&text).expect("JSON");
+    let jobs = reported["jobs"].as_array().expect("a list");
     let sum = |it: &str| {
         jobs.iter().map(|job| job[it]["io_bytes"].as_u64().expect("a number")).sum::<u64>()
     };

@@ -1,5 +1,5 @@
-//! What others put into the directory of a replay, and plans that were made to do harm: nothing outside is touched, nothing takes for ever,
-//! and what is left is told.
+//! Entries that other users put into the directory of a replay, and plans that were made to do
+//! harm: nothing outside is touched, nothing takes for ever, and remains are reported.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, require, require_all};
+use crate::support::machine::turns::beside_others;
 use crate::support::{copy_program, scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
 use iotrace_perf::replay::dependencies::{OpId, Worker};
@@ -122,7 +122,8 @@ fn deep(below: &Path) {
     }
 }
 
-/// Fails if a tree that is deeper than any path is in the way of `run` and `purge`, or if what nobody has listed is removed.
+/// Fails if a tree that is deeper than any path is in the way of `run` and `purge`, or if an entry
+/// is removed that is not listed.
 #[test]
 fn deep_trees_are_removed() {
     if !require_all(&[Need::Root]) {
@@ -135,7 +136,7 @@ fn deep_trees_are_removed() {
     deep(&replay.files());
     let finished = replay.run();
     assert!(finished.stderr().contains("was not made by init"), "{}", finished.stderr());
-    // Nobody has made it: it stays.
+    // No replay has made it: it stays.
     let finished = replay.purge();
     assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr());
     assert!(finished.stderr().contains("not empty"), "{}", finished.stderr());
@@ -154,7 +155,8 @@ fn deep_trees_are_removed() {
     assert!(!replay.root.exists());
 }
 
-/// Fails if `purge` empties what it has not made (behind links, in mounts), stops at strange names, or does not tell what it leaves.
+/// Fails if `purge` empties what it has not made (behind links, in mounts), stops at strange names,
+/// or does not tell what it leaves.
 #[test]
 fn what_is_strange_is_removed_or_told() {
     if !require_all(&[Need::Root, Need::Program("chattr")]) {
@@ -255,7 +257,7 @@ fn nothing_is_removed_behind_what_changes_meanwhile() {
     assert!(exchanged > 6, "{exchanged}");
 }
 
-/// Fails if a user cannot remove directories that his replay has taken all rights from.
+/// Fails if a user cannot remove directories from which a replay of that user has taken all rights.
 #[test]
 fn what_nobody_may_enter_is_removed() {
     if !require_all(&[Need::Root, Need::Program("setpriv")]) {
@@ -344,7 +346,8 @@ fn many_lanes_are_no_threads() {
     assert_eq!((&report["mismatches"], &report["threads_at_once"]), (&0.into(), &2.into()));
 }
 
-/// Fails if a plan whose threads wait for each other, or for what it does not have, is replayed for ever without a word.
+/// Fails if a plan whose threads wait for each other, or for what it does not have, is replayed for
+/// ever without a word.
 #[test]
 fn who_waits_in_vain_is_told() {
     if !require_all(&[Need::Root]) {
@@ -361,8 +364,9 @@ fn who_waits_in_vain_is_told() {
         replay.init().success();
         let finished = replay.run_with(options);
         assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
-        let told = format!(": {waiting} threads of it wait for each other, or for operations that");
-        assert!(finished.stderr().contains(&told), "{}", finished.stderr());
+        let reported =
+            format!(": {waiting} threads of it wait for each other, or for operations that");
+        assert!(finished.stderr().contains(&reported), "{}", finished.stderr());
         // The others have done what they had to do.
         let done = fs::read_dir(replay.files()).expect("there").count();
         assert_eq!(done, 3 - waiting, "{options:?}");

@@ -1,14 +1,15 @@
-//! A replay on the captured files themselves: only when it is told so in words, and only if they are as they were.
+//! A replay on the captured files themselves: only when an option asks for it, and only if they are
+//! as they were.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::Finished;
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use crate::support::machine::requirements::{Need, require};
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use serde_json::Value;
 
@@ -23,7 +24,8 @@ fn plan_of(dir: &Path, calls: &[&str]) -> PathBuf {
     plan_of_strace(&lines, dir, "it")
 }
 
-/// A plan of a program that reads 4,099 bytes of a file, writes 23 behind 8,209, and gives it another name.
+/// A plan of a program that reads 4,099 bytes of a file, writes 23 behind 8,209, and gives it
+/// another name.
 fn plan(dir: &Path) -> (PathBuf, PathBuf) {
     let calls = [
         r#"openat(AT_FDCWD, "DIR/x", O_RDWR) = 3<DIR/x>"#,
@@ -38,7 +40,7 @@ fn run(plan: &Path) -> Finished {
     iotrace(&["replay", "run", text(plan), OPTION, "--speed", "max", "--json"])
 }
 
-/// What it reports.
+/// Returns its report.
 #[track_caller]
 fn report(finished: &Finished) -> Value {
     serde_json::from_str(&finished.stdout()).unwrap_or_else(|_| panic!("{}", finished.stderr()))
@@ -99,7 +101,8 @@ fn two_versions(dir: &Path) -> [PathBuf; 2] {
     })
 }
 
-/// Fails if a link that leads elsewhere than in the capture has other files changed, or if one is refused that only has other words.
+/// Fails if a link that leads elsewhere than in the capture has other files changed, or if one is
+/// refused that only has other words.
 #[test]
 fn links_lead_where_they_led() {
     let _turn = beside_others();
@@ -123,7 +126,8 @@ fn links_lead_where_they_led() {
     assert!(!one.exists() && other.exists());
 }
 
-/// Fails if something is changed behind a link that may not have been there: neither its name nor what it led to is known.
+/// Fails if something is changed behind a link that may not have been there: neither its name nor
+/// what it led to is known.
 #[test]
 fn nothing_is_changed_behind_new_links() {
     let _turn = beside_others();
@@ -151,7 +155,7 @@ fn nothing_is_changed_behind_new_links() {
     let write = r#"pwrite64(3<DIR/cur/f>, ""..., 23, 0) = 23"#;
     check(&[r#"openat(AT_FDCWD, "DIR/cur/f", O_WRONLY) = 3<DIR/cur/f>"#, write], "v2", &words);
     check(&[write], "v2", &["is reached through, a symbolic link"]);
-    // Nobody minds what is only looked at.
+    // Files that are only read may differ.
     check(&[r#"access("DIR/cur/f", R_OK) = 0"#], "v2", &[]);
 }
 
@@ -176,7 +180,8 @@ fn what_was_not_there_is_not_there() {
     assert_eq!([&one, &other].map(|it| it.metadata().expect("there").len()), [101, 4099]);
 }
 
-/// Fails if something is done behind an operation on names that has another result: here a rename over what nobody had looked at.
+/// Fails if something is done behind an operation on names that has another result: here a rename
+/// over a file that was never looked at.
 #[test]
 fn it_ends_where_names_differ() {
     let _turn = beside_others();
@@ -205,7 +210,8 @@ fn it_ends_where_names_differ() {
     assert_eq!(z.metadata().expect("there").len(), 101);
 }
 
-/// Fails if an option that means nothing here is taken, or one that cannot be had is found out only when something was done.
+/// Fails if an option that means nothing here is taken, or one that cannot be had is found out only
+/// when something was done.
 #[test]
 fn other_options_are_refused() {
     let _turn = beside_others();
@@ -239,7 +245,8 @@ fn other_options_are_refused() {
     iotrace(&[&first[..], &["--level", "call", "--engine", "calls"]].concat()).success();
 }
 
-/// Fails if what is made is made behind a link of which the capture knows nothing, wherever that leads.
+/// Fails if what is made is made behind a link of which the capture knows nothing, wherever that
+/// leads.
 #[test]
 fn what_is_made_is_made_behind_no_new_link() {
     let _turn = beside_others();

@@ -1,4 +1,5 @@
-//! What `replay init` makes: holes where the captured files had some, contents of the captured files, and all of it for somebody else.
+//! Files that `replay init` makes: holes where the captured files had some, contents of the
+//! captured files, and all of it for another user.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -6,18 +7,18 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{
     BINARY, TIMEOUT, can_record, iotrace, plan_of_strace, record,
 };
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, require_all};
+use crate::support::machine::turns::beside_others;
 use crate::support::{copy_program, scratch_dir, text};
 use nix::unistd::{Whence, lseek};
 use serde_json::Value;
 
-/// What is needed to know every name of a program that uses the C library.
+/// Options that give every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
@@ -39,7 +40,7 @@ impl Replay {
         Self::of_log(&dir.join("trace/traces.iocap"), &dir.join("plan"), dir.join("root"))
     }
 
-    /// Of what strace would have told.
+    /// A replay of made-up lines of strace.
     #[track_caller]
     fn of_strace(dir: &Path, lines: &str, root: PathBuf) -> Self {
         Self { plan: plan_of_strace(lines, dir, "p"), root }
@@ -61,7 +62,7 @@ impl Replay {
         iotrace(&[&first[..], &["--speed", "max"], options].concat())
     }
 
-    /// What it reports, of which nothing may have another result than in the capture.
+    /// Returns its report, in which no operation may have another result than in the capture.
     #[track_caller]
     fn assert_same(&self) -> Value {
         let finished = self.run(&[]);
@@ -78,13 +79,13 @@ impl Replay {
         assert!(!self.root.exists());
     }
 
-    /// Where a path of the capture is.
+    /// Path in the replay's directory of a path of the capture.
     fn inside(&self, path: &Path) -> PathBuf {
         self.root.join("files").join(path.strip_prefix("/").expect("from the root"))
     }
 }
 
-/// Where a file has data.
+/// Ranges of a file that are data.
 fn data(path: &Path) -> Vec<(i64, i64)> {
     let file = File::open(path).expect("there");
     let (mut found, mut at) = (Vec::new(), 0);
@@ -105,7 +106,8 @@ fn sparse_file(path: &Path) {
     file.sync_all().expect("space");
 }
 
-/// Fails if a file whose holes a program has asked for has others in the replay, whatever it contains.
+/// Fails if a file whose holes a program has asked for has others in the replay, whatever it
+/// contains.
 #[test]
 fn files_have_the_holes_that_programs_found() {
     if !can_record(&[UPROBES, Need::Program("qemu-img")]) {
@@ -193,7 +195,7 @@ const CAPTURED: [(&str, usize); 8] = [
     ("device", 5009),
 ];
 
-/// What a program did that has read each of these to its end.
+/// Lines of strace of a program that has read each of these files to its end.
 fn reading(place: &Path) -> String {
     let mut lines = String::new();
     for (number, (name, bytes)) in CAPTURED.into_iter().enumerate() {
@@ -227,12 +229,12 @@ fn originals(place: &Path) {
 /// True if the file's room is another one's, too.
 fn is_shared(path: &Path) -> bool {
     let mut filefrag = Command::new("filefrag");
-    let told = run(filefrag.arg("-vs").arg(path), TIMEOUT).expect("it ends").success();
-    told.stdout().contains("shared")
+    let reported = run(filefrag.arg("-vs").arg(path), TIMEOUT).expect("it ends").success();
+    reported.stdout().contains("shared")
 }
 
-/// Fails if contents are not those of the captured files, are not shared where that can be, if anything is read that is no file, or if
-/// somebody gets more rights to a copy than to its original.
+/// Fails if contents are not those of the captured files, are not shared where that can be, if
+/// anything is read that is no file, or if a user gets more rights to a copy than to its original.
 #[test]
 fn contents_come_from_the_captured_files() {
     let _turn = beside_others();
@@ -290,7 +292,8 @@ fn contents_come_from_the_captured_files() {
     }
 }
 
-/// Fails if a file of which the user may not read the original is taken for one that shares its contents, and needs no room.
+/// Fails if a file of which the user may not read the original is taken for one that shares its
+/// contents, and needs no room.
 #[test]
 fn what_the_user_may_not_read_needs_room() {
     if !require_all(&[Need::Root, Need::Loop, Need::Program("mkfs.xfs")]) {
@@ -317,7 +320,7 @@ fn what_the_user_may_not_read_needs_room() {
         assert!(finished.stderr().contains(words), "{}", finished.stderr());
     };
     refused(&["--user", "nobody"]);
-    // What he may read is shared as root would share it.
+    // Files that the user may read are shared as root would share them.
     fs::set_permissions(&original, Permissions::from_mode(0o644)).expect("ours");
     replay.init(&["--content", "original", "--user", "nobody"]).success();
     replay.assert_same();
@@ -326,7 +329,8 @@ fn what_the_user_may_not_read_needs_room() {
 
 const NOBODY: u32 = 65_534;
 
-/// Fails if files are another one's, if the replay is done by root, or if the user gets what he may not read.
+/// Fails if files are another one's, if the replay is done by root, or if the user gets files
+/// without the right to read them.
 #[test]
 fn a_replay_is_done_as_somebody_else() {
     if !can_record(&[UPROBES]) {
@@ -375,7 +379,7 @@ fn a_replay_is_done_as_somebody_else() {
     replay.purge();
 }
 
-/// Fails if a replay that is done as somebody else may do what only root may.
+/// Fails if a replay that runs as another user may do what only root may.
 #[test]
 fn who_does_a_replay_has_no_rights_of_roots() {
     if !require_all(&[Need::Root]) {
@@ -392,8 +396,8 @@ fn who_does_a_replay_has_no_rights_of_roots() {
         let report: Value = serde_json::from_str(&replay.run(&[]).stdout()).expect("JSON");
         assert_eq!(report["mismatches"], mismatches, "{report:#}");
     }
-    let finished = replay.init(&["--user", "nobody at all"]);
-    assert!(finished.stderr().contains("--user nobody at all: there is no such user"));
+    let finished = replay.init(&["--user", "no such name"]);
+    assert!(finished.stderr().contains("--user no such name: there is no such user"));
     replay.purge();
     let place = tempfile::tempdir().expect("a directory that everybody can reach");
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");

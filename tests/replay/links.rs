@@ -1,13 +1,13 @@
-//! Links that were there before the capture: in the replay symbolic ones lead where they led, and nothing is made through them; hard ones are
-//! names of one file.
+//! Links that were there before the capture: in the replay symbolic ones lead where they led, and
+//! nothing is made through them; hard ones are names of one file.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::recording::{can_record, iotrace, record};
 use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
 use iotrace_perf::replay::dependencies::{OpId, Worker};
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
 
-/// What is needed to know every name of a program that uses the C library.
+/// Options that give every name of a program that uses the C library.
 const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 /// A plan, and a directory for its replay.
@@ -31,7 +31,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Of what a shell does in a directory where `l` is a link to the directory `d`, and others are links to that and to a file.
+    /// Of what a shell does in a directory where `l` is a link to the directory `d`, and others are
+    /// links to that and to a file.
     fn of_shell(dir: &Path, commands: &str) -> (Self, Value) {
         let place = dir.join("place");
         fs::create_dir_all(place.join("d/sub/deep")).expect("directories");
@@ -66,8 +67,9 @@ impl Replay {
     }
 }
 
-/// Fails if what a shell does with links has another result in the replay, or is left out for what it has found behind them. A name that
-/// was read too late says nothing of links: then it is recorded again.
+/// Fails if what a shell does with links has another result in the replay, or is left out for what
+/// it has found behind them. A name that was read too late says nothing of links: then it is
+/// recorded again.
 #[track_caller]
 fn check(commands: &str, links: &[(&str, &str)]) {
     const ATTEMPTS: usize = 5;
@@ -131,7 +133,8 @@ fn programs_that_know_links_find_them() {
     check("cat l/y; mkdir copy; cp -a l d copy; ls -lR copy", &[("l", "d")]);
 }
 
-/// Fails if what is done by one name of a file is not seen by the other, or a rename of one to the other takes it away.
+/// Fails if what is done by one name of a file is not seen by the other, or a rename of one to the
+/// other takes it away.
 #[test]
 fn two_names_of_a_file_are_two_names_of_a_file() {
     let _turn = beside_others();
@@ -168,7 +171,8 @@ fn is_one_file(commands: &str) {
     assert_eq!(report["is_whole"], true);
 }
 
-/// Fails if files of a plan, or calls, go through a link to what is outside of the replay's directory.
+/// Fails if files of a plan, or calls, go through a link to what is outside of the replay's
+/// directory.
 #[test]
 fn links_of_a_hostile_plan_lead_nowhere_else() {
     if !can_record(&[]) {

@@ -1,19 +1,21 @@
-//! A replay whose directories are in several places: each has what the capture had there, and nothing else is touched.
+//! A replay whose directories are in several places: each has what the capture had there, and
+//! nothing else is touched.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::Finished;
 use crate::support::driver::recording::{iotrace, plan_of_strace};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, require};
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use serde_json::Value;
 
-/// What a program did below `/data`, `/data/x`, `/database` and `/d`; a rename from one file system to another was refused.
+/// Log of a program that worked below `/data`, `/data/x`, `/database` and `/d`; a rename from one
+/// file system to another was refused.
 const STRACE: &str = r#"7 1700000000.000000 openat(AT_FDCWD, "/data/a", O_RDONLY) = 3</data/a> <0.000010>
 7 1700000000.001000 read(3</data/a>, ""..., 4099) = 4099 <0.000010>
 7 1700000000.002000 openat(AT_FDCWD, "/data/x/b", O_RDONLY) = 4</data/x/b> <0.000010>
@@ -87,7 +89,8 @@ fn refused(finished: &Finished, words: &str) {
     assert!(finished.stderr().contains(words), "{}", finished.stderr());
 }
 
-/// Fails if what was below a directory is not where it was sent, if `/data` and `/database` are confused, or if anything stays.
+/// Fails if what was below a directory is not where it was sent, if `/data` and `/database` are
+/// confused, or if anything stays.
 #[test]
 fn a_replay_is_in_several_places() {
     if !require(Need::Root) {
@@ -122,13 +125,13 @@ fn a_replay_is_in_several_places() {
     }
     assert_eq!(names(&one), ["a", "new", "x"]);
     assert_eq!(names(&replay.root), ["d", "d/e", "data", "database", "database/c"]);
-    // What made them is said again with all that it was told.
+    // The command that made them is repeated with all of its options.
     refused(&replay.run(&[]), &format!("--map=/data={} --map=/data/x={}", text(&one), text(&two)));
     replay.purge().success();
     assert!(!one.exists() && !two.exists() && !replay.root.exists());
     assert_eq!(seen(disk.path()), before);
-    // With one map, or with none, everything is as it was captured, also a second time: what could not go to another file system is
-    // left out.
+    // With one map, or with none, everything is as it was captured, also a second time: what could
+    // not go to another file system is left out.
     let one: (&str, &Path) = ("/data", &one);
     replay.init(&[one]).success();
     replay.run(&["--loop", "2"]).success();
@@ -144,7 +147,8 @@ fn a_replay_is_in_several_places() {
     assert_eq!(seen(disk.path()), before);
 }
 
-/// Fails if a directory is taken that is not new, empty or ours, or if a refused init leaves anything.
+/// Fails if a directory is taken that is not new, empty or ours, or if a refused init leaves
+/// anything.
 #[test]
 fn directories_of_others_are_refused() {
     if !require(Need::Root) {
@@ -216,7 +220,8 @@ fn parts_of_other_replays_are_refused() {
     assert!(!two.exists());
 }
 
-/// Fails if a link, or another directory, in the place of one that was made leads anybody elsewhere.
+/// Fails if a link, or another directory, in the place of one that was made leads anybody
+/// elsewhere.
 #[test]
 fn what_was_put_there_meanwhile_is_not_touched() {
     if !require(Need::Root) {
@@ -284,13 +289,14 @@ fn what_was_put_there_meanwhile_is_not_touched() {
         if moved.exists() {
             fs::remove_dir_all(&moved).expect("there");
         }
-        // Without its parts it can be removed as well: they are gone by somebody else's hand.
+        // Without its parts it can be removed as well: another process has removed them.
         replay.purge().success();
         assert!(!replay.root.exists());
     }
 }
 
-/// Fails if something in the root that became a link leads a mount elsewhere, or a disk without room is begun to be filled.
+/// Fails if something in the root that became a link leads a mount elsewhere, or a disk without
+/// room is begun to be filled.
 #[test]
 fn mounts_stay_inside_and_disks_have_room() {
     if !require(Need::Root) {

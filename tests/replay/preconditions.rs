@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::Finished;
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use crate::support::machine::requirements::{Need, require};
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 
 /// A plan, and a directory for its replay.
@@ -50,7 +50,7 @@ impl Replay {
         }
     }
 
-    /// Where a path of the capture is.
+    /// Path in the replay's directory of a path of the capture.
     fn inside(&self, path: &str) -> PathBuf {
         self.root.join("files").join(path)
     }
@@ -67,7 +67,8 @@ fn files_of_another_plan_are_refused() {
     let [one, other] = [("one", 1), ("other", 2)].map(|it| Replay::new(dir.path(), it.0, it.1));
     one.init();
     other.assert_refused("made for another plan");
-    // Nothing was done: they are still those of the first one. A plan is the same wherever it is, and whenever it was made of a log.
+    // Nothing was done: they are still those of the first one. A plan is the same wherever it is,
+    // and whenever it was made of a log.
     let again = Replay::new(dir.path(), "again", 1);
     again.run().success();
     again.assert_refused("(done)");
@@ -124,7 +125,8 @@ fn other_files_are_refused() {
     replay.run().success();
 }
 
-/// Fails if a replay is not removed, or only in part, where it is named by a link to it or as the working directory.
+/// Fails if a replay is not removed, or only in part, where it is named by a link to it or as the
+/// working directory.
 #[test]
 fn a_replay_is_purged_by_any_of_its_names() {
     if !require(Need::Root) {

@@ -1,16 +1,18 @@
-//! What results say of the files that were there, and what no replay can meet with again. Captures are made up: logs of strace.
+//! Initial files inferred from results, and results that no replay can repeat. Captures are made
+//! up: logs of strace.
 
 use std::fs;
 use std::path::Path;
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::Finished;
 use crate::support::driver::recording::{Recording, can_record, iotrace, plan_of_strace};
 use crate::support::machine::requirements::{Need, require};
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use serde_json::Value;
 
-/// A capture: of each call its thread, when it began (ms), how long it took (ms), and what strace writes of it.
+/// A capture: of each call its thread, when it began (ms), how long it took (ms), and what strace
+/// writes of it.
 type Line<'a> = (u32, u32, u32, &'a str);
 
 /// Plans it, and makes its files.
@@ -29,7 +31,8 @@ fn run(dir: &Path, options: &[&str]) -> Finished {
     iotrace(&[&first, options].concat())
 }
 
-/// All calls of one thread, one behind the other, have the same results, but for those that are left out for these reasons.
+/// All calls of one thread, one behind the other, have the same results, but for those that are
+/// left out for these reasons.
 #[track_caller]
 fn check(calls: &[&str], left: &[&str]) {
     check_with(calls, left, 0);
@@ -65,7 +68,7 @@ fn what_was_open_before_had_the_name_of_the_start() {
             r#"write(4</d/log>, ""..., 3) = 3"#,
             r#"rename("/d/a", "/d/b") = 0"#,
             r#"fsync(5</d/b/x>) = 0"#,
-            // Nobody has seen who made it.
+            // The call that made it is not captured.
             r#"mkdir("/d/c", 0777) = 0"#,
             r#"fsync(6</d/c/x>) = 0"#,
         ],
@@ -128,7 +131,8 @@ fn what_is_zeroed_is_there() {
     );
 }
 
-/// Fails if who found the end of a file that was cut off does not come before whoever makes it longer.
+/// Fails if a read that found the end of a truncated file does not come before the write that makes
+/// it longer.
 #[test]
 fn what_was_cut_off_is_as_long_as_it_was_made() {
     if !require(Need::Root) {
@@ -167,7 +171,8 @@ fn what_is_spelled_as_a_directory_is_one() {
     );
 }
 
-/// Fails if a directory that was opened without a look at what it is becomes a file, in which nothing can be.
+/// Fails if a directory that was opened without a look at what it is becomes a file, in which
+/// nothing can be.
 #[test]
 fn what_has_something_in_it_is_a_directory() {
     let _turn = beside_others();
@@ -200,7 +205,8 @@ fn errors_say_what_was_there() {
     );
 }
 
-/// Fails if what is left out is not known to have changed nothing: the file that could not be moved is read all the same.
+/// Fails if what is left out is not known to have changed nothing: the file that could not be moved
+/// is read all the same.
 #[test]
 fn circumstances_are_left_out() {
     let _turn = beside_others();
@@ -218,7 +224,8 @@ fn circumstances_are_left_out() {
     );
 }
 
-/// Fails if a directory is removed in the replay that only a device, which the replay does not make, had kept.
+/// Fails if a directory is removed in the replay that only a device, which the replay does not
+/// make, had kept.
 #[test]
 fn a_directory_that_a_device_is_in_is_not_removed() {
     let _turn = beside_others();
@@ -269,7 +276,8 @@ fn what_is_found_in_a_full_directory_is_what_filled_it() {
     );
 }
 
-/// Fails if a working directory leads through names that are gone by then; or if names that a program has spelled are left out.
+/// Fails if a working directory leads through names that are gone by then; or if names that a
+/// program has spelled are left out.
 #[test]
 fn a_working_directory_is_where_it_was_entered() {
     let _turn = beside_others();
@@ -314,7 +322,8 @@ fn a_working_directory_may_be_behind_a_link() {
     );
 }
 
-/// Fails if what `openat2` was refused for is not asked for in the replay, and the call is done again all the same.
+/// Fails if what `openat2` was refused for is not asked for in the replay, and the call is done
+/// again all the same.
 #[test]
 fn an_open_how_that_is_refused_is_left_out() {
     let _turn = beside_others();
@@ -459,7 +468,8 @@ fn flags_of_shared_descriptors_are_left_out() {
     assert_eq!(report["operations"], 5, "{report:#}");
 }
 
-/// Fails if a part of a replay waits for what is behind its end: a seek that was put before an operation, which ends later.
+/// Fails if a part of a replay waits for what is behind its end: a seek that was put before an
+/// operation, which ends later.
 #[test]
 fn a_part_ends_whatever_was_put_between() {
     if !require(Need::Root) {

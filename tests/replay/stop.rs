@@ -1,14 +1,15 @@
-//! Whatever ends a replay, the next command knows how far it had come: signals, calls that wait for ever, a kill at any moment, a full disk.
+//! Whatever ends a replay, the next command knows how far it had come: signals, calls that wait for
+//! ever, a kill at any moment, a full disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::machine::turns::beside_others;
 use crate::support::driver::process::{Finished, run, wait};
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace, plan_of_strace};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, require_all};
+use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -57,7 +58,7 @@ impl Replay {
     }
 }
 
-/// What becomes true sooner or later.
+/// Waits until a condition holds.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..TIMEOUT.as_millis() / 10 {
@@ -78,8 +79,8 @@ fn is_in_open(child: &Child) -> bool {
     tasks.flatten().any(|it| call(it).starts_with(&number))
 }
 
-/// Fails if one Ctrl-C does not end a replay of which a thread waits inside the kernel: for a pipe that somebody has put in the place of a
-/// file, and at whose other end nobody is.
+/// Fails if one Ctrl-C does not end a replay of which a thread waits inside the kernel: for a pipe
+/// that was put in the place of a file, and whose other end is closed.
 #[test]
 fn a_call_that_waits_for_ever_is_interrupted() {
     if !require_all(&[Need::Root]) {
@@ -95,8 +96,8 @@ fn a_call_that_waits_for_ever_is_interrupted() {
     ];
     let replay = Replay::new(dir.path(), &calls);
     replay.init(&[]).success();
-    let told = fs::File::create_new(dir.path().join("told")).expect("space");
-    let mut running = replay.command(&[]).stdout(told).spawn().expect("it starts");
+    let reported = fs::File::create_new(dir.path().join("reported")).expect("space");
+    let mut running = replay.command(&[]).stdout(reported).spawn().expect("it starts");
     until("it runs", || replay.state().contains("running"));
     let pipe = dir.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU).expect("space");
@@ -109,8 +110,8 @@ fn a_call_that_waits_for_ever_is_interrupted() {
         running.kill().expect("ours");
     }
     assert_eq!(status.expect("it ends").code(), Some(1));
-    let told = fs::read(dir.path().join("told")).expect("ours");
-    let report: Value = serde_json::from_slice(&told).expect("a report");
+    let reported = fs::read(dir.path().join("reported")).expect("ours");
+    let report: Value = serde_json::from_slice(&reported).expect("a report");
     assert_eq!(report["is_whole"], false);
     assert!(report["notes"].to_string().contains("was stopped before its end"), "{report:#}");
     assert!(replay.state().contains("done"), "{}", replay.state());
@@ -118,7 +119,8 @@ fn a_call_that_waits_for_ever_is_interrupted() {
     assert!(!replay.root.exists());
 }
 
-/// The same command, killed before the how manieth of these calls; false: it has made fewer, and has ended well.
+/// The same command, killed before the call of this number; false: it has made fewer, and has ended
+/// well.
 fn is_killed(arguments: &[&str], call: &str, number: usize) -> bool {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
@@ -133,8 +135,8 @@ fn is_killed(arguments: &[&str], call: &str, number: usize) -> bool {
     }
 }
 
-/// Fails if a command that is killed anywhere leaves what the next one does not know: `run` says what helps, or the files are ready; `init`
-/// makes them again; `purge` removes all.
+/// Fails if a command that is killed anywhere leaves what the next one does not know: `run` says
+/// what helps, or the files are ready; `init` makes them again; `purge` removes all.
 #[test]
 fn a_kill_at_any_moment_leaves_what_the_next_command_knows() {
     if !require_all(&[Need::Root, Need::Strace]) {
@@ -196,7 +198,8 @@ fn a_kill_at_any_moment_leaves_what_the_next_command_knows() {
     assert!(kills > 20, "{kills}");
 }
 
-/// Fails if a disk that is full in the middle of `init` is not told, or leaves what the next command does not know.
+/// Fails if a disk that is full in the middle of `init` is not reported, or leaves files that the
+/// next command does not know.
 #[test]
 fn a_disk_that_is_full_before_is_told() {
     if !require_all(&[Need::Root]) {
@@ -223,7 +226,8 @@ fn a_disk_that_is_full_before_is_told() {
     assert_eq!(fs::read_dir(disk.path()).expect("there").count(), 0);
 }
 
-/// Fails if a disk that is full in the middle of `run` is not told, ends the replay, or leaves what the next command does not know.
+/// Fails if a disk that is full in the middle of `run` is not reported, ends the replay, or leaves
+/// files that the next command does not know.
 #[test]
 fn a_disk_that_is_full_meanwhile_is_counted() {
     if !require_all(&[Need::Root]) {
@@ -257,7 +261,7 @@ fn a_disk_that_is_full_meanwhile_is_counted() {
     assert!(finished.stderr().contains("could not be listed"), "{}", finished.stderr());
     let finished = replay.run();
     assert!(finished.stderr().contains("(running); make them again"), "{}", finished.stderr());
-    // Each round says so, and it is told once.
+    // Each round says so, and it is reported once.
     replay.init(&[]).success();
     let finished = run(&mut replay.command(&["--speed", "max", "--loop", "2"]), TIMEOUT);
     let says = finished.expect("it ends").stderr();
@@ -282,7 +286,7 @@ fn stopped_child(parent: &Child, verb: &str) -> Option<Pid> {
     does(&child).then_some(pid)
 }
 
-/// Fails if Ctrl-C between two rounds loses what was done, or is told as a failure.
+/// Fails if Ctrl-C between two rounds loses what was done, or is reported as a failure.
 #[test]
 fn rounds_that_were_done_are_told() {
     if !require_all(&[Need::Root, Need::KernelFile("/proc/1/task/1/children")]) {
@@ -310,13 +314,13 @@ fn rounds_that_were_done_are_told() {
         kill(init, signal).expect("a child of ours");
         let _ = kill(init, Signal::SIGCONT);
         let code = wait(&mut running, TIMEOUT).expect("it ends").code();
-        let told = |mut from: Box<dyn std::io::Read>| {
-            let mut told = String::new();
-            from.read_to_string(&mut told).expect("text");
-            told
+        let reported = |mut from: Box<dyn std::io::Read>| {
+            let mut reported = String::new();
+            from.read_to_string(&mut reported).expect("text");
+            reported
         };
-        let stdout = told(Box::new(running.stdout.take().expect("a pipe")));
-        (code, stdout, told(Box::new(running.stderr.take().expect("a pipe"))))
+        let stdout = reported(Box::new(running.stdout.take().expect("a pipe")));
+        (code, stdout, reported(Box::new(running.stderr.take().expect("a pipe"))))
     };
     let (code, stdout, stderr) = check(Signal::SIGINT);
     let report: Value = serde_json::from_str(&stdout).expect(&stderr);
@@ -326,7 +330,7 @@ fn rounds_that_were_done_are_told() {
         report["notes"].to_string().contains("stopped before the end of its last round"),
         "{report:#}"
     );
-    // What ends a round from outside is told.
+    // A signal from outside that ends a round is reported.
     let (code, stdout, stderr) = check(Signal::SIGKILL);
     assert_eq!((code, &*stdout), (Some(125), ""));
     assert!(

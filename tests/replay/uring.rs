@@ -1,4 +1,5 @@
-//! Asynchronous operations are done again by one thread with an io_uring: what lanes that are threads do, it does, too.
+//! Asynchronous operations are done again by one thread with an io_uring: what lanes that are
+//! threads do, it does, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Of a program that is given the directory in which it works. On a busy machine what `io_submit` was given is read too late now and
-    /// then: then again.
+    /// Of a program that is given the directory in which it works. On a busy machine what
+    /// `io_submit` was given is read too late now and then: then again.
     #[track_caller]
     fn of(dir: &Path, program: impl Fn(&Path) -> Vec<String>) -> Self {
         let (place, trace) = (dir.join("place"), dir.join("trace"));
@@ -74,20 +75,20 @@ impl Replay {
         run(Command::new(BINARY).args(self.command(options)), TIMEOUT).expect("it ends")
     }
 
-    /// Where the replay has what the program had there.
+    /// Path in the replay's directory of a path of the program.
     fn inside(&self, path: &str) -> PathBuf {
         let place = self.place.strip_prefix("/").expect("from the root");
         self.root.join("files").join(place).join(path)
     }
 
-    /// What a replay with and one without a ring report, which has to be the same.
+    /// Reports of a replay with and of one without a ring, which must be equal.
     #[track_caller]
     fn both(&self, options: &[&str]) -> [Value; 2] {
         let reports = ["calls", "io_uring"].map(|engine| {
             let finished = self.run(&[options, &["--engine", engine]].concat());
-            let told = finished.stdout();
+            let reported = finished.stdout();
             let report: Value =
-                serde_json::from_str(&told).unwrap_or_else(|_| panic!("{}", finished.stderr()));
+                serde_json::from_str(&reported).unwrap_or_else(|_| panic!("{}", finished.stderr()));
             assert_eq!(report["mismatches"], 0, "{options:?}: {:#}", report["first_mismatches"]);
             assert_eq!(lengths(&self.inside(".")), lengths(&self.place), "{options:?}");
             report
@@ -117,7 +118,8 @@ fn number(report: &Value, key: &str) -> u64 {
     report[key].as_u64().unwrap_or_else(|| panic!("{key}: {report:#}"))
 }
 
-/// Fails if an operation is not done or has another result with a ring, whatever keeps operations apart, or if lanes are threads there, too.
+/// Fails if an operation is not done or has another result with a ring, whatever keeps operations
+/// apart, or if lanes are threads there, too.
 #[test]
 fn one_thread_does_what_lanes_do() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
@@ -190,8 +192,8 @@ fn has_thread(program: &Child, name: &str) -> bool {
     tasks.flatten().any(|it| comm(it).trim_end() == name)
 }
 
-/// Fails if a replay that is stopped behind some operations of a ring, while others have their time much later, does not end, or not as it has
-/// to.
+/// Fails if a replay that is stopped behind some operations of a ring, while others have their time
+/// much later, does not end, or not as it has to.
 #[test]
 fn a_ring_stops() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
@@ -203,9 +205,9 @@ fn a_ring_stops() {
     iotrace(&["replay", "init", text(&replay.plan), "--root", text(&replay.root)]).success();
     let options = replay.command(&["--engine", "io_uring", "--speed", "0.05"]);
     let mut command = Command::new(BINARY);
-    let told = dir.path().join("report");
-    // A pipe that nobody reads would have to take all of it.
-    let out = fs::File::create(&told).expect("space");
+    let reported = dir.path().join("report");
+    // A pipe without a reader would have to take all of it.
+    let out = fs::File::create(&reported).expect("space");
     let mut running = command.args(options).stdout(out).spawn().expect("it starts");
     wait_until("there is a ring", || has_thread(&running, "ring 0"));
     // From then on only rings write; then nothing is due for 20 s.
@@ -215,7 +217,8 @@ fn a_ring_stops() {
     wait_until("the ring has written", || changed() != before);
     kill(Pid::from_raw(running.id().try_into().expect("a pid")), Signal::SIGINT).expect("ours");
     assert_eq!(wait(&mut running, TIMEOUT).expect("it ends").code(), Some(1));
-    let report: Value = serde_json::from_slice(&fs::read(&told).expect("there")).expect("a report");
+    let report: Value =
+        serde_json::from_slice(&fs::read(&reported).expect("there")).expect("a report");
     assert_eq!((&report["is_whole"], &report["rings"]), (&false.into(), &1.into()), "{report:#}");
     let done = number(&report, "asynchronous");
     assert!(0 < done && done < 409, "{report:#}");
@@ -223,8 +226,8 @@ fn a_ring_stops() {
     assert!(state.expect("ours").contains("done"));
 }
 
-/// Fails if a ring reads what a call does not, and waits for it for ever: a pipe that somebody has put in the place of the file has no places
-/// to read at.
+/// Fails if a ring reads what a call does not, and waits for it for ever: a pipe that was put in
+/// the place of the file has no offsets to read at.
 #[test]
 fn what_is_no_file_is_read_by_calls() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
@@ -236,8 +239,8 @@ fn what_is_no_file_is_read_by_calls() {
     let reports = ["calls", "io_uring"].map(|engine| {
         iotrace(&["replay", "init", text(&replay.plan), "--root", text(&replay.root)]).success();
         let mut command = Command::new(BINARY);
-        let told = dir.path().join(engine);
-        let out = fs::File::create(&told).expect("space");
+        let reported = dir.path().join(engine);
+        let out = fs::File::create(&reported).expect("space");
         command.args(replay.command(&["--engine", engine])).stdout(out);
         let mut running = command.spawn().expect("it starts");
         let (data, pipe) = (replay.inside("data"), dir.path().join("pipe"));
@@ -250,7 +253,7 @@ fn what_is_no_file_is_read_by_calls() {
             running.kill().expect("ours");
         }
         assert_eq!(status.expect("it ends").code(), Some(1), "{engine}");
-        serde_json::from_slice::<Value>(&fs::read(&told).expect("there")).expect("a report")
+        serde_json::from_slice::<Value>(&fs::read(&reported).expect("there")).expect("a report")
     });
     let [calls, ring] = &reports;
     assert_eq!(ring["outcomes"], calls["outcomes"]);
@@ -258,7 +261,7 @@ fn what_is_no_file_is_read_by_calls() {
     assert!(number(ring, "mismatches") >= 409, "{ring:#}");
 }
 
-/// Fails if nobody says why there is no ring, or if files are touched all the same.
+/// Fails if no message explains why there is no ring, or if files are touched all the same.
 #[test]
 fn without_io_uring_it_says_so() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {

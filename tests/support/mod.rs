@@ -25,8 +25,9 @@ pub(crate) fn scratch_dir(name: &str) -> TempDir {
     tempfile::Builder::new().prefix(name).tempdir_in(root).expect("create a directory for the test")
 }
 
-/// A copy of a program that can be run. Another process makes it: what a test that runs beside this one starts has all that we have open until it
-/// is a program itself, and one that somebody has open for writing cannot be run (ETXTBSY, execve(2)).
+/// A copy of a program that can be run. Another process makes it: what a test that runs beside this
+/// one starts has all that we have open until it is a program itself, and one that a process has
+/// open for writing cannot be run (ETXTBSY, execve(2)).
 #[track_caller]
 pub(crate) fn copy_program(program: impl AsRef<Path>, to: impl AsRef<Path>) {
     let status = Command::new("cp").args([program.as_ref(), to.as_ref()]).status();

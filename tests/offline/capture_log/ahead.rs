@@ -1,4 +1,5 @@
-//! Reading ahead in other threads gives what reading alone gives, whatever the log and the input are.
+//! Reading ahead in other threads gives what reading alone gives, whatever the log and the input
+//! are.
 
 use std::io::{self, Read};
 use std::sync::LazyLock;
@@ -22,7 +23,8 @@ enum Part {
     Senseless(Codec, Vec<u8>, u32),
     /// Its sums are right, it cannot be unpacked, and inside are parts that can.
     Around(Vec<Self>),
-    /// Whole and not compressible: longer than what is asked of the input at a time is a row of these.
+    /// Whole and not compressible: longer than what is asked of the input at a time is a row of
+    /// these.
     Long(usize),
     /// No frame.
     Garbage(Vec<u8>),

@@ -1,4 +1,5 @@
-//! What the writer writes, the reader reads; what it could not write costs nothing that it wrote before.
+//! The reader reads all that the writer writes; a failed write costs nothing that was written
+//! before.
 
 use std::io::{self, Read, Seek, Write};
 
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 
 use super::items;
 
-/// What a test writes.
+/// Input of the writer in a test.
 #[derive(Clone, Debug)]
 enum Written {
     Data(DataFrame, Vec<u8>),

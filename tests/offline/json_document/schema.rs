@@ -1,4 +1,5 @@
-//! The tables of docs/json.md as a schema: which keys an object has, of which types, and which may be null.
+//! The tables of docs/json.md as a schema: which keys an object has, of which types, and which may
+//! be null.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../docs/json.md");
 
-/// What a value may be.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Type {
     Null,
@@ -19,7 +20,7 @@ pub(crate) enum Type {
     Object,
 }
 
-/// What is in a list.
+/// Type of the elements of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Element {
     Text,
@@ -40,7 +41,8 @@ pub(crate) fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// The text under this heading, given with its marks, up to the next one of its rank or a higher one.
+/// The text under this heading, given with its marks, up to the next one of its rank or a higher
+/// one.
 pub(crate) fn section(heading: &str) -> &'static str {
     let rank = heading.split(' ').next().expect("a word").len();
     let rest = DOCUMENT.split(&format!("\n{heading}\n")).nth(1).expect(heading);
@@ -87,7 +89,8 @@ fn types_of(cell: &str, meaning: &str) -> BTreeSet<Type> {
 }
 
 impl Schema {
-    /// Adds the tables of this text. What stands behind "In each of `a`, `b`:" belongs to the objects of these lists.
+    /// Adds the tables of this text. A table after "In each of `a`, `b`:" belongs to the objects of
+    /// these lists.
     pub(crate) fn with(mut self, text: &str) -> Self {
         let mut prefixes = vec![String::new()];
         for part in text.split("\n\n") {
@@ -111,7 +114,8 @@ impl Schema {
         self
     }
 
-    /// The same with each key where it stands last only: for objects whose tables tell keys at any depth.
+    /// The same with each key where it stands last only: for objects whose tables tell keys at any
+    /// depth.
     pub(crate) fn flat(self) -> Self {
         let mut flat = Self::default();
         for (path, types) in self.types {
@@ -126,7 +130,7 @@ impl Schema {
         self.types.keys().cloned().collect()
     }
 
-    /// What is documented and was not met.
+    /// Returns the documented keys that did not appear.
     pub(crate) fn unwritten(&self) -> Vec<&str> {
         let all = self.types.keys().map(String::as_str);
         all.filter(|it| !self.written.contains(*it)).collect()

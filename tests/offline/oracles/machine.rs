@@ -62,10 +62,10 @@ fn a_loop_device_comes_counts_and_goes() {
     let backing = Path::new("/sys/block").join(device.name()).join("loop/backing_file");
     assert!(backing.exists());
     let timeout = Duration::from_secs(10);
-    let before = DiskStats::wait_idle(device.name(), timeout).expect("nobody uses it");
+    let before = DiskStats::wait_idle(device.name(), timeout).expect("the device is idle");
     let mut file = OpenOptions::new().write(true).open(device.path()).expect("open it");
     file.write_all(&[1; 1 << 20]).and_then(|()| file.sync_all()).expect("write to it");
-    let after = DiskStats::wait_idle(device.name(), timeout).expect("nobody uses it");
+    let after = DiskStats::wait_idle(device.name(), timeout).expect("the device is idle");
     assert_eq!(((after - before).written_sectors, after.in_flight), (2048, 0));
     drop(file);
     let (schedulers, used) = device.schedulers().expect("it has a scheduler");

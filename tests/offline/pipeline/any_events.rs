@@ -1,5 +1,5 @@
-//! Rows of events that no kernel would write: exits without entries, two entries, forks of oneself, execs of threads
-//! that are gone, block events of no request. The books balance all the same.
+//! Rows of events that no kernel would write: exits without entries, two entries, forks of oneself,
+//! execs of threads that are gone, block events of no request. The books balance all the same.
 
 use std::convert::Infallible;
 
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 
 use super::checked::Checked;
 
-/// What is fed to the tracker.
+/// Input of the tracker.
 #[derive(Clone, Debug)]
 enum Input {
     Event(EventKind),

@@ -16,7 +16,7 @@ use super::{FailsAt, Nothing, names, read};
 /// So many steps are surely more than go to the other thread at once.
 const MANY: usize = 2000;
 
-/// All that a sink is told, in words.
+/// Every call of a sink, as text.
 #[derive(Default)]
 struct Heard(Vec<String>);
 
@@ -38,13 +38,14 @@ fn open(log: &[u8]) -> (Reader<&[u8]>, Header) {
     pipeline::open::<_, Infallible>(log).expect("a log")
 }
 
-/// What stands between a log and who works through it.
+/// Items of a log on their way to the pipeline.
 type Items<'a> = Box<dyn Iterator<Item = io::Result<Item>> + Send + 'a>;
 
-/// The same items give the same steps, the same questions whether to go on, and the same end. How many steps.
+/// The same items give the same steps, the same questions whether to go on, and the same end. How
+/// many steps.
 #[track_caller]
 fn check<'a>(log: &'a [u8], what: &str, items: impl Fn(Reader<&'a [u8]>) -> Items<'a>) -> usize {
-    let told = |threads: usize| {
+    let reported = |threads: usize| {
         let (reader, header) = open(log);
         let (items, mut heard, mut rounds) = (items(reader), Heard::default(), 0);
         let go_on = &mut || {
@@ -57,7 +58,7 @@ fn check<'a>(log: &'a [u8], what: &str, items: impl Fn(Reader<&'a [u8]>) -> Item
         };
         (heard.0, rounds, format!("{end:?}"))
     };
-    let (one, two) = (told(1), told(2));
+    let (one, two) = (reported(1), reported(2));
     assert!(one.0 == two.0, "{what}: other steps");
     assert_eq!((one.1, one.2), (two.1, two.2), "{what}");
     one.0.len()

@@ -1,4 +1,5 @@
-//! Recorded block requests: are they those that the kernel's own counters count, and do they lead from each disk to the files?
+//! Recorded block requests: are they those that the kernel's own counters count, and do they lead
+//! from each disk to the files?
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,7 +17,8 @@ use super::{Nothing, names, read, run};
 /// Requests, merges and sectors of each class, but those that have none of it.
 type Counts = BTreeMap<DiskstatsClass, [u64; 3]>;
 
-/// The difference of two texts of `/proc/diskstats` for a device (`Documentation/admin-guide/iostats.rst`).
+/// The difference of two texts of `/proc/diskstats` for a device
+/// (`Documentation/admin-guide/iostats.rst`).
 #[track_caller]
 fn by_kernel(summary: &Summary, disk: &str) -> Counts {
     let numbers = |which: Text| -> Vec<u64> {
@@ -59,8 +61,8 @@ fn recorded_requests_are_what_the_kernel_counted() {
     assert!(compared > 300, "{compared}");
 }
 
-/// A part of a file on a disk: where in the file, how long; on which disk, from which sector on; where on the uppermost device;
-/// the programs, and how they are known.
+/// A part of a file on a disk: where in the file, how long; on which disk, from which sector on;
+/// where on the uppermost device; the programs, and how they are known.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     offset: u64,
@@ -71,7 +73,7 @@ struct Found {
     programs: Vec<String>,
 }
 
-/// What was done to the file of this name, by requests of disks.
+/// Pieces of the file of this name in requests of disks.
 struct Pieces(&'static str, Vec<Found>);
 
 impl Pieces {
@@ -124,8 +126,8 @@ fn pieces(log: &str, file: &'static str) -> Vec<Found> {
     found
 }
 
-/// The border between two disks lies in a file: `scripts/vm/run-check-stacks` says that the second begins at its sector 24, and the
-/// first at 2048.
+/// The border between two disks lies in a file: `scripts/vm/run-check-stacks` says that the second
+/// begins at its sector 24, and the first at 2048.
 #[test]
 fn a_file_on_a_linear_device_is_followed_to_both_disks() {
     let found = pieces("v2/block-linear", "/direct");
@@ -145,7 +147,8 @@ fn a_file_on_a_linear_device_is_followed_to_both_disks() {
     assert!(disks.values().any(|it| *it == 2048_u64.wrapping_neg()));
 }
 
-/// Where md put the data of its disks, in sectors (`/sys/block/md0/md/rd0/offset` of that machine).
+/// Offset of the data on the disks of md, in sectors (`/sys/block/md0/md/rd0/offset` of that
+/// machine).
 const MD_DATA_OFFSET: u64 = 2048;
 
 /// Each byte is on each disk.

@@ -1,4 +1,5 @@
-//! A sink that believes nothing: what the documentation of [`Step`] promises is checked at each step.
+//! A sink that believes nothing: what the documentation of [`Step`] promises is checked at each
+//! step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ pub(crate) struct Checked<S> {
     ended: u64,
     unfinished: BTreeMap<&'static str, u64>,
     anomalies: u64,
-    /// So many chains were told.
+    /// Number of chains so far.
     chains: u32,
 }
 
@@ -48,7 +49,7 @@ impl<S: Sink> Checked<S> {
         }
     }
 
-    /// Nothing is left open, and the books say what was told.
+    /// Nothing is left open, and the accounting matches the steps.
     #[track_caller]
     pub(crate) fn finish(self, ledger: &Ledger) -> S {
         assert_eq!(ledger.imbalances(), Vec::<String>::new());
@@ -97,7 +98,7 @@ impl<S: Sink> Checked<S> {
     }
 
     fn chain(&self, id: Option<ChainId>) {
-        assert!(id.is_none_or(|it| it.0 < self.chains), "told before it is used: {id:?}");
+        assert!(id.is_none_or(|it| it.0 < self.chains), "defined before it is used: {id:?}");
     }
 
     fn block(&mut self, step: &BlockStep<'_>) {

@@ -1,4 +1,4 @@
-//! What was at work inside calls: recorded logs of work with known counts.
+//! Layers at work inside system calls: recorded logs of work with known counts.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,8 @@ fn check(log: &str, expected: &[(&'static str, &str, u64)]) {
     }
 }
 
-/// 18 writes, of them 7 direct; 16 reads, of them 3 direct; 5 syncs; 2 opens (`tests/programs/layers.c`).
+/// 18 writes, of them 7 direct; 16 reads, of them 3 direct; 5 syncs; 2 opens
+/// (`tests/programs/layers.c`).
 #[test]
 fn each_call_was_seen_in_each_layer() {
     check(
@@ -64,7 +65,8 @@ fn each_call_was_seen_in_each_layer() {
     );
 }
 
-/// Layers lie in each other, so with probes all of a read is in the VFS, nearly all of that in the file system, and so on.
+/// Layers lie in each other, so with probes all of a read is in the VFS, nearly all of that in the
+/// file system, and so on.
 #[test]
 fn the_time_of_a_call_goes_through_its_layers() {
     let (_, _, fold) = run(&read("v2/layers-kprobe", "iocap"), Latency::new(ALL));

@@ -1,4 +1,4 @@
-//! Plans of recorded logs: does every operation have its place, and does nobody wait for who was not in front of it?
+//! Plans of recorded logs: every operation has its place, and depends only on operations before it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -82,7 +82,8 @@ fn who_is_waited_for_was_over() {
             for before in it.before.iter().chain(born) {
                 assert!(before.worker != it.at.worker, "{name}: {it:?}");
                 let end = ends.get(before).expect("it comes before");
-                // A lock counts when somebody has it, a name when somebody found it, and what no call did has no time.
+                // A lock counts once it is acquired, a name once it is resolved; an operation
+                // without a call has no time.
                 let is_by_result = it.path.is_some() || it.call.call().name == "flock";
                 let latest = if is_by_result { it.end } else { it.start };
                 assert!(it.implicit || *end <= latest, "{name}: {it:?}");
@@ -94,7 +95,8 @@ fn who_is_waited_for_was_over() {
     assert!(waits > 20, "{waits}");
 }
 
-/// Fails if a lane does two operations at once, if a thread has more lanes than it needs, or if one begins before what its thread had done.
+/// Fails if a lane does two operations at once, if a thread has more lanes than it needs, or if one
+/// begins before what its thread had done.
 #[test]
 fn a_lane_has_one_operation_at_a_time() {
     let mut deepest = 0;

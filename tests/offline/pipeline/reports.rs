@@ -1,4 +1,5 @@
-//! Reports of recorded logs: do all forms have the same numbers, and are they those of the operations?
+//! Reports of recorded logs: do all forms have the same numbers, and are they those of the
+//! operations?
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -214,7 +215,8 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
     assert!(requests > 1000, "{requests}");
 }
 
-/// Writes of 0 bytes that ask for a flush, by device: they have no place in a file or on the disk, and so no pattern.
+/// Writes of 0 bytes that ask for a flush, by device: they have no place in a file or on the disk,
+/// and so no pattern.
 #[derive(Default)]
 struct EmptyWrites(BTreeMap<DevId, u64>);
 
@@ -326,7 +328,8 @@ fn shares_of_time_make_all_of_it() {
     assert!(tables > 50, "{tables}");
 }
 
-/// One row for each line of the JSON form, in the same order; a filter for everything leaves all of them.
+/// One row for each line of the JSON form, in the same order; a filter for everything leaves all of
+/// them.
 #[test]
 fn rows_of_fields_are_the_operations() {
     let mut rows = 0;

@@ -1,4 +1,5 @@
-//! Asynchronous I/O, against what the program itself says that it asked for and got, and against fio's own sums.
+//! Asynchronous I/O, against what the program itself says that it asked for and got, and against
+//! fio's own sums.
 
 use std::path::Path;
 
@@ -13,10 +14,11 @@ use serde_json::Value;
 /// Runs until one in which everything was read in time.
 const RUNS_MAX: u32 = 8;
 
-/// What tracepoints do not tell of io_uring's operations: it stands in memory that the program shares with the kernel.
-const UNTOLD: [&str; 2] = ["offset", "bytes_requested"];
+/// Keys of io_uring operations that tracepoints lack: they are in memory shared by program and
+/// kernel.
+const ABSENT: [&str; 2] = ["offset", "bytes_requested"];
 
-/// Fails if an operation is missing, or if anything that is told of it is not what the program says.
+/// Fails if an operation is missing, or if any reported value differs from what the program prints.
 #[test]
 fn every_operation_is_what_the_program_asked_for() {
     if !can_record(&[]) {
@@ -70,7 +72,7 @@ fn compare(line: &str, ours: &[JsonAsync], place: &Path) {
     ] {
         let is_unread = our.unread.iter().any(|it| it == key);
         assert!(ours == theirs && !is_unread || ours.is_none() && is_unread, "{line} {our:?}");
-        assert!(!is_unread || interface == "io_uring" && UNTOLD.contains(&key), "{line} {our:?}");
+        assert!(!is_unread || interface == "io_uring" && ABSENT.contains(&key), "{line} {our:?}");
     }
     let has_file = our.fd.is_some() || our.file.is_some();
     let has_name = has_file && name != "OPENAT" && result != "-9";
@@ -79,8 +81,8 @@ fn compare(line: &str, ours: &[JsonAsync], place: &Path) {
     assert!(our.unfinished.is_none() && our.duration_ns.is_some(), "{line} {our:?}");
 }
 
-/// Operations whose results no call fetches: their bytes are told as asked for, and in the archive they are cancelled before
-/// their handle is destroyed.
+/// Operations whose results no call fetches: their bytes are reported as requested, and in the
+/// archive they are cancelled before their handle is destroyed.
 #[test]
 fn results_that_nobody_fetches_are_not_seen() {
     if !can_record(&[]) {
@@ -95,9 +97,9 @@ fn results_that_nobody_fetches_are_not_seen() {
         panic!("what io_submit was given was read too late in every run")
     };
     let ours = recording.asynchronous();
-    let told = ours.iter().map(|it| (it.unfinished.as_deref(), it.bytes_requested));
+    let reported = ours.iter().map(|it| (it.unfinished.as_deref(), it.bytes_requested));
     let expected = [(Some("result-unseen"), Some(4099)), (Some("result-unseen"), Some(1013))];
-    assert_eq!(told.take(2).collect::<Vec<_>>(), expected);
+    assert_eq!(reported.take(2).collect::<Vec<_>>(), expected);
     assert!(ours.len() == 6 && ours.iter().all(|it| it.unfinished.is_some()), "{ours:#?}");
     let summary = recording.report("summary");
     assert_eq!(summary["unseen_results"], 6);
@@ -148,11 +150,11 @@ fn bytes_are_those_that_fio_counts() {
             assert_eq!(Some(count), theirs["total_ios"].as_u64(), "{options:?} {side}");
         }
         assert!(ours.iter().filter_map(|it| it.offset).all(|it| it % 4096 == 0 && it < 512 << 10));
-        let is_told = options.contains(&"--ioengine=libaio")
+        let is_reported = options.contains(&"--ioengine=libaio")
             || options.contains(&"--direct=1") && tells_direct_io(dir.path());
-        let told =
+        let reported =
             ours.iter().filter(|it| it.name.as_deref() != Some("FSYNC") && it.offset.is_some());
-        assert!(!is_told || told.count() == 128, "{options:?}: {ours:#?}");
+        assert!(!is_reported || reported.count() == 128, "{options:?}: {ours:#?}");
     }
 }
 
@@ -163,7 +165,8 @@ fn tells_direct_io(place: &Path) -> bool {
     event.exists() && kind == nix::sys::statfs::EXT4_SUPER_MAGIC
 }
 
-/// What the program prints, and what was recorded. On a busy machine a reader may come too late, which is counted: then again.
+/// Returns the program's output and the recording. On a busy machine a reader may come too late,
+/// which is counted: then again.
 fn recorded_in_time(
     output: &Path,
     options: &[&str],

@@ -1,4 +1,5 @@
-//! Processes that run already: their threads, files and positions are taken over, and they are not disturbed.
+//! Processes that run already: their threads, files and positions are taken over, and they are not
+//! disturbed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,8 +51,8 @@ impl Drop for Script {
     }
 }
 
-/// Fails if a thread is not recorded, a file that was open before has no name, a call is missing or made up, or an offset
-/// is told that is not right; if offsets stay unknown after a seek.
+/// Fails if a thread is not recorded, a file that was open before has no name, a call is missing or
+/// made up, or an offset is reported that is not right; if offsets stay unknown after a seek.
 #[test]
 fn four_threads_in_the_middle_of_their_work() {
     if !can_record(&[]) {
@@ -133,7 +134,7 @@ fn the_whole_tree_is_recorded() {
     let recording = Recording::open(&log);
     recording.assert_whole();
     let operations = recording.operations();
-    // A process that is gone before its name could be read has none, and that is told.
+    // A process that is gone before its name could be read has none, and that is counted.
     let writes = operations.iter().filter(|it| {
         it.name == "write" && (it.path.is_none() || it.path.as_deref() == out.to_str())
     });
@@ -194,7 +195,7 @@ fn a_duration_ends_it() {
     assert!(recording.number("duration_ns") >= 300_000_000);
 }
 
-/// Fails if a process that is not there is not told, or leaves files behind.
+/// Fails if a missing process is not reported, or leaves files behind.
 #[test]
 fn a_process_that_is_gone() {
     if !can_record(&[]) {

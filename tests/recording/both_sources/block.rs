@@ -17,7 +17,8 @@ use crate::support::oracle::diskstats::DiskStats;
 use crate::support::oracle::diskstats_check::{Compared, Counts, compare_undisturbed};
 use crate::support::scratch_dir;
 
-/// Does the jobs with a scheduler, if the kernel offers it, and fails if the books differ; what was counted.
+/// Does the jobs with a scheduler, if the kernel offers it, and fails if the books differ; what was
+/// counted.
 #[track_caller]
 fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Compared> {
     if !require(Need::Scheduler(scheduler)) {
@@ -37,8 +38,8 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
     all
 }
 
-/// Fails if a request is lost, made up, matched with the wrong one, or counted in the wrong class; if a merge is not seen;
-/// if sectors differ. (The whole matrix: scripts/block-matrix.)
+/// Fails if a request is lost, made up, matched with the wrong one, or counted in the wrong class;
+/// if a merge is not seen; if sectors differ. (The whole matrix: scripts/block-matrix.)
 #[test]
 fn requests_are_what_the_kernel_counts() {
     if !can_record(&[Need::Loop, Need::Fio]) {
@@ -65,7 +66,8 @@ fn requests_are_what_the_kernel_counts() {
     assert!(count(|it| it.ours.flushes) > 50);
 }
 
-/// The same, where a write becomes another one below: fails if what one device did counts for the other.
+/// The same, where a write becomes another one below: fails if what one device did counts for the
+/// other.
 #[test]
 fn requests_of_both_levels_are_what_the_kernel_counts() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
@@ -115,7 +117,8 @@ fn check_table(device: &Compared, job: &str) {
     assert_eq!(counts, device.kernel, "{job}: {}\n{}", device.device, device.summary);
 }
 
-/// Flushes and discards by `op` are the kernel's: the empty write that asks for a flush is a write, linked to the flush.
+/// Flushes and discards by `op` are the kernel's: the empty write that asks for a flush is a write,
+/// linked to the flush.
 #[track_caller]
 fn check_operations(device: &Compared, job: &str) {
     let counted = |op: &str| {
@@ -138,8 +141,8 @@ fn check_operations(device: &Compared, job: &str) {
     }
 }
 
-/// Fails if a flush counts twice, or one is counted that the device did not get: a device that writes through gets none; or if zeroes
-/// that are written have no name of their own.
+/// Fails if a flush counts twice, or one is counted that the device did not get: a device that
+/// writes through gets none; or if zeroes that are written have no name of their own.
 #[test]
 fn flushes_and_zeroes_are_those_that_the_device_gets() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
@@ -168,7 +171,8 @@ fn check_each(requests: &[JsonBlock], scheduler: &str, job: &str) {
     for request in requests {
         let ended = request.ending.as_deref();
         assert!(matches!(ended, Some("completed" | "absorbed")), "{scheduler} {job}: {request:?}");
-        // A loop device refuses to write zeroes where its file cannot have holes, and mkfs asks for it.
+        // A loop device refuses to write zeroes where its file cannot have holes, and mkfs asks for
+        // it.
         let is_refused = request.error.as_deref() == Some("EOPNOTSUPP");
         // One that may not wait finds no room, before it is a request: it is asked again.
         let is_early = request.error.as_deref() == Some("EAGAIN") && request.diskstats.is_none();
@@ -194,8 +198,8 @@ fn small_device() -> (LoopDevice, tempfile::TempDir) {
     (LoopDevice::new(memory.path(), 8 << 20).expect("a loop device"), memory)
 }
 
-/// Fails if requests of a disk that was not asked for are recorded, or some of the one that was are not; if the log does not
-/// say so.
+/// Fails if requests of a disk that was not asked for are recorded, or some of the one that was are
+/// not; if the log does not say so.
 #[test]
 fn only_the_disks_asked_for_are_recorded() {
     if !can_record(&[Need::Loop]) {
@@ -224,7 +228,8 @@ fn only_the_disks_asked_for_are_recorded() {
         assert!(file.ends_with("/disk.img"), "{file}");
         let requests = recording.requests();
         assert!(requests.iter().all(|it| it.dev == wanted.number()), "{source}");
-        // Perf misses completions on idle CPUs: a request whose end was not seen is one all the same.
+        // Perf misses completions on idle CPUs: a request whose end was not seen is one all the
+        // same.
         assert_eq!(requests.iter().filter(|it| it.op == "write").count(), 101, "{source}");
         let said = format!("block requests: only of {} ({})", wanted.name(), wanted.number());
         assert!(recording.text_info().lines().any(|it| it == said), "{said}");
@@ -260,8 +265,8 @@ fn what_is_no_disk_is_refused_with_what_there_is() {
     assert!(said.contains(&format!("its disk {0}; use -d {0}", device.name())), "{said}");
 }
 
-/// Fails if a recording of one program shows requests of others unasked; if, asked for, the kernel's writeback is not shown,
-/// or without the thread that did it.
+/// Fails if a recording of one program shows requests of others unasked; if, asked for, the
+/// kernel's writeback is not shown, or without the thread that did it.
 #[test]
 fn requests_of_others_are_shown_if_asked_for() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
@@ -275,7 +280,7 @@ fn requests_of_others_are_shown_if_asked_for() {
     for source in ["tracefs", "perf"] {
         let written = |options: &[&str], output: &str| {
             let options = [&["--source", source, "-d", lower.name()], options].concat();
-            // A new file, which nobody writes out before `sync` has the kernel's threads do so.
+            // A new file, which no thread writes out before `sync` has the kernel's threads do so.
             let file = stack.place().join(format!("{source}-{output}"));
             let script = format!("dd if=/dev/zero of={} bs=64k count=37; sync", file.display());
             let output = dir.path().join(format!("{source}-{output}"));
@@ -322,12 +327,13 @@ fn what_was_in_flight_at_the_start_is_no_anomaly() {
         assert_eq!(recording.number("unmatched"), 0, "{:?}", recording.anomalies());
         older += recording.info["ignored"]["older-request"].as_u64().unwrap_or(0);
     }
-    // It runs until it is told to end.
+    // It runs until it is interrupted.
     fio.kill().and_then(|()| fio.wait()).expect("it was still there");
     assert!(older > 0, "there was always something in flight");
 }
 
-/// Fails if a request is not shown with the thread that asked for it, or another's is shown in a recording of one program.
+/// Fails if a request is not shown with the thread that asked for it, or another's is shown in a
+/// recording of one program.
 #[test]
 fn requests_belong_to_their_program() {
     if !can_record(&[Need::Loop]) {

@@ -1,5 +1,5 @@
-//! Bytes are right: what real programs move, file by file, against what they count themselves, what strace saw, and the
-//! kernel's own books.
+//! Bytes are right: what real programs move, file by file, against what they count themselves, what
+//! strace saw, and the kernel's own books.
 
 mod audit;
 mod bytes;
@@ -27,8 +27,8 @@ use crate::support::oracle::strace::compare::compare_counted;
 use crate::support::scratch_dir;
 use iotrace_perf::event::syscall_table::Class;
 
-/// Fails unless the audit says that the only thing that is no recorded call is what the kernel itself read to start one program,
-/// whose file was looked at.
+/// Fails unless the audit says that the only thing that is no recorded call is what the kernel
+/// itself read to start one program, whose file was looked at.
 #[track_caller]
 fn assert_equal(recording: &Recording) {
     let audit = &recording.info["audit"];
@@ -55,7 +55,8 @@ enum Journal {
     Rollback,
 }
 
-/// The script of these transactions; the log of a WAL is kept, and nothing is taken out of it before the end.
+/// The script of these transactions; the log of a WAL is kept, and nothing is taken out of it
+/// before the end.
 fn transactions(journal: Journal, count: usize) -> String {
     let pragmas = match journal {
         Journal::Wal => {
@@ -68,8 +69,9 @@ fn transactions(journal: Journal, count: usize) -> String {
     format!("{pragmas}CREATE TABLE entry(id INTEGER PRIMARY KEY, text TEXT);\n{rows}")
 }
 
-/// Fails if a byte of a database is not there, is counted twice, or is put on another file; if a synchronisation is
-/// missing: under strace call by call, then alone against the kernel's books, that of `SQLite` and the first run.
+/// Fails if a byte of a database is not there, is counted twice, or is put on another file; if a
+/// synchronisation is missing: under strace call by call, then alone against the kernel's books,
+/// that of `SQLite` and the first run.
 #[track_caller]
 fn sqlite(journal: Journal, count: usize) {
     if !can_record(&[Need::Strace, Need::Program("sqlite3")]) {
@@ -151,7 +153,8 @@ struct Engine {
 const ENGINES: &[Engine] = &[
     Engine { name: "sync", options: &[] },
     Engine { name: "psync", options: &[] },
-    // With a larger depth fio does not count the last blocks itself: here 7 of 509 with 8 at a time, which were written.
+    // With a larger depth fio does not count the last blocks itself: here 7 of 509 with 8 at a
+    // time, which were written.
     Engine { name: "vsync", options: &[] },
     Engine { name: "pvsync", options: &[] },
     Engine { name: "pvsync2", options: &[] },
@@ -164,8 +167,8 @@ const ENGINES: &[Engine] = &[
 const BLOCK_BYTES: usize = 4099;
 const BLOCKS: usize = 509;
 
-/// Fails if the bytes of an engine, in either direction, on either of two files, are not those that fio counted, or if
-/// the kernel counted others.
+/// Fails if the bytes of an engine, in either direction, on either of two files, are not those that
+/// fio counted, or if the kernel counted others.
 #[test]
 fn fio_counts_the_same_bytes() {
     if !can_record(&[Need::Fio]) {
@@ -183,7 +186,8 @@ fn fio_counts_the_same_bytes() {
     }
 }
 
-/// What `io_submit` is given stands in memory: on a busy machine it may be read too late, which is counted. Then again.
+/// Arguments of `io_submit` are in memory: on a busy machine they may be read too late, which is
+/// counted. Then the run is repeated.
 fn fio_in_time(engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 2])>) {
     let run = |attempt: u32| {
         let place = place.join(attempt.to_string());
@@ -194,7 +198,8 @@ fn fio_in_time(engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 
     in_time.unwrap_or_else(|| run(4))
 }
 
-/// Fails unless each operation that is missing is told to be unread, and none has bytes that fio does not count.
+/// Fails unless each missing operation is reported as unread, and none has bytes that fio does not
+/// count.
 #[track_caller]
 fn assert_counted(recording: &Recording, jobs: &[(String, [u64; 2])], engine: &str) {
     let mut found = by_file(&recording.operations());
@@ -212,7 +217,7 @@ fn assert_counted(recording: &Recording, jobs: &[(String, [u64; 2])], engine: &s
     let unread = recording.number("async_unread") + recording.number("async_unseen");
     let blocks = missing / BLOCK_BYTES as u64;
     assert_eq!(missing % BLOCK_BYTES as u64, 0, "{engine}: {missing} bytes are missing");
-    assert!(blocks <= unread, "{engine}: {blocks} operations are missing, {unread} told");
+    assert!(blocks <= unread, "{engine}: {blocks} operations are missing, {unread} reported");
 }
 
 /// Two jobs, each on a file of its own: the recording, and what fio says it has read and written.
@@ -257,8 +262,9 @@ const CLIENTS: u32 = 4;
 /// Transactions of each client.
 const EACH: u32 = 53;
 
-/// A recording of a server that runs, while something is done with it. The kernel's books of all its processes are the
-/// same before it is on and after, and when it ends: so their difference is what was recorded.
+/// A recording of a server that runs, while something is done with it. The kernel's books of all
+/// its processes are the same before it is on and after, and when it ends: so their difference is
+/// what was recorded.
 fn attached(
     pid: u32,
     trace: &Path,
@@ -302,8 +308,9 @@ fn quiet(pid: u32) -> ProcIo {
     panic!("the server is never quiet");
 }
 
-/// Fails if a byte or call of any backend is missing or made up, of those that ran before the attach or came later; if
-/// reads of a table are not the pages that the server counted; if writes and synchronisations of its log are not.
+/// Fails if a byte or call of any backend is missing or made up, of those that ran before the
+/// attach or came later; if reads of a table are not the pages that the server counted; if writes
+/// and synchronisations of its log are not.
 #[test]
 fn postgres_with_pgbench() {
     if !can_record(&[Need::Postgres]) {
@@ -350,7 +357,8 @@ fn postgres_with_pgbench() {
     drop(recording);
 }
 
-/// Pages of a table (or index) that were read from its files: at least, and with those that nobody knows the file of.
+/// Pages of a table (or index) that were read from its files: at least, and including those whose
+/// file is unknown.
 fn pages_read(server: &Server, operations: &[JsonOperation], table: &str) -> RangeInclusive<u64> {
     let file = server.file(&server.query(&format!("SELECT pg_relation_filepath('{table}')")));
     let file = file.to_str().expect("text");
@@ -363,7 +371,8 @@ fn pages_read(server: &Server, operations: &[JsonOperation], table: &str) -> Ran
     sums[0] / PAGE_BYTES..=(sums[0] + sums[1]) / PAGE_BYTES
 }
 
-/// Operations on such files, and those on files that may be such ones: without a certain name. A name may be missing, but not many.
+/// Operations on such files, and those on files that may be such ones: without a certain name. A
+/// name may be missing, but not many.
 #[track_caller]
 fn of_files<'a>(
     operations: &'a [JsonOperation],
@@ -378,7 +387,8 @@ fn of_files<'a>(
     [certain.collect(), doubtful]
 }
 
-/// Writes and synchronisations of the log against what the server counted, where it counts them there: from 14 to 17.
+/// Writes and synchronisations of the log against what the server counted, where it counts them
+/// there: from 14 to 17.
 fn log_is_as_counted(server: &Server, operations: &[JsonOperation]) {
     let version: u32 = server.query("SHOW server_version_num").parse().expect("a number");
     if !(140_000..180_000).contains(&version) {
@@ -394,8 +404,8 @@ fn log_is_as_counted(server: &Server, operations: &[JsonOperation]) {
     let syncs = |it: &&&JsonOperation| it.name == "fdatasync";
     let wal = server.query("SELECT wal_write, wal_sync FROM pg_stat_wal");
     let (written, synced) = wal.split_once('|').expect("two numbers");
-    let between = |told: &str, least: usize, more: usize| {
-        let counted: usize = told.parse().expect("a number");
+    let between = |reported: &str, least: usize, more: usize| {
+        let counted: usize = reported.parse().expect("a number");
         assert!(least > 50, "{least}");
         assert!((least..=least + more).contains(&counted), "{counted} of {least} and {more}");
     };

@@ -1,4 +1,5 @@
-//! When something goes wrong: what has been recorded is kept, the program goes on, and the message says what helps.
+//! When something goes wrong: what has been recorded is kept, the program goes on, and the message
+//! says what helps.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -19,10 +20,11 @@ use crate::support::machine::subreaper::Subreaper;
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{copy_program, scratch_dir};
 
-/// What `kill -9` of the tracer may cost.
+/// Duration that `kill -9` of the tracer may lose.
 const LOSS_NS_MAX: u64 = 500_000_000;
 
-/// Kills the tracer in the middle of the program's work. How long before it the last recorded write was made, ns.
+/// Kills the tracer in the middle of the program's work. How long before it the last recorded write
+/// was made, ns.
 fn loss_by_kill(dir: &Path) -> u64 {
     let program = compile("clock_appender.c", dir);
     let out = dir.join("written");
@@ -59,8 +61,8 @@ fn loss_by_kill(dir: &Path) -> u64 {
     stamps.get(recorded).map_or(0, |&it| killed.saturating_sub(it))
 }
 
-/// Fails if a killed tracer takes the program with it, or leaves a log that cannot be read, or of which more is missing
-/// than half a second.
+/// Fails if a killed tracer takes the program with it, or leaves a log that cannot be read, or of
+/// which more is missing than half a second.
 #[test]
 fn a_killed_tracer_costs_half_a_second_at_most() {
     if !can_record(&[]) {
@@ -69,7 +71,8 @@ fn a_killed_tracer_costs_half_a_second_at_most() {
     let _alone = alone();
     // The program becomes our child when its parent is gone.
     let _orphans = Subreaper::new();
-    // On a machine that is busy with other things, the log may come to its turn late: the best of three counts.
+    // On a machine that is busy with other things, the log may come to its turn late: the best of
+    // three counts.
     let mut losses = Vec::new();
     for _ in 0..3 {
         let dir = scratch_dir("faults");
@@ -93,7 +96,8 @@ fn assert_refused(finished: &Finished, said: &[&str]) {
     }
 }
 
-/// Fails if anything that is there already is written over, or the program runs although nothing can be recorded.
+/// Fails if anything that is there already is written over, or the program runs although nothing
+/// can be recorded.
 #[test]
 fn nothing_is_overwritten() {
     if !can_record(&[]) {
@@ -126,7 +130,8 @@ fn nothing_is_overwritten() {
     }
 }
 
-/// Fails if what the program itself makes at the archive's place is removed or written over, or if that goes unsaid.
+/// Fails if what the program itself makes at the archive's place is removed or written over, or if
+/// that goes unsaid.
 #[test]
 fn what_the_program_makes_at_the_archives_place_stays() {
     if !can_record(&[]) {
@@ -145,7 +150,7 @@ fn what_the_program_makes_at_the_archives_place_stays() {
     assert_eq!(fs::read_dir(dir.path().join("trace")).expect("a directory").count(), 1);
 }
 
-/// Fails if an output that cannot be made is not told, or the program runs.
+/// Fails if an output that cannot be created is not reported, or the program runs.
 #[test]
 fn outputs_that_cannot_be_made() {
     if !can_record(&[]) {
@@ -203,10 +208,10 @@ fn a_full_disk() {
     assert!(!all, "it says that something is missing: {:#}", recording.info);
 }
 
-/// In a mount namespace of its own: nobody keeps there what tracefs says of the kernel.
+/// In a mount namespace of its own: no process keeps the format files of tracefs there.
 const NOTHING_KEPT: &str = "mount -t tmpfs tmpfs /var/cache";
 
-/// Fails if somebody without the right to trace gets anything but a clear message.
+/// Fails if a user without the right to trace gets anything but a clear message.
 #[test]
 fn without_the_right_to_trace() {
     if !can_record(&[Need::Program("setpriv"), Need::Program("unshare")]) {
@@ -220,7 +225,8 @@ fn without_the_right_to_trace() {
     let binary = place.path().join("iotrace-perf");
     copy_program(BINARY, &binary);
     let (output, ran) = (format!("{}/trace/", place.path().display()), place.path().join("ran"));
-    // With what tracefs says of the kernel kept for them they could (tests/recording/unprivileged.rs).
+    // With what tracefs says of the kernel kept for them they could
+    // (tests/recording/unprivileged.rs).
     let script = format!(
         "{NOTHING_KEPT} && exec setpriv --reuid 65534 --regid 65534 --clear-groups {} --no-archive -o {output} -- touch {}",
         binary.display(),
@@ -250,7 +256,7 @@ fn without_tracefs() {
     assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "leaves nothing");
 }
 
-/// Fails if what was typed wrong is not told, or something is recorded all the same.
+/// Fails if a wrong command line is not reported, or something is recorded all the same.
 #[test]
 fn wrong_command_lines() {
     if !can_record(&[]) {
@@ -274,7 +280,8 @@ fn wrong_command_lines() {
     }
 }
 
-/// Fails if rings that are too small for a program lose records without a word, or with books that do not balance.
+/// Fails if rings that are too small for a program lose records without a word, or with books that
+/// do not balance.
 #[test]
 fn losses_are_told() {
     if !can_record(&[]) {
@@ -291,10 +298,11 @@ fn losses_are_told() {
     assert!(lost > 0, "{:#}", recording.info);
     let said = finished.success().stderr();
     assert!(said.contains(&format!("lost {lost},")) && said.contains("--buffer-size"), "{said}");
-    let told: u64 =
+    let reported: u64 =
         recording.anomalies().iter().filter(|it| it.what == "lost").map(|it| it.count).sum();
-    assert!(told > 0 && told <= lost, "{told} of {lost}");
-    // At the moment of switching off, a hit of each CPU may be counted and neither written nor lost (`assert_whole`); it is told, too.
+    assert!(reported > 0 && reported <= lost, "{reported} of {lost}");
+    // At the moment of switching off, a hit of each CPU may be counted and neither written nor lost
+    // (`assert_whole`); it is reported, too.
     let missing = recording.info["missing"].as_object().expect("a map");
     for (name, count) in missing.iter().filter(|it| !it.0.starts_with("block:")) {
         assert!(said.contains(&format!("{count} {name}")), "{said}");
@@ -328,8 +336,8 @@ fn a_tracer_killed_before_the_start_runs_nothing() {
     }
 }
 
-/// Fails if what a killed tracer leaves in the kernel is still there after the next recording, or if that removes what
-/// a living tracer needs.
+/// Fails if what a killed tracer leaves in the kernel is still there after the next recording, or
+/// if that removes what a living tracer needs.
 #[test]
 fn what_a_killed_tracer_leaves_is_removed() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/instances")]) {
@@ -359,7 +367,7 @@ fn what_a_killed_tracer_leaves_is_removed() {
     wait_until("both have theirs", || of(dead.id()) > 1 && of(alive.id()) > 1);
     dead.kill().expect("it runs");
     dead.wait().expect("it is ours");
-    assert!(of(dead.id()) > 1, "nobody has removed them yet");
+    assert!(of(dead.id()) > 1, "they are not removed yet");
     let mut next = Command::new(BINARY);
     let said = process::run(next.arg("doctor"), TIMEOUT).expect("it ends").stdout();
     assert_eq!(of(dead.id()), 0, "{said}");
@@ -369,7 +377,8 @@ fn what_a_killed_tracer_leaves_is_removed() {
     assert_eq!(of(alive.id()), 0);
 }
 
-/// Fails if a limit on the size of files ends the tracer without a word, or if the program does not die by it as it does without us.
+/// Fails if a limit on the size of files ends the tracer without a word, or if the program does not
+/// die by it as it does without us.
 #[test]
 fn a_limit_on_the_size_of_files() {
     if !can_record(&[]) {
@@ -399,7 +408,8 @@ fn a_limit_on_the_size_of_files() {
     Recording::open(&dir.path().join("trace/traces.iocap")).assert_books_balance();
 }
 
-/// Fails if limits that are too low are not raised and given back to the program, or if it is not said which ones when they cannot be.
+/// Fails if limits that are too low are not raised and given back to the program, or if it is not
+/// said which ones when they cannot be.
 #[test]
 fn limits_that_are_too_low() {
     if !can_record(&[Need::Program("setpriv")]) {

@@ -1,4 +1,4 @@
-//! What a launched program did is what the recording says: every call, once, with its name, result and place in the
+//! A recording holds every call of a launched program once, with its name, result and place in the
 //! file. The witnesses are the program itself, strace in the same run, and the data that it left.
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,7 +35,8 @@ fn on_file(operations: &[JsonOperation], name: &str, path: &Path) -> Vec<JsonOpe
     operations.iter().filter(|it| it.name == name && it.path.as_deref() == path).cloned().collect()
 }
 
-/// Fails if a record is lost, counted twice, or put on another file; if a size is wrong; if the books do not balance.
+/// Fails if a record is lost, counted twice, or put on another file; if a size is wrong; if the
+/// books do not balance.
 #[test]
 fn twenty_three_writes_of_4099_bytes() {
     if !can_record(&[]) {
@@ -60,7 +61,7 @@ fn twenty_three_writes_of_4099_bytes() {
     }
     assert_eq!(recording.info["audit"]["agrees"], true, "{:#}", recording.info);
     recording.assert_archive(&dir.path().join("archive"));
-    // The operations of the books are those that are told.
+    // The operations of the accounting are those that are printed.
     assert_eq!(recording.number("operations"), operations.len() as u64);
 }
 
@@ -92,8 +93,8 @@ fn two_million_reads_and_writes() {
 
 /// Records `script` under strace, and compares the two call by call.
 fn compared_with_strace(dir: &Path, script: &str) -> Recording {
-    // Other tests load the machine, and a thread that an idle CPU takes over before the reader runs has a late name: that is
-    // told, and does not happen again and again.
+    // Other tests load the machine, and a thread that an idle CPU takes over before the reader runs
+    // has a late name: that is reported, and does not happen again and again.
     let mut late = 0;
     for attempt in 0..4 {
         let (recording, late_names) = compared_once(&dir.join(attempt.to_string()), script);
@@ -105,7 +106,8 @@ fn compared_with_strace(dir: &Path, script: &str) -> Recording {
     panic!("in each of 4 runs names were late, {late} in the last");
 }
 
-/// Records once under strace. How many successful opens are not named and verified; all else is call by call the same.
+/// Records once under strace. How many successful opens are not named and verified; all else is
+/// call by call the same.
 fn compared_once(dir: &Path, script: &str) -> (Recording, u64) {
     fs::create_dir(dir).expect("make it");
     let log = dir.join("strace");
@@ -123,8 +125,8 @@ fn compared_once(dir: &Path, script: &str) -> (Recording, u64) {
             && call.ret.is_some_and(|it| it >= 0)
     });
     let late = (opens.count() - found.paths) as u64;
-    let told = recording.number("unverified") + recording.number("unnamed");
-    assert!(late <= told, "{late} opens are not named and verified, {told} are told");
+    let reported = recording.number("unverified") + recording.number("unnamed");
+    assert!(late <= reported, "{late} opens are not named and verified, {reported} are reported");
     (recording, late)
 }
 
@@ -138,8 +140,8 @@ fn make_tree(dir: &Path) {
     }
 }
 
-/// Fails if a call is missing, made up, in the wrong order, on the wrong descriptor or of the wrong result; if an open is
-/// not named, or not as strace names it.
+/// Fails if a call is missing, made up, in the wrong order, on the wrong descriptor or of the wrong
+/// result; if an open is not named, or not as strace names it.
 #[test]
 fn tar_into_a_file_is_what_strace_saw() {
     if !can_record(&[Need::Strace, Need::Program("tar")]) {
@@ -155,7 +157,7 @@ fn tar_into_a_file_is_what_strace_saw() {
     let written = on_file(&recording.operations(), "write", &archive);
     let bytes: i64 = written.iter().filter_map(|it| it.result).sum();
     assert_eq!(bytes, fs::metadata(&archive).expect("tar wrote it").len().cast_signed());
-    assert!(written.iter().all(|it| it.offset.is_some()), "nobody else moves its position");
+    assert!(written.iter().all(|it| it.offset.is_some()), "no other process moves its position");
 }
 
 /// As above, for several processes and a pipe.
@@ -190,8 +192,8 @@ fn tar_through_a_pipe_is_what_strace_saw() {
     );
 }
 
-/// In a free run, nothing slows the program down: fails if a name comes from a file that was opened later under the same
-/// number, or if counts differ from what tar must do.
+/// In a free run, nothing slows the program down: fails if a name comes from a file that was opened
+/// later under the same number, or if counts differ from what tar must do.
 #[test]
 fn tar_without_strace_has_the_same_names() {
     if !can_record(&[Need::Program("tar")]) {
@@ -207,7 +209,7 @@ fn tar_without_strace_has_the_same_names() {
     assert!(missed.into_iter().any(|it| it < 20), "many of 300 files have no name, each time");
 }
 
-/// Archives a tree; how many of its files were not read, as far as told.
+/// Archives a tree; how many of its files were not read, as far as reported.
 fn files_missed(trace: &Path, tree: &Path, archive: &Path) -> u64 {
     let program = ["tar", "cf", archive.to_str().expect("text"), tree.to_str().expect("text")];
     let (finished, recording) = record(trace, &[], &program);
@@ -217,7 +219,7 @@ fn files_missed(trace: &Path, tree: &Path, archive: &Path) -> u64 {
     let mut read: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     let mut uncertain = 0;
     for operation in operations.iter().filter(|it| it.name == "read") {
-        // A name may be read too late, that of a directory too, which is told.
+        // A name may be read too late, that of a directory too, which is reported.
         let is_certain = operation.path_source.as_deref() != Some("unverified");
         let path = operation.path().filter(|it| is_certain && it.starts_with(b"/"));
         let bytes = operation.result.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
@@ -250,8 +252,9 @@ fn files_missed(trace: &Path, tree: &Path, archive: &Path) -> u64 {
     missed
 }
 
-/// Fails if an offset is told that is not where the call worked, or is not told where nothing speaks against it:
-/// duplicates, children, threads, appends, positions moved inside the kernel.
+/// Fails if an offset is reported that is not where the call worked, or is not reported where
+/// nothing speaks against it: duplicates, children, threads, appends, positions moved inside the
+/// kernel.
 #[test]
 fn offsets_are_right_or_unknown() {
     if !can_record(&[]) {
@@ -268,12 +271,13 @@ fn offsets_are_right_or_unknown() {
     recording.assert_whole();
     let known = offset_oracle::compare(dir.path(), &recording.operations(), Known::WhereItMust);
     recording.assert_archive(&dir.path().join("archive"));
-    // Races leave as much unknown as the scheduler likes, but never all: what did not overlap is known.
+    // Races leave as much unknown as the scheduler likes, but never all: what did not overlap is
+    // known.
     assert!(known.needed > 2000 && known.known > known.needed, "{known:?}");
 }
 
-/// Fails if names and offsets are told that were right before a call that is not recorded: dd opens its files, puts
-/// them on 0 and 1, and seeks; of these only the opens are seen here.
+/// Fails if names and offsets are reported that were right before a call that is not recorded: dd
+/// opens its files, puts them on 0 and 1, and seeks; of these only the opens are seen here.
 #[test]
 fn a_few_calls_tell_nothing_wrong() {
     if !can_record(&[]) {
@@ -305,13 +309,15 @@ fn a_few_calls_tell_nothing_wrong() {
     }
 }
 
-/// A call on this file with this result. A process that is gone before its name could be read has none, and that is told.
+/// A call on this file with this result. A process that is gone before its name could be read has
+/// none, and that is reported.
 fn is_on(operation: &JsonOperation, name: &str, path: &Path, result: i64) -> bool {
     let on = operation.path.is_none() || operation.path.as_deref() == path.to_str();
     on && operation.name == name && operation.result == Some(result)
 }
 
-/// Fails if a thread or process of the tree is missing: each of 3 × 5 processes writes its number once.
+/// Fails if a thread or process of the tree is missing: each of 3 × 5 processes writes its number
+/// once.
 #[test]
 fn all_children_are_recorded() {
     if !can_record(&[]) {
@@ -320,7 +326,8 @@ fn all_children_are_recorded() {
     let _turn = beside_others();
     let dir = scratch_dir("record");
     let out = dir.path().join("out");
-    // Background children of background children, some of which outlive their parents; the last one ends last.
+    // Background children of background children, some of which outlive their parents; the last one
+    // ends last.
     let script = format!(
         "for i in 1 2 3; do (for j in 1 2 3 4 5; do (exec 5>>{0}; echo $i$j >&5) & done; wait) & done; wait",
         out.display()
@@ -338,8 +345,8 @@ fn all_children_are_recorded() {
     assert!(pids.values().all(|&it| it == 3), "{pids:?}");
 }
 
-/// Fails if the audit's rules for calls that copy by themselves are not the kernel's: cp ends with a
-/// `copy_file_range` that finds nothing more to copy, which the kernel does not count.
+/// Fails if the audit's rules for calls that copy by themselves are not the kernel's: cp ends with
+/// a `copy_file_range` that finds nothing more to copy, which the kernel does not count.
 #[test]
 fn the_books_of_a_copy_are_equal() {
     if !can_record(&[Need::Program("cp")]) {

@@ -1,5 +1,5 @@
-//! A launched program cannot tell that it is traced, and neither can its caller: same status, output, signals,
-//! environment, limits.
+//! A launched program cannot tell that it is traced, and neither can its caller: same status,
+//! output, signals, environment, limits.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,12 +13,12 @@ use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::machine::turns::{alone, beside_others};
 use crate::support::driver::process::{self, Finished};
 use crate::support::driver::recording::{
     Recording, TIMEOUT, can_record, compile, record, recorder, size, wait_until,
 };
 use crate::support::machine::requirements::{Need, require, require_all};
+use crate::support::machine::turns::{alone, beside_others};
 use crate::support::scratch_dir;
 
 /// Everything that the program did not write.
@@ -33,7 +33,8 @@ fn theirs(finished: &Finished) -> String {
     text.split_inclusive('\n').filter(|it| !it.starts_with("iotrace-perf: ")).collect()
 }
 
-/// Runs a program as it is and traced; it must end and write the same. What the traced one did is given.
+/// Runs a program as it is and traced; it must end and write the same. What the traced one did is
+/// given.
 #[track_caller]
 fn same_with_and_without(dir: &Path, program: &[&str]) -> (Finished, Recording) {
     let [name, arguments @ ..] = program else { panic!("a program") };
@@ -57,7 +58,8 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().expect("a pid"))
 }
 
-/// Fails if the exit code is not the program's, or if what it left running is stopped or waited for.
+/// Fails if the exit code is not the program's, or if what it left running is stopped or waited
+/// for.
 #[test]
 fn the_exit_code_is_the_programs_and_its_child_lives_on() {
     if !can_record(&[]) {
@@ -79,7 +81,8 @@ fn the_exit_code_is_the_programs_and_its_child_lives_on() {
     assert_eq!(recording.number("exit_code"), 3);
 }
 
-/// Fails if the program's bytes are changed, mixed with ours on standard output, or its status is not passed on.
+/// Fails if the program's bytes are changed, mixed with ours on standard output, or its status is
+/// not passed on.
 #[test]
 fn output_and_status_are_the_programs_own() {
     if !can_record(&[]) {
@@ -102,8 +105,9 @@ fn output_and_status_are_the_programs_own() {
     }
 }
 
-/// Fails if the program runs in another environment than it would without us: signals (a mask, ignored ones, SIGPIPE),
-/// limits (we raise our own), scheduling (we have real-time threads), variables, open files.
+/// Fails if the program runs in another environment than it would without us: signals (a mask,
+/// ignored ones, SIGPIPE), limits (we raise our own), scheduling (we have real-time threads),
+/// variables, open files.
 #[test]
 fn the_surroundings_are_the_same() {
     if !can_record(&[]) {
@@ -164,7 +168,8 @@ fn a_reader_that_goes_away() {
     assert_eq!(recording.number("exit_signal"), 13);
 }
 
-/// Fails if a program that cannot be run is reported otherwise than shells do, or leaves files behind.
+/// Fails if a program that cannot be run is reported otherwise than shells do, or leaves files
+/// behind.
 #[test]
 fn programs_that_cannot_be_run() {
     if !can_record(&[]) {
@@ -199,7 +204,8 @@ fn started(dir: &Path, script: &str) -> Child {
     child
 }
 
-/// Fails if SIGTERM or SIGHUP to the tracer does not reach the program, or if the program's answer is not its status.
+/// Fails if SIGTERM or SIGHUP to the tracer does not reach the program, or if the program's answer
+/// is not its status.
 #[test]
 fn signals_to_the_tracer_are_forwarded() {
     if !can_record(&[]) {
@@ -221,8 +227,9 @@ fn signals_to_the_tracer_are_forwarded() {
     }
 }
 
-/// Fails if a SIGINT that a process sends to the tracer alone does not reach the program, or if what the program does
-/// after it is not recorded. (One of a terminal reaches it by itself: see `ctrl_c_at_a_terminal`.)
+/// Fails if a SIGINT that a process sends to the tracer alone does not reach the program, or if
+/// what the program does after it is not recorded. (One of a terminal reaches it by itself: see
+/// `ctrl_c_at_a_terminal`.)
 #[test]
 fn an_interrupt_sent_to_the_tracer_is_forwarded() {
     if !can_record(&[]) {
@@ -241,7 +248,8 @@ fn an_interrupt_sent_to_the_tracer_is_forwarded() {
     assert_eq!(last.and_then(|it| it.result), Some(6), "what came after the signal is recorded");
 }
 
-/// Runs a program at a terminal of its own, types Ctrl-C when `ready` is there, and waits for its end.
+/// Runs a program at a terminal of its own, types Ctrl-C when `ready` is there, and waits for its
+/// end.
 fn typed_ctrl_c(program: &[&str], ready: &Path) -> (ExitStatus, String) {
     let terminal = openpty(None, None).expect("a terminal");
     let side = || Stdio::from(terminal.slave.try_clone().expect("a descriptor"));
@@ -270,7 +278,8 @@ fn read_terminal(master: &OwnedFd) -> std::thread::JoinHandle<String> {
     })
 }
 
-/// Fails if Ctrl-C at a terminal ends in another status than without us, or is not the end of the recording.
+/// Fails if Ctrl-C at a terminal ends in another status than without us, or is not the end of the
+/// recording.
 #[test]
 fn ctrl_c_at_a_terminal() {
     if !can_record(&[Need::Program("setsid")]) {
@@ -353,7 +362,7 @@ fn setuid_programs_work() {
     );
     let recorded =
         recording.operations().iter().filter(|it| it.comm.as_deref() == Some("id")).count();
-    assert!(recorded > 0, "what runs as somebody else is recorded");
+    assert!(recorded > 0, "programs of other users are recorded");
 }
 
 /// Fails if we wait for a daemon that the program left, or stop it.
@@ -427,8 +436,8 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// Fails if a caller that ignores how its children end (SIGCHLD) is not told how the program has ended, or if the program does not
-/// ignore it, too.
+/// Fails if a caller that ignores how its children end (SIGCHLD) does not learn how the program
+/// ended, or if the program does not ignore it, too.
 #[test]
 fn the_end_is_seen_where_the_caller_ignores_it() {
     if !can_record(&[]) {

@@ -1,4 +1,5 @@
-//! What a summary finds first is true: waiting for others is no file I/O, whatever the program is.
+//! The first finding of a summary is true: waiting for other processes is not file I/O, whatever
+//! the program is.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
-/// What a summary finds first, as kind and text.
+/// First finding of a summary, as kind and text.
 fn first_finding(report: &Value) -> (&str, &str) {
     let first = &report["findings"][0];
     (first["finding"].as_str().expect("a word"), first["text"].as_str().expect("text"))
@@ -22,7 +23,8 @@ fn time_of(report: &Value, class: &str, operation: &str) -> u64 {
     its.map(|it| it["time_ns"].as_u64().expect("a number")).sum()
 }
 
-/// Half a second of waiting at a pipe, a socket, an eventfd and a timerfd, and 300 ms in a pipeline of a shell, beside 211 syncs.
+/// Half a second of waiting at a pipe, a socket, an eventfd and a timerfd, and 300 ms in a pipeline
+/// of a shell, beside 211 syncs.
 #[test]
 fn waiting_is_not_file_io() {
     if !can_record(&[]) {
@@ -62,8 +64,8 @@ fn waiting_is_not_file_io() {
             assert!(is_known, "{all}");
             assert!(waited > 600_000_000, "{all}");
         } else {
-            // The types of the pipes are unknown, and the report says so.
-            // That may be the first of three findings; the process, the file or the call that syncs stays among them.
+            // The types of the pipes are unknown, and the report says so. That may be the first of
+            // three findings; the process, the file or the call that syncs stays among them.
             let findings = report["findings"].as_array().expect("a table").iter();
             let mut texts = findings.map(|it| it["text"].as_str().expect("text"));
             let is_sync = |text: &str| {
@@ -81,7 +83,8 @@ fn waiting_is_not_file_io() {
     }
 }
 
-/// Records the summary of lines of a shell, and fails if its first finding begins with none of these.
+/// Records the summary of lines of a shell, and fails if its first finding begins with none of
+/// these.
 #[track_caller]
 fn assert_first_finding(command: &[&str], expected: &[&str]) -> Value {
     let dir = scratch_dir("reports-first");
@@ -96,7 +99,8 @@ fn assert_first_finding(command: &[&str], expected: &[&str]) -> Value {
     answer.report
 }
 
-/// Two jobs of make that sync what they make; make waits for its children, and they for the pipe of a slow writer.
+/// Two jobs of make that sync what they make; make waits for its children, and they for the pipe of
+/// a slow writer.
 #[test]
 fn make_is_found_to_sync() {
     if !can_record(&[Need::Program("make")]) {

@@ -1,4 +1,4 @@
-//! What is asked of a block device, and what it lies on: the rows of docs/block-matrix.md.
+//! I/O jobs for block devices, and what the devices are made of: the rows of docs/block-matrix.md.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ enum What {
     FileSystem(&'static str),
 }
 
-/// What fio's jobs have in common.
+/// Options that all jobs of fio share.
 const COMMON: &str = "--name=job --size=8m --randseed=23 --group_reporting --output-format=terse";
 
 /// The smallest device on which `mkfs.xfs` agrees to work.
@@ -35,7 +35,8 @@ const fn file_system(name: &'static str) -> Job {
     Job { name, what: What::FileSystem(name) }
 }
 
-/// What asks for zeroes. A device that cannot have a kind of them refuses, and is written instead.
+/// Job that asks for zeroes. A device that cannot have a kind of them refuses, and is written
+/// instead.
 pub(crate) const ZEROES: Job = Job { name: "zeroes", what: What::Zeroes };
 
 /// All of them.
@@ -108,7 +109,7 @@ impl Job {
         *found.unwrap_or_else(|| panic!("there is no job {name}"))
     }
 
-    /// What it needs.
+    /// Requirements of the job.
     pub(crate) fn needs(self) -> Vec<Need> {
         match self.what {
             What::Fio(_) => vec![Need::Fio],

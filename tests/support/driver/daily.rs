@@ -10,7 +10,7 @@ use crate::support::driver::recording::{TIMEOUT, recorder};
 /// A line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
-    /// What `bash -c` runs.
+    /// Script for `bash -c`.
     pub script: &'a str,
     /// Without this program there is nothing to run.
     pub program: Option<&'a str>,
@@ -40,7 +40,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What the lines find in their directory.
+/// Creates the files that the lines find in their directory.
 pub(crate) fn make_place(place: &Path) {
     let numbered = |word: &str, count: usize| {
         (0..count).map(|it| format!("{word} {it}\n")).collect::<String>()
@@ -74,7 +74,7 @@ pub(crate) fn make_place(place: &Path) {
     process::run(&mut shell, TIMEOUT).expect("it ends").success();
 }
 
-/// What the audit says of a line that is run in a copy of that directory.
+/// Returns the audit of a line that is run in a copy of that directory.
 pub(crate) fn audit_of(line: Line<'_>, model: &Path, (dir, other): (&Path, &Path)) -> String {
     let place = dir.join("place");
     let mut copy = Command::new("cp");

@@ -1,4 +1,4 @@
-//! What `iotrace-perf script --json` writes, one value in a line.
+//! Output of `iotrace-perf script --json`, one value in a line.
 
 use serde::Deserialize;
 
@@ -69,7 +69,7 @@ impl JsonOperation {
     }
 }
 
-/// What is no text stands in hexadecimal.
+/// Bytes of a value: those that are not text are written in hexadecimal.
 fn bytes(text: Option<&String>, digits: Option<&String>) -> Option<Vec<u8>> {
     let Some(digits) = digits else { return text.map(|it| it.clone().into_bytes()) };
     let pairs = digits.as_bytes().chunks(2);
@@ -114,9 +114,9 @@ pub(crate) struct JsonAsync {
     /// Keys of what was not read.
     #[serde(default)]
     pub unread: Vec<String>,
-    /// "registered".
+    /// Origin of the file, as "registered".
     pub file: Option<String>,
-    /// "worker".
+    /// Thread that did it, as "worker".
     pub done_by: Option<String>,
     pub unfinished: Option<String>,
 }
@@ -211,7 +211,7 @@ pub(crate) struct JsonLevel {
     pub sector: u64,
 }
 
-/// Somebody who wrote a piece last.
+/// Last writer of a piece.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct JsonWriter {
     pub pid: i32,

@@ -22,7 +22,7 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_iotrace-perf");
 /// How long anything may take before it counts as hanging. Generous: the machine may be busy.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What every recording needs.
+/// Requirements of every recording.
 const NEEDS: [Need; 3] = [Need::Root, Need::Tracefs, Need::PerfTracepoints];
 
 /// `iotrace-perf ARGUMENTS`, to its end, however it ends.
@@ -31,7 +31,7 @@ pub(crate) fn iotrace(arguments: &[&str]) -> Finished {
     process::run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends")
 }
 
-/// The plan of what strace would have told: `name.ioplan` in a directory.
+/// Creates the plan of these lines of strace: `name.ioplan` in a directory.
 #[track_caller]
 pub(crate) fn plan_of_strace(lines: &str, dir: &Path, name: &str) -> PathBuf {
     let [strace, log, plan] =
@@ -52,11 +52,12 @@ pub(crate) fn can_record(more: &[Need]) -> bool {
     require_all(&NEEDS) && require_all(more)
 }
 
-/// The source that all recordings take (`perf`, `tracefs`) instead of the default, but for those that
-/// ask for one: scripts/test runs them with both.
+/// The source that all recordings take (`perf`, `tracefs`) instead of the default, but for those
+/// that ask for one: scripts/test runs them with both.
 const SOURCE: &str = "IOTRACE_TEST_SOURCE";
 
-/// `iotrace-perf OPTIONS -o OUTPUT/ --no-archive -- PROGRAM`; without the dashes if there is no program.
+/// `iotrace-perf OPTIONS -o OUTPUT/ --no-archive -- PROGRAM`; without the dashes if there is no
+/// program.
 pub(crate) fn recorder(output: &Path, options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     if let Ok(source) = std::env::var(SOURCE)
@@ -86,7 +87,7 @@ pub(crate) fn record(output: &Path, options: &[&str], program: &[&str]) -> (Fini
 #[derive(Debug)]
 pub(crate) struct Recording {
     log: PathBuf,
-    /// What `info --json` says.
+    /// Output of `info --json`.
     pub info: Value,
 }
 
@@ -101,7 +102,7 @@ impl Recording {
         Self { log: log.into(), info }
     }
 
-    /// What `info` says.
+    /// Returns the output of `info`.
     #[track_caller]
     pub(crate) fn text_info(&self) -> String {
         let mut info = Command::new(BINARY);
@@ -109,13 +110,13 @@ impl Recording {
         text.expect("it ends").success().stdout()
     }
 
-    /// What `script --json` says.
+    /// Returns the values of `script --json`.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<JsonLine> {
         json::parse(&self.script(&["--json"])).expect("script --json is as documented")
     }
 
-    /// What `script` prints.
+    /// Returns the output of `script`.
     #[track_caller]
     pub(crate) fn script(&self, options: &[&str]) -> String {
         let mut script = Command::new(BINARY);
@@ -123,7 +124,7 @@ impl Recording {
         text.expect("it ends").success().stdout()
     }
 
-    /// The same as text.
+    /// Returns the report of a verb as text.
     #[track_caller]
     pub(crate) fn text_report(&self, verb: &str) -> String {
         let mut command = Command::new(BINARY);
@@ -131,7 +132,7 @@ impl Recording {
         text.expect("it ends").success().stdout()
     }
 
-    /// What a verb that answers a question says.
+    /// Returns the JSON report of a verb.
     #[track_caller]
     pub(crate) fn report(&self, verb: &str) -> Value {
         let mut command = Command::new(BINARY);
@@ -159,13 +160,14 @@ impl Recording {
         json::requests(&self.lines())
     }
 
-    /// What could not become an operation.
+    /// Returns the input that could not become an operation.
     #[track_caller]
     pub(crate) fn anomalies(&self) -> Vec<JsonAnomaly> {
         json::anomalies(&self.lines())
     }
 
-    /// From when on everything is recorded, ns since the start: before, events were being switched on one by one.
+    /// From when on everything is recorded, ns since the start: before, events were being switched
+    /// on one by one.
     #[track_caller]
     pub(crate) fn all_on_ns(&self) -> i64 {
         let log = fs::File::open(&self.log).expect("it is there");
@@ -194,14 +196,15 @@ impl Recording {
             assert_eq!(self.number(key), 0, "{key}: {:#} {}", self.info, self.odd_lines());
         }
         for (name, count) in self.info["missing"].as_object().expect("it ended in order") {
-            // Completions that interrupt an idle CPU never reach a perf ring on some kernels. And at the moment of
-            // switching off, a hit of each CPU may be counted and not sampled: seen once in six runs on a busy machine.
+            // Completions that interrupt an idle CPU never reach a perf ring on some kernels. And
+            // at the moment of switching off, a hit of each CPU may be counted and not sampled:
+            // seen once in six runs on a busy machine.
             let at_the_end = count.as_u64().is_some_and(|it| it <= self.number("cpus"));
             assert!(name.starts_with("block:") || at_the_end, "missing {name}: {:#}", self.info);
         }
     }
 
-    /// What did not become an operation as it should.
+    /// Lines of input that did not become an operation as it should.
     fn odd_lines(&self) -> String {
         let text = self.script(&["--json"]);
         let is_odd = |it: &&str| it.contains("\"anomaly\"") || it.contains("\"exit-lost\"");

@@ -14,7 +14,7 @@ use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::{Need, require_all};
 use crate::support::scratch_dir;
 
-/// On a busy machine the name of a file may be read too late, which is told, but not each time.
+/// On a busy machine the name of a file may be read too late, which is reported, but not each time.
 pub(crate) const RUNS_MAX: usize = 5;
 
 /// A recording that runs, and answers.
@@ -161,7 +161,8 @@ pub(crate) fn bytes_of(lines: &[Line], level: &str, is_write: bool) -> u64 {
     lines.iter().filter(is_such).map(|it| it.bytes).sum()
 }
 
-/// A file of so many blocks of 4 KiB on a file system of its own, none of it in memory that is not on the disk.
+/// A file of so many blocks of 4 KiB on a file system of its own, none of it in memory that is not
+/// on the disk.
 pub(crate) struct Place {
     pub(crate) disk: Mounted,
     _memory: TempDir,

@@ -68,7 +68,7 @@ pub(crate) const ALL: &[Workload] = &[
 /// The distribution's own: others in the search path may be scripts.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// What is made for a program is made once, and each run has a directory of its own.
+/// Files of a program: made once, and copied to a directory of its own for each run.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub workload: Workload,
@@ -143,8 +143,9 @@ fn heads(_: &Path, place: &Path) -> Vec<String> {
     found(place, &["-u", "LD_LIBRARY_PATH"])
 }
 
-/// The loader looks for each library of each process in many places that have none: it makes the paths of these opens in
-/// one buffer, and of the directories, too, which it asks about with calls that are not recorded by default.
+/// The loader looks for each library of each process in many places that have none: it makes the
+/// paths of these opens in one buffer, and of the directories, too, which it asks about with calls
+/// that are not recorded by default.
 fn searches(inputs: &Path, place: &Path) -> Vec<String> {
     let places: Vec<String> =
         (0..SEARCHED).map(|it| text(&inputs.join(format!("place {it}"))).to_owned()).collect();
@@ -205,7 +206,7 @@ fn make_repository(dir: &Path) {
 
 fn clone(inputs: &Path, place: &Path) -> Vec<String> {
     let (from, to) = (inputs.join("repository"), place.join("clone"));
-    // Nobody's settings, and all objects copied.
+    // No user's settings, and all objects copied.
     let nobody = ["GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"];
     let git = ["git", "clone", "-q", "--no-hardlinks", text(&from), text(&to)];
     words(&[&["env", nobody[0], nobody[1]][..], &git].concat())

@@ -8,7 +8,7 @@ use crate::support::driver::block_jobs::DEVICE_BYTES;
 use crate::support::machine::loop_device::LoopDevice;
 use crate::support::machine::mount::Mounted;
 
-/// What a loop device's file lies on.
+/// File system of a loop device's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// Memory: nothing is below.
@@ -60,7 +60,7 @@ impl Stack {
         std::iter::once(&self.top).chain(self.lower.as_ref().map(Mounted::device)).collect()
     }
 
-    /// Where the file of the upper device lies, unless that is in memory.
+    /// Directory of the upper device's file, unless that is in memory.
     #[track_caller]
     pub(crate) fn place(&self) -> &Path {
         self.lower.as_ref().expect("a device below").path()

@@ -4,7 +4,8 @@ use std::process::{Child, Command};
 
 /// A program on each CPU that does nothing else; they end when this is dropped.
 ///
-/// They give way to whoever wants the CPU (`SCHED_IDLE`): completions find no idle CPU, and nothing is slower for it.
+/// They give way to every other thread (`SCHED_IDLE`): completions find no idle CPU, and nothing is
+/// slower for it.
 #[derive(Debug)]
 pub(crate) struct CpuHog(Vec<Child>);
 

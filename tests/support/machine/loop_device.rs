@@ -31,7 +31,7 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// "/dev/loop3".
+    /// Path of the device, as "/dev/loop3".
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -79,7 +79,7 @@ impl Drop for LoopDevice {
             // As below.
             let _ = fs::write(file, value.trim());
         }
-        // Nobody is left to tell if it fails; a device in use goes away with its last user.
+        // A failure has no reader; a device in use goes away with its last user.
         let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
     }
 }

@@ -54,12 +54,12 @@ impl Mounted {
         Self { device: None, path: path.to_owned() }
     }
 
-    /// What it lies on.
+    /// Loop device of the file system.
     pub(crate) fn device(&self) -> &LoopDevice {
         self.device.as_ref().expect("it has one")
     }
 
-    /// Where it is mounted.
+    /// Mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -67,8 +67,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A device over it goes when its last user has closed it, whoever that is. If that never happens, the
-        // directory in memory cannot be removed either, and stays.
+        // A device over it goes when its last user has closed it, whichever process that is. If
+        // that never happens, the directory in memory cannot be removed either, and stays.
         for _ in 0..UNMOUNT_ATTEMPTS {
             let unmounted = Command::new("umount").arg(&self.path).output();
             if unmounted.is_ok_and(|it| it.status.success()) {

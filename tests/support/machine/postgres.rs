@@ -1,4 +1,5 @@
-//! A PostgreSQL server of the test's own: in a temporary directory, as an unprivileged user, reachable by a socket only.
+//! A PostgreSQL server of the test's own: in a temporary directory, as an unprivileged user,
+//! reachable by a socket only.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -12,10 +13,12 @@ use tempfile::TempDir;
 use crate::support::driver::process::{self, Finished};
 use crate::support::driver::recording::{TIMEOUT, wait_until};
 
-/// Users that may run it; it refuses root. The package makes the first, every machine has the second.
+/// Users that may run it; it refuses root. The package makes the first, every machine has the
+/// second.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
-/// Nothing is done but what it is asked for: no work of its own in the background, no limit of time.
+/// Nothing is done but what it is asked for: no work of its own in the background, no limit of
+/// time.
 const SETTINGS: [&str; 9] = [
     "listen_addresses=",
     "autovacuum=off",
@@ -56,7 +59,7 @@ impl Server {
     pub(crate) fn create() -> Self {
         let programs = programs().expect("was asked for");
         let user = USERS.iter().find_map(|it| User::from_name(it).ok().flatten());
-        let user = user.expect("every machine has nobody");
+        let user = user.expect("every machine has the second one");
         let dir = tempfile::Builder::new().prefix("accounts").tempdir().expect("a directory");
         chown(dir.path(), Some(user.uid), Some(user.gid)).expect("give it to the user");
         let server = Self { programs, dir, user, child: None };
@@ -66,7 +69,7 @@ impl Server {
         server
     }
 
-    /// Where its files are.
+    /// Directory of its files.
     pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -83,7 +86,8 @@ impl Server {
         command
     }
 
-    /// A command that runs these lines of shell as its user, with its programs, `$DATA` and `$PLACE`, which is the directory around.
+    /// A command that runs these lines of shell as its user, with its programs, `$DATA` and
+    /// `$PLACE`, which is the directory around.
     pub(crate) fn shell(&self, lines: &str) -> Vec<String> {
         let dir = self.dir.path().display();
         let ids = [("--reuid", self.user.uid.as_raw()), ("--regid", self.user.gid.as_raw())];
@@ -112,7 +116,7 @@ impl Server {
         process::run(command.args(arguments), TIMEOUT).expect("it ends").success()
     }
 
-    /// What a query gives, without decoration: fields are separated by `|`.
+    /// Returns the rows of a query, without decoration: fields are separated by `|`.
     #[track_caller]
     pub(crate) fn query(&self, query: &str) -> String {
         self.run("psql", &["-X", "-A", "-t", "-c", query]).stdout().trim().to_owned()

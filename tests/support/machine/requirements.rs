@@ -1,4 +1,4 @@
-//! What a test needs of the machine. Without it the test is skipped, and says so; in CI
+//! Requirements of tests. A test whose machine lacks one is skipped, and prints so; in CI
 //! (`CI=true`) what its machine is known to have must be there.
 
 use std::path::Path;
@@ -29,7 +29,8 @@ pub(crate) enum Need {
     Postgres,
     /// A user without rights who may make a user namespace.
     UserNamespace,
-    /// An io_uring also for who has given up his rights, that can wait for a time; never demanded of CI.
+    /// An io_uring that a process without privileges may use, and that can wait for a time; never
+    /// demanded of CI.
     IoUring,
     /// Any other program of a package.
     Program(&'static str),
@@ -54,7 +55,7 @@ pub(crate) fn require_all(needs: &[Need]) -> bool {
     needs.iter().all(|&need| require(need))
 }
 
-/// What follows from a missing thing.
+/// Decides whether a missing requirement skips the test or fails it.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
     let Some(reason) = missing else { return true };
@@ -97,7 +98,8 @@ fn missing(need: Need) -> Option<String> {
             (!may).then(|| "a user may not make a user namespace".to_owned())
         }
         Need::IoUring => {
-            // With 1 only those may have one who keep the rights that a replay gives up. Before Linux 6.6 there is no such setting.
+            // With 1 only those may have one who keep the rights that a replay gives up. Before
+            // Linux 6.6 there is no such setting.
             let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
             let is_off = setting.is_ok_and(|it| it.trim() != "0");
             let ring = Ring::new(1, Rules::new());

@@ -81,7 +81,7 @@ impl DiskStats {
     }
 }
 
-/// What happened between two looks. `in_flight` is that of the later one.
+/// Difference of two looks. `in_flight` is that of the later one.
 impl Sub for DiskStats {
     type Output = Self;
 

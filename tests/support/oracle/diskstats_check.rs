@@ -17,7 +17,7 @@ use crate::support::scratch_dir;
 /// How long a device may take to come to rest.
 const REST: Duration = Duration::from_secs(20);
 
-/// What one class of requests came to.
+/// Counts of one class of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class {
     pub requests: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What the kernel says.
+    /// Counts of the kernel.
     pub(crate) fn by_kernel(it: &DiskStats) -> Self {
         let class = |requests, merges, sectors| Class { requests, sectors, merges };
         Self {
@@ -46,7 +46,7 @@ impl Counts {
         }
     }
 
-    /// What the requests of a recording come to.
+    /// Counts of the requests of a recording.
     pub(crate) fn by_us(requests: &[JsonBlock]) -> Self {
         let class = |name: &str| {
             let of = requests.iter().filter(|it| it.diskstats.as_deref() == Some(name));
@@ -120,10 +120,10 @@ pub(crate) struct Compared {
     pub requests: Vec<JsonBlock>,
     /// Events that fit no request.
     pub unmatched: Vec<String>,
-    /// What `summary` says of the recording.
+    /// Output of `summary` for the recording.
     pub summary: String,
-    /// False if the device was used between the looks at the counters from outside and from inside: while the recording
-    /// was not wholly on.
+    /// False if the device was used between the looks at the counters from outside and from inside:
+    /// while the recording was not wholly on.
     pub rested: bool,
 }
 
@@ -144,9 +144,10 @@ impl fmt::Display for Compared {
 /// How often a comparison is made again.
 const DISTURBED_MAX: u64 = 5;
 
-/// [`compare`], again while the counts differ and somebody else used a device while the recording was not wholly on: nobody can
-/// say then who is right; or while the kernel has counted block events that it did not write into perf's rings (those that
-/// interrupt an idle CPU), and the recording has told that. How often, too.
+/// [`compare`], again while the counts differ and another process used a device while the recording
+/// was not wholly on: it is impossible to say then who is right; or while the kernel has counted
+/// block events that it did not write into perf's rings (those that interrupt an idle CPU), and the
+/// recording has reported that. How often, too.
 #[track_caller]
 pub(crate) fn compare_undisturbed(
     stack: &Stack,
@@ -167,14 +168,15 @@ pub(crate) fn compare_undisturbed(
     }
 }
 
-/// Does the job while the requests of the whole machine are recorded. The counters are read before the recording begins and after it has
-/// ended, with the devices at rest; and once more at both ends of the job, to know that they were.
+/// Does the job while the requests of the whole machine are recorded. The counters are read before
+/// the recording begins and after it has ended, with the devices at rest; and once more at both
+/// ends of the job, to know that they were.
 #[track_caller]
 fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compared>, Recording) {
     let devices = stack.devices();
     let look = || -> Vec<DiskStats> {
         let rest = |it: &&LoopDevice| DiskStats::wait_idle(it.name(), REST);
-        devices.iter().map(|it| rest(it).expect("nobody else uses it")).collect()
+        devices.iter().map(|it| rest(it).expect("no other process uses it")).collect()
     };
     let script = format!(
         "set -e\ncd {}\ncat /proc/diskstats > before\n{}{}cat /proc/diskstats > after\n",

@@ -1,4 +1,5 @@
-//! Names of opens against what strace saw of them: call by call in the same run, or as bags in another one.
+//! Names of opens against what strace saw of them: call by call in the same run, or as bags in
+//! another one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,25 +9,25 @@ use crate::support::oracle::strace::arguments::{Annotated, split_arguments};
 use crate::support::oracle::strace::names::kernel_name;
 use crate::support::oracle::strace::{Call, Log};
 
-/// What is known of an open.
+/// Facts of an open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Truth {
     /// The path that it was given.
     pub given: Option<Vec<u8>>,
     /// The same from the root, not resolved; `None`: not known where it begins.
     pub absolute: Option<Vec<u8>>,
-    /// What the new descriptor links to; `None`: the open failed, or this is not known.
+    /// Link of the new descriptor; `None`: the open failed, or this is not known.
     pub became: Option<Vec<u8>>,
 }
 
-/// What our name of an open is worth.
+/// Verdict on the recorded name of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is the file's name.
     Right,
-    /// There is none, or it is told that it may be wrong.
+    /// The name is absent, or marked as possibly wrong.
     Unknown,
-    /// It is another name, and this is not told.
+    /// The name is another file's, and is not marked.
     Wrong,
 }
 
@@ -80,20 +81,21 @@ impl Score {
 }
 
 impl Truth {
-    /// What strace saw of an open.
+    /// Returns the facts of an open that strace saw.
     pub(crate) fn of(call: &Call) -> Self {
         let given = call.path_argument.clone();
         let absolute = given.as_deref().and_then(|it| absolute(call, it));
         Self { given, absolute, became: call.ret_path.clone() }
     }
 
-    /// What our name of this open is worth.
+    /// Returns the verdict on the recorded name of this open.
     pub(crate) fn verdict(&self, ours: &JsonOperation) -> Verdict {
-        let told = ours.path();
+        let reported = ours.path();
         let is_right = match ours.path_source.as_deref() {
             None | Some("unverified") => return Verdict::Unknown,
-            Some("fd-link" | "fanotify") => told == self.became,
-            // All others are the path that the call was given; of a new descriptor the same from the root, if that is known.
+            Some("fd-link" | "fanotify") => reported == self.became,
+            // All others are the path that the call was given; of a new descriptor the same from
+            // the root, if that is known.
             Some(_) => {
                 // What is no text is escaped in ours.
                 let absolute = self.absolute.as_deref().map(std::str::from_utf8);
@@ -102,10 +104,11 @@ impl Truth {
                     _ => false,
                 };
                 let is_descriptor = ours.result.is_some_and(|it| it >= 0);
-                told == self.given && !begins_elsewhere || is_descriptor && told == self.absolute
+                reported == self.given && !begins_elsewhere
+                    || is_descriptor && reported == self.absolute
             }
         };
-        if told.is_some() && is_right { Verdict::Right } else { Verdict::Wrong }
+        if reported.is_some() && is_right { Verdict::Right } else { Verdict::Wrong }
     }
 
     fn show(&self) -> String {
@@ -164,7 +167,7 @@ pub(crate) struct Bags {
 }
 
 impl Bags {
-    /// What strace saw of a run in this directory.
+    /// Returns the opens that strace saw of a run in this directory.
     pub(crate) fn of_log(log: &Log, place: &Path) -> Self {
         let mut bags = Self::default();
         for (_, call) in log.all().filter(|it| is_open(kernel_name(&it.1.name)) && !it.1.unfinished)
@@ -183,7 +186,7 @@ impl Bags {
         bags
     }
 
-    /// What we say of a run in this directory.
+    /// Returns the recorded opens of a run in this directory.
     pub(crate) fn of_operations(operations: &[JsonOperation], place: &Path) -> Self {
         let mut bags = Self::default();
         for operation in operations.iter().filter(|it| is_open(&it.name) && it.unfinished.is_none())
@@ -219,11 +222,12 @@ impl Bags {
         let links = (&self.links, &ours.links);
         let absolute = (&self.absolute, &ours.absolute);
         for (truth, ours) in [links, absolute, (&self.given, &ours.given)] {
-            for (path, &told) in ours {
+            for (path, &reported) in ours {
                 let opened = truth.get(path).copied().unwrap_or(0);
-                score.right += told.min(opened);
-                let text = || format!("{path:?} is told {told} times, was opened {opened} times");
-                score.wrong.extend((opened..told).map(|_| text()));
+                score.right += reported.min(opened);
+                let text =
+                    || format!("{path:?} is reported {reported} times, was opened {opened} times");
+                score.wrong.extend((opened..reported).map(|_| text()));
             }
         }
         if ours.opens != self.opens {
@@ -233,8 +237,8 @@ impl Bags {
     }
 }
 
-/// A path without what differs between two runs: the directory they are in, numbers of processes, names of temporary
-/// files.
+/// A path without what differs between two runs: the directory they are in, numbers of processes,
+/// names of temporary files.
 pub(crate) fn normal(path: &[u8], place: &Path) -> String {
     let path = String::from_utf8_lossy(path);
     let place = place.to_str().expect("a path that is text");
@@ -253,8 +257,8 @@ pub(crate) fn normal(path: &[u8], place: &Path) -> String {
     before.to_owned() + &parts.join("/")
 }
 
-/// Names with letters that are chosen anew each time: `tmp_obj_Hf3sX1` and `tHf3sX1` (git), `tmp_py_8ab3_xyz` (Python),
-/// `ccHf3sX1.s` (gcc).
+/// Names with letters that are chosen anew each time: `tmp_obj_Hf3sX1` and `tHf3sX1` (git),
+/// `tmp_py_8ab3_xyz` (Python), `ccHf3sX1.s` (gcc).
 fn temporary(folder: Option<&str>, name: &str) -> String {
     let chosen =
         |it: &str| it.len() >= 6 && it.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');

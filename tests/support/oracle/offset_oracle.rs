@@ -1,4 +1,4 @@
-//! Where each call of `tests/programs/offsets.c` really worked, against what was recorded.
+//! File offsets of each call of `tests/programs/offsets.c`, compared with the recording.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -15,7 +15,7 @@ const TRANSFERS: [&str; 10] = [
     "pwritev2",
 ];
 
-/// What the program knows of one of its calls.
+/// One call, as the program reports it.
 #[derive(Clone, Debug)]
 struct Call {
     name: String,
@@ -26,7 +26,7 @@ struct Call {
     must: bool,
 }
 
-/// Which offsets must be told.
+/// Rule for the offsets that must be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// Those of which the program says so.
@@ -40,11 +40,11 @@ pub(crate) enum Known {
 pub(crate) struct Compared {
     /// Threads of the program with at least one call.
     pub threads: usize,
-    /// Calls.
+    /// Number of compared calls.
     pub compared: usize,
-    /// Calls whose offset is told.
+    /// Calls whose offset is known.
     pub known: usize,
-    /// Of these, those whose offset had to be told.
+    /// Of these, those whose offset had to be known.
     pub needed: usize,
 }
 
@@ -54,7 +54,8 @@ pub(crate) fn make_words(dir: &Path) {
     fs::write(dir.join("data.words"), words).expect("make the file of words");
 }
 
-/// Compares each thread's calls from the last one backwards: a recording that began in the middle has the last ones.
+/// Compares each thread's calls from the last one backwards: a recording that began in the middle
+/// has the last ones.
 ///
 /// # Panics
 ///
@@ -94,7 +95,8 @@ pub(crate) fn compare(dir: &Path, operations: &[JsonOperation], demand: Known) -
     compared
 }
 
-/// The last transfer on a file that has no name yet: the snapshot names one descriptor after the other.
+/// The last transfer on a file that has no name yet: the snapshot names one descriptor after the
+/// other.
 fn all_named_from(operations: &[JsonOperation]) -> i64 {
     let nameless = operations.iter().filter(|it| it.path.is_none());
     let transfers = nameless.filter(|it| TRANSFERS.contains(&it.name.as_str()));
@@ -118,8 +120,8 @@ fn thread(
         assert!(same, "the program made {call:?}, recorded is {operation:?}");
         compared.compared += 1;
         compared.known += usize::from(operation.offset.is_some());
-        if let (Some(told), Some(is)) = (operation.offset, call.offset) {
-            assert_eq!(told, is, "{call:?}: {operation:?}");
+        if let (Some(reported), Some(is)) = (operation.offset, call.offset) {
+            assert_eq!(reported, is, "{call:?}: {operation:?}");
         }
         let settled = seeks.get(&operation.fd).is_some_and(|&it| it >= 2);
         let needed = match demand {

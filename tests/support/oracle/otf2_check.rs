@@ -1,6 +1,6 @@
 //! Judges what an OTF2 archive means, from the text of `otf2-print`. OTF2 and its readers check
-//! only the form of records: operations that complete twice, handles nobody opened and wrong counts
-//! go through them unnoticed.
+//! only the form of records: operations that complete twice, handles that were never opened and
+//! wrong counts go through them unnoticed.
 //!
 //! ```text
 //!   otf2-print --silent -Werror ──► exit status     (well-formed at all)
@@ -49,7 +49,7 @@ impl Totals {
     }
 }
 
-/// What a valid archive holds.
+/// Content of a valid archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Enter events by region name.
@@ -85,7 +85,7 @@ impl Summary {
     }
 }
 
-/// What was found wrong so far.
+/// Problems found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     texts: Vec<String>,

@@ -1,4 +1,5 @@
-//! What the kernel counts for processes in `/proc/PID/io`, and what our operations make of it.
+//! Byte and call counts of processes: those of the kernel in `/proc/PID/io`, and those of recorded
+//! operations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,12 +27,13 @@ impl ProcIo {
         }
     }
 
-    /// What came since.
+    /// Returns the difference to an earlier count.
     pub(crate) fn since(self, before: Self) -> Self {
         self.plus(before, -1)
     }
 
-    /// Those of a process and its children. A process's own hold those of the children that it has waited for.
+    /// Those of a process and its children. A process's own hold those of the children that it has
+    /// waited for.
     #[track_caller]
     pub(crate) fn of_tree(pid: u32) -> Self {
         let whole = children(pid).into_iter().filter_map(Self::of_process);
@@ -52,8 +54,9 @@ impl ProcIo {
         })
     }
 
-    /// What the kernel makes of these operations (`vfs_read()` and its like in `fs/read_write.c`): what fails before
-    /// the file is looked at is not counted, and a transfer on both sides.
+    /// Returns the kernel's count of these operations (`vfs_read()` and its like in
+    /// `fs/read_write.c`): what fails before the file is looked at is not counted, and a transfer
+    /// on both sides.
     pub(crate) fn of_operations(operations: &[JsonOperation]) -> Self {
         let mut books = Self::default();
         for operation in operations {
@@ -112,7 +115,7 @@ pub(crate) fn add_asynchronous(files: &mut BTreeMap<String, [u64; 2]>, operation
     }
 }
 
-/// What the table says of a call.
+/// Class of a call in the table.
 pub(crate) fn class(operation: &JsonOperation) -> Option<Class> {
     CALLS.iter().find(|it| it.name == operation.name).map(|it| it.class)
 }

@@ -25,7 +25,7 @@ pub(crate) struct Call {
     pub name: String,
     /// The descriptor in the first argument.
     pub fd: Option<i32>,
-    /// What `-y` shows for it.
+    /// File of the descriptor, as `-y` shows it.
     pub fd_path: Option<Vec<u8>>,
     /// All arguments, as written.
     pub args_text: String,
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub errno: Option<String>,
     /// The path that the call was given, unescaped.
     pub path_argument: Option<Vec<u8>>,
-    /// What `-y` shows for a returned descriptor, as `readlink` would give it.
+    /// File of a returned descriptor, as `-y` shows it and `readlink` would give it.
     pub ret_path: Option<Vec<u8>>,
     /// The call was still open when the thread ended or the log did.
     pub unfinished: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Call {
     pub time: Option<String>,
 }
 
-/// Who made whom, and who became what.
+/// Relation between processes: parent and child, or a new program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// A successful `fork`, `vfork`, `clone` or `clone3`.

@@ -1,4 +1,5 @@
-//! Block requests of other programs beside a recording of one: counted, and not recorded one by one.
+//! Block requests of other programs beside a recording of one: counted, and not recorded one by
+//! one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ use crate::support::oracle::diskstats::DiskStats;
 use crate::support::oracle::diskstats_check::Counts;
 use crate::support::{scratch_dir, text};
 
-/// What the recorded program writes past the page cache, and through it.
+/// Bytes that the recorded program writes past the page cache, and through it.
 const DIRECT: u64 = 23;
 const LATE: u64 = 37;
 const BLOCK: u64 = 4096;
@@ -30,16 +31,17 @@ const REST: Duration = Duration::from_secs(20);
 /// A recording of a quiet program beside others.
 struct Beside {
     recording: Recording,
-    /// What the device did meanwhile.
+    /// Requests of the device meanwhile.
     kernel: Counts,
     log_bytes: u64,
     /// The device.
     name: String,
-    /// Where the log is.
+    /// Directory of the log.
     _dir: tempfile::TempDir,
 }
 
-/// Records a program that writes two small files, while others write and read on the same file system, so many times.
+/// Records a program that writes two small files, while others write and read on the same file
+/// system, so many times.
 #[track_caller]
 fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
     let memory = tempfile::Builder::new().prefix("others").tempdir_in("/dev/shm");
@@ -48,7 +50,8 @@ fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
     let (dir, place) = (scratch_dir("others"), mounted.path().to_owned());
     let (go, done) = (dir.path().join("go"), dir.path().join("done"));
     nix::unistd::mkfifo(&done, Mode::S_IRWXU).expect("a FIFO");
-    // On the disk before the recording: what is written back of it later could be written by any thread.
+    // On the disk before the recording: what is written back of it later could be written by any
+    // thread.
     let mut old = fs::File::create(place.join("old")).expect("space");
     old.write_all(&[1; 64 << 10]).and_then(|()| old.sync_all()).expect("space");
     let script = format!(
@@ -64,7 +67,7 @@ fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
         done.display(),
     );
     let name = mounted.device().name().to_owned();
-    let before = DiskStats::wait_idle(&name, REST).expect("nobody else uses it");
+    let before = DiskStats::wait_idle(&name, REST).expect("no other process uses it");
     let output = dir.path().join("trace");
     let options = ["--source", source, "-d", &name];
     let mut command = recorder(&output, &options, &["sh", "-c", &script]);
@@ -79,7 +82,7 @@ fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
         });
         process::run(&mut command, TIMEOUT).expect("it ends").success();
     });
-    let after = DiskStats::wait_idle(&name, REST).expect("nobody else uses it");
+    let after = DiskStats::wait_idle(&name, REST).expect("no other process uses it");
     let log = output.join("traces.iocap");
     Beside {
         recording: Recording::open(&log),
@@ -90,7 +93,8 @@ fn beside(file_system: &str, source: &str, rounds: u32) -> Beside {
     }
 }
 
-/// What the others do: past the page cache, through it, with flushes, new files, and what is overwritten and read again.
+/// I/O of the other programs: past the page cache, through it, with flushes, new files, and what is
+/// overwritten and read again.
 fn others_script(place: &Path, rounds: u32) -> String {
     format!(
         "set -e; cd {}
@@ -105,7 +109,8 @@ fn others_script(place: &Path, rounds: u32) -> String {
     )
 }
 
-/// What a request of the program's own was for, and how that is known: bytes by file, direction, program and writers.
+/// Bytes of the program's own requests, by file, direction, program and writers, with the origin of
+/// each attribution.
 fn own(beside: &Beside) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let on_device = |it: &&JsonBlock| it.disk.as_deref() == Some(&beside.name);
@@ -126,7 +131,8 @@ fn own(beside: &Beside) -> BTreeMap<String, u64> {
     all
 }
 
-/// The requests of others that `info --json` tells of the device: requests and sectors by class of `/proc/diskstats`.
+/// The requests of others that `info --json` tells of the device: requests and sectors by class of
+/// `/proc/diskstats`.
 fn others(beside: &Beside) -> Counts {
     let mut counts = Counts::default();
     let all = beside.recording.info["others"].as_array().expect("a list").clone();
@@ -149,8 +155,8 @@ fn others(beside: &Beside) -> Counts {
     counts
 }
 
-/// Fails if the log of a quiet program grows with what others do, if one of its own requests or what is known of it is not there, or
-/// if a request is neither recorded nor counted.
+/// Fails if the log of a quiet program grows with what others do, if one of its own requests or
+/// what is known of it is not there, or if a request is neither recorded nor counted.
 #[track_caller]
 fn check(file_system: &str, source: &str) {
     let few = beside(file_system, source, 1);
@@ -167,17 +173,18 @@ fn check(file_system: &str, source: &str) {
         assert_eq!(own_bytes.keys().filter(|it| it.starts_with(['a', 'b'])).count(), 0);
     }
     assert_eq!(own(&few), own(&many), "{file_system} {source}");
-    // Perf misses completions that interrupt an idle CPU: such requests are not known to have ended.
+    // Perf misses completions that interrupt an idle CPU: such requests are not known to have
+    // ended.
     if missing.keys().any(|it| it.starts_with("block:")) {
         return;
     }
-    let told = Counts::by_us(&many.recording.requests()) + others(&many);
+    let reported = Counts::by_us(&many.recording.requests()) + others(&many);
     let plain = |it: Counts| {
         let class = |it: super::support::block_books::Class| (it.requests, it.sectors);
         (class(it.reads), class(it.writes), class(it.discards), it.flushes)
     };
     assert_eq!(
-        plain(told),
+        plain(reported),
         plain(many.kernel),
         "{file_system} {source}: {:#}",
         many.recording.info["others"]

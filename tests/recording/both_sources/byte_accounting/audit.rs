@@ -23,7 +23,7 @@ use crate::support::scratch_dir;
 // --- each call ---
 
 /// A call as `tests/programs/accounting.c` tells it: what it was, and what the kernel counted.
-fn told(line: &str) -> (SyscallOperation, [u64; 4]) {
+fn reported(line: &str) -> (SyscallOperation, [u64; 4]) {
     let mut words = line.split(' ');
     let name = words.next().expect("a name");
     let mut number = || words.next().expect("a number").parse::<i64>().expect("a number");
@@ -60,7 +60,7 @@ fn told(line: &str) -> (SyscallOperation, [u64; 4]) {
 fn assert_counted_as_the_table_says(kernel: &str, text: &str) {
     let mut doubtful = 0;
     for line in text.lines() {
-        let (operation, counted) = told(line);
+        let (operation, counted) = reported(line);
         let accounting::Accounted { read, write } = accounting::of(&operation);
         let [read_bytes, write_bytes, read_calls, write_calls] = counted;
         assert_eq!([read.bytes, write.bytes], [read_bytes, write_bytes], "{kernel}: {line}");
@@ -70,11 +70,13 @@ fn assert_counted_as_the_table_says(kernel: &str, text: &str) {
         doubtful += read.doubtful.max(write.doubtful);
     }
     assert!(text.lines().count() > 90, "{kernel}: {text}");
-    // EINVAL of a file without a read function, of a length that is not allowed, of O_DIRECT, and of transfers.
+    // EINVAL of a file without a read function, of a length that is not allowed, of O_DIRECT, and
+    // of transfers.
     assert!(doubtful <= 9, "{kernel}: {doubtful}");
 }
 
-/// Fails if a call, or a kind of failure of it, is counted by the kernel in another way than the table says.
+/// Fails if a call, or a kind of failure of it, is counted by the kernel in another way than the
+/// table says.
 #[test]
 fn each_call_is_counted_as_the_table_says() {
     let _turn = beside_others();
@@ -91,7 +93,10 @@ fn each_call_is_counted_as_the_table_says() {
 #[test]
 fn other_kernels_count_as_the_table_says() {
     let _turn = beside_others();
-    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recording/both_sources/byte_accounting/kernels");
+    let recorded = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/recording/both_sources/byte_accounting/kernels"
+    );
     let files = fs::read_dir(recorded).expect("recorded answers");
     let kernels = files.map(|it| it.expect("a file").path()).map(|path| {
         let text = fs::read_to_string(&path).expect("text");
@@ -123,7 +128,8 @@ fn all_calls_together_are_equal() {
 /// Lines that run at the same time.
 const AT_ONCE: usize = 3;
 
-/// Fails if the audit of any line of daily use is not equal, and has no reason that the table expects.
+/// Fails if the audit of any line of daily use is not equal, and has no reason that the table
+/// expects.
 #[test]
 fn daily_use_is_equal() {
     if !can_record(&[Need::Program("git")]) {
@@ -168,7 +174,8 @@ fn daily_use_is_equal() {
 
 // --- processes that are not in the numbers ---
 
-/// Fails if processes that were not waited for, or whose accounting the kernel threw away, are not the reason.
+/// Fails if processes that were not waited for, or whose accounting the kernel threw away, are not
+/// the reason.
 #[test]
 fn processes_that_were_not_waited_for_are_the_reason() {
     if !can_record(&[]) {
@@ -208,7 +215,8 @@ fn a_core_dump_is_named() {
     assert!(audit["core_dump_bytes"].as_u64() > Some(4096), "{pattern}: {audit:#}");
 }
 
-/// Fails if the stream that the kernel writes inside an `ioctl` has no name, or a recording without `ioctl` does not tell how to see it.
+/// Fails if the stream that the kernel writes inside an `ioctl` has no name, or a recording without
+/// `ioctl` does not tell how to see it.
 #[test]
 fn a_btrfs_stream_is_named() {
     let mkfs = Need::Program("mkfs.btrfs");
@@ -253,7 +261,8 @@ impl Drop for Overlay<'_> {
     }
 }
 
-/// Fails if a copy inside overlayfs, which the kernel counts twice, is not the reason for exactly that.
+/// Fails if a copy inside overlayfs, which the kernel counts twice, is not the reason for exactly
+/// that.
 #[test]
 fn a_copy_on_overlayfs_counts_twice() {
     let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();

@@ -1,12 +1,13 @@
-//! Bytes and positions of single calls: what pipes and sockets move, and registers as the kernel sees them.
+//! Bytes and positions of single calls: what pipes and sockets move, and registers as the kernel
+//! sees them.
 
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::recording::{can_record, compile, record};
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
-/// Fails if a call that is given no position has one, if a length is taken from more than its `int`, or if what pipes and sockets move
-/// counts as nothing.
+/// Fails if a call that is given no position has one, if a length is taken from more than its
+/// `int`, or if what pipes and sockets move counts as nothing.
 #[test]
 fn registers_and_bytes_are_the_kernels() {
     if !can_record(&[]) {

@@ -173,7 +173,7 @@ impl Definitions {
         problems.add(format!("{kind} refers to a system tree node that is not defined: {text}"));
     }
 
-    /// What can be said once all definitions are there.
+    /// Checks that need all definitions.
     fn judge(&self, problems: &mut Problems) {
         if self.clock.is_none() {
             problems.add("no CLOCK_PROPERTIES");
@@ -219,12 +219,12 @@ fn id_before(text: &str, label: &str) -> Option<u64> {
     text.rmatch_indices(label).find_map(|(at, _)| reference(text.get(..at)?))
 }
 
-/// What stands after the first `label` and before the next `end`.
+/// Text after the first `label` and before the next `end`.
 fn between<'a>(text: &'a str, label: &str, end: &str) -> Option<&'a str> {
     Some(text.split_once(label)?.1.split_once(end)?.0)
 }
 
-/// What stands before the last `end` and after the last `label` before it.
+/// Text before the last `end` and after the last `label` before it.
 fn between_last<'a>(text: &'a str, label: &str, end: &str) -> Option<&'a str> {
     Some(text.rsplit_once(end)?.0.rsplit_once(label)?.1)
 }

@@ -2,7 +2,7 @@
 
 use super::definitions::{number, reference};
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Mode {
     Read,
@@ -10,7 +10,7 @@ pub(crate) enum Mode {
     Flush,
 }
 
-/// What an event says, by ids.
+/// Content of an event, by ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Enter {

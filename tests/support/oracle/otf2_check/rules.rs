@@ -149,7 +149,7 @@ impl Rules<'_> {
         self.definitions.locations.get(&location).map_or(u64::MAX, |it| it.group)
     }
 
-    /// Which rule the event would break now.
+    /// Returns the rule that the event would break now.
     fn violation(&self, line: Line) -> Option<String> {
         let group = self.group(line.location);
         match line.event {
@@ -242,7 +242,7 @@ impl Rules<'_> {
         }
     }
 
-    /// What the event changes, also if it broke a rule: one mistake shall be told once.
+    /// Applies the event, also if it broke a rule: one mistake shall be reported once.
     fn apply(&mut self, line: Line) {
         let group = self.group(line.location);
         match line.event {
@@ -296,7 +296,7 @@ impl Rules<'_> {
         add(totals);
     }
 
-    /// What must hold after the last event, and the summary.
+    /// Checks the state after the last event; returns the summary.
     fn finish(self) -> Summary {
         for (location, definition) in &self.definitions.locations {
             let count = self.seen.get(location).map_or(0, |it| it.1);

@@ -9,10 +9,10 @@ use crate::support::driver::json::JsonOperation;
 use crate::support::oracle::name_compare::{Score, Truth, is_open};
 use iotrace_perf::event::syscall_table::{CALLS, Class, Role};
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
-    /// What differs; empty if all is well.
+    /// Differences; empty if all is well.
     pub differences: Vec<String>,
     /// Calls that both have.
     pub calls: usize,
@@ -41,8 +41,9 @@ impl Comparison {
 /// kernel's). Nothing to compare is a difference, too.
 ///
 /// Compared are name, descriptors, result and error of every call of every thread that strace saw,
-/// in order; the paths that calls are given, if ours were read in time; and, if strace ran with `-y`, what opens became
-/// and what descriptors are. strace runs below our tracer, so threads are known by the same numbers. Tolerated are only:
+/// in order; the paths that calls are given, if ours were read in time; and, if strace ran with
+/// `-y`, what opens became and what descriptors are. strace runs below our tracer, so threads are
+/// known by the same numbers. Tolerated are only:
 ///
 /// * operations of threads that strace did not see (itself);
 /// * in its first thread, operations before its first call: strace's own between fork and exec;
@@ -168,7 +169,7 @@ fn differences(call: &Call, ours: &JsonOperation) -> Vec<String> {
     found
 }
 
-/// What is wrong with an open's name.
+/// Adds the differences of an open's name.
 fn opened(call: &Call, ours: &JsonOperation, comparison: &mut Comparison) -> Vec<String> {
     let is_source = |it: &str| ours.path_source.as_deref() == Some(it);
     let failed = call.errno.is_some();
@@ -193,13 +194,13 @@ fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<Stri
     let first = (&call.path_argument, &ours.path_source, ours.path());
     let second = (&second, &ours.path2_source, ours.path2());
     let mut found = Vec::new();
-    for (expected, source, told) in [first, second] {
+    for (expected, source, reported) in [first, second] {
         let Some(expected) = expected else { continue };
         if source.as_deref() != Some("argument") {
             continue;
         }
         *given += 1;
-        if told.as_ref() != Some(expected) {
+        if reported.as_ref() != Some(expected) {
             let expected = String::from_utf8_lossy(expected);
             found.push(format!("given {expected:?}, ours {ours:?}"));
         }
@@ -207,7 +208,8 @@ fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<Stri
     found
 }
 
-/// The file behind the descriptor that a call works on. Ours is what it was called when it was opened.
+/// The file behind the descriptor that a call works on. Ours is what it was called when it was
+/// opened.
 fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize) -> Option<String> {
     let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name))?;
     let is_resolved =
@@ -217,9 +219,9 @@ fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize)
         return None;
     }
     *held += 1;
-    let told = ours.path()?;
+    let reported = ours.path()?;
     let name = expected.strip_suffix(b" (deleted)").unwrap_or(expected);
-    let is_same = told == expected || told == name || moved.may_be(&told, name);
+    let is_same = reported == expected || reported == name || moved.may_be(&reported, name);
     (!is_same).then(|| format!("works on {:?}, ours {ours:?}", String::from_utf8_lossy(expected)))
 }
 

@@ -23,7 +23,7 @@ fn numbered(strace_name: &str) -> Option<&'static str> {
     CALLS.iter().find(|it| it.number(machine) == Some(number)).map(|it| it.name)
 }
 
-/// Which argument of a call is its (first) path.
+/// Index of the argument that is the (first) path of a call.
 pub(super) fn path_argument(strace_name: &str) -> Option<usize> {
     match strace_name {
         "symlink" => Some(1),
