@@ -111,7 +111,7 @@ fn every_prefix_gives_its_whole_frames() {
 }
 
 #[test]
-fn a_flipped_byte_costs_the_frame_that_it_is_in() {
+fn flipped_byte_loses_only_its_frame() {
     for name in LOGS {
         for_each_excerpt(&corpus_log(name), |log| {
             let (whole, starts) = frames(log);
@@ -142,7 +142,7 @@ fn a_flipped_byte_costs_the_frame_that_it_is_in() {
 }
 
 #[test]
-fn the_first_bytes_decide_whether_it_is_a_log() {
+fn first_bytes_identify_a_log() {
     let log = corpus_log("dd");
     for position in 0..FILE_HEADER_BYTES {
         let mut log = log.clone();
@@ -342,7 +342,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_behind_the_start_are_frames_or_damaged(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
+    fn any_bytes_after_the_start_are_frames_or_damaged(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
         let log = [&corpus_log("dd")[..FILE_HEADER_BYTES], &bytes].concat();
         items(&log);
     }

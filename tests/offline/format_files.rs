@@ -82,7 +82,7 @@ fn corpus_releases() -> io::Result<BTreeSet<String>> {
 }
 
 #[test]
-fn every_file_of_the_corpus_prints_back_as_it_was() -> TestResult {
+fn format_files_of_the_corpus_print_back_unchanged() -> TestResult {
     for release in corpus_releases()? {
         let formats = corpus_formats(&release)?;
         assert!(formats.len() > 100, "{release}: {} files", formats.len());
@@ -224,7 +224,7 @@ fn few_declarations_are_opaque() -> TestResult {
 /// Needs a readable tracefs, that is root. Where root runs it under CI a
 /// missing tracefs is a failure: the test would else pass without having run.
 #[test]
-fn every_event_of_the_running_kernel_prints_back_as_it_was() -> TestResult {
+fn format_files_of_the_running_kernel_print_back_unchanged() -> TestResult {
     let readable = |place: &&str| fs::read_dir(Path::new(place).join("events")).is_ok();
     let Some(place) = TRACEFS_PLACES.into_iter().find(readable) else {
         let must_run =

@@ -171,7 +171,7 @@ fn copies_and_archives_are_done_again() {
 
 /// Fails if calls that are interrupted by others, births, or what threads share, come out wrong.
 #[test]
-fn threads_and_children_are_who_they_were() {
+fn threads_and_children_keep_their_identity() {
     if !require(Need::Strace) {
         return;
     }
@@ -344,7 +344,7 @@ fn requests_of_blktrace_go_their_way() {
 
 /// A log exported for ioreplay is imported unchanged.
 #[test]
-fn what_is_written_for_ioreplay_comes_back() {
+fn ioreplay_export_is_imported_unchanged() {
     let dir = scratch_dir("import");
     let (recording, _) = imported(dir.path(), "ioriot-1.capture");
     let (text_file, log) = (dir.path().join("again.capture"), dir.path().join("again.iocap"));
@@ -359,7 +359,7 @@ fn what_is_written_for_ioreplay_comes_back() {
 }
 
 #[test]
-fn what_is_none_is_refused_and_leaves_nothing() {
+fn unknown_format_is_refused_and_leaves_nothing() {
     let dir = scratch_dir("import");
     let (input, log) = (dir.path().join("input"), dir.path().join("log.iocap"));
     for (content, options, expected) in [

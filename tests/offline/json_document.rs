@@ -351,7 +351,7 @@ fn doctor() {
 }
 
 #[test]
-fn a_schema_finds_what_is_wrong() {
+fn schema_finds_wrong_documents() {
     let text = "\n\n| Key | Type | Meaning |\n|---|---|---|\n| `a` | number | `null`: none. |\n| `l` | list of objects | |\n\
                 | `m.*` | text | |\n| `m` | object | |\n\nIn each of `l`:\n\n| Key | Type | Meaning |\n|---|---|---|\n| `b`, `c` | word | |\n";
     let schema = || Schema::default().with(text);

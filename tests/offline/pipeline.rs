@@ -116,7 +116,7 @@ fn text_of(log: &[u8]) -> String {
 }
 
 #[test]
-fn recorded_logs_give_the_texts_they_gave() {
+fn recorded_logs_give_their_expected_texts() {
     let bless = std::env::var_os("UPDATE_EXPECT").is_some();
     for name in names("iocap") {
         let text = text_of(&read(&name, "iocap"));
@@ -287,7 +287,7 @@ fn twenty_three_writes_are_twenty_three_operations() {
 }
 
 #[test]
-fn losses_are_told_and_nothing_is_made_up() {
+fn losses_are_reported_and_no_record_is_invented() {
     let (summary, _, Nothing) = run(&read("v1/lost", "iocap"), Nothing);
     assert!(summary.ledger.lost > 0, "the workload overflows its ring");
     assert_eq!(summary.lost(), summary.ledger.lost, "the LOST records and the counters agree");
@@ -334,7 +334,7 @@ fn a_log_without_its_end_still_balances() {
 }
 
 #[test]
-fn who_asks_to_stop_is_heard() {
+fn sink_that_stops_gets_no_further_step() {
     let log = read("v1/fio", "iocap");
     let (reader, header) = pipeline::open::<_, Infallible>(log.as_slice()).expect("a log");
     let stopped = pipeline::run(reader, header, &mut Nothing, &mut || false);
@@ -355,7 +355,7 @@ impl Sink for FailsAt {
 }
 
 #[test]
-fn a_sink_that_fails_gets_no_further_step() {
+fn failed_sink_gets_no_further_step() {
     let log = read("v1/pipes", "iocap");
     for number in (0..200).step_by(7) {
         let (reader, header) = pipeline::open::<_, u64>(log.as_slice()).expect("a log");
@@ -379,7 +379,7 @@ fn the_mount_table_is_in_every_log() {
 
 /// Every fact in a log is of a known kind: a fact of a future kind would be passed over in silence.
 #[test]
-fn the_corpus_holds_the_facts_that_it_says() {
+fn corpus_logs_hold_their_documented_facts() {
     for name in names("iocap") {
         let log = read(&name, "iocap");
         let mut reader = Reader::new(log.as_slice()).expect("a log");
@@ -439,7 +439,7 @@ fn cut(log: &[u8]) -> Vec<u8> {
 /// Found by `fuzz/`: unusable input was reported at its own time, in the middle of what came
 /// earlier and later.
 #[test]
-fn what_cannot_be_used_is_told_in_its_turn() {
+fn anomalies_are_reported_in_order_of_time() {
     for name in names("iocap") {
         let log = read(&name, "iocap");
         let (summary, ..) = run(&cut(&log), Nothing);

@@ -214,14 +214,14 @@ fn each_piece_is_of_its_file_and_program_on_the_whole_machine() {
 }
 
 #[test]
-fn what_the_kernel_writes_for_a_traced_program_is_its_request_too() {
+fn kernel_writeback_is_attributed_to_the_traced_program() {
     try_out(&[]);
 }
 
 /// Fails if the file systems are not asked at the end where the files lie, or what they say is
 /// taken for certain: ext4 says nothing when it overwrites what is in memory and has a place.
 #[test]
-fn file_systems_are_asked_at_the_end() {
+fn file_systems_are_queried_for_extents_at_the_end() {
     if !can_record(&[Need::Loop, Need::Program("filefrag"), Need::Program("mkfs.xfs")]) {
         return;
     }
@@ -251,7 +251,7 @@ fn file_systems_are_asked_at_the_end() {
 /// Fails if what a program writes to a device, or reads there, is not shown as a place on that
 /// device.
 #[test]
-fn a_device_is_a_file_too() {
+fn device_node_is_a_file() {
     if !can_record(&[Need::Loop]) {
         return;
     }
@@ -342,7 +342,7 @@ const FILE_BYTES: u64 = 1 << 20;
 
 /// Fails if what is known of one file system is believed of what comes after it on the device.
 #[test]
-fn a_file_system_that_is_gone_has_no_files() {
+fn unmounted_file_system_has_no_files() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -362,7 +362,7 @@ fn a_file_system_that_is_gone_has_no_files() {
 
 /// Fails if a write to the device's node makes its files unknown, or files of the device.
 #[test]
-fn a_write_to_the_node_takes_no_file_its_place() {
+fn write_to_the_device_node_leaves_extents_of_files() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -376,7 +376,7 @@ fn a_write_to_the_node_takes_no_file_its_place() {
 
 /// Fails if a file has the name or the writers of one whose inode it was given.
 #[test]
-fn a_file_is_not_called_what_its_inode_was_before() {
+fn reused_inode_does_not_give_its_former_name() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -396,7 +396,7 @@ fn a_file_is_not_called_what_its_inode_was_before() {
 /// Fails if one is taken for the writer who only asked for what others had left in memory to be
 /// written.
 #[test]
-fn who_synchronises_has_not_written() {
+fn sync_caller_is_not_the_writer() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
         return;
     }
@@ -478,7 +478,7 @@ gone = os.open(\"gone\", os.O_WRONLY | os.O_CREAT); os.write(gone, b\"g\" * 2621
 /// Fails if a thread that is inside a call which is not recorded is taken for the program that has
 /// written, or the metadata that a `sync` brings for that of the program which called it.
 #[test]
-fn a_call_that_is_not_recorded_has_written_nothing() {
+fn unrecorded_call_has_no_attributed_writes() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4"), Need::Program("python3")]) {
         return;
     }
@@ -523,7 +523,7 @@ fcntl.ioctl(fd, 0xc020660b, struct.pack(\"QQIIII\", 0, 2**64 - 1, 1, 0, 0, 0))";
 /// Fails if the data that a commit waits for is taken for the journal, or the journal for something
 /// else.
 #[test]
-fn the_journal_is_what_lies_in_the_journal() {
+fn journal_blocks_are_attributed_to_the_journal() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }

@@ -32,7 +32,7 @@ fn recorded_under_strace(dir: &Path, options: &[&str], strace: &[&str]) -> (Reco
 
 /// Fails if a call is missing, or differs from what strace saw of it in the same run.
 #[test]
-fn every_call_is_what_strace_saw() {
+fn calls_match_strace() {
     if !can_record(&[Need::Strace]) {
         return;
     }
@@ -66,7 +66,7 @@ fn is_compared(name: &str) -> bool {
 /// Fails if the data that pointers lead to is not what strace shows of the same call: lengths of
 /// vectors, descriptors of pipes, flags of `openat2`.
 #[test]
-fn exact_arguments_are_what_strace_shows() {
+fn exact_arguments_match_strace() {
     if !can_record(&[Need::Strace]) {
         return;
     }
@@ -124,7 +124,7 @@ const PAIRS: [&str; 2] = ["pipe", "pipe2"];
 /// Fails if a row takes for a descriptor or a path what strace does not, or the other way round:
 /// strace knows the calls by itself, and shows with `-y` what each descriptor is.
 #[test]
-fn roles_are_those_that_strace_shows() {
+fn argument_roles_match_strace() {
     if !can_record(&[Need::Strace]) {
         return;
     }

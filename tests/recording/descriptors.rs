@@ -34,7 +34,7 @@ const DOUBTFUL: u64 = 1000;
 /// Fails if a file has another name, after a rename or removal, than the kernel gave it at that
 /// moment; or is called doubtful where it is not.
 #[test]
-fn open_files_are_called_what_the_kernel_calls_them() {
+fn open_files_have_the_kernel_names() {
     if !can_record(&[]) {
         return;
     }
@@ -96,7 +96,7 @@ fn other_table(dir: &Path) -> Option<String> {
 /// that there was one, or if a position that it has moved is believed.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn calls_of_a_32_bit_program_are_left_out_and_told() {
+fn calls_of_a_32_bit_program_are_left_out_and_reported() {
     if !can_record(&[]) {
         return;
     }
@@ -132,7 +132,7 @@ fn calls_of_a_32_bit_program_are_left_out_and_told() {
 /// Fails if a 32-bit program that runs already is not recognised.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn a_32_bit_program_that_runs_already_is_told() {
+fn running_32_bit_program_is_reported() {
     if !can_record(&[]) {
         return;
     }
@@ -163,7 +163,7 @@ fn a_32_bit_program_that_runs_already_is_told() {
 /// Fails if a descriptor that came over a socket is called by a wrong name, is not found again
 /// where what was received is recorded, or if a position is believed that the receiver has moved.
 #[test]
-fn descriptors_that_come_over_a_socket_are_found_again_or_unknown() {
+fn descriptors_received_over_a_socket_are_right_or_unknown() {
     if !can_record(&[]) {
         return;
     }
@@ -217,7 +217,7 @@ fn recorded_from_now_on(
 
 /// Fails if what was mapped before the recording is not known from `/proc/PID/maps`.
 #[test]
-fn what_was_mapped_before_is_known() {
+fn mappings_before_the_attach_are_known() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
         return;
     }
@@ -257,7 +257,7 @@ fn what_was_mapped_before_is_known() {
 /// Fails if a page that the program touches is not reported with its file and offset, or if a call
 /// with an address does not lead to the file that is mapped there.
 #[test]
-fn what_is_touched_in_memory_is_told_with_its_file() {
+fn page_faults_have_their_file() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/events/exceptions/page_fault_user")]) {
         return;
     }
@@ -316,7 +316,7 @@ fn what_is_touched_in_memory_is_told_with_its_file() {
 /// Fails if a program has another path than its exec was given, or if one that did not start has
 /// any.
 #[test]
-fn programs_are_called_as_they_were_started() {
+fn programs_have_the_path_of_their_exec() {
     if !can_record(&[]) {
         return;
     }

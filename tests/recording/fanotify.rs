@@ -52,7 +52,7 @@ fn files_of_an_overlay_have_its_names() {
 /// Fails if a name counts as certain although not all calls were recorded that open and rename; if
 /// no message is printed.
 #[test]
-fn what_is_not_recorded_makes_them_doubtful() {
+fn unrecorded_calls_make_names_doubtful() {
     if !can_record(&[]) {
         return;
     }
@@ -74,7 +74,7 @@ const LISTENER: [&str; 2] = ["--names", "fanotify"];
 
 /// Fails if a path is reported that fanotify cannot know: that of a failed call, or of another one.
 #[test]
-fn calls_that_open_nothing_have_no_path() {
+fn calls_without_an_open_have_no_path() {
     if !can_record(&[]) {
         return;
     }
@@ -100,7 +100,7 @@ fn calls_that_open_nothing_have_no_path() {
 
 /// Fails if it is taken in spite of what stands in the way, or if that is not said.
 #[test]
-fn without_the_right_to_it_an_error_says_so() {
+fn fanotify_without_privilege_is_refused() {
     if !can_record(&[Need::Program("setpriv")]) {
         return;
     }
@@ -118,7 +118,7 @@ fn without_the_right_to_it_an_error_says_so() {
 /// Fails if without real-time priority, and where no probe can tell paths (perf), something worse
 /// is taken; doctor says which.
 #[test]
-fn it_is_taken_where_no_reader_can_be_had() {
+fn fanotify_is_the_fallback_without_readers() {
     if !can_record(&[Need::Program("setpriv")]) {
         return;
     }

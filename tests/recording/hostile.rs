@@ -47,7 +47,7 @@ fn listener(file: &Path) -> Fanotify {
 /// Fails if a path that was recorded is opened at the end through a link that came to be there
 /// meanwhile.
 #[test]
-fn recorded_paths_lead_to_no_other_file() {
+fn recorded_paths_are_not_followed_to_other_files() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -110,7 +110,7 @@ fn end(mut child: Child) {
 /// Fails if a file that any user has mapped gets as many probes as it has probe sites, or if that
 /// is not reported.
 #[test]
-fn code_of_others_gets_few_probes() {
+fn code_of_other_users_gets_few_probes() {
     let _turn = beside_others();
     if !can_record(&[UPROBES, Need::Program("cc")]) || std::env::consts::ARCH != "x86_64" {
         return;
@@ -132,7 +132,7 @@ fn code_of_others_gets_few_probes() {
 
 /// Fails if a signal has to wait until the code of others is looked through.
 #[test]
-fn a_signal_ends_the_search_in_the_code_of_others() {
+fn signal_ends_the_search_for_probe_sites() {
     let _turn = beside_others();
     if !can_record(&[UPROBES, Need::Program("cc")]) || std::env::consts::ARCH != "x86_64" {
         return;
@@ -166,7 +166,7 @@ fn a_signal_ends_the_search_in_the_code_of_others() {
 
 /// Fails if a FIFO is opened, and waited for, that a script names as its interpreter.
 #[test]
-fn an_interpreter_that_is_a_fifo_holds_nothing_up() {
+fn fifo_as_interpreter_does_not_block() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -233,7 +233,7 @@ fn said_within(mut tracer: Child, files: SlowFiles) -> (Option<ExitStatus>, Stri
 /// Fails if the end of a recording waits for a file system that does not answer any more, or if
 /// what was not read is not said.
 #[test]
-fn a_file_system_that_stops_to_answer_holds_no_end_up() {
+fn hanging_file_system_does_not_block_the_end() {
     if !can_record(&[SLOW_FILES, Need::Program("cc")]) {
         return;
     }
@@ -270,7 +270,7 @@ fn is_in_exec(tracer: &Child) -> bool {
 /// Fails if no signal ends a tracer whose program cannot begin, or if it looks at the program's
 /// file itself before.
 #[test]
-fn a_program_whose_exec_does_not_end_is_given_up_for_a_signal() {
+fn hanging_exec_is_abandoned_on_a_signal() {
     if !can_record(&[SLOW_FILES, UPROBES, Need::Program("cc")]) {
         return;
     }
@@ -415,7 +415,7 @@ fn time_namespaces_change_nothing() {
 
 /// Fails if an instance or a probe of another tool is removed that is called nearly as ours are.
 #[test]
-fn what_others_have_made_in_tracefs_stays() {
+fn foreign_tracefs_objects_stay() {
     if !can_record(&[]) {
         return;
     }

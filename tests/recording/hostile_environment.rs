@@ -64,7 +64,7 @@ fn many(dir: &Path, what: &str, count: &str) -> (Finished, Recording) {
 
 /// Fails if a process or thread is left out, or if one that is reported may be.
 #[test]
-fn very_many_processes_and_threads() {
+fn all_of_very_many_processes_and_threads_are_recorded() {
     if !can_record(&[Need::Program("cc")]) {
         return;
     }
@@ -81,7 +81,7 @@ fn very_many_processes_and_threads() {
 /// Fails if a process is taken for another that had its number, or if a process that may have been
 /// missed is not reported.
 #[test]
-fn numbers_that_are_given_again() {
+fn reused_pids_are_other_processes() {
     let needs = [Need::Program("cc"), Need::KernelFile("/proc/sys/kernel/ns_last_pid")];
     if !can_record(&needs) {
         return;
@@ -113,7 +113,7 @@ fn numbers_that_are_given_again() {
 
 /// Fails if one recording takes something from another.
 #[test]
-fn several_tracers_at_once() {
+fn several_tracers_do_not_disturb_each_other() {
     if !can_record(&[]) {
         return;
     }
@@ -140,7 +140,7 @@ fn several_tracers_at_once() {
 /// Fails if a change of our instance by another process is not reported, or if it ends the
 /// recording.
 #[test]
-fn somebody_plays_with_our_instance() {
+fn foreign_change_of_the_instance_is_reported() {
     if !can_record(&[]) {
         return;
     }
@@ -176,7 +176,7 @@ fn is_main_of_our_child(instance: &Path) -> bool {
 
 /// Fails if no message reports that a ring was switched off and on again.
 #[test]
-fn a_ring_is_off_for_a_while() {
+fn switched_off_ring_is_reported() {
     if !can_record(&[]) {
         return;
     }
@@ -205,7 +205,7 @@ fn a_ring_is_off_for_a_while() {
 /// if that is not reported.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn a_processor_goes_and_comes_back() {
+fn offline_processor_is_reported() {
     const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
     if !can_record(&[Need::KernelFile(ONLINE)]) {
         return;
@@ -267,7 +267,7 @@ fn set(wall: Duration) -> nix::Result<()> {
 /// was set.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn a_wall_clock_that_is_set_back() {
+fn wall_clock_change_is_reported() {
     const BY: Duration = Duration::from_secs(90);
     if !can_record(&[]) {
         return;
@@ -325,7 +325,7 @@ fn a_wall_clock_that_is_set_back() {
 /// Fails if the program waits for the disk of its log, or if what was lost meanwhile is not
 /// counted.
 #[test]
-fn a_file_system_that_stands_still() {
+fn frozen_file_system_does_not_block_the_program() {
     if !can_record(&[Need::Loop, Need::Program("fsfreeze")]) {
         return;
     }
@@ -351,7 +351,7 @@ fn a_file_system_that_stands_still() {
 /// Fails if a disk that is full when the archive is written costs the log, or leaves half an
 /// archive.
 #[test]
-fn the_disk_is_full_while_the_archive_is_written() {
+fn full_disk_during_the_archive_costs_no_log() {
     if !can_record(&[Need::Program("unshare"), Need::Program("mount")]) {
         return;
     }
@@ -377,7 +377,7 @@ fn the_disk_is_full_while_the_archive_is_written() {
 
 /// Fails if the log of a program that is killed does not say so, or is not whole.
 #[test]
-fn the_program_is_killed() {
+fn killed_program_is_reported() {
     if !can_record(&[]) {
         return;
     }
@@ -394,7 +394,7 @@ fn the_program_is_killed() {
 
 /// Fails if a tracer without enough memory harms the program, or records less than it says.
 #[test]
-fn a_tracer_without_memory() {
+fn tracer_without_memory_does_not_harm_the_program() {
     if !can_record(&[Need::Program("prlimit")]) {
         return;
     }

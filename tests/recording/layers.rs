@@ -28,7 +28,7 @@ fn is_recorded(recording: &Recording, tracepoint: &str) -> bool {
 }
 
 #[test]
-fn each_call_is_seen_in_each_layer() {
+fn calls_are_seen_in_each_layer() {
     if !can_record(&[Need::Program("cc"), Need::Loop]) {
         return;
     }
@@ -92,7 +92,7 @@ fn check_splits(report: &Value, direct: u64) {
 
 /// Without having been asked for they are not there, and that is said.
 #[test]
-fn what_was_not_recorded_is_not_nought() {
+fn unrecorded_layers_are_absent() {
     if !can_record(&[]) {
         return;
     }

@@ -171,7 +171,7 @@ fn find_with_heads() {
 /// nothing that is recorded shows it. A thread that another CPU takes over before its argument is
 /// read has no name, and of such opens there are many here.
 #[test]
-fn find_with_heads_that_search() {
+fn find_with_searching_heads() {
     check("the same, searching", 1000, 980);
 }
 
@@ -312,7 +312,7 @@ fn read_storm(path: &Path) -> BTreeMap<i32, VecDeque<(i32, String)>> {
 /// have taken, one in a mount that is moved or taken away its old path, or the file of a descriptor
 /// of another process is called, or placed, anyhow.
 #[test]
-fn what_begins_elsewhere_has_no_certain_path() {
+fn path_below_a_changed_directory_is_uncertain() {
     if !can_record(&[]) {
         return;
     }

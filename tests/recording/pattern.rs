@@ -224,7 +224,7 @@ fn check(engine: &Engine, recording: &Recording, report: &Value, counted: &Count
 /// Fails if one of these ways to read or write is called anything but what it is, or if one byte or
 /// operation of it is missing that is not reported as missing.
 #[test]
-fn fio_is_called_what_it_does() {
+fn access_patterns_of_fio_are_recognised() {
     if !can_record(&[Need::Fio, Need::Loop]) {
         return;
     }

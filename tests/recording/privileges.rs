@@ -48,7 +48,7 @@ fn recorded(options: &[&str], program: &[&str]) -> Finished {
 }
 
 #[test]
-fn nothing_is_kept_that_is_not_needed() {
+fn unneeded_privileges_are_dropped() {
     if !can_record(&[]) {
         return;
     }
@@ -86,7 +86,7 @@ fn nothing_is_kept_that_is_not_needed() {
 }
 
 #[test]
-fn a_program_is_started_as_somebody_else() {
+fn program_is_started_as_another_user() {
     if !can_record(&[]) {
         return;
     }
@@ -167,7 +167,7 @@ fn small_log(dir: &Path) -> PathBuf {
 
 /// Fails if root writes anything where another user can exchange directories, links or files.
 #[test]
-fn root_writes_nothing_below_directories_of_others() {
+fn root_writes_nothing_below_directories_of_other_users() {
     if !can_record(&[]) {
         return;
     }

@@ -127,7 +127,7 @@ fn files_while_a_program_runs() {
 }
 
 #[test]
-fn summary_of_a_log_and_of_parts_of_it() {
+fn summary_of_a_log_and_of_its_parts() {
     if !can_record(&[]) {
         return;
     }
@@ -224,7 +224,7 @@ fn live_ends_with_its_reader() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_said_first() {
+fn impossible_selection_is_reported_first() {
     let _turn = beside_others();
     let dir = scratch_dir("reports");
     let marker = dir.path().join("ran");

@@ -87,7 +87,7 @@ fn names(dir: &Path) -> Vec<String> {
 /// Fails, or takes a minute more for each helper, if the first signal does not cut the end short;
 /// if what was recorded is not all in the log; or if it is not reported what is unknown.
 #[test]
-fn a_signal_cuts_the_end_short() {
+fn signal_shortens_the_end() {
     if !can_record(&[]) {
         return;
     }
@@ -140,7 +140,7 @@ fn a_signal_cuts_the_end_short() {
 /// Fails if a second signal does not end us, or leaves what cannot be read, or what is still there
 /// after the next verb.
 #[test]
-fn a_second_signal_ends_us() {
+fn second_signal_ends_the_tracer() {
     if !can_record(&[]) {
         return;
     }
@@ -171,7 +171,7 @@ fn a_second_signal_ends_us() {
 /// Fails, or prints all of it, if a signal does not end what is printed of a recording that is
 /// over.
 #[test]
-fn what_is_still_to_be_printed_is_cut_short() {
+fn signal_ends_printing() {
     if !can_record(&[]) {
         return;
     }
@@ -227,7 +227,7 @@ fn converting(dir: &Path) -> Child {
 /// Fails if a process that outlives the program is lost without a word; or if that is said of one
 /// that ended before.
 #[test]
-fn processes_that_outlive_the_program_are_told() {
+fn surviving_processes_are_reported() {
     if !can_record(&[Need::Program("setsid")]) {
         return;
     }
@@ -247,7 +247,7 @@ fn processes_that_outlive_the_program_are_told() {
 /// Fails if half an archive is left under its name by whatever ends us; or anything at all by a
 /// signal that asks us to end, or by who writes it next.
 #[test]
-fn half_an_archive_is_none() {
+fn partial_archive_is_removed() {
     if !can_record(&[Need::Program("dd")]) {
         return;
     }

@@ -155,7 +155,7 @@ fn left() -> Vec<String> {
 /// something of it is still there.
 #[test]
 #[expect(clippy::print_stdout, reason = "for who repeats a run, or counts them")]
-fn killed_at_any_moment() {
+fn tracer_killed_at_any_moment_leaves_a_readable_log() {
     if !can_record(&[]) {
         return;
     }

@@ -250,7 +250,7 @@ fn flame_graphs_are_new_files() {
 
 /// Fails if the report is lost because there is nothing to draw, or if an empty picture is left.
 #[test]
-fn of_nothing_no_flame_graph_is_drawn() {
+fn empty_stacks_give_no_flame_graph() {
     let _turn = beside_others();
     let dir = scratch_dir("stacks");
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS);
@@ -389,7 +389,7 @@ fn check_trap(trap: Trap, meanwhile: impl FnOnce(&str) + Send, reason: &str) {
 /// Fails if the tracer is ended by what a program has made for that, if it is not reported, or if
 /// others lose their names by it.
 #[test]
-fn whoever_traps_the_reader_loses_only_his_own_names() {
+fn trapped_reader_loses_only_names_of_that_program() {
     if !can_record(&[Need::Loop, Need::Program("cc")]) {
         return;
     }

@@ -78,7 +78,7 @@ fn states(pid: &Path) -> String {
 /// Fails if Ctrl-Z does not stop us and the program, if `fg` does not let both go on, if anything
 /// of what was done before and after is missing, or if the terminal is not as it was.
 #[test]
-fn suspended_and_brought_back() {
+fn suspended_tracer_and_program_are_resumed() {
     if !can_record(&[Need::Program("setsid"), Need::Program("stty")]) {
         return;
     }
@@ -124,7 +124,7 @@ fn suspended_and_brought_back() {
 /// Fails if a terminal that shows nothing for a while (Ctrl-S) holds up the program, or if
 /// something is not shown in the end.
 #[test]
-fn output_is_held_up() {
+fn blocked_terminal_does_not_block_the_program() {
     if !can_record(&[Need::Program("setsid")]) {
         return;
     }
@@ -157,7 +157,7 @@ fn output_is_held_up() {
 /// Fails if the end of a terminal is not the end of the program, as it is without us, or costs
 /// anything of the log.
 #[test]
-fn the_terminal_is_closed() {
+fn closed_terminal_hangs_up_the_program() {
     if !can_record(&[Need::Program("setsid")]) {
         return;
     }

@@ -166,7 +166,7 @@ fn counts_are_those_of_strace() {
 }
 
 #[test]
-fn what_goes_out_of_sight_is_told() {
+fn invisible_processes_are_reported() {
     let _turn = beside_others();
     if !can_record_own() {
         return;
@@ -250,7 +250,7 @@ const OPENS: &str = "import os, time\n\
 
 /// Fails if a name that is said to be sure is another file's, or if no reader looks.
 #[test]
-fn files_are_looked_at_soon() {
+fn files_are_named_soon() {
     let _turn = beside_others();
     if !can_record_own() || !require_all(&[Need::Program("python3")]) {
         return;
@@ -325,7 +325,7 @@ fn with_cap_perfmon_the_machine_is_recorded() {
 }
 
 #[test]
-fn what_is_not_possible_is_said_before_the_program_starts() {
+fn impossible_options_are_refused_before_the_program_starts() {
     let _turn = beside_others();
     if !can_record_own() {
         return;

@@ -93,7 +93,7 @@ fn functions_without_frame_pointers_are_found() {
 
 /// Fails if stacks that were not copied whole are taken for whole.
 #[test]
-fn what_was_not_copied_is_told() {
+fn uncopied_stack_is_reported() {
     if !can_record(&[Need::Program("cc")]) {
         return;
     }
@@ -113,7 +113,7 @@ fn what_was_not_copied_is_told() {
 
 /// Fails if it is taken for what it is not.
 #[test]
-fn wrong_wishes_are_refused() {
+fn wrong_options_are_refused() {
     if !can_record(&[]) {
         return;
     }
@@ -142,7 +142,7 @@ fn wrong_wishes_are_refused() {
 
 /// Fails if the stack of another program is in the log of a program.
 #[test]
-fn stacks_of_others_are_not_kept() {
+fn stacks_of_other_programs_are_not_kept() {
     if !can_record(&[Need::Loop, Need::Program("cc")]) {
         return;
     }

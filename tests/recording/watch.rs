@@ -243,7 +243,7 @@ fn files_come_stop_and_go_while_a_program_runs() {
 
 /// Fails if the requests for a file are not all there, or one is there that is another's.
 #[test]
-fn bytes_at_the_device_are_those_that_the_kernel_counts() {
+fn bytes_at_the_device_equal_the_kernel_counters() {
     if !may_run(&[]) {
         return;
     }
@@ -349,7 +349,7 @@ fn says(socket: &Path, bytes: &[u8]) -> String {
 /// Fails if something that is said or given can end the recording, stop it from answering, or drive
 /// a terminal.
 #[test]
-fn bad_input_is_refused_and_harms_nobody() {
+fn bad_input_is_refused_without_harm() {
     if !may_run(&[]) {
         return;
     }
@@ -438,7 +438,7 @@ fn second_recordings(watching: &WatchSession, file: &Path) {
 
 /// Fails if a program runs unwatched, or if no message reports that the output is incomplete.
 #[test]
-fn what_cannot_be_watched_or_printed_is_an_error() {
+fn unwatchable_file_or_failed_output_is_an_error() {
     if !may_run(&[]) {
         return;
     }

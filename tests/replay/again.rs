@@ -114,7 +114,7 @@ fn sizes(directory: &Path) -> BTreeMap<PathBuf, u64> {
 /// Fails if an operation begins before one that it needs is over, in one thread or among eight who
 /// hand descriptors and names over.
 #[test]
-fn what_depends_on_another_waits_for_it() {
+fn dependent_operations_run_in_captured_order() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -154,7 +154,7 @@ fn a_log_has_one_plan() {
 /// recording of the replay holds what that of the program does: the same calls, files, places in
 /// them, bytes and results.
 #[test]
-fn programs_are_done_again() {
+fn programs_are_replayed() {
     let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git"), Need::Fio];
     if !can_record(&needs) {
         return;
@@ -226,7 +226,7 @@ fn count_of(report: &Value, call: &str) -> u64 {
 /// Fails if an operation of `io_submit` is not done again, if fewer may be under way at once than
 /// were, or if bytes are not those that fio counts.
 #[test]
-fn asynchronous_operations_are_done_again() {
+fn asynchronous_operations_are_replayed() {
     if !can_record(&[UPROBES, Need::Fio]) {
         return;
     }
@@ -277,7 +277,7 @@ fn asynchronous_operations_are_done_again() {
 
 /// Each kind that there is of `io_submit`; of io_uring's it is not known what they ask for.
 #[test]
-fn what_is_known_of_asynchronous_operations_is_done_again() {
+fn known_asynchronous_operations_are_replayed() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -305,7 +305,7 @@ fn what_is_known_of_asynchronous_operations_is_done_again() {
 /// A server of many processes, which share files by descriptors, pass locks and sockets, and sync:
 /// all of their calls on files.
 #[test]
-fn postgres_is_done_again() {
+fn postgres_is_replayed() {
     if !can_record(&[UPROBES, Need::Postgres, Need::Program("setpriv")]) {
         return;
     }
@@ -335,7 +335,7 @@ fn postgres_is_done_again() {
 /// The directory of a replay may be on other file systems, also on one that shows another
 /// directory's files: that one stays as it was.
 #[test]
-fn other_file_systems_keep_it_inside() {
+fn replay_on_other_file_systems_stays_inside() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -371,7 +371,7 @@ fn other_file_systems_keep_it_inside() {
 
 /// Seeks beyond 4 GiB, reads at and behind the end, files that are not there.
 #[test]
-fn results_are_the_same_ones() {
+fn results_equal_those_of_the_capture() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -394,7 +394,7 @@ fn results_are_the_same_ones() {
 /// Fails if operations are done again that need what only a call made that is not done again, or
 /// rights that the replay does not have.
 #[test]
-fn what_others_have_made_is_left_out() {
+fn external_entries_are_left_out() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -466,7 +466,7 @@ fn made_every_100_ms(dir: &Path) -> Replay {
 /// Fails if something of a part is not done, or something behind it is; or if times are those of
 /// what was done before.
 #[test]
-fn a_part_is_done_again() {
+fn part_of_a_plan_is_replayed() {
     if !require(Need::Root) {
         return;
     }
@@ -513,7 +513,7 @@ fn a_part_is_done_again() {
 /// Fails if a write goes elsewhere in a file because the reads and seeks that had moved to its
 /// place are not done again.
 #[test]
-fn what_is_left_out_has_moved_files_all_the_same() {
+fn unreplayed_renames_still_move_files() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -717,7 +717,7 @@ fn a_hostile_plan_stays_inside() {
 
 /// Fails if a plan can have calls done that no planner writes.
 #[test]
-fn calls_that_lead_out_are_refused() {
+fn calls_that_leave_the_directory_are_refused() {
     if !can_record(&[]) {
         return;
     }
@@ -747,7 +747,7 @@ mod libc_flags {
 
 /// Directories that a replay has not made are not touched by it.
 #[test]
-fn directories_of_others_are_refused() {
+fn foreign_directories_are_refused() {
     if !can_record(&[]) {
         return;
     }
@@ -808,7 +808,7 @@ fn directories_of_other_users_are_refused() {
 
 /// Programs that lock a file in turn.
 #[test]
-fn locks_are_taken_in_turn() {
+fn locks_are_acquired_in_captured_order() {
     if !can_record(&[UPROBES, Need::Program("flock")]) {
         return;
     }
@@ -829,7 +829,7 @@ fn locks_are_taken_in_turn() {
 /// Fails if another thread gets a lock than in the capture, if a refused attempt is not refused, or
 /// if a thread waits for ever.
 #[test]
-fn who_had_a_lock_has_it_again() {
+fn lock_holders_are_those_of_the_capture() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -867,7 +867,7 @@ fn who_had_a_lock_has_it_again() {
 
 /// Fails if descriptors that went with their processes, or by an exec, stay open in the replay.
 #[test]
-fn what_went_with_its_process_is_closed() {
+fn descriptors_of_an_exited_process_are_closed() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -899,7 +899,7 @@ fn what_went_with_its_process_is_closed() {
 
 /// Whatever a replay was killed in, the next command knows.
 #[test]
-fn what_a_killed_replay_leaves_is_known() {
+fn remains_of_a_killed_replay_are_recognised() {
     if !can_record(&[]) {
         return;
     }

@@ -125,7 +125,7 @@ const MIXED: &str = "ioengine=libaio\niodepth=8\nsize=8m\nbsrange=4k-64k\n\
     [mixed]\nrw=randrw\nfdatasync=20\n[trims]\nrw=randtrim\nbs=16k\nsize=1m\n";
 
 #[test]
-fn another_device_is_asked_the_same() {
+fn requests_are_reissued_on_another_device() {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
@@ -218,7 +218,7 @@ fn record_replay(
 /// Fails if requests that came one after the other do not come in that order, or two of them at
 /// once.
 #[test]
-fn who_waited_waits() {
+fn dependent_request_is_issued_after_its_predecessor() {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
@@ -268,7 +268,7 @@ impl Drop for Upper {
 }
 
 #[test]
-fn what_somebody_uses_is_left_alone() {
+fn devices_in_use_are_refused() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -341,7 +341,7 @@ fn what_somebody_uses_is_left_alone() {
 
 /// A device that device-mapper holds.
 #[test]
-fn what_is_a_part_of_another_device_is_left_alone() {
+fn member_devices_are_refused() {
     let mapper = Need::KernelFile("/sys/class/misc/device-mapper");
     if !can_record(&[Need::Loop, Need::Fio, mapper, Need::Program("dmsetup")]) {
         return;

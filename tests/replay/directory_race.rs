@@ -95,7 +95,7 @@ impl Swap {
 /// Fails if `init` goes by the path of its directory behind the moment in which it has looked whose
 /// that is.
 #[test]
-fn init_makes_nothing_elsewhere() {
+fn init_creates_nothing_outside() {
     if !require_all(&[Need::Root, Need::Strace]) {
         return;
     }
@@ -127,7 +127,7 @@ fn init_makes_nothing_elsewhere() {
 
 /// Fails if calls are made in a directory that has the name of the replay's.
 #[test]
-fn run_does_nothing_elsewhere() {
+fn run_changes_nothing_outside() {
     if !require_all(&[Need::Root, Need::Strace]) {
         return;
     }

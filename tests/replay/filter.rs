@@ -79,7 +79,7 @@ const TRANSFERS: [&str; 2] = ["sendfile64", "copy_file_range"];
 /// filter has what an unfiltered plan has of what it asks for, and parts that make up the whole
 /// have all of it.
 #[test]
-fn parts_are_done_again() {
+fn parts_of_programs_are_replayed() {
     let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git")];
     if !can_record(&needs) {
         return;
@@ -153,7 +153,7 @@ fn windows(captured: &Captured, all: u64, wall: u64) {
 
 /// Fails if a part of a program is planned as if all of its files were open from the beginning.
 #[test]
-fn files_that_are_opened_one_after_the_other_take_few_descriptors() {
+fn files_opened_in_turn_take_few_descriptors() {
     if !require(Need::Root) {
         return;
     }

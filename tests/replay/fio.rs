@@ -57,7 +57,7 @@ fn moved(recording: &Recording, below: &Path) -> BTreeMap<String, [u64; 2]> {
 }
 
 #[test]
-fn fio_moves_what_was_captured() {
+fn fio_moves_the_captured_bytes() {
     if !can_record(&[Need::Fio]) {
         return;
     }

@@ -158,7 +158,7 @@ fn deep_trees_are_removed() {
 /// Fails if `purge` empties what it has not made (behind links, in mounts), stops at strange names,
 /// or does not tell what it leaves.
 #[test]
-fn what_is_strange_is_removed_or_told() {
+fn odd_entries_are_removed_or_reported() {
     if !require_all(&[Need::Root, Need::Program("chattr")]) {
         return;
     }
@@ -209,7 +209,7 @@ fn what_is_strange_is_removed_or_told() {
 
 /// Fails if `purge` follows a link that is put in the place of a directory while it works.
 #[test]
-fn nothing_is_removed_behind_what_changes_meanwhile() {
+fn concurrent_renames_do_not_redirect_the_removal() {
     if !require_all(&[Need::Root]) {
         return;
     }
@@ -259,7 +259,7 @@ fn nothing_is_removed_behind_what_changes_meanwhile() {
 
 /// Fails if a user cannot remove directories from which a replay of that user has taken all rights.
 #[test]
-fn what_nobody_may_enter_is_removed() {
+fn directories_without_permissions_are_removed() {
     if !require_all(&[Need::Root, Need::Program("setpriv")]) {
         return;
     }
@@ -330,7 +330,7 @@ fn too_many_threads_are_refused() {
 
 /// Fails if lanes that few threads serve are counted as so many threads.
 #[test]
-fn many_lanes_are_no_threads() {
+fn many_lanes_need_no_threads() {
     if !require_all(&[Need::Root, Need::IoUring]) {
         return;
     }
@@ -349,7 +349,7 @@ fn many_lanes_are_no_threads() {
 /// Fails if a plan whose threads wait for each other, or for what it does not have, is replayed for
 /// ever without a word.
 #[test]
-fn who_waits_in_vain_is_told() {
+fn circular_dependency_is_reported() {
     if !require_all(&[Need::Root]) {
         return;
     }

@@ -56,7 +56,7 @@ fn assert_refused(finished: &Finished, words: &[&str]) {
 }
 
 #[test]
-fn it_is_done_to_the_files_themselves() {
+fn in_place_replay_changes_the_captured_files() {
     let _turn = beside_others();
     let dir = scratch_dir("replay_in_place");
     let (plan, file) = plan(dir.path());
@@ -76,7 +76,7 @@ fn it_is_done_to_the_files_themselves() {
 
 /// Fails if files that are not those of the capture are written to.
 #[test]
-fn what_is_not_as_it_was_is_left_alone() {
+fn changed_files_are_refused() {
     let _turn = beside_others();
     let dir = scratch_dir("replay_in_place");
     let (plan, file) = plan(dir.path());
@@ -104,7 +104,7 @@ fn two_versions(dir: &Path) -> [PathBuf; 2] {
 /// Fails if a link that leads elsewhere than in the capture has other files changed, or if one is
 /// refused that only has other words.
 #[test]
-fn links_lead_where_they_led() {
+fn links_lead_to_their_captured_targets() {
     let _turn = beside_others();
     let dir = scratch_dir("replay_in_place");
     let calls = [
@@ -129,7 +129,7 @@ fn links_lead_where_they_led() {
 /// Fails if something is changed behind a link that may not have been there: neither its name nor
 /// what it led to is known.
 #[test]
-fn nothing_is_changed_behind_new_links() {
+fn files_reached_through_new_links_are_unchanged() {
     let _turn = beside_others();
     let dir = scratch_dir("replay_in_place");
     let cur = dir.path().join("cur");
@@ -161,7 +161,7 @@ fn nothing_is_changed_behind_new_links() {
 
 /// Fails if a replay begins where something is that the capture has made: right behind it, say.
 #[test]
-fn what_was_not_there_is_not_there() {
+fn initially_absent_paths_must_be_absent() {
     let _turn = beside_others();
     let dir = scratch_dir("replay_in_place");
     let calls = [r#"symlink("v1", "DIR/cur") = 0"#, r#"truncate("DIR/cur/f", 101) = 0"#];
@@ -183,7 +183,7 @@ fn what_was_not_there_is_not_there() {
 /// Fails if something is done behind an operation on names that has another result: here a rename
 /// over a file that was never looked at.
 #[test]
-fn it_ends_where_names_differ() {
+fn in_place_replay_ends_at_a_different_name() {
     let _turn = beside_others();
     let dir = scratch_dir("replay_in_place");
     let calls = [r#"rename("DIR/x", "DIR/y") = 0"#, r#"truncate("DIR/z", 101) = 0"#];
@@ -248,7 +248,7 @@ fn other_options_are_refused() {
 /// Fails if what is made is made behind a link of which the capture knows nothing, wherever that
 /// leads.
 #[test]
-fn what_is_made_is_made_behind_no_new_link() {
+fn files_are_not_created_through_new_links() {
     let _turn = beside_others();
     let all = [
         ("victim", "access", "is there, and was not"),

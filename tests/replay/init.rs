@@ -109,7 +109,7 @@ fn sparse_file(path: &Path) {
 /// Fails if a file whose holes a program has asked for has others in the replay, whatever it
 /// contains.
 #[test]
-fn files_have_the_holes_that_programs_found() {
+fn initial_files_have_the_captured_holes() {
     if !can_record(&[UPROBES, Need::Program("qemu-img")]) {
         return;
     }
@@ -295,7 +295,7 @@ fn contents_come_from_the_captured_files() {
 /// Fails if a file of which the user may not read the original is taken for one that shares its
 /// contents, and needs no room.
 #[test]
-fn what_the_user_may_not_read_needs_room() {
+fn unreadable_files_need_space() {
     if !require_all(&[Need::Root, Need::Loop, Need::Program("mkfs.xfs")]) {
         return;
     }
@@ -332,7 +332,7 @@ const NOBODY: u32 = 65_534;
 /// Fails if files are another one's, if the replay is done by root, or if the user gets files
 /// without the right to read them.
 #[test]
-fn a_replay_is_done_as_somebody_else() {
+fn replay_runs_as_another_user() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -381,7 +381,7 @@ fn a_replay_is_done_as_somebody_else() {
 
 /// Fails if a replay that runs as another user may do what only root may.
 #[test]
-fn who_does_a_replay_has_no_rights_of_roots() {
+fn replay_as_a_user_has_no_privileges_of_root() {
     if !require_all(&[Need::Root]) {
         return;
     }

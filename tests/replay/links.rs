@@ -103,7 +103,7 @@ fn is_replayed(commands: &str, links: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn what_is_opened_by_one_name_is_there_by_the_other() {
+fn file_opened_by_one_name_exists_by_the_other() {
     let _turn = beside_others();
     check("cd l; echo 1 > t; rm t; set -C; echo 2 > t; rm t", &[]);
     check("echo > l/new; rm l/new; ! test -e d/new", &[("l", "d")]);
@@ -112,7 +112,7 @@ fn what_is_opened_by_one_name_is_there_by_the_other() {
 }
 
 #[test]
-fn a_link_is_a_link() {
+fn symbolic_links_are_created() {
     let _turn = beside_others();
     check("readlink l; cat l/y", &[("l", "d")]);
     check("cat again/one; readlink again", &[]);
@@ -125,7 +125,7 @@ fn a_link_is_a_link() {
 }
 
 #[test]
-fn programs_that_know_links_find_them() {
+fn readlink_finds_captured_links() {
     let _turn = beside_others();
     check("cd l; tar cf ../all.tar sub; rm -r sub; tar xf ../all.tar; ls -l sub", &[]);
     check("realpath again/one whole/y l; cat again/one whole/y", &[]);
@@ -136,7 +136,7 @@ fn programs_that_know_links_find_them() {
 /// Fails if what is done by one name of a file is not seen by the other, or a rename of one to the
 /// other takes it away.
 #[test]
-fn two_names_of_a_file_are_two_names_of_a_file() {
+fn hard_links_are_created() {
     let _turn = beside_others();
     let by_both =
         "cat d/y hard; printf 23 > hard; test $(wc -c < d/y) = 2; printf 4567 >> d/y; cat hard";
@@ -174,7 +174,7 @@ fn is_one_file(commands: &str) {
 /// Fails if files of a plan, or calls, go through a link to what is outside of the replay's
 /// directory.
 #[test]
-fn links_of_a_hostile_plan_lead_nowhere_else() {
+fn links_of_a_hostile_plan_stay_inside() {
     if !can_record(&[]) {
         return;
     }

@@ -150,7 +150,7 @@ fn a_replay_is_in_several_places() {
 /// Fails if a directory is taken that is not new, empty or ours, or if a refused init leaves
 /// anything.
 #[test]
-fn directories_of_others_are_refused() {
+fn foreign_directories_are_refused() {
     if !require(Need::Root) {
         return;
     }
@@ -223,7 +223,7 @@ fn parts_of_other_replays_are_refused() {
 /// Fails if a link, or another directory, in the place of one that was made leads anybody
 /// elsewhere.
 #[test]
-fn what_was_put_there_meanwhile_is_not_touched() {
+fn foreign_entries_in_the_directory_are_not_touched() {
     if !require(Need::Root) {
         return;
     }

@@ -58,7 +58,7 @@ fn check_with(calls: &[&str], left: &[&str], followed: usize) {
 
 /// Fails if a file that was renamed before anybody was seen with it is opened by its new name.
 #[test]
-fn what_was_open_before_had_the_name_of_the_start() {
+fn initially_open_file_has_its_initial_name() {
     let _turn = beside_others();
     check(
         &[
@@ -78,7 +78,7 @@ fn what_was_open_before_had_the_name_of_the_start() {
 
 /// Fails if what is done with a file is left out whose name was given away meanwhile.
 #[test]
-fn what_was_open_before_may_lose_its_name_at_once() {
+fn initially_open_file_may_be_unlinked_at_once() {
     if !require(Need::Root) {
         return;
     }
@@ -98,7 +98,7 @@ fn what_was_open_before_may_lose_its_name_at_once() {
 
 /// Fails if a name that an open file got is taken for one that was there.
 #[test]
-fn an_open_file_gets_a_name() {
+fn linked_open_file_gets_a_name() {
     let _turn = beside_others();
     check(
         &[
@@ -115,7 +115,7 @@ fn an_open_file_gets_a_name() {
 
 /// Fails if a file that is made longer without a write is taken for one that was that long.
 #[test]
-fn what_is_zeroed_is_there() {
+fn zeroed_range_exists() {
     let _turn = beside_others();
     check(
         &[
@@ -134,7 +134,7 @@ fn what_is_zeroed_is_there() {
 /// Fails if a read that found the end of a truncated file does not come before the write that makes
 /// it longer.
 #[test]
-fn what_was_cut_off_is_as_long_as_it_was_made() {
+fn truncated_file_has_its_new_length() {
     if !require(Need::Root) {
         return;
     }
@@ -157,7 +157,7 @@ fn what_was_cut_off_is_as_long_as_it_was_made() {
 }
 
 #[test]
-fn what_is_spelled_as_a_directory_is_one() {
+fn path_with_a_trailing_slash_is_a_directory() {
     let _turn = beside_others();
     check(
         &[
@@ -174,7 +174,7 @@ fn what_is_spelled_as_a_directory_is_one() {
 /// Fails if a directory that was opened without a look at what it is becomes a file, in which
 /// nothing can be.
 #[test]
-fn what_has_something_in_it_is_a_directory() {
+fn parent_of_a_file_is_a_directory() {
     let _turn = beside_others();
     check(
         &[
@@ -187,7 +187,7 @@ fn what_has_something_in_it_is_a_directory() {
 }
 
 #[test]
-fn errors_say_what_was_there() {
+fn errors_imply_the_initial_files() {
     let _turn = beside_others();
     check(
         &[
@@ -227,7 +227,7 @@ fn circumstances_are_left_out() {
 /// Fails if a directory is removed in the replay that only a device, which the replay does not
 /// make, had kept.
 #[test]
-fn a_directory_that_a_device_is_in_is_not_removed() {
+fn directory_with_a_device_is_not_removed() {
     let _turn = beside_others();
     check(
         &[
@@ -248,7 +248,7 @@ fn a_directory_that_a_device_is_in_is_not_removed() {
 
 /// Fails if the same is so of a socket, of which no call that is recorded says where it is.
 #[test]
-fn a_directory_that_a_socket_is_in_is_not_removed() {
+fn directory_with_a_socket_is_not_removed() {
     let _turn = beside_others();
     check(
         &[
@@ -264,7 +264,7 @@ fn a_directory_that_a_socket_is_in_is_not_removed() {
 
 /// Fails if a directory that was found full keeps something behind the removal of what was in it.
 #[test]
-fn what_is_found_in_a_full_directory_is_what_filled_it() {
+fn full_directory_contains_its_known_files() {
     let _turn = beside_others();
     check(
         &[
@@ -279,7 +279,7 @@ fn what_is_found_in_a_full_directory_is_what_filled_it() {
 /// Fails if a working directory leads through names that are gone by then; or if names that a
 /// program has spelled are left out.
 #[test]
-fn a_working_directory_is_where_it_was_entered() {
+fn working_directory_is_the_entered_one() {
     let _turn = beside_others();
     check_with(
         &[
@@ -304,7 +304,7 @@ fn a_working_directory_is_where_it_was_entered() {
 
 /// The same behind a link, whose directory is elsewhere.
 #[test]
-fn a_working_directory_may_be_behind_a_link() {
+fn working_directory_may_be_reached_through_a_link() {
     let _turn = beside_others();
     check_with(
         &[
@@ -325,7 +325,7 @@ fn a_working_directory_may_be_behind_a_link() {
 /// Fails if what `openat2` was refused for is not asked for in the replay, and the call is done
 /// again all the same.
 #[test]
-fn an_open_how_that_is_refused_is_left_out() {
+fn refused_open_how_is_left_out() {
     let _turn = beside_others();
     check_with(
         &[
@@ -347,7 +347,7 @@ fn an_open_how_that_is_refused_is_left_out() {
 
 /// Fails if it is said that others have made what is opened in a way that was not read.
 #[test]
-fn an_open_how_that_was_not_read_is_left_out() {
+fn unread_open_how_is_left_out() {
     let _turn = beside_others();
     check_with(
         &[
@@ -410,14 +410,14 @@ const SENDS: [&str; 8] = [
 
 /// Fails if a file is not read that goes to a socket or a pipe: then it would stand elsewhere.
 #[test]
-fn what_goes_to_a_socket_is_read_all_the_same() {
+fn file_sent_to_a_socket_is_read() {
     let _turn = beside_others();
     check(&SENDS, &["not-a-file"]);
 }
 
 /// Fails if the replay reads other bytes than the program did, as a recording of it shows.
 #[test]
-fn a_replay_reads_what_went_to_a_socket() {
+fn replay_reads_a_file_sent_to_a_socket() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/uprobe_events")]) {
         return;
     }
@@ -471,7 +471,7 @@ fn flags_of_shared_descriptors_are_left_out() {
 /// Fails if a part of a replay waits for what is behind its end: a seek that was put before an
 /// operation, which ends later.
 #[test]
-fn a_part_ends_whatever_was_put_between() {
+fn part_ends_despite_entries_between() {
     if !require(Need::Root) {
         return;
     }

@@ -82,7 +82,7 @@ fn is_in_open(child: &Child) -> bool {
 /// Fails if one Ctrl-C does not end a replay of which a thread waits inside the kernel: for a pipe
 /// that was put in the place of a file, and whose other end is closed.
 #[test]
-fn a_call_that_waits_for_ever_is_interrupted() {
+fn blocked_call_is_interrupted() {
     if !require_all(&[Need::Root]) {
         return;
     }
@@ -138,7 +138,7 @@ fn is_killed(arguments: &[&str], call: &str, number: usize) -> bool {
 /// Fails if a command that is killed anywhere leaves what the next one does not know: `run` says
 /// what helps, or the files are ready; `init` makes them again; `purge` removes all.
 #[test]
-fn a_kill_at_any_moment_leaves_what_the_next_command_knows() {
+fn killed_replay_leaves_a_state_that_the_next_command_knows() {
     if !require_all(&[Need::Root, Need::Strace]) {
         return;
     }
@@ -201,7 +201,7 @@ fn a_kill_at_any_moment_leaves_what_the_next_command_knows() {
 /// Fails if a disk that is full in the middle of `init` is not reported, or leaves files that the
 /// next command does not know.
 #[test]
-fn a_disk_that_is_full_before_is_told() {
+fn full_disk_during_init_is_reported() {
     if !require_all(&[Need::Root]) {
         return;
     }
@@ -229,7 +229,7 @@ fn a_disk_that_is_full_before_is_told() {
 /// Fails if a disk that is full in the middle of `run` is not reported, ends the replay, or leaves
 /// files that the next command does not know.
 #[test]
-fn a_disk_that_is_full_meanwhile_is_counted() {
+fn full_disk_during_run_is_counted() {
     if !require_all(&[Need::Root]) {
         return;
     }
@@ -288,7 +288,7 @@ fn stopped_child(parent: &Child, verb: &str) -> Option<Pid> {
 
 /// Fails if Ctrl-C between two rounds loses what was done, or is reported as a failure.
 #[test]
-fn rounds_that_were_done_are_told() {
+fn finished_rounds_are_reported() {
     if !require_all(&[Need::Root, Need::KernelFile("/proc/1/task/1/children")]) {
         return;
     }

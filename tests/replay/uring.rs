@@ -121,7 +121,7 @@ fn number(report: &Value, key: &str) -> u64 {
 /// Fails if an operation is not done or has another result with a ring, whatever keeps operations
 /// apart, or if lanes are threads there, too.
 #[test]
-fn one_thread_does_what_lanes_do() {
+fn ring_replay_uses_one_thread() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
@@ -146,7 +146,7 @@ fn one_thread_does_what_lanes_do() {
 
 /// Each kind that there is of `io_submit`.
 #[test]
-fn a_ring_does_each_kind() {
+fn ring_replays_each_kind_of_operation() {
     if !can_record(&[UPROBES, Need::IoUring]) {
         return;
     }
@@ -163,7 +163,7 @@ fn a_ring_does_each_kind() {
 
 /// Fails if a part or a round is another one with a ring.
 #[test]
-fn a_ring_does_parts_and_rounds() {
+fn ring_replays_parts_and_rounds() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
@@ -195,7 +195,7 @@ fn has_thread(program: &Child, name: &str) -> bool {
 /// Fails if a replay that is stopped behind some operations of a ring, while others have their time
 /// much later, does not end, or not as it has to.
 #[test]
-fn a_ring_stops() {
+fn ring_replay_is_interrupted() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
@@ -229,7 +229,7 @@ fn a_ring_stops() {
 /// Fails if a ring reads what a call does not, and waits for it for ever: a pipe that was put in
 /// the place of the file has no offsets to read at.
 #[test]
-fn what_is_no_file_is_read_by_calls() {
+fn files_without_offsets_are_read_by_system_calls() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }
@@ -263,7 +263,7 @@ fn what_is_no_file_is_read_by_calls() {
 
 /// Fails if no message explains why there is no ring, or if files are touched all the same.
 #[test]
-fn without_io_uring_it_says_so() {
+fn missing_io_uring_is_reported() {
     if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
         return;
     }

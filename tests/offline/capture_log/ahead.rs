@@ -174,7 +174,7 @@ fn real_logs_read_the_same_damaged_or_not() {
 }
 
 #[test]
-fn what_stands_before_an_error_of_the_input_is_read() {
+fn frames_before_an_input_error_are_read() {
     let log = corpus_log("dd");
     let (whole, starts) = frames(&log);
     for (count, &start) in starts.iter().enumerate().skip(1) {

@@ -141,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read(all in prop::collection::vec(any_written(), 0..12)) {
+    fn written_values_are_read_back(all in prop::collection::vec(any_written(), 0..12)) {
         let mut writer = Writer::new(Vec::new()).expect("memory takes all");
         for it in &all {
             it.write(&mut writer).expect("memory takes all");
@@ -156,7 +156,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_disk_costs_only_what_did_not_fit() {
+fn full_disk_loses_only_what_did_not_fit() {
     let records: Vec<u8> = (0..=255).collect();
     let frame = DataFrame {
         cpu: 1,
@@ -198,7 +198,7 @@ fn a_full_disk_costs_only_what_did_not_fit() {
 
 /// Fails if a part of a frame that found no space stays.
 #[test]
-fn what_is_not_written_wholly_is_cut_off_and_the_log_goes_on() {
+fn partial_frame_is_cut_off_and_the_log_continues() {
     let mut file = tempfile::tempfile().expect("a temporary file");
     let mut writer = Writer::new(file.try_clone().expect("a second descriptor")).expect("room");
     writer.round(KernelTime(1)).expect("room");

@@ -29,7 +29,7 @@ fn check(at: usize, path: Option<&str>, source: Option<&str>, expected: Verdict)
 }
 
 #[test]
-fn a_name_is_judged_by_where_it_comes_from() {
+fn name_verdict_depends_on_its_source() {
     check(0, Some("/w/a"), Some("fd-link"), Verdict::Right);
     check(0, Some("a"), Some("argument"), Verdict::Right);
     check(0, Some("b"), Some("argument"), Verdict::Wrong);
@@ -79,7 +79,7 @@ fn bags_of_two_runs() {
 }
 
 #[test]
-fn what_differs_between_runs_is_left_out() {
+fn opens_that_differ_between_runs_are_left_out() {
     let check = |path: &str, expected: &str| {
         assert_eq!(normal(path.as_bytes(), Path::new("/w/x")), expected);
     };

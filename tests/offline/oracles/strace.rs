@@ -32,7 +32,7 @@ fn a_call_with_descriptor_path_and_result() {
 }
 
 #[test]
-fn an_open_has_the_path_asked_for_and_the_one_it_became() {
+fn open_has_its_argument_and_its_resulting_path() {
     let call = only(
         r#"812 1700000000.123456 openat(AT_FDCWD</tmp>, "a\377\n\"", O_RDWR|O_CREAT, 0600) = 5</tmp/a\377\n\"\74q\76)> <0.1>"#,
     );
@@ -130,7 +130,7 @@ fn an_exec_by_another_thread_goes_on_under_the_first_ones_number() {
 }
 
 #[test]
-fn lines_that_are_no_calls_are_told() {
+fn lines_without_calls_are_reported() {
     let log = Log::parse(
         "5 read(3, \"\", 1) = 0\n5 what is this\n5 <... read resumed>) = 1\n5 x(1) = y\n",
     );

@@ -50,7 +50,7 @@ fn assert_differs(log: &str, change: impl Fn(&mut Vec<JsonOperation>), said: &st
 }
 
 #[test]
-fn what_agrees_agrees() {
+fn equal_logs_have_no_differences() {
     let found = compare_counted(&Log::parse(LOG), &ours(), NAMES);
     assert_eq!(found.differences, Vec::<String>::new());
     assert_eq!((found.calls, found.paths, found.given, found.held), (7, 1, 1, 1));

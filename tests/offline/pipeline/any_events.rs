@@ -312,7 +312,7 @@ fn a_thread_number_in_another_process_ends_the_call_of_the_first() {
 /// The tracker's own checks must be able to fail.
 #[test]
 #[should_panic(expected = "time goes back")]
-fn time_that_goes_back_is_noticed() {
+fn decreasing_time_is_noticed() {
     let mut tracker = system();
     let mut sink = Checked::new(Nothing);
     for time in [9, 8] {
@@ -330,7 +330,7 @@ fn time_that_goes_back_is_noticed() {
 
 #[test]
 #[should_panic(expected = "records")]
-fn a_record_that_is_not_booked_is_noticed() {
+fn unaccounted_record_is_noticed() {
     let mut tracker = system();
     let mut sink = Checked::new(Nothing);
     tracker.ledger_mut().records = 1;

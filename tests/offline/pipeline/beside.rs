@@ -74,7 +74,7 @@ fn all_logs_give_the_same() {
 }
 
 #[test]
-fn what_was_read_before_a_failure_is_told() {
+fn steps_before_a_read_failure_are_passed_on() {
     let log = read("v1/fio", "iocap");
     let all = open(&log).0.count();
     for whole in [0, 1, all / 2, all] {
@@ -88,7 +88,7 @@ fn what_was_read_before_a_failure_is_told() {
 }
 
 #[test]
-fn who_asks_to_stop_is_heard() {
+fn sink_that_stops_gets_no_further_step() {
     let log = read("v1/fio", "iocap");
     let (reader, header) = open(&log);
     let stopped = pipeline::run_in_two_threads(reader, header, &mut Nothing, &mut || false);
@@ -101,7 +101,7 @@ fn run_failing(log: &[u8], sink: &mut FailsAt) -> Result<Summary, PipelineError<
 }
 
 #[test]
-fn a_sink_that_fails_gets_no_further_step() {
+fn failed_sink_gets_no_further_step() {
     let log = read("v1/pipes", "iocap");
     for number in (0..200).step_by(7) {
         let failed = run_failing(&log, &mut FailsAt(number));
@@ -110,7 +110,7 @@ fn a_sink_that_fails_gets_no_further_step() {
 }
 
 #[test]
-fn a_sink_that_panics_is_not_swallowed() {
+fn panic_of_a_sink_is_passed_on() {
     let log = read("v1/pipes", "iocap");
     // It takes no step at all.
     let mut sink = FailsAt(u64::MAX);
@@ -121,7 +121,7 @@ fn a_sink_that_panics_is_not_swallowed() {
 }
 
 #[test]
-fn a_reader_that_panics_is_not_swallowed() {
+fn panic_of_a_reader_is_passed_on() {
     let log = read("v1/fio", "iocap");
     let (reader, header) = open(&log);
     let items = reader.inspect(|it| {

@@ -41,7 +41,7 @@ fn by_kernel(summary: &Summary, disk: &str) -> Counts {
 
 /// The device was at rest when the counters were read.
 #[test]
-fn recorded_requests_are_what_the_kernel_counted() {
+fn recorded_requests_equal_the_kernel_counters() {
     let mut compared = 0;
     for name in names("iocap").into_iter().filter(|it| it.contains("/block-")) {
         let (summary, totals, Nothing) = run(&read(&name, "iocap"), Nothing);
@@ -170,7 +170,7 @@ fn a_file_on_a_mirror_is_followed_to_each_disk() {
 
 /// One of the kernel's threads has written what two programs had left in memory.
 #[test]
-fn writes_of_two_programs_are_told_apart() {
+fn writes_of_two_programs_are_distinguished() {
     for (file, blocks) in [("/one", 23), ("/two", 29)] {
         let found = pieces("v2/block-two", file);
         assert_eq!(found.iter().map(|it| it.sectors).sum::<u64>(), blocks * 8, "{found:#?}");

@@ -93,7 +93,7 @@ fn the_time_of_a_call_goes_through_its_layers() {
 }
 
 #[test]
-fn all_time_is_in_some_layer_or_in_none() {
+fn layer_times_add_up_to_the_call_time() {
     let mut calls = 0;
     for name in names("iocap") {
         let (_, totals, fold) = run(&read(&name, "iocap"), Latency::new(ALL));

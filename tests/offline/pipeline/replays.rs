@@ -65,7 +65,7 @@ fn every_call_has_its_place() {
 
 /// Fails if the same log gives two plans, or if a replay could wait for ever.
 #[test]
-fn who_is_waited_for_was_over() {
+fn dependencies_ended_before_their_dependents() {
     let mut waits = 0;
     for name in names("iocap") {
         let plan = || run(&read(&name, "iocap"), Planner::new(Kept::default())).2;

@@ -304,7 +304,7 @@ fn twenty_three_writes_are_twenty_two_transitions() {
 
 /// Percentages of a column of which the parts are all of the whole make 100.
 #[test]
-fn shares_of_time_make_all_of_it() {
+fn time_shares_add_up() {
     let mut tables = 0;
     for name in names("iocap") {
         let (summary, _, fold) = run(&read(&name, "iocap"), IoSummary::default());

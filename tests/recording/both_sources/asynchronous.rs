@@ -20,7 +20,7 @@ const ABSENT: [&str; 2] = ["offset", "bytes_requested"];
 
 /// Fails if an operation is missing, or if any reported value differs from what the program prints.
 #[test]
-fn every_operation_is_what_the_program_asked_for() {
+fn operations_match_the_requests_of_the_program() {
     if !can_record(&[]) {
         return;
     }
@@ -84,7 +84,7 @@ fn compare(line: &str, ours: &[JsonAsync], place: &Path) {
 /// Operations whose results no call fetches: their bytes are reported as requested, and in the
 /// archive they are cancelled before their handle is destroyed.
 #[test]
-fn results_that_nobody_fetches_are_not_seen() {
+fn unfetched_results_are_unknown() {
     if !can_record(&[]) {
         return;
     }
@@ -113,7 +113,7 @@ fn results_that_nobody_fetches_are_not_seen() {
 
 /// Fails if bytes and operations of a file are not those that fio counts.
 #[test]
-fn bytes_are_those_that_fio_counts() {
+fn bytes_equal_the_count_of_fio() {
     if !can_record(&[Need::Fio]) {
         return;
     }

@@ -178,7 +178,7 @@ fn the_process_goes_on_when_the_tracer_ends() {
 
 /// Fails if a recording does not end by itself when its time is over.
 #[test]
-fn a_duration_ends_it() {
+fn recording_ends_after_its_duration() {
     if !can_record(&[]) {
         return;
     }
@@ -197,7 +197,7 @@ fn a_duration_ends_it() {
 
 /// Fails if a missing process is not reported, or leaves files behind.
 #[test]
-fn a_process_that_is_gone() {
+fn missing_process_is_refused() {
     if !can_record(&[]) {
         return;
     }

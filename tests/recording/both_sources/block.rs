@@ -41,7 +41,7 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
 /// Fails if a request is lost, made up, matched with the wrong one, or counted in the wrong class;
 /// if a merge is not seen; if sectors differ. (The whole matrix: scripts/block-matrix.)
 #[test]
-fn requests_are_what_the_kernel_counts() {
+fn requests_equal_the_kernel_counters() {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
@@ -69,7 +69,7 @@ fn requests_are_what_the_kernel_counts() {
 /// The same, where a write becomes another one below: fails if what one device did counts for the
 /// other.
 #[test]
-fn requests_of_both_levels_are_what_the_kernel_counts() {
+fn requests_of_both_levels_equal_the_kernel_counters() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -144,7 +144,7 @@ fn check_operations(device: &Compared, job: &str) {
 /// Fails if a flush counts twice, or one is counted that the device did not get: a device that
 /// writes through gets none; or if zeroes that are written have no name of their own.
 #[test]
-fn flushes_and_zeroes_are_those_that_the_device_gets() {
+fn flushes_and_zeroes_equal_those_of_the_device() {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -201,7 +201,7 @@ fn small_device() -> (LoopDevice, tempfile::TempDir) {
 /// Fails if requests of a disk that was not asked for are recorded, or some of the one that was are
 /// not; if the log does not say so.
 #[test]
-fn only_the_disks_asked_for_are_recorded() {
+fn only_selected_disks_are_recorded() {
     if !can_record(&[Need::Loop]) {
         return;
     }
@@ -238,7 +238,7 @@ fn only_the_disks_asked_for_are_recorded() {
 
 /// Fails if what cannot be recorded by itself is taken for a disk, or the error does not help.
 #[test]
-fn what_is_no_disk_is_refused_with_what_there_is() {
+fn unknown_disk_is_refused_with_a_list_of_disks() {
     if !can_record(&[Need::Loop, Need::Program("addpart")]) {
         return;
     }
@@ -268,7 +268,7 @@ fn what_is_no_disk_is_refused_with_what_there_is() {
 /// Fails if a recording of one program shows requests of others unasked; if, asked for, the
 /// kernel's writeback is not shown, or without the thread that did it.
 #[test]
-fn requests_of_others_are_shown_if_asked_for() {
+fn requests_of_other_programs_are_shown_on_demand() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -304,7 +304,7 @@ fn requests_of_others_are_shown_if_asked_for() {
 
 /// Fails if requests that were in flight when the recording began count as defects.
 #[test]
-fn what_was_in_flight_at_the_start_is_no_anomaly() {
+fn requests_in_flight_at_the_start_are_no_anomaly() {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }

@@ -64,7 +64,7 @@ fn loss_by_kill(dir: &Path) -> u64 {
 /// Fails if a killed tracer takes the program with it, or leaves a log that cannot be read, or of
 /// which more is missing than half a second.
 #[test]
-fn a_killed_tracer_costs_half_a_second_at_most() {
+fn killed_tracer_loses_at_most_half_a_second() {
     if !can_record(&[]) {
         return;
     }
@@ -133,7 +133,7 @@ fn nothing_is_overwritten() {
 /// Fails if what the program itself makes at the archive's place is removed or written over, or if
 /// that goes unsaid.
 #[test]
-fn what_the_program_makes_at_the_archives_place_stays() {
+fn file_of_the_program_at_the_archive_path_stays() {
     if !can_record(&[]) {
         return;
     }
@@ -152,7 +152,7 @@ fn what_the_program_makes_at_the_archives_place_stays() {
 
 /// Fails if an output that cannot be created is not reported, or the program runs.
 #[test]
-fn outputs_that_cannot_be_made() {
+fn impossible_outputs_are_refused() {
     if !can_record(&[]) {
         return;
     }
@@ -258,7 +258,7 @@ fn without_tracefs() {
 
 /// Fails if a wrong command line is not reported, or something is recorded all the same.
 #[test]
-fn wrong_command_lines() {
+fn wrong_command_lines_are_refused() {
     if !can_record(&[]) {
         return;
     }
@@ -283,7 +283,7 @@ fn wrong_command_lines() {
 /// Fails if rings that are too small for a program lose records without a word, or with books that
 /// do not balance.
 #[test]
-fn losses_are_told() {
+fn losses_are_reported() {
     if !can_record(&[]) {
         return;
     }
@@ -339,7 +339,7 @@ fn a_tracer_killed_before_the_start_runs_nothing() {
 /// Fails if what a killed tracer leaves in the kernel is still there after the next recording, or
 /// if that removes what a living tracer needs.
 #[test]
-fn what_a_killed_tracer_leaves_is_removed() {
+fn remains_of_a_killed_tracer_are_removed() {
     if !can_record(&[Need::KernelFile("/sys/kernel/tracing/instances")]) {
         return;
     }
@@ -411,7 +411,7 @@ fn a_limit_on_the_size_of_files() {
 /// Fails if limits that are too low are not raised and given back to the program, or if it is not
 /// said which ones when they cannot be.
 #[test]
-fn limits_that_are_too_low() {
+fn too_low_limits_are_refused() {
     if !can_record(&[Need::Program("setpriv")]) {
         return;
     }
@@ -434,7 +434,7 @@ fn limits_that_are_too_low() {
 
 /// Fails if a log that the disk has not taken counts as written.
 #[test]
-fn a_disk_that_fails_when_the_log_is_written_back() {
+fn failed_log_writeback_is_reported() {
     let needs = [Need::Loop, Need::Program("mkfs.ext2"), Need::Program("mount")];
     if !can_record(&needs) {
         return;

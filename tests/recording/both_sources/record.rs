@@ -143,7 +143,7 @@ fn make_tree(dir: &Path) {
 /// Fails if a call is missing, made up, in the wrong order, on the wrong descriptor or of the wrong
 /// result; if an open is not named, or not as strace names it.
 #[test]
-fn tar_into_a_file_is_what_strace_saw() {
+fn tar_into_a_file_matches_strace() {
     if !can_record(&[Need::Strace, Need::Program("tar")]) {
         return;
     }
@@ -162,7 +162,7 @@ fn tar_into_a_file_is_what_strace_saw() {
 
 /// As above, for several processes and a pipe.
 #[test]
-fn tar_through_a_pipe_is_what_strace_saw() {
+fn tar_through_a_pipe_matches_strace() {
     if !can_record(&[Need::Strace, Need::Program("tar")]) {
         return;
     }
@@ -279,7 +279,7 @@ fn offsets_are_right_or_unknown() {
 /// Fails if names and offsets are reported that were right before a call that is not recorded: dd
 /// opens its files, puts them on 0 and 1, and seeks; of these only the opens are seen here.
 #[test]
-fn a_few_calls_tell_nothing_wrong() {
+fn partial_call_set_gives_no_wrong_names() {
     if !can_record(&[]) {
         return;
     }
@@ -348,7 +348,7 @@ fn all_children_are_recorded() {
 /// Fails if the audit's rules for calls that copy by themselves are not the kernel's: cp ends with
 /// a `copy_file_range` that finds nothing more to copy, which the kernel does not count.
 #[test]
-fn the_books_of_a_copy_are_equal() {
+fn audit_of_a_copy_is_equal() {
     if !can_record(&[Need::Program("cp")]) {
         return;
     }
@@ -369,7 +369,7 @@ fn the_books_of_a_copy_are_equal() {
 
 /// Fails if an open that waits longer than the rounds of a recording is not whole, or has no name.
 #[test]
-fn an_open_that_waits_is_one_operation() {
+fn blocking_open_is_one_operation() {
     if !can_record(&[Need::Program("mkfifo")]) {
         return;
     }

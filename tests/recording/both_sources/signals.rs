@@ -109,7 +109,7 @@ fn output_and_status_are_the_programs_own() {
 /// ignored ones, SIGPIPE), limits (we raise our own), scheduling (we have real-time threads),
 /// variables, open files.
 #[test]
-fn the_surroundings_are_the_same() {
+fn environment_of_the_program_is_unchanged() {
     if !can_record(&[]) {
         return;
     }
@@ -145,7 +145,7 @@ fn the_surroundings_are_the_same() {
 
 /// Fails if `yes` does not die by SIGPIPE when its reader goes away, or if we hang or fail then.
 #[test]
-fn a_reader_that_goes_away() {
+fn closed_reader_ends_the_program_with_sigpipe() {
     if !can_record(&[]) {
         return;
     }
@@ -171,7 +171,7 @@ fn a_reader_that_goes_away() {
 /// Fails if a program that cannot be run is reported otherwise than shells do, or leaves files
 /// behind.
 #[test]
-fn programs_that_cannot_be_run() {
+fn unrunnable_programs_are_refused() {
     if !can_record(&[]) {
         return;
     }
@@ -392,7 +392,7 @@ fn daemons_live_on() {
 
 /// Fails if a thread, process, or file of ours is left when the recording is over.
 #[test]
-fn nothing_is_left_behind() {
+fn recording_leaves_no_remains() {
     if !can_record(&[]) {
         return;
     }
@@ -439,7 +439,7 @@ fn nothing_is_left_behind() {
 /// Fails if a caller that ignores how its children end (SIGCHLD) does not learn how the program
 /// ended, or if the program does not ignore it, too.
 #[test]
-fn the_end_is_seen_where_the_caller_ignores_it() {
+fn end_is_seen_when_the_caller_ignores_sigchld() {
     if !can_record(&[]) {
         return;
     }

@@ -214,7 +214,7 @@ fn check_shares(text: &str) {
 }
 
 #[test]
-fn the_log_of_a_quiet_program_does_not_grow_with_others_requests() {
+fn log_of_an_idle_program_does_not_grow_with_requests_of_others() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -224,7 +224,7 @@ fn the_log_of_a_quiet_program_does_not_grow_with_others_requests() {
 }
 
 #[test]
-fn requests_of_others_on_xfs_are_counted() {
+fn requests_of_other_programs_on_xfs_are_counted() {
     if !can_record(&[Need::Loop, Need::KernelFile("/sys/fs/xfs"), Need::Program("mkfs.xfs")]) {
         return;
     }

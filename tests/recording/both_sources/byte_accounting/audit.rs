@@ -177,7 +177,7 @@ fn daily_use_is_equal() {
 /// Fails if processes that were not waited for, or whose accounting the kernel threw away, are not
 /// the reason.
 #[test]
-fn processes_that_were_not_waited_for_are_the_reason() {
+fn unreaped_processes_explain_the_difference() {
     if !can_record(&[]) {
         return;
     }
