@@ -10,13 +10,13 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::block_books::{Compared, Counts, compare_undisturbed};
-use support::block_jobs::{JOBS, Job};
-use support::block_stack::{Backing, Stack};
-use support::busy::Busy;
-use support::loop_device::LoopDevice;
-use support::need::{Need, require, require_all};
-use support::recording::can_record;
+use crate::support::oracle::diskstats_check::{Compared, Counts, compare_undisturbed};
+use crate::support::driver::block_jobs::{JOBS, Job};
+use crate::support::machine::block_stack::{Backing, Stack};
+use crate::support::machine::cpu_hog::CpuHog;
+use crate::support::machine::loop_device::LoopDevice;
+use crate::support::machine::requirements::{Need, require, require_all};
+use crate::support::driver::recording::can_record;
 
 const USAGE: &str = "usage: scripts/block-matrix [--rounds N] [--source tracefs|perf] [--only PART OF A JOB'S NAME]";
 const ROUNDS: usize = 10;
@@ -81,7 +81,7 @@ fn round_of(
     (by_job, by_place): (&mut Vec<Row>, &mut Vec<Row>),
 ) {
     let stack = Stack::new(backing);
-    let _busy = is_busy.then(Busy::all_cpus);
+    let _busy = is_busy.then(CpuHog::all_cpus);
     let offered = SCHEDULERS.into_iter().filter(|&it| require(Need::Scheduler(it)));
     for scheduler in offered {
         stack.set_scheduler(scheduler);

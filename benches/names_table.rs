@@ -1,7 +1,7 @@
 //! How many names are right, and what they cost the program, for each source of names: the table of
 //! docs/names-table.md. `scripts/names-table` builds and starts it.
 //!
-//! Each program of tests/names.rs runs once under strace, which says what is opened, and then in rounds: untraced, and
+//! Each program of tests/recording/names.rs runs once under strace, which says what is opened, and then in rounds: untraced, and
 //! recorded with each value that `--names` takes. Within a round each case runs once, and each round begins with another.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
@@ -12,12 +12,13 @@ mod support;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use support::names::{Bags, Score};
-use support::need::{Need, require_all};
-use support::recording::{BINARY, Recording, TIMEOUT, can_record, compile_file, recorder};
-use support::strace::Log;
-use support::workloads::{ALL, Prepared, Workload};
-use support::{process, scratch_dir};
+use crate::support::oracle::name_compare::{Bags, Score};
+use crate::support::machine::requirements::{Need, require_all};
+use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, compile_file, recorder};
+use crate::support::oracle::strace::Log;
+use crate::support::driver::workloads::{ALL, Prepared, Workload};
+use crate::support::scratch_dir;
+use crate::support::driver::process;
 
 const USAGE: &str = "usage: scripts/names-table [--rounds N] [--only PART OF A PROGRAM'S NAME]";
 const ROUNDS: usize = 9;

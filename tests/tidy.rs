@@ -17,7 +17,7 @@ mod tokens;
 
 use tokens::tokens;
 
-/// Modules in the order of `lib.rs`, and what each may use. None uses one that stands behind it.
+/// Modules in the order of `lib.rs`, and what each may use. No module uses a later one.
 const MODULES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("anomaly", &["units"]),
@@ -184,7 +184,10 @@ fn the_table_is_in_the_order_of_the_library() {
     assert_eq!(declared.collect::<Vec<_>>(), rows);
     for (place, (module, allowed)) in MODULES.iter().enumerate() {
         for other in *allowed {
-            assert!(rows[..place].contains(other), "{module} uses {other}, which stands behind it");
+            assert!(
+                rows[..place].contains(other),
+                "{module} uses {other}, which is a later module"
+            );
         }
     }
 }
@@ -422,7 +425,7 @@ fn ignored_tests(file: &str, text: &str) -> Findings {
             .and_then(|it| it.1.split_once('"'))
             .map(|it| format!("fn {}(", it.0));
         if !runner.is_some_and(|it| text.contains(&it)) {
-            findings.push(format!("{file}:{}: a test that nobody runs", number + 1));
+            findings.push(format!("{file}:{}: a test that is never run", number + 1));
         }
     }
     findings

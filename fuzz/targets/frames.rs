@@ -5,7 +5,7 @@ use iotrace_perf_fuzz::frames;
 use iotrace_perf_fuzz::output::Outputs;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/pipeline/checked.rs"]
+#[path = "../../tests/offline/pipeline/checked.rs"]
 mod checked;
 
 use checked::Checked;

@@ -1,30 +1,17 @@
-//! What the integration tests share: `mod support;` in a test makes it available.
+//! Support shared by the integration tests: `mod support;` in the `main.rs` of each of them.
 //!
-//! Witnesses that know nothing of our code judge what we wrote: `otf2-print` with our rules
-//! ([`otf2_check`]), strace ([`strace`]), the kernel's own counters ([`diskstats`]).
+//! - [`oracle`]: witnesses that know nothing of the code under test and judge its results:
+//!   `otf2-print` with rules of its own, strace, the kernel's counters.
+//! - [`machine`]: requirements of a test, devices, file systems and servers that it makes, and its
+//!   turn on the machine.
+//! - [`driver`]: programs that a test runs, recordings of them, and their output as values.
+//! - `synthetic`: logs of machines that are not at hand; included by the tests that use it.
 
 #![expect(dead_code, reason = "each test program uses a part of it")]
 
-pub(crate) mod block_books;
-pub(crate) mod block_jobs;
-pub(crate) mod block_stack;
-pub(crate) mod books;
-pub(crate) mod busy;
-pub(crate) mod daily;
-pub(crate) mod diskstats;
-pub(crate) mod json;
-pub(crate) mod loop_device;
-pub(crate) mod mounted;
-pub(crate) mod names;
-pub(crate) mod need;
-pub(crate) mod otf2_check;
-pub(crate) mod postgres;
-pub(crate) mod process;
-pub(crate) mod recording;
-pub(crate) mod strace;
-pub(crate) mod truth;
-pub(crate) mod watching;
-pub(crate) mod workloads;
+pub(crate) mod driver;
+pub(crate) mod machine;
+pub(crate) mod oracle;
 
 use std::path::Path;
 use std::process::Command;
@@ -38,8 +25,9 @@ pub(crate) fn scratch_dir(name: &str) -> TempDir {
     tempfile::Builder::new().prefix(name).tempdir_in(root).expect("create a directory for the test")
 }
 
-/// A copy of a program that can be run. Another process makes it: what a test that runs beside this one starts has all that we have open until it
-/// is a program itself, and one that somebody has open for writing cannot be run (ETXTBSY, execve(2)).
+/// A copy of a program that can be run. Another process makes it: what a test that runs beside this
+/// one starts has all that we have open until it is a program itself, and one that a process has
+/// open for writing cannot be run (ETXTBSY, execve(2)).
 #[track_caller]
 pub(crate) fn copy_program(program: impl AsRef<Path>, to: impl AsRef<Path>) {
     let status = Command::new("cp").args([program.as_ref(), to.as_ref()]).status();

@@ -56,7 +56,7 @@ impl<W: Write> Log<W> {
         Rc::clone(&self.points)
     }
 
-    /// What is in `/proc` at the start: these tasks, and the standard input of each process.
+    /// Snapshot of `/proc` at the start: these tasks, and the standard input of each process.
     pub(super) fn snapshot(&mut self, tasks: impl Iterator<Item = Task>) -> io::Result<()> {
         let time = KernelTime(START + SNAPSHOT / 2);
         for task in tasks {

@@ -1,14 +1,16 @@
-//! Captures made up: as large a machine as is wanted, as long a recording, and what is in it to the last record.
+//! Captures made up: as large a machine as is wanted, as long a recording, and what is in it to the
+//! last record.
 //!
 //! ```text
 //!  threads, one turn each ──► rings ──► a round each 100 ms ──► capture::writer ──► log
 //!  (birth, script, CPU)       (of each CPU: main, names)                            + Truth
 //! ```
 //!
-//! The bytes are those of real rings: records of perf's layout, payloads laid out by the `format` files of the corpus.
-//! So is their order: a ring is sorted by when a record was written, which is up to 300 µs after its time; and threads
-//! move between CPUs, in the middle of a call, too. Half of the processes were there before and are in the snapshot, the
-//! others are born and end. All follows from the seed. Memory is bounded by a round.
+//! The bytes are those of real rings: records of perf's layout, payloads laid out by the `format`
+//! files of the corpus. So is their order: a ring is sorted by when a record was written, which is
+//! up to 300 µs after its time; and threads move between CPUs, in the middle of a call, too. Half
+//! of the processes were there before and are in the snapshot, the others are born and end. All
+//! follows from the seed. Memory is bounded by a round.
 
 mod log;
 mod random;
@@ -31,7 +33,7 @@ use thread::{Call, Thread};
 
 /// When the capture starts, ns.
 const START: u64 = 1_000_000_000_000;
-/// How long the snapshot at the start takes, ns. Nobody does anything meanwhile.
+/// How long the snapshot at the start takes, ns. All threads are idle meanwhile.
 const SNAPSHOT: u64 = 1_000_000;
 /// From one round to the next, ns.
 const ROUND: u64 = 100_000_000;
@@ -50,7 +52,7 @@ const NAME_READ: u64 = 5_000;
 /// Disks, major number 8.
 const DISKS: u32 = 4;
 
-/// What is to be made up.
+/// Shape of a log to be made up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub cpus: u32,
@@ -83,7 +85,7 @@ impl Default for Shape {
     }
 }
 
-/// What was made up.
+/// Content of a made-up log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Truth {
     pub records: u64,

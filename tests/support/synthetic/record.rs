@@ -10,7 +10,7 @@ use super::thread::Call;
 
 /// `PERF_SAMPLE_*` of all records.
 pub(super) const SAMPLE_TYPE: u64 = sample_type::TID | sample_type::TIME | sample_type::RAW;
-/// `PERF_RECORD_MISC_USER` or `_KERNEL`; nobody looks at it.
+/// `PERF_RECORD_MISC_USER` or `_KERNEL`; no reader looks at it.
 const MISC: u16 = 1;
 /// Sectors of a request.
 const SECTORS: u32 = 8;

@@ -1,4 +1,5 @@
-//! A ring of a CPU: records in the order in which they were written, which is not that of their times.
+//! A ring of a CPU: records in the order in which they were written, which is not that of their
+//! times.
 
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ pub(super) fn delay(random: &mut Random) -> u64 {
     if random.one_in(512) { random.below(300_000) } else { 0 }
 }
 
-/// What has been written and not been taken.
+/// Bytes that have been written and not been taken.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     bytes: Vec<u8>,
@@ -30,14 +31,14 @@ pub(super) struct Ring {
 
 #[derive(Debug)]
 struct Written {
-    /// When.
+    /// Time at which it was written.
     written: u64,
     /// The time in it.
     time: u64,
     place: Range<usize>,
 }
 
-/// What is taken of a ring.
+/// Bytes taken from a ring.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub bytes: Vec<u8>,

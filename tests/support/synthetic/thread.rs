@@ -1,11 +1,11 @@
-//! What a thread does: the same few calls again and again, on one file after the other.
+//! Work of a thread: the same few calls again and again, on one file after the other.
 
 use super::Shape;
 use super::random::Random;
 use super::record::Task;
 use super::ring::Stream;
 
-/// Where a thread's buffer is.
+/// Address of a thread's buffer.
 const BUFFER: u64 = 0x7f00_0000_0000;
 
 /// A thread and where it is in its script.

@@ -1,0 +1,13 @@
+//! Tests that need neither root nor tracepoints: bytes in, values out. Some run other programs
+//! (`strace`, `otf2-print`), or make a loop device, where the machine has them.
+
+mod capture_log;
+mod format_files;
+mod golden;
+mod import;
+mod json_document;
+mod oracles;
+mod pipeline;
+mod scale;
+#[path = "../support/mod.rs"]
+mod support;

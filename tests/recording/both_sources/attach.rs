@@ -1,0 +1,255 @@
+//! Processes that run already: their threads, files and positions are taken over, and they are not
+//! disturbed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::driver::process;
+use crate::support::driver::recording::{
+    Recording, TIMEOUT, can_record, compile, recorder, size, wait_until,
+};
+use crate::support::machine::turns::{alone, beside_others};
+use crate::support::oracle::offset_oracle::{self, Known};
+use crate::support::scratch_dir;
+
+/// Bytes of a log that has more in it than the header and a snapshot: the recording is on.
+const SOME_RECORDS_BYTES: u64 = 32 << 10;
+
+/// Attaches to these processes.
+fn attach(output: &Path, pids: &str, options: &[&str]) -> Child {
+    let mut command = recorder(output, options, &[]);
+    command.args(["-p", pids]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().expect("a pid"))
+}
+
+/// A shell script that runs in the background. Killed when dropped.
+struct Script(Child);
+
+impl Script {
+    fn start(script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        let child = shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Self(child.expect("it starts"))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Fails if a thread is not recorded, a file that was open before has no name, a call is missing or
+/// made up, or an offset is reported that is not right; if offsets stay unknown after a seek.
+#[test]
+fn four_threads_in_the_middle_of_their_work() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _alone = alone();
+    // The moment of the attach decides what can go wrong.
+    for _ in 0..4 {
+        let dir = scratch_dir("attach");
+        offset_oracle::make_words(dir.path());
+        let program = compile("offsets.c", dir.path());
+        let mut worker = Command::new(program)
+            .arg("attach")
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let output = worker.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("it says when it is ready");
+        assert_eq!(line, "ready\n");
+        let trace = dir.path().join("trace");
+        let log = trace.join("traces.iocap");
+        let mut tracer = attach(&trace, &worker.id().to_string(), &[]);
+        wait_until("records are in the log", || size(&log) > SOME_RECORDS_BYTES);
+        fs::write(dir.path().join("stop"), "").expect("tell it to stop");
+        process::wait(&mut worker, TIMEOUT)
+            .and_then(|_| process::wait(&mut tracer, TIMEOUT))
+            .expect("both end");
+        let recording = Recording::open(&log);
+        recording.assert_whole();
+        let mut operations = recording.operations();
+        let all_on_ns = recording.all_on_ns();
+        operations.retain(|it| it.start_ns > all_on_ns);
+        let compared = offset_oracle::compare(dir.path(), &operations, Known::AfterSeeks);
+        assert_eq!(compared.threads, 4, "{compared:?}");
+        assert!(compared.compared > 500 && compared.known > 0, "{compared:?}");
+        let on_data = operations.iter().filter(|it| {
+            it.path.as_deref().is_some_and(|it| it.contains("/data.")) && it.name != "openat"
+        });
+        // What the program opens at its end, to look at what it wrote, is not from before.
+        let sources: BTreeSet<&str> = on_data
+            .filter(|it| it.name.contains("read") || it.name.contains("write"))
+            .filter_map(|it| it.path_source.as_deref())
+            .collect();
+        assert_eq!(sources.into_iter().collect::<Vec<_>>(), ["snapshot"]);
+    }
+}
+
+/// Fails if children that were there before, or come later, are missing, or if others are recorded.
+#[test]
+fn the_whole_tree_is_recorded() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("attach");
+    let stranger = Script::start("while :; do echo x > /dev/null; sleep 0.02; done");
+    let (go, log) = (dir.path().join("go"), dir.path().join("trace/traces.iocap"));
+    // An old child and a later one (each `sleep` and subshell is a process of its own).
+    let out = dir.path().join("out");
+    let script = format!(
+        "(while ! [ -e {go} ]; do sleep 0.02; done; echo old >> {out}) & \
+         while ! [ -e {go} ]; do sleep 0.02; done; (echo new >> {out}); wait; exit 0",
+        go = go.display(),
+        out = out.display()
+    );
+    let mut tree = Script::start(&script);
+    let mut tracer = attach(&dir.path().join("trace"), &tree.0.id().to_string(), &[]);
+    // Each turn of the loops is a process: soon there is more than the header.
+    let start = || size(&log);
+    wait_until("the log begins", || start() > 0);
+    let first = start();
+    wait_until("records are in the log", || start() > first + 4096);
+    fs::write(&go, "").expect("tell them to go on");
+    process::wait(&mut tree.0, TIMEOUT).expect("it ends");
+    let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    let recording = Recording::open(&log);
+    recording.assert_whole();
+    let operations = recording.operations();
+    // A process that is gone before its name could be read has none, and that is counted.
+    let writes = operations.iter().filter(|it| {
+        it.name == "write" && (it.path.is_none() || it.path.as_deref() == out.to_str())
+    });
+    let pids: BTreeSet<i32> = writes.filter(|it| it.result == Some(4)).map(|it| it.pid).collect();
+    assert_eq!(pids.len(), 2, "the old child and the new one: {pids:?}");
+    let stranger = i32::try_from(stranger.0.id()).expect("a pid");
+    assert!(!operations.iter().any(|it| it.pid == stranger), "a process that is not of the tree");
+}
+
+/// Fails if the end of the recording is the end of the process, or if a signal reaches it.
+#[test]
+fn the_process_goes_on_when_the_tracer_ends() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let dir = scratch_dir("attach");
+        let out = dir.path().join("out");
+        let script = format!("while :; do echo x >> {}; sleep 0.01; done", out.display());
+        let mut process = Script::start(&script);
+        let log = dir.path().join("trace/traces.iocap");
+        let mut tracer = attach(&dir.path().join("trace"), &process.0.id().to_string(), &[]);
+        wait_until("the log begins", || size(&log) > 0);
+        let first = size(&log);
+        wait_until("the snapshot is in the log", || size(&log) > first + 4096);
+        let then = size(&out);
+        wait_until("the process writes", || size(&out) > then + 10);
+        kill(pid_of(&tracer), signal).expect("it runs");
+        let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
+        assert_eq!(status.code(), Some(0), "a recording that was stopped is no failure");
+        let before = size(&out);
+        wait_until("the process goes on", || size(&out) > before);
+        assert!(process.0.try_wait().expect("it is ours").is_none());
+        let recording = Recording::open(&log);
+        recording.assert_whole();
+        assert_eq!(recording.info["end_reason"], "interrupt");
+        assert!(recording.calls("write") > 0);
+    }
+}
+
+/// Fails if a recording does not end by itself when its time is over.
+#[test]
+fn recording_ends_after_its_duration() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("attach");
+    let process = Script::start("while :; do echo x > /dev/null; sleep 0.01; done");
+    let trace = dir.path().join("trace");
+    let mut tracer = attach(&trace, &process.0.id().to_string(), &["-D", "300ms"]);
+    let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    let recording = Recording::open(&trace.join("traces.iocap"));
+    recording.assert_whole();
+    assert_eq!(recording.info["end_reason"], "duration");
+    assert!(recording.number("duration_ns") >= 300_000_000);
+}
+
+/// Fails if a missing process is not reported, or leaves files behind.
+#[test]
+fn missing_process_is_refused() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("attach");
+    let mut gone = Script::start("exit 0");
+    process::wait(&mut gone.0, TIMEOUT).expect("it ends");
+    for pid in [gone.0.id().to_string(), "999999999".to_owned()] {
+        let output = dir.path().join("trace");
+        let mut command = recorder(&output, &[], &[]);
+        let finished = process::run(command.args(["-p", &pid]), TIMEOUT).expect("it ends");
+        assert_eq!(finished.status.code(), Some(125));
+        let said = finished.stderr();
+        assert!(
+            said.contains(&format!("there is no process {pid}")) && said.contains("ps -e"),
+            "{said}"
+        );
+        assert!(!output.exists(), "leaves nothing");
+    }
+}
+
+/// Fails if the recording of several ends with the first of them.
+#[test]
+fn several_processes_until_the_last_ends() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("attach");
+    let (go, out) = (dir.path().join("go"), dir.path().join("out"));
+    let first = Script::start(&format!("while ! [ -e {} ]; do sleep 0.02; done", go.display()));
+    let script = format!(
+        "while kill -0 {} 2>/dev/null; do sleep 0.02; done; sleep 0.3; echo last > {}",
+        first.0.id(),
+        out.display()
+    );
+    let mut second = Script::start(&script);
+    let log = dir.path().join("trace/traces.iocap");
+    let pids = format!("{},{}", first.0.id(), second.0.id());
+    let mut tracer = attach(&dir.path().join("trace"), &pids, &[]);
+    wait_until("the log begins", || size(&log) > 0);
+    let begun = size(&log);
+    wait_until("records are in the log", || size(&log) > begun + 4096);
+    fs::write(&go, "").expect("tell the first to end");
+    drop(first);
+    process::wait(&mut second.0, TIMEOUT)
+        .and_then(|_| process::wait(&mut tracer, TIMEOUT))
+        .expect("both end");
+    let recording = Recording::open(&log);
+    recording.assert_whole();
+    let operations = recording.operations();
+    let last =
+        operations.iter().find(|it| it.name == "write" && it.path.as_deref() == out.to_str());
+    assert_eq!(last.and_then(|it| it.result), Some(5), "the second's last word is recorded");
+}

@@ -1,0 +1,28 @@
+//! Tests that record: as root, with the tracepoints and the tracing file system of this machine.
+//!
+//! Each test takes a turn ([`support::machine::turns`]): `alone()` if it measures or changes the
+//! machine, or needs its load for itself, otherwise `beside_others()`.
+
+mod attribution;
+mod both_sources;
+mod calls;
+mod descriptors;
+mod fanotify;
+mod file_offsets;
+mod hostile;
+mod hostile_environment;
+mod layers;
+mod names;
+mod pattern;
+mod privileges;
+mod reports;
+mod shutdown;
+mod sigkill;
+mod stacks;
+#[path = "../support/mod.rs"]
+mod support;
+mod terminal;
+mod unprivileged;
+mod unwind;
+mod vm_images;
+mod watch;

@@ -1,0 +1,146 @@
+//! Requirements of tests. A test whose machine lacks one is skipped, and prints so; in CI
+//! (`CI=true`) what its machine is known to have must be there.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use iotrace_perf::sys::again::{Ring, Rules};
+
+use crate::support::machine::postgres;
+
+/// One thing that a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Effective user id 0.
+    Root,
+    /// The tracing file system, readable.
+    Tracefs,
+    /// Tracepoints through `perf_event_open` for all processes.
+    PerfTracepoints,
+    /// A free loop device.
+    Loop,
+    /// The program `strace`.
+    Strace,
+    /// The program `otf2-print` (Debian: otf2-tools).
+    Otf2Print,
+    /// The program `fio`.
+    Fio,
+    /// PostgreSQL's server, with `psql` and `pgbench`.
+    Postgres,
+    /// A user without rights who may make a user namespace.
+    UserNamespace,
+    /// An io_uring that a process without privileges may use, and that can wait for a time; never
+    /// demanded of CI.
+    IoUring,
+    /// Any other program of a package.
+    Program(&'static str),
+    /// A file or directory that only some kernels have; never demanded of CI.
+    KernelFile(&'static str),
+    /// An I/O scheduler that only some kernels have; never demanded of CI.
+    Scheduler(&'static str),
+}
+
+/// True if the need is met. Otherwise says "skipped: …" and gives false.
+///
+/// # Panics
+///
+/// In CI, unless the need is one that depends on the kernel's version.
+pub(crate) fn require(need: Need) -> bool {
+    let in_ci = std::env::var("CI").as_deref() == Ok("true");
+    verdict(need, missing(need), in_ci)
+}
+
+/// As [`require`], for several; tells the first that is not met.
+pub(crate) fn require_all(needs: &[Need]) -> bool {
+    needs.iter().all(|&need| require(need))
+}
+
+/// Decides whether a missing requirement skips the test or fails it.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
+    let Some(reason) = missing else { return true };
+    let depends_on_kernel =
+        matches!(need, Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring);
+    assert!(!in_ci || depends_on_kernel, "cannot run in CI: {reason}");
+    eprintln!("skipped: {reason}");
+    false
+}
+
+/// Why a need is not met.
+fn missing(need: Need) -> Option<String> {
+    match need {
+        Need::Root => (!is_root()).then(|| "not root".to_owned()),
+        Need::Tracefs => {
+            let found = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
+                .iter()
+                .any(|it| std::fs::read_dir(it).is_ok());
+            (!found).then(|| "no readable tracing file system".to_owned())
+        }
+        Need::PerfTracepoints => {
+            if !Path::new("/sys/bus/event_source/devices/tracepoint").exists() {
+                return Some("the kernel has no perf tracepoints".to_owned());
+            }
+            let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+            let level: i32 = text.trim().parse().ok()?;
+            (!is_root() && level > -1).then(|| format!("perf_event_paranoid is {level}, not root"))
+        }
+        Need::Loop => {
+            let found = is_root() && runs("losetup", &["-f"]);
+            (!found).then(|| "no loop devices".to_owned())
+        }
+        Need::Strace => missing_program("strace", "--version"),
+        Need::Otf2Print => missing_program("otf2-print", "--version"),
+        Need::Fio => missing_program("fio", "--version"),
+        Need::Postgres => postgres::programs().is_none().then(|| "no PostgreSQL server".to_owned()),
+        Need::UserNamespace => {
+            let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+            let may = runs("setpriv", &[&nobody[..], &["unshare", "--user", "true"]].concat());
+            (!may).then(|| "a user may not make a user namespace".to_owned())
+        }
+        Need::IoUring => {
+            // With 1 only those may have one who keep the rights that a replay gives up. Before
+            // Linux 6.6 there is no such setting.
+            let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+            let is_off = setting.is_ok_and(|it| it.trim() != "0");
+            let ring = Ring::new(1, Rules::new());
+            ring.err().map(|it| it.to_string()).or(is_off.then(|| "io_uring_disabled".to_owned()))
+        }
+        Need::Program(name) => missing_program(name, "--version"),
+        Need::KernelFile(path) => {
+            (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
+        }
+        Need::Scheduler(name) => {
+            (!offers(name)).then(|| format!("the kernel offers no I/O scheduler {name}"))
+        }
+    }
+}
+
+/// True if a block device may have this scheduler: "none [mq-deadline] kyber".
+fn offers(scheduler: &str) -> bool {
+    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let texts =
+        devices.filter_map(|it| std::fs::read_to_string(it.path().join("queue/scheduler")).ok());
+    let mut offered = texts.flat_map(|it| {
+        let names = it.split_whitespace().map(|it| it.trim_matches(['[', ']']).to_owned());
+        names.collect::<Vec<_>>()
+    });
+    offered.any(|it| it == scheduler)
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A program that does not know the option is there all the same: only its start counts.
+fn missing_program(name: &str, option: &str) -> Option<String> {
+    let mut command = Command::new(name);
+    let quiet = command.arg(option).stdin(Stdio::null()).stdout(Stdio::null());
+    let error = quiet.stderr(Stdio::null()).status().err()?;
+    Some(format!("{name}: {error}"))
+}
+
+fn runs(name: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(name);
+    let quiet = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    quiet.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}

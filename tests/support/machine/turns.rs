@@ -1,0 +1,51 @@
+//! Turns on the machine: a test that measures it, changes it or puts a load on it has it alone.
+//!
+//! The turns are locks of a directory (`flock`), so that they also hold between processes: the test
+//! programs of two `cargo test`, or the process of each test with `cargo nextest`.
+
+use std::cell::Cell;
+use std::fs::File;
+
+use nix::fcntl::{Flock, FlockArg};
+
+thread_local! {
+    /// Set while the test of this thread has a turn: a second one would wait for the first.
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// One turn, to its drop.
+#[derive(Debug)]
+#[must_use = "the turn ends with this value"]
+pub(crate) struct Turn {
+    _lock: Flock<File>,
+}
+
+/// Waits until no other test has a turn, and keeps all others from theirs. For tests that measure
+/// the machine or put a load on it, that change its state, or the state of their own process.
+#[track_caller]
+pub(crate) fn alone() -> Turn {
+    Turn::new(FlockArg::LockExclusive)
+}
+
+/// Waits until no test has the machine alone. Every test that records or replays takes this turn,
+/// if it does not take that of [`alone`].
+#[track_caller]
+pub(crate) fn beside_others() -> Turn {
+    Turn::new(FlockArg::LockShared)
+}
+
+impl Turn {
+    #[track_caller]
+    fn new(kind: FlockArg) -> Self {
+        assert!(!HAS_TURN.replace(true), "this test has its turn already");
+        let directory = File::open(env!("CARGO_TARGET_TMPDIR")).expect("cargo has made it");
+        let lock = Flock::lock(directory, kind).map_err(|(_, errno)| errno);
+        Self { _lock: lock.expect("any file can be locked") }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        HAS_TURN.set(false);
+    }
+}
