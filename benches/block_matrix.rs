@@ -10,13 +10,13 @@ mod support;
 
 use std::process::ExitCode;
 
-use crate::support::oracle::diskstats_check::{Compared, Counts, compare_undisturbed};
 use crate::support::driver::block_jobs::{JOBS, Job};
+use crate::support::driver::recording::can_record;
 use crate::support::machine::block_stack::{Backing, Stack};
 use crate::support::machine::cpu_hog::CpuHog;
 use crate::support::machine::loop_device::LoopDevice;
 use crate::support::machine::requirements::{Need, require, require_all};
-use crate::support::driver::recording::can_record;
+use crate::support::oracle::diskstats_check::{Compared, Counts, compare_undisturbed};
 
 const USAGE: &str = "usage: scripts/block-matrix [--rounds N] [--source tracefs|perf] [--only PART OF A JOB'S NAME]";
 const ROUNDS: usize = 10;

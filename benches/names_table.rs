@@ -12,13 +12,15 @@ mod support;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::support::oracle::name_compare::{Bags, Score};
-use crate::support::machine::requirements::{Need, require_all};
-use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, compile_file, recorder};
-use crate::support::oracle::strace::Log;
-use crate::support::driver::workloads::{ALL, Prepared, Workload};
-use crate::support::scratch_dir;
 use crate::support::driver::process;
+use crate::support::driver::recording::{
+    BINARY, Recording, TIMEOUT, can_record, compile_file, recorder,
+};
+use crate::support::driver::workloads::{ALL, Prepared, Workload};
+use crate::support::machine::requirements::{Need, require_all};
+use crate::support::oracle::name_compare::{Bags, Score};
+use crate::support::oracle::strace::Log;
+use crate::support::scratch_dir;
 
 const USAGE: &str = "usage: scripts/names-table [--rounds N] [--only PART OF A PROGRAM'S NAME]";
 const ROUNDS: usize = 9;

@@ -14,10 +14,10 @@ use iotrace_perf::event::decode::Decoder;
 use iotrace_perf::merge::Merger;
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::pipeline;
-use iotrace_perf::record::parse::Body;
+use iotrace_perf::record::parse::RecordBody;
 use iotrace_perf::record::records;
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::line_format::Lines;
+use iotrace_perf::text::line_format::LineWriter;
 use iotrace_perf::units::KernelTime;
 
 mod synthetic;
@@ -81,7 +81,7 @@ fn decode(criterion: &mut Criterion) {
             let mut events = 0u64;
             for (_, record) in records(&bytes).flatten() {
                 if let Ok(record) = record.parse(&layout)
-                    && let Body::Sample(payload) = record.body
+                    && let RecordBody::Sample(payload) = record.body
                     && let Ok(event) = decoder.decode(payload)
                 {
                     black_box(event);
@@ -168,7 +168,7 @@ fn operations(criterion: &mut Criterion) {
         bencher.iter(|| assert_eq!(run(&log, Count::default()).0, calls));
     });
     group.bench_function("lines", |bencher| {
-        bencher.iter(|| run(&log, Lines::new(KernelTime(1), [], io::sink())));
+        bencher.iter(|| run(&log, LineWriter::new(KernelTime(1), [], io::sink())));
     });
     group.bench_function("json", |bencher| {
         bencher.iter(|| run(&log, JsonLines::new(KernelTime(1), [], io::sink())));

@@ -20,7 +20,7 @@ use std::io::{self, Read};
 
 use decode_stage::DecodeStage;
 pub use error::PipelineError;
-pub use others::Others;
+pub use others::OtherRequests;
 pub use summary::Summary;
 pub use threaded::{run_in_two_threads, run_threaded};
 use track_stage::TrackStage;

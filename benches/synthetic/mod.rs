@@ -1,7 +1,9 @@
 //! Records as the kernel writes them, made up: threads that read and write one after the other, each on its own CPU.
 
 use iotrace_perf::capture::format::{Codec, FrameKind};
-use iotrace_perf::capture::header::{Clock, Header, Host, Layout, Ring, Scope, Tracepoint};
+use iotrace_perf::capture::header::{
+    CaptureScope, Clock, Header, Host, RecordLayout, RingInfo, Tracepoint,
+};
 use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::event::syscall_table::CALLS;
 use iotrace_perf::record::SampleLayout;
@@ -42,13 +44,13 @@ pub(crate) fn header(cpus: u32) -> Header {
         host: Host { machine: "x86_64".into(), cpus: (0..cpus).collect(), ..Host::default() },
         clock: Clock { name: "CLOCK_MONOTONIC".into(), start_ns: 1, ..Clock::default() },
         calls: CALLS.iter().map(|it| it.name.to_owned()).collect(),
-        scope: Scope { mode: "system".into(), ..Scope::default() },
-        layouts: vec![Layout {
+        scope: CaptureScope { mode: "system".into(), ..CaptureScope::default() },
+        layouts: vec![RecordLayout {
             source: "perf".into(),
             sample_type: SAMPLE_TYPE,
-            ..Layout::default()
+            ..RecordLayout::default()
         }],
-        rings: vec![Ring { name: "main".into(), bytes: 8 << 20 }],
+        rings: vec![RingInfo { name: "main".into(), bytes: 8 << 20 }],
         tracepoints: vec![
             tracepoint("sys_enter", ENTER, ENTER_FORMAT),
             tracepoint("sys_exit", EXIT, EXIT_FORMAT),

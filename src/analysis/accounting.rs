@@ -13,7 +13,7 @@ use crate::operation::model::SyscallOperation;
 
 /// Bytes and calls of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Side {
+pub struct IoCounts {
     /// Bytes (`rchar`, `wchar`).
     pub bytes: u64,
     /// Calls (`syscr`, `syscw`).
@@ -23,7 +23,7 @@ pub struct Side {
     pub doubtful: u64,
 }
 
-impl AddAssign for Side {
+impl AddAssign for IoCounts {
     fn add_assign(&mut self, other: Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.calls = self.calls.saturating_add(other.calls);
@@ -35,9 +35,9 @@ impl AddAssign for Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounted {
     /// Read side: `rchar` and `syscr`.
-    pub read: Side,
+    pub read: IoCounts,
     /// Write side: `wchar` and `syscw`.
-    pub write: Side,
+    pub write: IoCounts,
 }
 
 /// Sides on which a call counts.
@@ -135,7 +135,7 @@ const RULES: &[Rule] = &[
 
 /// Result of the rules: whether a call was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum CountedState {
     Counted,
     NotCounted,
     Unknown,
@@ -146,49 +146,49 @@ enum Verdict {
 const USER_END: u64 = 1 << 47;
 
 impl Before {
-    fn verdict(self, operation: &SyscallOperation) -> Option<Verdict> {
+    fn verdict(self, operation: &SyscallOperation) -> Option<CountedState> {
         let call = operation.call.call();
         let register = |role| operation.args.get(call.arg(role)?).copied();
         let position = register(Role::Offset).map(u64::cast_signed);
         let count = register(Role::Count).map_or(0, u64::cast_signed);
         match self {
-            Self::Always => Some(Verdict::NotCounted),
+            Self::Always => Some(CountedState::NotCounted),
             Self::Position => {
                 let lowest = if call.arg(Role::RwFlags).is_some() { -1 } else { 0 };
-                position.is_some_and(|it| it < lowest).then_some(Verdict::NotCounted)
+                position.is_some_and(|it| it < lowest).then_some(CountedState::NotCounted)
             }
             Self::Range => {
                 let is_wrong = count < 0 || position.unwrap_or(0).checked_add(count).is_none();
-                is_wrong.then_some(Verdict::NotCounted)
+                is_wrong.then_some(CountedState::NotCounted)
             }
             Self::Address => {
                 let place = call.arg(Role::Count)?.checked_sub(1)?;
                 let start = *operation.args.get(place)?;
                 let end = start.checked_add(count.cast_unsigned());
                 Some(match end {
-                    Some(end) if end <= USER_END => Verdict::Counted,
-                    Some(end) if end <= i64::MAX.cast_unsigned() => Verdict::Unknown,
-                    _ => Verdict::NotCounted,
+                    Some(end) if end <= USER_END => CountedState::Counted,
+                    Some(end) if end <= i64::MAX.cast_unsigned() => CountedState::Unknown,
+                    _ => CountedState::NotCounted,
                 })
             }
             Self::Flags => {
                 let flags = operation.args.last().map_or(0, |it| it & 0xffff_ffff);
-                (flags != 0).then_some(Verdict::NotCounted)
+                (flags != 0).then_some(CountedState::NotCounted)
             }
-            Self::Perhaps => Some(Verdict::Unknown),
+            Self::Perhaps => Some(CountedState::Unknown),
         }
     }
 }
 
 impl Rule {
-    fn verdict(&self, operation: &SyscallOperation) -> Verdict {
+    fn verdict(&self, operation: &SyscallOperation) -> CountedState {
         // A call without bytes to copy returns before it counts.
         if operation.ret == Some(0) && self.sides == Sides::Both && self.calls != ["sendfile64"] {
-            return Verdict::NotCounted;
+            return CountedState::NotCounted;
         }
         let errno = operation.errno();
         let mut before = self.before.iter().filter(|it| errno == Some(it.0));
-        before.find_map(|it| it.1.verdict(operation)).unwrap_or(Verdict::Counted)
+        before.find_map(|it| it.1.verdict(operation)).unwrap_or(CountedState::Counted)
     }
 }
 
@@ -199,9 +199,9 @@ pub fn of(operation: &SyscallOperation) -> Accounted {
     let Some(rule) = RULES.iter().find(|it| it.calls.contains(&name)) else { return accounted };
     let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
     let side = match rule.verdict(operation) {
-        Verdict::Counted => Side { bytes, calls: 1, doubtful: 0 },
-        Verdict::NotCounted => Side::default(),
-        Verdict::Unknown => Side { bytes: 0, calls: 0, doubtful: 1 },
+        CountedState::Counted => IoCounts { bytes, calls: 1, doubtful: 0 },
+        CountedState::NotCounted => IoCounts::default(),
+        CountedState::Unknown => IoCounts { bytes: 0, calls: 0, doubtful: 1 },
     };
     if matches!(rule.sides, Sides::Read | Sides::Both) {
         accounted.read = side;

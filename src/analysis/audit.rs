@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::accounting::Side;
-use super::totals::{Copies, Totals};
+use super::accounting::IoCounts;
+use super::call_totals::{CopyCounts, Totals};
 use crate::capture::fact::Text;
 use crate::event::syscall_table::CallId;
 use crate::operation::started::Execs;
@@ -36,9 +36,9 @@ const STAMP_NS: i64 = 20_000_000;
 
 /// Range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Between(pub i64, pub i64);
+pub struct NumberRange(pub i64, pub i64);
 
-impl Between {
+impl NumberRange {
     fn has(self, number: i64) -> bool {
         (self.0..=self.1).contains(&number)
     }
@@ -54,23 +54,23 @@ impl Between {
 
 /// Comparison of one side of `/proc/PID/io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct AuditSide {
     /// Kernel's bytes minus recorded bytes.
     pub bytes: i64,
     /// Kernel's calls minus recorded calls.
     pub calls: i64,
     /// Range of bytes that may remain for named reasons.
-    pub bytes_expected: Between,
+    pub bytes_expected: NumberRange,
     /// Range of calls that may remain for named reasons.
-    pub calls_expected: Between,
+    pub calls_expected: NumberRange,
 }
 
-impl Difference {
+impl AuditSide {
     fn is_explained(&self) -> bool {
         self.bytes_expected.has(self.bytes) && self.calls_expected.has(self.calls)
     }
 
-    fn expect(&mut self, bytes: Between, calls: Between) {
+    fn expect(&mut self, bytes: NumberRange, calls: NumberRange) {
         self.bytes_expected = self.bytes_expected.plus(bytes);
         self.calls_expected = self.calls_expected.plus(calls);
     }
@@ -78,7 +78,7 @@ impl Difference {
 
 /// Terms of the kernel's accounting, certain and possible, that are not recorded calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reasons {
+pub struct AuditTerms {
     /// Bytes of the kernel's reads for execs of known programs.
     pub exec_bytes: i64,
     /// Calls of the kernel's reads for execs of known programs.
@@ -107,13 +107,13 @@ pub struct Reasons {
 pub struct ProcessAudit {
     /// Reads that the kernel counted and the capture does not have, minus the child's read before
     /// its exec.
-    pub read: Difference,
+    pub read: AuditSide,
     /// Writes that the kernel counted and the capture does not have.
-    pub write: Difference,
+    pub write: AuditSide,
     /// Number of programs that were started.
     pub execs: i64,
     /// Reasons for a remainder.
-    pub reasons: Reasons,
+    pub reasons: AuditTerms,
     /// Followed processes that are missing in the kernel's accounting of the program, because it
     /// did not wait for them.
     pub unwaited: u64,
@@ -141,17 +141,17 @@ impl ProcessAudit {
     pub fn failed_execs(&self) -> Option<(i64, i64)> {
         let mut read = self.read;
         let failed = self.reasons.failed_execs;
-        let calls = Between(0, EXEC_CALLS[1]).times(failed);
-        read.expect(Between(0, EXEC_BYTES_MAX).times(failed), calls);
+        let calls = NumberRange(0, EXEC_CALLS[1]).times(failed);
+        read.expect(NumberRange(0, EXEC_BYTES_MAX).times(failed), calls);
         let bytes = read.bytes - self.read.bytes_expected.0;
         let calls = read.calls - self.read.calls_expected.0;
         (!self.read.is_explained() && read.is_explained()).then_some((bytes, calls))
     }
 
     /// Returns the bytes and calls that the kernel itself wrote into a core dump, or for `btrfs
-    /// send` ([`Reasons`] tells which).
+    /// send` ([`AuditTerms`] tells which).
     pub fn kernel_writes(&self) -> Option<(i64, i64)> {
-        let Reasons { core_signals, btrfs_sends, .. } = self.reasons;
+        let AuditTerms { core_signals, btrfs_sends, .. } = self.reasons;
         self.more_writes().filter(|_| core_signals > 0 || btrfs_sends > 0)
     }
 
@@ -199,14 +199,14 @@ pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
     let field =
         |name: &str| text.lines().find_map(|it| it.strip_prefix(name)?.trim().parse::<i64>().ok());
     let reasons = reasons(summary, totals);
-    let side = |ours: Side, bytes: &str, calls: &str| {
-        let mut side = Difference {
+    let side = |ours: IoCounts, bytes: &str, calls: &str| {
+        let mut side = AuditSide {
             bytes: field(bytes)? - number(ours.bytes),
             calls: field(calls)? - number(ours.calls),
-            bytes_expected: Between::default(),
-            calls_expected: Between::default(),
+            bytes_expected: NumberRange::default(),
+            calls_expected: NumberRange::default(),
         };
-        side.expect(Between::default(), Between(0, number(ours.doubtful)));
+        side.expect(NumberRange::default(), NumberRange(0, number(ours.doubtful)));
         expect_copies(&mut side, summary, &totals.copies);
         Some(side)
     };
@@ -214,12 +214,12 @@ pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
     read.bytes -= LET_GO.0;
     read.calls -= LET_GO.1;
     let (bytes, calls) = (reasons.exec_bytes, reasons.exec_calls);
-    read.expect(Between(bytes, bytes), Between(calls, calls));
+    read.expect(NumberRange(bytes, bytes), NumberRange(calls, calls));
     let unknown = reasons.unknown_programs;
-    let calls = Between(EXEC_CALLS[0], EXEC_CALLS[1]).times(unknown);
-    read.expect(Between(0, EXEC_BYTES_MAX).times(unknown), calls);
+    let calls = NumberRange(EXEC_CALLS[0], EXEC_CALLS[1]).times(unknown);
+    read.expect(NumberRange(0, EXEC_BYTES_MAX).times(unknown), calls);
     let formats = reasons.unknown_formats;
-    read.expect(Between(0, HEAD_BYTES_MAX).times(formats), Between(1, 1).times(formats));
+    read.expect(NumberRange(0, HEAD_BYTES_MAX).times(formats), NumberRange(1, 1).times(formats));
     let missing = summary.missing().unwrap_or_default();
     let missing = missing.iter().map(|it| u64::try_from(it.1).unwrap_or(0)).sum::<u64>();
     Some(ProcessAudit {
@@ -234,7 +234,7 @@ pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
     })
 }
 
-fn reasons(summary: &Summary, totals: &Totals) -> Reasons {
+fn reasons(summary: &Summary, totals: &Totals) -> AuditTerms {
     let started = &summary.started;
     let files = programs(summary);
     let (mut bytes, mut calls, mut known) = (0_i64, 0_i64, 0_i64);
@@ -249,7 +249,7 @@ fn reasons(summary: &Summary, totals: &Totals) -> Reasons {
     }
     let (overlay, unknown) = overlay_copies(summary, &totals.copies);
     let accounted = &totals.accounted;
-    Reasons {
+    AuditTerms {
         exec_bytes: bytes,
         exec_calls: calls,
         unknown_programs: (number(summary.ledger.execs) - known).max(0),
@@ -297,13 +297,13 @@ fn program(text: &[u8]) -> Option<(&[u8], ProgramFile)> {
 }
 
 /// Returns the copies whose target is on overlayfs, and those with an unknown target.
-fn overlay_copies(summary: &Summary, copies: &Copies) -> (Side, Side) {
+fn overlay_copies(summary: &Summary, copies: &CopyCounts) -> (IoCounts, IoCounts) {
     let mounts = summary.text(Text::MOUNTINFO).unwrap_or_default();
     let mounts = String::from_utf8_lossy(mounts);
     let is_overlay = |it: &&str| it.contains(" - overlay ");
     let overlays: Vec<&str> =
         mounts.lines().filter(is_overlay).filter_map(|it| it.split(' ').nth(2)).collect();
-    let (mut inside, mut unknown) = (Side::default(), Side::default());
+    let (mut inside, mut unknown) = (IoCounts::default(), IoCounts::default());
     if overlays.is_empty() {
         return (inside, unknown);
     }
@@ -318,11 +318,11 @@ fn overlay_copies(summary: &Summary, copies: &Copies) -> (Side, Side) {
     (inside, unknown)
 }
 
-fn expect_copies(side: &mut Difference, summary: &Summary, copies: &Copies) {
+fn expect_copies(side: &mut AuditSide, summary: &Summary, copies: &CopyCounts) {
     let (inside, unknown) = overlay_copies(summary, copies);
     let (bytes, calls) = (number(inside.bytes), number(inside.calls));
-    side.expect(Between(bytes, bytes), Between(calls, calls));
-    side.expect(Between(0, number(unknown.bytes)), Between(0, number(unknown.calls)));
+    side.expect(NumberRange(bytes, bytes), NumberRange(calls, calls));
+    side.expect(NumberRange(0, number(unknown.bytes)), NumberRange(0, number(unknown.calls)));
 }
 
 #[cfg(test)]
@@ -341,14 +341,13 @@ mod tests {
 
     #[test]
     fn a_remainder_is_explained_within_what_is_expected() {
-        let none = Between::default();
-        let mut side =
-            Difference { bytes: 5, calls: 2, bytes_expected: none, calls_expected: none };
+        let none = NumberRange::default();
+        let mut side = AuditSide { bytes: 5, calls: 2, bytes_expected: none, calls_expected: none };
         assert!(!side.is_explained());
-        side.expect(Between(5, 5), Between(1, 1).times(2));
+        side.expect(NumberRange(5, 5), NumberRange(1, 1).times(2));
         assert!(side.is_explained());
         for (bytes, calls) in [(4, 2), (6, 2), (5, 1), (5, 3)] {
-            assert!(!Difference { bytes, calls, ..side }.is_explained());
+            assert!(!AuditSide { bytes, calls, ..side }.is_explained());
         }
     }
 }

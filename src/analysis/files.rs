@@ -6,15 +6,15 @@ use std::convert::Infallible;
 
 use rangemap::RangeSet;
 
-use super::done::{Done, Name};
-use super::keyed::Keyed;
-use super::names::ProcessNames;
-use super::spread::Spread;
+use super::bounded_map::BoundedMap;
+use super::completed_op::{CompletedOp, NamedPath};
+use super::group_stats::GroupStats;
+use super::histogram::Histogram;
+use super::process_names::ProcessNames;
 use super::summary::{file_key, place_of};
-use super::tally::Tally;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::operation::io_class::IoClass;
-use crate::operation::model::{Given, Named, ProcessKey, SyscallOperation};
+use crate::operation::model::{PathArgument, PathArguments, ProcessKey, SyscallOperation};
 use crate::operation::renaming::exchanges;
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid};
@@ -28,7 +28,7 @@ const ALL_PIECES_MAX: usize = 1 << 20;
 
 /// Bytes of a file that were moved in one direction.
 #[derive(Clone, Debug, Default)]
-pub struct Moved {
+pub struct MovedBytes {
     /// Operations that moved bytes.
     pub count: u64,
     /// Bytes that were moved.
@@ -39,7 +39,7 @@ pub struct Moved {
     pub unknown: u64,
 }
 
-impl Moved {
+impl MovedBytes {
     /// Adds `bytes` from `offset` on, and compares them with those in `pieces`. `room` is the
     /// number of pieces that may still be added, over all files.
     fn add(
@@ -81,7 +81,7 @@ impl Moved {
 
 /// Known content of the file that has a name now.
 #[derive(Clone, Debug, Default)]
-struct Now {
+struct NamedContents {
     /// Ranges that were read.
     read: RangeSet<u64>,
     /// Ranges that were written.
@@ -90,7 +90,7 @@ struct Now {
     written: u64,
 }
 
-impl Now {
+impl NamedContents {
     fn forget(&mut self, room: &mut usize) {
         *room = room.saturating_add(self.read.len() + self.changed.len());
         *self = Self::default();
@@ -109,20 +109,20 @@ pub struct FileUse {
     /// Operations that failed, opens included.
     pub errors: u64,
     /// Bytes that were read.
-    pub read: Moved,
+    pub read: MovedBytes,
     /// Bytes that were written.
-    pub written: Moved,
+    pub written: MovedBytes,
     /// Durations of all operations, ns.
-    pub time: Spread,
+    pub time: Histogram,
     /// Bytes of each access.
-    pub sizes: Spread,
+    pub sizes: Histogram,
     /// Largest known end of its content, in bytes.
     pub size: u64,
     /// Number of removals of the name.
     pub removals: u64,
     /// Bytes that had been written to removed files, under this name or an earlier one.
     pub written_then_removed: u64,
-    now: Now,
+    now: NamedContents,
     /// Processes that used it.
     pub processes: u64,
     /// Operations whose name is doubtful.
@@ -143,11 +143,11 @@ impl FileUse {
         }
     }
 
-    fn add(&mut self, done: &Done<'_>, [read, written]: [u64; 2], room: &mut usize) {
+    fn add(&mut self, done: &CompletedOp<'_>, [read, written]: [u64; 2], room: &mut usize) {
         let failed = done.errno.is_some();
         self.count += 1;
         self.errors += u64::from(failed);
-        if done.class == Class::Open {
+        if done.class == CallClass::Open {
             self.opens += u64::from(!failed);
             self.failed_opens += u64::from(failed);
         }
@@ -203,16 +203,16 @@ pub struct ProcessUse {
     /// Process number.
     pub pid: Pid,
     /// Sum of its operations.
-    pub tally: Tally,
+    pub tally: GroupStats,
 }
 
 /// Fold of the file report.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileTotals {
     /// Files by name ([`file_key`]).
-    pub files: Keyed<Vec<u8>, FileUse>,
+    pub files: BoundedMap<Vec<u8>, FileUse>,
     /// Sums by process and row of the file.
-    pub by_process: Keyed<(ProcessKey, usize), ProcessUse>,
+    pub by_process: BoundedMap<(ProcessKey, usize), ProcessUse>,
     /// Operations without a known name: on files, pipes and similar, descriptors of unknown type.
     pub nameless: BTreeMap<IoClass, FileUse>,
     /// Names of processes.
@@ -220,11 +220,11 @@ pub struct Files {
     room: usize,
 }
 
-impl Default for Files {
+impl Default for FileTotals {
     fn default() -> Self {
         Self {
-            files: Keyed::default(),
-            by_process: Keyed::default(),
+            files: BoundedMap::default(),
+            by_process: BoundedMap::default(),
             nameless: BTreeMap::new(),
             names: ProcessNames::default(),
             room: ALL_PIECES_MAX,
@@ -232,20 +232,21 @@ impl Default for Files {
     }
 }
 
-impl Files {
-    fn done(&mut self, done: &Done<'_>) {
+impl FileTotals {
+    fn done(&mut self, done: &CompletedOp<'_>) {
         match &done.name {
             Some(name) => self.on_file(name, done, done.sides()),
-            None if done.is_nameless() || done.class == Class::Transfer => {
+            None if done.is_nameless() || done.class == CallClass::Transfer => {
                 let row = self.nameless.entry(done.io).or_default();
                 row.add(&unplaced(done), done.sides(), &mut self.room);
             }
             None => {}
         }
-        if done.class != Class::Transfer {
+        if done.class != CallClass::Transfer {
             return;
         }
-        let (there, moved) = (Done { offset: done.target_offset, ..done.clone() }, [0, done.bytes]);
+        let (there, moved) =
+            (CompletedOp { offset: done.target_offset, ..done.clone() }, [0, done.bytes]);
         match &done.target {
             Some(target) => self.on_file(target, &there, moved),
             None => {
@@ -255,7 +256,7 @@ impl Files {
         }
     }
 
-    fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, moved: [u64; 2]) {
+    fn on_file(&mut self, name: &NamedPath<'_>, done: &CompletedOp<'_>, moved: [u64; 2]) {
         let place = place_of(&mut self.files, name);
         let key = (done.process, place);
         let names = &mut self.names;
@@ -277,19 +278,20 @@ impl Files {
     }
 
     /// Applies a removal or a rename: names that are gone, or now belong to another file.
-    fn names_changed(&mut self, operation: &SyscallOperation, named: &Named) {
-        let key = |given: &Option<Given>| given.as_ref().map(|it| file_key(&Name::given(it)));
+    fn names_changed(&mut self, operation: &SyscallOperation, named: &PathArguments) {
+        let key =
+            |given: &Option<PathArgument>| given.as_ref().map(|it| file_key(&NamedPath::given(it)));
         let (first, second) = (key(&named.first), key(&named.second));
         if operation.ret != Some(0) {
             return;
         }
         match (operation.call.call().class, first, second) {
-            (Class::Remove, Some(name), _) => {
+            (CallClass::Remove, Some(name), _) => {
                 if let Some(row) = self.files.get_mut(name.as_slice()) {
                     row.removed(&mut self.room);
                 }
             }
-            (Class::Rename, Some(from), Some(to)) => {
+            (CallClass::Rename, Some(from), Some(to)) => {
                 self.renamed(&from, &to, exchanges(operation));
             }
             _ => {}
@@ -321,17 +323,17 @@ impl Files {
 }
 
 /// Removes the offset: in a row of many files, repetitions cannot be recognized.
-fn unplaced<'a>(done: &Done<'a>) -> Done<'a> {
-    Done { offset: None, ..done.clone() }
+fn unplaced<'a>(done: &CompletedOp<'a>) -> CompletedOp<'a> {
+    CompletedOp { offset: None, ..done.clone() }
 }
 
-impl Sink for Files {
+impl Sink for FileTotals {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
-                if let Some(done) = Done::of(step) {
+                if let Some(done) = CompletedOp::of(step) {
                     self.done(&done);
                 }
                 if let Step::SyscallEnded(operation, _) = step
@@ -349,11 +351,11 @@ impl Sink for Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::made::call;
     use crate::operation::model::{FilePath, OpenFile, PathSource};
+    use crate::operation::test_fixtures::call;
 
-    fn moved(room: &mut usize, all: &[(Option<u64>, u64)]) -> Moved {
-        let (mut moved, mut pieces) = (Moved::default(), RangeSet::new());
+    fn moved(room: &mut usize, all: &[(Option<u64>, u64)]) -> MovedBytes {
+        let (mut moved, mut pieces) = (MovedBytes::default(), RangeSet::new());
         all.iter().for_each(|it| moved.add(it.0, it.1, &mut pieces, room));
         moved
     }
@@ -366,13 +368,13 @@ mod tests {
             let file = OpenFile { id: 0, path, first_path, given, stat, flags, pre_created: false };
             call("openat", file.into(), times, None, 3)
         };
-        let mut fold = Files::default();
+        let mut fold = FileTotals::default();
         for it in [
             open(PathSource::Link, [1, 2]),
             open(PathSource::Unverified, [3, 5]),
             open(PathSource::Unverified, [6, 8]),
         ] {
-            fold.done(&Done::of(&Step::SyscallEnded(&it, &[])).expect("it has ended"));
+            fold.done(&CompletedOp::of(&Step::SyscallEnded(&it, &[])).expect("it has ended"));
         }
         let mut rows: Vec<_> =
             fold.files.iter().map(|(key, it)| (key.clone(), it.opens, it.doubtful)).collect();

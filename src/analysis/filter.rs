@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use rustc_hash::FxHashMap;
 
-use super::done::{Done, What};
+use super::completed_op::{CompletedOp, OpKind};
 use crate::event::block::RequestOp;
-use crate::event::syscall_table::{CallId, Class};
+use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
@@ -75,7 +75,7 @@ fn set(patterns: &[&String]) -> Result<GlobSet, globset::Error> {
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SideFilter {
     /// Data from files and devices.
     Read,
     /// Data to files and devices.
@@ -84,7 +84,7 @@ pub enum Side {
     Both,
 }
 
-impl Side {
+impl SideFilter {
     fn has(self, reads: bool, writes: bool) -> bool {
         match self {
             Self::Read => reads,
@@ -108,7 +108,7 @@ pub struct Filter {
     /// Devices of requests; empty selects all.
     pub devices: Vec<DevId>,
     /// Direction of the moved bytes.
-    pub side: Option<Side>,
+    pub side: Option<SideFilter>,
     /// Minimum duration, ns.
     pub min_ns: u64,
     /// Number of moved bytes.
@@ -161,18 +161,19 @@ impl Filter {
         self.pids.is_empty() || self.pids.contains(&pid)
     }
 
-    fn takes_done(&self, done: &Done<'_>) -> bool {
+    fn takes_done(&self, done: &CompletedOp<'_>) -> bool {
         let is_named = |globs: &Globs| {
             [done.name, done.target].iter().flatten().any(|it| globs.is_match(it.path))
         };
         let is_called = |events: &Events| match done.what {
-            What::Call(call) => events.calls.contains(&call),
-            What::Async(_) => {
-                events.uring || events.calls.iter().any(|call| call.call().class == Class::Async)
+            OpKind::Call(call) => events.calls.contains(&call),
+            OpKind::Async(_) => {
+                events.uring
+                    || events.calls.iter().any(|call| call.call().class == CallClass::Async)
             }
         };
-        let reads = matches!(done.class, Class::Read | Class::Transfer);
-        let writes = matches!(done.class, Class::Write | Class::Transfer);
+        let reads = matches!(done.class, CallClass::Read | CallClass::Transfer);
+        let writes = matches!(done.class, CallClass::Write | CallClass::Transfer);
         self.takes_pid(done.pid)
             && done.ns() >= self.min_ns
             && self.takes_bytes(done.class.moves_bytes().then_some(done.bytes))
@@ -300,7 +301,7 @@ impl Picker {
             Step::Aside { thread, .. } => Some(thread.process),
             Step::Fault(fault) => Some(fault.process),
             Step::Block { step: BlockStep::Ended(_), thread, .. } => thread.map(|it| it.process),
-            _ => match Done::last_of(step) {
+            _ => match CompletedOp::last_of(step) {
                 Some(done) => Some(done.process),
                 None => return true,
             },
@@ -333,7 +334,7 @@ impl Picker {
             Step::SyscallEnded(..)
             | Step::AsyncEnded(..)
             | Step::SyscallUnfinished(..)
-            | Step::AsyncUnfinished(..) => Done::last_of(step)
+            | Step::AsyncUnfinished(..) => CompletedOp::last_of(step)
                 .is_some_and(|it| self.is_named(it.thread) && self.filter.takes_done(&it)),
             Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {

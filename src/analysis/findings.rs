@@ -1,9 +1,9 @@
 //! Findings: the most important facts of a summary with their numbers, weighted by the time that
 //! they concern.
 
-use super::done::What;
-use super::summary::{IoSummary, OfProcess};
-use super::tally::Tally;
+use super::completed_op::OpKind;
+use super::group_stats::GroupStats;
+use super::summary::{IoSummary, ProcessSummary};
 use crate::event::block::RequestOp;
 use crate::operation::io_class::IoClass;
 use crate::units::{DevId, Pid};
@@ -33,7 +33,7 @@ pub enum FindingKind {
     /// Most of the time is that of one operation.
     Operation {
         /// Kind of the operation.
-        what: What,
+        what: OpKind,
         /// Number of operations of this kind.
         count: u64,
         /// Time of all operations, ns.
@@ -66,7 +66,7 @@ pub enum FindingKind {
     /// Many accesses move few bytes each.
     Small {
         /// Kind of the operation.
-        what: What,
+        what: OpKind,
         /// Number of operations of this kind.
         count: u64,
         /// Bytes moved in all.
@@ -75,7 +75,7 @@ pub enum FindingKind {
     /// Many operations fail in the same way.
     Failing {
         /// Kind of the operation.
-        what: What,
+        what: OpKind,
         /// Error number of the failures.
         errno: i32,
         /// Number of failures.
@@ -133,37 +133,38 @@ fn operation(summary: &IoSummary) -> Option<Finding> {
 }
 
 /// Returns the operations that are file I/O.
-fn on_files(summary: &IoSummary) -> impl Iterator<Item = (&(What, IoClass), &Tally)> {
+fn on_files(summary: &IoSummary) -> impl Iterator<Item = (&(OpKind, IoClass), &GroupStats)> {
     summary.calls.iter().filter(|it| it.0.1 == IoClass::File)
 }
 
 fn untyped(summary: &IoSummary) -> Option<Finding> {
-    let Tally { untyped, untyped_ns, ref time, .. } = summary.all;
+    let GroupStats { untyped, untyped_ns, ref time, .. } = summary.all;
     some(FindingKind::Untyped { count: untyped, all_ns: time.sum() }, untyped_ns)
 }
 
 fn file(summary: &IoSummary) -> Option<Finding> {
-    let by_time = |it: &(&Vec<u8>, &Tally)| (it.1.own_time(), std::cmp::Reverse(it.0.clone()));
+    let by_time = |it: &(&Vec<u8>, &GroupStats)| (it.1.own_time(), std::cmp::Reverse(it.0.clone()));
     let (file, tally) = summary.files.iter().max_by_key(by_time)?;
-    let Tally { own: count, read, written, .. } = *tally;
+    let GroupStats { own: count, read, written, .. } = *tally;
     let all_ns = summary.all.own_time();
     some(FindingKind::File { file: file.clone(), count, read, written, all_ns }, tally.own_time())
 }
 
 fn process(summary: &IoSummary) -> Option<Finding> {
     let rows = || summary.processes.iter();
-    let by_time = |(_, it): &(&_, &OfProcess)| (it.tally.own_time(), std::cmp::Reverse(it.pid));
-    let (key, OfProcess { pid, tally }) = rows().max_by_key(by_time)?;
+    let by_time =
+        |(_, it): &(&_, &ProcessSummary)| (it.tally.own_time(), std::cmp::Reverse(it.pid));
+    let (key, ProcessSummary { pid, tally }) = rows().max_by_key(by_time)?;
     let (comm, all_ns) = (summary.names.of(*key).to_vec(), summary.all.own_time());
     let kind = FindingKind::Process { pid: *pid, comm, count: tally.own, all_ns };
     some(kind, tally.own_time()).filter(|_| rows().count() > 1)
 }
 
 fn small(summary: &IoSummary) -> Option<Finding> {
-    let small = |((what, _), tally): (&(What, IoClass), &Tally)| {
+    let small = |((what, _), tally): (&(OpKind, IoClass), &GroupStats)| {
         let class = match what {
-            What::Call(call) => call.call().class,
-            What::Async(opcode) => opcode.class(),
+            OpKind::Call(call) => call.call().class,
+            OpKind::Async(opcode) => opcode.class(),
         };
         let (bytes, count) = (tally.sizes.sum(), tally.sizes.count());
         let is_small = class.moves_bytes() && count >= FEW && bytes / count < SMALL_BYTES;
@@ -178,7 +179,7 @@ fn small(summary: &IoSummary) -> Option<Finding> {
 }
 
 fn failing(summary: &IoSummary) -> Option<Finding> {
-    let one = |(&(what, io, errno), &failed): (&(What, IoClass, i32), &u64)| {
+    let one = |(&(what, io, errno), &failed): (&(OpKind, IoClass, i32), &u64)| {
         let tally = summary.calls.get(&(what, io)).filter(|_| io == IoClass::File)?;
         let ns = u128::from(tally.time.sum()) * u128::from(failed);
         let ns = u64::try_from(ns / u128::from(tally.count.max(1))).unwrap_or(u64::MAX);

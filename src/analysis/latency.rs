@@ -6,14 +6,14 @@ use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
 
-use super::done::{Done, What};
-use super::split::Split;
-use super::spread::Spread;
+use super::completed_op::{CompletedOp, OpKind};
+use super::histogram::Histogram;
+use super::layer_split::Split;
 use crate::event::block::BlockPoint;
 use crate::event::layer;
 use crate::event::syscall_table::CallId;
 use crate::operation::access::is_passed_on;
-use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole};
+use crate::operation::block::{BlockRequest, BlockStep, FlushRole, RequestEnd};
 use crate::operation::io_class::IoClass;
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
@@ -24,7 +24,7 @@ const PASSED_ON: &str = " (passed on)";
 
 /// Layer in which time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layer {
+pub enum LatencyLayer {
     /// From the entry of a system call to its exit.
     Syscall,
     /// From the kernel's acceptance of an asynchronous operation to its result.
@@ -35,7 +35,7 @@ pub enum Layer {
     Block,
 }
 
-impl Layer {
+impl LatencyLayer {
     /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Layer {
 
 /// Measured layers, and the unit of histograms.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct LatencyOptions {
     /// System calls and asynchronous operations.
     pub syscalls: bool,
     /// The VFS, and the layers for which it waits: the page cache, throttling.
@@ -66,14 +66,14 @@ pub struct Options {
 
 /// Times of one kind of operation in one layer.
 #[derive(Clone, Debug, Default)]
-pub struct Times {
+pub struct LatencyTimes {
     /// All times, ns.
-    pub spread: Spread,
+    pub spread: Histogram,
     /// Number of times below 2 units, and from 2^n units up to 2^(n+1).
     pub octaves: Vec<u64>,
 }
 
-impl Times {
+impl LatencyTimes {
     fn add(&mut self, ns: u64, unit_ns: u64) {
         self.spread.add(ns);
         let units = ns / unit_ns.max(1);
@@ -88,19 +88,19 @@ impl Times {
 }
 
 /// Key of a row: layer, operation, and for calls and asynchronous operations the class of I/O.
-pub type RowKey = (Layer, String, Option<IoClass>);
+pub type RowKey = (LatencyLayer, String, Option<IoClass>);
 
 /// Fold of the latencies.
 #[derive(Debug)]
 pub struct Latency {
     /// Measured layers.
-    pub options: Options,
+    pub options: LatencyOptions,
     /// Times of block requests by layer and operation.
-    pub times: BTreeMap<RowKey, Times>,
+    pub times: BTreeMap<RowKey, LatencyTimes>,
     /// Times of system calls and asynchronous operations, before their names are formatted.
-    operations: BTreeMap<(What, IoClass), Times>,
+    operations: BTreeMap<(OpKind, IoClass), LatencyTimes>,
     /// Times of layers inside calls and in kernel threads.
-    spans: FxHashMap<(layer::Layer, &'static str), Times>,
+    spans: FxHashMap<(layer::Layer, &'static str), LatencyTimes>,
     /// Time of system calls by layer.
     pub splits: BTreeMap<(CallId, IoClass), Split>,
     /// Completed requests whose beginning is unknown.
@@ -109,7 +109,7 @@ pub struct Latency {
 
 impl Latency {
     /// Creates the fold for these layers.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: LatencyOptions) -> Self {
         Self {
             options,
             times: BTreeMap::new(),
@@ -121,18 +121,17 @@ impl Latency {
     }
 
     /// Returns all rows.
-    pub fn rows(&self) -> BTreeMap<RowKey, &Times> {
-        let layer = |what: &What| match what {
-            What::Call(_) => Layer::Syscall,
-            What::Async(_) => Layer::Async,
+    pub fn rows(&self) -> BTreeMap<RowKey, &LatencyTimes> {
+        let layer = |what: &OpKind| match what {
+            OpKind::Call(_) => LatencyLayer::Syscall,
+            OpKind::Async(_) => LatencyLayer::Async,
         };
         let operations = self.operations.iter();
         let operations =
             operations.map(|((it, io), times)| ((layer(it), it.to_string(), Some(*io)), times));
-        let spans = self
-            .spans
-            .iter()
-            .map(|((layer, what), it)| ((Layer::Inside(*layer), (*what).to_owned(), None), it));
+        let spans = self.spans.iter().map(|((layer, what), it)| {
+            ((LatencyLayer::Inside(*layer), (*what).to_owned(), None), it)
+        });
         let times = self.times.iter().map(|(key, times)| (key.clone(), times));
         times.chain(operations).chain(spans).collect()
     }
@@ -154,7 +153,7 @@ impl Latency {
     fn request(&mut self, request: &BlockRequest) {
         // The time of an absorbed request is part of the absorbing one's.
         let Some(completed) = request.completed else { return };
-        if request.ending != Some(Ending::Completed) {
+        if request.ending != Some(RequestEnd::Completed) {
             return;
         }
         let has_driver = request.issued.is_some();
@@ -170,7 +169,7 @@ impl Latency {
         };
         // The underlying devices report the same bytes.
         let of = if is_passed_on(request) { PASSED_ON } else { "" };
-        let key = (Layer::Block, format!("{}{of}", word(request)), None);
+        let key = (LatencyLayer::Block, format!("{}{of}", word(request)), None);
         let unit = self.options.unit_ns;
         self.times.entry(key).or_default().add(completed.0.saturating_sub(begin.0), unit);
     }
@@ -197,7 +196,7 @@ impl Sink for Latency {
         match step {
             Step::Aside { span, .. } => self.span(span),
             Step::SyscallEnded(..) | Step::AsyncEnded(..) if self.options.syscalls => {
-                if let Some(done) = Done::of(step) {
+                if let Some(done) = CompletedOp::of(step) {
                     let times = self.operations.entry((done.what, done.io)).or_default();
                     times.add(done.ns(), self.options.unit_ns);
                 }

@@ -2,18 +2,18 @@
 
 pub mod accounting;
 pub mod audit;
-pub mod done;
+pub mod bounded_map;
+pub mod call_totals;
+pub mod completed_op;
 pub mod files;
 pub mod filter;
 pub mod findings;
-pub mod keyed;
+pub mod group_stats;
+pub mod histogram;
 pub mod latency;
-pub mod names;
+pub mod layer_split;
 pub mod pattern;
-pub mod split;
-pub mod spread;
+pub mod process_names;
 pub mod stacks;
 pub mod summary;
-pub mod tally;
-pub mod totals;
 pub mod watch;

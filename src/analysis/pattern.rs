@@ -17,17 +17,17 @@ use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
 
-use self::class::Class;
-use self::order::Access;
+use self::class::PatternClass;
+use self::order::OrderedAccess;
 use self::stream::Stream;
-use super::done::{Done, Name};
-use super::keyed::Keyed;
-use super::names::ProcessNames;
+use super::bounded_map::BoundedMap;
+use super::completed_op::{CompletedOp, NamedPath};
+use super::process_names::ProcessNames;
 use super::summary::{file_key, place_of};
 use crate::event::block::RequestOp;
 use crate::event::{FileStat, syscall_table};
 use crate::operation::attribution::{BlockContents, FileKey, Piece};
-use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::model::{OpenFile, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
@@ -68,7 +68,7 @@ pub type StreamKey = (ProcessKey, StreamFile, Direction);
 
 /// Accesses of a process to a file in one direction.
 #[derive(Clone, Debug, Default)]
-pub struct OfProcess {
+pub struct ProcessStream {
     /// Process number.
     pub pid: Pid,
     /// Stream of the accesses.
@@ -83,7 +83,7 @@ pub struct OfProcess {
 
 /// Requests to a device, or pieces of a file on it, in one direction.
 #[derive(Clone, Debug, Default)]
-pub struct OfDevice {
+pub struct DeviceStream {
     /// Stream of the accesses.
     pub stream: Stream,
     /// Name of the file as a key ([`file_key`]), if its open was seen.
@@ -94,13 +94,13 @@ pub struct OfDevice {
 #[derive(Debug, Default)]
 pub struct Patterns {
     /// Names of files ([`file_key`]).
-    pub files: Keyed<Vec<u8>, ()>,
+    pub files: BoundedMap<Vec<u8>, ()>,
     /// Streams of system calls and asynchronous operations.
-    pub streams: Keyed<StreamKey, OfProcess>,
+    pub streams: BoundedMap<StreamKey, ProcessStream>,
     /// Streams of requests by device.
-    pub devices: Keyed<(DevId, Direction), OfDevice>,
+    pub devices: BoundedMap<(DevId, Direction), DeviceStream>,
     /// Streams of pieces of requests by device and file.
-    pub device_files: Keyed<(DevId, FileKey, Direction), OfDevice>,
+    pub device_files: BoundedMap<(DevId, FileKey, Direction), DeviceStream>,
     /// Operations on objects without positions: pipes, sockets, terminals, directories.
     pub elsewhere: u64,
     /// Operations on files of which nothing is known.
@@ -112,14 +112,14 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    fn done(&mut self, done: &Done<'_>, number: u64, asked: Option<u64>) {
-        use syscall_table::Class::{Read, Transfer, Write};
+    fn done(&mut self, done: &CompletedOp<'_>, number: u64, asked: Option<u64>) {
+        use syscall_table::CallClass::{Read, Transfer, Write};
         let direction = match done.class {
             Read | Transfer => Direction::Read,
             Write => Direction::Write,
             _ => return,
         };
-        let access = Access {
+        let access = OrderedAccess {
             start: done.start,
             number,
             end: done.end,
@@ -137,7 +137,7 @@ impl Patterns {
         if let Some(name) = &done.target {
             let file = StreamFile::Named(place_of(&mut self.files, name));
             let row = self.row(done, file, Direction::Write);
-            let there = Access { offset: done.target_offset, ..access };
+            let there = OrderedAccess { offset: done.target_offset, ..access };
             row.stream.add(there, asked, done.errno.is_some());
             row.doubtful += u64::from(name.is_doubtful);
             row.flags = None;
@@ -148,7 +148,7 @@ impl Patterns {
     fn file(
         &mut self,
         file: Option<&OpenFile>,
-        name: Option<&Name<'_>>,
+        name: Option<&NamedPath<'_>>,
         offset: Option<u64>,
     ) -> Option<StreamFile> {
         let stat = file.and_then(|it| it.stat.as_ref());
@@ -168,7 +168,12 @@ impl Patterns {
         }
     }
 
-    fn row(&mut self, done: &Done<'_>, file: StreamFile, direction: Direction) -> &mut OfProcess {
+    fn row(
+        &mut self,
+        done: &CompletedOp<'_>,
+        file: StreamFile,
+        direction: Direction,
+    ) -> &mut ProcessStream {
         if file == StreamFile::Named(usize::MAX) {
             return self.streams.at(usize::MAX);
         }
@@ -183,7 +188,7 @@ impl Patterns {
     }
 
     fn request(&mut self, request: &BlockRequest, pieces: &[Piece]) {
-        if request.ending != Some(Ending::Completed) {
+        if request.ending != Some(RequestEnd::Completed) {
             return;
         }
         let direction = match request.op {
@@ -197,7 +202,7 @@ impl Patterns {
         };
         let end = request.completed.unwrap_or(KernelTime::MAX);
         let failed = request.error.is_some();
-        let access = |sector: u64, sectors: u64, start: Option<KernelTime>| Access {
+        let access = |sector: u64, sectors: u64, start: Option<KernelTime>| OrderedAccess {
             start: start.unwrap_or(end),
             number: sector,
             end,
@@ -216,16 +221,16 @@ impl Patterns {
             if let Some(path) = file.as_ref().and_then(|it| it.path.as_ref())
                 && row.name.is_none()
             {
-                row.name = Some(file_key(&Name::of(path)));
+                row.name = Some(file_key(&NamedPath::of(path)));
             }
             let on_device = access(piece.sector, piece.nr_sector, Some(piece.queued.time));
-            let in_file = Access { offset: *offset, ..on_device };
+            let in_file = OrderedAccess { offset: *offset, ..on_device };
             row.stream.add(in_file, piece.nr_sector.saturating_mul(SECTOR_BYTES), failed);
         }
     }
 }
 
-impl OfProcess {
+impl ProcessStream {
     fn opened(&mut self, file: Option<&OpenFile>) {
         let flags = file.and_then(|it| it.flags);
         let first = self.stream.count == 1;
@@ -247,12 +252,12 @@ impl Sink for Patterns {
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
             Step::SyscallEnded(it, _) => {
-                if let Some(done) = Done::of(step) {
+                if let Some(done) = CompletedOp::of(step) {
                     self.done(&done, 0, it.bytes_requested);
                 }
             }
             Step::AsyncEnded(it, _) => {
-                if let Some(done) = Done::of(step) {
+                if let Some(done) = CompletedOp::of(step) {
                     self.done(&done, it.id, it.bytes_requested);
                 }
             }
@@ -267,7 +272,7 @@ impl Sink for Patterns {
 
 /// Level that determines the class of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum PatternLevel {
     /// Operations themselves.
     Vfs,
     /// Requests for the file, because its operations have no known positions and bypassed the page
@@ -275,7 +280,7 @@ pub enum Level {
     Block,
 }
 
-impl Level {
+impl PatternLevel {
     /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -295,7 +300,7 @@ pub struct Decisions {
     /// True if not all streams have a row.
     is_cut: bool,
     /// Class of the file on the device that moves most of its bytes.
-    found: FxHashMap<(FileKey, Direction), Option<Class>>,
+    found: FxHashMap<(FileKey, Direction), Option<PatternClass>>,
     direct: u32,
 }
 
@@ -310,7 +315,7 @@ impl Decisions {
                 *by_inode.entry((inode, *direction)).or_default() += 1;
             }
         }
-        let mut most: FxHashMap<_, (u64, DevId, &OfDevice)> = FxHashMap::default();
+        let mut most: FxHashMap<_, (u64, DevId, &DeviceStream)> = FxHashMap::default();
         for ((dev, file, direction), it) in patterns.device_files.iter() {
             let this = (it.stream.bytes, *dev, it);
             let most = most.entry((*file, *direction)).or_insert(this);
@@ -324,18 +329,22 @@ impl Decisions {
 
     /// Returns the class of a stream, and the level that determines it. The requests decide if they
     /// cannot belong to another stream.
-    pub fn class(&self, key: &StreamKey, it: &OfProcess) -> (Option<Class>, Option<Level>) {
+    pub fn class(
+        &self,
+        key: &StreamKey,
+        it: &ProcessStream,
+    ) -> (Option<PatternClass>, Option<PatternLevel>) {
         let own = it.stream.found().class;
-        if own != Some(Class::Unknown) {
-            return (own, own.map(|_| Level::Vfs));
+        if own != Some(PatternClass::Unknown) {
+            return (own, own.map(|_| PatternLevel::Vfs));
         }
         match self.by_requests(key, it) {
-            Some(class) => (Some(class), Some(Level::Block)),
+            Some(class) => (Some(class), Some(PatternLevel::Block)),
             None => (own, None),
         }
     }
 
-    fn by_requests(&self, key: &StreamKey, it: &OfProcess) -> Option<Class> {
+    fn by_requests(&self, key: &StreamKey, it: &ProcessStream) -> Option<PatternClass> {
         let (_, file, direction) = key;
         let inode = (it.inode?, *direction);
         let is_alone = self.by_inode.get(&inode) == Some(&1)
@@ -344,7 +353,7 @@ impl Decisions {
             return None;
         }
         let class = self.found.get(&inode).copied().flatten();
-        class.filter(|it| *it != Class::Unknown)
+        class.filter(|it| *it != PatternClass::Unknown)
     }
 }
 

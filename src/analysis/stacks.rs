@@ -9,29 +9,29 @@ use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
 
-use super::done::{Done, What};
-use super::keyed::Keyed;
+use super::bounded_map::BoundedMap;
+use super::completed_op::{CompletedOp, OpKind};
 use crate::event::block::Comm;
-use crate::event::chain::{CallChain, ChainId};
-use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass, Ending, Part};
+use crate::event::callchain::{CallChain, ChainId};
+use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass, RequestEnd, RequestPart};
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
 /// Subject of a stack: an operation, or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Of {
+pub enum StackSubject {
     /// Bios of this device.
     Device(DevId),
     /// Operations of this kind.
-    Call(What),
+    Call(OpKind),
 }
 
 /// Key of a row of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackKey {
     /// Subject of the stack.
-    pub of: Of,
+    pub of: StackSubject,
     /// Name of the thread; `None` if unknown.
     pub comm: Option<Comm>,
     /// Process, if rows are separated by process.
@@ -86,9 +86,9 @@ pub struct IoStacks {
     /// Selection of the stacks.
     pub which: StacksOf,
     /// Sums by subject, thread and call chain.
-    pub rows: Keyed<StackKey, StackSum>,
+    pub rows: BoundedMap<StackKey, StackSum>,
     /// Sums by subject, over all threads.
-    pub totals: BTreeMap<Of, StackSum>,
+    pub totals: BTreeMap<StackSubject, StackSum>,
     /// Call chains that were seen.
     pub chains: FxHashMap<ChainId, CallChain>,
     /// Bios whose end was not seen: they have no time.
@@ -114,7 +114,7 @@ impl IoStacks {
 
     fn request(&mut self, request: &BlockRequest, thread: Option<&ThreadInfo>) {
         // An absorbed request is part of another one.
-        if matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
+        if matches!(request.ending, Some(RequestEnd::Absorbed { into: Some(_), .. })) {
             return;
         }
         if request.is_stillborn {
@@ -125,16 +125,17 @@ impl IoStacks {
             self.commands += 1;
             return;
         };
-        let before = self.totals.get(&Of::Device(request.dev)).map_or(0, |it| it.count);
+        let before = self.totals.get(&StackSubject::Device(request.dev)).map_or(0, |it| it.count);
         self.bios(request, class, thread);
         if request.completed.is_none() {
-            let after = self.totals.get(&Of::Device(request.dev)).map_or(0, |it| it.count);
+            let after =
+                self.totals.get(&StackSubject::Device(request.dev)).map_or(0, |it| it.count);
             self.unended += after - before;
         }
     }
 
     fn bios(&mut self, request: &BlockRequest, class: DiskstatsClass, thread: Option<&ThreadInfo>) {
-        let of = Of::Device(request.dev);
+        let of = StackSubject::Device(request.dev);
         let known = thread.filter(|it| !it.comm.is_empty());
         let name_of = |tid| known.filter(|it| it.tid == tid).map(|it| Comm::new(&it.comm));
         for part in request.parts.iter() {
@@ -154,16 +155,16 @@ impl IoStacks {
         }
     }
 
-    fn call(&mut self, operation: &SyscallOperation, done: &Done<'_>) {
+    fn call(&mut self, operation: &SyscallOperation, done: &CompletedOp<'_>) {
         let comm = self.names.get(&operation.thread).copied();
         let pid = Some(operation.pid);
-        let key = StackKey { of: Of::Call(done.what), comm, pid, chain: operation.chain };
+        let key = StackKey { of: StackSubject::Call(done.what), comm, pid, chain: operation.chain };
         let (read, written, time) = (done.read(), done.written(), done.ns());
         self.add(key, &StackSum { count: 1, read, written, discarded: 0, time });
     }
 }
 
-fn bytes_of(part: &Part) -> u64 {
+fn bytes_of(part: &RequestPart) -> u64 {
     u64::from(part.nr_sector) * SECTOR_BYTES
 }
 
@@ -204,7 +205,7 @@ impl Sink for IoStacks {
             }
             Step::ThreadEnded(thread) => drop(self.names.remove(&thread.key)),
             Step::SyscallEnded(operation, _) if self.which.calls => {
-                if let Some(done) = Done::of(step) {
+                if let Some(done) = CompletedOp::of(step) {
                     self.call(operation, &done);
                 }
             }

@@ -3,32 +3,32 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use super::done::{Done, Name, What};
-use super::keyed::Keyed;
-use super::names::ProcessNames;
-use super::spread::Spread;
-use super::tally::Tally;
+use super::bounded_map::BoundedMap;
+use super::completed_op::{CompletedOp, NamedPath, OpKind};
+use super::group_stats::GroupStats;
+use super::histogram::Histogram;
+use super::process_names::ProcessNames;
 use crate::event::block::RequestOp;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::AsyncOperation;
-use crate::operation::block::{BlockRequest, BlockStep, Ending};
+use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::io_class::IoClass;
-use crate::operation::model::{Mounts, ProcessKey};
+use crate::operation::model::{MountNamespace, ProcessKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
 
 /// Operations of a process.
 #[derive(Clone, Debug, Default)]
-pub struct OfProcess {
+pub struct ProcessSummary {
     /// Process number.
     pub pid: Pid,
     /// Sum of its operations.
-    pub tally: Tally,
+    pub tally: GroupStats,
 }
 
 /// Requests of one kind to one device.
 #[derive(Clone, Debug, Default)]
-pub struct OfDevice {
+pub struct DeviceSummary {
     /// Requests completed.
     pub requests: u64,
     /// Requests that failed.
@@ -38,16 +38,16 @@ pub struct OfDevice {
     /// Bytes that completed.
     pub bytes: u64,
     /// Time before the driver received them (Q or G to D), ns.
-    pub queue: Spread,
+    pub queue: Histogram,
     /// Time in the driver and the device (D to C), ns.
-    pub device: Spread,
+    pub device: Histogram,
 }
 
 /// Returns the key of a file. It is its path. If the path is not in the tracer's mounts, a 0 and
 /// the number of the mounts follow; if the name is doubtful, a second 0 follows. A doubtful name
 /// therefore has a row of its own, and does not count for a file that certainly has the name.
-pub fn file_key(name: &Name<'_>) -> Vec<u8> {
-    let mounts = (name.mounts != Mounts::OWN).then_some(name.mounts);
+pub fn file_key(name: &NamedPath<'_>) -> Vec<u8> {
+    let mounts = (name.mounts != MountNamespace::OWN).then_some(name.mounts);
     KeyParts { path: name.path, mounts, is_doubtful: name.is_doubtful }.key()
 }
 
@@ -57,7 +57,7 @@ pub struct KeyParts<'a> {
     /// Path of the file.
     pub path: &'a [u8],
     /// Mounts of the path, if they are not the tracer's.
-    pub mounts: Option<Mounts>,
+    pub mounts: Option<MountNamespace>,
     /// True if the name may belong to another file.
     pub is_doubtful: bool,
 }
@@ -68,7 +68,7 @@ impl<'a> KeyParts<'a> {
         let mut parts = key.splitn(3, |it| *it == 0);
         let path = parts.next().unwrap_or_default();
         let number = parts.next().and_then(|it| std::str::from_utf8(it).ok()?.parse().ok());
-        Self { path, mounts: number.map(Mounts), is_doubtful: parts.next().is_some() }
+        Self { path, mounts: number.map(MountNamespace), is_doubtful: parts.next().is_some() }
     }
 
     /// Returns the key of these parts.
@@ -86,8 +86,8 @@ impl<'a> KeyParts<'a> {
 }
 
 /// Returns the number of the row of a file with this name.
-pub fn place_of<V: Default>(files: &mut Keyed<Vec<u8>, V>, name: &Name<'_>) -> usize {
-    if name.mounts == Mounts::OWN && !name.is_doubtful {
+pub fn place_of<V: Default>(files: &mut BoundedMap<Vec<u8>, V>, name: &NamedPath<'_>) -> usize {
+    if name.mounts == MountNamespace::OWN && !name.is_doubtful {
         return files.place(name.path, || name.path.to_vec());
     }
     let key = file_key(name);
@@ -96,7 +96,7 @@ pub fn place_of<V: Default>(files: &mut Keyed<Vec<u8>, V>, name: &Name<'_>) -> u
 
 /// Asynchronous operations without a result: they are in no other sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unseen {
+pub struct UnfetchedAsync {
     /// Number of these operations.
     pub count: u64,
     /// Bytes that they requested, as far as that is known.
@@ -105,7 +105,7 @@ pub struct Unseen {
     pub unknown: u64,
 }
 
-impl Unseen {
+impl UnfetchedAsync {
     fn add(&mut self, operation: &AsyncOperation) {
         self.count += 1;
         self.requested = self.requested.saturating_add(operation.bytes_requested.unwrap_or(0));
@@ -118,29 +118,29 @@ impl Unseen {
 #[derive(Clone, Debug, Default)]
 pub struct IoSummary {
     /// Sums by operation and class of I/O.
-    pub calls: BTreeMap<(What, IoClass), Tally>,
+    pub calls: BTreeMap<(OpKind, IoClass), GroupStats>,
     /// Sums by process.
-    pub processes: Keyed<ProcessKey, OfProcess>,
+    pub processes: BoundedMap<ProcessKey, ProcessSummary>,
     /// Sums by file.
-    pub files: Keyed<Vec<u8>, Tally>,
+    pub files: BoundedMap<Vec<u8>, GroupStats>,
     /// Operations without a known name: on files, pipes and similar, descriptors of unknown type.
-    pub nameless: BTreeMap<IoClass, Tally>,
+    pub nameless: BTreeMap<IoClass, GroupStats>,
     /// Asynchronous operations whose result was not seen, and the bytes that they requested.
-    pub unseen: Unseen,
+    pub unseen: UnfetchedAsync,
     /// Sums of requests by device and kind.
-    pub devices: BTreeMap<(DevId, RequestOp), OfDevice>,
+    pub devices: BTreeMap<(DevId, RequestOp), DeviceSummary>,
     /// Failed operations by their error.
-    pub errors: BTreeMap<(What, IoClass, i32), u64>,
+    pub errors: BTreeMap<(OpKind, IoClass, i32), u64>,
     /// Page faults on files.
     pub faults: u64,
     /// Sum over all operations.
-    pub all: Tally,
+    pub all: GroupStats,
     /// Names of processes.
     pub names: ProcessNames,
 }
 
 impl IoSummary {
-    fn done(&mut self, done: &Done<'_>) {
+    fn done(&mut self, done: &CompletedOp<'_>) {
         self.all.add(done);
         self.calls.entry((done.what, done.io)).or_default().add(done);
         if let Some(errno) = done.errno {
@@ -156,12 +156,12 @@ impl IoSummary {
         let [read, written] = done.sides();
         match &done.name {
             Some(name) => self.on_file(name, done, read, written),
-            None if done.is_nameless() || done.class == Class::Transfer => {
+            None if done.is_nameless() || done.class == CallClass::Transfer => {
                 self.nameless.entry(done.io).or_default().add_side(done, read, written);
             }
             None => {}
         }
-        if done.class == Class::Transfer {
+        if done.class == CallClass::Transfer {
             match &done.target {
                 Some(target) => self.on_file(target, done, 0, done.bytes),
                 None => self.nameless.entry(done.io).or_default().add_side(done, 0, done.bytes),
@@ -169,7 +169,7 @@ impl IoSummary {
         }
     }
 
-    fn on_file(&mut self, name: &Name<'_>, done: &Done<'_>, read: u64, written: u64) {
+    fn on_file(&mut self, name: &NamedPath<'_>, done: &CompletedOp<'_>, read: u64, written: u64) {
         let place = place_of(&mut self.files, name);
         let row = self.files.at(place);
         row.add_side(done, read, written);
@@ -177,7 +177,7 @@ impl IoSummary {
     }
 
     fn request(&mut self, request: &BlockRequest) {
-        if request.ending != Some(Ending::Completed) {
+        if request.ending != Some(RequestEnd::Completed) {
             return;
         }
         let row = self.devices.entry((request.dev, request.op)).or_default();
@@ -204,7 +204,7 @@ impl Sink for IoSummary {
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
-                if let Some(done) = Done::of(step) {
+                if let Some(done) = CompletedOp::of(step) {
                     self.done(&done);
                 }
             }
@@ -223,14 +223,17 @@ mod tests {
 
     #[test]
     fn a_key_says_path_mounts_and_doubt() {
-        for mounts in [Mounts::OWN, Mounts(7), Mounts::UNKNOWN] {
+        for mounts in [MountNamespace::OWN, MountNamespace(7), MountNamespace::UNKNOWN] {
             for is_doubtful in [false, true] {
-                let key = file_key(&Name { path: b"/a", mounts, is_doubtful });
-                let mounts = (mounts != Mounts::OWN).then_some(mounts);
+                let key = file_key(&NamedPath { path: b"/a", mounts, is_doubtful });
+                let mounts = (mounts != MountNamespace::OWN).then_some(mounts);
                 assert_eq!(KeyParts::of(&key), KeyParts { path: b"/a", mounts, is_doubtful });
                 assert_eq!(KeyParts::of(&key).key(), key);
             }
         }
-        assert_eq!(file_key(&Name { path: b"/a", mounts: Mounts::OWN, is_doubtful: false }), b"/a");
+        assert_eq!(
+            file_key(&NamedPath { path: b"/a", mounts: MountNamespace::OWN, is_doubtful: false }),
+            b"/a"
+        );
     }
 }

@@ -18,10 +18,10 @@ mod file;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-pub use self::file::{Books, File, Kept, New, Status};
+pub use self::file::{FileAccounting, KeptAccess, NewWatch, Status, WatchedFile};
 use crate::anomaly::{AnomalyKind, Link};
 use crate::operation::Step;
-use crate::operation::access::{self, Access, Comms, Side};
+use crate::operation::access::{self, Access, FileAccess, RecentNames};
 use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::OpenFile;
@@ -44,7 +44,7 @@ const UNIDENTIFIED_MAX: usize = 64;
 
 /// Reason why a command on a file is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum WatchError {
     /// The file is already watched.
     #[error("it is already watched")]
     Watched,
@@ -63,7 +63,7 @@ pub enum Refused {
 
 /// Evidence that an access belongs to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum AccessEvidence {
     /// A call or an asynchronous operation on the file.
     Called {
         /// True if the result of the operation was not seen: the bytes are the requested ones.
@@ -78,13 +78,13 @@ pub enum How {
 }
 
 /// Receiver of reports: the file, and one of its accesses.
-pub type Tell<'a> = &'a mut dyn FnMut(&File, &Kept);
+pub type AccessListener<'a> = &'a mut dyn FnMut(&WatchedFile, &KeptAccess);
 
 /// Set of the watched files.
 #[derive(Debug, Default)]
 pub struct Watch {
-    files: Vec<File>,
-    comms: Comms,
+    files: Vec<WatchedFile>,
+    comms: RecentNames,
     /// Order of accesses that began at the same time.
     number: u64,
     unknown: Vec<Unknown>,
@@ -113,19 +113,19 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the file is already watched or a limit is reached.
-    pub fn add(&mut self, new: New) -> Result<(), Refused> {
+    /// [`WatchError`] if the file is already watched or a limit is reached.
+    pub fn add(&mut self, new: NewWatch) -> Result<(), WatchError> {
         let kept: usize = self.files.iter().map(|it| it.status().max).sum();
         if self.files.iter().any(|it| it.key == new.key) {
-            return Err(Refused::Watched);
+            return Err(WatchError::Watched);
         }
         if self.files.len() >= FILES_MAX {
-            return Err(Refused::Files);
+            return Err(WatchError::Files);
         }
         if new.max == 0 || new.max > FILE_EVENTS_MAX || kept.saturating_add(new.max) > EVENTS_MAX {
-            return Err(Refused::Events);
+            return Err(WatchError::Events);
         }
-        self.files.push(File::new(new));
+        self.files.push(WatchedFile::new(new));
         Ok(())
     }
 
@@ -139,19 +139,19 @@ impl Watch {
     }
 
     /// Returns all files, in the order in which they were added.
-    pub fn files(&self) -> &[File] {
+    pub fn files(&self) -> &[WatchedFile] {
         &self.files
     }
 
     /// Returns one file for changes.
-    pub fn file_mut(&mut self, place: usize) -> Option<&mut File> {
+    pub fn file_mut(&mut self, place: usize) -> Option<&mut WatchedFile> {
         self.files.get_mut(place)
     }
 
     /// Returns the place of the file with this key, or else of the one with this name, or with this
     /// path.
     pub fn find(&self, key: Option<FileKey>, word: &[u8]) -> Option<usize> {
-        let place = |is: &dyn Fn(&File) -> bool| self.files.iter().position(is);
+        let place = |is: &dyn Fn(&WatchedFile) -> bool| self.files.iter().position(is);
         place(&|it| Some(it.key) == key)
             .or_else(|| place(&|it| it.name.as_bytes() == word))
             .or_else(|| place(&|it| it.path == word))
@@ -159,14 +159,14 @@ impl Watch {
 
     /// Returns the bytes of pieces on the device of this file, since it was added or reset, whose
     /// content is unknown.
-    pub fn unknown_bytes(&self, file: &File) -> u64 {
+    pub fn unknown_bytes(&self, file: &WatchedFile) -> u64 {
         let may_be = |it: &&Unknown| it.dev == file.key.0 && file.counts(it.access.begin);
         self.unknown.iter().filter(may_be).map(|it| it.access.bytes).sum()
     }
 
     /// Sets the extents of a file, as its file system reports them: address on its device and
     /// length, in bytes.
-    pub fn lies(&mut self, place: usize, runs: Vec<(u64, u64)>, tell: Tell<'_>) {
+    pub fn lies(&mut self, place: usize, runs: Vec<(u64, u64)>, tell: AccessListener<'_>) {
         let Some(file) = self.files.get_mut(place) else { return };
         file.lies(runs);
         for it in std::mem::take(&mut self.unknown) {
@@ -175,7 +175,7 @@ impl Watch {
     }
 
     /// Takes the next step; reports the accesses that ended with it.
-    pub fn look(&mut self, step: &Step<'_>, tell: Tell<'_>) {
+    pub fn look(&mut self, step: &Step<'_>, tell: AccessListener<'_>) {
         self.comms.look(step);
         match step {
             Step::Anomaly(it) if it.kind == AnomalyKind::Lost => self.lost += it.count,
@@ -187,7 +187,7 @@ impl Watch {
         }
     }
 
-    fn side(&mut self, side: &Side<'_>, tell: Tell<'_>) {
+    fn side(&mut self, side: &FileAccess<'_>, tell: AccessListener<'_>) {
         let Ok(found) = self.place_of(side.file.map(|it| &**it)) else {
             let known = &mut self.unidentified;
             let comm = self
@@ -198,11 +198,11 @@ impl Watch {
             return;
         };
         let Some((place, is_named)) = found else { return };
-        let how = How::Called { is_asked: side.is_asked, is_named };
+        let how = AccessEvidence::Called { is_asked: side.is_asked, is_named };
         match side.access() {
             Some(access) => {
                 let comm = self.comms.of(access.tid).cloned();
-                self.take(place, Kept { access, how, comm }, tell);
+                self.take(place, KeptAccess { access, how, comm }, tell);
             }
             None => {
                 if let Some(file) = self.files.get_mut(place) {
@@ -215,7 +215,7 @@ impl Watch {
     /// Returns the watched file of an open file, and whether only its name identifies it; an error
     /// if the file is unknown.
     fn place_of(&self, file: Option<&OpenFile>) -> Result<Option<(usize, bool)>, ()> {
-        let place = |is: &dyn Fn(&File) -> bool| self.files.iter().position(is);
+        let place = |is: &dyn Fn(&WatchedFile) -> bool| self.files.iter().position(is);
         if let Some(stat) = file.and_then(|it| it.stat) {
             let found = place(&|it| it.key == (stat.dev, stat.ino));
             return Ok(found.map(|it| (it, false)));
@@ -225,16 +225,20 @@ impl Watch {
         Ok(place(&|it| it.path == path.bytes).map(|it| (it, true)))
     }
 
-    fn request(&mut self, request: &BlockRequest, pieces: &[Piece], tell: Tell<'_>) {
+    fn request(&mut self, request: &BlockRequest, pieces: &[Piece], tell: AccessListener<'_>) {
         let accesses = access::pieces(request, pieces).filter(|_| !access::is_passed_on(request));
         for (piece, access) in accesses.into_iter().flatten() {
             let comm = self.comms.of(access.tid).cloned();
             match &piece.behind {
                 BlockContents::File { key, link, .. } => {
                     let place = self.files.iter().position(|it| it.key == *key);
-                    let how = if *link == Link::Exact { How::Exact } else { How::Inferred };
+                    let how = if *link == Link::Exact {
+                        AccessEvidence::Exact
+                    } else {
+                        AccessEvidence::Inferred
+                    };
                     if let Some(place) = place {
-                        self.take(place, Kept { access, how, comm }, tell);
+                        self.take(place, KeptAccess { access, how, comm }, tell);
                     }
                 }
                 BlockContents::Unknown => {
@@ -249,7 +253,7 @@ impl Watch {
     }
 
     /// Gives a piece to the files whose extents contain it; the rest waits.
-    fn unknown_piece(&mut self, piece: Unknown, tell: Tell<'_>) {
+    fn unknown_piece(&mut self, piece: Unknown, tell: AccessListener<'_>) {
         let mut left = vec![piece];
         for place in 0..self.files.len() {
             let Some(file) = self.files.get(place) else { break };
@@ -260,7 +264,8 @@ impl Watch {
             });
             let (found, others): (Vec<_>, Vec<_>) = parts.partition(|it| it.1);
             for (it, _) in found {
-                let kept = Kept { access: it.access, how: How::Inferred, comm: it.comm };
+                let kept =
+                    KeptAccess { access: it.access, how: AccessEvidence::Inferred, comm: it.comm };
                 self.take(place, kept, tell);
             }
             left = others.into_iter().map(|it| it.0).collect();
@@ -278,7 +283,7 @@ impl Watch {
         }
     }
 
-    fn take(&mut self, place: usize, kept: Kept, tell: Tell<'_>) {
+    fn take(&mut self, place: usize, kept: KeptAccess, tell: AccessListener<'_>) {
         self.number += 1;
         let number = self.number;
         if let Some(file) = self.files.get_mut(place) {

@@ -1,13 +1,13 @@
 //! Block events that match no request, with the reason.
 
-use super::{At, RequestId, State};
+use super::{EventContext, RequestId, State};
 use crate::event::block::BlockEvent;
 
 /// Event that could not be used in the usual way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockAnomaly {
     /// Time and place of the record.
-    pub at: At,
+    pub at: EventContext,
     /// Event itself.
     pub event: BlockEvent,
     /// Fault of the event.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Input: `block_bio_queue`, `block_split`, `block_bio_remap`, `block_bio_complete`, and the events
-//! with which bios enter requests. Output: [`Part`]s of requests, and the bios of devices that have
+//! with which bios enter requests. Output: [`RequestPart`]s of requests, and the bios of devices that have
 //! no requests (dm, md, zram). Such bios are reported as if they were requests of these devices.
 //!
 //! One thread queues, remaps and splits a bio and makes it a request or merges it into one. Where a
@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::model::{At, BlockRequest};
-use crate::event::block::{BlockEvent, Comm, Place, RequestOp};
-use crate::event::chain::ChainId;
+use super::model::{BlockRequest, EventContext};
+use crate::event::block::{BlockEvent, Comm, DevicePosition, RequestOp};
+use crate::event::callchain::ChainId;
 use crate::units::{DevId, Tid};
 
 /// Part of a request that came in one bio.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RequestPart {
     /// Number of the part, over all requests.
     pub number: u64,
     /// First sector on the request's device.
@@ -34,29 +34,29 @@ pub struct Part {
     /// Length in sectors.
     pub nr_sector: u32,
     /// Time and task at which the bio was handed to the block layer, at the uppermost device.
-    pub queued: At,
+    pub queued: EventContext,
     /// Time and task at which the bio, or its successor, was handed to this device.
-    pub here: Here,
+    pub here: BioArrival,
     /// Places that were addressed before this device, the nearest first: a partition, a stacked
     /// device and its partition. Each is the place of the part's first sector.
-    pub levels: Arc<[Place]>,
+    pub levels: Arc<[DevicePosition]>,
 }
 
 /// Arrival of a bio at its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Here {
+pub struct BioArrival {
     /// Time of the queuing, and the task that was running.
-    pub at: At,
+    pub at: EventContext,
     /// Name of that thread.
     pub comm: Option<Comm>,
     /// Call chain of that thread, if it was recorded.
     pub chain: Option<ChainId>,
 }
 
-impl Part {
+impl RequestPart {
     /// Returns the place that was addressed first: by a file system of its device, or by a program.
-    pub fn top(&self, dev: DevId) -> Place {
-        self.levels.last().copied().unwrap_or(Place { dev, sector: self.sector })
+    pub fn top(&self, dev: DevId) -> DevicePosition {
+        self.levels.last().copied().unwrap_or(DevicePosition { dev, sector: self.sector })
     }
 }
 
@@ -66,11 +66,11 @@ pub(super) struct Bio {
     pub number: u64,
     pub event: BlockEvent,
     /// Time and task at which the uppermost bio was queued.
-    pub queued: At,
+    pub queued: EventContext,
     /// Time and task at which this bio was queued.
-    pub here: At,
+    pub here: EventContext,
     /// Places above this bio.
-    pub levels: Arc<[Place]>,
+    pub levels: Arc<[DevicePosition]>,
     /// Number of sectors that are parts of requests.
     taken: u32,
     /// Devices to which the bio was passed on, each with the end sector (of this bio's own) up to
@@ -103,17 +103,17 @@ impl Bio {
     }
 
     /// Returns the places above this sector of the bio.
-    fn levels_at(&self, sector: u64) -> Arc<[Place]> {
+    fn levels_at(&self, sector: u64) -> Arc<[DevicePosition]> {
         shifted(&self.levels, sector.saturating_sub(self.event.sector))
     }
 
-    fn here(&self) -> Here {
-        Here { at: self.here, comm: self.event.comm, chain: self.event.chain }
+    fn here(&self) -> BioArrival {
+        BioArrival { at: self.here, comm: self.event.comm, chain: self.event.chain }
     }
 
     /// Returns the whole bio as a part of the request that reports it.
-    pub(super) fn as_part(&self) -> Part {
-        Part {
+    pub(super) fn as_part(&self) -> RequestPart {
+        RequestPart {
             number: self.number,
             sector: self.event.sector,
             nr_sector: self.event.nr_sector,
@@ -124,16 +124,19 @@ impl Bio {
     }
 }
 
-fn shifted(levels: &Arc<[Place]>, by: u64) -> Arc<[Place]> {
+fn shifted(levels: &Arc<[DevicePosition]>, by: u64) -> Arc<[DevicePosition]> {
     if by == 0 {
         return Arc::clone(levels);
     }
-    levels.iter().map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) }).collect()
+    levels
+        .iter()
+        .map(|it| DevicePosition { dev: it.dev, sector: it.sector.saturating_add(by) })
+        .collect()
 }
 
 /// Treatment of bios by a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BioDeviceKind {
     /// Treatment that is not known yet.
     #[default]
     Unknown,
@@ -148,7 +151,7 @@ pub(super) enum Kind {
 /// Bios of one device.
 #[derive(Debug, Default)]
 struct Bios {
-    kind: Kind,
+    kind: BioDeviceKind,
     /// Open bios by first sector and number.
     open: BTreeMap<(u64, u64), Bio>,
     /// First sectors by number: the oldest first.
@@ -186,11 +189,11 @@ impl Bios {
 
 /// Remapped sectors of a place, for which no bio of that device was seen yet.
 #[derive(Clone, Debug)]
-struct Asked {
+struct SubmittedRange {
     by: Tid,
     nr_sector: u32,
-    queued: At,
-    levels: Arc<[Place]>,
+    queued: EventContext,
+    levels: Arc<[DevicePosition]>,
 }
 
 /// Bios and remaps of all devices.
@@ -198,7 +201,7 @@ struct Asked {
 pub(super) struct BioLayer {
     next_number: u64,
     devices: FxHashMap<DevId, Bios>,
-    asked: FxHashMap<Place, Vec<Asked>>,
+    asked: FxHashMap<DevicePosition, Vec<SubmittedRange>>,
     /// Number of entries in `asked`.
     asked_count: usize,
 }
@@ -211,8 +214,8 @@ const LEVELS_MAX: usize = 32;
 
 impl BioLayer {
     /// Registers a queued bio. Returns the treatment of bios by its device, and its number.
-    pub(super) fn queue(&mut self, at: &At, event: &BlockEvent) -> (Kind, u64) {
-        let place = Place { dev: event.dev, sector: event.sector };
+    pub(super) fn queue(&mut self, at: &EventContext, event: &BlockEvent) -> (BioDeviceKind, u64) {
+        let place = DevicePosition { dev: event.dev, sector: event.sector };
         let asked = self.take_asked(place, event.nr_sector, at.tid);
         let (queued, levels) = match asked {
             Some(it) => (it.queued, it.levels),
@@ -267,7 +270,7 @@ impl BioLayer {
 
     /// Moves a pending remap or a bio from one place to another. Returns the bio that is passed on,
     /// if the first place had one.
-    pub(super) fn remap(&mut self, at: &At, event: &BlockEvent) -> Option<&mut Bio> {
+    pub(super) fn remap(&mut self, at: &EventContext, event: &BlockEvent) -> Option<&mut Bio> {
         let from = event.from?;
         let nr_sector = event.nr_sector;
         let before = self
@@ -283,22 +286,22 @@ impl BioLayer {
             (None, None) => (*at, Arc::from([])),
         };
         let levels = std::iter::once(from).chain(above.iter().copied()).take(LEVELS_MAX).collect();
-        let asked = Asked { by: at.tid, nr_sector, queued, levels };
-        let place = Place { dev: event.dev, sector: event.sector };
+        let asked = SubmittedRange { by: at.tid, nr_sector, queued, levels };
+        let place = DevicePosition { dev: event.dev, sector: event.sector };
         if self.asked_count >= ASKED_MAX {
             self.forget_asked();
         }
         self.asked_count += 1;
         self.asked.entry(place).or_default().push(asked);
         let device = self.devices.get_mut(&from.dev)?;
-        device.kind = Kind::Passes;
+        device.kind = BioDeviceKind::Passes;
         let bio = device.open.get_mut(&passed?)?;
         bio.pass(event.dev, from.sector.saturating_add(u64::from(nr_sector)));
         Some(bio)
     }
 
     /// Makes these sectors of a bio a part of a request.
-    pub(super) fn take(&mut self, at: &At, event: &BlockEvent) -> Option<Part> {
+    pub(super) fn take(&mut self, at: &EventContext, event: &BlockEvent) -> Option<RequestPart> {
         let number = self.number();
         let device = self.devices.get_mut(&event.dev)?;
         let op = event.rwbs.op();
@@ -307,9 +310,9 @@ impl BioLayer {
         let is_others = |it: &Bio| it.event.sector != event.sector || it.queued.tid != at.tid;
         let best = of_all.min_by_key(|it| (is_others(it), it.number))?;
         let key = (best.event.sector, best.number);
-        device.kind = Kind::Requests;
+        device.kind = BioDeviceKind::Requests;
         let bio = device.open.get_mut(&key)?;
-        let part = Part {
+        let part = RequestPart {
             number,
             sector: event.sector,
             nr_sector: event.nr_sector,
@@ -326,7 +329,12 @@ impl BioLayer {
 
     /// Takes the oldest discards that this thread queued on a device, as many as fit into
     /// `nr_sector` sectors.
-    pub(super) fn take_discards(&mut self, dev: DevId, by: Tid, nr_sector: u32) -> Vec<Part> {
+    pub(super) fn take_discards(
+        &mut self,
+        dev: DevId,
+        by: Tid,
+        nr_sector: u32,
+    ) -> Vec<RequestPart> {
         let Some(device) = self.devices.get_mut(&dev) else { return Vec::new() };
         let is_meant = |bio: &&Bio| {
             bio.event.rwbs.op() == RequestOp::Discard
@@ -352,7 +360,7 @@ impl BioLayer {
 
     /// Completes a bio that was not part of a request. Returns the bio and the treatment of bios by
     /// its device.
-    pub(super) fn complete(&mut self, event: &BlockEvent) -> Option<(Kind, Bio)> {
+    pub(super) fn complete(&mut self, event: &BlockEvent) -> Option<(BioDeviceKind, Bio)> {
         let device = self.devices.get_mut(&event.dev)?;
         let misfit = |bio: &Bio| {
             (bio.event.sector != event.sector, bio.event.nr_sector != event.nr_sector, bio.number)
@@ -362,8 +370,8 @@ impl BioLayer {
         let best = candidates.filter(|it| it.taken == 0).min_by_key(|it| misfit(it))?;
         let key = (best.event.sector, best.number);
         let bio = device.remove(key)?;
-        if device.kind == Kind::Unknown && event.error == 0 {
-            device.kind = Kind::Does;
+        if device.kind == BioDeviceKind::Unknown && event.error == 0 {
+            device.kind = BioDeviceKind::Does;
         }
         Some((device.kind, bio))
     }
@@ -371,7 +379,7 @@ impl BioLayer {
     /// Returns true if bios of this device do not become requests.
     pub(super) fn has_no_requests(&self, dev: DevId) -> bool {
         let kind = self.devices.get(&dev).map(|it| it.kind);
-        matches!(kind, Some(Kind::Passes | Kind::Does))
+        matches!(kind, Some(BioDeviceKind::Passes | BioDeviceKind::Does))
     }
 
     /// Forgets, after a loss of records, the bios and remaps that wait for another event: that
@@ -402,9 +410,9 @@ impl BioLayer {
 
     /// Removes all open bios, in the order of their numbers, each with the treatment of bios by its
     /// device.
-    pub(super) fn drain(&mut self) -> Vec<(Kind, Bio)> {
+    pub(super) fn drain(&mut self) -> Vec<(BioDeviceKind, Bio)> {
         let devices = self.devices.drain();
-        let mut all: Vec<(Kind, Bio)> = devices
+        let mut all: Vec<(BioDeviceKind, Bio)> = devices
             .flat_map(|(_, device)| {
                 let kind = device.kind;
                 device.open.into_values().map(move |it| (kind, it))
@@ -421,7 +429,7 @@ impl BioLayer {
     /// Returns the oldest bio that holds this place and was not passed on to that device yet: a
     /// mirror passes each bio on to several. (Old kernels do not report the end of some bios; those
     /// do not hide younger ones.)
-    fn open_at(&self, place: Place, nr_sector: u32, to: DevId) -> Option<(u64, u64)> {
+    fn open_at(&self, place: DevicePosition, nr_sector: u32, to: DevId) -> Option<(u64, u64)> {
         let device = self.devices.get(&place.dev)?;
         let found = device.holding(place.sector, nr_sector);
         let best =
@@ -430,9 +438,14 @@ impl BioLayer {
     }
 
     /// Takes the pending remap to this place, by the same thread if there is a choice.
-    fn take_asked(&mut self, place: Place, nr_sector: u32, by: Tid) -> Option<Asked> {
+    fn take_asked(
+        &mut self,
+        place: DevicePosition,
+        nr_sector: u32,
+        by: Tid,
+    ) -> Option<SubmittedRange> {
         let waiting = self.asked.get_mut(&place)?;
-        let suits = |it: &Asked| it.nr_sector == nr_sector;
+        let suits = |it: &SubmittedRange| it.nr_sector == nr_sector;
         let index = waiting
             .iter()
             .position(|it| suits(it) && it.by == by)
@@ -448,9 +461,13 @@ impl BioLayer {
     /// Takes the pending remap of a stacked device to a partition: in its event the kernel names
     /// the disk, with a sector of the partition. Bios are never queued at a partition, so a device
     /// that has bios is not one.
-    fn take_asked_of_partition(&mut self, at: &At, event: &BlockEvent) -> Option<Asked> {
+    fn take_asked_of_partition(
+        &mut self,
+        at: &EventContext,
+        event: &BlockEvent,
+    ) -> Option<SubmittedRange> {
         let from = event.from.filter(|it| !self.devices.contains_key(&it.dev))?;
-        let by_disk = Place { dev: event.dev, sector: from.sector };
+        let by_disk = DevicePosition { dev: event.dev, sector: from.sector };
         self.take_asked(by_disk, event.nr_sector, at.tid)
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
-use super::bio::{Bio, Kind};
+use super::bio::{Bio, BioDeviceKind};
 use super::model::{
-    At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
-    SubmitterSource, Unfinished,
+    BlockRequest, BlockStep, EventContext, FlushRole, Inferred, RequestEnd, RequestId, Submitter,
+    SubmitterSource, UnfinishedRequest,
 };
 use super::tracker::BlockTracker;
 use crate::event::block::{BlockEvent, BlockPoint};
@@ -15,7 +15,7 @@ use crate::units::{KernelTime, SECTOR_BYTES};
 impl BlockTracker {
     pub(super) fn push_bio(
         &mut self,
-        at: &At,
+        at: &EventContext,
         event: &BlockEvent,
         out: &mut impl FnMut(BlockStep<'_>),
     ) {
@@ -23,7 +23,7 @@ impl BlockTracker {
             BlockPoint::BioQueue => {
                 let (kind, number) = self.bios.queue(at, event);
                 // A bio that is passed on is reported at that time: until then it may be split.
-                if kind == Kind::Does {
+                if kind == BioDeviceKind::Does {
                     self.tell(event, number, None, out);
                 }
                 self.enforce_bio_limit(at, event, out);
@@ -69,7 +69,7 @@ impl BlockTracker {
 
     fn bio_done(
         &mut self,
-        kind: Kind,
+        kind: BioDeviceKind,
         mut bio: Bio,
         time: KernelTime,
         event: &BlockEvent,
@@ -78,11 +78,11 @@ impl BlockTracker {
         let mut request = self.told_of(&mut bio, out);
         request.completed = Some(time);
         request.error = (event.error != 0).then_some(event.error.saturating_neg());
-        request.is_stillborn = kind == Kind::Requests;
+        request.is_stillborn = kind == BioDeviceKind::Requests;
         if !request.is_stillborn {
             request.bytes_done = u64::from(request.nr_sector) * SECTOR_BYTES;
         }
-        request.ending = Some(Ending::Completed);
+        request.ending = Some(RequestEnd::Completed);
         out(BlockStep::Ended(&request));
     }
 
@@ -100,14 +100,14 @@ impl BlockTracker {
 
     fn enforce_bio_limit(
         &mut self,
-        at: &At,
+        at: &EventContext,
         event: &BlockEvent,
         out: &mut impl FnMut(BlockStep<'_>),
     ) {
         let Some(bio) = self.bios.too_many(event.dev, self.options.in_flight_limit) else { return };
         anomaly(at, event, AnomalyReason::TooManyBios, out);
         if let Some(mut told) = bio.told {
-            told.ending = Some(Ending::Unfinished(Unfinished::GivenUp));
+            told.ending = Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp));
             out(BlockStep::Ended(&told));
         }
     }
@@ -117,15 +117,15 @@ impl BlockTracker {
     pub(super) fn finish_bios(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
         for (kind, mut bio) in self.bios.drain() {
             let mut request = self.told_of(&mut bio, out);
-            request.is_stillborn = kind == Kind::Requests;
-            request.ending = Some(Ending::Unfinished(Unfinished::CaptureEnd));
+            request.is_stillborn = kind == BioDeviceKind::Requests;
+            request.ending = Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd));
             out(BlockStep::Ended(&request));
         }
     }
 }
 
 fn anomaly(
-    at: &At,
+    at: &EventContext,
     event: &BlockEvent,
     reason: AnomalyReason,
     out: &mut impl FnMut(BlockStep<'_>),
@@ -136,7 +136,7 @@ fn anomaly(
 fn request_of(bio: &Bio, id: RequestId) -> BlockRequest {
     let BlockEvent { dev, sector, nr_sector, rwbs, .. } = bio.event;
     let is_demand = rwbs.is_preflush() && nr_sector == 0;
-    let At { pid, tid, .. } = bio.queued;
+    let EventContext { pid, tid, .. } = bio.queued;
     BlockRequest {
         id,
         dev,

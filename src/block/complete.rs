@@ -1,17 +1,20 @@
 //! Completions: of a whole request, of a part, or of a flush sequence.
 
 use super::anomaly::AnomalyReason;
-use super::device::Tracked;
-use super::model::{BlockStep, Ending, FlushRole, RequestId};
-use super::states::{Deed, Fit, State};
-use super::tracker::Push;
+use super::device::TrackedRequest;
+use super::model::{BlockStep, FlushRole, RequestEnd, RequestId};
+use super::states::{BlockTransition, State, TransitionMatch};
+use super::tracker::EventInput;
 use crate::units::SECTOR_BYTES;
 
-impl Push<'_> {
+impl EventInput<'_> {
     pub(super) fn completed(&mut self) {
         let is_nothing = self.event.nr_sector == 0;
-        let deed = if is_nothing { Deed::CompleteNothing } else { Deed::Complete };
-        let found = self.find(deed).or_else(|| self.find_sequence().map(|id| (id, Fit::Expected)));
+        let deed =
+            if is_nothing { BlockTransition::CompleteNothing } else { BlockTransition::Complete };
+        let found = self
+            .find(deed)
+            .or_else(|| self.find_sequence().map(|id| (id, TransitionMatch::Expected)));
         let Some((id, fit)) = found else {
             return self.unmatched(if is_nothing {
                 AnomalyReason::UnmatchedSequenceEnd
@@ -19,7 +22,7 @@ impl Push<'_> {
                 AnomalyReason::UnmatchedCompletion
             });
         };
-        if fit == Fit::Unissued && self.event.error == 0 {
+        if fit == TransitionMatch::Unissued && self.event.error == 0 {
             self.anomaly(AnomalyReason::NotIssued(id));
         }
         self.progress(id);
@@ -32,7 +35,7 @@ impl Push<'_> {
         if self.event.nr_sector != 0 {
             return None;
         }
-        let is_meant = |tracked: &Tracked| {
+        let is_meant = |tracked: &TrackedRequest| {
             let end = tracked.request.sector.saturating_add(u64::from(tracked.request.nr_sector));
             tracked.state == State::DataDone
                 && tracked.class == self.class
@@ -68,7 +71,7 @@ impl Push<'_> {
             }
         });
         if is_over {
-            self.end(id, Ending::Completed);
+            self.end(id, RequestEnd::Completed);
         } else if let Some(it) = now {
             (self.out)(BlockStep::Progressed(&it.request));
         }

@@ -11,7 +11,7 @@ use crate::event::block::RequestOp;
 
 /// Request in flight.
 #[derive(Clone, Debug)]
-pub(super) struct Tracked {
+pub(super) struct TrackedRequest {
     /// Request as it will be reported.
     pub request: BlockRequest,
     /// State of the request.
@@ -35,8 +35,8 @@ type Place = (RequestOp, u64, RequestId);
 /// sector, of which the oldest comes first. And requests over which another one grew without an
 /// event are found by range.
 #[derive(Debug, Default)]
-pub(super) struct Device {
-    requests: FxHashMap<RequestId, Tracked>,
+pub(super) struct DeviceRequests {
+    requests: FxHashMap<RequestId, TrackedRequest>,
     /// All requests, oldest first.
     ages: BTreeSet<RequestId>,
     /// All requests except the device's flushes, by the first sector that is not completed.
@@ -53,14 +53,14 @@ pub(super) struct Device {
 
 /// Index entries of a request.
 #[derive(PartialEq, Eq)]
-struct Keys {
+struct IndexKeys {
     start: Option<Place>,
     end: Option<Place>,
     waiting: bool,
 }
 
-impl Keys {
-    fn of(it: &Tracked) -> Self {
+impl IndexKeys {
+    fn of(it: &TrackedRequest) -> Self {
         let id = it.request.id;
         let is_flush = matches!(it.request.flush, FlushRole::Device { .. });
         let end = it.position.saturating_add(u64::from(it.left));
@@ -76,10 +76,10 @@ fn all_at(class: RequestOp, sector: u64) -> RangeInclusive<Place> {
     (class, sector, RequestId(0))..=(class, sector, RequestId(u64::MAX))
 }
 
-impl Device {
+impl DeviceRequests {
     /// Adds a request.
-    pub(super) fn add(&mut self, it: Tracked) {
-        self.index(&Keys::of(&it), it.request.id);
+    pub(super) fn add(&mut self, it: TrackedRequest) {
+        self.index(&IndexKeys::of(&it), it.request.id);
         if matches!(it.request.flush, FlushRole::Device { .. }) {
             self.flushes_queued.push_back(it.request.id);
         }
@@ -91,13 +91,13 @@ impl Device {
     pub(super) fn change(
         &mut self,
         id: RequestId,
-        change: impl FnOnce(&mut Tracked),
-    ) -> Option<Tracked> {
+        change: impl FnOnce(&mut TrackedRequest),
+    ) -> Option<TrackedRequest> {
         let it = self.requests.get_mut(&id)?;
-        let before = Keys::of(it);
+        let before = IndexKeys::of(it);
         change(it);
         let now = it.clone();
-        let after = Keys::of(&now);
+        let after = IndexKeys::of(&now);
         if before != after {
             self.unindex(&before, id);
             self.index(&after, id);
@@ -106,10 +106,10 @@ impl Device {
     }
 
     /// Removes a request.
-    pub(super) fn remove(&mut self, id: RequestId) -> Option<Tracked> {
+    pub(super) fn remove(&mut self, id: RequestId) -> Option<TrackedRequest> {
         let it = self.requests.remove(&id)?;
         self.ages.remove(&id);
-        self.unindex(&Keys::of(&it), id);
+        self.unindex(&IndexKeys::of(&it), id);
         if matches!(it.request.flush, FlushRole::Device { .. }) {
             self.flushes_queued.retain(|&other| other != id);
             self.flushes_issued.retain(|&other| other != id);
@@ -118,7 +118,7 @@ impl Device {
     }
 
     /// Returns one request.
-    pub(super) fn get(&self, id: RequestId) -> Option<&Tracked> {
+    pub(super) fn get(&self, id: RequestId) -> Option<&TrackedRequest> {
         self.requests.get(&id)
     }
 
@@ -133,7 +133,7 @@ impl Device {
     }
 
     /// Returns all requests, in no order.
-    pub(super) fn drain(self) -> impl Iterator<Item = Tracked> {
+    pub(super) fn drain(self) -> impl Iterator<Item = TrackedRequest> {
         self.requests.into_values()
     }
 
@@ -142,7 +142,7 @@ impl Device {
         &self,
         class: RequestOp,
         sector: u64,
-    ) -> impl DoubleEndedIterator<Item = &Tracked> {
+    ) -> impl DoubleEndedIterator<Item = &TrackedRequest> {
         self.starts.range(all_at(class, sector)).filter_map(|(_, _, id)| self.requests.get(id))
     }
 
@@ -151,7 +151,7 @@ impl Device {
         &self,
         class: RequestOp,
         sector: u64,
-    ) -> impl DoubleEndedIterator<Item = &Tracked> {
+    ) -> impl DoubleEndedIterator<Item = &TrackedRequest> {
         self.ends.range(all_at(class, sector)).filter_map(|(_, _, id)| self.requests.get(id))
     }
 
@@ -163,7 +163,7 @@ impl Device {
         from: u64,
         to: u64,
         except: RequestId,
-    ) -> Option<&Tracked> {
+    ) -> Option<&TrackedRequest> {
         if from >= to {
             return None;
         }
@@ -211,7 +211,7 @@ impl Device {
         Some(id)
     }
 
-    fn index(&mut self, keys: &Keys, id: RequestId) {
+    fn index(&mut self, keys: &IndexKeys, id: RequestId) {
         self.starts.extend(keys.start);
         self.ends.extend(keys.end);
         if keys.waiting {
@@ -219,7 +219,7 @@ impl Device {
         }
     }
 
-    fn unindex(&mut self, keys: &Keys, id: RequestId) {
+    fn unindex(&mut self, keys: &IndexKeys, id: RequestId) {
         if let Some(place) = keys.start {
             self.starts.remove(&place);
         }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::anomaly::AnomalyReason;
-use super::model::{BlockStep, Ending, FlushRole, RequestId};
-use super::states::{Deed, Fit, State};
-use super::tracker::Push;
+use super::model::{BlockStep, FlushRole, RequestEnd, RequestId};
+use super::states::{BlockTransition, State, TransitionMatch};
+use super::tracker::EventInput;
 use crate::event::block::RequestOp;
 
-impl Push<'_> {
+impl EventInput<'_> {
     pub(super) fn inserted(&mut self) {
-        let (id, is_requeue) = self.find_or_begin(Deed::Insert);
+        let (id, is_requeue) = self.find_or_begin(BlockTransition::Insert);
         self.settle_extent(id);
         let time = self.at.time;
         let now = self.device.change(id, |tracked| {
@@ -25,7 +25,7 @@ impl Push<'_> {
     }
 
     pub(super) fn issued(&mut self) {
-        let (id, is_requeue) = self.find_or_begin(Deed::Issue);
+        let (id, is_requeue) = self.find_or_begin(BlockTransition::Issue);
         self.settle_extent(id);
         let (time, keeps_fua) = (self.at.time, self.event.rwbs.is_fua());
         let now = self.device.change(id, |tracked| {
@@ -48,7 +48,7 @@ impl Push<'_> {
     }
 
     pub(super) fn requeued(&mut self) {
-        let Some((id, _)) = self.find(Deed::Requeue) else {
+        let Some((id, _)) = self.find(BlockTransition::Requeue) else {
             return self.unmatched(AnomalyReason::UnmatchedRequeue);
         };
         let now = self.device.change(id, |tracked| {
@@ -63,9 +63,9 @@ impl Push<'_> {
     /// Returns the request of the event, and whether a requeue of it was not seen. An unknown
     /// request begins here: it is older than the capture, or was created without a bio (driver
     /// commands, requests cloned by a stacked device).
-    fn find_or_begin(&mut self, deed: Deed) -> (RequestId, bool) {
+    fn find_or_begin(&mut self, deed: BlockTransition) -> (RequestId, bool) {
         let found = self.find(deed);
-        if let Some((id, Fit::Expected | Fit::Unissued)) = found {
+        if let Some((id, TransitionMatch::Expected | TransitionMatch::Unissued)) = found {
             return (id, false);
         }
         // Merges are common and requeues rare, so of two guesses this one comes first.
@@ -148,7 +148,10 @@ impl Push<'_> {
                     tracked.request.merges.saturating_add(merges.saturating_add(1));
                 Arc::make_mut(&mut tracked.request.parts).extend(parts.iter().cloned());
             });
-            self.end(id, Ending::Absorbed { into: Some(host), at: self.at.time, inferred: true });
+            self.end(
+                id,
+                RequestEnd::Absorbed { into: Some(host), at: self.at.time, inferred: true },
+            );
         }
     }
 }

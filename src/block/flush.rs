@@ -7,9 +7,9 @@
 use super::anomaly::AnomalyReason;
 use super::model::{BlockStep, FlushLink, FlushRole};
 use super::states::State;
-use super::tracker::Push;
+use super::tracker::EventInput;
 
-impl Push<'_> {
+impl EventInput<'_> {
     pub(super) fn flush_inserted(&mut self) {
         let id = self.device.flush_queued().unwrap_or_else(|| self.begin());
         let time = self.at.time;

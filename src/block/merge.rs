@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::anomaly::AnomalyReason;
-use super::bio::Part;
-use super::device::Tracked;
-use super::model::{BlockStep, Ending, RequestId};
-use super::states::{Deed, Fit, fit};
-use super::tracker::Push;
+use super::bio::RequestPart;
+use super::device::TrackedRequest;
+use super::model::{BlockStep, RequestEnd, RequestId};
+use super::states::{BlockTransition, TransitionMatch, fit};
+use super::tracker::EventInput;
 
-impl Push<'_> {
+impl EventInput<'_> {
     pub(super) fn back_merged(&mut self) {
         let host = self.host(self.device.ending_at(self.class, self.event.sector), None);
         self.bio_merged(host, false);
@@ -33,7 +33,7 @@ impl Push<'_> {
 
     /// Handles the event of an absorbed request, which does not name the absorbing one.
     pub(super) fn absorbed(&mut self) {
-        let absorbed = self.find(Deed::Absorb).map(|(id, _)| id);
+        let absorbed = self.find(BlockTransition::Absorb).map(|(id, _)| id);
         let host = self.host(self.device.ending_at(self.class, self.event.sector), absorbed);
         let request = absorbed.and_then(|id| self.device.get(id)).map(|it| &it.request);
         let merges = request.map_or(0, |it| it.merges);
@@ -44,7 +44,7 @@ impl Push<'_> {
         }
         match absorbed {
             Some(id) => {
-                self.end(id, Ending::Absorbed { into: host, at: self.at.time, inferred: false })
+                self.end(id, RequestEnd::Absorbed { into: host, at: self.at.time, inferred: false })
             }
             None => self.unmatched(AnomalyReason::UnmatchedMerge),
         }
@@ -55,13 +55,14 @@ impl Push<'_> {
     /// they report the true extent.
     fn host<'d>(
         &self,
-        candidates: impl DoubleEndedIterator<Item = &'d Tracked>,
+        candidates: impl DoubleEndedIterator<Item = &'d TrackedRequest>,
         except: Option<RequestId>,
     ) -> Option<RequestId> {
-        let is_own = |it: &Tracked| it.request.submitter.is_some_and(|by| by.tid == self.at.tid);
+        let is_own =
+            |it: &TrackedRequest| it.request.submitter.is_some_and(|by| by.tid == self.at.tid);
         candidates
             .filter(|tracked| {
-                fit(tracked.state, Deed::Grow) == Fit::Expected
+                fit(tracked.state, BlockTransition::Grow) == TransitionMatch::Expected
                     && Some(tracked.request.id) != except
             })
             .max_by_key(|it| (is_own(it), it.request.id))
@@ -73,7 +74,7 @@ impl Push<'_> {
         host: RequestId,
         is_front: bool,
         merges: u32,
-        parts: impl IntoIterator<Item = Part>,
+        parts: impl IntoIterator<Item = RequestPart>,
     ) {
         let nr_sector = self.event.nr_sector;
         let now = self.device.change(host, |tracked| {

@@ -39,10 +39,10 @@ mod tracker;
 mod tests;
 
 pub use anomaly::{AnomalyReason, BlockAnomaly};
-pub use bio::{Here, Part};
+pub use bio::{BioArrival, RequestPart};
 pub use model::{
-    At, BlockRequest, BlockStep, DiskstatsClass, Ending, FlushLink, FlushRole, Inferred, RequestId,
-    Submitter, SubmitterSource, Unfinished,
+    BlockRequest, BlockStep, DiskstatsClass, EventContext, FlushLink, FlushRole, Inferred,
+    RequestEnd, RequestId, Submitter, SubmitterSource, UnfinishedRequest,
 };
 pub use states::State;
 pub use tracker::{BlockOptions, BlockTracker};

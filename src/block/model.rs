@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BlockAnomaly, Part};
+use super::{BlockAnomaly, RequestPart};
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
 use crate::units::{CpuId, DevId, KernelTime, Pid, SECTOR_BYTES, Tid};
 
 /// Time and place of an event, and the task that it interrupted or served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct EventContext {
     /// Time by the kernel's clock.
     pub time: KernelTime,
     /// CPU whose ring held the event.
@@ -80,9 +80,9 @@ pub struct BlockRequest {
     /// True for a bio that failed before it became a request of its device.
     pub is_stillborn: bool,
     /// End of the request; `None` while it is in flight.
-    pub ending: Option<Ending>,
+    pub ending: Option<RequestEnd>,
     /// Bios that became part of it, as far as they were seen, in the order in which they did.
-    pub parts: Arc<Vec<Part>>,
+    pub parts: Arc<Vec<RequestPart>>,
 }
 
 impl BlockRequest {
@@ -119,7 +119,7 @@ impl BlockRequest {
     /// zone opens before Linux 6.18, nor for zone finishes before 6.16. These kernels count them as
     /// reads, and have no letters that would distinguish them from others.
     pub fn diskstats_class(&self) -> Option<DiskstatsClass> {
-        let is_counted = self.ending == Some(Ending::Completed) && !self.is_stillborn;
+        let is_counted = self.ending == Some(RequestEnd::Completed) && !self.is_stillborn;
         self.diskstats_class_of_kind().filter(|_| is_counted)
     }
 
@@ -233,7 +233,7 @@ pub struct Inferred {
 
 /// End of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RequestEnd {
     /// The driver, or the end of its flush sequence, reported its completion.
     Completed,
     /// The request became part of another one.
@@ -246,12 +246,12 @@ pub enum Ending {
         inferred: bool,
     },
     /// The end of the request was not seen.
-    Unfinished(Unfinished),
+    Unfinished(UnfinishedRequest),
 }
 
 /// Reason why the end of a request was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unfinished {
+pub enum UnfinishedRequest {
     /// The capture ended before the request.
     CaptureEnd,
     /// Too many requests were in flight, and this was the oldest of the device.

@@ -31,7 +31,7 @@ impl fmt::Display for State {
 
 /// Effect of an event on a request. (`block_getrq` is missing: it always creates a request.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Deed {
+pub(super) enum BlockTransition {
     /// Event `block_rq_insert`.
     Insert,
     /// Event `block_rq_issue`.
@@ -51,7 +51,7 @@ pub(super) enum Deed {
 
 /// Degree to which an event suits a request; better ones are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fit {
+pub(super) enum TransitionMatch {
     /// The kernel does this.
     Expected,
     /// The kernel does this when the request fails before it reaches the driver; otherwise the
@@ -65,46 +65,46 @@ pub(super) enum Fit {
 }
 
 /// Returns the entry of the table.
-pub(super) fn fit(state: State, deed: Deed) -> Fit {
+pub(super) fn fit(state: State, deed: BlockTransition) -> TransitionMatch {
     match (state, deed) {
-        (State::Queued, Deed::Insert) => Fit::Expected, // the first time, and after a requeue
-        (State::Queued, Deed::Issue) => Fit::Expected,
-        (State::Queued, Deed::Complete) => Fit::Unissued,
-        (State::Queued, Deed::CompleteNothing) => Fit::Unissued, // if it has no length, as zone operations
-        (State::Queued, Deed::Requeue) => Fit::Expected, // returned by a busy driver before the traced issue
-        (State::Queued, Deed::Absorb) => Fit::Expected,
-        (State::Queued, Deed::Grow) => Fit::Expected,
+        (State::Queued, BlockTransition::Insert) => TransitionMatch::Expected, // the first time, and after a requeue
+        (State::Queued, BlockTransition::Issue) => TransitionMatch::Expected,
+        (State::Queued, BlockTransition::Complete) => TransitionMatch::Unissued,
+        (State::Queued, BlockTransition::CompleteNothing) => TransitionMatch::Unissued, // if it has no length, as zone operations
+        (State::Queued, BlockTransition::Requeue) => TransitionMatch::Expected, // returned by a busy driver before the traced issue
+        (State::Queued, BlockTransition::Absorb) => TransitionMatch::Expected,
+        (State::Queued, BlockTransition::Grow) => TransitionMatch::Expected,
 
-        (State::FlushWait, Deed::Insert) => Fit::Expected, // its flush is done
-        (State::FlushWait, Deed::Issue) => Fit::Expected, // its flush is done, and the insert is not traced
-        (State::FlushWait, Deed::Complete) => Fit::Unissued, // its flush failed
-        (State::FlushWait, Deed::CompleteNothing) => Fit::Never, // it has a length
-        (State::FlushWait, Deed::Requeue) => Fit::Expected, // as if queued, when the insert is not traced
-        (State::FlushWait, Deed::Absorb) => Fit::Never,     // flush sequences are not merged
-        (State::FlushWait, Deed::Grow) => Fit::Never,
+        (State::FlushWait, BlockTransition::Insert) => TransitionMatch::Expected, // its flush is done
+        (State::FlushWait, BlockTransition::Issue) => TransitionMatch::Expected, // its flush is done, and the insert is not traced
+        (State::FlushWait, BlockTransition::Complete) => TransitionMatch::Unissued, // its flush failed
+        (State::FlushWait, BlockTransition::CompleteNothing) => TransitionMatch::Never, // it has a length
+        (State::FlushWait, BlockTransition::Requeue) => TransitionMatch::Expected, // as if queued, when the insert is not traced
+        (State::FlushWait, BlockTransition::Absorb) => TransitionMatch::Never, // flush sequences are not merged
+        (State::FlushWait, BlockTransition::Grow) => TransitionMatch::Never,
 
-        (State::Demand, Deed::Insert) => Fit::Never, // the flush sent for it has events, it has none
-        (State::Demand, Deed::Issue) => Fit::Never,
-        (State::Demand, Deed::Complete) => Fit::Never, // it has no length
-        (State::Demand, Deed::CompleteNothing) => Fit::Expected,
-        (State::Demand, Deed::Requeue) => Fit::Never,
-        (State::Demand, Deed::Absorb) => Fit::Never,
-        (State::Demand, Deed::Grow) => Fit::Never,
+        (State::Demand, BlockTransition::Insert) => TransitionMatch::Never, // the flush sent for it has events, it has none
+        (State::Demand, BlockTransition::Issue) => TransitionMatch::Never,
+        (State::Demand, BlockTransition::Complete) => TransitionMatch::Never, // it has no length
+        (State::Demand, BlockTransition::CompleteNothing) => TransitionMatch::Expected,
+        (State::Demand, BlockTransition::Requeue) => TransitionMatch::Never,
+        (State::Demand, BlockTransition::Absorb) => TransitionMatch::Never,
+        (State::Demand, BlockTransition::Grow) => TransitionMatch::Never,
 
-        (State::Issued, Deed::Insert) => Fit::ImpliesRequeue,
-        (State::Issued, Deed::Issue) => Fit::ImpliesRequeue,
-        (State::Issued, Deed::Complete) => Fit::Expected,
-        (State::Issued, Deed::CompleteNothing) => Fit::Expected, // no length, or no byte done before a retry
-        (State::Issued, Deed::Requeue) => Fit::Expected,
-        (State::Issued, Deed::Absorb) => Fit::Never, // only queued requests are merged
-        (State::Issued, Deed::Grow) => Fit::Never,
+        (State::Issued, BlockTransition::Insert) => TransitionMatch::ImpliesRequeue,
+        (State::Issued, BlockTransition::Issue) => TransitionMatch::ImpliesRequeue,
+        (State::Issued, BlockTransition::Complete) => TransitionMatch::Expected,
+        (State::Issued, BlockTransition::CompleteNothing) => TransitionMatch::Expected, // no length, or no byte done before a retry
+        (State::Issued, BlockTransition::Requeue) => TransitionMatch::Expected,
+        (State::Issued, BlockTransition::Absorb) => TransitionMatch::Never, // only queued requests are merged
+        (State::Issued, BlockTransition::Grow) => TransitionMatch::Never,
 
-        (State::DataDone, Deed::Insert) => Fit::Never, // the flush after the data has events, it has none
-        (State::DataDone, Deed::Issue) => Fit::Never,
-        (State::DataDone, Deed::Complete) => Fit::Never, // no byte is left
-        (State::DataDone, Deed::CompleteNothing) => Fit::Expected,
-        (State::DataDone, Deed::Requeue) => Fit::Never,
-        (State::DataDone, Deed::Absorb) => Fit::Never,
-        (State::DataDone, Deed::Grow) => Fit::Never,
+        (State::DataDone, BlockTransition::Insert) => TransitionMatch::Never, // the flush after the data has events, it has none
+        (State::DataDone, BlockTransition::Issue) => TransitionMatch::Never,
+        (State::DataDone, BlockTransition::Complete) => TransitionMatch::Never, // no byte is left
+        (State::DataDone, BlockTransition::CompleteNothing) => TransitionMatch::Expected,
+        (State::DataDone, BlockTransition::Requeue) => TransitionMatch::Never,
+        (State::DataDone, BlockTransition::Absorb) => TransitionMatch::Never,
+        (State::DataDone, BlockTransition::Grow) => TransitionMatch::Never,
     }
 }

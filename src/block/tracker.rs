@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
-use super::bio::{BioLayer, Part};
-use super::device::{Device, Tracked};
+use super::bio::{BioLayer, RequestPart};
+use super::device::{DeviceRequests, TrackedRequest};
 use super::model::{
-    At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
-    SubmitterSource, Unfinished,
+    BlockRequest, BlockStep, EventContext, FlushRole, Inferred, RequestEnd, RequestId, Submitter,
+    SubmitterSource, UnfinishedRequest,
 };
-use super::states::{Deed, Fit, State, fit};
+use super::states::{BlockTransition, State, TransitionMatch, fit};
 use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
 use crate::units::DevId;
 
@@ -43,7 +43,7 @@ impl Default for BlockOptions {
 #[derive(Debug, Default)]
 pub struct BlockTracker {
     pub(super) options: BlockOptions,
-    devices: FxHashMap<DevId, Device>,
+    devices: FxHashMap<DevId, DeviceRequests>,
     /// Devices without zones.
     unzoned: FxHashSet<DevId>,
     pub(super) bios: BioLayer,
@@ -77,13 +77,18 @@ impl BlockTracker {
 
     /// Takes the next event; events of all devices come in time order. Emits at least one step for
     /// each event of a request.
-    pub fn push(&mut self, at: &At, event: &BlockEvent, out: &mut impl FnMut(BlockStep<'_>)) {
+    pub fn push(
+        &mut self,
+        at: &EventContext,
+        event: &BlockEvent,
+        out: &mut impl FnMut(BlockStep<'_>),
+    ) {
         if event.point.is_of_bio() {
             return self.push_bio(at, event, out);
         }
         let operation = self.operation(event);
         let device = self.devices.entry(event.dev).or_default();
-        let mut push = Push {
+        let mut push = EventInput {
             options: self.options,
             bios: &mut self.bios,
             next_id: &mut self.next_id,
@@ -109,12 +114,12 @@ impl BlockTracker {
     /// Ends the capture: emits every request in flight as unfinished, in the order of their
     /// beginnings.
     pub fn finish(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
-        let mut open: Vec<Tracked> =
+        let mut open: Vec<TrackedRequest> =
             self.devices.drain().flat_map(|(_, device)| device.drain()).collect();
         open.sort_unstable_by_key(|it| it.request.id);
         self.finish_bios(out);
         for mut it in open {
-            it.request.ending = Some(Ending::Unfinished(Unfinished::CaptureEnd));
+            it.request.ending = Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd));
             out(BlockStep::Ended(&it.request));
         }
     }
@@ -122,13 +127,13 @@ impl BlockTracker {
 
 /// One event together with the state that it changes. The rules are in `dispatch`, `complete`,
 /// `merge` and `flush`.
-pub(super) struct Push<'a> {
+pub(super) struct EventInput<'a> {
     pub options: BlockOptions,
     pub bios: &'a mut BioLayer,
     pub next_id: &'a mut u64,
     pub losses: u32,
-    pub device: &'a mut Device,
-    pub at: At,
+    pub device: &'a mut DeviceRequests,
+    pub at: EventContext,
     pub event: BlockEvent,
     /// Operation by the letters alone, by which requests are recognized.
     pub class: RequestOp,
@@ -137,7 +142,7 @@ pub(super) struct Push<'a> {
     pub out: &'a mut dyn FnMut(BlockStep<'_>),
 }
 
-impl Push<'_> {
+impl EventInput<'_> {
     fn dispatch(&mut self) {
         match (self.event.point, self.class) {
             (BlockPoint::GetRq, _) => {
@@ -185,7 +190,7 @@ impl Push<'_> {
         id
     }
 
-    fn newborn(&mut self, id: RequestId) -> Tracked {
+    fn newborn(&mut self, id: RequestId) -> TrackedRequest {
         let BlockEvent { point, dev, nr_sector, rwbs, .. } = self.event;
         let is_getrq = point == BlockPoint::GetRq;
         let (state, flush, op) = match (self.class, is_getrq && rwbs.is_preflush(), nr_sector) {
@@ -199,7 +204,7 @@ impl Push<'_> {
             (op, true, _) => (State::FlushWait, FlushRole::Sequence, op),
             (op, false, _) => (State::Queued, FlushRole::None, op),
         };
-        let parts: Vec<Part> = match is_getrq {
+        let parts: Vec<RequestPart> = match is_getrq {
             true => Vec::from_iter(self.bios.take(&self.at, &self.event)),
             false => Vec::new(),
         };
@@ -228,7 +233,7 @@ impl Push<'_> {
             ending: None,
             parts: Arc::new(parts),
         };
-        Tracked {
+        TrackedRequest {
             position: request.sector,
             request,
             state,
@@ -240,8 +245,8 @@ impl Push<'_> {
 
     /// Returns the submitter of the request. Flushes, and requests at their issue, are sent by any
     /// task that runs the queue: such a task is not the submitter.
-    fn submitter(&self, part: Option<&Part>) -> Option<Submitter> {
-        if let Some(At { pid, tid, .. }) = part.map(|it| it.queued) {
+    fn submitter(&self, part: Option<&RequestPart>) -> Option<Submitter> {
+        if let Some(EventContext { pid, tid, .. }) = part.map(|it| it.queued) {
             return Some(Submitter { pid, tid, source: SubmitterSource::Bio });
         }
         let source = match (self.event.point, self.class) {
@@ -254,7 +259,7 @@ impl Push<'_> {
 
     /// Returns the request to which this event refers: by the table, the length, losses in between,
     /// and age, in this order.
-    pub(super) fn find(&self, deed: Deed) -> Option<(RequestId, Fit)> {
+    pub(super) fn find(&self, deed: BlockTransition) -> Option<(RequestId, TransitionMatch)> {
         self.device
             .starting_at(self.class, self.sector())
             .filter_map(|tracked| {
@@ -266,32 +271,31 @@ impl Push<'_> {
             .map(|(fit, _, _, id)| (id, fit))
     }
 
-    fn suits(&self, it: &Tracked, deed: Deed) -> Option<Fit> {
+    fn suits(&self, it: &TrackedRequest, deed: BlockTransition) -> Option<TransitionMatch> {
         let is_stale = it.losses_before != self.losses;
         match fit(it.state, deed) {
-            Fit::Expected => Some(Fit::Expected),
+            TransitionMatch::Expected => Some(TransitionMatch::Expected),
             // A request that has sectors left cannot end with an empty completion before it went to
             // the driver.
-            Fit::Unissued => {
-                (deed != Deed::CompleteNothing || it.left == 0).then_some(Fit::Unissued)
-            }
+            TransitionMatch::Unissued => (deed != BlockTransition::CompleteNothing || it.left == 0)
+                .then_some(TransitionMatch::Unissued),
             // A returned request comes back unchanged; another length is another request at the
             // same place.
-            Fit::ImpliesRequeue => ((!self.options.requeues_recorded || is_stale)
+            TransitionMatch::ImpliesRequeue => ((!self.options.requeues_recorded || is_stale)
                 && it.left == self.event.nr_sector)
-                .then_some(Fit::ImpliesRequeue),
-            Fit::Never => None,
+                .then_some(TransitionMatch::ImpliesRequeue),
+            TransitionMatch::Never => None,
         }
     }
 
     /// Returns the disagreement of the lengths: 0 none, 1 in a way that the kernel has, 2 only if
     /// events were missed.
-    fn misfit(&self, it: &Tracked, deed: Deed) -> u8 {
+    fn misfit(&self, it: &TrackedRequest, deed: BlockTransition) -> u8 {
         use std::cmp::Ordering::{Equal, Greater, Less};
         match (it.left.cmp(&self.event.nr_sector), deed) {
             (Equal, _) => 0,
-            (Greater, Deed::Complete | Deed::CompleteNothing) => 1, // done in parts
-            (Less, Deed::Insert | Deed::Issue | Deed::Absorb) => 1, // discards grow without a merge event
+            (Greater, BlockTransition::Complete | BlockTransition::CompleteNothing) => 1, // done in parts
+            (Less, BlockTransition::Insert | BlockTransition::Issue | BlockTransition::Absorb) => 1, // discards grow without a merge event
             (Greater | Less, _) => 2,
         }
     }
@@ -312,7 +316,7 @@ impl Push<'_> {
     }
 
     /// Removes a request and reports how it ended.
-    pub(super) fn end(&mut self, id: RequestId, ending: Ending) {
+    pub(super) fn end(&mut self, id: RequestId, ending: RequestEnd) {
         if let Some(mut it) = self.device.remove(id) {
             it.request.ending = Some(ending);
             (self.out)(BlockStep::Ended(&it.request));
@@ -323,7 +327,7 @@ impl Push<'_> {
         while self.device.len() > self.options.in_flight_limit {
             let Some(oldest) = self.device.oldest() else { return };
             self.anomaly(AnomalyReason::TooMany(oldest));
-            self.end(oldest, Ending::Unfinished(Unfinished::GivenUp));
+            self.end(oldest, RequestEnd::Unfinished(UnfinishedRequest::GivenUp));
         }
     }
 }

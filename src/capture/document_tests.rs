@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    Chains, Clock, Counts, Disk, End, Header, Host, Imported, Layout, LoopFile, Others,
-    OthersOnDevice, Own, Partition, RequestCount, Ring, RingCounts, Scope, Tracepoint, Unread,
-    UnreadFile, UnreadProgram, UnreadPrograms,
+    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, LoopFile,
+    Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
+    Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 
@@ -227,7 +227,7 @@ fn fields_of_facts_have_the_documented_sizes() {
         assert_eq!((0..=u8::MAX).filter(|it| is_known(*it)).collect::<BTreeSet<_>>(), listed);
     };
     is_listed("what", table[&NAME], &what);
-    is_listed("ending", table[&kind::STACK], &|it| Ending::of(it).is_some());
+    is_listed("ending", table[&kind::STACK], &|it| StackEnd::of(it).is_some());
 }
 
 /// Creates a header in which all fields have values: the compiler reports a missing field.
@@ -244,7 +244,7 @@ fn full_header() -> Header {
             page_bytes: 1,
         },
         clock: Clock { name: word.clone(), start_ns: 1, all_on_ns: 1, start_realtime_ns: 1 },
-        scope: Scope {
+        scope: CaptureScope {
             mode: word.clone(),
             roots: vec![1],
             foreign_kept: true,
@@ -262,14 +262,14 @@ fn full_header() -> Header {
         source: word.clone(),
         source_reason: word.clone(),
         exec_exits: true,
-        chains: Some(Chains {
+        chains: Some(CallChainKinds {
             kernel: true,
             user: true,
             stack_bytes: 1,
             calls: true,
             frames_max: 1,
         }),
-        layouts: vec![Layout {
+        layouts: vec![RecordLayout {
             source: word.clone(),
             sample_type: 1,
             regs_user: 1,
@@ -277,7 +277,7 @@ fn full_header() -> Header {
             header_event: word.clone(),
             pages_continue: true,
         }],
-        rings: vec![Ring { name: word.clone(), bytes: 1 }],
+        rings: vec![RingInfo { name: word.clone(), bytes: 1 }],
         tracepoints: vec![Tracepoint {
             system: word.clone(),
             name: word.clone(),
@@ -333,7 +333,7 @@ fn full_end() -> End {
         foreign_dropped: 1,
         unwritten: 1,
         warnings: vec![word.clone()],
-        own: Own { cpu_ns: 1, call_cost_ns: Some(1) },
+        own: TracerCost { cpu_ns: 1, call_cost_ns: Some(1) },
         places_not_asked: 1,
         disks: vec![full_disk()],
         unread: Unread { files: 1, addresses: 1, first: vec![unread] },

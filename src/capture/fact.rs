@@ -32,7 +32,7 @@
 //!   link.
 //! - OPENED: tid is -1 if events of this time are missing. Errno is 0 if the name was read; `EXDEV`
 //!   if the file may be another one, opened by a file system; for missing events the reason.
-//! - STACK: for ending see [`Ending`].
+//! - STACK: for ending see [`StackEnd`].
 //! - UNWOUND: the hits fill the fact.
 //!
 //! A name is `u16` front, `u16` back, bytes. It consists of the first `front` bytes of the previous
@@ -42,7 +42,7 @@
 
 use super::format::Cursor;
 pub use super::symbol::Symbol;
-pub use super::unwound::{Ending, Unwound, UnwoundHit, UserStack};
+pub use super::user_stack::{StackEnd, UnwoundHit, UnwoundStack, UserStack};
 use crate::event::FileStat;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -293,7 +293,7 @@ impl FactsFrame {
 
 impl Fact {
     fn encode(&self, out: &mut Vec<u8>, link: &[u8]) {
-        let mut body = Body(Vec::with_capacity(64));
+        let mut body = FactBody(Vec::with_capacity(64));
         let kind = match self {
             Self::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes } => {
                 let of = match of {
@@ -498,11 +498,11 @@ fn name(body: &mut Cursor<'_>, link: Option<&[u8]>) -> Option<Fact> {
 
 fn stack(body: &mut Cursor<'_>) -> Option<UserStack> {
     let (number, pid) = (body.u32()?, Pid(body.i32()?));
-    let ending = Ending::of(body.u8()?)?;
+    let ending = StackEnd::of(body.u8()?)?;
     let is_guessed = body.u8()? != 0;
     let (addresses, _) = body.bytes()?.as_chunks::<8>();
     let addresses = addresses.iter().map(|it| u64::from_le_bytes(*it)).collect();
-    Some(UserStack { number, pid, way: Unwound { addresses, ending, is_guessed } })
+    Some(UserStack { number, pid, way: UnwoundStack { addresses, ending, is_guessed } })
 }
 
 fn unwound(body: &mut Cursor<'_>) -> Option<Vec<UnwoundHit>> {
@@ -515,9 +515,9 @@ fn unwound(body: &mut Cursor<'_>) -> Option<Vec<UnwoundHit>> {
 }
 
 /// Body of a fact that is being built.
-struct Body(Vec<u8>);
+struct FactBody(Vec<u8>);
 
-impl Body {
+impl FactBody {
     fn put(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self

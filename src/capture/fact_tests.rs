@@ -3,9 +3,9 @@
 use super::*;
 
 fn stack() -> Fact {
-    let way = Unwound {
+    let way = UnwoundStack {
         addresses: [0x7f00_0000_1003, 5].into(),
-        ending: Ending::Unreadable,
+        ending: StackEnd::Unreadable,
         is_guessed: true,
     };
     Fact::Stack(Box::new(UserStack { number: 7, pid: Pid(3), way }))
@@ -111,11 +111,11 @@ fn name(of: NameOf, bytes: &[u8]) -> Fact {
 #[test]
 fn a_name_of_before_is_read() {
     let fact = name(NameOf::Link, b"/data/a");
-    let mut body = Body(Vec::new());
+    let mut body = FactBody(Vec::new());
     body.i32(7).u32(1).u64(100).u8(1).u64(101).u64(102).i32(0);
     let Fact::Name { stat, .. } = &fact else { unreachable!("a name") };
     body.stat(stat.as_ref()).bytes(b"/data/a").u64(0);
-    let mut whole = Body(Vec::new());
+    let mut whole = FactBody(Vec::new());
     whole.u16(kind::WHOLE_NAME).bytes(&body.0);
     assert_eq!(facts(&whole.0).collect::<Vec<_>>(), [fact]);
 }

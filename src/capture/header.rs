@@ -16,7 +16,7 @@ pub struct Header {
     /// Clock of all times.
     pub clock: Clock,
     /// Processes that the capture follows.
-    pub scope: Scope,
+    pub scope: CaptureScope,
     /// Process of the tracer itself, as the records show it.
     pub own_pid: i32,
     /// Names of the recorded system calls.
@@ -50,11 +50,11 @@ pub struct Header {
     pub exec_exits: bool,
     /// Recorded call chains of hits; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub chains: Option<Chains>,
+    pub chains: Option<CallChainKinds>,
     /// Layouts of the records of data frames, by the frame's `layout`.
-    pub layouts: Vec<Layout>,
+    pub layouts: Vec<RecordLayout>,
     /// Rings, by the data frames' `stream`.
-    pub rings: Vec<Ring>,
+    pub rings: Vec<RingInfo>,
     /// Tracepoints that were opened.
     pub tracepoints: Vec<Tracepoint>,
     /// Block devices of the machine.
@@ -115,7 +115,7 @@ pub struct Clock {
 /// Processes that the capture follows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Scope {
+pub struct CaptureScope {
     /// Mode of the capture: `system`, `launch` or `attach`.
     pub mode: String,
     /// Launched process, or the processes to which the tracer attached.
@@ -133,7 +133,7 @@ pub struct Scope {
 /// Call chains of the hits of the ring `chains`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Chains {
+pub struct CallChainKinds {
     /// True if the kernel's functions were recorded.
     pub kernel: bool,
     /// True if the program's functions were recorded.
@@ -153,7 +153,7 @@ pub struct Chains {
 /// Layout of the records of a data frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Layout {
+pub struct RecordLayout {
     /// Source of the records: `perf` or `tracefs`.
     pub source: String,
     /// perf: `PERF_SAMPLE_*`; `sample_id_all` is set.
@@ -175,7 +175,7 @@ pub struct Layout {
 /// Kind of ring; there is one of it on each CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ring {
+pub struct RingInfo {
     /// Name by content: `main`, `names`, …
     pub name: String,
     /// Bytes of each ring.
@@ -285,7 +285,7 @@ pub struct End {
     /// Problems that did not end the recording, in words.
     pub warnings: Vec<String>,
     /// Cost of the recording itself.
-    pub own: Own,
+    pub own: TracerCost,
     /// Files whose extents could not be requested at the end.
     pub places_not_asked: u64,
     /// Block devices that were missing in the header, or had changed since.
@@ -445,7 +445,7 @@ pub struct RingCounts {
 /// Cost of the recording itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Own {
+pub struct TracerCost {
     /// CPU time of the tracer until the events were off, ns.
     pub cpu_ns: u64,
     /// Additional time of a recorded system call, ns: measured at the start with a call of the

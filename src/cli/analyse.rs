@@ -9,24 +9,24 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
-use super::convert::{Opened, open};
+use super::convert::{InputLog, open};
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
 use super::recording::{self, LogPlace};
 use super::{events, summary_lines};
-use crate::analysis::files::Files;
+use crate::analysis::call_totals::{Totals, WithTotals};
+use crate::analysis::files::FileTotals;
 use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::latency::{self, Latency};
 use crate::analysis::pattern::Patterns;
 use crate::analysis::summary::IoSummary;
-use crate::analysis::totals::{Totals, WithTotals};
 use crate::operation::Sink;
 use crate::pipeline::{self, Summary};
 use crate::report;
 use crate::sys::files as sys_files;
 use crate::sys::output_dir::{NewFile, Users};
-use crate::text::table::{Form, Report};
+use crate::text::table::{Report, TableFormat};
 
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
@@ -35,13 +35,13 @@ pub(super) fn summary(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
 
 /// `iotrace-perf files`.
 pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    run(args, Files::default, report::files::report)
+    run(args, FileTotals::default, report::files::report)
 }
 
 /// `iotrace-perf latency`.
 pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
     let is_wanted = |layer| args.layer == LayerArg::All || args.layer == layer;
-    let options = latency::Options {
+    let options = latency::LatencyOptions {
         syscalls: is_wanted(LayerArg::Syscall),
         vfs: is_wanted(LayerArg::Vfs),
         fs: is_wanted(LayerArg::Fs),
@@ -137,7 +137,7 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
     sink: impl FnOnce(Filter) -> S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(S, Converted), CliError> {
-    let Opened { items, header, .. } = open(log, false)?;
+    let InputLog { items, header, .. } = open(log, false)?;
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: sink(filter) };
@@ -147,28 +147,28 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
     Ok((sink, Converted { summary, totals, archive: None, unknown_users: 0 }))
 }
 
-pub(super) fn form(args: &PrintArgs) -> Form {
+pub(super) fn form(args: &PrintArgs) -> TableFormat {
     match (args.json, args.csv) {
-        (true, _) => Form::Json,
-        (_, true) => Form::Csv,
-        _ => Form::Text,
+        (true, _) => TableFormat::Json,
+        (_, true) => TableFormat::Csv,
+        _ => TableFormat::Text,
     }
 }
 
 /// Programs get all rows by default.
 pub(super) fn limit(args: &PrintArgs) -> usize {
-    args.rows.unwrap_or(if form(args) == Form::Text { report::ROWS } else { 0 })
+    args.rows.unwrap_or(if form(args) == TableFormat::Text { report::ROWS } else { 0 })
 }
 
 /// True if a report has to fit a screen. With `--rows`, or in a form for programs, a report has all
 /// tables.
 pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
-    !details && form(args) == Form::Text && args.rows.is_none()
+    !details && form(args) == TableFormat::Text && args.rows.is_none()
 }
 
 pub(super) fn print(
     report: &Report,
-    form: Form,
+    form: TableFormat,
     mut to: Box<dyn Write + Send>,
 ) -> Result<(), CliError> {
     report.print(form, &mut to).map_err(CliError::output)

@@ -23,7 +23,7 @@ use crate::sys::output_dir::OutputDirectory;
 
 /// Directory of an incomplete archive; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Unfinished<'a> {
+pub(super) struct StagedArchive<'a> {
     output: &'a OpenOutput,
     directory: OutputDirectory,
     name: OsString,
@@ -31,7 +31,7 @@ pub(super) struct Unfinished<'a> {
     _lock: Flock<File>,
 }
 
-impl<'a> Unfinished<'a> {
+impl<'a> StagedArchive<'a> {
     /// Creates the directory, in place of one that a dead writer has left.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for StagedArchive<'_> {
     fn drop(&mut self) {
         // A directory that cannot be removed stays until the next archive of that name.
         let _ = self.output.directory.remove(&self.name);

@@ -1,7 +1,7 @@
 //! Line that compares our totals with those of `/proc/PID/io`.
 
-use crate::analysis::audit::{self, ProcessAudit, Reasons};
-use crate::analysis::totals::Totals;
+use crate::analysis::audit::{self, AuditTerms, ProcessAudit};
+use crate::analysis::call_totals::Totals;
 use crate::pipeline::Summary;
 
 /// The line; `None`: there is no accounting to compare with.
@@ -60,9 +60,10 @@ const UNRECORDED_IOCTL: &str =
 
 /// Parts of the kernel's numbers that are not of recorded calls, with their reasons.
 fn terms(audit: &ProcessAudit) -> Vec<String> {
-    let Reasons { exec_bytes, exec_calls, unknown_programs, unknown_formats, .. } = audit.reasons;
-    let Reasons { doubtful, overlay_copies, doubtful_copies, .. } = audit.reasons;
-    let Reasons { core_signals, btrfs_sends, .. } = audit.reasons;
+    let AuditTerms { exec_bytes, exec_calls, unknown_programs, unknown_formats, .. } =
+        audit.reasons;
+    let AuditTerms { doubtful, overlay_copies, doubtful_copies, .. } = audit.reasons;
+    let AuditTerms { core_signals, btrfs_sends, .. } = audit.reasons;
     let known = audit.execs - unknown_programs;
     let (bytes, calls) = (exec_bytes, exec_calls);
     let mut terms = Vec::new();

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
 
-use super::archive_staging::Unfinished;
+use super::archive_staging::StagedArchive;
 use super::args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
@@ -17,16 +17,16 @@ use super::message::say;
 use super::output::{OpenOutput, Output, substitute};
 use super::signals::Signals;
 use super::summary_lines;
-use crate::analysis::totals::{Totals, WithTotals};
-use crate::capture::ahead::Ahead;
+use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::fact::Text;
 use crate::capture::header::Header;
-use crate::capture::later::{self, Later};
+use crate::capture::prefetch::Prefetch;
+use crate::capture::trailing_facts::{self, TrailingFacts};
 use crate::operation::{Sink, Step};
 use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink};
 use crate::pipeline::{self, PipelineError, Summary};
+use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::patience::Patience;
 use crate::sys::{limits, regular, spawn};
 use crate::units::KernelTime;
 
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     };
     let output = output.open(&Users::caller())?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
-    let mut patience = Patience::new(&mut signals, None);
+    let mut patience = Cancellation::new(&mut signals, None);
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
     let converted = convert(log, Some(&output), &mut || !patience.is_over());
     if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
@@ -54,7 +54,7 @@ pub(super) fn convert(
     output: Option<&OpenOutput>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
-    let Opened { items, header, .. } = open(log.path, false)?;
+    let InputLog { items, header, .. } = open(log.path, false)?;
     match output {
         None => read_log(log.shown, items, header, go_on),
         Some(output) => write_archive(log.shown, items, header, output, go_on),
@@ -63,10 +63,10 @@ pub(super) fn convert(
 
 /// Frames of a log: those that are valid for all of it come twice, at the beginning and in their
 /// turn.
-pub(super) type Items = Chain<Later<File>, Ahead<ProgressBarIter<File>>>;
+pub(super) type Items = Chain<TrailingFacts<File>, Prefetch<ProgressBarIter<File>>>;
 
 /// An open log.
-pub(super) struct Opened {
+pub(super) struct InputLog {
     pub(super) items: Items,
     pub(super) header: Header,
     /// Major and minor version of its format.
@@ -78,11 +78,11 @@ const PROGRESS: &str = "{wide_bar} {percent} % of {total_bytes}, {bytes_per_sec}
 
 /// Opens a log and reads its header. From then on a terminal shows the progress, unless lines of
 /// output go there meanwhile.
-pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
+pub(super) fn open(log: &Path, has_lines: bool) -> Result<InputLog, CliError> {
     let failed = |source| CliError::Open { path: log.into(), source };
     let file = regular::open_named(log).map_err(failed)?;
     // A descriptor of its own: both are read by turns.
-    let later = later::look(regular::open_named(log).map_err(failed)?).map_err(failed)?;
+    let later = trailing_facts::look(regular::open_named(log).map_err(failed)?).map_err(failed)?;
     let progress = if has_lines { ProgressBar::hidden() } else { progress(&file) };
     let (reader, header) = pipeline::open::<_, Infallible>(progress.wrap_read(file))
         .map_err(|error| CliError::pipeline(log, &error))?;
@@ -94,7 +94,7 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<Opened, CliError> {
             log.display()
         ));
     }
-    Ok(Opened { items: later.chain(Ahead::new(reader)), header, version })
+    Ok(InputLog { items: later.chain(Prefetch::new(reader)), header, version })
 }
 
 /// Progress bar on standard error, if that is a terminal.
@@ -113,7 +113,7 @@ pub(super) fn read_log(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Converted, CliError> {
     let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink: Nothing };
+    let mut sink = WithTotals { totals: &mut totals, sink: NullSink };
     let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
     Ok(Converted { summary, totals, archive: None, unknown_users: 0 })
@@ -135,7 +135,7 @@ fn write_archive(
     // A file of that name that was created since the check is not ours and stays.
     let failed = |error: CliError| archive_error(log, output, &error);
     output.refuse_existing().map_err(failed)?;
-    let unfinished = Unfinished::new(output).map_err(failed)?;
+    let unfinished = StagedArchive::new(output).map_err(failed)?;
     let converted = {
         let _as = unfinished.enter().map_err(failed)?;
         let sink = OtfSink::create(&unfinished.path(), &output.output.name, &header, options)
@@ -205,9 +205,9 @@ fn end_facts(summary: &Summary) -> EndFacts {
 }
 
 /// Sink that ignores all steps.
-struct Nothing;
+struct NullSink;
 
-impl Sink for Nothing {
+impl Sink for NullSink {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, _: &Step<'_>) -> Result<(), Infallible> {

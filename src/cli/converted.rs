@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::analysis::totals::Totals;
+use crate::analysis::call_totals::Totals;
 use crate::otf2::OtfSummary;
 use crate::pipeline::Summary;
 

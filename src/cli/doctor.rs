@@ -14,20 +14,20 @@ use super::{doctor_names, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::operation::disk;
-use crate::sys::instance::{self, Instance};
-use crate::sys::perf::{PerfEvent, Wake, Whose};
+use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
+use crate::sys::tracefs_instance::{self, Instance};
 use crate::sys::{disks, limits, proc, socket};
 use crate::tracefs::EventFormat;
-use crate::tracer::cache;
-use crate::tracer::choice::hindrance;
+use crate::tracer::format_cache;
+use crate::tracer::source_selection::hindrance;
 use crate::units::Tid;
 
 /// Runs the checks. The exit status reports whether a recording is possible.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     if args.cache {
-        let (path, count) = cache::keep().map_err(CliError::Tracer)?;
+        let (path, count) = format_cache::keep().map_err(CliError::Tracer)?;
         say(&format!(
             "{count} formats of tracepoints are cached for all users in {}",
             path.display()
@@ -86,7 +86,7 @@ fn own_events() -> Check {
         return Check::bad(NAME, "not tried without tracefs", "see tracefs");
     };
     let cpu = limits::online_cpus().first().copied().unwrap_or(0);
-    let whose = Whose::Thread(Tid(nix::unistd::gettid().as_raw()));
+    let whose = PerfTarget::Thread(Tid(nix::unistd::gettid().as_raw()));
     match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), whose) {
         // Root may always open it.
         Ok(_) if nix::unistd::geteuid().is_root() && paranoid_level() > 2 => {
@@ -161,7 +161,7 @@ fn source() -> Check {
     let Ok(tracefs) = Tracefs::find() else {
         return Check::bad("source", "unknown without tracefs", "see tracefs");
     };
-    let removed = instance::remove_stale(&tracefs).unwrap_or(0);
+    let removed = tracefs_instance::remove_stale(&tracefs).unwrap_or(0);
     let mut cleaned = match removed {
         0 => String::new(),
         more => format!("; removed {more} instances of dead tracers"),
@@ -194,7 +194,7 @@ fn perf() -> Check {
         return Check::bad("perf events", "not tried without tracefs", "see tracefs");
     };
     let cpu = limits::online_cpus().first().copied().unwrap_or(0);
-    let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), Whose::Everybody) {
+    let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), PerfTarget::Everybody) {
         Ok(event) => event,
         Err(error) => return Check::bad("perf events", format!("cannot be opened: {error}"), fix),
     };

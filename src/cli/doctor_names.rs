@@ -2,13 +2,13 @@
 
 use super::check::Check;
 use crate::event::syscall_table::CallId;
-use crate::sys::patience::Patience;
+use crate::sys::cancellation::Cancellation;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{proc, thread};
-use crate::tracer::choice::{SourceWish, choose};
-use crate::tracer::names::PRIORITY;
-use crate::tracer::naming::{self, Ground, Names, NamesWish};
+use crate::tracer::name_readers::PRIORITY;
+use crate::tracer::name_source::{self, Environment, NameSource, NamesWish};
 use crate::tracer::options::Follow;
+use crate::tracer::source_selection::{SourceWish, choose};
 
 /// Checks of the sources, best first, and of the one that `--names auto` would use.
 pub(super) fn checks() -> Vec<Check> {
@@ -24,21 +24,22 @@ pub(super) fn checks() -> Vec<Check> {
     let own_name = "iotrace:doctor";
     let (calls, follow) = (calls.as_slice(), &Follow::Launched);
     let (tracefs, machine, command) = (&tracefs, machine.as_str(), &[][..]);
-    let ground = Ground { tracefs, source, machine, own_name, calls, follow, command };
+    let ground = Environment { tracefs, source, machine, own_name, calls, follow, command };
     vec![
         auto(ground),
-        probes(Names::Kprobe, "names kprobe", ground),
-        probes(Names::Uprobe, "names uprobe", ground),
+        probes(NameSource::Kprobe, "names kprobe", ground),
+        probes(NameSource::Uprobe, "names uprobe", ground),
         reader(),
         fanotify(ground),
         event(tracefs),
     ]
 }
 
-fn auto(ground: Ground<'_>) -> Check {
+fn auto(ground: Environment<'_>) -> Check {
     let mut warnings = Vec::new();
-    match naming::choose(NamesWish::Auto, ground, &mut warnings, &mut Patience::endless()) {
-        Ok(it) if it.names == Names::Links => Check::bad(
+    match name_source::choose(NamesWish::Auto, ground, &mut warnings, &mut Cancellation::endless())
+    {
+        Ok(it) if it.names == NameSource::Links => Check::bad(
             "names",
             "files that are closed at once get no names, and failed opens and other calls no paths (links)",
             "run as root, in a cgroup with a real-time budget",
@@ -51,13 +52,13 @@ fn auto(ground: Ground<'_>) -> Check {
     }
 }
 
-fn probes(names: Names, title: &'static str, ground: Ground<'_>) -> Check {
+fn probes(names: NameSource, title: &'static str, ground: Environment<'_>) -> Check {
     let wish = NamesWish::Only(names);
     let mut warnings = Vec::new();
-    match naming::choose(wish, ground, &mut warnings, &mut Patience::endless()) {
+    match name_source::choose(wish, ground, &mut warnings, &mut Cancellation::endless()) {
         Ok(it) => match it.probes {
             Some(probes) if probes.covers.everything() => Check::ok(title, it.reason),
-            Some(probes) if names == Names::Uprobe && probes.covers.paths() => {
+            Some(probes) if names == NameSource::Uprobe && probes.covers.paths() => {
                 Check::ok(title, it.reason)
             }
             Some(_) => Check::bad(title, it.reason, "--names auto prefers the reader"),
@@ -82,16 +83,16 @@ fn reader() -> Check {
     }
 }
 
-fn fanotify(ground: Ground<'_>) -> Check {
-    let wish = NamesWish::Only(Names::Fanotify);
-    match naming::choose(wish, ground, &mut Vec::new(), &mut Patience::endless()) {
+fn fanotify(ground: Environment<'_>) -> Check {
+    let wish = NamesWish::Only(NameSource::Fanotify);
+    match name_source::choose(wish, ground, &mut Vec::new(), &mut Cancellation::endless()) {
         Ok(it) => Check::ok("names fanotify", it.reason),
         Err(why) => Check::bad("names fanotify", why, "optional: the other sources are better"),
     }
 }
 
 fn event(tracefs: &Tracefs) -> Check {
-    match naming::events_hindrance(tracefs) {
+    match name_source::events_hindrance(tracefs) {
         None => Check::ok(
             "names event",
             "the first bytes of the paths of all calls (tracefs 165; perf 63, of opens); no types of files",

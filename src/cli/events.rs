@@ -28,7 +28,7 @@ pub(super) const DEFAULT: &str = "%default";
 
 /// Events that `-e` selects.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct EventSelection {
     /// System calls.
     pub(super) calls: BTreeSet<CallId>,
     /// Block requests.
@@ -48,8 +48,8 @@ pub(super) struct Wanted {
 /// Each word adds events, or removes them if it begins with `!`: a call, `block`, `extents`,
 /// `io_uring`, `fault`, `%GROUP`, `%file` (calls with a path), `%meta`, `%default`, `%all`. If the
 /// first word removes events, it does so from the default.
-pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
-    let mut wanted = Wanted::default();
+pub(super) fn wanted_events(words: &[String]) -> Result<EventSelection, CliError> {
+    let mut wanted = EventSelection::default();
     if words.first().is_none_or(|word| word.starts_with('!')) {
         wanted.change(DEFAULT, true)?;
     }
@@ -65,7 +65,7 @@ pub(super) fn wanted_events(words: &[String]) -> Result<Wanted, CliError> {
     Ok(wanted)
 }
 
-impl Wanted {
+impl EventSelection {
     fn change(&mut self, word: &str, add: bool) -> Result<(), CliError> {
         let with_faults = word == FAULT;
         // The file at an address is known only from the calls that map.

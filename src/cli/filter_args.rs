@@ -7,8 +7,8 @@ use nix::unistd::User;
 
 use super::args::{AnalyseArgs, FilterArgs, ScriptArgs, SideArg};
 use super::error::CliError;
-use super::events::{Wanted, wanted_events};
-use crate::analysis::filter::{Events, Filter, Globs, Side};
+use super::events::{EventSelection, wanted_events};
+use crate::analysis::filter::{Events, Filter, Globs, SideFilter};
 use crate::capture::header::Header;
 use crate::operation::disk;
 use crate::units::{DevId, KernelTime, Pid};
@@ -28,9 +28,9 @@ impl<'a> FilterSpec<'a> {
     pub(super) fn of(args: &FilterArgs) -> Result<Self, CliError> {
         let usage = |error: globset::Error| CliError::Usage(error.to_string());
         let side = args.io.map(|direction| match direction {
-            SideArg::R => Side::Read,
-            SideArg::W => Side::Write,
-            SideArg::Rw => Side::Both,
+            SideArg::R => SideFilter::Read,
+            SideArg::W => SideFilter::Write,
+            SideArg::Rw => SideFilter::Both,
         });
         let min_ns = args.min_latency.as_ref().map_or(0, Duration::as_nanos);
         let filter = Filter {
@@ -87,7 +87,7 @@ impl<'a> FilterSpec<'a> {
         filter.devices = devices(self.devices, header)?;
         filter.window = window(self.window, header.clock.start_ns);
         if !self.events.is_empty() {
-            let Wanted { calls, block, extents: _, uring, layers, faults } =
+            let EventSelection { calls, block, extents: _, uring, layers, faults } =
                 wanted_events(self.events)?;
             let calls = calls.into_iter().collect();
             filter.events = Some(Events { calls, block, uring, layers, faults });

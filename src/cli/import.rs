@@ -8,7 +8,7 @@ use super::analyse;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
 use super::message::say;
-use crate::import::{Format, ImportError, Notes, import};
+use crate::import::{ImportError, ImportFormat, Notes, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
 
@@ -35,7 +35,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Imports a log; an incomplete capture log is removed.
-fn write(args: &ImportArgs, input: impl BufRead) -> Result<(Notes, Format), CliError> {
+fn write(args: &ImportArgs, input: impl BufRead) -> Result<(Notes, ImportFormat), CliError> {
     let mut made: NewFile = analyse::new_file(&args.output)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
     let imported = import(input, args.from.map(format), &name(&args.file), out);
@@ -48,13 +48,13 @@ fn failed(file: &Path, error: &ImportError) -> CliError {
     CliError::Log { path: file.into(), message: error.to_string() }
 }
 
-fn format(it: FromArg) -> Format {
+fn format(it: FromArg) -> ImportFormat {
     match it {
-        FromArg::Strace => Format::Strace,
-        FromArg::Ioriot => Format::Ioriot,
-        FromArg::IoriotReplay => Format::IoriotReplay,
-        FromArg::Fio => Format::FioIolog,
-        FromArg::Blktrace => Format::Blktrace,
+        FromArg::Strace => ImportFormat::Strace,
+        FromArg::Ioriot => ImportFormat::Ioriot,
+        FromArg::IoriotReplay => ImportFormat::IoriotReplay,
+        FromArg::Fio => ImportFormat::FioIolog,
+        FromArg::Blktrace => ImportFormat::Blktrace,
     }
 }
 

@@ -6,22 +6,22 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::args::InfoArgs;
-use super::convert::{Opened, open, read_log};
+use super::convert::{InputLog, open, read_log};
 use super::converted::Converted;
 use super::error::CliError;
 use super::summary_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
-use crate::analysis::totals::CallTotals;
-use crate::capture::fact::Ending;
-use crate::capture::header::{Counts, Disk, End, Own, RingCounts};
+use crate::analysis::call_totals::CallTotals;
+use crate::capture::fact::StackEnd;
+use crate::capture::header::{Counts, Disk, End, RingCounts, TracerCost};
 use crate::operation::disk;
-use crate::operation::unwound::WaysFound;
-use crate::pipeline::{Others, Summary};
+use crate::operation::user_stacks::UnwindStats;
+use crate::pipeline::{OtherRequests, Summary};
 use crate::text::escape;
 use crate::units::{DevId, KernelTime};
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
-    let Opened { items, header, version } = open(&args.log, false)?;
+    let InputLog { items, header, version } = open(&args.log, false)?;
     let info = read_log(&args.log, items, header, &mut || true)?;
     let bytes = std::fs::metadata(&args.log).map_or(0, |metadata| metadata.len());
     let mut out = io::stdout().lock();
@@ -121,7 +121,7 @@ fn counts(summary: &Summary) -> Map<String, Value> {
 /// Block requests of other programs, by device.
 fn others(summary: &Summary) -> Value {
     let names = disk::names(&summary.disks());
-    let device = |(dev, it): (&DevId, &Others)| {
+    let device = |(dev, it): (&DevId, &OtherRequests)| {
         let count = |number: (u64, u64)| json!({"requests": number.0, "bytes": number.1});
         let operations = it.operations.iter().map(|(word, it)| (word.clone(), count(*it)));
         let disk = names.iter().find(|name| name.0 == *dev).map(|name| &name.1);
@@ -174,12 +174,12 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
 
 /// Copied stacks of programs: their number, and the number of those whose functions are not all
 /// known, or not for sure.
-fn user_stacks(ways: &WaysFound) -> Value {
+fn user_stacks(ways: &UnwindStats) -> Value {
     json!({
         "copied": ways.all(),
-        "too_short": ways.ended(Ending::Short),
-        "unreadable": ways.ended(Ending::Unreadable),
-        "broken": ways.ended(Ending::Broken),
+        "too_short": ways.ended(StackEnd::Short),
+        "unreadable": ways.ended(StackEnd::Unreadable),
+        "broken": ways.ended(StackEnd::Broken),
         "guessed": ways.guessed,
         "not_unwound": ways.unknown,
     })
@@ -241,7 +241,7 @@ fn unheard(summary: &Summary) -> Value {
 }
 
 /// Overhead of the recording.
-fn cost(summary: &Summary, own: &Own) -> Value {
+fn cost(summary: &Summary, own: &TracerCost) -> Value {
     json!({
         "tracer_cpu_ns": own.cpu_ns,
         "call_cost_ns": own.call_cost_ns,
@@ -361,7 +361,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::totals::Totals;
+    use crate::analysis::call_totals::Totals;
 
     #[test]
     fn other_peoples_words_drive_no_terminal() {

@@ -14,7 +14,7 @@ use super::args::LiveArgs;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
 use super::message::say;
-use super::script::{Log, Shape};
+use super::script::{ScriptLog, ScriptShape};
 use super::tailing_reader::{LogCompletion, TailingReader};
 use super::{recording, summary_lines};
 use crate::pipeline::{self, Summary};
@@ -22,7 +22,7 @@ use crate::pipeline::{self, Summary};
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
     recording::refuse_stacks(&args.capture)?;
     let wish = FilterSpec::of(&args.filter)?;
-    let shape = Shape::of(&args.shape)?;
+    let shape = ScriptShape::of(&args.shape)?;
     let has_program = !args.capture.command.is_empty();
     let to = output(args.to.as_deref(), has_program)?;
     let (log, place) = private_log()?;
@@ -63,12 +63,12 @@ fn follow(
     input: TailingReader,
     ended: &LogCompletion,
     wish: FilterSpec<'static>,
-    shape: Shape,
+    shape: ScriptShape,
     to: Box<dyn Write + Send>,
     has_program: bool,
 ) -> Result<Summary, CliError> {
     let path = Path::new("(the recording)");
-    let out = Shared(Rc::new(RefCell::new(BufWriter::new(to))));
+    let out = SharedWriter(Rc::new(RefCell::new(BufWriter::new(to))));
     let flushed = out.clone();
     let printed = pipeline::open::<_, io::Error>(input)
         .map_err(|error| CliError::pipeline(path, &error))
@@ -79,7 +79,8 @@ fn follow(
                 failure = flushed.clone().flush().err();
                 failure.is_none()
             };
-            let printed = Log { path, items, header, filter, grows: true, go_on }.print(shape, out);
+            let printed =
+                ScriptLog { path, items, header, filter, grows: true, go_on }.print(shape, out);
             failure.map_or(printed, |failure| Err(CliError::output(failure)))
         });
     if printed.is_err() && !has_program {
@@ -90,9 +91,9 @@ fn follow(
 
 /// Writer that is flushed by another owner than the one that writes.
 #[derive(Clone)]
-struct Shared(Rc<RefCell<BufWriter<Box<dyn Write + Send>>>>);
+struct SharedWriter(Rc<RefCell<BufWriter<Box<dyn Write + Send>>>>);
 
-impl Write for Shared {
+impl Write for SharedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().write(bytes)
     }

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::sys::{helper, limits};
+use crate::sys::{limits, sandboxed_helper};
 use crate::tracer::{programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
@@ -77,10 +77,10 @@ pub fn main() -> ExitCode {
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
-        Some(Verb::NameFunctions) => answer(symbols::apart::answer),
-        Some(Verb::FindSites) => answer(uprobes::apart::answer),
-        Some(Verb::ReadHeaders) => answer(programs::apart::answer),
-        Some(Verb::UnwindStacks) => answer(unwinding::apart::answer),
+        Some(Verb::NameFunctions) => answer(symbols::helper_main::answer),
+        Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
+        Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
+        Some(Verb::UnwindStacks) => answer(unwinding::helper_main::answer),
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };
@@ -96,7 +96,7 @@ pub fn main() -> ExitCode {
 
 /// Runs a helper. Its exit code reports to the parent whether it failed.
 fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
-    helper::close_others();
+    sandboxed_helper::close_others();
     Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
 }
 

@@ -9,23 +9,23 @@ use std::thread::JoinHandle;
 
 use super::args::{ArgsArg, CaptureArgs, NamesArg, SourceArg, StacksArg};
 use super::error::CliError;
-use super::events::{Wanted, wanted_events};
+use super::events::{EventSelection, wanted_events};
 use super::exit_code;
 use super::message::say;
 use super::signals::Signals;
 use super::tailing_reader::LogCompletion;
 use super::user_arg;
+use crate::sys::cancellation::{Cancellation, Interrupts, Launched};
 use crate::sys::output_dir::Users;
-use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
 use crate::sys::{capabilities, clock, disks, files, limits, spawn};
-use crate::tracer::choice::SourceWish;
-use crate::tracer::drain::Place;
-use crate::tracer::naming::{Names, NamesWish};
-use crate::tracer::options::{Chains, Follow, Options};
-use crate::tracer::plan::SourceKind;
-use crate::tracer::session::{self, Outcome};
+use crate::tracer::drain::ThreadPlacement;
+use crate::tracer::name_source::{NameSource, NamesWish};
+use crate::tracer::options::{CallChainOptions, Follow, Options};
+use crate::tracer::session::{self, RecordingOutcome};
+use crate::tracer::source_selection::SourceWish;
+use crate::tracer::tracepoint_plan::SourceKind;
 use crate::units::DevId;
 
 /// Location of a new log.
@@ -38,7 +38,7 @@ pub(super) struct LogPlace {
 
 /// A recording that has ended.
 pub(super) struct Recorded {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RecordingOutcome,
     signals: Signals,
     /// Path by which the log is opened.
     pub(super) log: PathBuf,
@@ -124,7 +124,7 @@ impl Recorded {
         if_interrupted: &str,
     ) -> Option<T> {
         let program = self.outcome.running.as_ref().map(Launched::from);
-        let mut patience = Patience::new(&mut self.signals, program);
+        let mut patience = Cancellation::new(&mut self.signals, program);
         let before = self.interrupted.or(self.outcome.interrupted);
         let result = match before {
             Some(_) => Err(CliError::Interrupted),
@@ -141,7 +141,7 @@ impl Recorded {
     /// Waits for the reader of the log; a signal ends it early.
     pub(super) fn wait_for<T>(&mut self, reader: &JoinHandle<T>, ended: &LogCompletion) {
         let program = self.outcome.running.as_ref().map(Launched::from);
-        let mut patience = Patience::new(&mut self.signals, program);
+        let mut patience = Cancellation::new(&mut self.signals, program);
         // The signal may have come before, during the work at the end.
         let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
         while before.is_none() && !reader.is_finished() && !patience.is_over() {
@@ -200,12 +200,12 @@ impl Recorded {
             spawn::die_by(signal);
         }
         Ok(match ended {
-            Some(spawn::Ended::Killed(signal)) => spawn::die_by(signal),
+            Some(spawn::ProgramEnd::Killed(signal)) => spawn::die_by(signal),
             // A short log must not end as a success.
-            Some(spawn::Ended::Exited(0)) if self.is_log_short => {
+            Some(spawn::ProgramEnd::Exited(0)) if self.is_log_short => {
                 ExitCode::from(exit_code::FAILURE)
             }
-            Some(spawn::Ended::Exited(code)) => {
+            Some(spawn::ProgramEnd::Exited(code)) => {
                 ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
             }
             None if self.failed => ExitCode::from(exit_code::FAILURE),
@@ -216,7 +216,7 @@ impl Recorded {
 
 /// Waits for a program that outlived its recording; signals to this process are forwarded
 /// meanwhile.
-fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::Ended, CliError> {
+fn wait_for(program: Running, signals: &mut Signals) -> Result<spawn::ProgramEnd, CliError> {
     loop {
         if program.has_ended().map_err(CliError::Output)? {
             return program.reap().map_err(CliError::Output);
@@ -247,7 +247,8 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         }
         (false, pids, _) => Follow::Attached(pids.to_vec()),
     };
-    let Wanted { calls, block, extents, uring, layers, faults } = wanted_events(&args.events)?;
+    let EventSelection { calls, block, extents, uring, layers, faults } =
+        wanted_events(&args.events)?;
     let devices = devices(&args.device)?;
     if !block && (args.all_block || !devices.is_empty()) {
         return Err(CliError::Usage(
@@ -275,14 +276,14 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         chains,
         names: match args.names {
             NamesArg::Auto => NamesWish::Auto,
-            NamesArg::Kprobe => NamesWish::Only(Names::Kprobe),
-            NamesArg::Uprobe => NamesWish::Only(Names::Uprobe),
-            NamesArg::Reader => NamesWish::Only(Names::Reader),
-            NamesArg::Fanotify => NamesWish::Only(Names::Fanotify),
-            NamesArg::Event => NamesWish::Only(Names::Event),
-            NamesArg::Links => NamesWish::Only(Names::Links),
-            NamesArg::Snapshot => NamesWish::Only(Names::Snapshot),
-            NamesArg::Off => NamesWish::Only(Names::Off),
+            NamesArg::Kprobe => NamesWish::Only(NameSource::Kprobe),
+            NamesArg::Uprobe => NamesWish::Only(NameSource::Uprobe),
+            NamesArg::Reader => NamesWish::Only(NameSource::Reader),
+            NamesArg::Fanotify => NamesWish::Only(NameSource::Fanotify),
+            NamesArg::Event => NamesWish::Only(NameSource::Event),
+            NamesArg::Links => NamesWish::Only(NameSource::Links),
+            NamesArg::Snapshot => NamesWish::Only(NameSource::Snapshot),
+            NamesArg::Off => NamesWish::Only(NameSource::Off),
         },
         exact_args: args.args == ArgsArg::Exact,
         source: match args.source {
@@ -291,7 +292,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             SourceArg::Tracefs => SourceWish::Only(SourceKind::Tracefs),
             SourceArg::Inherited => SourceWish::Only(SourceKind::Inherited),
         },
-        place: Place {
+        place: ThreadPlacement {
             cpus: args.own_cpus.clone().map_or_else(Vec::new, |cpus| cpus.0),
             realtime: args.realtime.map(i32::from),
         },
@@ -303,7 +304,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
 }
 
 /// Parses `--stacks`. Call chains of system calls have only the program's functions.
-fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliError> {
+fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<CallChainOptions>, CliError> {
     let has = |part| wanted.contains(&part);
     let calls = has(StacksArg::Calls);
     let user = (has(StacksArg::User) || calls).then_some(unwind);
@@ -319,7 +320,7 @@ fn chains(wanted: &[StacksArg], unwind: Unwind) -> Result<Option<Chains>, CliErr
         }
     }
     let functions = Functions { kernel: has(StacksArg::Kernel), user };
-    Ok((!wanted.is_empty()).then_some(Chains { functions, calls }))
+    Ok((!wanted.is_empty()).then_some(CallChainOptions { functions, calls }))
 }
 
 /// Refuses `--stacks` for subcommands that print operations while they happen: functions are

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{ScriptArgs, ScriptFormat, ShapeArgs};
-use super::convert::{Opened, open};
+use super::convert::{InputLog, open};
 use super::error::CliError;
 use super::filter_args::FilterSpec;
 use super::message::say;
@@ -15,11 +15,11 @@ use crate::capture::reader::Item;
 use crate::operation::model::OpenFile;
 use crate::operation::{Sink, Step, disk};
 use crate::pipeline::{self, PipelineError, Summary};
-use crate::text::fields::{FieldLines, Fields, RowForm};
+use crate::text::fields::{FieldLines, FieldSelection, RowForm};
 use crate::text::ioreplay::IoreplayLines;
-use crate::text::iotracer::{Choice, Doubts, IotracerLines};
+use crate::text::iotracer::{AccessFilter, IotracerLines, OmittedParts};
 use crate::text::json::JsonLines;
-use crate::text::line_format::Lines;
+use crate::text::line_format::LineWriter;
 use crate::units::KernelTime;
 
 /// Bytes that are collected before a write.
@@ -27,26 +27,26 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &ScriptArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of_script(args)?;
-    let shape = Shape::of(&args.shape)?;
-    let Opened { items, header, .. } = open(&args.log, io::stdout().is_terminal())?;
+    let shape = ScriptShape::of(&args.shape)?;
+    let InputLog { items, header, .. } = open(&args.log, io::stdout().is_terminal())?;
     let filter = wish.filter(&header)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let go_on = &mut || true;
-    let log = Log { path: &args.log, items, header, filter, grows: false, go_on };
+    let log = ScriptLog { path: &args.log, items, header, filter, grows: false, go_on };
     super::summary_lines::print_doubts(&log.print(shape, out)?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Format of operations.
-pub(super) struct Shape {
+pub(super) struct ScriptShape {
     form: ScriptFormat,
     /// Selected fields, if not all.
-    fields: Option<Fields>,
+    fields: Option<FieldSelection>,
 }
 
-impl Shape {
+impl ScriptShape {
     pub(super) fn of(args: &ShapeArgs) -> Result<Self, CliError> {
-        let fields = Fields::of(&args.fields).map_err(CliError::Usage)?;
+        let fields = FieldSelection::of(&args.fields).map_err(CliError::Usage)?;
         let form = if args.json { ScriptFormat::Json } else { args.format };
         let is_chosen = !args.fields.is_empty();
         if is_chosen && !matches!(form, ScriptFormat::Json | ScriptFormat::Csv) {
@@ -58,7 +58,7 @@ impl Shape {
 }
 
 /// An open log.
-pub(super) struct Log<'a, I> {
+pub(super) struct ScriptLog<'a, I> {
     pub(super) path: &'a Path,
     pub(super) items: I,
     pub(super) header: Header,
@@ -69,15 +69,15 @@ pub(super) struct Log<'a, I> {
     pub(super) go_on: &'a mut dyn FnMut() -> bool,
 }
 
-impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
+impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     /// Writes the selected operations.
-    pub(super) fn print(self, shape: Shape, out: impl Write) -> Result<Summary, CliError> {
+    pub(super) fn print(self, shape: ScriptShape, out: impl Write) -> Result<Summary, CliError> {
         let start = KernelTime(self.header.clock.start_ns);
         let disks = disk::names(&self.header.disks);
         let machine = self.header.host.machine.clone();
         match (shape.form, shape.fields) {
             (ScriptFormat::Text, _) => {
-                let sink = Lines::new(start, disks, out).machine(&machine);
+                let sink = LineWriter::new(start, disks, out).machine(&machine);
                 let (summary, sink) = self.fill(sink)?;
                 sink.finish().map_err(CliError::output)?;
                 Ok(summary)
@@ -130,10 +130,11 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> Log<'_, I> {
 
     /// Writes accesses; this form needs the beginnings of operations, too.
     fn accesses(self, start: KernelTime, out: impl Write) -> Result<Summary, CliError> {
-        let mut sink = IotracerLines::new(start, Picked(Picker::new(self.filter.clone())), out);
+        let mut sink =
+            IotracerLines::new(start, PickedSteps(Picker::new(self.filter.clone())), out);
         let summary = self.tell(&mut sink)?;
         say_unknown_users(&sink.choice().0);
-        let (_, Doubts { left_out, asked, out_of_order }) =
+        let (_, OmittedParts { left_out, asked, out_of_order }) =
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             say(&format!(
@@ -161,9 +162,9 @@ fn say_unknown_users(picker: &Picker) {
 }
 
 /// Steps that the filter selects, down to the pieces of a request.
-struct Picked(Picker);
+struct PickedSteps(Picker);
 
-impl Choice for Picked {
+impl AccessFilter for PickedSteps {
     fn wants(&mut self, step: &Step<'_>) -> bool {
         self.0.wants(step)
     }

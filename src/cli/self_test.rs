@@ -16,7 +16,7 @@ use super::analyse::private_log;
 use super::args::CaptureArgs;
 use super::check::Check;
 use super::command_line::{Args, SELF_TEST, SELF_TEST_WORK, Verb};
-use super::convert::{Opened, open};
+use super::convert::{InputLog, open};
 use super::error::CliError;
 use super::recording;
 use crate::operation::block::BlockStep;
@@ -59,14 +59,14 @@ fn do_work(path: &Path) -> io::Result<()> {
 
 /// Operations of the recording on the file.
 #[derive(Debug, Default)]
-struct Told {
+struct RecordedOps {
     path: Vec<u8>,
     /// Number and bytes, by call.
     calls: BTreeMap<&'static str, (u64, u64)>,
     requests: u64,
 }
 
-impl Told {
+impl RecordedOps {
     /// True for operations on the file, which loses its name before the first of the work.
     fn is_of_file(&self, operation: &SyscallOperation) -> bool {
         let path = operation.file.as_ref().and_then(|file| file.first_path());
@@ -74,7 +74,7 @@ impl Told {
     }
 }
 
-impl Sink for Told {
+impl Sink for RecordedOps {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
@@ -124,7 +124,7 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn try_recording() -> Result<(Told, Summary), String> {
+fn try_recording() -> Result<(RecordedOps, Summary), String> {
     // Canonical, as the kernel's paths are.
     let place = fs::canonicalize(std::env::temp_dir()).map_err(|error| error.to_string())?;
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
@@ -133,9 +133,9 @@ fn try_recording() -> Result<(Told, Summary), String> {
     let recorded = recording::capture(&args, |_| Ok(log_place), |_| log.try_clone());
     let mut recorded = recorded.map_err(|error| error.to_string())?;
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
-        let Opened { items, header, .. } = open(log, true)?;
+        let InputLog { items, header, .. } = open(log, true)?;
         let path = file.as_os_str().as_bytes().to_vec();
-        let mut told = Told { path, ..Told::default() };
+        let mut told = RecordedOps { path, ..RecordedOps::default() };
         let summary = pipeline::run(items, header, &mut told, go_on)
             .map_err(|error| CliError::pipeline(log, &error))?;
         Ok((told, summary))
@@ -159,7 +159,7 @@ fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
     }
 }
 
-fn judge(told: &Told, summary: &Summary) -> (bool, String) {
+fn judge(told: &RecordedOps, summary: &Summary) -> (bool, String) {
     let is_told = |&(call, count, bytes): &(&str, u64, u64)| {
         told.calls.get(call) == Some(&(count, count * bytes))
     };
@@ -208,7 +208,7 @@ mod tests {
 
     #[track_caller]
     fn said(calls: &[(&'static str, (u64, u64))]) -> String {
-        let told = Told { calls: calls.iter().copied().collect(), ..Told::default() };
+        let told = RecordedOps { calls: calls.iter().copied().collect(), ..RecordedOps::default() };
         format!("ok: {:?}", judge(&told, &Summary::default()))
     }
 

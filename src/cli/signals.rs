@@ -12,8 +12,8 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 
+use crate::sys::cancellation::{Interrupt, Interrupts};
 use crate::sys::clock;
-use crate::sys::patience::{Interrupt, Interrupts};
 use crate::units::KernelTime;
 
 /// Signals that are handled.

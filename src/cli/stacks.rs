@@ -12,7 +12,7 @@ use super::filter_args::FilterSpec;
 use super::message::say;
 use super::summary_lines;
 use crate::analysis::stacks::{IoStacks, StacksOf};
-use crate::report::stacks::{Shape, Stacks, Weight};
+use crate::report::stacks::{StackOptions, Stacks, Weight};
 use crate::sys::output_dir::NewFile;
 
 /// Folds a log, or a recording, and prints its stacks.
@@ -24,7 +24,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
         WeightArg::Count => Weight::Count,
         WeightArg::Time => Weight::Time,
     };
-    let shape = Shape { kernel, user, by };
+    let shape = StackOptions { kernel, user, by };
     choose(&mut args, kernel, user);
     let which = StacksOf { calls: args.calls, by_process: args.per_process };
     let analyse = &args.analyse;
@@ -32,7 +32,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
-    let svg = args.svg.as_deref().map(Picture::new).transpose()?;
+    let svg = args.svg.as_deref().map(FlameGraphFile::new).transpose()?;
     let tell = |(fold, converted): (IoStacks, Converted)| {
         let stacks = Stacks::new(&fold, &converted.summary, shape);
         let mut notes = summary_lines::notes(&converted);
@@ -80,9 +80,9 @@ fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError
 const NOTHING: &str = "no flame graph: there is nothing to draw";
 
 /// File of a flame graph, created before anything is recorded; removed if nothing is drawn.
-struct Picture(NewFile);
+struct FlameGraphFile(NewFile);
 
-impl Picture {
+impl FlameGraphFile {
     fn new(path: &Path) -> Result<Self, CliError> {
         analyse::new_file(path).map(Self)
     }

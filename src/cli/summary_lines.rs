@@ -10,11 +10,11 @@ use super::message::say;
 use super::output::Output;
 use super::values::STACK_BYTES_MAX;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
-use crate::capture::fact::Ending;
+use crate::capture::fact::StackEnd;
 use crate::operation::disk;
-use crate::pipeline::{Others, Summary};
+use crate::pipeline::{OtherRequests, Summary};
 use crate::text::shares;
-use crate::tracer::plan::SourceKind;
+use crate::tracer::tracepoint_plan::SourceKind;
 use crate::units::{DevId, SECTOR_BYTES};
 
 /// OTF2's readers open two files for each location.
@@ -176,11 +176,11 @@ fn others(summary: &Summary) -> Option<String> {
         );
     }
     let names = disk::names(&summary.disks());
-    let mut all: Vec<(DevId, Others)> = summary.others().into_iter().collect();
+    let mut all: Vec<(DevId, OtherRequests)> = summary.others().into_iter().collect();
     let not_counted: u64 = all.iter().map(|row| row.1.not_counted).sum();
     all.retain(|row| row.1.all().0 > 0);
     all.sort_by_key(|row| std::cmp::Reverse((row.1.all().1, row.1.all().0)));
-    let device = |(dev, it): &(DevId, Others)| {
+    let device = |(dev, it): &(DevId, OtherRequests)| {
         let name = names.iter().find(|name| name.0 == *dev);
         let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
         let (requests, bytes) = it.all();
@@ -377,11 +377,11 @@ fn unwound(summary: &Summary) -> Option<String> {
     let copied = summary.header.chains.as_ref().map_or(0, |chain| chain.stack_bytes);
     let counts = [
         (
-            ways.ended(Ending::Short),
+            ways.ended(StackEnd::Short),
             format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2).min(STACK_BYTES_MAX)),
         ),
-        (ways.ended(Ending::Unreadable), "lead to memory that was not copied".into()),
-        (ways.ended(Ending::Broken), "lead to invalid addresses: the outermost functions are missing".into()),
+        (ways.ended(StackEnd::Unreadable), "lead to memory that was not copied".into()),
+        (ways.ended(StackEnd::Broken), "lead to invalid addresses: the outermost functions are missing".into()),
         (
             ways.guessed,
             "go through functions without unwind tables: they were unwound by frame pointers, if those exist".into(),

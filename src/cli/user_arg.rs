@@ -1,7 +1,7 @@
 //! Users on the command line.
 
 use super::error::CliError;
-use crate::sys::user::Identity;
+use crate::sys::identity::Identity;
 
 /// The user that `option` names. `what` is the action, which needs root.
 pub(super) fn named(option: &str, word: &str, what: &str) -> Result<Identity, CliError> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::syscall_table::Class;
+use super::syscall_table::CallClass;
 
 /// Interface through which a program requests asynchronous I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,110 +34,110 @@ pub struct Opcode {
 
 /// Row of the table.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AsyncRequestKind {
     /// Number of the opcode.
     pub number: u16,
     /// Kernel's name, without `IORING_OP_` or `IOCB_CMD_`.
     pub name: &'static str,
     /// Class of the system call that does the same.
-    pub class: Class,
+    pub class: CallClass,
 }
 
-const fn row(number: u16, name: &'static str, class: Class) -> Asked {
-    Asked { number, name, class }
+const fn row(number: u16, name: &'static str, class: CallClass) -> AsyncRequestKind {
+    AsyncRequestKind { number, name, class }
 }
 
 /// Opcodes of `include/uapi/linux/io_uring.h`.
 #[rustfmt::skip]
-const IO_URING: &[Asked] = &[
-    row(0,  "NOP",             Class::Async),
-    row(1,  "READV",           Class::Read),
-    row(2,  "WRITEV",          Class::Write),
-    row(3,  "FSYNC",           Class::Sync),
-    row(4,  "READ_FIXED",      Class::Read),
-    row(5,  "WRITE_FIXED",     Class::Write),
-    row(6,  "POLL_ADD",        Class::Async),
-    row(7,  "POLL_REMOVE",     Class::Async),
-    row(8,  "SYNC_FILE_RANGE", Class::Sync),
-    row(9,  "SENDMSG",         Class::Socket),
-    row(10, "RECVMSG",         Class::Socket),
-    row(11, "TIMEOUT",         Class::Async),
-    row(12, "TIMEOUT_REMOVE",  Class::Async),
-    row(13, "ACCEPT",          Class::Make("socket:[?]")),
-    row(14, "ASYNC_CANCEL",    Class::Async),
-    row(15, "LINK_TIMEOUT",    Class::Async),
-    row(16, "CONNECT",         Class::Socket),
-    row(17, "FALLOCATE",       Class::Resize),
-    row(18, "OPENAT",          Class::Open),
-    row(19, "CLOSE",           Class::Close),
-    row(20, "FILES_UPDATE",    Class::Async),
-    row(21, "STATX",           Class::Stat),
-    row(22, "READ",            Class::Read),
-    row(23, "WRITE",           Class::Write),
-    row(24, "FADVISE",         Class::Advise),
-    row(25, "MADVISE",         Class::Map),
-    row(26, "SEND",            Class::Socket),
-    row(27, "RECV",            Class::Socket),
-    row(28, "OPENAT2",         Class::Open),
-    row(29, "EPOLL_CTL",       Class::Async),
+const IO_URING: &[AsyncRequestKind] = &[
+    row(0,  "NOP",             CallClass::Async),
+    row(1,  "READV",           CallClass::Read),
+    row(2,  "WRITEV",          CallClass::Write),
+    row(3,  "FSYNC",           CallClass::Sync),
+    row(4,  "READ_FIXED",      CallClass::Read),
+    row(5,  "WRITE_FIXED",     CallClass::Write),
+    row(6,  "POLL_ADD",        CallClass::Async),
+    row(7,  "POLL_REMOVE",     CallClass::Async),
+    row(8,  "SYNC_FILE_RANGE", CallClass::Sync),
+    row(9,  "SENDMSG",         CallClass::Socket),
+    row(10, "RECVMSG",         CallClass::Socket),
+    row(11, "TIMEOUT",         CallClass::Async),
+    row(12, "TIMEOUT_REMOVE",  CallClass::Async),
+    row(13, "ACCEPT",          CallClass::Make("socket:[?]")),
+    row(14, "ASYNC_CANCEL",    CallClass::Async),
+    row(15, "LINK_TIMEOUT",    CallClass::Async),
+    row(16, "CONNECT",         CallClass::Socket),
+    row(17, "FALLOCATE",       CallClass::Resize),
+    row(18, "OPENAT",          CallClass::Open),
+    row(19, "CLOSE",           CallClass::Close),
+    row(20, "FILES_UPDATE",    CallClass::Async),
+    row(21, "STATX",           CallClass::Stat),
+    row(22, "READ",            CallClass::Read),
+    row(23, "WRITE",           CallClass::Write),
+    row(24, "FADVISE",         CallClass::Advise),
+    row(25, "MADVISE",         CallClass::Map),
+    row(26, "SEND",            CallClass::Socket),
+    row(27, "RECV",            CallClass::Socket),
+    row(28, "OPENAT2",         CallClass::Open),
+    row(29, "EPOLL_CTL",       CallClass::Async),
     // The operation's own descriptor is the one to which it writes; the one from which it reads
     // comes second. This also holds for TEE.
-    row(30, "SPLICE",          Class::Pipe),
-    row(31, "PROVIDE_BUFFERS", Class::Async),
-    row(32, "REMOVE_BUFFERS",  Class::Async),
-    row(33, "TEE",             Class::Pipe),
-    row(34, "SHUTDOWN",        Class::Socket),
-    row(35, "RENAMEAT",        Class::Rename),
-    row(36, "UNLINKAT",        Class::Remove),
-    row(37, "MKDIRAT",         Class::Name),
-    row(38, "SYMLINKAT",       Class::Name),
-    row(39, "LINKAT",          Class::Name),
-    row(40, "MSG_RING",        Class::Async),
-    row(41, "FSETXATTR",       Class::Attribute),
-    row(42, "SETXATTR",        Class::Attribute),
-    row(43, "FGETXATTR",       Class::Stat),
-    row(44, "GETXATTR",        Class::Stat),
-    row(45, "SOCKET",          Class::Make("socket:[?]")),
-    row(46, "URING_CMD",       Class::Ioctl),
-    row(47, "SEND_ZC",         Class::Socket),
-    row(48, "SENDMSG_ZC",      Class::Socket),
-    row(49, "READ_MULTISHOT",  Class::Read),
-    row(50, "WAITID",          Class::Async),
-    row(51, "FUTEX_WAIT",      Class::Async),
-    row(52, "FUTEX_WAKE",      Class::Async),
-    row(53, "FUTEX_WAITV",     Class::Async),
-    row(54, "FIXED_FD_INSTALL", Class::Open),
-    row(55, "FTRUNCATE",       Class::Resize),
-    row(56, "BIND",            Class::Socket),
-    row(57, "LISTEN",          Class::Socket),
-    row(58, "RECV_ZC",         Class::Socket),
-    row(59, "EPOLL_WAIT",      Class::Async),
-    row(60, "READV_FIXED",     Class::Read),
-    row(61, "WRITEV_FIXED",    Class::Write),
-    row(62, "PIPE",            Class::MakePair),
-    row(63, "NOP128",          Class::Async),
-    row(64, "URING_CMD128",    Class::Ioctl),
+    row(30, "SPLICE",          CallClass::Pipe),
+    row(31, "PROVIDE_BUFFERS", CallClass::Async),
+    row(32, "REMOVE_BUFFERS",  CallClass::Async),
+    row(33, "TEE",             CallClass::Pipe),
+    row(34, "SHUTDOWN",        CallClass::Socket),
+    row(35, "RENAMEAT",        CallClass::Rename),
+    row(36, "UNLINKAT",        CallClass::Remove),
+    row(37, "MKDIRAT",         CallClass::Name),
+    row(38, "SYMLINKAT",       CallClass::Name),
+    row(39, "LINKAT",          CallClass::Name),
+    row(40, "MSG_RING",        CallClass::Async),
+    row(41, "FSETXATTR",       CallClass::Attribute),
+    row(42, "SETXATTR",        CallClass::Attribute),
+    row(43, "FGETXATTR",       CallClass::Stat),
+    row(44, "GETXATTR",        CallClass::Stat),
+    row(45, "SOCKET",          CallClass::Make("socket:[?]")),
+    row(46, "URING_CMD",       CallClass::Ioctl),
+    row(47, "SEND_ZC",         CallClass::Socket),
+    row(48, "SENDMSG_ZC",      CallClass::Socket),
+    row(49, "READ_MULTISHOT",  CallClass::Read),
+    row(50, "WAITID",          CallClass::Async),
+    row(51, "FUTEX_WAIT",      CallClass::Async),
+    row(52, "FUTEX_WAKE",      CallClass::Async),
+    row(53, "FUTEX_WAITV",     CallClass::Async),
+    row(54, "FIXED_FD_INSTALL", CallClass::Open),
+    row(55, "FTRUNCATE",       CallClass::Resize),
+    row(56, "BIND",            CallClass::Socket),
+    row(57, "LISTEN",          CallClass::Socket),
+    row(58, "RECV_ZC",         CallClass::Socket),
+    row(59, "EPOLL_WAIT",      CallClass::Async),
+    row(60, "READV_FIXED",     CallClass::Read),
+    row(61, "WRITEV_FIXED",    CallClass::Write),
+    row(62, "PIPE",            CallClass::MakePair),
+    row(63, "NOP128",          CallClass::Async),
+    row(64, "URING_CMD128",    CallClass::Ioctl),
 ];
 
 /// Opcodes of `include/uapi/linux/aio_abi.h`.
 #[rustfmt::skip]
-const AIO: &[Asked] = &[
-    row(0, "PREAD",   Class::Read),
-    row(1, "PWRITE",  Class::Write),
-    row(2, "FSYNC",   Class::Sync),
-    row(3, "FDSYNC",  Class::Sync),
-    row(5, "POLL",    Class::Async),
-    row(6, "NOOP",    Class::Async),
-    row(7, "PREADV",  Class::Read),
-    row(8, "PWRITEV", Class::Write),
+const AIO: &[AsyncRequestKind] = &[
+    row(0, "PREAD",   CallClass::Read),
+    row(1, "PWRITE",  CallClass::Write),
+    row(2, "FSYNC",   CallClass::Sync),
+    row(3, "FDSYNC",  CallClass::Sync),
+    row(5, "POLL",    CallClass::Async),
+    row(6, "NOOP",    CallClass::Async),
+    row(7, "PREADV",  CallClass::Read),
+    row(8, "PWRITEV", CallClass::Write),
 ];
 
 /// Row of an opcode of a newer kernel.
-static UNKNOWN: Asked = row(u16::MAX, "?", Class::Async);
+static UNKNOWN: AsyncRequestKind = row(u16::MAX, "?", CallClass::Async);
 
 impl Opcode {
     /// Returns the row of the opcode.
-    pub fn asked(self) -> &'static Asked {
+    pub fn asked(self) -> &'static AsyncRequestKind {
         let rows = match self.interface {
             Interface::IoUring => IO_URING,
             Interface::Aio => AIO,
@@ -146,7 +146,7 @@ impl Opcode {
     }
 
     /// Returns the class of the opcode.
-    pub fn class(self) -> Class {
+    pub fn class(self) -> CallClass {
         self.asked().class
     }
 
@@ -157,13 +157,15 @@ impl Opcode {
 
     /// Returns true if the operation has an offset.
     pub fn has_offset(self) -> bool {
-        matches!(self.class(), Class::Read | Class::Write | Class::Resize | Class::Advise)
-            || matches!(self.asked().name, "SYNC_FILE_RANGE" | "SPLICE")
+        matches!(
+            self.class(),
+            CallClass::Read | CallClass::Write | CallClass::Resize | CallClass::Advise
+        ) || matches!(self.asked().name, "SYNC_FILE_RANGE" | "SPLICE")
     }
 
     /// Returns true if the operation moves bytes.
     pub fn has_bytes(self) -> bool {
-        matches!(self.class(), Class::Read | Class::Write | Class::Pipe)
+        matches!(self.class(), CallClass::Read | CallClass::Write | CallClass::Pipe)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::chain::ChainId;
+use super::callchain::ChainId;
 use crate::units::DevId;
 
 /// Tracepoint of an event (`include/trace/events/block.h`).
@@ -47,7 +47,7 @@ impl BlockPoint {
 
 /// Place on a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct DevicePosition {
     /// Device of the place.
     pub dev: DevId,
     /// Sector on the device, in units of 512 bytes.
@@ -219,7 +219,7 @@ pub struct BlockEvent {
     /// `rwbs`: operation and flags.
     pub rwbs: Rwbs,
     /// `old_dev`, `old_sector`: the source; only `block_bio_remap` has them.
-    pub from: Option<Place>,
+    pub from: Option<DevicePosition>,
     /// `comm`: the name of the running thread; kept only for `block_bio_queue`.
     pub comm: Option<Comm>,
     /// Call chain of the thread, if it was recorded; only for `block_bio_queue`.

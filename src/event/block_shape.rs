@@ -1,6 +1,6 @@
 //! Field offsets of the `block:*` tracepoints.
 
-use super::block::{BlockEvent, BlockPoint, Comm, Place, Rwbs};
+use super::block::{BlockEvent, BlockPoint, Comm, DevicePosition, Rwbs};
 use crate::tracefs::{BindError, EventFormat, IntField, StringField};
 use crate::units::DevId;
 
@@ -81,9 +81,10 @@ impl BlockShape {
             Length::UpTo(field) => field.read_u64(payload)?.checked_sub(sector)?,
         };
         let from = match &self.from {
-            Some((dev, sector)) => {
-                Some(Place { dev: device(dev, payload)?, sector: sector.read_u64(payload)? })
-            }
+            Some((dev, sector)) => Some(DevicePosition {
+                dev: device(dev, payload)?,
+                sector: sector.read_u64(payload)?,
+            }),
             None => None,
         };
         Some(BlockEvent {

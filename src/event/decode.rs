@@ -7,12 +7,12 @@ use super::fault::FaultShape;
 use super::file_io::{FILE_IO_POINTS, FileIoShape};
 use super::fs::{FS_POINTS, FsShape};
 use super::layer::LayerShape;
-use super::probed::ProbeShape;
-use super::strings::{EventString, EventStrings};
+use super::probe_events::ProbeShape;
+use super::syscall_strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
 use super::task::{TaskEvent, WAITS};
 use super::uring::{URING_POINTS, UringShape};
-use super::{EventKind, Probed, SysEnter, SysExit};
+use super::{EventKind, ProbeObservation, SysEnter, SysExit};
 use crate::tracefs::{
     ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
 };
@@ -52,7 +52,7 @@ pub enum DecodeError {
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// Field offsets by `common_type`.
-    shapes: Vec<Option<Shape>>,
+    shapes: Vec<Option<EventShape>>,
     /// Rows of the table by system call number.
     calls: Vec<Option<CallId>>,
     /// Numbers of the calls that wait, as in [`WAITS`].
@@ -63,7 +63,7 @@ pub struct Decoder {
 
 /// Fields of one tracepoint.
 #[derive(Debug)]
-enum Shape {
+enum EventShape {
     RawEnter {
         id: IntField,
         args: ArrayField,
@@ -143,7 +143,7 @@ impl Decoder {
             self.shapes.resize_with(place + 1, || None);
         }
         if let Some(shape) = self.shapes.get_mut(place) {
-            *shape = Shape::of(system, name, &format)?;
+            *shape = EventShape::of(system, name, &format)?;
         }
         Ok(())
     }
@@ -160,12 +160,12 @@ impl Decoder {
         let shape = shape.ok_or(DecodeError::UnknownTracepoint(id))?;
         let short = DecodeError::Short(id);
         match shape {
-            Shape::RawEnter { id, args } => {
+            EventShape::RawEnter { id, args } => {
                 let call = self.call(id.read_i64(payload).ok_or(short)?)?;
                 let args = args.read_first(payload).ok_or(short)?;
                 Ok(EventKind::SysEnter(SysEnter { call, args }))
             }
-            Shape::RawExit { id, ret } => {
+            EventShape::RawExit { id, ret } => {
                 let number = id.read_i64(payload).ok_or(short)?;
                 let ret = ret.read_i64(payload).ok_or(short)?;
                 if let Some(place) = self.waits.iter().position(|it| *it == Some(number)) {
@@ -174,44 +174,43 @@ impl Decoder {
                 let call = self.call(number)?;
                 Ok(EventKind::SysExit(SysExit { call, ret, names: None, chain: None }))
             }
-            Shape::Enter { call, args, .. } => {
+            EventShape::Enter { call, args, .. } => {
                 let args =
                     registers(|index| args.get(index).map_or(Some(0), |it| it.read_u64(payload)));
                 Ok(EventKind::SysEnter(SysEnter { call: *call, args: args.ok_or(short)? }))
             }
-            Shape::Exit { call, ret } => {
+            EventShape::Exit { call, ret } => {
                 let ret = ret.read_i64(payload).ok_or(short)?;
                 Ok(EventKind::SysExit(SysExit { call: *call, ret, names: None, chain: None }))
             }
-            Shape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
-            Shape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),
-            Shape::Fs(fields) => fields.read(payload).map(EventKind::Fs).ok_or(short),
-            Shape::Layer(fields) => fields.read(payload).map(EventKind::Layer).ok_or(short),
-            Shape::Fault(fields) => fields.read(payload).map(EventKind::Fault).ok_or(short),
-            Shape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
-            Shape::NewTask { pid, clone_flags, comm } => {
+            EventShape::Block(fields) => fields.read(payload).map(EventKind::Block).ok_or(short),
+            EventShape::FileIo(fields) => fields.read(payload).map(EventKind::FileIo).ok_or(short),
+            EventShape::Fs(fields) => fields.read(payload).map(EventKind::Fs).ok_or(short),
+            EventShape::Layer(fields) => fields.read(payload).map(EventKind::Layer).ok_or(short),
+            EventShape::Fault(fields) => fields.read(payload).map(EventKind::Fault).ok_or(short),
+            EventShape::Uring(fields) => fields.read(payload).map(EventKind::Uring).ok_or(short),
+            EventShape::NewTask { pid, clone_flags, comm } => {
                 let tid =
                     pid.read_i64(payload).and_then(|it| i32::try_from(it).ok()).ok_or(short)?;
                 let clone_flags = clone_flags.read_u64(payload).ok_or(short)?;
                 let comm = comm.and_then(|it| it.read(payload)).map(<[u8]>::to_vec);
                 Ok(EventKind::Task(TaskEvent::NewTask { tid: Tid(tid), clone_flags, comm }))
             }
-            Shape::Probe(fields) => fields.read(payload).map(EventKind::Probed).ok_or(short),
-            Shape::Program { filename } => {
+            EventShape::Probe(fields) => fields.read(payload).map(EventKind::Probed).ok_or(short),
+            EventShape::Program { filename } => {
                 let path = filename.read(payload).ok_or(short)?.to_vec();
-                Ok(EventKind::Probed(Box::new(Probed::Program(path))))
+                Ok(EventKind::Probed(Box::new(ProbeObservation::Program(path))))
             }
-            Shape::Wait { ret, tells_child } => {
+            EventShape::Wait { ret, tells_child } => {
                 Ok(waited(ret.read_i64(payload).ok_or(short)?, *tells_child))
             }
-            Shape::CoreSignal => Ok(EventKind::Probed(Box::new(Probed::CoreSignal))),
+            EventShape::CoreSignal => Ok(EventKind::Probed(Box::new(ProbeObservation::CoreSignal))),
         }
     }
 
     /// Returns true if entries of calls carry paths themselves.
     pub fn has_strings(&self) -> bool {
-        let carries =
-            |it: &Shape| matches!(it, Shape::Enter { strings, .. } if !strings.is_empty());
+        let carries = |it: &EventShape| matches!(it, EventShape::Enter { strings, .. } if !strings.is_empty());
         self.shapes.iter().flatten().any(carries)
     }
 
@@ -220,7 +219,7 @@ impl Decoder {
     pub fn strings(&self, payload: &[u8]) -> Vec<EventString> {
         let shape = common_type(payload).and_then(|it| self.shapes.get(usize::from(it))?.as_ref());
         match shape {
-            Some(Shape::Enter { strings, .. }) => strings.read(payload),
+            Some(EventShape::Enter { strings, .. }) => strings.read(payload),
             _ => Vec::new(),
         }
     }
@@ -240,7 +239,7 @@ impl Decoder {
 /// Creates the event of the end of a wait.
 fn waited(ret: i64, tells_child: bool) -> EventKind {
     let child = i32::try_from(ret).ok().filter(|it| tells_child && *it > 0).map(Pid);
-    EventKind::Probed(Box::new(Probed::Waited(child)))
+    EventKind::Probed(Box::new(ProbeObservation::Waited(child)))
 }
 
 /// Returns `common_type` of a payload: the id of its tracepoint. It is the first field of every
@@ -257,7 +256,7 @@ fn registers(read: impl Fn(usize) -> Option<u64>) -> Option<[u64; 6]> {
     Some(args)
 }
 
-impl Shape {
+impl EventShape {
     fn of(system: &str, name: &str, format: &EventFormat) -> Result<Option<Self>, BindError> {
         if let Some(call) = name.strip_prefix("sys_enter_").and_then(CallId::by_name) {
             let strings = EventStrings::of(call, format)?;

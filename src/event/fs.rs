@@ -44,7 +44,7 @@ pub const WRITEBACK_POINTS: [&str; 2] = ["iomap_writepage_map", "iomap_add_to_io
 
 /// Unit of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum AddressUnit {
     /// Unit of file system blocks.
     Blocks,
     /// Unit of single bytes.
@@ -61,7 +61,7 @@ pub struct Extent {
     /// Device to which the address refers.
     pub on: DevId,
     /// Unit of the next three fields.
-    pub unit: Unit,
+    pub unit: AddressUnit,
     /// Offset from the start of the file.
     pub offset: u64,
     /// Length of the extent.
@@ -134,7 +134,7 @@ impl PlaceFields {
         })
     }
 
-    fn read(&self, payload: &[u8], dev: DevId, on: DevId, unit: Unit) -> Option<Extent> {
+    fn read(&self, payload: &[u8], dev: DevId, on: DevId, unit: AddressUnit) -> Option<Extent> {
         Some(Extent {
             dev,
             ino: self.ino.read_u64(payload)?,
@@ -180,13 +180,13 @@ impl FsShape {
             Self::Ext4 { place, status, found, dev } => {
                 let is_found = found.as_ref().map_or(Some(1), |it| it.read_u64(payload))? != 0;
                 let dev = device(dev)?;
-                let extent = place.read(payload, dev, dev, Unit::Blocks)?;
+                let extent = place.read(payload, dev, dev, AddressUnit::Blocks)?;
                 let has_place = is_found && status.read_u64(payload)? & EXT4_HAS_PLACE != 0;
                 Some(if has_place { FsEvent::Extent(extent) } else { FsEvent::NoExtent })
             }
             Self::Iomap { place, kind, flags, dev, on } => {
                 let is_shared = flags.read_u64(payload)? & IOMAP_F_SHARED != 0;
-                let extent = place.read(payload, device(dev)?, device(on)?, Unit::Bytes)?;
+                let extent = place.read(payload, device(dev)?, device(on)?, AddressUnit::Bytes)?;
                 let has_place = IOMAP_HAS_PLACE.contains(&kind.read_u64(payload)?);
                 let extent = Extent { is_shared, ..extent };
                 Some(if has_place { FsEvent::Extent(extent) } else { FsEvent::NoExtent })

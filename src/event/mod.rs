@@ -7,15 +7,15 @@
 pub mod async_table;
 pub mod block;
 pub mod block_shape;
-pub mod chain;
+pub mod callchain;
 pub mod decode;
 pub mod fault;
 pub mod file_io;
 pub mod fs;
 pub mod layer;
-pub mod probed;
-pub mod strings;
+pub mod probe_events;
 mod syscall_rows;
+pub mod syscall_strings;
 pub mod syscall_table;
 pub mod task;
 pub mod uring;
@@ -70,14 +70,14 @@ pub enum EventKind {
     Places(Box<[fs::Extent]>),
     /// Observation inside a system call: by one of the tracer's probes, or by a tracepoint of one
     /// of its steps.
-    Probed(Box<Probed>),
+    Probed(Box<ProbeObservation>),
     /// Fact without a hit: a call chain, before the first hit that has it.
-    Chain(Box<chain::CallChain>),
+    Chain(Box<callchain::CallChain>),
 }
 
 /// Observation inside a system call of the thread, or right before it: at the moment of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probed {
+pub enum ProbeObservation {
     /// The kernel has copied a path from the program's memory.
     Path {
         /// Address in that memory; `None` if this kernel does not report it.
@@ -130,7 +130,7 @@ pub struct SysExit {
     /// Names that were read while the call was still inside the kernel, if there are any.
     pub names: Option<Box<ReadNames>>,
     /// Call chain of the program's functions, if it was recorded.
-    pub chain: Option<chain::ChainId>,
+    pub chain: Option<callchain::ChainId>,
 }
 
 /// Names that were read for one call.

@@ -5,7 +5,7 @@
 //! library has `stat`). Arguments are those of the `SYSCALL_DEFINE`s. `exit` and `exit_group` are
 //! missing: they have no exit, and the end of a task has a record of its own.
 
-use super::syscall_table::Class as C;
+use super::syscall_table::CallClass as C;
 use super::syscall_table::Role::{
     Address, BufferCount, Buffers, Cloexec, CloneFlags, Command, CommandArg, Count, DirFd, DirFd2,
     DupFlags, Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags,

@@ -120,7 +120,7 @@ impl Role {
 
 /// Class of a call, which determines the descriptor model and the OTF2 record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum CallClass {
     /// Creates a descriptor for a file.
     Open,
     /// Closes a descriptor.
@@ -189,7 +189,7 @@ pub enum Class {
     User,
 }
 
-/// Groups ([`Class::group`]) that are recorded by default; `-e %GROUP` selects others.
+/// Groups ([`CallClass::group`]) that are recorded by default; `-e %GROUP` selects others.
 pub const DEFAULT_GROUPS: &[&str] = &["data", "desc", "sync", "name", "async", "user"];
 
 /// Groups with descriptions of their calls.
@@ -210,10 +210,10 @@ pub const GROUPS: &[(&str, &str)] = &[
     ("user", "changes the user of a process"),
 ];
 
-impl Class {
+impl CallClass {
     /// Returns true if the call changes the set of descriptors.
     pub fn changes_descriptors(self) -> bool {
-        use Class::{Close, CloseRange, Dup, Make, MakePair, Open};
+        use CallClass::{Close, CloseRange, Dup, Make, MakePair, Open};
         matches!(self, Open | Close | CloseRange | Dup | Make(_) | MakePair)
     }
 
@@ -266,7 +266,7 @@ pub struct Call {
     /// does not exist there.
     pub generic: Option<u32>,
     /// Class of the call.
-    pub class: Class,
+    pub class: CallClass,
     /// Meanings of its registers.
     pub args: [Role; 6],
     /// True if an exec closes its new descriptors, whatever the flags are.
@@ -282,10 +282,10 @@ pub(super) const fn row(
     name: &'static str,
     x86_64: u32,
     generic: Option<u32>,
-    class: Class,
+    class: CallClass,
     args: [Role; 6],
 ) -> Call {
-    let is_read_beside = matches!(class, Class::Open) || has_pointers(&args);
+    let is_read_beside = matches!(class, CallClass::Open) || has_pointers(&args);
     let has_more = has_more(&args);
     Call { name, x86_64, generic, class, args, always_cloexec: false, is_read_beside, has_more }
 }
@@ -337,7 +337,8 @@ impl Call {
 impl CallId {
     /// Returns the row.
     pub fn call(self) -> &'static Call {
-        static UNKNOWN: Call = row("unknown", u32::MAX, None, Class::Control, [Role::Opaque; 6]);
+        static UNKNOWN: Call =
+            row("unknown", u32::MAX, None, CallClass::Control, [Role::Opaque; 6]);
         CALLS.get(usize::from(self.0)).unwrap_or(&UNKNOWN)
     }
 
@@ -396,7 +397,7 @@ const REGISTERED_MAX: u64 = 1024;
 
 /// Memory argument of a call, and its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum ArgumentMemory {
     /// Plain memory of this many bytes.
     Bytes(usize),
     /// Array of this many pointers to a `struct iocb`. For each the reader stores the pointer, the
@@ -408,7 +409,7 @@ pub enum Memory {
 /// Bytes in a fact for each `struct iocb`.
 pub const IOCB_READ_BYTES: usize = 8 + IOCB_BYTES + 8;
 
-impl Memory {
+impl ArgumentMemory {
     fn of(bytes: u64, count: u64) -> Self {
         Self::Bytes(usize::try_from(bytes * count).unwrap_or(0))
     }
@@ -432,7 +433,7 @@ impl Call {
             Command, DupFlags, LastFd, MemoryFlags, OpenFlags, RangeFlags, RegisterCount,
             RegisterOp, RenameFlags, RwFlags, Whence,
         };
-        let has_int_length = self.class == Class::List || self.name.starts_with("readlink");
+        let has_int_length = self.class == CallClass::List || self.name.starts_with("readlink");
         let is_flags =
             matches!(role, OpenFlags | DupFlags | MemoryFlags | RangeFlags | RenameFlags);
         let is_word = matches!(role, Command | LastFd | RegisterCount | RegisterOp | Whence);
@@ -450,7 +451,10 @@ impl Call {
     pub fn is_buffer(&self, register: usize) -> bool {
         let is_address = self.args.get(register) == Some(&Role::Opaque);
         let has_length = self.args.get(register + 1) == Some(&Role::Count);
-        let moves = matches!(self.class, Class::Read | Class::Write | Class::List | Class::Stat);
+        let moves = matches!(
+            self.class,
+            CallClass::Read | CallClass::Write | CallClass::List | CallClass::Stat
+        );
         is_address && has_length && moves
     }
 
@@ -461,7 +465,7 @@ impl Call {
 
     /// Returns true if it maps a file into memory.
     pub fn maps(&self) -> bool {
-        self.class == Class::Map && self.arg(Role::Fd).is_some()
+        self.class == CallClass::Map && self.arg(Role::Fd).is_some()
     }
 
     /// Returns true if it removes the mapping at an address without a new one.
@@ -471,7 +475,7 @@ impl Call {
 
     /// Returns true if it changes mappings.
     pub fn changes_mappings(&self) -> bool {
-        self.class == Class::Map
+        self.class == CallClass::Map
             && (self.maps() || self.unmaps() || self.arg(Role::OldCount).is_some())
     }
 
@@ -482,7 +486,7 @@ impl Call {
 
     /// Returns true if it changes or removes names of files.
     pub fn changes_names(&self) -> bool {
-        matches!(self.class, Class::Rename | Class::Remove)
+        matches!(self.class, CallClass::Rename | CallClass::Remove)
     }
 
     /// Returns true if the files and names of opens cannot be attributed to calls unless all of
@@ -495,17 +499,17 @@ impl Call {
     /// (For `sendmmsg` and `recvmmsg` it is messages.)
     pub fn returns_bytes(&self) -> bool {
         let of_socket = matches!(self.name, "sendto" | "sendmsg" | "recvfrom" | "recvmsg");
-        self.class.moves_bytes() || self.class == Class::Pipe || of_socket
+        self.class.moves_bytes() || self.class == CallClass::Pipe || of_socket
     }
 
     /// Returns whether the bytes of its result come from its file, and whether they go to one.
     pub fn ways(&self) -> [bool; 2] {
         match self.class {
-            Class::Read => [true, false],
-            Class::Write => [false, true],
-            Class::Transfer => [true, true],
-            Class::Pipe => [self.name == "tee", self.name == "vmsplice"],
-            Class::Socket => [self.name.starts_with("recv"), self.name.starts_with("send")],
+            CallClass::Read => [true, false],
+            CallClass::Write => [false, true],
+            CallClass::Transfer => [true, true],
+            CallClass::Pipe => [self.name == "tee", self.name == "vmsplice"],
+            CallClass::Socket => [self.name.starts_with("recv"), self.name.starts_with("send")],
             _ => [false, false],
         }
     }
@@ -521,21 +525,23 @@ impl Call {
     }
 
     /// Returns the memory with details of a call beyond its registers: address and layout.
-    pub fn memory(&self, args: &[u64; 6], ret: i64) -> impl Iterator<Item = (u64, Memory)> {
+    pub fn memory(&self, args: &[u64; 6], ret: i64) -> impl Iterator<Item = (u64, ArgumentMemory)> {
         let buffers = self.arg(Role::BufferCount).and_then(|it| args.get(it)).copied();
         let done = u64::try_from(ret).unwrap_or(0);
         let files = self.registered_files(args).unwrap_or(0);
         self.args.into_iter().zip(*args).filter_map(move |(role, address)| {
             let memory = match role {
-                Role::Buffers => Memory::of(IOVEC_BYTES, buffers.unwrap_or(0).min(IOVECS_MAX)),
-                Role::OffsetPtr | Role::OffsetPtr2 | Role::Pair => Memory::Bytes(8),
-                Role::How => Memory::Bytes(24),
-                Role::IoEvents => Memory::of(IO_EVENT_BYTES as u64, done.min(IOCBS_MAX)),
-                Role::Registered => Memory::of(4, files.min(REGISTERED_MAX)),
-                Role::Iocbs => Memory::Iocbs(usize::try_from(done.min(IOCBS_MAX)).ok()?),
+                Role::Buffers => {
+                    ArgumentMemory::of(IOVEC_BYTES, buffers.unwrap_or(0).min(IOVECS_MAX))
+                }
+                Role::OffsetPtr | Role::OffsetPtr2 | Role::Pair => ArgumentMemory::Bytes(8),
+                Role::How => ArgumentMemory::Bytes(24),
+                Role::IoEvents => ArgumentMemory::of(IO_EVENT_BYTES as u64, done.min(IOCBS_MAX)),
+                Role::Registered => ArgumentMemory::of(4, files.min(REGISTERED_MAX)),
+                Role::Iocbs => ArgumentMemory::Iocbs(usize::try_from(done.min(IOCBS_MAX)).ok()?),
                 _ => return None,
             };
-            let is_there = !matches!(memory, Memory::Bytes(0) | Memory::Iocbs(0));
+            let is_there = !matches!(memory, ArgumentMemory::Bytes(0) | ArgumentMemory::Iocbs(0));
             (address != 0 && is_there).then_some((address, memory))
         })
     }
@@ -562,8 +568,8 @@ impl Call {
     /// Returns true if a name can be read during the call: its tracepoints go to the names ring. At
     /// the exit of an exec the memory of its path is gone.
     pub fn has_names(&self) -> bool {
-        let is_there = self.has_path() && self.class != Class::Process;
-        is_there || self.class == Class::Open || self.receives_descriptors()
+        let is_there = self.has_path() && self.class != CallClass::Process;
+        is_there || self.class == CallClass::Open || self.receives_descriptors()
     }
 
     /// Returns true if it opens a file, unless its flags request only a reference (`O_PATH`).
@@ -571,7 +577,7 @@ impl Call {
         let takes_flags = self.arg(Role::OpenFlags).or(self.arg(Role::How)).is_some();
         // `open_tree` and `memfd_create` have flags of their own, `creat` has none.
         let is_creat = self.arg(Role::DirFd).or(self.arg(Role::MemoryFlags)).is_none();
-        self.class == Class::Open && (takes_flags || is_creat)
+        self.class == CallClass::Open && (takes_flags || is_creat)
     }
 
     /// Returns true if its effect is unknown without its memory, which is therefore always read.
@@ -588,7 +594,8 @@ impl Call {
 
     /// Returns true if the end of the call has further effects than those on its descriptors.
     pub fn has_consequences(&self) -> bool {
-        let is_of_names = self.changes_names() || matches!(self.class, Class::Mount | Class::User);
+        let is_of_names =
+            self.changes_names() || matches!(self.class, CallClass::Mount | CallClass::User);
         let takes = self.arg(Role::TakenFd).is_some();
         is_of_names || self.is_list() || self.ends_context() || takes
     }

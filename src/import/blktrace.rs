@@ -26,7 +26,7 @@ use std::io::{self, BufRead};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::import_report::Notes;
-use super::imported_event::{Block, ImportedEvent, ImportedKind, Task};
+use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use crate::event::block::BlockPoint;
 use crate::units::{DevId, SECTOR_BYTES};
 
@@ -72,12 +72,12 @@ const NAMES_MAX: usize = 1 << 20;
 
 /// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     fn of(head: &[u8]) -> Option<Self> {
         let bytes = *head.first_chunk::<4>()?;
         let is_magic = |number: u32| number & !0xff == MAGIC;
@@ -106,7 +106,7 @@ impl Order {
 
 /// True if a file begins like a trace.
 pub(super) fn is_trace(head: &[u8]) -> bool {
-    Order::of(head).is_some()
+    ByteOrder::of(head).is_some()
 }
 
 /// Parser of traces.
@@ -136,7 +136,7 @@ impl Blktrace {
         let mut behind = Vec::new();
         while fill(&mut input, &mut record, notes)? {
             notes.read += 1;
-            let Some(order) = Order::of(&record) else {
+            let Some(order) = ByteOrder::of(&record) else {
                 // The position of the next record is unknown.
                 notes.not_understood(notes.read, &record);
                 notes.count("time that the trace is damaged: the rest is skipped");
@@ -154,7 +154,7 @@ impl Blktrace {
 
     fn record(
         &mut self,
-        order: Order,
+        order: ByteOrder,
         record: &[u8],
         behind: &[u8],
         out: &mut Vec<ImportedEvent>,
@@ -180,7 +180,7 @@ impl Blktrace {
             return notes.count("records of plugs, bounces and drivers: skipped");
         };
         let (time, tid) = (order.u64(record, 8), i32::try_from(thread).unwrap_or(0));
-        let task = Task::leader(tid);
+        let task = ImportedTask::leader(tid);
         let comm = self.names.get(&thread).cloned().unwrap_or_default();
         if tid > 0 && !comm.is_empty() && self.told.insert(thread) {
             out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });
@@ -191,7 +191,7 @@ impl Blktrace {
 
     fn block(
         &mut self,
-        order: Order,
+        order: ByteOrder,
         record: &[u8],
         point: BlockPoint,
         kind: u32,
@@ -204,15 +204,15 @@ impl Blktrace {
         }
         let is_bio = point == BlockPoint::Complete && !self.with_requests.contains(&device);
         // In network byte order on every machine.
-        let (old, new) = (Order::Big.u32(behind, 0), Order::Big.u32(behind, 4));
+        let (old, new) = (ByteOrder::Big.u32(behind, 0), ByteOrder::Big.u32(behind, 4));
         let (dev, from) = match point {
             BlockPoint::Remap if behind.len() >= 16 => {
-                (new, Some((DevId(old), Order::Big.u64(behind, 8))))
+                (new, Some((DevId(old), ByteOrder::Big.u64(behind, 8))))
             }
             _ => (device, None),
         };
         let sectors = match point {
-            BlockPoint::Split if behind.len() >= 8 => Order::Big.u64(behind, 0),
+            BlockPoint::Split if behind.len() >= 8 => ByteOrder::Big.u64(behind, 0),
             BlockPoint::Split => sector,
             _ => u64::from(bytes) / SECTOR_BYTES,
         };

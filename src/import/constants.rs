@@ -84,12 +84,12 @@ static OTHERS: &[(&str, u64)] = &[
 
 /// Lookup of constants by name.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct ConstantTable {
     values: FxHashMap<&'static str, u64>,
     errors: FxHashMap<String, i32>,
 }
 
-impl Words {
+impl ConstantTable {
     pub(super) fn new() -> Self {
         let errors = (1..=ERRNO_MAX).map(|number| (ErrnoName(number).to_string(), number));
         let other_names = [
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn words_have_the_values_of_the_headers() {
-        let words = Words::new();
+        let words = ConstantTable::new();
         for (word, value) in [
             ("O_RDWR", 2),
             ("O_CREAT", 0o100),

@@ -4,7 +4,7 @@ use super::{blktrace, strace};
 
 /// Tool of a log, and its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ImportFormat {
     /// Output of `strace`.
     Strace,
     /// Captures of `ioriot -c`.
@@ -17,7 +17,7 @@ pub enum Format {
     Blktrace,
 }
 
-impl Format {
+impl ImportFormat {
     /// Name of the tool.
     pub fn tool(self) -> &'static str {
         match self {
@@ -62,25 +62,25 @@ fn version(head: &[u8], before: &[u8]) -> String {
 const LINES: usize = 50;
 
 /// Detects the format of a log that begins like this.
-pub fn detect(head: &[u8]) -> Option<Format> {
+pub fn detect(head: &[u8]) -> Option<ImportFormat> {
     if blktrace::is_trace(head) {
-        return Some(Format::Blktrace);
+        return Some(ImportFormat::Blktrace);
     }
     let mut lines = head.split(|head| *head == b'\n').take(LINES).map(<[u8]>::trim_ascii);
     let first = lines.clone().next()?;
     if first.starts_with(b"fio version ") {
-        return Some(Format::FioIolog);
+        return Some(ImportFormat::FioIolog);
     }
     lines.find_map(|line| {
         let has = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
         if line.starts_with(b"#|") && has(b"capture_version=")
             || line.starts_with(b"t=") && has(b";:,")
         {
-            Some(Format::Ioriot)
+            Some(ImportFormat::Ioriot)
         } else if line.starts_with(b"#|") && has(b"replay_version=") {
-            Some(Format::IoriotReplay)
+            Some(ImportFormat::IoriotReplay)
         } else if strace::is_line(line) {
-            Some(Format::Strace)
+            Some(ImportFormat::Strace)
         } else {
             None
         }
@@ -94,17 +94,20 @@ mod tests {
     #[test]
     fn each_is_known_by_its_first_lines() {
         let format = |text: &str| detect(text.as_bytes());
-        assert_eq!(format("fio version 3 iolog\n"), Some(Format::FioIolog));
-        assert_eq!(format("#|capture_version=4|\n"), Some(Format::Ioriot));
-        assert_eq!(format("t=15;:,i=1:1;:,o=close;:,d=3;:,s=0;:,\n"), Some(Format::Ioriot));
-        assert_eq!(format("#|replay_version=3|init_offset=9|\n"), Some(Format::IoriotReplay));
-        assert_eq!(format("12  1.5 close(3</x>) = 0 <0.000001>\n"), Some(Format::Strace));
+        assert_eq!(format("fio version 3 iolog\n"), Some(ImportFormat::FioIolog));
+        assert_eq!(format("#|capture_version=4|\n"), Some(ImportFormat::Ioriot));
+        assert_eq!(format("t=15;:,i=1:1;:,o=close;:,d=3;:,s=0;:,\n"), Some(ImportFormat::Ioriot));
+        assert_eq!(format("#|replay_version=3|init_offset=9|\n"), Some(ImportFormat::IoriotReplay));
+        assert_eq!(format("12  1.5 close(3</x>) = 0 <0.000001>\n"), Some(ImportFormat::Strace));
         assert_eq!(
             format("strace: Process 7 attached\n[pid 7] read(0,  <unfinished ...>\n"),
-            Some(Format::Strace)
+            Some(ImportFormat::Strace)
         );
         assert_eq!(format("what(is this)\n"), None);
         assert_eq!(format(""), None);
-        assert_eq!(Format::Ioriot.described(b"#|capture_version=4|\n"), "capture log version 4");
+        assert_eq!(
+            ImportFormat::Ioriot.described(b"#|capture_version=4|\n"),
+            "capture log version 4"
+        );
     }
 }

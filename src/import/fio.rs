@@ -18,7 +18,7 @@
 use rustc_hash::FxHashMap;
 
 use super::import_report::Notes;
-use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
+use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
 use super::parser::Parser;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
@@ -117,7 +117,7 @@ impl Iolog {
         out: &mut Vec<ImportedEvent>,
     ) {
         let Some(call) = CallId::by_name(name) else { return };
-        let said = |what| ImportedEvent { time: self.now, task: Task::leader(WHO), what };
+        let said = |what| ImportedEvent { time: self.now, task: ImportedTask::leader(WHO), what };
         out.push(said(ImportedKind::Enter(call, args)));
         out.push(said(ImportedKind::Exit(call, ret, reads)));
     }

@@ -8,14 +8,14 @@ use crate::units::{DevId, Fd, Pid, Tid};
 
 /// A thread and its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Task {
+pub struct ImportedTask {
     /// The process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
 }
 
-impl Task {
+impl ImportedTask {
     /// The first thread of a process.
     pub fn leader(pid: i32) -> Self {
         Self { pid: Pid(pid), tid: Tid(pid) }
@@ -28,7 +28,7 @@ pub struct ImportedEvent {
     /// Time in ns: since 1970 if the log has such times, else since an unknown moment.
     pub time: u64,
     /// Thread of the event.
-    pub task: Task,
+    pub task: ImportedTask,
     /// Kind of the event.
     pub what: ImportedKind,
 }
@@ -42,7 +42,7 @@ pub enum ImportedKind {
     /// descriptor.
     Exit(CallId, i64, Vec<Read>),
     /// The thread started this one, and shares with it what these `CLONE_*` bits state.
-    Born(Task, u64),
+    Born(ImportedTask, u64),
     /// Its name changed; with an exec or without.
     Named(Vec<u8>, bool),
     /// It ended.

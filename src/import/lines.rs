@@ -7,14 +7,14 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Reader of lines.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     input: R,
     line: Vec<u8>,
     /// Number of the last line, from 1.
     pub(super) number: u64,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> LineReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self { input, line: Vec::new(), number: 0 }
     }
@@ -60,7 +60,7 @@ mod tests {
     fn a_line_without_an_end_takes_no_memory() {
         let long = vec![b'x'; 3 * LINE_BYTES_MAX];
         let text = [b"a\r\n\n", long.as_slice(), b"\nb"].concat();
-        let mut lines = Lines::new(text.as_slice());
+        let mut lines = LineReader::new(text.as_slice());
         let mut lengths = Vec::new();
         while let Some(line) = lines.next().expect("memory") {
             lengths.push(line.len());

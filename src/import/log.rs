@@ -13,11 +13,13 @@ use rustc_hash::FxHashSet;
 use super::import_report::Notes;
 use super::imported_event::{ImportedEvent, ImportedKind};
 use super::records::{MACHINE, SAMPLE_TYPE, encode};
-use super::reorder_window::Order;
+use super::reorder_window::ReorderWindow;
 use super::synthetic_formats;
 use crate::capture::fact::{Fact, FactsFrame, Text};
 use crate::capture::format::{Codec, FrameKind};
-use crate::capture::header::{Clock, Counts, End, Header, Host, Imported, Layout, Ring, Scope};
+use crate::capture::header::{
+    CaptureScope, Clock, Counts, End, Header, Host, Imported, RecordLayout, RingInfo,
+};
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::syscall_table::CALLS;
 use crate::units::{CpuId, KernelTime, Pid};
@@ -30,7 +32,7 @@ const EPOCH_MIN: u64 = 315_532_800_000_000_000;
 
 /// Facts about the log that are known before it is read.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct ImportInfo {
     /// Tool and format.
     pub imported: Imported,
     /// True for a log of block devices, false for one of calls.
@@ -39,10 +41,10 @@ pub struct About {
 
 /// Writer of the log.
 #[derive(Debug)]
-pub struct Log<W: Write> {
+pub struct ImportWriter<W: Write> {
     writer: Writer<W>,
-    about: About,
-    order: Order,
+    about: ImportInfo,
+    order: ReorderWindow,
     /// False until the first time is known and written.
     begun: bool,
     facts: FactsFrame,
@@ -55,17 +57,17 @@ pub struct Log<W: Write> {
     rooted: FxHashSet<Pid>,
 }
 
-impl<W: Write> Log<W> {
+impl<W: Write> ImportWriter<W> {
     /// Begins a log on `out`.
     ///
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn new(out: W, about: About) -> io::Result<Self> {
+    pub fn new(out: W, about: ImportInfo) -> io::Result<Self> {
         Ok(Self {
             writer: Writer::new(out)?,
             about,
-            order: Order::default(),
+            order: ReorderWindow::default(),
             begun: false,
             facts: FactsFrame::default(),
             bytes: Vec::new(),
@@ -241,7 +243,7 @@ impl<W: Write> Log<W> {
     }
 }
 
-fn header(about: &About, start: u64) -> Header {
+fn header(about: &ImportInfo, start: u64) -> Header {
     let is_dated = start > EPOCH_MIN;
     let calls = if about.is_block { &[] } else { CALLS };
     Header {
@@ -255,19 +257,19 @@ fn header(about: &About, start: u64) -> Header {
             all_on_ns: start,
             start_realtime_ns: if is_dated { start } else { 0 },
         },
-        scope: Scope { mode: "system".into(), ..Scope::default() },
+        scope: CaptureScope { mode: "system".into(), ..CaptureScope::default() },
         calls: calls.iter().map(|call| call.name.to_owned()).collect(),
         args: "exact".into(),
         names: "imported".into(),
         source: "imported".into(),
         source_reason: format!("from {}: {}", about.imported.tool, about.imported.format),
         exec_exits: true,
-        layouts: vec![Layout {
+        layouts: vec![RecordLayout {
             source: "perf".into(),
             sample_type: SAMPLE_TYPE,
-            ..Layout::default()
+            ..RecordLayout::default()
         }],
-        rings: vec![Ring { name: "imported".into(), bytes: 0 }],
+        rings: vec![RingInfo { name: "imported".into(), bytes: 0 }],
         tracepoints: synthetic_formats::described(about.is_block),
         imported: Some(about.imported.clone()),
         ..Header::default()

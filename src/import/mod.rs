@@ -31,13 +31,13 @@ use std::io::{self, BufRead, Write};
 
 use thiserror::Error;
 
-pub use detect::{Format, detect};
+pub use detect::{ImportFormat, detect};
 pub use import_report::Notes;
-pub use imported_event::{Block, ImportedEvent, ImportedKind, Read, Task};
-pub use log::{About, Log};
+pub use imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask, Read};
+pub use log::{ImportInfo, ImportWriter};
 
 use crate::capture::header::Imported;
-use lines::Lines;
+use lines::LineReader;
 use parser::Parser;
 
 /// Reason for which nothing was imported.
@@ -73,25 +73,25 @@ pub enum ImportError {
 /// [`ImportError`]; the output is unusable then.
 pub fn import<R: BufRead, W: Write>(
     mut input: R,
-    format: Option<Format>,
+    format: Option<ImportFormat>,
     file: &str,
     out: W,
-) -> Result<(W, Notes, Format), ImportError> {
+) -> Result<(W, Notes, ImportFormat), ImportError> {
     let head = input.fill_buf()?.to_vec();
     let format = match format {
         Some(it) => it,
         None => detect(&head).ok_or(ImportError::Unknown)?,
     };
-    let about = About {
+    let about = ImportInfo {
         imported: Imported {
             tool: format.tool().into(),
             format: format.described(&head),
             file: file.into(),
         },
-        is_block: format == Format::Blktrace,
+        is_block: format == ImportFormat::Blktrace,
     };
     let mut notes = Notes::default();
-    let mut log = Log::new(out, about)?;
+    let mut log = ImportWriter::new(out, about)?;
     match parser(format, &head) {
         Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
         None => blktrace::Blktrace::default().read(input, &mut notes, |event| log.put(event))?,
@@ -107,23 +107,23 @@ pub fn import<R: BufRead, W: Write>(
 }
 
 /// Parser of its lines; `None`: the format has none.
-fn parser(format: Format, head: &[u8]) -> Option<Box<dyn Parser>> {
+fn parser(format: ImportFormat, head: &[u8]) -> Option<Box<dyn Parser>> {
     Some(match format {
-        Format::Strace => Box::new(strace::Strace::new(head)),
-        Format::Ioriot => Box::new(ioriot::Capture::default()),
-        Format::IoriotReplay => Box::new(ioriot::Replay::new(head)),
-        Format::FioIolog => Box::new(fio::Iolog::default()),
-        Format::Blktrace => return None,
+        ImportFormat::Strace => Box::new(strace::Strace::new(head)),
+        ImportFormat::Ioriot => Box::new(ioriot::Capture::default()),
+        ImportFormat::IoriotReplay => Box::new(ioriot::Replay::new(head)),
+        ImportFormat::FioIolog => Box::new(fio::Iolog::default()),
+        ImportFormat::Blktrace => return None,
     })
 }
 
 fn read_lines<R: BufRead, W: Write>(
     input: R,
     parser: &mut dyn Parser,
-    log: &mut Log<W>,
+    log: &mut ImportWriter<W>,
     notes: &mut Notes,
 ) -> io::Result<()> {
-    let mut lines = Lines::new(input);
+    let mut lines = LineReader::new(input);
     let mut said = Vec::new();
     while let Some(line) = lines.next()? {
         notes.read += 1;

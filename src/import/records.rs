@@ -1,6 +1,6 @@
 //! Encoding of imported events as perf records (`perf_event_open(2)`).
 
-use super::imported_event::{Block, ImportedEvent, ImportedKind, Task};
+use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use super::synthetic_formats::{Point, payload};
 use crate::event::block::BlockPoint;
 use crate::event::syscall_table::CallId;
@@ -66,7 +66,7 @@ fn request(out: &mut Vec<u8>, said: &ImportedEvent, block: &Block) -> Option<Poi
     }
 }
 
-fn task_bytes(task: Task) -> [[u8; 4]; 2] {
+fn task_bytes(task: ImportedTask) -> [[u8; 4]; 2] {
     [task.pid.0, task.tid.0].map(i32::to_le_bytes)
 }
 
@@ -92,14 +92,14 @@ fn sample(
 }
 
 /// Appends a start or end of a task: `u32 pid, ppid, tid, ptid; u64 time`.
-fn relation(out: &mut Vec<u8>, kind: u32, time: u64, parent: Task, child: Task) {
+fn relation(out: &mut Vec<u8>, kind: u32, time: u64, parent: ImportedTask, child: ImportedTask) {
     let words = [child.pid.0, parent.pid.0, child.tid.0, parent.tid.0].map(i32::to_le_bytes);
     let parts: [&[u8]; 2] = [words.as_flattened(), &time.to_le_bytes()];
     other(out, kind, 0, &parts, time, parent);
 }
 
 /// Appends a name: `u32 pid, tid; char comm[]`, padded to eight bytes.
-fn comm(out: &mut Vec<u8>, time: u64, task: Task, name: &[u8], exec: bool) {
+fn comm(out: &mut Vec<u8>, time: u64, task: ImportedTask, name: &[u8], exec: bool) {
     let misc = if exec { MISC_COMM_EXEC } else { 0 };
     let mut text = name.get(..COMM_BYTES).unwrap_or(name).to_vec();
     text.resize((text.len() + 1).next_multiple_of(8), 0);
@@ -108,7 +108,14 @@ fn comm(out: &mut Vec<u8>, time: u64, task: Task, name: &[u8], exec: bool) {
 }
 
 /// Appends a record with the trailer that `sample_id_all` adds to all records except samples.
-fn other(out: &mut Vec<u8>, kind: u32, misc: u16, parts: &[&[u8]], time: u64, running: Task) {
+fn other(
+    out: &mut Vec<u8>,
+    kind: u32,
+    misc: u16,
+    parts: &[&[u8]],
+    time: u64,
+    running: ImportedTask,
+) {
     let (words, time) = (task_bytes(running), time.to_le_bytes());
     let parts = [parts, &[words.as_flattened(), &time]].concat();
     record(out, kind, misc, &parts);

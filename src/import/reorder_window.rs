@@ -14,8 +14,8 @@ const WINDOW: usize = 1 << 17;
 
 /// Sorting window.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    heap: BinaryHeap<Reverse<Waiting>>,
+pub(super) struct ReorderWindow {
+    heap: BinaryHeap<Reverse<WaitingEvent>>,
     number: u64,
     last: u64,
     /// Events that were later than the window is long.
@@ -24,42 +24,42 @@ pub(super) struct Order {
 
 /// An event in the window. Events of the same time stay in their order.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingEvent {
     number: u64,
     said: ImportedEvent,
 }
 
-impl Waiting {
+impl WaitingEvent {
     fn key(&self) -> (u64, u64) {
         (self.said.time, self.number)
     }
 }
 
-impl Ord for Waiting {
+impl Ord for WaitingEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Waiting {
+impl PartialOrd for WaitingEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for WaitingEvent {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for WaitingEvent {}
 
-impl Order {
+impl ReorderWindow {
     /// Takes an event; returns one that is due.
     pub(super) fn push(&mut self, said: ImportedEvent) -> Option<ImportedEvent> {
         self.number += 1;
-        self.heap.push(Reverse(Waiting { number: self.number, said }));
+        self.heap.push(Reverse(WaitingEvent { number: self.number, said }));
         if self.heap.len() > WINDOW { self.pop() } else { None }
     }
 
@@ -69,7 +69,7 @@ impl Order {
 
     /// Returns the next event. No two have the same time: our log is ordered by time alone.
     pub(super) fn pop(&mut self) -> Option<ImportedEvent> {
-        let Reverse(Waiting { said, .. }) = self.heap.pop()?;
+        let Reverse(WaitingEvent { said, .. }) = self.heap.pop()?;
         // Events that only share a time with others are moved by less than a microsecond.
         self.late += u64::from(said.time.saturating_add(1000) < self.last);
         self.last = said.time.max(self.last.saturating_add(1));
@@ -79,14 +79,17 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::super::imported_event::{ImportedKind, Task};
+    use super::super::imported_event::{ImportedKind, ImportedTask};
     use super::*;
 
     #[test]
     fn times_are_sorted_and_different() {
-        let mut order = Order::default();
-        let said =
-            |time, pid| ImportedEvent { time, task: Task::leader(pid), what: ImportedKind::Ended };
+        let mut order = ReorderWindow::default();
+        let said = |time, pid| ImportedEvent {
+            time,
+            task: ImportedTask::leader(pid),
+            what: ImportedKind::Ended,
+        };
         for (time, pid) in [(9, 1), (5, 2), (5, 3), (7, 4), (5, 5)] {
             assert_eq!(order.push(said(time, pid)), None);
         }
@@ -99,8 +102,9 @@ mod tests {
 
     #[test]
     fn memory_has_an_end_and_what_is_too_late_is_counted() {
-        let mut order = Order::default();
-        let said = |time| ImportedEvent { time, task: Task::leader(1), what: ImportedKind::Ended };
+        let mut order = ReorderWindow::default();
+        let said =
+            |time| ImportedEvent { time, task: ImportedTask::leader(1), what: ImportedKind::Ended };
         for time in 0..WINDOW as u64 {
             assert_eq!(order.push(said(10_000 * (time + 1))), None);
         }

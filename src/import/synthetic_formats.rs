@@ -7,32 +7,34 @@ use crate::capture::header;
 use crate::event::block::BlockPoint;
 
 /// Fields that all tracepoints have first.
-const COMMON: [Field; 4] = [
-    Field("unsigned short common_type", 2, 1, false),
-    Field("unsigned char common_flags", 1, 1, false),
-    Field("unsigned char common_preempt_count", 1, 1, false),
-    Field("int common_pid", 4, 1, true),
+const COMMON: [SyntheticField; 4] = [
+    SyntheticField("unsigned short common_type", 2, 1, false),
+    SyntheticField("unsigned char common_flags", 1, 1, false),
+    SyntheticField("unsigned char common_preempt_count", 1, 1, false),
+    SyntheticField("int common_pid", 4, 1, true),
 ];
 
 /// Declaration of a field, bytes of an element, number of elements, and whether it has a sign.
-struct Field(&'static str, usize, usize, bool);
+struct SyntheticField(&'static str, usize, usize, bool);
 
-const CALL: Field = Field("long id", 8, 1, true);
-const RWBS: Field = Field("char rwbs[10]", 1, 10, true);
-const COMM: Field = Field("char comm[16]", 1, 16, true);
-const DEV: Field = Field("dev_t dev", 4, 1, false);
-const SECTOR: Field = Field("sector_t sector", 8, 1, false);
-const COUNT: Field = Field("unsigned int nr_sector", 4, 1, false);
+const CALL: SyntheticField = SyntheticField("long id", 8, 1, true);
+const RWBS: SyntheticField = SyntheticField("char rwbs[10]", 1, 10, true);
+const COMM: SyntheticField = SyntheticField("char comm[16]", 1, 16, true);
+const DEV: SyntheticField = SyntheticField("dev_t dev", 4, 1, false);
+const SECTOR: SyntheticField = SyntheticField("sector_t sector", 8, 1, false);
+const COUNT: SyntheticField = SyntheticField("unsigned int nr_sector", 4, 1, false);
 
-const REQUEST: &[Field] = &[DEV, SECTOR, COUNT, RWBS, COMM];
-const DONE: &[Field] = &[DEV, SECTOR, COUNT, Field("int error", 4, 1, true), RWBS, COMM];
-const SPLIT: &[Field] = &[DEV, SECTOR, Field("sector_t new_sector", 8, 1, false), RWBS, COMM];
-const REMAP: &[Field] = &[
+const REQUEST: &[SyntheticField] = &[DEV, SECTOR, COUNT, RWBS, COMM];
+const DONE: &[SyntheticField] =
+    &[DEV, SECTOR, COUNT, SyntheticField("int error", 4, 1, true), RWBS, COMM];
+const SPLIT: &[SyntheticField] =
+    &[DEV, SECTOR, SyntheticField("sector_t new_sector", 8, 1, false), RWBS, COMM];
+const REMAP: &[SyntheticField] = &[
     DEV,
     SECTOR,
     COUNT,
-    Field("dev_t old_dev", 4, 1, false),
-    Field("sector_t old_sector", 8, 1, false),
+    SyntheticField("dev_t old_dev", 4, 1, false),
+    SyntheticField("sector_t old_sector", 8, 1, false),
     RWBS,
 ];
 
@@ -46,7 +48,7 @@ pub(super) enum Point {
 }
 
 /// Tracepoints: key, system, name and fields. The `common_type` of each is its position, from 1.
-const POINTS: [(Point, &str, &str, &[Field]); 15] = {
+const POINTS: [(Point, &str, &str, &[SyntheticField]); 15] = {
     use BlockPoint as B;
     use Point::Block;
     [
@@ -54,14 +56,17 @@ const POINTS: [(Point, &str, &str, &[Field]); 15] = {
             Point::Enter,
             "raw_syscalls",
             "sys_enter",
-            &[CALL, Field("unsigned long args[6]", 8, 6, false)],
+            &[CALL, SyntheticField("unsigned long args[6]", 8, 6, false)],
         ),
-        (Point::Exit, "raw_syscalls", "sys_exit", &[CALL, Field("long ret", 8, 1, true)]),
+        (Point::Exit, "raw_syscalls", "sys_exit", &[CALL, SyntheticField("long ret", 8, 1, true)]),
         (
             Point::NewTask,
             "task",
             "task_newtask",
-            &[Field("pid_t pid", 4, 1, true), Field("unsigned long clone_flags", 8, 1, false)],
+            &[
+                SyntheticField("pid_t pid", 4, 1, true),
+                SyntheticField("unsigned long clone_flags", 8, 1, false),
+            ],
         ),
         (Block(B::BioQueue), "block", "block_bio_queue", REQUEST),
         (Block(B::GetRq), "block", "block_getrq", REQUEST),
@@ -79,16 +84,16 @@ const POINTS: [(Point, &str, &str, &[Field]); 15] = {
 };
 
 /// Offset of a field if the one before ends here.
-fn aligned(end: usize, field: &Field) -> usize {
+fn aligned(end: usize, field: &SyntheticField) -> usize {
     end.next_multiple_of(field.1)
 }
 
 /// Text of a `format` file.
-fn format(id: usize, name: &str, fields: &[Field]) -> String {
+fn format(id: usize, name: &str, fields: &[SyntheticField]) -> String {
     let mut end = 0;
-    let mut lines = |fields: &[Field]| -> String {
-        let line = |field: &Field| {
-            let Field(declaration, size, count, signed) = field;
+    let mut lines = |fields: &[SyntheticField]| -> String {
+        let line = |field: &SyntheticField| {
+            let SyntheticField(declaration, size, count, signed) = field;
             let (offset, bytes) = (aligned(end, field), size * count);
             end = offset + bytes;
             let signed = u8::from(*signed);

@@ -24,7 +24,7 @@ use crate::units::KernelTime;
 /// ABI state of a process.
 #[derive(Debug, Default)]
 pub struct Abi {
-    state: State,
+    state: AbiState,
     /// True if it runs a program, or descends from a process that does.
     is_user: bool,
     /// Open files whose positions it may move unseen.
@@ -32,7 +32,7 @@ pub struct Abi {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum AbiState {
     #[default]
     Native,
     Unknown {
@@ -48,7 +48,7 @@ enum State {
 
 /// Result for a record of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AbiDecision {
     /// The record is a native call.
     Native,
     /// The record is a native call, after a program of another table: the known state of the
@@ -71,8 +71,8 @@ impl Abi {
 
     /// Notes that the process has run a program of another table since before the capture.
     pub fn seen_other(&mut self) {
-        if self.state == State::Native {
-            self.state = State::Other;
+        if self.state == AbiState::Native {
+            self.state = AbiState::Other;
         }
     }
 
@@ -84,14 +84,14 @@ impl Abi {
     /// Handles an exec. Returns true if the previous program must be of another table, because not
     /// even the end of the call that started it was seen.
     pub fn exec_again(&self, now_losses: u32) -> bool {
-        matches!(self.state, State::Unknown { losses, .. } if losses == now_losses)
+        matches!(self.state, AbiState::Unknown { losses, .. } if losses == now_losses)
     }
 
     /// Handles the start of another program with these descriptors.
     pub fn exec(&mut self, fds: &FdTable, since: KernelTime, losses: u32) {
         if self.is_user {
-            let was_other = self.state != State::Native;
-            self.state = State::Unknown { was_other, since, losses };
+            let was_other = self.state != AbiState::Native;
+            self.state = AbiState::Unknown { was_other, since, losses };
             let fds = fds.descriptions();
             fds.iter().for_each(|it| it.hold());
             self.held.extend(fds);
@@ -99,26 +99,26 @@ impl Abi {
     }
 
     /// Judges a record; `ends_exec` if it is the end of an exec by its own number.
-    pub fn judge(&mut self, ends_exec: bool, now_losses: u32) -> Verdict {
+    pub fn judge(&mut self, ends_exec: bool, now_losses: u32) -> AbiDecision {
         match self.state {
-            State::Native => {
+            AbiState::Native => {
                 self.is_user = true;
-                Verdict::Native
+                AbiDecision::Native
             }
-            State::Other => Verdict::Other,
-            State::Unknown { was_other, losses, .. } => {
+            AbiState::Other => AbiDecision::Other,
+            AbiState::Unknown { was_other, losses, .. } => {
                 let is_native = if losses == now_losses { ends_exec } else { !was_other };
-                self.state = if is_native { State::Native } else { State::Other };
+                self.state = if is_native { AbiState::Native } else { AbiState::Other };
                 match (is_native, was_other) {
                     (true, false) => {
                         self.held.drain(..).for_each(|it| it.release());
-                        Verdict::Native
+                        AbiDecision::Native
                     }
                     // It may share its open files with other processes, under unknown numbers.
-                    (true, true) => Verdict::NativeAgain,
+                    (true, true) => AbiDecision::NativeAgain,
                     (false, _) => {
                         self.held.iter().for_each(|it| it.forget_position());
-                        Verdict::OtherNow
+                        AbiDecision::OtherNow
                     }
                 }
             }
@@ -127,7 +127,7 @@ impl Abi {
 
     /// Handles the end of the capture. Returns true if the program must be of another table.
     pub fn is_silent(&self, now: KernelTime, now_losses: u32) -> bool {
-        let State::Unknown { since, losses, .. } = self.state else { return false };
+        let AbiState::Unknown { since, losses, .. } = self.state else { return false };
         losses == now_losses && now.since(since).is_some_and(|it| it.0 > BEGINNING_NS)
     }
 
@@ -136,8 +136,8 @@ impl Abi {
     /// for a program that runs on applies.
     pub fn end(&self, now: KernelTime, off_from: KernelTime, now_losses: u32) -> bool {
         let is_other = match self.state {
-            State::Unknown { .. } if now >= off_from => self.is_silent(off_from, now_losses),
-            State::Unknown { losses, .. } => losses == now_losses,
+            AbiState::Unknown { .. } if now >= off_from => self.is_silent(off_from, now_losses),
+            AbiState::Unknown { losses, .. } => losses == now_losses,
             _ => false,
         };
         if is_other {

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::context::Followed;
+use super::context::Observability;
 use super::tracker_tests::check_with;
 
 /// Setup: `/a` is open as 3, and process 2 has inherited it from process 1; then `text`, then
@@ -21,7 +21,7 @@ fn after(text: &str, expected: &Expect) {
          904 1/1 > read 3 0 10
          905 1/1 < read 10"
     );
-    check_with(Followed { execs: true, ..Followed::ALL }, &text, expected);
+    check_with(Observability { execs: true, ..Observability::ALL }, &text, expected);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn nothing_is_concluded_when_calls_are_being_switched_off() {
         132 3/3 end 3/3
         140 1/1 fork 1/1 4/4
         145 4/4 exec 4/4";
-    check_with(Followed { execs: true, ..Followed::ALL }, text, &expect![[""]]);
+    check_with(Observability { execs: true, ..Observability::ALL }, text, &expect![[""]]);
 }
 
 /// Fails if two programs of one process, both started while calls were being switched off, are
@@ -174,5 +174,5 @@ fn an_exec_after_the_last_call_says_nothing_of_the_one_before() {
         135 2/2 fork 2/2 3/3
         140 3/3 exec 3/3
         145 3/3 end 3/3";
-    check_with(Followed { execs: true, ..Followed::ALL }, text, &expect![[""]]);
+    check_with(Observability { execs: true, ..Observability::ALL }, text, &expect![[""]]);
 }

@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 use super::Step;
 use super::asynchronous::{AsyncOperation, NoResult};
 use super::attribution::Piece;
-use super::block::{BlockRequest, Ending};
+use super::block::{BlockRequest, RequestEnd};
 use super::model::{OpenFile, SyscallOperation, ThreadInfo, ThreadKey};
 use crate::event::block::{BlockPoint, RequestOp};
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
 /// Level at which an access was seen.
@@ -59,7 +59,7 @@ pub struct Access {
 
 /// One file of an operation that moved bytes.
 #[derive(Clone, Debug)]
-pub struct Side<'a> {
+pub struct FileAccess<'a> {
     /// The file, if it is known.
     pub file: Option<&'a Rc<OpenFile>>,
     /// The access; its address counts only if `is_known`.
@@ -70,7 +70,7 @@ pub struct Side<'a> {
     pub is_asked: bool,
 }
 
-impl Side<'_> {
+impl FileAccess<'_> {
     /// Returns the access, if its offset and length are known.
     pub fn access(&self) -> Option<Access> {
         self.is_known.then_some(self.access)
@@ -89,7 +89,7 @@ impl Side<'_> {
 
 /// Returns the sides of the operation that this step ends: none if it moved no bytes, one for a
 /// read or write, two for a transfer.
-pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
+pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = FileAccess<'a>> {
     let [first, second] = match step {
         Step::SyscallEnded(it, _) | Step::SyscallUnfinished(it, _) => of_call(it),
         Step::AsyncEnded(it, _) => of_asynchronous(it, it.bytes()),
@@ -97,7 +97,7 @@ pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
         // operations do everything that was requested.
         Step::AsyncUnfinished(it, NoResult::ProcessEnd | NoResult::Skipped | NoResult::Unseen) => {
             let asked = of_asynchronous(it, it.bytes_requested.or(Some(UNKNOWN)));
-            asked.map(|side| side.map(|it| Side { is_asked: true, ..it }))
+            asked.map(|side| side.map(|it| FileAccess { is_asked: true, ..it }))
         }
         Step::AsyncUnfinished(it, NoResult::CaptureEnd) => of_asynchronous(it, Some(UNKNOWN)),
         _ => [None, None],
@@ -108,47 +108,52 @@ pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = Side<'a>> {
 /// Length that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-fn of_call(it: &SyscallOperation) -> [Option<Side<'_>>; 2] {
+fn of_call(it: &SyscallOperation) -> [Option<FileAccess<'_>>; 2] {
     // Calls that failed or were cut off have accessed nothing that is known.
     let done = it.ret.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
     let class = it.call.call().class;
     let Some(bytes) = done.filter(|_| class.moves_bytes()) else { return [None, None] };
-    let moved = Moved { begin: it.start, bytes, pid: it.pid, tid: it.tid };
-    let first = moved.side(it.file.as_ref(), it.offset, class == Class::Write);
+    let moved = MovedRange { begin: it.start, bytes, pid: it.pid, tid: it.tid };
+    let first = moved.side(it.file.as_ref(), it.offset, class == CallClass::Write);
     let target = it.target.as_ref().map(|it| &it.1);
     let second = || moved.side(target, it.target_offset, true);
-    [Some(first), (class == Class::Transfer).then(second)]
+    [Some(first), (class == CallClass::Transfer).then(second)]
 }
 
-fn of_asynchronous(it: &AsyncOperation, bytes: Option<u64>) -> [Option<Side<'_>>; 2] {
+fn of_asynchronous(it: &AsyncOperation, bytes: Option<u64>) -> [Option<FileAccess<'_>>; 2] {
     let class = it.opcode.class();
     // No event reports the offsets of a splice.
-    let is_transfer = class == Class::Pipe;
+    let is_transfer = class == CallClass::Pipe;
     let bytes = bytes.filter(|it| *it > 0 && (is_transfer || class.moves_bytes()));
     let Some(bytes) = bytes else { return [None, None] };
-    let moved = Moved { begin: it.start, bytes, pid: it.pid, tid: it.tid };
+    let moved = MovedRange { begin: it.start, bytes, pid: it.pid, tid: it.tid };
     let offset = it.offset.filter(|_| !is_transfer);
-    let first = moved.side(it.file.as_ref(), offset, class == Class::Write);
+    let first = moved.side(it.file.as_ref(), offset, class == CallClass::Write);
     let target = it.target.as_ref().map(|it| &it.1);
     [Some(first), is_transfer.then(|| moved.side(target, None, true))]
 }
 
 /// Bytes that an operation has moved.
 #[derive(Clone, Copy)]
-struct Moved {
+struct MovedRange {
     begin: KernelTime,
     bytes: u64,
     pid: Pid,
     tid: Tid,
 }
 
-impl Moved {
-    fn side(self, file: Option<&Rc<OpenFile>>, offset: Option<u64>, is_write: bool) -> Side<'_> {
+impl MovedRange {
+    fn side(
+        self,
+        file: Option<&Rc<OpenFile>>,
+        offset: Option<u64>,
+        is_write: bool,
+    ) -> FileAccess<'_> {
         let Self { begin, bytes, pid, tid } = self;
         let (address, level) = (offset.unwrap_or(0), Level::Vfs);
         let access = Access { begin, is_write, address, bytes, level, pid, tid };
         let is_known = offset.is_some() && bytes != UNKNOWN;
-        Side { file, access, is_known, is_asked: false }
+        FileAccess { file, access, is_known, is_asked: false }
     }
 }
 
@@ -168,7 +173,7 @@ pub fn pieces<'a>(
     if request.is_stillborn {
         return None;
     }
-    let is_absorbed = matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. }));
+    let is_absorbed = matches!(request.ending, Some(RequestEnd::Absorbed { into: Some(_), .. }));
     let access = move |piece: &'a Piece| {
         let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES);
         let (begin, address, level) = (piece.queued.time, piece.sector, Level::Blk);
@@ -188,7 +193,7 @@ pub fn is_passed_on(request: &BlockRequest) -> bool {
 /// Names of threads. Threads that ended a moment ago are included: their device requests may end
 /// later.
 #[derive(Debug, Default)]
-pub struct Comms {
+pub struct RecentNames {
     names: FxHashMap<Tid, (ThreadKey, Rc<[u8]>)>,
     ended: VecDeque<(Tid, ThreadKey)>,
 }
@@ -196,7 +201,7 @@ pub struct Comms {
 /// Limit of ended threads whose names are remembered.
 const ENDED_MAX: usize = 4096;
 
-impl Comms {
+impl RecentNames {
     /// Updates the names by a step.
     pub fn look(&mut self, step: &Step<'_>) {
         match step {
@@ -237,8 +242,8 @@ mod tests {
             tid: Tid(tid),
             comm: comm.into(),
         };
-        let mut comms = Comms::default();
-        let name = |comms: &Comms, tid| comms.of(Tid(tid)).map(|it| it.to_vec());
+        let mut comms = RecentNames::default();
+        let name = |comms: &RecentNames, tid| comms.of(Tid(tid)).map(|it| it.to_vec());
         let (first, again) = (thread(0, 7, "a"), thread(1, 8, "b"));
         comms.look(&Step::ThreadSeen(&first));
         comms.look(&Step::ThreadSeen(&again));

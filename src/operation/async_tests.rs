@@ -19,7 +19,7 @@ use std::fmt::Write;
 use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
-use super::context::Followed;
+use super::context::Observability;
 use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
@@ -31,9 +31,9 @@ use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
 #[derive(Default)]
-struct Told(String);
+struct AsyncStepText(String);
 
-impl Sink for Told {
+impl Sink for AsyncStepText {
     type Error = Infallible;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
@@ -176,8 +176,9 @@ fn check(text: &str, expected: &Expect) {
         launched: false,
         own: Pid(999),
     };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
-    let mut told = Told::default();
+    let mut tracker =
+        Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN);
+    let mut told = AsyncStepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let tid: i32 = words[1].parse().expect("a thread");

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use super::fd_table::Description;
 use super::model::{OpenFile, ProcessKey, ThreadKey};
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
 /// One asynchronous operation.
@@ -87,7 +87,7 @@ impl AsyncOperation {
     /// Returns true if another thread than the requesting one may write its bytes to a file.
     /// (`io_submit` submits them in its own thread.)
     fn hands_over(&self) -> bool {
-        let is_write = matches!(self.opcode.class(), Class::Write | Class::Pipe);
+        let is_write = matches!(self.opcode.class(), CallClass::Write | CallClass::Pipe);
         is_write && self.opcode.interface == Interface::IoUring
     }
 
@@ -148,7 +148,7 @@ pub enum Key {
 
 /// An operation that has not ended.
 #[derive(Debug)]
-pub struct Flight {
+pub struct AsyncFlight {
     /// The operation, as far as it is known.
     pub operation: AsyncOperation,
     /// The ring of io_uring, or the context of `io_submit`.
@@ -160,7 +160,7 @@ pub struct Flight {
 /// All operations that have not ended.
 #[derive(Debug, Default)]
 pub struct InFlight {
-    flights: FxHashMap<Key, Flight>,
+    flights: FxHashMap<Key, AsyncFlight>,
     /// Keys by ring and `user_data`, oldest first.
     by_data: FxHashMap<(u64, u64), VecDeque<Key>>,
     /// Number of operations of each process that has some.
@@ -171,7 +171,7 @@ pub struct InFlight {
 
 impl InFlight {
     /// Returns the operation.
-    pub fn get(&mut self, key: Key) -> Option<&mut Flight> {
+    pub fn get(&mut self, key: Key) -> Option<&mut AsyncFlight> {
         self.flights.get_mut(&key)
     }
 
@@ -181,7 +181,7 @@ impl InFlight {
     }
 
     /// Adds an operation. Returns the previous one with this key.
-    pub fn begin(&mut self, key: Key, flight: Flight) -> Option<Flight> {
+    pub fn begin(&mut self, key: Key, flight: AsyncFlight) -> Option<AsyncFlight> {
         let replaced = self.end(key);
         self.by_data.entry((flight.ring, flight.operation.user_data)).or_default().push_back(key);
         *self.of_process.entry(flight.operation.process).or_default() += 1;
@@ -193,7 +193,7 @@ impl InFlight {
     }
 
     /// Removes and returns an operation.
-    pub fn end(&mut self, key: Key) -> Option<Flight> {
+    pub fn end(&mut self, key: Key) -> Option<AsyncFlight> {
         let flight = self.flights.remove(&key)?;
         let data = (flight.ring, flight.operation.user_data);
         if let Some(keys) = self.by_data.get_mut(&data) {
@@ -222,7 +222,7 @@ impl InFlight {
     }
 
     /// Removes and returns all operations of a process, oldest first.
-    pub fn end_process(&mut self, process: ProcessKey) -> Vec<Flight> {
+    pub fn end_process(&mut self, process: ProcessKey) -> Vec<AsyncFlight> {
         if !self.of_process.contains_key(&process) {
             return Vec::new();
         }
@@ -230,31 +230,31 @@ impl InFlight {
     }
 
     /// Removes and returns all operations from `io_submit` of a process, oldest first.
-    pub fn end_submitted(&mut self, process: ProcessKey) -> Vec<Flight> {
+    pub fn end_submitted(&mut self, process: ProcessKey) -> Vec<AsyncFlight> {
         let keys = self.flights.keys().copied();
         let its = keys.filter(|it| matches!(it, Key::Iocb(of, _) if *of == process)).collect();
         self.end_keys(its)
     }
 
     /// Removes and returns all operations from `io_submit` of a process in a context, oldest first.
-    pub fn end_context(&mut self, process: ProcessKey, context: u64) -> Vec<Flight> {
-        let is_its = |(key, flight): &(&Key, &Flight)| {
+    pub fn end_context(&mut self, process: ProcessKey, context: u64) -> Vec<AsyncFlight> {
+        let is_its = |(key, flight): &(&Key, &AsyncFlight)| {
             matches!(key, Key::Iocb(of, _) if *of == process) && flight.ring == context
         };
         self.end_keys(self.flights.iter().filter(is_its).map(|it| *it.0).collect())
     }
 
     /// Removes and returns all operations, oldest first.
-    pub fn end_all(&mut self) -> Vec<Flight> {
+    pub fn end_all(&mut self) -> Vec<AsyncFlight> {
         self.end_those(|_| true)
     }
 
-    fn end_those(&mut self, is_meant: impl Fn(&Flight) -> bool) -> Vec<Flight> {
+    fn end_those(&mut self, is_meant: impl Fn(&AsyncFlight) -> bool) -> Vec<AsyncFlight> {
         self.end_keys(self.flights.iter().filter(|it| is_meant(it.1)).map(|it| *it.0).collect())
     }
 
-    fn end_keys(&mut self, keys: Vec<Key>) -> Vec<Flight> {
-        let mut ended: Vec<Flight> = keys.into_iter().filter_map(|it| self.end(it)).collect();
+    fn end_keys(&mut self, keys: Vec<Key>) -> Vec<AsyncFlight> {
+        let mut ended: Vec<AsyncFlight> = keys.into_iter().filter_map(|it| self.end(it)).collect();
         ended.sort_unstable_by_key(|it| it.operation.id);
         ended
     }

@@ -1,12 +1,12 @@
 //! Descriptors that an event closes, or gives another file.
 
 use crate::event::EventKind;
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 
 /// Descriptors that an event closes or gives another file, as far as its record contains them.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Closes {
+pub(super) enum ClosedFds {
     /// No descriptor.
     Nothing,
     /// This descriptor of the process.
@@ -23,34 +23,36 @@ pub(super) fn low_half(register: u64) -> u64 {
 }
 
 /// Returns the descriptors that the event closes.
-pub(super) fn closes(kind: &EventKind) -> Closes {
+pub(super) fn closes(kind: &EventKind) -> ClosedFds {
     match kind {
         EventKind::SysEnter(enter) => {
             let call = enter.call.call();
             let of = |role| {
                 let register = call.arg(role).and_then(|it| enter.args.get(it));
-                register.map_or(Closes::Nothing, |it| Closes::One(low_half(*it)))
+                register.map_or(ClosedFds::Nothing, |it| ClosedFds::One(low_half(*it)))
             };
             match call.class {
-                Class::Close => of(Role::Fd),
-                Class::Dup => of(Role::Fd2),
-                Class::CloseRange => Closes::OfProcess,
-                _ => Closes::Nothing,
+                CallClass::Close => of(Role::Fd),
+                CallClass::Dup => of(Role::Fd2),
+                CallClass::CloseRange => ClosedFds::OfProcess,
+                _ => ClosedFds::Nothing,
             }
         }
         // A close that began before the end of the open: the record does not contain the
         // descriptor.
         EventKind::SysExit(exit) => match exit.call.call().class {
-            Class::Close | Class::Dup | Class::CloseRange => Closes::OfProcess,
-            _ => Closes::Nothing,
+            CallClass::Close | CallClass::Dup | CallClass::CloseRange => ClosedFds::OfProcess,
+            _ => ClosedFds::Nothing,
         },
         EventKind::Task(TaskEvent::Comm { exec: true, .. } | TaskEvent::Exit { .. }) => {
-            Closes::OfProcess
+            ClosedFds::OfProcess
         }
         // The lost record may be the close.
-        EventKind::Lost(_) => Closes::Any,
+        EventKind::Lost(_) => ClosedFds::Any,
         // The record does not contain the closed descriptor.
-        EventKind::Uring(event) if event.opcode().class() == Class::Close => Closes::OfProcess,
+        EventKind::Uring(event) if event.opcode().class() == CallClass::Close => {
+            ClosedFds::OfProcess
+        }
         EventKind::Uring(_)
         | EventKind::Task(_)
         | EventKind::Block(_)
@@ -62,6 +64,6 @@ pub(super) fn closes(kind: &EventKind) -> Closes {
         | EventKind::FileSystems(_)
         | EventKind::Places(_)
         | EventKind::Probed(_)
-        | EventKind::Chain(_) => Closes::Nothing,
+        | EventKind::Chain(_) => ClosedFds::Nothing,
     }
 }

@@ -8,8 +8,8 @@ use super::file_names::FileNames;
 use super::mappings::Mappings;
 use super::model::OpenFile;
 use super::process::Process;
-use super::task::Task;
-use crate::event::syscall_table::{Call, CallId, Class, Role};
+use super::task::TaskView;
+use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 use crate::units::Fd;
 
 /// State that is the same for all calls at a moment. The tracker has one.
@@ -22,13 +22,13 @@ pub struct Context {
     /// Number of losses so far.
     pub losses: u32,
     /// Kinds of calls that were recorded.
-    pub followed: Followed,
+    pub followed: Observability,
 }
 
 /// Kinds of state whose changes were all recorded. State with unrecorded changes cannot be
 /// followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
+pub struct Observability {
     /// All calls that close descriptors or replace their files. (A descriptor that is made unseen
     /// has a number that was free.)
     pub descriptors: bool,
@@ -46,7 +46,7 @@ pub struct Followed {
     pub mappings: Option<u64>,
 }
 
-impl Followed {
+impl Observability {
     /// Everything but the ends of execs: without those, no program is assigned to another table.
     pub const ALL: Self = Self {
         descriptors: true,
@@ -60,7 +60,7 @@ impl Followed {
 
     /// Returns the state that can be followed on a machine of this kind with these recorded calls.
     pub fn with(recorded: &[CallId], machine: &str, execs: bool, page_bytes: u64) -> Self {
-        let all = |classes: &[Class]| {
+        let all = |classes: &[CallClass]| {
             CallId::all()
                 .filter(|it| it.call().number(machine).is_some())
                 .filter(|it| classes.contains(&it.call().class))
@@ -68,14 +68,19 @@ impl Followed {
         };
         let mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
         let all_mappings = mapping_calls.into_iter().all(|it| recorded.contains(&it));
-        let descriptors = all(&[Class::Close, Class::CloseRange, Class::Dup]);
-        let positions =
-            all(&[Class::Control, Class::Read, Class::Write, Class::Seek, Class::Transfer]);
+        let descriptors = all(&[CallClass::Close, CallClass::CloseRange, CallClass::Dup]);
+        let positions = all(&[
+            CallClass::Control,
+            CallClass::Read,
+            CallClass::Write,
+            CallClass::Seek,
+            CallClass::Transfer,
+        ]);
         Self {
             descriptors,
             positions: descriptors && positions,
-            directories: all(&[Class::Place]),
-            roots: all(&[Class::Root]),
+            directories: all(&[CallClass::Place]),
+            roots: all(&[CallClass::Root]),
             execs,
             waits: false,
             mappings: (all_mappings && page_bytes > 0).then_some(page_bytes),
@@ -85,7 +90,7 @@ impl Followed {
 
 impl Context {
     /// Returns the context at the beginning of a capture.
-    pub fn new(followed: Followed) -> Self {
+    pub fn new(followed: Observability) -> Self {
         Self { next_file: 0, names: FileNames::default(), losses: 0, followed }
     }
 
@@ -95,7 +100,7 @@ impl Context {
         call: &Call,
         process: &'a Process,
     ) -> Option<(RefMut<'a, Mappings>, u64)> {
-        let is_of_memory = matches!(call.class, Class::Map | Class::Sync);
+        let is_of_memory = matches!(call.class, CallClass::Map | CallClass::Sync);
         let concerns = is_of_memory && (call.maps() || call.arg(Role::Address).is_some());
         let page_bytes = self.followed.mappings.filter(|_| concerns)?;
         let mut memory = process.memory.borrow_mut();
@@ -111,7 +116,7 @@ impl Context {
     }
 
     /// Returns the descriptor's file; one without a name if the descriptor is not known.
-    pub fn description(&mut self, task: Task<'_>, fd: Fd) -> Rc<Description> {
+    pub fn description(&mut self, task: TaskView<'_>, fd: Fd) -> Rc<Description> {
         let mut table = task.fds().borrow_mut();
         if let Some(known) = table.get(fd, self.losses) {
             if !self.followed.descriptors {

@@ -5,7 +5,7 @@ use crate::units::{DevId, SECTOR_BYTES};
 
 /// Display form of an attribute.
 #[derive(Clone, Copy)]
-enum Form {
+enum AttributeForm {
     /// The value as it is, without the spaces that some drivers pad it with.
     Plain,
     /// `1` or `0`.
@@ -15,38 +15,38 @@ enum Form {
 }
 
 /// Attributes and their display names; of two with one name the first present one is used.
-const PROPERTIES: [(&str, &str, Form); 31] = [
-    ("device/vendor", "Vendor", Form::Plain),
-    ("device/model", "Model", Form::Plain),
-    ("device/rev", "Revision", Form::Plain),
-    ("device/serial", "Serial number", Form::Plain),
-    ("serial", "Serial number", Form::Plain),
-    ("wwid", "World wide id", Form::Plain),
-    ("device/wwid", "World wide id", Form::Plain),
-    ("device/transport", "Transport", Form::Plain),
-    ("size", "Size (bytes)", Form::Sectors),
-    ("queue/rotational", "Rotational", Form::YesNo),
-    ("removable", "Removable", Form::YesNo),
-    ("ro", "Read-only", Form::YesNo),
-    ("queue/logical_block_size", "Logical block size (bytes)", Form::Plain),
-    ("queue/physical_block_size", "Physical block size (bytes)", Form::Plain),
-    ("queue/nr_requests", "Requests in each queue", Form::Plain),
-    ("queue/max_sectors_kb", "Largest request (KiB)", Form::Plain),
-    ("queue/read_ahead_kb", "Reading ahead (KiB)", Form::Plain),
-    ("queue/write_cache", "Write cache", Form::Plain),
-    ("queue/fua", "Writes through the cache (FUA)", Form::YesNo),
-    ("queue/discard_granularity", "Discard granularity (bytes)", Form::Plain),
-    ("queue/discard_max_bytes", "Largest discard (bytes)", Form::Plain),
-    ("queue/zoned", "Zones", Form::Plain),
-    ("loop/backing_file", "Loop file", Form::Plain),
-    ("loop/offset", "Loop offset (bytes)", Form::Plain),
-    ("loop/sizelimit", "Loop size limit (bytes)", Form::Plain),
-    ("loop/dio", "Loop with direct I/O", Form::YesNo),
-    ("dm/name", "Device mapper name", Form::Plain),
-    ("dm/uuid", "Device mapper UUID", Form::Plain),
-    ("md/level", "RAID level", Form::Plain),
-    ("md/raid_disks", "RAID members", Form::Plain),
-    ("md/array_state", "RAID state", Form::Plain),
+const PROPERTIES: [(&str, &str, AttributeForm); 31] = [
+    ("device/vendor", "Vendor", AttributeForm::Plain),
+    ("device/model", "Model", AttributeForm::Plain),
+    ("device/rev", "Revision", AttributeForm::Plain),
+    ("device/serial", "Serial number", AttributeForm::Plain),
+    ("serial", "Serial number", AttributeForm::Plain),
+    ("wwid", "World wide id", AttributeForm::Plain),
+    ("device/wwid", "World wide id", AttributeForm::Plain),
+    ("device/transport", "Transport", AttributeForm::Plain),
+    ("size", "Size (bytes)", AttributeForm::Sectors),
+    ("queue/rotational", "Rotational", AttributeForm::YesNo),
+    ("removable", "Removable", AttributeForm::YesNo),
+    ("ro", "Read-only", AttributeForm::YesNo),
+    ("queue/logical_block_size", "Logical block size (bytes)", AttributeForm::Plain),
+    ("queue/physical_block_size", "Physical block size (bytes)", AttributeForm::Plain),
+    ("queue/nr_requests", "Requests in each queue", AttributeForm::Plain),
+    ("queue/max_sectors_kb", "Largest request (KiB)", AttributeForm::Plain),
+    ("queue/read_ahead_kb", "Reading ahead (KiB)", AttributeForm::Plain),
+    ("queue/write_cache", "Write cache", AttributeForm::Plain),
+    ("queue/fua", "Writes through the cache (FUA)", AttributeForm::YesNo),
+    ("queue/discard_granularity", "Discard granularity (bytes)", AttributeForm::Plain),
+    ("queue/discard_max_bytes", "Largest discard (bytes)", AttributeForm::Plain),
+    ("queue/zoned", "Zones", AttributeForm::Plain),
+    ("loop/backing_file", "Loop file", AttributeForm::Plain),
+    ("loop/offset", "Loop offset (bytes)", AttributeForm::Plain),
+    ("loop/sizelimit", "Loop size limit (bytes)", AttributeForm::Plain),
+    ("loop/dio", "Loop with direct I/O", AttributeForm::YesNo),
+    ("dm/name", "Device mapper name", AttributeForm::Plain),
+    ("dm/uuid", "Device mapper UUID", AttributeForm::Plain),
+    ("md/level", "RAID level", AttributeForm::Plain),
+    ("md/raid_disks", "RAID members", AttributeForm::Plain),
+    ("md/array_state", "RAID state", AttributeForm::Plain),
 ];
 
 /// Returns the properties of a disk by name, without its number and its scheduler.
@@ -64,14 +64,16 @@ pub fn properties(disk: &Disk) -> Vec<(String, String)> {
     properties
 }
 
-fn shown(value: &str, form: Form) -> Option<String> {
+fn shown(value: &str, form: AttributeForm) -> Option<String> {
     let value = value.trim();
     Some(match (form, value) {
         (_, "") => return None,
-        (Form::YesNo, "0") => "no".to_owned(),
-        (Form::YesNo, "1") => "yes".to_owned(),
-        (Form::Sectors, _) => value.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)?.to_string(),
-        (Form::Plain | Form::YesNo, _) => value.to_owned(),
+        (AttributeForm::YesNo, "0") => "no".to_owned(),
+        (AttributeForm::YesNo, "1") => "yes".to_owned(),
+        (AttributeForm::Sectors, _) => {
+            value.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)?.to_string()
+        }
+        (AttributeForm::Plain | AttributeForm::YesNo, _) => value.to_owned(),
     })
 }
 

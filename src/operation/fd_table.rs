@@ -10,8 +10,8 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::bounds::units;
-use super::model::{FilePath, Mounts, OpenFile, PathSource};
-use super::task::Copied;
+use super::model::{FilePath, MountNamespace, OpenFile, PathSource};
+use super::task::CopyInterval;
 use crate::units::{Fd, KernelTime, Tid};
 
 /// One open file description.
@@ -128,7 +128,7 @@ impl Description {
         stat: Option<crate::event::FileStat>,
         flags: u32,
         shared: bool,
-        at: Seen,
+        at: SeenPosition,
     ) -> bool {
         let old = self.file();
         let is_new = old.pre_created && old.path.is_none();
@@ -251,7 +251,7 @@ fn may_append(flags: Option<u32>) -> bool {
 
 /// State of a position in a snapshot.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct SeenPosition {
     /// Clock before it was read.
     pub begin: KernelTime,
     /// The position, in bytes, if it is reliable.
@@ -263,7 +263,7 @@ pub struct Seen {
 impl OpenFile {
     /// Returns the file with another name.
     pub fn renamed(&self, bytes: Vec<u8>) -> Self {
-        let mounts = self.path.as_ref().map_or(Mounts::OWN, |it| it.mounts);
+        let mounts = self.path.as_ref().map_or(MountNamespace::OWN, |it| it.mounts);
         let path = Some(FilePath { bytes, source: PathSource::Renamed, mounts });
         Self { path, first_path: self.first_path().cloned(), ..copy(self) }
     }
@@ -372,7 +372,7 @@ impl FdTable {
 
     /// Returns a copy of this table that was made at some time in the period. A descriptor that
     /// changed meanwhile may be in the real copy or not; it is left out.
-    pub fn copied_between(&self, copied: Copied) -> Self {
+    pub fn copied_between(&self, copied: CopyInterval) -> Self {
         let mut table = self.copied(copied.end);
         table.slots.retain(|&fd, _| self.same_since(Fd(fd), copied.start));
         table

@@ -27,7 +27,7 @@ pub(super) use self::paths::{DELETED, has_part, is_below, last, shown};
 use self::paths::{below, parent};
 use self::relative::Relative;
 use super::fd_table::Description;
-use super::model::{FilePath, Mounts, PathSource};
+use super::model::{FilePath, MountNamespace, PathSource};
 use crate::units::{DevId, KernelTime};
 
 /// Limit of directories that are remembered as real: a missing directory only makes names doubtful.
@@ -42,18 +42,18 @@ const SWEEP_MIN: usize = 64;
 /// Names of open files, and the directories that are known not to be symbolic links.
 #[derive(Debug, Default)]
 pub struct FileNames {
-    open: BTreeMap<Vec<u8>, Vec<Known>>,
+    open: BTreeMap<Vec<u8>, Vec<NamedOpenFile>>,
     /// Names that are not in `open` yet: most files are closed before any rename.
-    new: Vec<Known>,
+    new: Vec<NamedOpenFile>,
     /// Names whose directory is not known: only their end is.
     relative: Relative,
     /// Number of names in both, closed files included.
     count: usize,
     /// Number of names at which the closed files are removed.
     sweep_at: usize,
-    real: BTreeMap<Mounts, BTreeSet<Vec<u8>>>,
+    real: BTreeMap<MountNamespace, BTreeSet<Vec<u8>>>,
     /// Directory that was reported last: mostly the next one is the same.
-    last_real: (Mounts, Vec<u8>),
+    last_real: (MountNamespace, Vec<u8>),
     /// True if names of files were reported in other mounts than the tracer's.
     is_elsewhere: bool,
     /// Number of losses at the time when `real` was certain.
@@ -64,7 +64,7 @@ pub struct FileNames {
 
 /// An open file under its name.
 #[derive(Clone, Debug)]
-struct Known {
+struct NamedOpenFile {
     description: Weak<Description>,
     /// True if the file has no name of its own any more; its last name is only that of the files
     /// below it.
@@ -77,34 +77,34 @@ struct Known {
 
 /// Target of a path argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct NamedPlace {
     /// Path from the root.
     pub path: Vec<u8>,
     /// Namespace of the path.
-    pub mounts: Mounts,
+    pub mounts: MountNamespace,
     /// True if no symbolic link leads there.
     pub sure: bool,
 }
 
 /// Effect of a call on names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum NameChange {
     /// Rename of the first place to the second; if `exchange`, also the other way round.
     Renamed {
         /// The old place.
-        from: Spot,
+        from: NamedPlace,
         /// The new place.
-        to: Spot,
+        to: NamedPlace,
         /// True if both change places.
         exchange: bool,
     },
     /// Removal of a file or an empty directory.
-    Removed(Spot),
+    Removed(NamedPlace),
 }
 
 /// Entry and exit times of a call.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct CallSpan {
     /// Time of the entry.
     pub start: KernelTime,
     /// Time of the exit.
@@ -134,9 +134,9 @@ impl FileNames {
         if self.count >= self.sweep_at.max(SWEEP_MIN) {
             self.sweep();
         }
-        self.is_elsewhere |= path.mounts != Mounts::OWN;
+        self.is_elsewhere |= path.mounts != MountNamespace::OWN;
         let description = Rc::downgrade(description);
-        self.new.push(Known { description, deleted: false, covered: false, read });
+        self.new.push(NamedOpenFile { description, deleted: false, covered: false, read });
         self.count += 1;
     }
 
@@ -164,10 +164,10 @@ impl FileNames {
     }
 
     /// Adds a directory whose path the kernel has reported: none of its parts is a symbolic link.
-    pub fn note_directory(&mut self, path: &[u8], mounts: Mounts) {
+    pub fn note_directory(&mut self, path: &[u8], mounts: MountNamespace) {
         if (mounts, path) == (self.last_real.0, &self.last_real.1)
             || path.len() <= 1
-            || mounts == Mounts::UNKNOWN
+            || mounts == MountNamespace::UNKNOWN
             || !path.starts_with(b"/")
             || path.ends_with(DELETED)
         {
@@ -220,7 +220,7 @@ impl FileNames {
     }
 
     /// Returns the target of this path from the root, without following its last part.
-    pub fn spot(&self, path: &[u8], mounts: Mounts) -> Spot {
+    pub fn spot(&self, path: &[u8], mounts: MountNamespace) -> NamedPlace {
         let mut real = Vec::new();
         let mut sure = true;
         for part in path.split(|&it| it == b'/').filter(|it| !it.is_empty()) {
@@ -233,14 +233,14 @@ impl FileNames {
             }
         }
         if !sure || path.ends_with(b"/..") {
-            return Spot { path: path.to_vec(), mounts, sure: false };
+            return NamedPlace { path: path.to_vec(), mounts, sure: false };
         }
         let sure = self.is_real(parent(&real), mounts) || self.is_open(&real, mounts);
-        Spot { path: real, mounts, sure: sure && mounts != Mounts::UNKNOWN }
+        NamedPlace { path: real, mounts, sure: sure && mounts != MountNamespace::UNKNOWN }
     }
 
     /// Returns true if it is known that no part of this path is a symbolic link.
-    pub fn is_real(&self, directory: &[u8], mounts: Mounts) -> bool {
+    pub fn is_real(&self, directory: &[u8], mounts: MountNamespace) -> bool {
         if directory.len() <= 1 {
             return true;
         }
@@ -253,8 +253,8 @@ impl FileNames {
     }
 
     /// Returns true if the kernel has reported the name of an open file here or below.
-    fn is_open(&self, path: &[u8], mounts: Mounts) -> bool {
-        let told = |known: &Known| {
+    fn is_open(&self, path: &[u8], mounts: MountNamespace) -> bool {
+        let told = |known: &NamedOpenFile| {
             let file = known.description.upgrade().map(|it| it.file());
             let path = file.as_ref().and_then(|it| it.path.as_ref());
             !known.deleted && path.is_some_and(|it| it.is_resolved() && it.mounts.is(mounts))
@@ -265,22 +265,22 @@ impl FileNames {
 
     /// Follows a call that has changed names. The places of processes must have followed it before.
     /// Returns false if it has changed none, because both are names of one file.
-    pub fn follow(&mut self, change: &Change, span: Span) -> bool {
+    pub fn follow(&mut self, change: &NameChange, span: CallSpan) -> bool {
         self.changed = self.changed.max(span.end);
         self.relative.doubt(|path| change.may_concern(path));
         if self.is_elsewhere {
             self.doubt_elsewhere(change);
         }
         match change {
-            Change::Removed(spot) if spot.sure => {
+            NameChange::Removed(spot) if spot.sure => {
                 self.delete(spot, span);
                 drop(self.forget_directories(spot));
             }
-            Change::Removed(spot) => {
+            NameChange::Removed(spot) => {
                 self.doubt(|path| last(path) == last(&spot.path));
                 self.forget_directories_like(&spot.path);
             }
-            Change::Renamed { from, to, exchange } => {
+            NameChange::Renamed { from, to, exchange } => {
                 // For two names of one file, rename(2) does nothing, and both names stay.
                 let inode = self.inode(from);
                 let is_one = inode.is_some() && inode == self.inode(to);
@@ -293,7 +293,7 @@ impl FileNames {
         true
     }
 
-    fn rename(&mut self, from: &Spot, to: &Spot, exchange: bool, span: Span) {
+    fn rename(&mut self, from: &NamedPlace, to: &NamedPlace, exchange: bool, span: CallSpan) {
         let doubtful = [(from, true), (to, exchange)];
         for (spot, with_below) in doubtful.into_iter().filter(|it| !it.0.sure) {
             let name = last(&spot.path).to_vec();
@@ -313,16 +313,16 @@ impl FileNames {
     }
 
     /// Returns the inode of the open file that certainly has this name.
-    fn inode(&self, spot: &Spot) -> Option<(DevId, u64)> {
+    fn inode(&self, spot: &NamedPlace) -> Option<(DevId, u64)> {
         let known = self.open.get(&spot.path).filter(|_| spot.sure)?;
-        let is_there = |it: &&Known| !it.deleted && !it.covered;
+        let is_there = |it: &&NamedOpenFile| !it.deleted && !it.covered;
         let mut open = known.iter().filter(is_there).filter_map(|it| it.description.upgrade());
         let description = open.find(|it| is_within(it, spot.mounts) && it.is_certain())?;
         description.file().stat?.inode()
     }
 
     /// Moves the known directories after a rename.
-    fn move_directories(&mut self, from: &Spot, to: &Spot, exchange: bool) {
+    fn move_directories(&mut self, from: &NamedPlace, to: &NamedPlace, exchange: bool) {
         if !(from.sure && to.sure) {
             return [from, to].iter().for_each(|it| self.forget_directories_like(&it.path));
         }
@@ -339,7 +339,14 @@ impl FileNames {
     }
 
     /// Gives an open file its new name, if that is certain.
-    fn put_moved(&mut self, path: &[u8], known: Known, old: &[u8], new: &Spot, span: Span) {
+    fn put_moved(
+        &mut self,
+        path: &[u8],
+        known: NamedOpenFile,
+        old: &[u8],
+        new: &NamedPlace,
+        span: CallSpan,
+    ) {
         let Some(description) = known.description.upgrade() else { return };
         if !new.sure || !is_certain(&description, &known, span) {
             description.doubt_name();
@@ -348,11 +355,11 @@ impl FileNames {
         let mut name = new.path.clone();
         name.extend_from_slice(path.get(old.len()..).unwrap_or_default());
         description.rename(shown(&name, known.deleted));
-        self.add(name, Known { read: span.end, ..known });
+        self.add(name, NamedOpenFile { read: span.end, ..known });
     }
 
     /// Marks the open files of this name as deleted.
-    fn delete(&mut self, spot: &Spot, span: Span) {
+    fn delete(&mut self, spot: &NamedPlace, span: CallSpan) {
         let path = spot.path.as_slice();
         let Some(list) = self.open.get_mut(path) else { return };
         let before = list.len();
@@ -393,12 +400,12 @@ impl FileNames {
 
     /// Removes and returns the open files of this name (but not those that have lost it), and all
     /// below.
-    fn take(&mut self, spot: &Spot) -> Vec<(Vec<u8>, Known)> {
+    fn take(&mut self, spot: &NamedPlace) -> Vec<(Vec<u8>, NamedOpenFile)> {
         let mut taken = Vec::new();
         let below: Vec<Vec<u8>> = self.range_below(&spot.path).map(|it| it.0.clone()).collect();
         for key in std::iter::once(spot.path.clone()).chain(below) {
             let Some(mut list) = self.open.remove(&key) else { continue };
-            let is_meant = |known: &mut Known| {
+            let is_meant = |known: &mut NamedOpenFile| {
                 let is_there = !known.deleted || key != spot.path;
                 let description = known.description.upgrade();
                 is_there && description.is_none_or(|it| is_within(&it, spot.mounts))
@@ -414,7 +421,7 @@ impl FileNames {
 
     /// Handles a change in other mounts: its files may be open there, too, under any name. An open
     /// file of such a name stays certain only if it is known to be another file.
-    fn doubt_elsewhere(&mut self, change: &Change) {
+    fn doubt_elsewhere(&mut self, change: &NameChange) {
         for (spot, with_below) in change.spots() {
             let (name, mounts) = (last(&spot.path), spot.mounts);
             let here = self.files_at(spot);
@@ -448,7 +455,7 @@ impl FileNames {
 
     /// Returns the inodes of the open files of this name, if none is a directory; `None`: not
     /// known.
-    fn files_at(&self, spot: &Spot) -> Option<BTreeSet<(DevId, u64)>> {
+    fn files_at(&self, spot: &NamedPlace) -> Option<BTreeSet<(DevId, u64)>> {
         let known =
             self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted && !it.covered);
         let known = known.filter_map(|it| it.description.upgrade());
@@ -460,14 +467,14 @@ impl FileNames {
 
     /// Handles a mount at a place or its end (`None`: anywhere); with `only` in these mounts,
     /// otherwise in all, because mounts propagate to other namespaces.
-    pub fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    pub fn cover(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.sort_in();
         self.last_real.1.clear();
         let is_covered =
             |path: &[u8]| spot.is_none_or(|spot| path == spot.path || is_below(path, &spot.path));
         for (path, list) in &mut self.open {
             if is_covered(path) {
-                let is_meant = |known: &&mut Known| {
+                let is_meant = |known: &&mut NamedOpenFile| {
                     let description = known.description.upgrade();
                     only.is_none_or(|only| description.is_some_and(|it| is_within(&it, only)))
                 };
@@ -480,7 +487,7 @@ impl FileNames {
 
     /// Handles a place (`None`: anywhere), in these mounts or in all, whose files are at another
     /// place now, or at none.
-    pub fn displace(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    pub fn displace(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.sort_in();
         let mut doubted = 0;
         self.open.retain(|path, list| {
@@ -504,7 +511,7 @@ impl FileNames {
         self.cover(spot, only);
     }
 
-    fn range_below(&self, path: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Vec<Known>)> {
+    fn range_below(&self, path: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Vec<NamedOpenFile>)> {
         let first = below(path);
         self.open
             .range::<[u8], _>((Bound::Excluded(first.as_slice()), Bound::Unbounded))
@@ -513,7 +520,7 @@ impl FileNames {
             .into_iter()
     }
 
-    fn add(&mut self, path: Vec<u8>, known: Known) {
+    fn add(&mut self, path: Vec<u8>, known: NamedOpenFile) {
         self.open.entry(path).or_default().push(known);
         self.count += 1;
     }
@@ -530,7 +537,7 @@ impl FileNames {
     }
 
     /// Removes and returns this directory and all below.
-    fn forget_directories(&mut self, spot: &Spot) -> Vec<Vec<u8>> {
+    fn forget_directories(&mut self, spot: &NamedPlace) -> Vec<Vec<u8>> {
         self.last_real.1.clear();
         let Some(real) = self.real.get_mut(&spot.mounts) else { return Vec::new() };
         let path = spot.path.as_slice();
@@ -551,8 +558,8 @@ impl FileNames {
     }
 
     /// Returns true if files are open under both names and at least one is the same.
-    fn is_same_file(&self, one: &Spot, other: &Spot) -> bool {
-        let files = |spot: &Spot| {
+    fn is_same_file(&self, one: &NamedPlace, other: &NamedPlace) -> bool {
+        let files = |spot: &NamedPlace| {
             let known = self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted);
             let known = known.filter_map(|it| it.description.upgrade());
             let stat =
@@ -564,7 +571,7 @@ impl FileNames {
 }
 
 /// Returns true if the name of the file at the begin of the call is known.
-fn is_certain(description: &Description, known: &Known, span: Span) -> bool {
+fn is_certain(description: &Description, known: &NamedOpenFile, span: CallSpan) -> bool {
     let file = description.file();
     !known.covered
         && known.read < span.start
@@ -572,13 +579,13 @@ fn is_certain(description: &Description, known: &Known, span: Span) -> bool {
 }
 
 /// Returns true if its name is one in these mounts.
-fn is_within(description: &Description, mounts: Mounts) -> bool {
+fn is_within(description: &Description, mounts: MountNamespace) -> bool {
     description.file().path.as_ref().is_some_and(|it| it.mounts.is(mounts))
 }
 
-impl Change {
+impl NameChange {
     /// Returns the places that the change concerns, and whether the files below them are touched.
-    fn spots(&self) -> impl Iterator<Item = (&Spot, bool)> {
+    fn spots(&self) -> impl Iterator<Item = (&NamedPlace, bool)> {
         let (first, second) = match self {
             Self::Removed(spot) => ((spot, false), None),
             Self::Renamed { from, to, exchange } => ((from, true), Some((to, *exchange))),
@@ -595,7 +602,7 @@ impl Change {
     }
 
     /// Returns the places that the change concerns.
-    pub fn places(&self) -> impl Iterator<Item = &Spot> {
+    pub fn places(&self) -> impl Iterator<Item = &NamedPlace> {
         self.spots().map(|it| it.0)
     }
 

@@ -9,7 +9,7 @@
 use super::asynchronous::AsyncOperation;
 use super::model::{FilePath, OpenFile, PathSource, SyscallOperation};
 use crate::anomaly::Ledger;
-use crate::event::syscall_table::{Call, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// The class of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ impl IoClass {
 }
 
 /// Prefixes of the kernel's names of objects without a path (`d_dname()` of the file systems, and
-/// the names of the rows of [`Class::Make`]).
+/// the names of the rows of [`CallClass::Make`]).
 const NAMES_OF_NO_FILE: [&[u8]; 7] =
     [b"pipe:[", b"socket:[", b"anon_inode:", b"pidfd:", b"bpf", b"mqueue", b"dmabuf:"];
 
@@ -84,22 +84,30 @@ fn may_be_anything(path: &FilePath) -> bool {
 }
 
 /// Returns true if an operation of this class succeeds on files only, whatever its descriptor is.
-fn is_of_files(class: Class) -> bool {
-    matches!(class, Class::Sync | Class::List | Class::Resize)
+fn is_of_files(class: CallClass) -> bool {
+    matches!(class, CallClass::Sync | CallClass::List | CallClass::Resize)
 }
 
 /// Returns true if the call changes the user of a process, leaves shared resources, or makes a
 /// process.
 fn is_no_io(call: &Call) -> bool {
     let has_file = call.has_path() || call.arg(Role::Fd).is_some();
-    !has_file && matches!(call.class, Class::User | Class::Unshare | Class::Process)
+    !has_file && matches!(call.class, CallClass::User | CallClass::Unshare | CallClass::Process)
 }
 
 /// Returns the class of an operation on these files.
-fn of<'a>(class: Class, succeeded: bool, files: impl IntoIterator<Item = &'a OpenFile>) -> IoClass {
+fn of<'a>(
+    class: CallClass,
+    succeeded: bool,
+    files: impl IntoIterator<Item = &'a OpenFile>,
+) -> IoClass {
     let is_elsewhere = matches!(
         class,
-        Class::Async | Class::Socket | Class::Pipe | Class::Make(_) | Class::MakePair
+        CallClass::Async
+            | CallClass::Socket
+            | CallClass::Pipe
+            | CallClass::Make(_)
+            | CallClass::MakePair
     );
     if is_elsewhere {
         return IoClass::Waiting;
@@ -125,7 +133,7 @@ impl SyscallOperation {
         if is_no_io(self.call.call()) {
             return IoClass::Nothing;
         }
-        let target = self.target.as_ref().filter(|_| class == Class::Transfer);
+        let target = self.target.as_ref().filter(|_| class == CallClass::Transfer);
         let files = self.file.as_deref().into_iter().chain(target.map(|it| it.1.as_ref()));
         // The number is not a descriptor.
         if self.errno() == Some(libc::EBADF) {
@@ -172,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::event::FileStat;
-    use crate::operation::made::call;
+    use crate::operation::test_fixtures::call;
     use crate::units::{DevId, Fd};
 
     fn file(path: Option<(&str, PathSource)>, mode: Option<u32>, pre_created: bool) -> OpenFile {

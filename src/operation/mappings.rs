@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::fd_table::Description;
 use super::model::SyscallOperation;
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::units::DevId;
 
 /// Mappings of files, by their first addresses; none overlaps another.
@@ -118,14 +118,14 @@ const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 const MREMAP_DONTUNMAP: u64 = 4;
 
 /// Registers of a call that changes mappings.
-struct Registers {
+struct MappingArguments {
     address: u64,
     bytes: u64,
     old_bytes: u64,
     flags: u64,
 }
 
-impl Registers {
+impl MappingArguments {
     /// Reads the registers. Lengths are rounded to pages, as in the kernel.
     fn of(operation: &SyscallOperation, page_bytes: u64) -> Self {
         let call = operation.call.call();
@@ -153,7 +153,7 @@ pub fn begin(
     mappings: &mut Mappings,
     page_bytes: u64,
 ) -> Vec<Mapping> {
-    let it = Registers::of(operation, page_bytes);
+    let it = MappingArguments::of(operation, page_bytes);
     let call = operation.call.call();
     if call.arg(Role::Address).is_none() {
         return Vec::new();
@@ -165,13 +165,15 @@ pub fn begin(
     let is_remap = call.arg(Role::OldCount).is_some();
     let keeps = is_remap && (it.flags & MREMAP_DONTUNMAP != 0 || it.old_bytes == 0);
     match call.class {
-        Class::Map if keeps => mappings.at(it.address).map_or_else(Vec::new, |(file, offset)| {
-            vec![Mapping::new(it.address, it.bytes, Rc::clone(file), offset)]
-        }),
-        Class::Map if is_remap => {
+        CallClass::Map if keeps => {
+            mappings.at(it.address).map_or_else(Vec::new, |(file, offset)| {
+                vec![Mapping::new(it.address, it.bytes, Rc::clone(file), offset)]
+            })
+        }
+        CallClass::Map if is_remap => {
             mappings.take(it.address, it.address.saturating_add(it.old_bytes))
         }
-        Class::Map if call.unmaps() => {
+        CallClass::Map if call.unmaps() => {
             mappings.take(it.address, it.address.saturating_add(it.bytes))
         }
         _ => Vec::new(),
@@ -187,7 +189,7 @@ pub fn end(
     page_bytes: u64,
 ) {
     let call = operation.call.call();
-    let it = Registers::of(operation, page_bytes);
+    let it = MappingArguments::of(operation, page_bytes);
     // Addresses are not negative numbers, but errors are.
     let result = operation.ret.filter(|ret| !(-4095..0).contains(ret)).map(i64::cast_unsigned);
     let Some(result) = result else {

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::context::Followed;
+use super::context::Observability;
 use super::tracker_tests::{after_open, check, told_from};
 use crate::units::KernelTime;
 
@@ -45,7 +45,7 @@ fn an_entry_from_before_everything_was_on_is_not_missed() {
         ! read = 3 without its entry
         ! read = 5 without its entry
     "#]];
-    expected.assert_eq(&told_from(KernelTime(110), Followed::ALL, text));
+    expected.assert_eq(&told_from(KernelTime(110), Observability::ALL, text));
 }
 
 /// Fails if calls that were in progress at the switching on of all events count as lost.
@@ -65,7 +65,7 @@ fn an_exit_behind_the_end_is_not_missed() {
              115 1/3 < read 1"
         )
     };
-    let told = |text: &str| told_from(KernelTime::MIN, Followed::ALL, text);
+    let told = |text: &str| told_from(KernelTime::MIN, Observability::ALL, text);
     expect![[r#"
         1: close 3   at ? = 0
         1: close without its exit

@@ -11,34 +11,34 @@ pub mod attribution;
 mod bounds;
 mod closed_fds;
 pub mod context;
+mod credentials;
 pub mod disk;
+pub mod fanotify_join;
 pub mod fault;
 pub mod fd_table;
 pub mod file_names;
-mod given;
-mod inside;
+pub mod fs_context;
+mod in_call;
 pub mod io_class;
+pub mod join;
 pub mod mappings;
 pub mod model;
-pub mod names;
-pub mod opened;
-pub mod opening;
-pub mod owner;
+pub mod mount_namespaces;
 mod pair;
-pub mod place;
+mod path_arguments;
+mod pending_validation;
 pub mod process;
 mod register;
 pub mod renaming;
-pub mod spaces;
 pub mod spans;
 pub mod started;
+pub mod startup_buffer;
 pub mod symbols;
 pub mod syscall;
 pub mod task;
+pub mod thread_owner;
 pub mod tracker;
-mod undecided;
-pub mod unwound;
-mod user;
+pub mod user_stacks;
 
 pub use crate::block;
 
@@ -48,8 +48,6 @@ mod abi_tests;
 mod async_tests;
 #[cfg(test)]
 mod file_names_tests;
-#[cfg(test)]
-pub mod made;
 #[cfg(test)]
 mod made_tests;
 #[cfg(test)]
@@ -61,10 +59,12 @@ mod process_tests;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]
+pub mod test_fixtures;
+#[cfg(test)]
 mod tracker_tests;
 
 use crate::anomaly::Anomaly;
-use crate::event::chain::CallChain;
+use crate::event::callchain::CallChain;
 use crate::units::{Fd, KernelTime, Pid};
 use asynchronous::{AsyncOperation, NoResult};
 use fault::Fault;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::spans::Span;
 use crate::event::FileStat;
-use crate::event::chain::ChainId;
+use crate::event::callchain::ChainId;
 use crate::event::syscall_table::CallId;
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
@@ -78,9 +78,9 @@ impl PathSource {
 
 /// Mount namespace, by a dense number of our own: a path has one meaning only within one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mounts(pub u32);
+pub struct MountNamespace(pub u32);
 
-impl Mounts {
+impl MountNamespace {
     /// The tracer's namespace; also that of processes without a report of another one.
     pub const OWN: Self = Self(0);
     /// A namespace that is not known.
@@ -100,17 +100,17 @@ pub struct FilePath {
     /// Source of the path.
     pub source: PathSource,
     /// Namespace in which the path is valid.
-    pub mounts: Mounts,
+    pub mounts: MountNamespace,
 }
 
 impl FilePath {
     /// Returns a path as the tracer sees it.
     pub fn new(bytes: impl Into<Vec<u8>>, source: PathSource) -> Self {
-        Self { bytes: bytes.into(), source, mounts: Mounts::OWN }
+        Self { bytes: bytes.into(), source, mounts: MountNamespace::OWN }
     }
 
     /// Returns this path in other mounts.
-    pub fn within(self, mounts: Mounts) -> Self {
+    pub fn within(self, mounts: MountNamespace) -> Self {
         Self { mounts, ..self }
     }
 
@@ -193,23 +193,23 @@ pub enum FdEffect {
 
 /// Path arguments of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct PathArguments {
     /// Path of the file that the call works on.
-    pub first: Option<Given>,
+    pub first: Option<PathArgument>,
     /// Second path.
-    pub second: Option<Given>,
+    pub second: Option<PathArgument>,
 }
 
 /// One path argument of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct PathArgument {
     /// The path as the program spelled it.
     pub path: FilePath,
     /// The path from the root, if its base is known; not resolved.
     pub absolute: Option<Vec<u8>>,
 }
 
-impl Given {
+impl PathArgument {
     /// Returns the path from the root if that is known, otherwise as spelled.
     pub fn whole(&self) -> &[u8] {
         self.absolute.as_deref().unwrap_or(&self.path.bytes)
@@ -245,7 +245,7 @@ pub struct SyscallOperation {
     /// File of `fd`.
     pub file: Option<Rc<OpenFile>>,
     /// Path arguments; none for a successful open, whose path is that of its file.
-    pub named: Option<Box<Named>>,
+    pub named: Option<Box<PathArguments>>,
     /// Second descriptor and its file: the target of a transfer, or the new one of a `dup`.
     pub target: Option<(Fd, Rc<OpenFile>)>,
     /// Position of the first byte, in bytes; `None`: none, or not known for certain.

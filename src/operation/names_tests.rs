@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::event::syscall_table::CallId;
-use crate::event::{Probed, SysEnter, SysExit};
+use crate::event::{ProbeObservation, SysEnter, SysExit};
 use crate::units::CpuId;
 
 fn event(time: u64, tid: i32, kind: EventKind) -> Event {
@@ -145,7 +145,7 @@ fn a_pair_is_sure_if_nothing_has_closed_or_made_such_a_number() {
 
 fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
     let (address, bytes) = (Some(address), Some(bytes.into()));
-    event(time, tid, EventKind::Probed(Box::new(Probed::Path { address, bytes })))
+    event(time, tid, EventKind::Probed(Box::new(ProbeObservation::Path { address, bytes })))
 }
 
 /// Returns the names of the last of these events.
@@ -180,7 +180,7 @@ fn what_a_probe_saw_needs_no_verdict() {
 
 fn given(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
     let bytes = Some(bytes.into());
-    event(time, tid, EventKind::Probed(Box::new(Probed::Given { address, bytes })))
+    event(time, tid, EventKind::Probed(Box::new(ProbeObservation::Given { address, bytes })))
 }
 
 /// Checks the path of the last call, as seen by a probe right before the call.

@@ -14,11 +14,11 @@ fn span(word: &str) -> (KernelTime, KernelTime) {
     (time(start), time(end))
 }
 
-fn told(word: &str) -> Told {
+fn told(word: &str) -> FanotifyOpen {
     let (name, times) = word.split_once(':').expect("NAME:SINCE-UNTIL");
     let (since, until) = span(times);
     let bytes = name.as_bytes().to_vec();
-    Told { since, until, end: until, stat: Some(stat(name)), bytes }
+    FanotifyOpen { since, until, end: until, stat: Some(stat(name)), bytes }
 }
 
 /// Returns type and inode for a name; with a trailing slash it is a directory.
@@ -31,12 +31,12 @@ fn stat(name: &str) -> FileStat {
 /// descriptor: `-` none, `NAME` certain, `NAME?` not certain.
 #[track_caller]
 fn check(calls: &str, events: &str, expected: &str) {
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     events.split_whitespace().for_each(|it| assert!(join.add(Tid(7), told(it))));
     assert_eq!(said(&mut join, calls), expected, "{calls} | {events}");
 }
 
-fn said(join: &mut OpenJoin, calls: &str) -> String {
+fn said(join: &mut FanotifyJoin, calls: &str) -> String {
     let call = CallId::by_name("openat").expect("in the table");
     let tid = Tid(7);
     let mut verdicts = Vec::new();
@@ -146,18 +146,18 @@ fn a_call_that_failed_late_may_have_one() {
 
 #[test]
 fn before_all_calls_were_recorded_nothing_is_certain() {
-    let mut join = OpenJoin::new(KernelTime(8), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(8), std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-25")));
     assert!(join.add(Tid(7), told("b:26-70")));
     assert_eq!(said(&mut join, "10-20 30-40"), "a? b");
-    let mut join = OpenJoin::new(KernelTime::MAX, std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime::MAX, std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-25")));
     assert_eq!(said(&mut join, "10-20"), "a?");
 }
 
 #[test]
 fn what_a_ring_opens_for_a_thread_makes_all_of_it_doubtful() {
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-25")));
     join.opens_otherwise(Tid(8));
     assert_eq!(said(&mut join, "10-20"), "a");
@@ -168,7 +168,7 @@ fn what_a_ring_opens_for_a_thread_makes_all_of_it_doubtful() {
 
 #[test]
 fn events_of_other_threads_do_not_matter() {
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(8), told("a:5-25")));
     assert!(join.add(Tid(7), told("b:5-25")));
     assert_eq!(said(&mut join, "10-20"), "b");
@@ -176,7 +176,7 @@ fn events_of_other_threads_do_not_matter() {
 
 #[test]
 fn after_a_loss_nothing_of_before_is_certain() {
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-25")));
     join.lost(KernelTime(9));
     assert!(join.add(Tid(7), told("b:8-55")));
@@ -189,7 +189,7 @@ fn a_call_waits_for_those_that_its_event_may_be_of() {
     let call = CallId::by_name("openat").expect("in the table");
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-30")));
     join.enter(Tid(7), KernelTime(10), &enter);
     assert_eq!(join.exit(Tid(7), KernelTime(20), &exit, 0), Some(KernelTime(30)));
@@ -206,7 +206,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
     let call = CallId::by_name("openat").expect("in the table");
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-30")));
     join.enter(Tid(7), KernelTime(10), &enter);
     join.exit(Tid(7), KernelTime(20), &exit, 0);
@@ -219,7 +219,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
 
 #[test]
 fn what_nobody_waits_for_is_forgotten() {
-    let mut join = OpenJoin::new(KernelTime(0), std::env::consts::ARCH);
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     for tid in 0..100 {
         join.add(Tid(tid), told("a:5-30"));
     }
@@ -261,7 +261,7 @@ mod properties {
                 .collect();
             looks.push(now + 100);
             // The kernel: one event for each file until it is read.
-            let (mut join, mut since) = (OpenJoin::new(KernelTime(0), std::env::consts::ARCH), 0);
+            let (mut join, mut since) = (FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH), 0);
             for until in looks {
                 let mut waiting: Vec<u8> = Vec::new();
                 for (_, at, _, file) in &calls {
@@ -275,7 +275,7 @@ mod properties {
                 for file in waiting {
                     let (since, until) = (KernelTime(since), KernelTime(until));
                     let bytes = vec![file];
-                    let told = Told { since, until, end: until, stat: None, bytes };
+                    let told = FanotifyOpen { since, until, end: until, stat: None, bytes };
                     join.add(Tid(7), told);
                 }
                 since = until;

@@ -2,7 +2,7 @@
 //! the memory was not read in time, the files of the descriptors soon after the call show whether
 //! they can be the two.
 
-use super::names::ReadName;
+use super::join::ReadName;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, Role};
 use crate::event::{FileStat, Name, SysExit};

@@ -9,13 +9,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::abi::Abi;
 use super::bounds::{Bounds, units};
 use super::fd_table::{FdTable, SharedTable};
+use super::fs_context::{FsContext, SharedPlace};
 use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
-use super::place::{Place, SharedPlace};
-use super::spaces::Spaces;
+use super::mount_namespaces::MountNamespaces;
 use super::spans::OpenSpans;
-use super::syscall::Pending;
-use super::task::{Copied, Own, Task, TaskId, become_process, unshare};
+use super::syscall::PendingCall;
+use super::task::{CopyInterval, TaskId, TaskView, ThreadOverrides, become_process, unshare};
 use crate::anomaly::Ignored;
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_PARENT, CLONE_VM};
 use crate::units::{KernelTime, Pid, Tid};
@@ -98,11 +98,11 @@ pub struct Thread {
     /// an older call.
     pub seen: bool,
     /// Call that it is inside.
-    pub pending: Option<Pending>,
+    pub pending: Option<PendingCall>,
     /// Layers that are at work in it.
     pub spans: OpenSpans,
     /// Resources that it does not share with its process.
-    pub own: Own,
+    pub own: ThreadOverrides,
     /// True after the outputs have been notified.
     pub announced: bool,
 }
@@ -151,7 +151,7 @@ fn new_thread(process: &mut Process, key: ThreadKey, tid: Tid) -> Thread {
         seen: false,
         pending: None,
         spans: OpenSpans::default(),
-        own: Own::default(),
+        own: ThreadOverrides::default(),
         announced: false,
     }
 }
@@ -161,7 +161,7 @@ fn new_thread(process: &mut Process, key: ThreadKey, tid: Tid) -> Thread {
 pub struct Tasks {
     scope: Scope,
     /// Mount namespaces.
-    pub spaces: Spaces,
+    pub spaces: MountNamespaces,
     /// Limits of the state of living tasks.
     pub bounds: Bounds,
     processes: FxHashMap<i32, Process>,
@@ -174,7 +174,7 @@ pub struct Tasks {
 
 /// Remains of an ended thread.
 #[derive(Debug)]
-pub struct Gone {
+pub struct EndedTask {
     /// The thread; `None` if it was not known.
     pub thread: Option<Thread>,
     /// Its process, if that was its last thread.
@@ -185,7 +185,7 @@ impl Tasks {
     /// Returns a registry that knows only the roots.
     pub fn new(scope: Scope) -> Self {
         let mut tasks = Self {
-            spaces: Spaces::default(),
+            spaces: MountNamespaces::default(),
             bounds: Bounds::default(),
             processes: FxHashMap::default(),
             threads: FxHashMap::default(),
@@ -306,7 +306,7 @@ impl Tasks {
     }
 
     /// Returns the places of all processes and threads, each place once.
-    pub fn places(&self) -> impl Iterator<Item = &RefCell<Place>> {
+    pub fn places(&self) -> impl Iterator<Item = &RefCell<FsContext>> {
         let own = self.threads.values().filter_map(|it| it.own.place());
         // Several processes or threads may share one place.
         let mut seen = FxHashSet::default();
@@ -412,10 +412,10 @@ impl Tasks {
 
     /// Returns the resources of a thread, or those of its process if the thread is not known;
     /// `None`: neither is known.
-    pub fn task(&self, id: TaskId) -> Option<Task<'_>> {
+    pub fn task(&self, id: TaskId) -> Option<TaskView<'_>> {
         let process = self.processes.get(&id.pid.0)?;
         let thread = self.threads.get(&id.tid.0).filter(|it| it.pid == id.pid);
-        Some(thread.map_or(Task::of_process(process), |it| Task::new(process, &it.own)))
+        Some(thread.map_or(TaskView::of_process(process), |it| TaskView::new(process, &it.own)))
     }
 
     /// Applies the clone flags of the last child of this thread, which determine what the two
@@ -438,7 +438,7 @@ impl Tasks {
         }
         let Some(from) = self.task(parent) else { return };
         if pid == parent.pid {
-            let own = Own::of_child(from, clone_flags, now);
+            let own = ThreadOverrides::of_child(from, clone_flags, now);
             self.threads.entry(child.0).and_modify(|it| it.own = own);
             return;
         }
@@ -466,7 +466,7 @@ impl Tasks {
     }
 
     /// Gives a thread its own copy of resources that it shares.
-    pub fn unshare(&mut self, id: TaskId, flags: u64, copied: Copied) {
+    pub fn unshare(&mut self, id: TaskId, flags: u64, copied: CopyInterval) {
         let (process, thread) = self.thread(id.pid, id.tid);
         let is_alone = process.threads == 1;
         unshare(process, thread, is_alone, flags, copied);
@@ -502,7 +502,7 @@ impl Tasks {
 
     /// Ends a task. Returns the remains of the thread, and of its process if that was the last
     /// thread.
-    pub fn exit(&mut self, pid: Pid, tid: Tid) -> Gone {
+    pub fn exit(&mut self, pid: Pid, tid: Tid) -> EndedTask {
         self.last_child.remove(&tid.0);
         let thread = self.take_thread(tid);
         if let Some(process) = self.processes.get_mut(&pid.0) {
@@ -511,14 +511,14 @@ impl Tasks {
         let is_over =
             self.processes.get(&pid.0).is_some_and(|it| it.leader_ended && it.threads == 0);
         let process = if is_over { self.processes.remove(&pid.0) } else { None };
-        Gone { thread, process }
+        EndedTask { thread, process }
     }
 
     /// Handles an exec: the other threads of the process are gone without an exit event, and the
     /// calling thread has the number of the process now. Returns the other threads.
     pub fn other_threads(&mut self, pid: Pid) -> Vec<Thread> {
         self.settle_exec(pid);
-        self.threads.entry(pid.0).and_modify(|it| it.own = Own::default());
+        self.threads.entry(pid.0).and_modify(|it| it.own = ThreadOverrides::default());
         let gone = self.take_threads(|tid, thread| thread.pid == pid && tid != pid.0);
         let process = self.process(pid);
         process.threads =

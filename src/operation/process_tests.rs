@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::context::Followed;
+use super::context::Observability;
 use super::tracker_tests::{check, check_with, told};
 
 #[test]
@@ -32,7 +32,7 @@ fn where_moves_are_not_recorded_relative_paths_are_not_completed() {
          102 1/1 > unlink 0
          103 1/1 < unlink 0 /x";
     check_with(
-        Followed { directories: false, ..Followed::ALL },
+        Observability { directories: false, ..Observability::ALL },
         text,
         &expect![[r#"
         1: unlink -1 x argument at ? = 0 [x]
@@ -40,7 +40,7 @@ fn where_moves_are_not_recorded_relative_paths_are_not_completed() {
     "#]],
     );
     check_with(
-        Followed { roots: false, ..Followed::ALL },
+        Observability { roots: false, ..Observability::ALL },
         text,
         &expect![[r#"
         1: unlink -1 x argument at ? = 0 [/data/x]

@@ -1,42 +1,42 @@
 //! Renames and removals: effects of calls on the names of open files and on the directories of
 //! processes.
 
-use super::file_names::{Change, FileNames, Span, has_part, last};
-use super::model::{Given, SyscallOperation};
+use super::file_names::{CallSpan, FileNames, NameChange, has_part, last};
+use super::model::{PathArgument, SyscallOperation};
 use super::process::Tasks;
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 
 /// Both places are exchanged (`include/uapi/linux/fs.h`).
 const RENAME_EXCHANGE: u64 = 2;
 
 /// Effect of a call on names.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum RenameOutcome {
     /// No effect.
     Nothing,
     /// An effect on names that are not known.
     Unknown,
     /// Known change, and the span of the call.
-    Changed(Change, Span),
+    Changed(NameChange, CallSpan),
 }
 
 /// Follows a call that has ended.
-pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks) -> Outcome {
+pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks) -> RenameOutcome {
     let call = operation.call.call();
     if !call.changes_names() || operation.ret != Some(0) {
-        return Outcome::Nothing;
+        return RenameOutcome::Nothing;
     }
     names.sort_in();
-    let Some(change) = change(operation, names) else { return Outcome::Unknown };
+    let Some(change) = change(operation, names) else { return RenameOutcome::Unknown };
     // The directories of processes are determined with the names before the change.
     let end = operation.end.unwrap_or(operation.start);
     if concerns_directories(operation) {
         tasks.places().for_each(|it| it.borrow_mut().follow(&change, names, end));
     }
-    let span = Span { start: operation.start, end };
+    let span = CallSpan { start: operation.start, end };
     match names.follow(&change, span) {
-        true => Outcome::Changed(change, span),
-        false => Outcome::Nothing,
+        true => RenameOutcome::Changed(change, span),
+        false => RenameOutcome::Nothing,
     }
 }
 
@@ -44,7 +44,7 @@ pub fn follow(operation: &SyscallOperation, names: &mut FileNames, tasks: &Tasks
 fn concerns_directories(operation: &SyscallOperation) -> bool {
     let call = operation.call.call();
     let flags = call.arg(Role::RemoveFlags).and_then(|it| operation.args.get(it)).copied();
-    let removes_file = call.class == Class::Remove && call.name != "rmdir";
+    let removes_file = call.class == CallClass::Remove && call.name != "rmdir";
     !removes_file || flags.is_some_and(|it| it & libc::AT_REMOVEDIR.unsigned_abs() as u64 != 0)
 }
 
@@ -55,7 +55,7 @@ pub fn doubt_places(operation: &SyscallOperation, tasks: &Tasks) {
         return;
     }
     let places = tasks.places();
-    if operation.call.call().class == Class::Rename {
+    if operation.call.call().class == CallClass::Rename {
         let parts = last_parts(operation);
         let may_be = |path: &[u8]| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it)));
         return places.for_each(|it| it.borrow_mut().doubt(may_be));
@@ -77,18 +77,18 @@ pub fn last_parts(operation: &SyscallOperation) -> Option<[&[u8]; 2]> {
 }
 
 /// Returns the change that the call has made; `None` if its paths are not known.
-fn change(operation: &SyscallOperation, names: &FileNames) -> Option<Change> {
-    let spot = |given: &Option<Given>| {
+fn change(operation: &SyscallOperation, names: &FileNames) -> Option<NameChange> {
+    let spot = |given: &Option<PathArgument>| {
         let given = given.as_ref().filter(|it| it.path.source.is_spelled())?;
         given.absolute.as_ref().map(|it| names.spot(it, given.path.mounts))
     };
     let named = operation.named.as_ref()?;
     let call = operation.call.call();
-    if call.class == Class::Remove {
-        return Some(Change::Removed(spot(&named.first)?));
+    if call.class == CallClass::Remove {
+        return Some(NameChange::Removed(spot(&named.first)?));
     }
     let exchange = exchanges(operation);
-    Some(Change::Renamed { from: spot(&named.first)?, to: spot(&named.second)?, exchange })
+    Some(NameChange::Renamed { from: spot(&named.first)?, to: spot(&named.second)?, exchange })
 }
 
 /// Returns true for a rename that exchanges the names of two files.

@@ -9,7 +9,7 @@ use super::access::is_passed_on;
 use super::block::BlockRequest;
 use super::model::SyscallOperation;
 use crate::event::layer::{COMMIT, Edge, IOMAP_DIO, Layer, LayerEvent};
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::units::{DevId, KernelTime, Tid};
 
 /// One span of time.
@@ -140,12 +140,12 @@ const COMMITS_MAX: usize = 256;
 
 /// Commits of the journals of file systems.
 #[derive(Debug, Default)]
-pub struct Commits {
+pub struct JournalCommits {
     /// Begin and end by device, in order; the last one may be in progress.
     all: FxHashMap<DevId, VecDeque<(KernelTime, Option<KernelTime>)>>,
 }
 
-impl Commits {
+impl JournalCommits {
     /// Takes a hit; returns true if it belongs to a commit.
     pub(super) fn hit(&mut self, hit: &LayerEvent, time: KernelTime) -> bool {
         let Some(dev) = hit.dev else { return false };
@@ -178,7 +178,7 @@ impl Commits {
     /// Adds the commits during a call that syncs to the disk, at its end. Returns false if there is
     /// no room.
     pub(super) fn put_with(&self, operation: &mut SyscallOperation, end: KernelTime) -> bool {
-        let is_sync = operation.call.call().class == Class::Sync
+        let is_sync = operation.call.call().class == CallClass::Sync
             || operation.spans.iter().any(|it| it.what.contains("sync"));
         if !is_sync || self.all.is_empty() {
             return true;
@@ -285,13 +285,13 @@ mod tests {
 
     #[test]
     fn commits_are_told_apart_by_device_and_forgotten() {
-        let mut commits = Commits::default();
+        let mut commits = JournalCommits::default();
         assert!(!commits.hit(&hit("a", Edge::Begin), time(1)));
         for at in 0..COMMITS_MAX as u64 + 5 {
             assert!(commits.hit(&hit(COMMIT, Edge::CommitBegin), time(10 * at)));
             assert!(commits.hit(&hit(COMMIT, Edge::CommitEnd), time(10 * at + 3)));
         }
-        let of_device = |it: &Commits| it.all[&DevId(7)].clone();
+        let of_device = |it: &JournalCommits| it.all[&DevId(7)].clone();
         assert_eq!(of_device(&commits).len(), COMMITS_MAX);
         assert_eq!(of_device(&commits)[0], (time(50), Some(time(53))));
         // An end that was not seen leaves nothing.

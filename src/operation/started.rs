@@ -26,7 +26,7 @@ pub struct Execs {
 
 /// Programs of followed processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedPrograms {
     /// By absolute path, not resolved.
     pub programs: BTreeMap<Vec<u8>, Execs>,
     /// Execs of programs whose path is not known.
@@ -40,7 +40,7 @@ pub struct Started {
     pub core_signals: u64,
 }
 
-impl Started {
+impl StartedPrograms {
     /// Counts an exec that failed. Returns false for other ends of calls.
     pub(super) fn ends_failed_exec(&mut self, exit: &SysExit) -> bool {
         let failed = exit.call.call().is_exec() && exit.ret < 0;
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn programs_are_counted_by_their_paths() {
-        let mut started = Started::default();
+        let mut started = StartedPrograms::default();
         for (path, now) in [(Some("/a"), 3), (None, 4), (Some("/a"), 5)] {
             started.program(path.map(Into::into), KernelTime(now));
         }

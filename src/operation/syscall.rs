@@ -7,20 +7,20 @@ use std::rc::Rc;
 use self::memory::look_behind;
 use super::context::Context;
 use super::fd_table::{Description, Slot};
-use super::given::{as_file_path, move_place, named, open_flags};
 use super::mappings::{self, Mapping};
 use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
 use super::pair;
+use super::path_arguments::{as_file_path, move_place, named, open_flags};
 pub(super) use super::register::fd_of;
 use super::register::{asked_fd, is_position, register};
-use super::task::Task;
-use crate::event::syscall_table::{Call, Class, Role};
+use super::task::TaskView;
+use crate::event::syscall_table::{Call, CallClass, Role};
 use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
 use crate::units::{Fd, KernelTime};
 
 /// A call that has not ended.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingCall {
     /// The operation, as far as it is known.
     pub operation: SyscallOperation,
     /// File whose position it moves.
@@ -45,22 +45,22 @@ pub struct Pending {
 pub fn begin<'a>(
     event: &Event,
     enter: &SysEnter,
-    task: Task<'_>,
+    task: TaskView<'_>,
     thread: ThreadKey,
     context: &mut Context,
-    place: &'a mut Option<Pending>,
-) -> &'a mut Pending {
+    place: &'a mut Option<PendingCall>,
+) -> &'a mut PendingCall {
     let call = enter.call.call();
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
     task.place().borrow_mut().begin_call(call.class, event.tid);
     let asked = asked_fd(call, args);
     // For memory without a file the kernel ignores the descriptor.
-    let is_anonymous = call.class == Class::Map
+    let is_anonymous = call.class == CallClass::Map
         && register(call, Role::MapFlags, args)
             .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
     let fd = asked.filter(|it| it.0 >= 0 && !is_anonymous);
-    let pending = place.insert(Pending {
+    let pending = place.insert(PendingCall {
         operation: SyscallOperation {
             call: enter.call,
             thread,
@@ -97,9 +97,9 @@ pub fn begin<'a>(
         pending.directory = directory.and_then(|it| task.fds().borrow().get(it, context.losses));
     }
     match call.class {
-        Class::Open => pending.operation.fd = None,
-        Class::CloseRange => {}
-        Class::Close => {
+        CallClass::Open => pending.operation.fd = None,
+        CallClass::CloseRange => {}
+        CallClass::Close => {
             pending.closed =
                 fd.and_then(|fd| Some((fd, task.fds().borrow_mut().remove(fd, event.time)?)));
             pending.operation.file = pending.closed.as_ref().map(|it| it.1.description.file());
@@ -119,10 +119,10 @@ const TMPFILE: u32 = libc::O_TMPFILE.cast_unsigned();
 pub(super) const RWF_APPEND: u64 = 0x10;
 
 fn begin_on_file(
-    pending: &mut Pending,
+    pending: &mut PendingCall,
     call: &Call,
     fd: Option<Fd>,
-    task: Task<'_>,
+    task: TaskView<'_>,
     context: &mut Context,
 ) {
     let args = pending.operation.args;
@@ -140,12 +140,12 @@ fn begin_on_file(
     let fd = fd.filter(&is_known);
     let description = fd.map(|it| context.description(task, it));
     pending.operation.file = description.as_ref().map(|it| it.file());
-    let writes = call.class == Class::Write;
-    pending.appends = matches!(call.class, Class::Read | Class::Write)
+    let writes = call.class == CallClass::Write;
+    pending.appends = matches!(call.class, CallClass::Read | CallClass::Write)
         && register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
     let appends = writes && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
     let own_position = match call.class {
-        Class::Read | Class::Write => match register(call, Role::Offset, &args) {
+        CallClass::Read | CallClass::Write => match register(call, Role::Offset, &args) {
             None => true,
             // preadv2 and pwritev2 take -1 for the file's own position.
             Some(u64::MAX) if call.arg(Role::RwFlags).is_some() => true,
@@ -155,21 +155,21 @@ fn begin_on_file(
                 false
             }
         },
-        Class::Seek => true,
-        Class::Transfer => register(call, Role::OffsetPtr, &args) == Some(0),
+        CallClass::Seek => true,
+        CallClass::Transfer => register(call, Role::OffsetPtr, &args) == Some(0),
         _ => {
             let of_file = description.as_ref().and_then(|_| register(call, Role::Offset, &args));
             pending.operation.offset = of_file.filter(is_position);
             false
         }
     };
-    if matches!(call.class, Class::Transfer | Class::Pipe)
+    if matches!(call.class, CallClass::Transfer | CallClass::Pipe)
         && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0).filter(is_known)
     {
         let description = context.description(task, target);
         pending.operation.target = Some((target, description.file()));
         let is_moved = register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0);
-        if call.class == Class::Transfer && is_moved {
+        if call.class == CallClass::Transfer && is_moved {
             description.begin_move();
             pending.moves_target = Some(description);
         }
@@ -185,7 +185,7 @@ fn begin_on_file(
 
 /// Returns the descriptor that a `dup2` is about to give another file.
 fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
-    if call.class != Class::Dup {
+    if call.class != CallClass::Dup {
         return None;
     }
     let fd = fd_of(call, Role::Fd2, args).filter(|it| it.0 >= 0)?;
@@ -194,10 +194,10 @@ fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
 
 /// Handles the exit: completes the operation. Returns its effects.
 pub fn end(
-    pending: &mut Pending,
+    pending: &mut PendingCall,
     event: &Event,
     exit: &SysExit,
-    task: Task<'_>,
+    task: TaskView<'_>,
     context: &mut Context,
 ) -> Vec<FdEffect> {
     let (mapped, unmapped) = (pending.mapped.take(), std::mem::take(&mut pending.unmapped));
@@ -218,20 +218,20 @@ pub fn end(
     let names = exit.names.as_deref();
     let pair = look_behind(operation, names.map_or(&[], |it| &it.memory));
     let pair = pair.or_else(|| pair::looked_at(call, &names?.pair));
-    let mut effects = Effects { list: Vec::new(), task, now: event.time };
+    let mut effects = EffectList { list: Vec::new(), task, now: event.time };
     match call.class {
-        Class::Open => effects.open(operation, names, context),
-        Class::Make(object) => effects.make(operation, object, names, context),
-        Class::MakePair => effects.make_pair(operation, pair, context),
-        Class::Close => {
+        CallClass::Open => effects.open(operation, names, context),
+        CallClass::Make(object) => effects.make(operation, object, names, context),
+        CallClass::MakePair => effects.make_pair(operation, pair, context),
+        CallClass::Close => {
             // close(2): the descriptor is closed even if the call reports an error of an earlier
             // write.
             effects.list.extend(pending.closed.take().map(|(fd, slot)| destroyed(fd, &slot)));
         }
-        Class::CloseRange => effects.close_range(operation),
-        Class::Dup => effects.dup(operation, context),
-        Class::Control => effects.control(operation, context),
-        Class::Seek => effects.seek(operation),
+        CallClass::CloseRange => effects.close_range(operation),
+        CallClass::Dup => effects.dup(operation, context),
+        CallClass::Control => effects.control(operation, context),
+        CallClass::Seek => effects.seek(operation),
         _ => {
             operation.named = names.map(|names| {
                 let directory = directory.as_deref();
@@ -248,8 +248,10 @@ pub fn end(
     if operation.errno() == Some(libc::EBADF) {
         effects.forget_nobody(operation);
     }
-    let keeps = !matches!(call.class, Class::Open | Class::Close | Class::Dup | Class::Control)
-        && !matches!(call.class, Class::Make(_) | Class::MakePair);
+    let keeps = !matches!(
+        call.class,
+        CallClass::Open | CallClass::Close | CallClass::Dup | CallClass::Control
+    ) && !matches!(call.class, CallClass::Make(_) | CallClass::MakePair);
     if keeps && !effects.is_same(operation.fd, operation.start) {
         doubt(operation);
     }
@@ -267,7 +269,7 @@ fn doubt(operation: &mut SyscallOperation) {
 }
 
 /// Abandons a call whose exit will not come.
-pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
+pub fn abandon(pending: PendingCall, now: KernelTime) -> SyscallOperation {
     for description in pending.moves.into_iter().chain(pending.moves_target) {
         description.end_unknown(now);
     }
@@ -279,11 +281,11 @@ pub fn abandon(pending: Pending, now: KernelTime) -> SyscallOperation {
 pub fn made_elsewhere(
     fd: Fd,
     object: Option<&str>,
-    task: Task<'_>,
+    task: TaskView<'_>,
     now: KernelTime,
     context: &mut Context,
 ) -> (Rc<OpenFile>, Vec<FdEffect>) {
-    let mut effects = Effects { list: Vec::new(), task, now };
+    let mut effects = EffectList { list: Vec::new(), task, now };
     (effects.taken(fd, object, None, context), effects.list)
 }
 
@@ -303,12 +305,12 @@ fn settle_positions(
     let moved = u64::try_from(ret).unwrap_or(0);
     let class = operation.call.call().class;
     if let Some(description) = moves {
-        if class == Class::Seek {
+        if class == CallClass::Seek {
             description.end_seek(u64::try_from(ret).ok(), now);
         } else if appends {
             description.end_unknown(now);
         } else {
-            operation.offset = description.end_move(moved, class == Class::Write, now);
+            operation.offset = description.end_move(moved, class == CallClass::Write, now);
         }
         // A snapshot may have given it a name meanwhile.
         operation.file = Some(description.file());
@@ -322,13 +324,13 @@ fn settle_positions(
 const OPEN_TREE_CLONE: u64 = 1;
 
 /// Effects of a call, while they are collected.
-struct Effects<'a> {
+struct EffectList<'a> {
     list: Vec<FdEffect>,
-    task: Task<'a>,
+    task: TaskView<'a>,
     now: KernelTime,
 }
 
-impl Effects<'_> {
+impl EffectList<'_> {
     /// Returns true if the descriptor has not changed since.
     fn is_same(&self, fd: Option<Fd>, since: KernelTime) -> bool {
         fd.is_none_or(|fd| !self.task.fds().borrow().has_changed(fd, since))

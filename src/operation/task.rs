@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::fd_table::SharedTable;
-use super::place::SharedPlace;
+use super::fs_context::SharedPlace;
 use super::process::{Process, Thread};
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_NEWUSER};
 use crate::units::{KernelTime, Pid, Tid};
@@ -26,22 +26,22 @@ pub struct TaskId {
 
 /// Resources that a thread does not share with the other threads of its process.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct ThreadOverrides {
     fds: Option<SharedTable>,
     place: Option<SharedPlace>,
 }
 
 /// Resources of a process as one of its threads has them.
 #[derive(Clone, Copy, Debug)]
-pub struct Task<'a> {
+pub struct TaskView<'a> {
     /// The process.
     pub process: &'a Process,
-    own: Option<&'a Own>,
+    own: Option<&'a ThreadOverrides>,
 }
 
-impl<'a> Task<'a> {
+impl<'a> TaskView<'a> {
     /// Returns the resources of a thread that has some of its own.
-    pub fn new(process: &'a Process, own: &'a Own) -> Self {
+    pub fn new(process: &'a Process, own: &'a ThreadOverrides) -> Self {
         Self { process, own: Some(own) }
     }
 
@@ -63,14 +63,14 @@ impl<'a> Task<'a> {
 
 /// Period in which a copy was made: a change in between may be in the copy or not.
 #[derive(Clone, Copy, Debug)]
-pub struct Copied {
+pub struct CopyInterval {
     /// Earliest time of the copy.
     pub start: KernelTime,
     /// Latest time of the copy.
     pub end: KernelTime,
 }
 
-impl Own {
+impl ThreadOverrides {
     /// Returns true if the thread has any resource of its own.
     pub fn is_something(&self) -> bool {
         self.fds.is_some() || self.place.is_some()
@@ -88,7 +88,7 @@ impl Own {
 
     /// Returns the resources of a new thread with these clone flags; its parent, of the same
     /// process, has `parent`.
-    pub fn of_child(parent: Task<'_>, flags: u64, now: KernelTime) -> Self {
+    pub fn of_child(parent: TaskView<'_>, flags: u64, now: KernelTime) -> Self {
         let mut own = parent.own.cloned().unwrap_or_default();
         if flags & CLONE_FILES == 0 {
             own.fds = Some(Rc::new(RefCell::new(parent.fds().borrow().copied(now))));
@@ -107,9 +107,9 @@ pub fn unshare(
     thread: &mut Thread,
     is_alone: bool,
     flags: u64,
-    copied: Copied,
+    copied: CopyInterval,
 ) {
-    let task = Task::new(process, &thread.own);
+    let task = TaskView::new(process, &thread.own);
     let fds = (flags & CLONE_FILES != 0).then(|| task.fds().borrow().copied_between(copied));
     // A mount namespace cannot be shared in part: a thread that leaves it, or the user namespace,
     // also leaves the directories.
@@ -135,7 +135,7 @@ pub fn unshare(
 }
 
 /// Gives the process the resources of the thread in which it becomes another program.
-pub fn become_process(process: &mut Process, own: Own) {
+pub fn become_process(process: &mut Process, own: ThreadOverrides) {
     process.fds = own.fds.unwrap_or_else(|| Rc::clone(&process.fds));
     process.place = own.place.unwrap_or_else(|| Rc::clone(&process.place));
 }

@@ -9,11 +9,11 @@ mod fault;
 mod layers;
 mod mounts;
 mod names;
-mod older;
+mod preexisting_requests;
 mod renamed;
-mod sharing;
 mod snapshot;
 mod started;
+mod unshare;
 mod uring;
 
 use std::collections::VecDeque;
@@ -21,22 +21,22 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use self::asynchronous::Asynchronous;
-use self::block::{Asked, note_file, owned};
-use self::older::Older;
-use super::abi::Verdict;
+use self::block::{InFlightRequest, note_file, owned};
+use self::preexisting_requests::PreexistingRequests;
+use super::abi::AbiDecision;
 use super::attribution::FileAttribution;
 use super::block::{BlockOptions, BlockTracker, RequestId};
-use super::context::{Context, Followed};
+use super::context::{Context, Observability};
 use super::model::{SyscallOperation, Unfinished};
 use super::process::{Process, Scope, Tasks, Thread};
-use super::spans::Commits;
-use super::started::{Started, Zombies};
+use super::spans::JournalCommits;
+use super::started::{StartedPrograms, Zombies};
 use super::syscall;
-use super::task::{Task, TaskId};
-use super::{Sink, Step, io_class, user};
+use super::task::{TaskId, TaskView};
+use super::{Sink, Step, credentials, io_class};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::fs::FsEvent;
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -48,15 +48,15 @@ pub struct Tracker {
     block: BlockTracker,
     asynchronous: Asynchronous,
     /// Requests in flight.
-    requests: FxHashMap<RequestId, Asked>,
+    requests: FxHashMap<RequestId, InFlightRequest>,
     /// Files and extents, for the attribution of requests.
     files: FileAttribution,
     /// Requests in flight that are older than the recording.
-    older: Older,
+    older: PreexistingRequests,
     /// True if block requests of processes that are not followed are reported, too.
     all_requests: bool,
     /// Commits of journals.
-    commits: Commits,
+    commits: JournalCommits,
     ledger: Ledger,
     context: Context,
     /// Time at which the last tracepoint had been switched on: earlier state may have been changed
@@ -68,7 +68,7 @@ pub struct Tracker {
     /// Descriptors that were the same at the start as in the snapshot later.
     from_start: Vec<SeenFd>,
     /// Program starts, for the audit.
-    started: Started,
+    started: StartedPrograms,
     zombies: Zombies,
     /// Reads of the memory maps of processes, until their time comes.
     seen_maps: VecDeque<fault::SeenMaps>,
@@ -76,7 +76,12 @@ pub struct Tracker {
 
 impl Tracker {
     /// Returns a tracker for a capture with these properties.
-    pub fn new(scope: Scope, block: BlockOptions, followed: Followed, all_on: KernelTime) -> Self {
+    pub fn new(
+        scope: Scope,
+        block: BlockOptions,
+        followed: Observability,
+        all_on: KernelTime,
+    ) -> Self {
         Self {
             context: Context::new(followed),
             all_on,
@@ -86,13 +91,13 @@ impl Tracker {
             all_requests: scope.all_requests,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
-            older: Older::default(),
+            older: PreexistingRequests::default(),
             asynchronous: Asynchronous::default(),
             requests: FxHashMap::default(),
             files: FileAttribution::default(),
-            commits: Commits::default(),
+            commits: JournalCommits::default(),
             ledger: Ledger::default(),
-            started: Started::default(),
+            started: StartedPrograms::default(),
             zombies: Zombies::default(),
         }
     }
@@ -245,12 +250,12 @@ impl Tracker {
         let mut reason = process.unwanted();
         if reason.is_none() {
             let verdict = process.abi.judge(ends_exec, self.context.losses);
-            if verdict == Verdict::NativeAgain {
+            if verdict == AbiDecision::NativeAgain {
                 process.forget_files();
-            } else if verdict == Verdict::OtherNow {
+            } else if verdict == AbiDecision::OtherNow {
                 self.ledger.other.add(pid, &process.info.comm);
             }
-            let is_other = matches!(verdict, Verdict::Other | Verdict::OtherNow);
+            let is_other = matches!(verdict, AbiDecision::Other | AbiDecision::OtherNow);
             reason = is_other.then_some(Ignored::OtherTable);
         }
         reason.into_iter().for_each(|it| self.ledger.ignore(it));
@@ -279,7 +284,7 @@ impl Tracker {
             sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
         }
         thread.seen = true;
-        let task = Task::new(process, &thread.own);
+        let task = TaskView::new(process, &thread.own);
         let (key, place) = (thread.info.key, &mut thread.pending);
         let pending = syscall::begin(event, enter, task, key, &mut self.context, place);
         sink.step(event.time, &Step::SyscallBegun(&pending.operation))
@@ -304,7 +309,7 @@ impl Tracker {
                 self.ledger.exits += 1;
                 self.ledger.pairs += 1;
                 self.started.ends_failed_exec(exit);
-                let task = Task::new(process, &thread.own);
+                let task = TaskView::new(process, &thread.own);
                 let effects = syscall::end(pending, event, exit, task, &mut self.context);
                 io_class::count_names(&mut self.ledger, &pending.operation);
                 let step = Step::SyscallEnded(&pending.operation, &effects);
@@ -321,14 +326,14 @@ impl Tracker {
                 let other = other.take();
                 // A child leaves the call that its parent entered; so does a thread whose number
                 // has changed by an exec.
-                let is_alone = other.is_none() && exit.call.call().class == Class::Process;
+                let is_alone = other.is_none() && exit.call.call().class == CallClass::Process;
                 if is_alone && (exit.ret == 0 || self.started.ends_failed_exec(exit)) {
                     thread.seen = true;
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
                 }
                 // The call may have moved any position of its process.
-                Task::new(process, &thread.own).fds().borrow().forget_positions();
+                TaskView::new(process, &thread.own).fds().borrow().forget_positions();
                 // The entry may be from before all tracepoints were on, or from after they were
                 // switched off.
                 let all_were_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
@@ -361,16 +366,16 @@ impl Tracker {
         let call = operation.call.call();
         if call.changes_names() {
             self.follow_names(operation);
-        } else if call.class == Class::Mount {
+        } else if call.class == CallClass::Mount {
             self.files.mounts_change(event.time);
             self.mounted(operation);
         } else if call.arg(Role::TakenFd).is_some() {
             self.taken(operation);
         } else if call.arg(Role::Registered).is_some() {
             self.uring_registered(operation, exit);
-        } else if call.class == Class::User {
+        } else if call.class == CallClass::User {
             return self.user(event, operation, sink);
-        } else if call.class == Class::Async {
+        } else if call.class == CallClass::Async {
             return self.aio(event, operation, exit, sink);
         }
         Ok(())
@@ -384,7 +389,7 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let process = self.tasks.process(event.pid);
-        let after = user::after(operation, process.info.user);
+        let after = credentials::after(operation, process.info.user);
         if after == process.info.user {
             return Ok(());
         }
@@ -502,7 +507,7 @@ impl Tracker {
         if let Some(pending) = thread.pending.take() {
             self.ledger.cut_off += 1;
             let operation = syscall::abandon(pending, at);
-            if matches!(operation.call.call().class, Class::Place | Class::Root) {
+            if matches!(operation.call.call().class, CallClass::Place | CallClass::Root) {
                 self.tasks.places().for_each(|it| it.borrow_mut().abandon_change(operation.tid));
             }
             sink.step(at, &Step::SyscallUnfinished(&operation, Unfinished::ThreadEnd))?;

@@ -15,8 +15,8 @@ use std::fmt::Write;
 use expect_test::{Expect, expect};
 
 use super::block::BlockOptions;
-use super::context::Followed;
-use super::model::{Mounts, Unfinished};
+use super::context::Observability;
+use super::model::{MountNamespace, Unfinished};
 use super::process::Scope;
 use super::tracker::Tracker;
 use super::{Sink, Step};
@@ -31,9 +31,9 @@ use crate::event::{
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
 #[derive(Default)]
-struct Told(String);
+struct StepText(String);
 
-impl Sink for Told {
+impl Sink for StepText {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
@@ -52,7 +52,8 @@ impl Sink for Told {
             let _ = writeln!(self.0, "{}: {} without its exit", it.tid, it.call.call().name);
         }
         if let Step::SyscallEnded(it, _) = step {
-            let mounts = it.path().filter(|it| it.mounts != Mounts::OWN).map(|it| it.mounts);
+            let mounts =
+                it.path().filter(|it| it.mounts != MountNamespace::OWN).map(|it| it.mounts);
             let path = it.path().map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
             let path = path.map(|it| it + &mounts.map_or(String::new(), |it| format!("@{}", it.0)));
             let source = it.path().map_or("", |it| it.source.as_str());
@@ -160,29 +161,29 @@ fn kind(words: &[&str]) -> EventKind {
 
 #[track_caller]
 pub(super) fn check(text: &str, expected: &Expect) {
-    check_with(Followed::ALL, text, expected);
+    check_with(Observability::ALL, text, expected);
 }
 
 /// Checks the steps with these kinds of recorded calls.
 #[track_caller]
-pub(super) fn check_with(followed: Followed, text: &str, expected: &Expect) {
+pub(super) fn check_with(followed: Observability, text: &str, expected: &Expect) {
     expected.assert_eq(&told_with(followed, text));
 }
 
 /// Returns the steps of these lines.
 #[track_caller]
 pub(super) fn told(text: &str) -> String {
-    told_with(Followed::ALL, text)
+    told_with(Observability::ALL, text)
 }
 
 #[track_caller]
-fn told_with(followed: Followed, text: &str) -> String {
+fn told_with(followed: Observability, text: &str) -> String {
     told_from(KernelTime::MIN, followed, text)
 }
 
 /// Returns the steps of these lines if all events were on from this time on.
 #[track_caller]
-pub(super) fn told_from(all_on: KernelTime, followed: Followed, text: &str) -> String {
+pub(super) fn told_from(all_on: KernelTime, followed: Observability, text: &str) -> String {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -191,7 +192,7 @@ pub(super) fn told_from(all_on: KernelTime, followed: Followed, text: &str) -> S
         own: Pid(999),
     };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
-    let mut told = Told::default();
+    let mut told = StepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let time: u64 = words[0].parse().expect("a time");

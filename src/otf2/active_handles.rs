@@ -18,13 +18,13 @@ use super::definitions::Definitions;
 use super::error::OtfError;
 use super::files::Certainty;
 use super::flags;
-use super::handles::{Handle, HandleSlots};
+use super::handles::{HandleKey, HandleSlots};
 use crate::operation::model::OpenFile;
 use crate::units::Fd;
 
 /// Writer, time and definitions of events about handles.
 #[derive(Debug)]
-pub(super) struct Out<'a> {
+pub(super) struct HandleEventOutput<'a> {
     pub(super) time: u64,
     pub(super) writer: &'a mut EvtWriter,
     pub(super) definitions: &'a mut Definitions,
@@ -38,7 +38,7 @@ struct Bound {
     /// Certainty of the file's name when the handle was chosen.
     certainty: Option<Certainty>,
     handle: IoHandleRef,
-    definition: Handle,
+    definition: HandleKey,
     cloexec: bool,
 }
 
@@ -75,7 +75,7 @@ impl Activity {
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<IoHandleRef, OtfError> {
         if let Some(bound) = self.bound.get(&fd.0)
             && bound.file == file.id
@@ -93,7 +93,7 @@ impl Activity {
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<IoHandleRef, OtfError> {
         if let Some(old) = self.bound.remove(&fd.0) {
             // The same open file under another name: it was not closed. A handle stays active if it
@@ -131,8 +131,8 @@ impl Activity {
         fd: Fd,
         file: &OpenFile,
         pre_created: Option<(IoAccessMode, IoStatusFlags)>,
-        out: &mut Out<'_>,
-    ) -> Result<(Handle, IoHandleRef), OtfError> {
+        out: &mut HandleEventOutput<'_>,
+    ) -> Result<(HandleKey, IoHandleRef), OtfError> {
         let definition = self.slots.take(out.definitions.descriptor(fd, file, pre_created)?);
         Ok((definition, out.definitions.handles.handle(definition)?))
     }
@@ -141,7 +141,7 @@ impl Activity {
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        definition: Handle,
+        definition: HandleKey,
         handle: IoHandleRef,
         cloexec: bool,
     ) {
@@ -165,7 +165,7 @@ impl Activity {
         &mut self,
         handle: IoHandleRef,
         id: u64,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<(), OtfError> {
         let Some(ids) = self.under_way.get_mut(&handle) else { return Ok(()) };
         ids.retain(|other| *other != id);
@@ -178,7 +178,7 @@ impl Activity {
         Ok(())
     }
 
-    fn destroy(&mut self, bound: Bound, out: &mut Out<'_>) -> Result<(), OtfError> {
+    fn destroy(&mut self, bound: Bound, out: &mut HandleEventOutput<'_>) -> Result<(), OtfError> {
         if self.under_way.contains_key(&bound.handle) {
             self.closing.insert(bound.handle, bound);
             return Ok(());
@@ -191,7 +191,7 @@ impl Activity {
     }
 
     /// Destroys the handle of a reused descriptor, whose close has not ended or was not recorded.
-    fn make_room(&mut self, fd: Fd, out: &mut Out<'_>) -> Result<(), OtfError> {
+    fn make_room(&mut self, fd: Fd, out: &mut HandleEventOutput<'_>) -> Result<(), OtfError> {
         let Some(old) = self.bound.remove(&fd.0) else { return Ok(()) };
         self.superseded.push(old.file);
         self.destroy(old, out)
@@ -202,7 +202,7 @@ impl Activity {
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<(), OtfError> {
         self.make_room(fd, out)?;
         let (definition, handle) = self.choose(fd, file, None, out)?;
@@ -221,7 +221,7 @@ impl Activity {
         to: Fd,
         file: &OpenFile,
         cloexec: bool,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<(), OtfError> {
         let old = self.used(from, file, out)?;
         self.make_room(to, out)?;
@@ -238,7 +238,7 @@ impl Activity {
         &mut self,
         fd: Fd,
         file: &OpenFile,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<(), OtfError> {
         if let Some(place) = self.superseded.iter().position(|&superseded| superseded == file.id) {
             self.superseded.swap_remove(place);
@@ -254,7 +254,11 @@ impl Activity {
 
     /// Destroys the handles of descriptors that were closed without a call. Descriptors without a
     /// use have none.
-    pub(super) fn closed(&mut self, fds: &[Fd], out: &mut Out<'_>) -> Result<(), OtfError> {
+    pub(super) fn closed(
+        &mut self,
+        fds: &[Fd],
+        out: &mut HandleEventOutput<'_>,
+    ) -> Result<(), OtfError> {
         for fd in fds {
             if let Some(bound) = self.bound.remove(&fd.0) {
                 self.destroy(bound, out)?;
@@ -270,7 +274,7 @@ impl Activity {
         file: &OpenFile,
         now: Option<u32>,
         cloexec: Option<bool>,
-        out: &mut Out<'_>,
+        out: &mut HandleEventOutput<'_>,
     ) -> Result<(), OtfError> {
         let handle = self.used(fd, file, out)?;
         let Some(bound) = self.bound.get_mut(&fd.0) else { return Ok(()) };

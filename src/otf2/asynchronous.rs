@@ -10,13 +10,13 @@ use otf2_sys::{
 };
 use rustc_hash::FxHashMap;
 
-use super::active_handles::Out;
+use super::active_handles::HandleEventOutput;
 use super::attributes::AttributeList;
 use super::definitions::Definitions;
 use super::error::OtfError;
-use super::handles::{Handle, Layer, REGISTERED};
+use super::handles::{HandleKey, HandleLayer, REGISTERED};
 use super::posix::{self, Writing};
-use super::tasks::Tasks;
+use super::tasks::TaskDefinitions;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::FdEffect;
 use crate::units::Fd;
@@ -24,12 +24,12 @@ use crate::units::Fd;
 /// Operations in flight.
 #[derive(Debug, Default)]
 pub(super) struct AsyncOperations {
-    open: FxHashMap<u64, Open>,
+    open: FxHashMap<u64, BegunAsync>,
 }
 
 /// An operation in flight.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct BegunAsync {
     handle: IoHandleRef,
     id: u64,
     /// True if the position was written at the beginning.
@@ -41,7 +41,7 @@ const NO_DESCRIPTOR: Fd = Fd(-1);
 
 /// Kind of an operation's end.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum AsyncEnd {
     /// With a result.
     Result,
     /// Without a recorded result.
@@ -56,7 +56,7 @@ impl AsyncOperations {
     pub(super) fn begun(
         &mut self,
         operation: &AsyncOperation,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         if !operation.fixed_file {
@@ -65,7 +65,7 @@ impl AsyncOperations {
         let handle = match operation.file.as_deref() {
             Some(file) => {
                 let kind = out.definitions.descriptor(NO_DESCRIPTOR, file, Some(READ_WRITE))?;
-                out.definitions.handles.handle(Handle { number: REGISTERED, ..kind })?
+                out.definitions.handles.handle(HandleKey { number: REGISTERED, ..kind })?
             }
             None => registered_files(out.definitions)?,
         };
@@ -76,7 +76,7 @@ impl AsyncOperations {
     pub(super) fn file(
         &mut self,
         operation: &AsyncOperation,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         self.begin(operation, None, tasks, out)
@@ -86,7 +86,7 @@ impl AsyncOperations {
         &mut self,
         operation: &AsyncOperation,
         handle: Option<IoHandleRef>,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         let Some(mode) = posix::mode(operation.opcode.class()) else { return Ok(()) };
@@ -95,8 +95,11 @@ impl AsyncOperations {
         }
         let word = operation_name(operation, out.definitions)?;
         let Some(active) = tasks.active(operation.thread, out.definitions)? else { return Ok(()) };
-        let mut handles =
-            Out { time: out.time, writer: active.writer, definitions: out.definitions };
+        let mut handles = HandleEventOutput {
+            time: out.time,
+            writer: active.writer,
+            definitions: out.definitions,
+        };
         let handle = match (handle, operation.fd, &operation.file) {
             (Some(handle), ..) => handle,
             (None, Some(fd), Some(file)) => active.activity.used(fd, file, &mut handles)?,
@@ -113,7 +116,7 @@ impl AsyncOperations {
         *active.requests += 1;
         active.activity.operation_begun(handle, id);
         let offset_told = operation.offset.is_some();
-        self.open.insert(operation.id, Open { handle, id, offset_told });
+        self.open.insert(operation.id, BegunAsync { handle, id, offset_told });
         Ok(())
     }
 
@@ -122,17 +125,20 @@ impl AsyncOperations {
         &mut self,
         operation: &AsyncOperation,
         effects: &[FdEffect],
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        self.end(operation, End::Result, tasks, out)?;
+        self.end(operation, AsyncEnd::Result, tasks, out)?;
         for effect in effects {
             let FdEffect::Created { fd, file } = effect else { continue };
             let Some(active) = tasks.active(operation.thread, out.definitions)? else {
                 return Ok(());
             };
-            let mut handles =
-                Out { time: out.time, writer: active.writer, definitions: out.definitions };
+            let mut handles = HandleEventOutput {
+                time: out.time,
+                writer: active.writer,
+                definitions: out.definitions,
+            };
             active.activity.created(*fd, file, &mut handles)?;
         }
         Ok(())
@@ -142,17 +148,17 @@ impl AsyncOperations {
     pub(super) fn unfinished(
         &mut self,
         operation: &AsyncOperation,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
-        self.end(operation, End::NoResult, tasks, out)
+        self.end(operation, AsyncEnd::NoResult, tasks, out)
     }
 
     fn end(
         &mut self,
         operation: &AsyncOperation,
-        end: End,
-        tasks: &mut Tasks,
+        end: AsyncEnd,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         let Some(open) = self.open.remove(&operation.id) else { return Ok(()) };
@@ -163,19 +169,19 @@ impl AsyncOperations {
         {
             let mut notes = AttributeList::new();
             notes.offset(operation.offset.filter(|_| !open.offset_told));
-            let (writer, time, Open { handle, id, .. }) = (active.writer, out.time, open);
+            let (writer, time, BegunAsync { handle, id, .. }) = (active.writer, out.time, open);
             match end {
-                End::Result => {
+                AsyncEnd::Result => {
                     let bytes = operation.bytes().filter(|_| operation.errno().is_none());
                     notes.errno(operation.errno());
                     writer.io_operation_complete(time, handle, bytes, id, notes.list())?;
                 }
-                End::NoResult => {
+                AsyncEnd::NoResult => {
                     notes.truncated();
                     writer.io_operation_cancelled(time, handle, id, notes.list())?;
                 }
             }
-            let mut handles = Out { time, writer, definitions: out.definitions };
+            let mut handles = HandleEventOutput { time, writer, definitions: out.definitions };
             active.activity.operation_ended(handle, id, &mut handles)?;
         }
         tasks.request_ended(operation.thread, out.definitions)
@@ -185,8 +191,8 @@ impl AsyncOperations {
 /// Common handle of all files that are registered with rings.
 fn registered_files(definitions: &mut Definitions) -> Result<IoHandleRef, OtfError> {
     let name = definitions.archive.intern("io_uring: registered files")?;
-    definitions.handles.handle(Handle {
-        layer: Layer::Posix,
+    definitions.handles.handle(HandleKey {
+        layer: HandleLayer::Posix,
         number: REGISTERED,
         file: None,
         name,

@@ -18,16 +18,16 @@ use otf2_sys::{
 use rustc_hash::FxHashMap;
 
 use super::attributes::AttributeList;
-use super::definitions::{Definitions, Owner};
+use super::definitions::{Definitions, LocationOwner};
 use super::error::OtfError;
-use super::handles::{Handle, Layer};
+use super::handles::{HandleKey, HandleLayer};
 use super::posix::Writing;
-use super::tasks::Tasks;
+use super::tasks::TaskDefinitions;
 use super::text::printable;
 use crate::capture::header::Disk;
 use crate::event::block::RequestOp;
 use crate::operation::attribution::{BlockContents, Piece};
-use crate::operation::block::{BlockRequest, BlockStep, Ending, FlushRole, RequestId};
+use crate::operation::block::{BlockRequest, BlockStep, FlushRole, RequestEnd, RequestId};
 use crate::operation::disk;
 use crate::operation::model::{ThreadInfo, ThreadKey};
 use crate::units::DevId;
@@ -39,7 +39,7 @@ pub(super) const BYTES: MetricRef = MetricRef::new(1);
 
 /// A device that has had a request.
 #[derive(Debug)]
-struct Device {
+struct DeviceLocation {
     writer: EvtWriter,
     handle: IoHandleRef,
     waiting: u64,
@@ -50,7 +50,7 @@ struct Device {
 
 /// A request that has begun.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct DeviceFlight {
     id: u64,
     /// True if the issue was written to OTF2, which accepts only one.
     issued: bool,
@@ -68,7 +68,7 @@ struct OnThread {
 
 /// End of an operation on a request.
 #[derive(Debug)]
-struct Outcome {
+struct RequestOutcome {
     cancelled: bool,
     bytes: Option<u64>,
     notes: AttributeList,
@@ -78,8 +78,8 @@ struct Outcome {
 #[derive(Debug)]
 pub(super) struct Devices {
     names: FxHashMap<DevId, String>,
-    devices: FxHashMap<DevId, Device>,
-    flights: FxHashMap<RequestId, Flight>,
+    devices: FxHashMap<DevId, DeviceLocation>,
+    flights: FxHashMap<RequestId, DeviceFlight>,
     on_threads: bool,
 }
 
@@ -103,7 +103,7 @@ impl Devices {
         step: &BlockStep<'_>,
         thread: Option<&ThreadInfo>,
         pieces: &[Piece],
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         match step {
@@ -130,7 +130,7 @@ impl Devices {
         &mut self,
         request: &BlockRequest,
         thread: Option<&ThreadInfo>,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         let mut notes = AttributeList::new();
@@ -155,7 +155,8 @@ impl Devices {
             Some(thread) => self.begin_on_thread(request, thread.key, &notes, tasks, out)?,
             None => None,
         };
-        self.flights.insert(request.id, Flight { id, issued: false, at_driver: false, on_thread });
+        self.flights
+            .insert(request.id, DeviceFlight { id, issued: false, at_driver: false, on_thread });
         Ok(())
     }
 
@@ -164,10 +165,10 @@ impl Devices {
         request: &BlockRequest,
         thread: ThreadKey,
         notes: &AttributeList,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<Option<OnThread>, OtfError> {
-        let handle = self.handle(Layer::BlockByThread, request.dev, out.definitions)?;
+        let handle = self.handle(HandleLayer::BlockByThread, request.dev, out.definitions)?;
         let Some(active) = tasks.active(thread, out.definitions)? else { return Ok(None) };
         let id = out.slots.take();
         active.writer.io_operation_begin(out.time, &io_begin(request, handle, id), notes.list())?;
@@ -178,7 +179,7 @@ impl Devices {
     fn issue(
         &mut self,
         request: &BlockRequest,
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         let Some(flight) = self.flights.get_mut(&request.id) else { return Ok(()) };
@@ -216,7 +217,7 @@ impl Devices {
         &mut self,
         request: &BlockRequest,
         pieces: &[Piece],
-        tasks: &mut Tasks,
+        tasks: &mut TaskDefinitions,
         out: &mut Writing<'_>,
     ) -> Result<(), OtfError> {
         // OTF2 requires an issue of every non-blocking operation before its end.
@@ -274,21 +275,22 @@ impl Devices {
         Ok(())
     }
 
-    fn outcome(&self, request: &BlockRequest) -> Outcome {
-        let mut outcome = Outcome { cancelled: false, bytes: None, notes: AttributeList::new() };
+    fn outcome(&self, request: &BlockRequest) -> RequestOutcome {
+        let mut outcome =
+            RequestOutcome { cancelled: false, bytes: None, notes: AttributeList::new() };
         match request.ending {
-            Some(Ending::Completed) => {
+            Some(RequestEnd::Completed) => {
                 outcome.notes.errno(request.error);
                 outcome.bytes = Some(request.bytes_done)
                     .filter(|_| request.error.is_none() && moves_data(request.op));
             }
-            Some(Ending::Absorbed { into, .. }) => {
+            Some(RequestEnd::Absorbed { into, .. }) => {
                 outcome.cancelled = true;
                 outcome
                     .notes
                     .merged_into(into.and_then(|id| self.flights.get(&id)).map(|flight| flight.id));
             }
-            Some(Ending::Unfinished(_)) | None => {
+            Some(RequestEnd::Unfinished(_)) | None => {
                 outcome.notes.truncated();
             }
         }
@@ -299,11 +301,11 @@ impl Devices {
         &mut self,
         dev: DevId,
         definitions: &mut Definitions,
-    ) -> Result<&mut Device, OtfError> {
+    ) -> Result<&mut DeviceLocation, OtfError> {
         if !self.devices.contains_key(&dev) {
-            let handle = self.handle(Layer::Block, dev, definitions)?;
-            let writer = definitions.open(Owner::Device(dev))?;
-            let device = Device {
+            let handle = self.handle(HandleLayer::Block, dev, definitions)?;
+            let writer = definitions.open(LocationOwner::Device(dev))?;
+            let device = DeviceLocation {
                 writer,
                 handle,
                 waiting: 0,
@@ -319,13 +321,19 @@ impl Devices {
 
     fn handle(
         &self,
-        layer: Layer,
+        layer: HandleLayer,
         dev: DevId,
         definitions: &mut Definitions,
     ) -> Result<IoHandleRef, OtfError> {
         let name = definitions.archive.intern(&self.name(dev))?;
         let pre_created = Some((IoAccessMode::READ_WRITE, IoStatusFlags::NONE));
-        definitions.handles.handle(Handle { layer, number: dev.0, file: None, name, pre_created })
+        definitions.handles.handle(HandleKey {
+            layer,
+            number: dev.0,
+            file: None,
+            name,
+            pre_created,
+        })
     }
 
     /// Closes the locations of all devices.
@@ -334,7 +342,7 @@ impl Devices {
     }
 }
 
-impl Device {
+impl DeviceLocation {
     fn tell_requests(&mut self, time: u64) -> Result<(), OtfError> {
         Ok(self.writer.metric(time, REQUESTS, &[self.waiting, self.at_driver], &[])?)
     }
@@ -455,7 +463,7 @@ fn finish(
     time: u64,
     handle: IoHandleRef,
     id: u64,
-    outcome: &Outcome,
+    outcome: &RequestOutcome,
 ) -> Result<(), OtfError> {
     if outcome.cancelled {
         writer.io_operation_cancelled(time, handle, id, outcome.notes.list())?;

@@ -10,14 +10,14 @@ use otf2_sys::{
 
 use super::attributes::ATTRIBUTES;
 use super::block::Devices;
-use super::definitions::Owner;
+use super::definitions::LocationOwner;
 use super::error::OtfError;
-use super::files::{File, Files};
-use super::handles::{Handles, Layer};
-use super::mounts::Mounts;
+use super::files::{FileDefinition, FileDefinitions};
+use super::handles::{HandleLayer, HandleTable};
+use super::mounts::MountTable;
 use super::options::EndFacts;
 use super::regions::Regions;
-use super::tasks::Tasks;
+use super::tasks::TaskDefinitions;
 use super::{define_metrics, define_places};
 use crate::capture::header::Header;
 
@@ -28,14 +28,14 @@ pub(super) const NODE: SystemTreeNodeRef = SystemTreeNodeRef::new(1);
 
 /// Data for all definitions.
 pub(super) struct FinishContext<'a> {
-    pub(super) files: &'a Files,
-    pub(super) handles: &'a Handles,
+    pub(super) files: &'a FileDefinitions,
+    pub(super) handles: &'a HandleTable,
     pub(super) regions: &'a Regions,
     /// Owners of the locations, in the order of their numbers.
-    pub(super) owners: &'a [(LocationRef, Owner)],
-    pub(super) tasks: &'a Tasks,
+    pub(super) owners: &'a [(LocationRef, LocationOwner)],
+    pub(super) tasks: &'a TaskDefinitions,
     pub(super) devices: &'a Devices,
-    pub(super) mounts: &'a Mounts,
+    pub(super) mounts: &'a MountTable,
     pub(super) capture: &'a Header,
     pub(super) end: &'a EndFacts,
 }
@@ -53,7 +53,7 @@ impl FinishContext<'_> {
         self.regions(defs)?;
         self.files(defs)?;
         self.handles(defs)?;
-        if self.owners.iter().any(|owner| matches!(owner.1, Owner::Device(_))) {
+        if self.owners.iter().any(|owner| matches!(owner.1, LocationOwner::Device(_))) {
             define_metrics::write(defs)?;
         }
         Ok(())
@@ -105,20 +105,20 @@ impl FinishContext<'_> {
     fn file(
         &self,
         this: IoFileRef,
-        file: &File,
+        file: &FileDefinition,
         defs: &mut GlobalDefs<'_>,
     ) -> Result<(), OtfError> {
         // The tracer's mounts are not valid in other namespaces.
         let namespace = file.mount_namespace();
         let mount = if namespace.is_none() { self.mounts.of(&file.path) } else { None };
         let scope =
-            if mount.is_some_and(super::mounts::Mount::is_network) { MACHINE } else { NODE };
+            if mount.is_some_and(super::mounts::MountPoint::is_network) { MACHINE } else { NODE };
         if file.is_directory {
             defs.io_directory(this, file.name, scope)?;
         } else {
             defs.io_regular_file(this, file.name, scope)?;
         }
-        let point = mount.map(super::mounts::Mount::point);
+        let point = mount.map(super::mounts::MountPoint::point);
         let properties = [
             ("Mount Point", point.as_deref()),
             ("Mount Source", mount.map(|mount| mount.source.as_str())),
@@ -159,12 +159,13 @@ impl FinishContext<'_> {
     fn paradigms(
         &self,
         defs: &mut GlobalDefs<'_>,
-    ) -> Result<BTreeMap<Layer, IoParadigmRef>, OtfError> {
+    ) -> Result<BTreeMap<HandleLayer, IoParadigmRef>, OtfError> {
         let occurs = |layer| {
-            layer == Layer::Posix || self.handles.list().iter().any(|list| list.layer == layer)
+            layer == HandleLayer::Posix
+                || self.handles.list().iter().any(|list| list.layer == layer)
         };
         let mut paradigms = BTreeMap::new();
-        for (id, layer) in (0..).zip(Layer::ALL.into_iter().filter(|&all| occurs(all))) {
+        for (id, layer) in (0..).zip(HandleLayer::ALL.into_iter().filter(|&all| occurs(all))) {
             let (identification, name) = layer.names();
             let definition = IoParadigm {
                 identification: defs.string(identification)?,

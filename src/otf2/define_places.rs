@@ -9,7 +9,7 @@ use otf2_sys::{
 };
 
 use super::define::{FinishContext, GroupNumbers, MACHINE, NODE};
-use super::definitions::Owner;
+use super::definitions::LocationOwner;
 use super::error::OtfError;
 use super::text::printable;
 use crate::operation::disk;
@@ -26,9 +26,9 @@ pub(super) fn write(ending: &FinishContext<'_>, defs: &mut GlobalDefs<'_>) -> Re
     let devices = devices(ending, &mut numbers, defs)?;
     for &(this, owner) in ending.owners {
         match owner {
-            Owner::Nobody => nothing(this, defs)?,
-            Owner::Thread(key) => thread(ending, key, &processes, this, defs)?,
-            Owner::Device(dev) => {
+            LocationOwner::Nobody => nothing(this, defs)?,
+            LocationOwner::Thread(key) => thread(ending, key, &processes, this, defs)?,
+            LocationOwner::Device(dev) => {
                 let Some(&group) = devices.get(&dev) else { continue };
                 let name = defs.string(&format!("{} requests", ending.devices.name(dev)))?;
                 defs.location(this, name, LocationType::CPU_THREAD, group)?;
@@ -92,8 +92,8 @@ fn processes(
         .owners
         .iter()
         .filter_map(|owner| match owner.1 {
-            Owner::Thread(key) => ending.tasks.thread(key).map(|thread| thread.process),
-            Owner::Device(_) | Owner::Nobody => None,
+            LocationOwner::Thread(key) => ending.tasks.thread(key).map(|thread| thread.process),
+            LocationOwner::Device(_) | LocationOwner::Nobody => None,
         })
         .collect();
     keys.sort_unstable();
@@ -142,8 +142,8 @@ fn devices(
 ) -> Result<BTreeMap<DevId, LocationGroupRef>, OtfError> {
     let mut groups = BTreeMap::new();
     let devices = ending.owners.iter().filter_map(|owner| match owner.1 {
-        Owner::Device(dev) => Some(dev),
-        Owner::Thread(_) | Owner::Nobody => None,
+        LocationOwner::Device(dev) => Some(dev),
+        LocationOwner::Thread(_) | LocationOwner::Nobody => None,
     });
     for (id, dev) in (3..).zip(devices) {
         if groups.is_empty() {

@@ -6,12 +6,12 @@ use otf2_sys::{
 use rustc_hash::FxHashMap;
 
 use super::error::OtfError;
-use super::files::{Certainty, Files};
-use super::handles::{Handle, Handles, Layer};
+use super::files::{Certainty, FileDefinitions};
+use super::handles::{HandleKey, HandleLayer, HandleTable};
 use super::regions::Regions;
 use super::text::printable;
 use crate::operation::io_class::IoClass;
-use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource, ThreadKey};
+use crate::operation::model::{FilePath, MountNamespace, OpenFile, PathSource, ThreadKey};
 use crate::units::{DevId, Fd};
 
 /// Limit on the different paths of failed opens. A search along a path fails for some thousand
@@ -20,7 +20,7 @@ const GIVEN_PATHS_MAX: usize = 1 << 16;
 
 /// Owner of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum LocationOwner {
     Thread(ThreadKey),
     Device(DevId),
     /// No owner, in a trace without events; readers refuse a trace without a location.
@@ -31,11 +31,11 @@ pub(super) enum Owner {
 #[derive(Debug)]
 pub(super) struct Definitions {
     pub(super) archive: Archive,
-    pub(super) files: Files,
-    pub(super) handles: Handles,
+    pub(super) files: FileDefinitions,
+    pub(super) handles: HandleTable,
     pub(super) regions: Regions,
     /// Owners of the locations, in the order of their numbers.
-    pub(super) owners: Vec<(LocationRef, Owner)>,
+    pub(super) owners: Vec<(LocationRef, LocationOwner)>,
     /// Empty text.
     pub(super) empty: StringRef,
     given_paths: FxHashMap<Box<[u8]>, StringRef>,
@@ -50,8 +50,8 @@ impl Definitions {
         let empty = archive.intern("")?;
         Ok(Self {
             archive,
-            files: Files::default(),
-            handles: Handles::default(),
+            files: FileDefinitions::default(),
+            handles: HandleTable::default(),
             regions: Regions::new(),
             owners: Vec::new(),
             empty,
@@ -63,7 +63,7 @@ impl Definitions {
     }
 
     /// Opens a location.
-    pub(super) fn open(&mut self, owner: Owner) -> Result<EvtWriter, OtfError> {
+    pub(super) fn open(&mut self, owner: LocationOwner) -> Result<EvtWriter, OtfError> {
         let writer = self.archive.event_writer()?;
         self.owners.push((writer.location(), owner));
         Ok(writer)
@@ -82,11 +82,11 @@ impl Definitions {
         fd: Fd,
         file: &OpenFile,
         pre_created: Option<(IoAccessMode, IoStatusFlags)>,
-    ) -> Result<Handle, OtfError> {
+    ) -> Result<HandleKey, OtfError> {
         let certainty = Certainty::of(file);
         let waits = file.io_class() == IoClass::Waiting;
-        let layer = if waits { Layer::Waiting } else { Layer::Posix };
-        let mut handle = Handle { layer, number: 0, file: None, name: self.empty, pre_created };
+        let layer = if waits { HandleLayer::Waiting } else { HandleLayer::Posix };
+        let mut handle = HandleKey { layer, number: 0, file: None, name: self.empty, pre_created };
         match (file.first_path(), certainty) {
             (Some(path), Some(certainty)) if is_file(path) => {
                 let is_directory = file.stat.is_some_and(|stat| stat.is_directory());
@@ -108,7 +108,7 @@ impl Definitions {
     pub(super) fn removed(
         &mut self,
         path: &[u8],
-        mounts: Mounts,
+        mounts: MountNamespace,
     ) -> Result<Option<IoFileRef>, OtfError> {
         self.files.removed(path, mounts, &mut self.archive)
     }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::error::OtfError;
 use super::text::printable;
-use crate::operation::model::{Mounts, OpenFile, PathSource};
+use crate::operation::model::{MountNamespace, OpenFile, PathSource};
 
 /// Limit on the files that an archive names. `otf2-print` (OTF2 3.0 to 3.2) distributes definitions
 /// over 32 lists and searches one for each that an event names: its time grows with the square of
@@ -62,36 +62,36 @@ impl Certainty {
 
 /// Definition of a file.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct FileDefinition {
     pub(super) path: Rc<[u8]>,
     pub(super) name: StringRef,
     pub(super) certainty: Certainty,
     pub(super) is_directory: bool,
     /// True if it represents files in it for which the archive had no room.
     pub(super) is_collective: bool,
-    pub(super) mounts: Mounts,
+    pub(super) mounts: MountNamespace,
 }
 
-impl File {
+impl FileDefinition {
     /// Value of its property "Mount namespace"; files of the tracer's namespace have none.
     pub(super) fn mount_namespace(&self) -> Option<String> {
         match self.mounts {
-            Mounts::OWN => None,
-            Mounts::UNKNOWN => Some("unknown".to_owned()),
-            Mounts(number) => Some(number.to_string()),
+            MountNamespace::OWN => None,
+            MountNamespace::UNKNOWN => Some("unknown".to_owned()),
+            MountNamespace(number) => Some(number.to_string()),
         }
     }
 }
 
 /// All files.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct FileDefinitions {
     resolved: FxHashMap<Rc<[u8]>, u32>,
     spelled: FxHashMap<Rc<[u8]>, u32>,
     unverified: FxHashMap<Rc<[u8]>, u32>,
     /// Directories that represent files.
     collective: FxHashMap<Rc<[u8]>, u32>,
-    list: Vec<File>,
+    list: Vec<FileDefinition>,
     /// Opens and similar calls on files that are shown as their directory, and removals of those
     /// that are not shown.
     pub(super) left_out: u64,
@@ -108,20 +108,20 @@ fn directory_of(path: &[u8]) -> &[u8] {
 
 /// Key of a file: its path, followed by a NUL, which no path contains, and the mounts if they are
 /// not the tracer's.
-fn key(path: &[u8], mounts: Mounts) -> Cow<'_, [u8]> {
-    if mounts == Mounts::OWN {
+fn key(path: &[u8], mounts: MountNamespace) -> Cow<'_, [u8]> {
+    if mounts == MountNamespace::OWN {
         return Cow::Borrowed(path);
     }
     Cow::Owned([path, b"\0", &mounts.0.to_le_bytes()].concat())
 }
 
-impl Files {
+impl FileDefinitions {
     /// Definition of the file that was removed under this path: the file that was open under it, if
     /// there is one. `None`: the archive has no room for its name.
     pub(super) fn removed(
         &mut self,
         path: &[u8],
-        mounts: Mounts,
+        mounts: MountNamespace,
         archive: &mut Archive,
     ) -> Result<Option<IoFileRef>, OtfError> {
         let key = key(path, mounts);
@@ -140,7 +140,7 @@ impl Files {
     pub(super) fn file(
         &mut self,
         path: &[u8],
-        mounts: Mounts,
+        mounts: MountNamespace,
         certainty: Certainty,
         is_directory: bool,
         archive: &mut Archive,
@@ -169,7 +169,7 @@ impl Files {
     fn define(
         &mut self,
         path: &[u8],
-        mounts: Mounts,
+        mounts: MountNamespace,
         certainty: Certainty,
         archive: &mut Archive,
     ) -> Result<u32, OtfError> {
@@ -180,8 +180,14 @@ impl Files {
             Cow::Owned(key) => Rc::from(key),
         };
         let (is_directory, is_collective) = (false, false);
-        let index =
-            self.push(File { path, name, certainty, is_directory, is_collective, mounts })?;
+        let index = self.push(FileDefinition {
+            path,
+            name,
+            certainty,
+            is_directory,
+            is_collective,
+            mounts,
+        })?;
         match certainty {
             Certainty::Resolved => self.resolved.insert(key, index),
             Certainty::Spelled => self.spelled.insert(key, index),
@@ -194,7 +200,7 @@ impl Files {
     fn collective(
         &mut self,
         directory: &[u8],
-        mounts: Mounts,
+        mounts: MountNamespace,
         archive: &mut Archive,
     ) -> Result<IoFileRef, OtfError> {
         self.left_out += 1;
@@ -202,13 +208,14 @@ impl Files {
             return Ok(IoFileRef::new(known));
         }
         let has_room = self.collective.len() < DIRECTORIES_MAX;
-        let (path, mounts) = if has_room { (directory, mounts) } else { (OTHERS, Mounts::OWN) };
+        let (path, mounts) =
+            if has_room { (directory, mounts) } else { (OTHERS, MountNamespace::OWN) };
         let key = key(path, mounts);
         if let Some(&known) = self.collective.get(&*key) {
             return Ok(IoFileRef::new(known));
         }
         let name = archive.intern(&printable(path))?;
-        let index = self.push(File {
+        let index = self.push(FileDefinition {
             path: Rc::from(path),
             name,
             certainty: Certainty::Spelled,
@@ -220,14 +227,14 @@ impl Files {
         Ok(IoFileRef::new(index))
     }
 
-    fn push(&mut self, file: File) -> Result<u32, OtfError> {
+    fn push(&mut self, file: FileDefinition) -> Result<u32, OtfError> {
         let index = u32::try_from(self.list.len()).ok().filter(|&id| id < u32::MAX);
         self.list.push(file);
         index.ok_or(OtfError::Full("file"))
     }
 
     /// Definitions in the order of their numbers.
-    pub(super) fn list(&self) -> &[File] {
+    pub(super) fn list(&self) -> &[FileDefinition] {
         &self.list
     }
 }
@@ -236,8 +243,8 @@ impl Files {
 mod tests {
     use otf2_sys::{Archive, Options};
 
-    use super::{Certainty, DIRECTORIES_MAX, FILES_MAX, Files, directory_of};
-    use crate::operation::model::Mounts;
+    use super::{Certainty, DIRECTORIES_MAX, FILES_MAX, FileDefinitions, directory_of};
+    use crate::operation::model::MountNamespace;
 
     #[test]
     fn the_directory_of_a_path() {
@@ -250,10 +257,11 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let mut archive = Archive::create(directory.path(), "bounded", Options::default())
             .expect("a new archive");
-        let mut files = Files::default();
-        let mut open = |files: &mut Files, path: &str| {
+        let mut files = FileDefinitions::default();
+        let mut open = |files: &mut FileDefinitions, path: &str| {
             let path = path.as_bytes();
-            let file = files.file(path, Mounts::OWN, Certainty::Resolved, false, &mut archive);
+            let file =
+                files.file(path, MountNamespace::OWN, Certainty::Resolved, false, &mut archive);
             file.expect("there is room")
         };
         for number in 0..FILES_MAX {

@@ -16,7 +16,7 @@ use super::error::OtfError;
 
 /// A layer of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Layer {
+pub(super) enum HandleLayer {
     /// System calls.
     Posix,
     /// Requests, on the device's location.
@@ -27,10 +27,10 @@ pub(super) enum Layer {
     Waiting,
 }
 
-/// Paradigm of [`Layer::Posix`], which always exists and is the first.
+/// Paradigm of [`HandleLayer::Posix`], which always exists and is the first.
 pub(super) const POSIX: IoParadigmRef = IoParadigmRef::new(0);
 
-impl Layer {
+impl HandleLayer {
     pub(super) const ALL: [Self; 4] =
         [Self::Posix, Self::Block, Self::BlockByThread, Self::Waiting];
 
@@ -47,9 +47,9 @@ impl Layer {
 
 /// Identity of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Handle {
+pub(super) struct HandleKey {
     /// I/O layer of the handle.
-    pub(super) layer: Layer,
+    pub(super) layer: HandleLayer,
     /// For a descriptor the slot, see above; for a device its number.
     pub(super) number: u32,
     /// The file, if its name is known.
@@ -70,13 +70,13 @@ struct Free {
     next: u32,
 }
 
-/// Handles of one process by their kind, which is a [`Handle`] with number 0.
+/// Handles of one process by their kind, which is a [`HandleKey`] with number 0.
 #[derive(Debug, Default)]
-pub(super) struct HandleSlots(FxHashMap<Handle, Free>);
+pub(super) struct HandleSlots(FxHashMap<HandleKey, Free>);
 
 impl HandleSlots {
     /// The handle of this kind with the smallest free slot.
-    pub(super) fn take(&mut self, kind: Handle) -> Handle {
+    pub(super) fn take(&mut self, kind: HandleKey) -> HandleKey {
         let free = self.0.entry(kind).or_default();
         let number = free.given_back.pop().map_or_else(
             || {
@@ -85,12 +85,12 @@ impl HandleSlots {
             },
             |Reverse(slot)| slot,
         );
-        Handle { number, ..kind }
+        HandleKey { number, ..kind }
     }
 
     /// Ends the life of this handle.
-    pub(super) fn give_back(&mut self, handle: Handle) {
-        let kind = Handle { number: 0, ..handle };
+    pub(super) fn give_back(&mut self, handle: HandleKey) {
+        let kind = HandleKey { number: 0, ..handle };
         let Some(free) = self.0.get_mut(&kind) else { return };
         free.given_back.push(Reverse(handle.number));
         // Files without an open descriptor need no memory.
@@ -102,14 +102,14 @@ impl HandleSlots {
 
 /// All handles.
 #[derive(Debug, Default)]
-pub(super) struct Handles {
-    ids: FxHashMap<Handle, u32>,
-    list: Vec<Handle>,
+pub(super) struct HandleTable {
+    ids: FxHashMap<HandleKey, u32>,
+    list: Vec<HandleKey>,
 }
 
-impl Handles {
+impl HandleTable {
     /// Number of this handle.
-    pub(super) fn handle(&mut self, handle: Handle) -> Result<IoHandleRef, OtfError> {
+    pub(super) fn handle(&mut self, handle: HandleKey) -> Result<IoHandleRef, OtfError> {
         if let Some(&known) = self.ids.get(&handle) {
             return Ok(IoHandleRef::new(known));
         }
@@ -121,7 +121,7 @@ impl Handles {
     }
 
     /// Handles in the order of their numbers.
-    pub(super) fn list(&self) -> &[Handle] {
+    pub(super) fn list(&self) -> &[HandleKey] {
         &self.list
     }
 }
@@ -130,14 +130,15 @@ impl Handles {
 mod tests {
     use otf2_sys::{Archive, Options};
 
-    use super::{Handle, HandleSlots, Layer};
+    use super::{HandleKey, HandleLayer, HandleSlots};
 
     #[test]
     fn one_definition_serves_lives_that_follow_each_other() {
         let directory = tempfile::tempdir().expect("a directory");
         let archive = Archive::create(directory.path(), "handles", Options::default());
         let name = archive.and_then(|mut archive| archive.intern("pipe:[7]")).expect("a text");
-        let kind = Handle { layer: Layer::Posix, number: 0, file: None, name, pre_created: None };
+        let kind =
+            HandleKey { layer: HandleLayer::Posix, number: 0, file: None, name, pre_created: None };
         let mut slots = HandleSlots::default();
         let (first, second) = (slots.take(kind), slots.take(kind));
         assert_eq!([first.number, second.number], [0, 1]);

@@ -5,12 +5,12 @@ use std::collections::BinaryHeap;
 
 /// Allocator of matching ids of the form `2 · n + 1`.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct MatchingIds {
     free: BinaryHeap<Reverse<u64>>,
     next: u64,
 }
 
-impl Slots {
+impl MatchingIds {
     /// Takes a matching id that no open operation has.
     pub(super) fn take(&mut self) -> u64 {
         let slot = self.free.pop().map_or_else(
@@ -31,11 +31,11 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use super::Slots;
+    use super::MatchingIds;
 
     #[test]
     fn the_smallest_free_one_comes_first() {
-        let mut slots = Slots::default();
+        let mut slots = MatchingIds::default();
         assert_eq!([slots.take(), slots.take(), slots.take()], [1, 3, 5]);
         slots.give_back(5);
         slots.give_back(1);

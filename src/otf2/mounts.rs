@@ -4,7 +4,7 @@ use super::text::printable;
 
 /// One mount.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(super) struct MountPoint {
     point: Vec<u8>,
     /// The file system type: `ext4`, `nfs4`, `fuse.sshfs`.
     pub(super) file_system: String,
@@ -12,7 +12,7 @@ pub(super) struct Mount {
     pub(super) source: String,
 }
 
-impl Mount {
+impl MountPoint {
     /// Mount point.
     pub(super) fn point(&self) -> String {
         printable(&self.point).into_owned()
@@ -49,9 +49,9 @@ impl Mount {
 
 /// Mounts of the capture's mount namespace.
 #[derive(Debug, Default)]
-pub(super) struct Mounts(Vec<Mount>);
+pub(super) struct MountTable(Vec<MountPoint>);
 
-impl Mounts {
+impl MountTable {
     /// Parses the text (`Documentation/filesystems/proc.rst`, section 3.5); invalid lines are
     /// skipped.
     pub(super) fn parse(text: &[u8]) -> Self {
@@ -60,7 +60,7 @@ impl Mounts {
 
     /// Mount that contains this path: the longest prefix, and of several at one point the last,
     /// which covers the others.
-    pub(super) fn of(&self, path: &[u8]) -> Option<&Mount> {
+    pub(super) fn of(&self, path: &[u8]) -> Option<&MountPoint> {
         self.0
             .iter()
             .filter(|mount| is_below(path, &mount.point))
@@ -70,13 +70,13 @@ impl Mounts {
 
 /// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; any
 /// number of fields precede the `-`.
-fn line(line: &[u8]) -> Option<Mount> {
+fn line(line: &[u8]) -> Option<MountPoint> {
     let mut fields = line.split(|&line| line == b' ');
     let point = unescape(fields.nth(4)?);
     let mut behind = fields.skip_while(|field| field != b"-").skip(1);
     let file_system = printable(behind.next()?).into_owned();
     let source = printable(&unescape(behind.next()?)).into_owned();
-    Some(Mount { point, file_system, source })
+    Some(MountPoint { point, file_system, source })
 }
 
 fn is_below(path: &[u8], point: &[u8]) -> bool {
@@ -115,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: Option<(&str, &str, &str, bool)>) {
-        let mounts = Mounts::parse(TEXT);
+        let mounts = MountTable::parse(TEXT);
         let found = mounts.of(path.as_bytes());
         let found = found.map(|found| {
             (found.point(), found.file_system.clone(), found.source.clone(), found.is_network())

@@ -2,41 +2,41 @@
 
 use otf2_sys::{IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode};
 
-use super::active_handles::{Activity, Out};
+use super::active_handles::{Activity, HandleEventOutput};
 use super::attributes::AttributeList;
 use super::error::OtfError;
 use super::flags;
 use super::handles::POSIX;
-use super::matching_ids::Slots;
+use super::matching_ids::MatchingIds;
 use super::tasks::Active;
-use crate::event::syscall_table::Class;
-use crate::operation::model::{FdEffect, Mounts, OpenFile, SyscallOperation};
+use crate::event::syscall_table::CallClass;
+use crate::operation::model::{FdEffect, MountNamespace, OpenFile, SyscallOperation};
 use crate::units::Fd;
 
 /// Operations that a thread is inside.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    main: Option<Open>,
+pub(super) struct PendingOperations {
+    main: Option<BegunOperation>,
     /// The second side of a transfer; its matching id is a slot.
-    target: Option<Open>,
+    target: Option<BegunOperation>,
     /// True if the position was written at the beginning.
     offset_told: bool,
 }
 
 /// An operation that has begun.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct BegunOperation {
     handle: IoHandleRef,
     id: u64,
 }
 
 /// Effect of a call of this class on data.
-pub(super) fn mode(class: Class) -> Option<IoOperationMode> {
+pub(super) fn mode(class: CallClass) -> Option<IoOperationMode> {
     match class {
         // A transfer reads here and writes on its target.
-        Class::Read | Class::Transfer => Some(IoOperationMode::READ),
-        Class::Write => Some(IoOperationMode::WRITE),
-        Class::Sync => Some(IoOperationMode::FLUSH),
+        CallClass::Read | CallClass::Transfer => Some(IoOperationMode::READ),
+        CallClass::Write => Some(IoOperationMode::WRITE),
+        CallClass::Sync => Some(IoOperationMode::FLUSH),
         _ => None,
     }
 }
@@ -50,21 +50,21 @@ pub(super) fn begin(
 ) -> Result<(), OtfError> {
     let region = out.definitions.regions.call(operation.call);
     active.writer.enter(out.time, region, &[])?;
-    *active.pending = Pending::default();
+    *active.pending = PendingOperations::default();
     let class = operation.call.call().class;
     let (Some(mode), Some(fd), Some(file)) = (mode(class), operation.fd, &operation.file) else {
         return Ok(());
     };
-    let bytes_request = if class == Class::Sync { None } else { operation.bytes_requested };
+    let bytes_request = if class == CallClass::Sync { None } else { operation.bytes_requested };
     let id = 2 * active.writer.location().id();
-    let side = Side { fd, file, mode, bytes_request, id };
+    let side = OperationSide { fd, file, mode, bytes_request, id };
     active.pending.offset_told = operation.offset.is_some();
     active.pending.main = Some(begin_on(&side, operation.offset, active, out)?);
-    if class == Class::Transfer
+    if class == CallClass::Transfer
         && let Some((fd, file)) = &operation.target
     {
         let id = out.slots.take();
-        let side = Side { fd: *fd, file, mode: IoOperationMode::WRITE, bytes_request, id };
+        let side = OperationSide { fd: *fd, file, mode: IoOperationMode::WRITE, bytes_request, id };
         active.pending.target = Some(begin_on(&side, None, active, out)?);
     }
     Ok(())
@@ -75,11 +75,11 @@ pub(super) fn begin(
 pub(super) struct Writing<'a> {
     pub(super) time: u64,
     pub(super) definitions: &'a mut super::definitions::Definitions,
-    pub(super) slots: &'a mut Slots,
+    pub(super) slots: &'a mut MatchingIds,
 }
 
 /// One side of an operation.
-struct Side<'a> {
+struct OperationSide<'a> {
     fd: Fd,
     file: &'a OpenFile,
     mode: IoOperationMode,
@@ -89,12 +89,13 @@ struct Side<'a> {
 
 #[inline]
 fn begin_on(
-    side: &Side<'_>,
+    side: &OperationSide<'_>,
     offset: Option<u64>,
     active: &mut Active<'_>,
     out: &mut Writing<'_>,
-) -> Result<Open, OtfError> {
-    let mut handles = Out { time: out.time, writer: active.writer, definitions: out.definitions };
+) -> Result<BegunOperation, OtfError> {
+    let mut handles =
+        HandleEventOutput { time: out.time, writer: active.writer, definitions: out.definitions };
     let handle = active.activity.used(side.fd, side.file, &mut handles)?;
     let begin = IoBegin {
         handle,
@@ -108,7 +109,7 @@ fn begin_on(
         &begin,
         AttributeList::new().offset(offset).list(),
     )?;
-    Ok(Open { handle, id: side.id })
+    Ok(BegunOperation { handle, id: side.id })
 }
 
 /// Records the end of a call: its operations, then its effects on descriptors, all before it
@@ -122,7 +123,7 @@ pub(super) fn end(
 ) -> Result<(), OtfError> {
     let errno = operation.errno();
     let class = operation.call.call().class;
-    let transferred = if class == Class::Sync {
+    let transferred = if class == CallClass::Sync {
         None
     } else {
         operation.ret.and_then(|ret| u64::try_from(ret).ok())
@@ -135,8 +136,11 @@ pub(super) fn end(
     notes.offset(offset);
     complete_main(transferred, &notes, active, out)?;
     for effect in effects {
-        let mut handles =
-            Out { time: out.time, writer: active.writer, definitions: out.definitions };
+        let mut handles = HandleEventOutput {
+            time: out.time,
+            writer: active.writer,
+            definitions: out.definitions,
+        };
         apply(effect, operation, active.activity, &mut handles)?;
     }
     let mut notes = AttributeList::new();
@@ -159,7 +163,7 @@ pub(super) fn end(
         refused(operation, active.activity);
     }
     if let Some(path) = removed(operation) {
-        let mounts = operation.path().map_or(Mounts::OWN, |path| path.mounts);
+        let mounts = operation.path().map_or(MountNamespace::OWN, |path| path.mounts);
         if let Some(file) = out.definitions.removed(path, mounts)? {
             active.writer.io_delete_file(out.time, POSIX, file, &[])?;
         }
@@ -170,7 +174,7 @@ pub(super) fn end(
 
 /// Path that the call has removed, if that is certain.
 fn removed(operation: &SyscallOperation) -> Option<&[u8]> {
-    let has = operation.call.call().class == Class::Remove && operation.ret == Some(0);
+    let has = operation.call.call().class == CallClass::Remove && operation.ret == Some(0);
     let given = operation.named.as_ref().filter(|_| has)?.first.as_ref()?;
     let is_sure = given.path.source.is_spelled();
     given.absolute.as_deref().filter(|_| is_sure)
@@ -218,7 +222,7 @@ fn apply(
     effect: &FdEffect,
     operation: &SyscallOperation,
     activity: &mut Activity,
-    out: &mut Out<'_>,
+    out: &mut HandleEventOutput<'_>,
 ) -> Result<(), OtfError> {
     match effect {
         FdEffect::Created { fd, file } => activity.created(*fd, file, out),

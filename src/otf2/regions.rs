@@ -2,11 +2,11 @@
 
 use otf2_sys::{RegionRef, RegionRole};
 
-use crate::event::syscall_table::{CALLS, CallId, Class};
+use crate::event::syscall_table::{CALLS, CallClass, CallId};
 
 /// Subject of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Region {
+pub(super) enum RegionKey {
     /// A system call.
     Call(CallId),
     /// A page fault on a file.
@@ -15,7 +15,7 @@ pub(super) enum Region {
     Busy,
 }
 
-impl Region {
+impl RegionKey {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Call(call) => call.call().name,
@@ -36,9 +36,11 @@ impl Region {
         match self {
             Self::Busy | Self::Fault => RegionRole::FILE_IO,
             Self::Call(call) => match call.call().class {
-                Class::Read | Class::Write | Class::Sync | Class::Transfer | Class::Pipe => {
-                    RegionRole::FILE_IO
-                }
+                CallClass::Read
+                | CallClass::Write
+                | CallClass::Sync
+                | CallClass::Transfer
+                | CallClass::Pipe => RegionRole::FILE_IO,
                 _ => RegionRole::FILE_IO_METADATA,
             },
         }
@@ -51,7 +53,7 @@ pub(super) struct Regions {
     of_call: Vec<Option<RegionRef>>,
     busy: Option<RegionRef>,
     fault: Option<RegionRef>,
-    list: Vec<Region>,
+    list: Vec<RegionKey>,
 }
 
 impl Regions {
@@ -65,7 +67,7 @@ impl Regions {
         match self.of_call.get(index).copied().flatten() {
             Some(known) => known,
             None => {
-                let this = self.add(Region::Call(call));
+                let this = self.add(RegionKey::Call(call));
                 self.of_call.get_mut(index).into_iter().for_each(|call| *call = Some(this));
                 this
             }
@@ -73,17 +75,17 @@ impl Regions {
     }
 
     pub(super) fn busy(&mut self) -> RegionRef {
-        let known = self.busy.unwrap_or_else(|| self.add(Region::Busy));
+        let known = self.busy.unwrap_or_else(|| self.add(RegionKey::Busy));
         *self.busy.insert(known)
     }
 
     pub(super) fn fault(&mut self) -> RegionRef {
-        let known = self.fault.unwrap_or_else(|| self.add(Region::Fault));
+        let known = self.fault.unwrap_or_else(|| self.add(RegionKey::Fault));
         *self.fault.insert(known)
     }
 
     #[cold]
-    fn add(&mut self, region: Region) -> RegionRef {
+    fn add(&mut self, region: RegionKey) -> RegionRef {
         // At most one per row of the table, and three more.
         let this = RegionRef::new(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
         self.list.push(region);
@@ -91,7 +93,7 @@ impl Regions {
     }
 
     /// Regions in the order of their numbers.
-    pub(super) fn list(&self) -> &[Region] {
+    pub(super) fn list(&self) -> &[RegionKey] {
         &self.list
     }
 }

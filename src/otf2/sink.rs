@@ -8,13 +8,13 @@ use super::asynchronous::AsyncOperations;
 use super::attributes::AttributeList;
 use super::block::Devices;
 use super::define::FinishContext;
-use super::definitions::{Definitions, Owner};
+use super::definitions::{Definitions, LocationOwner};
 use super::error::OtfError;
-use super::matching_ids::Slots;
-use super::mounts::Mounts;
+use super::matching_ids::MatchingIds;
+use super::mounts::MountTable;
 use super::options::{EndFacts, OtfOptions, OtfSummary};
 use super::posix::{self, Writing};
-use super::tasks::Tasks;
+use super::tasks::TaskDefinitions;
 use super::text::printable;
 use crate::capture::header::Header;
 use crate::operation::fault::Fault;
@@ -26,11 +26,11 @@ use crate::units::KernelTime;
 #[derive(Debug)]
 pub struct OtfSink {
     definitions: Definitions,
-    tasks: Tasks,
+    tasks: TaskDefinitions,
     devices: Devices,
     asynchronous: AsyncOperations,
-    slots: Slots,
-    mounts: Mounts,
+    slots: MatchingIds,
+    mounts: MountTable,
     capture: Header,
 }
 
@@ -55,11 +55,11 @@ impl OtfSink {
         )?;
         Ok(Self {
             definitions: Definitions::new(archive)?,
-            tasks: Tasks::default(),
+            tasks: TaskDefinitions::default(),
             devices: Devices::new(&capture.disks, block_on_threads),
             asynchronous: AsyncOperations::default(),
-            slots: Slots::default(),
-            mounts: Mounts::default(),
+            slots: MatchingIds::default(),
+            mounts: MountTable::default(),
             capture: capture.clone(),
         })
     }
@@ -67,7 +67,7 @@ impl OtfSink {
     /// Sets the text of `/proc/PID/mountinfo` at the time of the capture; any time before
     /// [`OtfSink::finish`]. It decides the file system of each file; without it no file has one.
     pub fn set_mounts(&mut self, mountinfo: &[u8]) {
-        self.mounts = Mounts::parse(mountinfo);
+        self.mounts = MountTable::parse(mountinfo);
     }
 
     /// Writes the definitions. The archive is readable only after this.
@@ -79,7 +79,7 @@ impl OtfSink {
         self.tasks.close_all(&mut self.definitions)?;
         self.devices.close_all(&mut self.definitions)?;
         if self.definitions.owners.is_empty() {
-            let writer = self.definitions.open(Owner::Nobody)?;
+            let writer = self.definitions.open(LocationOwner::Nobody)?;
             self.definitions.close(writer)?;
         }
         self.describe(end)?;
@@ -137,7 +137,10 @@ impl OtfSink {
     }
 
     /// Parts of the sink on which a step of an asynchronous operation works.
-    fn off_thread(&mut self, time: u64) -> (&mut AsyncOperations, &mut Tasks, Writing<'_>) {
+    fn off_thread(
+        &mut self,
+        time: u64,
+    ) -> (&mut AsyncOperations, &mut TaskDefinitions, Writing<'_>) {
         let out = Writing { time, definitions: &mut self.definitions, slots: &mut self.slots };
         (&mut self.asynchronous, &mut self.tasks, out)
     }

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 
 use otf2_sys::EvtWriter;
 
-use super::active_handles::{Activity, Out};
-use super::definitions::{Definitions, Owner};
+use super::active_handles::{Activity, HandleEventOutput};
+use super::definitions::{Definitions, LocationOwner};
 use super::error::OtfError;
-use super::posix::Pending;
+use super::posix::PendingOperations;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::units::{Fd, Pid, Tid};
 
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 64;
 
 /// A process.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessDefinition {
     pub(super) pid: Pid,
     pub(super) comm: Vec<u8>,
     pub(super) parent: Option<ProcessKey>,
@@ -36,7 +36,7 @@ pub(super) struct Process {
 
 /// Destination of a thread's events.
 #[derive(Debug)]
-enum Place {
+enum EventDestination {
     Unheard,
     Open(EvtWriter),
     Closed,
@@ -44,30 +44,30 @@ enum Place {
 
 /// A thread.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct ThreadDefinition {
     pub(super) process: ProcessKey,
     pub(super) tid: Tid,
     pub(super) comm: Vec<u8>,
-    place: Place,
+    place: EventDestination,
     ended: bool,
     /// Block requests of the thread that have not ended.
     requests: u32,
-    pending: Pending,
+    pending: PendingOperations,
 }
 
 /// Parts on which a step of a thread works.
 pub(super) struct Active<'a> {
     pub(super) writer: &'a mut EvtWriter,
     pub(super) activity: &'a mut Activity,
-    pub(super) pending: &'a mut Pending,
+    pub(super) pending: &'a mut PendingOperations,
     pub(super) requests: &'a mut u32,
 }
 
 /// All processes and threads, by their keys.
 #[derive(Debug, Default)]
-pub(super) struct Tasks {
-    processes: Vec<Option<Process>>,
-    threads: Vec<Option<Thread>>,
+pub(super) struct TaskDefinitions {
+    processes: Vec<Option<ProcessDefinition>>,
+    threads: Vec<Option<ThreadDefinition>>,
     waiting: VecDeque<ProcessKey>,
     /// Steps of threads whose location is closed.
     pub(super) after_end: u64,
@@ -87,25 +87,25 @@ fn put<T>(list: &mut Vec<Option<T>>, key: u32, value: T) {
     }
 }
 
-impl Tasks {
-    pub(super) fn process(&self, key: ProcessKey) -> Option<&Process> {
+impl TaskDefinitions {
+    pub(super) fn process(&self, key: ProcessKey) -> Option<&ProcessDefinition> {
         self.processes.get(index(key.0))?.as_ref()
     }
 
-    pub(super) fn thread(&self, key: ThreadKey) -> Option<&Thread> {
+    pub(super) fn thread(&self, key: ThreadKey) -> Option<&ThreadDefinition> {
         self.threads.get(index(key.0))?.as_ref()
     }
 
-    fn process_mut(&mut self, key: ProcessKey) -> Option<&mut Process> {
+    fn process_mut(&mut self, key: ProcessKey) -> Option<&mut ProcessDefinition> {
         self.processes.get_mut(index(key.0))?.as_mut()
     }
 
-    fn thread_mut(&mut self, key: ThreadKey) -> Option<&mut Thread> {
+    fn thread_mut(&mut self, key: ThreadKey) -> Option<&mut ThreadDefinition> {
         self.threads.get_mut(index(key.0))?.as_mut()
     }
 
     pub(super) fn process_seen(&mut self, info: &ProcessInfo) {
-        let process = Process {
+        let process = ProcessDefinition {
             pid: info.pid,
             comm: info.comm.clone(),
             parent: info.parent,
@@ -117,14 +117,14 @@ impl Tasks {
     }
 
     pub(super) fn thread_seen(&mut self, info: &ThreadInfo) {
-        let thread = Thread {
+        let thread = ThreadDefinition {
             process: info.process,
             tid: info.tid,
             comm: info.comm.clone(),
-            place: Place::Unheard,
+            place: EventDestination::Unheard,
             ended: false,
             requests: 0,
-            pending: Pending::default(),
+            pending: PendingOperations::default(),
         };
         put(&mut self.threads, info.key.0, thread);
     }
@@ -150,14 +150,19 @@ impl Tasks {
         definitions: &mut Definitions,
     ) -> Result<Option<Active<'_>>, OtfError> {
         let thread = self.thread_mut(key);
-        if !matches!(thread, Some(Thread { place: Place::Open(_), .. }))
+        if !matches!(thread, Some(ThreadDefinition { place: EventDestination::Open(_), .. }))
             && !self.open(key, definitions)?
         {
             self.after_end += 1;
             return Ok(None);
         }
-        let Some(Thread { place: Place::Open(writer), process, pending, requests, .. }) =
-            self.threads.get_mut(index(key.0)).and_then(Option::as_mut)
+        let Some(ThreadDefinition {
+            place: EventDestination::Open(writer),
+            process,
+            pending,
+            requests,
+            ..
+        }) = self.threads.get_mut(index(key.0)).and_then(Option::as_mut)
         else {
             return Ok(None);
         };
@@ -181,10 +186,10 @@ impl Tasks {
         else {
             return Ok(false);
         };
-        if !matches!(thread.place, Place::Unheard) {
+        if !matches!(thread.place, EventDestination::Unheard) {
             return Ok(false);
         }
-        thread.place = Place::Open(definitions.open(Owner::Thread(key))?);
+        thread.place = EventDestination::Open(definitions.open(LocationOwner::Thread(key))?);
         process.open.push(key);
         let process = thread.process;
         self.settle(process, definitions)?;
@@ -230,9 +235,10 @@ impl Tasks {
         let speaker = process.open.iter().find(lives).or_else(|| process.open.last()).copied();
         if let Some(speaker) = speaker {
             if let Some(active) = self.active(speaker, definitions)? {
-                active
-                    .activity
-                    .closed(fds, &mut Out { time, writer: active.writer, definitions })?;
+                active.activity.closed(
+                    fds,
+                    &mut HandleEventOutput { time, writer: active.writer, definitions },
+                )?;
             }
         } else if let Some(process) = self.process_mut(key) {
             process.activity.forget();
@@ -252,7 +258,8 @@ impl Tasks {
             match thread {
                 Some(thread) if thread.ended && thread.requests == 0 && !is_needed => {
                     process.open.remove(position);
-                    if let Place::Open(writer) = std::mem::replace(&mut thread.place, Place::Closed)
+                    if let EventDestination::Open(writer) =
+                        std::mem::replace(&mut thread.place, EventDestination::Closed)
                     {
                         definitions.close(writer)?;
                     }
@@ -296,7 +303,9 @@ impl Tasks {
     /// Closes all open locations.
     pub(super) fn close_all(&mut self, definitions: &mut Definitions) -> Result<(), OtfError> {
         for thread in self.threads.iter_mut().flatten() {
-            if let Place::Open(writer) = std::mem::replace(&mut thread.place, Place::Closed) {
+            if let EventDestination::Open(writer) =
+                std::mem::replace(&mut thread.place, EventDestination::Closed)
+            {
                 definitions.close(writer)?;
             }
         }

@@ -3,11 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::event::block::BlockPoint;
-use crate::event::chain::{CallChain, ChainId};
+use crate::event::callchain::{CallChain, ChainId};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
 use crate::operation::symbols::Symbols;
-use crate::operation::unwound::{Ways, WaysFound};
+use crate::operation::user_stacks::{UnwindStats, UserStacks};
 use crate::record::abi::context;
 use crate::record::{Layout, RecordKind};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -20,7 +20,7 @@ const WORDS_MAX: usize = 16 << 20;
 
 /// The chains that were seen.
 #[derive(Debug, Default)]
-pub(super) struct Chains {
+pub(super) struct CallChainTable {
     /// By the addresses, and behind them, if functions of a program are among them, the process and
     /// how many programs it has had.
     known: FxHashMap<Box<[u64]>, ChainId>,
@@ -29,14 +29,14 @@ pub(super) struct Chains {
     /// How many programs there have been under the number of a process.
     programs: FxHashMap<Pid, u32>,
     /// Unwound call chains of stack copies.
-    pub(super) ways: Ways,
+    pub(super) ways: UserStacks,
     /// How far they led.
-    pub(super) found: WaysFound,
+    pub(super) found: UnwindStats,
     /// Hits that came when there were too many.
     pub(super) left_out: u64,
 }
 
-impl Chains {
+impl CallChainTable {
     /// A process may have become another program, or be another one with the number of one of
     /// before: its addresses mean something else then.
     pub(super) fn learn(&mut self, task: &TaskEvent) {
@@ -100,7 +100,7 @@ impl Chains {
     }
 }
 
-impl Chains {
+impl CallChainTable {
     /// The functions of the program that were found from a copy of its stack.
     fn way(&mut self, tid: Tid, time: KernelTime) -> Box<[u64]> {
         let way = self.ways.of(tid, time);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// The number that it gets, and whether it is new.
-    fn look(chains: &mut Chains, pid: i32, words: &[u64]) -> (Option<u32>, bool) {
+    fn look(chains: &mut CallChainTable, pid: i32, words: &[u64]) -> (Option<u32>, bool) {
         let (mut event, bytes) = record(pid, words);
         let is_new = chains.look_at(&mut event, &bytes, &layout(), &symbols()).is_some();
         let EventKind::SysExit(exit) = event.kind else { panic!("it stays what it is") };
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn functions_of_programs_are_those_of_one_process_and_one_program() {
-        let mut chains = Chains::default();
+        let mut chains = CallChainTable::default();
         let kernel = [context::KERNEL, 1, 2];
         let both = [context::KERNEL, 1, 2, context::USER, 3];
         assert_eq!(look(&mut chains, 7, &kernel), (Some(0), true));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_no_code_makes_no_chain_another_one() {
-        let mut chains = Chains::default();
+        let mut chains = CallChainTable::default();
         let through = |address| [context::KERNEL, 1, context::USER, 3, address];
         assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));
         assert_eq!(look(&mut chains, 7, &through(0x8888)), (Some(0), false));

@@ -5,13 +5,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::io;
 
-use super::chains::Chains;
+use super::chains::CallChainTable;
 use super::decoding::{Decoded, decode, decode_hit, learn, strings};
 use super::error::PipelineError;
-use super::frame_records::{Arrivals, Waiting};
-use super::pid_reuse::Reused;
+use super::frame_records::{Arrivals, PendingItem};
+use super::pid_reuse::PidReuse;
 use super::recorded::followed;
-use super::stage_message::{FOR_TRACKER, Failure, StageMessage, StageOutput};
+use super::stage_message::{FOR_TRACKER, StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::capture::fact::{Fact, Text, facts};
@@ -19,14 +19,14 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
-use crate::event::fs::{Extent, Unit};
+use crate::event::fs::{AddressUnit, Extent};
 use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
-use crate::operation::names::{NameJoin, ReadName};
-use crate::operation::opened::{OpenJoin, Told};
-use crate::operation::opening::Opening;
-use crate::operation::owner::Owners;
+use crate::operation::fanotify_join::{FanotifyJoin, FanotifyOpen};
+use crate::operation::join::{NameJoin, ReadName};
+use crate::operation::startup_buffer::StartupBuffer;
+use crate::operation::thread_owner::ThreadOwners;
 use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
@@ -49,7 +49,7 @@ fn waiting_bytes_max(header: &Header) -> usize {
 
 /// Records of one ring that wait for their turn.
 #[derive(Debug)]
-struct Buffer {
+struct PendingRecords {
     bytes: Vec<u8>,
     cpu: CpuId,
     layout: Layout,
@@ -62,13 +62,13 @@ pub(super) struct DecodeStage {
     decoder: Decoder,
     layouts: Vec<Layout>,
     /// For records without a process.
-    owners: Owners,
+    owners: ThreadOwners,
     /// If the kernel has followed tasks by their numbers.
-    reused: Option<Reused>,
+    reused: Option<PidReuse>,
     /// Nothing is passed on before the snapshot is over: it says whose threads there are.
     snapshot_over: bool,
-    merger: Merger<Waiting>,
-    buffers: VecDeque<Buffer>,
+    merger: Merger<PendingItem>,
+    buffers: VecDeque<PendingRecords>,
     /// Bytes of all buffers, and of the descriptors that wait.
     buffered: usize,
     /// Of the texts that the summary keeps.
@@ -81,9 +81,9 @@ pub(super) struct DecodeStage {
     /// Entries may carry paths, and names are wanted.
     takes_strings: bool,
     /// Those that were seen.
-    chains: Chains,
+    chains: CallChainTable,
     /// Until the snapshot is over.
-    opening: Option<Opening>,
+    opening: Option<StartupBuffer>,
     /// Whether mounts are known.
     knows_mounts: bool,
     /// Frames of facts for the whole recording that were passed on, by their times and checksums.
@@ -115,8 +115,8 @@ impl DecodeStage {
         Ok(Self {
             decoder,
             layouts,
-            owners: Owners::default(),
-            reused: (has_pages && follows_numbers(&header)).then(Reused::default),
+            owners: ThreadOwners::default(),
+            reused: (has_pages && follows_numbers(&header)).then(PidReuse::default),
             snapshot_over: !has_pages,
             merger: Merger::default(),
             buffers: VecDeque::new(),
@@ -126,8 +126,8 @@ impl DecodeStage {
             first_buffer: 0,
             names: name_join(&header),
             takes_strings,
-            chains: Chains::default(),
-            opening: Some(Opening::default()),
+            chains: CallChainTable::default(),
+            opening: Some(StartupBuffer::default()),
             knows_mounts: false,
             last_facts: HashSet::new(),
             events: Vec::new(),
@@ -146,7 +146,7 @@ impl DecodeStage {
         next: &mut N,
     ) -> Result<(), N::Error> {
         for item in items {
-            match item.map_err(Failure::Read)? {
+            match item.map_err(StageFailure::Read)? {
                 Item::Frame(frame, payload) => self.frame(&frame, payload, next)?,
                 Item::Damaged { offset, bytes, at_end } => {
                     self.damaged(offset, bytes, at_end, next)?;
@@ -201,7 +201,7 @@ impl DecodeStage {
         let layout = *self
             .layouts
             .get(usize::from(frame.layout))
-            .ok_or(Failure::Layout(frame.layout.into()))?;
+            .ok_or(StageFailure::Layout(frame.layout.into()))?;
         let waiting = u32::try_from(self.buffers.len()).unwrap_or(u32::MAX);
         let number = self.first_buffer.wrapping_add(waiting);
         let cpu = CpuId(frame.cpu);
@@ -211,7 +211,7 @@ impl DecodeStage {
         next.take(StageMessage::Records(found))?;
         self.summary.last_time = self.summary.last_time.max(KernelTime(frame.last_time));
         self.buffered += bytes.len();
-        self.buffers.push_back(Buffer { bytes, cpu, layout, left });
+        self.buffers.push_back(PendingRecords { bytes, cpu, layout, left });
         refused
             .into_iter()
             .try_for_each(|refused| next.take(StageMessage::Anomaly(Box::new(refused))))?;
@@ -220,7 +220,7 @@ impl DecodeStage {
 
     /// Too much waits for a round that does not come.
     fn limit_waiting<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
-        let places = self.merger.waiting() * size_of::<(KernelTime, Waiting)>();
+        let places = self.merger.waiting() * size_of::<(KernelTime, PendingItem)>();
         if self.buffered + places > self.waiting_bytes_max {
             let due = self.merger.give_up();
             self.pass_on(due, next)?;
@@ -256,7 +256,7 @@ impl DecodeStage {
             // What a file system opens itself is no call's.
             Fact::Opened { errno: libc::EXDEV, .. } => {}
             Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
-                let told = Told { since, until, end, stat, bytes };
+                let told = FanotifyOpen { since, until, end, stat, bytes };
                 self.summary.beyond_bounds += u64::from(!self.names.add_told(tid, told));
             }
             Fact::Task { pid, tid, .. } => {
@@ -270,7 +270,8 @@ impl DecodeStage {
                 let bytes = held_bytes(&seen);
                 // A long snapshot comes when the stream has passed its time. Its names are judged
                 // all the same; whether its positions hold is unknown.
-                if let Err(Waiting::Seen(late)) = self.merger.push(end, Waiting::Seen(seen)) {
+                if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen))
+                {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {
                         return next.take(StageMessage::SeenFd(Box::new(late), end));
@@ -293,19 +294,19 @@ impl DecodeStage {
                 return next.take(StageMessage::Fact(Box::new(fact)));
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {
-                let all = Waiting::FileSystems(file_systems(&text));
+                let all = PendingItem::FileSystems(file_systems(&text));
                 // The first is about what was there before.
                 if std::mem::replace(&mut self.knows_mounts, true) {
-                    if let Err(Waiting::FileSystems(late)) = self.merger.push(time, all) {
+                    if let Err(PendingItem::FileSystems(late)) = self.merger.push(time, all) {
                         return next.take(StageMessage::FileSystems(late));
                     }
-                } else if let Waiting::FileSystems(all) = all {
+                } else if let PendingItem::FileSystems(all) = all {
                     return next.take(StageMessage::FileSystems(all));
                 }
             }
             Fact::Text { which: Text::PLACES, time, text, .. } => {
                 // One that comes too late may not hold any more.
-                let late = self.merger.push(time, Waiting::Places(places(&text))).is_err();
+                let late = self.merger.push(time, PendingItem::Places(places(&text))).is_err();
                 self.summary.beyond_bounds += u64::from(late);
             }
             Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
@@ -346,26 +347,26 @@ impl DecodeStage {
     /// Decodes what is due, in order, and passes it on.
     fn pass_on<N: StageOutput>(
         &mut self,
-        due: Vec<(KernelTime, Waiting)>,
+        due: Vec<(KernelTime, PendingItem)>,
         next: &mut N,
     ) -> Result<(), N::Error> {
         for (time, waiting) in due {
             match waiting {
-                Waiting::Record(buffer, start) => self.record(time, buffer, start, next)?,
-                Waiting::Lost(cpu, count) => {
+                PendingItem::Record(buffer, start) => self.record(time, buffer, start, next)?,
+                PendingItem::Lost(cpu, count) => {
                     let kind = EventKind::Lost(count);
                     self.event(Event { time, cpu, pid: Pid(-1), tid: Tid(-1), kind }, next)?;
                 }
-                Waiting::Seen(seen) => {
+                PendingItem::Seen(seen) => {
                     self.buffered = self.buffered.saturating_sub(held_bytes(&seen));
                     let (cpu, tid) = (CpuId(0), Tid(-1));
                     let pid = seen.pid;
                     self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
                 }
-                Waiting::FileSystems(all) => {
+                PendingItem::FileSystems(all) => {
                     self.event(of_no_task(time, EventKind::FileSystems(all)), next)?;
                 }
-                Waiting::Places(all) => {
+                PendingItem::Places(all) => {
                     self.event(of_no_task(time, EventKind::Places(all)), next)?;
                 }
             }
@@ -507,7 +508,7 @@ fn places(text: &[u8]) -> Box<[Extent]> {
         let mut words = line.split(' ');
         let (dev, ino) = (DevId::parse(words.next()?)?, words.next()?.parse().ok()?);
         let on = DevId::parse(words.next()?)?;
-        let unit = if words.next()? == "blocks" { Unit::Blocks } else { Unit::Bytes };
+        let unit = if words.next()? == "blocks" { AddressUnit::Blocks } else { AddressUnit::Bytes };
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         let &[offset, length, address, shared] = numbers.as_slice() else { return None };
         Some(Extent { dev, ino, on, unit, offset, length, address, is_shared: shared != 0 })
@@ -547,7 +548,7 @@ fn name_join(header: &Header) -> NameJoin {
     }
     let all_seen = all_recorded(Call::bears_on_opens);
     let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
-    join.with_told(OpenJoin::new(seen_since, &header.host.machine))
+    join.with_told(FanotifyJoin::new(seen_since, &header.host.machine))
 }
 
 #[cfg(test)]

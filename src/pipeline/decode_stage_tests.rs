@@ -6,12 +6,12 @@ use crate::units::Fd;
 
 /// Keeps the messages.
 #[derive(Default)]
-struct Told {
+struct MessageLog {
     times: Vec<u64>,
     late: usize,
 }
 
-impl StageOutput for Told {
+impl StageOutput for MessageLog {
     type Error = PipelineError<std::convert::Infallible>;
 
     fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error> {
@@ -26,8 +26,11 @@ impl StageOutput for Told {
 
 fn front() -> DecodeStage {
     let sample_type = bit::TID | bit::TIME | bit::RAW;
-    let layout =
-        crate::capture::header::Layout { source: "perf".into(), sample_type, ..Default::default() };
+    let layout = crate::capture::header::RecordLayout {
+        source: "perf".into(),
+        sample_type,
+        ..Default::default()
+    };
     let header = Header { layouts: vec![layout], ..Header::default() };
     DecodeStage::new::<std::convert::Infallible>(header).expect("a header")
 }
@@ -47,7 +50,7 @@ fn data(times: &[u64]) -> (FrameHeader, Vec<u8>) {
 fn without_rounds_memory_has_an_end() {
     let mut front = front();
     front.waiting_bytes_max = 200;
-    let mut told = Told::default();
+    let mut told = MessageLog::default();
     for (header, payload) in [data(&[3, 5, 7]), data(&[4, 9, 8])] {
         front.frame(&header, payload, &mut told).expect("taken");
     }
@@ -60,7 +63,7 @@ fn without_rounds_memory_has_an_end() {
 fn descriptors_that_wait_for_a_round_have_an_end() {
     let mut front = front();
     front.waiting_bytes_max = 10_000;
-    let mut told = Told::default();
+    let mut told = MessageLog::default();
     let mut most = 0;
     for fd in 0..500 {
         let (begin, end) = (KernelTime(4), KernelTime(5));

@@ -2,11 +2,11 @@
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::decode::Decoder;
-use crate::event::strings::EventString;
+use crate::event::syscall_strings::EventString;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
-use crate::operation::owner::Owners;
-use crate::record::parse::Body;
+use crate::operation::thread_owner::ThreadOwners;
+use crate::record::parse::RecordBody;
 use crate::record::{Layout, Record, RecordKind, SampleLayout, page};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
@@ -32,19 +32,19 @@ pub(super) fn decode(
         Err(detail) => return undecodable(KernelTime::MIN, cpu, Pid(-1), Tid(-1), detail),
     };
     let kind = match body {
-        Body::Sample(payload) => match decoder.decode(payload) {
+        RecordBody::Sample(payload) => match decoder.decode(payload) {
             Ok(kind) => kind,
             Err(error) => return undecodable(time, cpu, pid, tid, error.to_string()),
         },
-        Body::Lost(count) => EventKind::Lost(count),
-        Body::Comm { pid, tid, comm, exec } => {
+        RecordBody::Lost(count) => EventKind::Lost(count),
+        RecordBody::Comm { pid, tid, comm, exec } => {
             EventKind::Task(TaskEvent::Comm { pid, tid, comm: comm.to_vec(), exec })
         }
-        Body::Fork { pid, tid, ppid, ptid } => {
+        RecordBody::Fork { pid, tid, ppid, ptid } => {
             EventKind::Task(TaskEvent::Fork { pid, tid, ppid, ptid })
         }
-        Body::Exit { pid, tid } => EventKind::Task(TaskEvent::Exit { pid, tid }),
-        Body::Mmap(_) | Body::Other(_) => return Decoded::Bookkeeping,
+        RecordBody::Exit { pid, tid } => EventKind::Task(TaskEvent::Exit { pid, tid }),
+        RecordBody::Mmap(_) | RecordBody::Other(_) => return Decoded::Bookkeeping,
     };
     Decoded::Event(Event { time, cpu, pid, tid, kind })
 }
@@ -55,7 +55,7 @@ pub(super) fn decode_hit(
     bytes: &[u8],
     cpu: CpuId,
     time: KernelTime,
-    owners: &Owners,
+    owners: &ThreadOwners,
 ) -> Decoded {
     let Some(payload) = page::payload(bytes) else {
         return undecodable(time, cpu, Pid(-1), Tid(-1), "not a hit".into());
@@ -96,7 +96,7 @@ pub(super) fn strings(decoder: &Decoder, bytes: &[u8], layout: &Layout) -> Vec<E
         Layout::Perf(layout) => {
             let record = RecordKind::first(bytes).ok().and_then(|kind| kind.0.parse(layout).ok());
             record.and_then(|record| {
-                if let Body::Sample(record) = record.body { Some(record) } else { None }
+                if let RecordBody::Sample(record) = record.body { Some(record) } else { None }
             })
         }
     };
@@ -104,7 +104,7 @@ pub(super) fn strings(decoder: &Decoder, bytes: &[u8], layout: &Layout) -> Vec<E
 }
 
 /// Births and execs say whose a thread is.
-pub(super) fn learn(owners: &mut Owners, task: &TaskEvent) {
+pub(super) fn learn(owners: &mut ThreadOwners, task: &TaskEvent) {
     match *task {
         TaskEvent::Fork { pid, tid, .. } => owners.is_of(tid, pid),
         TaskEvent::Comm { pid, tid, exec: true, .. } => owners.is_of(tid, pid),

@@ -4,13 +4,13 @@ use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::SeenFd;
 use crate::event::fs::Extent;
 use crate::merge::Merger;
-use crate::record::page::{self, Entry};
+use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, records};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// What is sorted by time. Kept small: sorting moves as many of these as there are records.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum PendingItem {
     /// A record: number of its buffer and place in it.
     Record(u32, u32),
     /// So many records of this CPU's ring were dropped before.
@@ -25,7 +25,7 @@ pub(super) enum Waiting {
 
 /// The records of one frame on their way to where they wait.
 pub(super) struct Arrivals<'a> {
-    merger: &'a mut Merger<Waiting>,
+    merger: &'a mut Merger<PendingItem>,
     /// Number of the frame's buffer.
     number: u32,
     cpu: CpuId,
@@ -39,7 +39,7 @@ pub(super) struct Arrivals<'a> {
 
 impl<'a> Arrivals<'a> {
     /// Of buffer `number`.
-    pub(super) fn new(merger: &'a mut Merger<Waiting>, number: u32, cpu: CpuId) -> Self {
+    pub(super) fn new(merger: &'a mut Merger<PendingItem>, number: u32, cpu: CpuId) -> Self {
         Self { merger, number, cpu, found: 0, left: 0, refused: Vec::new() }
     }
 
@@ -58,9 +58,9 @@ impl<'a> Arrivals<'a> {
             Layout::Pages(layout) => {
                 for found in page::entries(bytes, layout) {
                     match found {
-                        Ok(Entry::Hit(start, time)) => self.record(time, start),
+                        Ok(PageEntry::Hit(start, time)) => self.record(time, start),
                         // The kernel had no room to say how many: at least one.
-                        Ok(Entry::Lost(time, count)) => self.lost(time, count.unwrap_or(1)),
+                        Ok(PageEntry::Lost(time, count)) => self.lost(time, count.unwrap_or(1)),
                         Err(error) => self.refuse(frame_time, &error.to_string()),
                     }
                 }
@@ -72,7 +72,7 @@ impl<'a> Arrivals<'a> {
         self.found += 1;
         // A payload has no more than 64 MiB.
         let start = u32::try_from(start).unwrap_or(u32::MAX);
-        match self.merger.push(time, Waiting::Record(self.number, start)) {
+        match self.merger.push(time, PendingItem::Record(self.number, start)) {
             Ok(()) => self.left += 1,
             Err(_) => self.late(time),
         }
@@ -80,7 +80,7 @@ impl<'a> Arrivals<'a> {
 
     fn lost(&mut self, time: KernelTime, count: u64) {
         self.found += 1;
-        if self.merger.push(time, Waiting::Lost(self.cpu, count)).is_err() {
+        if self.merger.push(time, PendingItem::Lost(self.cpu, count)).is_err() {
             self.late(time);
         }
     }

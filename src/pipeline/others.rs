@@ -8,7 +8,7 @@ use crate::units::DevId;
 
 /// Requests of others for one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Others {
+pub struct OtherRequests {
     /// By operation: requests that `/proc/diskstats` counts, and bytes.
     pub operations: BTreeMap<String, (u64, u64)>,
     /// Requests that it does not count.
@@ -17,7 +17,7 @@ pub struct Others {
     pub recorded: u64,
 }
 
-impl Others {
+impl OtherRequests {
     /// Requests and bytes of all operations.
     pub fn all(&self) -> (u64, u64) {
         let add = |all: (u64, u64), it: &(u64, u64)| {
@@ -34,8 +34,8 @@ impl Others {
 
 impl Summary {
     /// Requests of others by device.
-    pub fn others(&self) -> BTreeMap<DevId, Others> {
-        let mut all: BTreeMap<DevId, Others> = BTreeMap::new();
+    pub fn others(&self) -> BTreeMap<DevId, OtherRequests> {
+        let mut all: BTreeMap<DevId, OtherRequests> = BTreeMap::new();
         for device in self.end.iter().flat_map(|end| &end.others.devices) {
             let Some(dev) = DevId::parse(&device.dev) else { continue };
             let others = all.entry(dev).or_default();

@@ -18,7 +18,7 @@ const FREED_NS_MAX: u64 = 1_000_000_000;
 
 /// Numbers that were given again too early.
 #[derive(Debug, Default)]
-pub(super) struct Reused {
+pub(super) struct PidReuse {
     ended: FxHashMap<Tid, KernelTime>,
     /// In the order of their ends.
     order: VecDeque<(KernelTime, Tid)>,
@@ -26,7 +26,7 @@ pub(super) struct Reused {
     pub(super) count: u64,
 }
 
-impl Reused {
+impl PidReuse {
     /// Takes note of a birth or an end.
     pub(super) fn learn(&mut self, time: KernelTime, task: &TaskEvent) {
         match *task {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn only_numbers_of_those_that_have_just_ended_count() {
-        let mut reused = Reused::default();
+        let mut reused = PidReuse::default();
         let mut learn = |is_birth: bool, ms: u64, number: i32| {
             let (pid, tid, parent) = (Pid(number), Tid(number), 1);
             let task = if is_birth {

@@ -8,7 +8,7 @@ use crate::anomaly::Anomaly;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Disk;
 use crate::event::{Event, SeenFd};
-use crate::operation::opening::Opened;
+use crate::operation::startup_buffer::StartupFacts;
 use crate::units::{DevId, KernelTime};
 
 /// A message. Rare ones are boxed: most messages are events, about one for each record.
@@ -31,7 +31,7 @@ pub(super) enum StageMessage {
     /// Mounts at the start, or mounts that are known too late for their place in time.
     FileSystems(Box<[(DevId, Option<u64>)]>),
     /// The opening is over; its events follow.
-    Opened(Box<Opened>),
+    Opened(Box<StartupFacts>),
     /// The disks that there were at the end.
     Disks(Vec<Disk>),
     /// All that happened before this time has been passed on.
@@ -54,18 +54,18 @@ pub(super) const FOR_TRACKER: [Text; 8] = [
 
 /// Why the front cannot go on.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum StageFailure {
     /// A kind of record that this version does not read.
     Layout(usize),
     /// The log cannot be read on.
     Read(io::Error),
 }
 
-impl<E> From<Failure> for PipelineError<E> {
-    fn from(failure: Failure) -> Self {
+impl<E> From<StageFailure> for PipelineError<E> {
+    fn from(failure: StageFailure) -> Self {
         match failure {
-            Failure::Layout(number) => Self::Layout(number),
-            Failure::Read(error) => Self::Read(error),
+            StageFailure::Layout(number) => Self::Layout(number),
+            StageFailure::Read(error) => Self::Read(error),
         }
     }
 }
@@ -73,7 +73,7 @@ impl<E> From<Failure> for PipelineError<E> {
 /// Where the front passes things on to.
 pub(super) trait StageOutput {
     /// Why no more is taken, or why there is no more.
-    type Error: From<Failure>;
+    type Error: From<StageFailure>;
 
     /// Takes the next one.
     fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error>;

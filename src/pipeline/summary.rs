@@ -6,9 +6,9 @@ use crate::anomaly::Ledger;
 use crate::capture::fact::Text;
 use crate::capture::header::{Counts, Disk, End, Header, RingCounts};
 use crate::operation::disk;
-use crate::operation::started::Started;
+use crate::operation::started::StartedPrograms;
 use crate::operation::symbols::Symbols;
-use crate::operation::unwound::WaysFound;
+use crate::operation::user_stacks::UnwindStats;
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 /// What is known of a log besides its operations.
@@ -21,7 +21,7 @@ pub struct Summary {
     /// The books.
     pub ledger: Ledger,
     /// Programs that were started.
-    pub started: Started,
+    pub started: StartedPrograms,
     /// Texts of the kernel's.
     pub texts: Vec<(Text, Pid, Vec<u8>)>,
     /// Time of the last record, of the last round, or of the end.
@@ -40,7 +40,7 @@ pub struct Summary {
     /// Tasks that got the number of one that had just ended: they may not have been recorded.
     pub reused_numbers: u64,
     /// How far stacks of programs that were copied led.
-    pub ways: WaysFound,
+    pub ways: UnwindStats,
     /// Facts that were left out, for they would have kept more alive than a reader has room for.
     pub beyond_bounds: u64,
     /// Recorded processes that had not ended when the recording did.

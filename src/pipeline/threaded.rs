@@ -15,7 +15,7 @@ use std::thread::{Builder, available_parallelism, scope};
 use super::decode_stage::DecodeStage;
 use super::error::PipelineError;
 use super::run;
-use super::stage_message::{Failure, StageMessage, StageOutput};
+use super::stage_message::{StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use super::track_stage::TrackStage;
 use crate::capture::header::Header;
@@ -71,8 +71,8 @@ pub fn run_in_two_threads<S: Sink>(
         // After an early end the decode stage stops at its next message, as the channel is closed.
         let taken = take_all(batches, &mut back);
         Some(taken.and_then(|()| match thread.join() {
-            Ok(Err(Ended::Failed(failure))) => Err(failure.into()),
-            Ok(Ok(()) | Err(Ended::Nobody)) => Ok(()),
+            Ok(Err(DecodeEnd::Failed(failure))) => Err(failure.into()),
+            Ok(Ok(()) | Err(DecodeEnd::Nobody)) => Ok(()),
             Err(panic) => std::panic::resume_unwind(panic),
         }))
     });
@@ -91,14 +91,14 @@ fn take_all<N: StageOutput>(
 
 /// Why the front has ended.
 #[derive(Debug)]
-enum Ended {
-    Failed(Failure),
+enum DecodeEnd {
+    Failed(StageFailure),
     /// The back has ended.
     Nobody,
 }
 
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
+impl From<StageFailure> for DecodeEnd {
+    fn from(failure: StageFailure) -> Self {
         Self::Failed(failure)
     }
 }
@@ -110,16 +110,16 @@ struct Batches {
 }
 
 impl Batches {
-    fn flush(&mut self) -> Result<(), Ended> {
+    fn flush(&mut self) -> Result<(), DecodeEnd> {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        self.sender.send(batch).map_err(|_| Ended::Nobody)
+        self.sender.send(batch).map_err(|_| DecodeEnd::Nobody)
     }
 }
 
 impl StageOutput for Batches {
-    type Error = Ended;
+    type Error = DecodeEnd;
 
-    fn take(&mut self, passed: StageMessage) -> Result<(), Ended> {
+    fn take(&mut self, passed: StageMessage) -> Result<(), DecodeEnd> {
         self.batch.push(passed);
         if self.batch.len() < BATCH { Ok(()) } else { self.flush() }
     }
@@ -130,15 +130,15 @@ mod tests {
     use super::*;
 
     /// Keeps messages; refuses further ones after a given number.
-    struct Numbers(Vec<u64>, usize);
+    struct NumberedMessages(Vec<u64>, usize);
 
-    impl StageOutput for Numbers {
-        type Error = Ended;
+    impl StageOutput for NumberedMessages {
+        type Error = DecodeEnd;
 
-        fn take(&mut self, passed: StageMessage) -> Result<(), Ended> {
+        fn take(&mut self, passed: StageMessage) -> Result<(), DecodeEnd> {
             let StageMessage::Records(number) = passed else { panic!("only these are passed on") };
             self.0.push(number);
-            if self.0.len() < self.1 { Ok(()) } else { Err(Ended::Nobody) }
+            if self.0.len() < self.1 { Ok(()) } else { Err(DecodeEnd::Nobody) }
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
             (0..count).try_for_each(|number| sender.take(StageMessage::Records(number)))?;
             sender.flush()
         };
-        let mut numbers = Numbers(Vec::new(), wanted);
+        let mut numbers = NumberedMessages(Vec::new(), wanted);
         let done = scope(|threads| {
             let front = threads.spawn(front);
             let _ = take_all(batches, &mut numbers);

@@ -11,7 +11,7 @@ use super::error::SitesError;
 
 /// An executable or a library.
 #[derive(Debug)]
-pub(super) struct Code<'a> {
+pub(super) struct CodeImage<'a> {
     /// Segments with code: address, place in the file, bytes.
     segments: Vec<(u64, u64, &'a [u8])>,
     /// Where functions begin: sorted, each once.
@@ -24,7 +24,7 @@ pub(super) struct Code<'a> {
 /// (Linux Standard Base, "Exception Frames": `DW_EH_PE_*`).
 const TABLE_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 
-impl<'a> Code<'a> {
+impl<'a> CodeImage<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, SitesError> {
         let file: ElfFile64<'a> = ElfFile64::parse(bytes).map_err(|_| SitesError::NoElf)?;
         if file.elf_header().e_machine.get(file.endian()) != EM_X86_64 {

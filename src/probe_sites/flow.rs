@@ -8,8 +8,8 @@ use iced_x86::{
     Register,
 };
 
-use super::elf::Code;
-use super::value::State;
+use super::elf::CodeImage;
+use super::value::MachineState;
 
 /// Instructions of one function that are looked at. Those of the C libraries that hand paths over
 /// have some hundreds at most.
@@ -22,21 +22,21 @@ const STEPS_MAX: usize = 60_000;
 #[derive(Debug)]
 pub(super) struct Flow {
     entry: u64,
-    nodes: BTreeMap<u64, Node>,
+    nodes: BTreeMap<u64, FlowNode>,
 }
 
 /// An instruction.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct FlowNode {
     pub(super) instruction: Instruction,
     /// Those that may come next.
     pub(super) next: Vec<u64>,
     /// What comes next need not be one of those.
     pub(super) leaves: bool,
-    pub(super) before: State,
+    pub(super) before: MachineState,
 }
 
-impl Node {
+impl FlowNode {
     /// True if the kernel does what the instruction does itself, instead of letting it run
     /// elsewhere, which needs two traps (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in
     /// `arch/x86/kernel/uprobes.c`, from 4.18 on).
@@ -64,12 +64,12 @@ impl Node {
 impl Flow {
     /// The ways from this address on; `None`: there are too many.
     pub(super) fn of(
-        code: &Code<'_>,
+        code: &CodeImage<'_>,
         entry: u64,
         info: &mut InstructionInfoFactory,
     ) -> Option<Self> {
-        let mut nodes: BTreeMap<u64, Node> = BTreeMap::new();
-        let mut waiting = VecDeque::from([(entry, State::entry())]);
+        let mut nodes: BTreeMap<u64, FlowNode> = BTreeMap::new();
+        let mut waiting = VecDeque::from([(entry, MachineState::entry())]);
         let mut steps = 0;
         while let Some((ip, incoming)) = waiting.pop_front() {
             steps += 1;
@@ -77,7 +77,8 @@ impl Flow {
                 return None;
             }
             let is_new = !nodes.contains_key(&ip);
-            let node = nodes.entry(ip).or_insert_with(|| Node::decode(code, ip, incoming.clone()));
+            let node =
+                nodes.entry(ip).or_insert_with(|| FlowNode::decode(code, ip, incoming.clone()));
             if !is_new && !node.before.meet(&incoming, ip) {
                 continue;
             }
@@ -95,11 +96,11 @@ impl Flow {
         Some(Self { entry, nodes })
     }
 
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (u64, &Node)> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (u64, &FlowNode)> {
         self.nodes.iter().map(|node| (*node.0, node.1))
     }
 
-    pub(super) fn node(&self, ip: u64) -> Option<&Node> {
+    pub(super) fn node(&self, ip: u64) -> Option<&FlowNode> {
         self.nodes.get(&ip)
     }
 
@@ -119,7 +120,7 @@ impl Flow {
     }
 
     /// Those before it.
-    pub(super) fn before(&self, ip: u64) -> impl Iterator<Item = (u64, &Node)> {
+    pub(super) fn before(&self, ip: u64) -> impl Iterator<Item = (u64, &FlowNode)> {
         self.nodes().filter(move |node| node.1.next.contains(&ip))
     }
 
@@ -140,8 +141,8 @@ impl Flow {
     }
 }
 
-impl Node {
-    fn decode(code: &Code<'_>, ip: u64, before: State) -> Self {
+impl FlowNode {
+    fn decode(code: &CodeImage<'_>, ip: u64, before: MachineState) -> Self {
         let instruction = Decoder::with_ip(64, code.at(ip), ip, DecoderOptions::NONE).decode();
         let behind = instruction.next_ip();
         let target = instruction.near_branch_target();

@@ -25,10 +25,10 @@ mod error;
 mod flow;
 mod value;
 
-use elf::Code;
-use flow::{Flow, Node};
+use elf::CodeImage;
+use flow::{Flow, FlowNode};
 pub use value::NAMES as REGISTERS;
-use value::{ARGUMENTS, NAMES, NUMBER, Slot, Value};
+use value::{ARGUMENTS, EntrySlot, NAMES, NUMBER, TrackedValue};
 
 /// The machine whose code is understood here, as `uname -m` says.
 pub const MACHINE: &str = "x86_64";
@@ -69,11 +69,11 @@ const FORWARDERS_DEEP: usize = 3;
 ///
 /// If it is not one with code for x86-64.
 pub fn find(bytes: &[u8], wanted: &[CallId]) -> Result<Sites, SitesError> {
-    Ok(find_in(&Code::parse(bytes)?, wanted))
+    Ok(find_in(&CodeImage::parse(bytes)?, wanted))
 }
 
-fn find_in(code: &Code<'_>, wanted: &[CallId]) -> Sites {
-    let mut finder = Finder {
+fn find_in(code: &CodeImage<'_>, wanted: &[CallId]) -> Sites {
+    let mut finder = SiteFinder {
         code,
         wanted,
         info: InstructionInfoFactory::new(),
@@ -94,7 +94,7 @@ fn find_in(code: &Code<'_>, wanted: &[CallId]) -> Sites {
         let calls = code.jumps().filter(|jump| is_new(&jump.1));
         functions = calls.filter_map(|call| code.function_of(call.0)).collect();
     }
-    let Finder { found, mut sites, .. } = finder;
+    let SiteFinder { found, mut sites, .. } = finder;
     sites.sites = found.into_values().collect();
     sites
 }
@@ -107,8 +107,8 @@ pub fn interpreter(head: &[u8]) -> Option<String> {
 /// A function that makes a call for others: where it gets number and arguments from.
 #[derive(Clone, Debug)]
 struct Forwarder {
-    number: Slot,
-    arguments: [Option<Slot>; 6],
+    number: EntrySlot,
+    arguments: [Option<EntrySlot>; 6],
 }
 
 /// A place where a call is made, and what holds its paths there.
@@ -116,12 +116,12 @@ struct Forwarder {
 struct Handover {
     at: u64,
     call: CallId,
-    paths: Vec<Value>,
+    paths: Vec<TrackedValue>,
 }
 
 /// Looks through one file.
-struct Finder<'a> {
-    code: &'a Code<'a>,
+struct SiteFinder<'a> {
+    code: &'a CodeImage<'a>,
     wanted: &'a [CallId],
     info: InstructionInfoFactory,
     forwarders: BTreeMap<u64, Forwarder>,
@@ -131,7 +131,7 @@ struct Finder<'a> {
 }
 
 /// What a call is made with, if this instruction makes one: its number, and its arguments.
-type Made = (Option<Value>, [Option<Value>; 6]);
+type Made = (Option<TrackedValue>, [Option<TrackedValue>; 6]);
 
 /// Bytes before a `syscall` in which its number is mostly put into `eax`.
 const NUMBER_BYTES: u64 = 48;
@@ -142,7 +142,7 @@ const MOV_EAX: u8 = 0xb8;
 /// Greater than the numbers of all calls.
 const NUMBERS_END: u32 = 1024;
 
-impl Finder<'_> {
+impl SiteFinder<'_> {
     /// False for a `syscall` right behind numbers that are those of other calls: most are, and to
     /// follow the ways through all functions takes seconds.
     fn may_matter(&self, syscall: u64) -> bool {
@@ -163,12 +163,12 @@ impl Finder<'_> {
         for (at, node) in flow.nodes().filter(|node| self.code.function_of(node.0) == Some(entry)) {
             let Some((number, arguments)) = self.made_by(node) else { continue };
             match number {
-                Some(Value::Number(number)) => {
+                Some(TrackedValue::Number(number)) => {
                     handovers.extend(self.handover(at, number, &arguments))
                 }
-                Some(Value::Entry(number)) => {
-                    let slot = |value: Option<Value>| match value {
-                        Some(Value::Entry(slot)) => Some(slot),
+                Some(TrackedValue::Entry(number)) => {
+                    let slot = |value: Option<TrackedValue>| match value {
+                        Some(TrackedValue::Entry(slot)) => Some(slot),
                         _ => None,
                     };
                     let forwarder = Forwarder { number, arguments: arguments.map(slot) };
@@ -197,7 +197,7 @@ impl Finder<'_> {
 
     /// The call that an instruction makes: `syscall`, or one that leads to a function which makes
     /// it for others.
-    fn made_by(&self, node: &Node) -> Option<Made> {
+    fn made_by(&self, node: &FlowNode) -> Option<Made> {
         let state = &node.before;
         if node.instruction.mnemonic() == Mnemonic::Syscall {
             let arguments = ARGUMENTS.map(|argument| Some(state.register(argument)));
@@ -213,14 +213,19 @@ impl Finder<'_> {
     }
 
     /// The call of this number, if it matters and is given paths.
-    fn handover(&self, at: u64, number: u64, arguments: &[Option<Value>; 6]) -> Option<Handover> {
+    fn handover(
+        &self,
+        at: u64,
+        number: u64,
+        arguments: &[Option<TrackedValue>; 6],
+    ) -> Option<Handover> {
         let is_it = |call: &&CallId| call.call().number(MACHINE).map(u64::from) == Some(number);
         let call = *self.wanted.iter().find(is_it)?;
-        let paths: Option<Vec<Value>> =
+        let paths: Option<Vec<TrackedValue>> =
             path_places(call).map(|place| arguments.get(place).copied().flatten()).collect();
         // A null pointer is no path. A path of unknown origin counts as hidden.
         let paths = paths.unwrap_or_default();
-        let is_there = !paths.contains(&Value::Number(0)) && call.call().has_path();
+        let is_there = !paths.contains(&TrackedValue::Number(0)) && call.call().has_path();
         is_there.then_some(Handover { at, call, paths })
     }
 
@@ -228,7 +233,7 @@ impl Finder<'_> {
     /// (`syscall(2)`).
     fn add_exported(&mut self, flow: &Flow, entry: u64, forwarder: &Forwarder) {
         let Some(node) = flow.node(entry).filter(|_| self.code.is_exported(entry)) else { return };
-        let Slot::Register(number) = forwarder.number else { return };
+        let EntrySlot::Register(number) = forwarder.number else { return };
         let Some(offset) = self.code.file_offset(entry) else { return };
         let calls = self.wanted.iter().copied().filter(|wanted| wanted.call().has_path());
         let calls: BTreeSet<CallId> = calls.collect();
@@ -239,8 +244,8 @@ impl Finder<'_> {
         let places = calls.iter().flat_map(|call| path_places(*call));
         let slots = places.filter_map(|place| forwarder.arguments.get(place).copied().flatten());
         let names = slots.filter_map(|slot| match slot {
-            Slot::Register(slot) => NAMES.get(slot).copied(),
-            Slot::Stack(_) => None,
+            EntrySlot::Register(slot) => NAMES.get(slot).copied(),
+            EntrySlot::Stack(_) => None,
         });
         let mut registers: Vec<&str> = names.collect();
         registers.sort_unstable();
@@ -250,7 +255,7 @@ impl Finder<'_> {
     }
 
     /// A site at this instruction, for these calls.
-    fn add(&mut self, node: &Node, covered: &[Handover]) {
+    fn add(&mut self, node: &FlowNode, covered: &[Handover]) {
         let ip = node.instruction.ip();
         let Some(offset) = self.code.file_offset(ip) else { return };
         let emulated = node.is_emulated();
@@ -272,7 +277,7 @@ fn path_places(call: CallId) -> impl Iterator<Item = usize> {
 }
 
 /// True if registers hold the paths of the call before this instruction.
-fn holds(node: &Node, handover: &Handover) -> bool {
+fn holds(node: &FlowNode, handover: &Handover) -> bool {
     let mut paths = handover.paths.iter();
     !handover.paths.is_empty() && paths.all(|path| node.before.holder(*path).is_some())
 }
@@ -294,8 +299,8 @@ fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u6
 
 /// The instructions directly before a call, all of them; none if one of them will not do.
 fn just_before(flow: &Flow, handover: &Handover, places: &[u64]) -> Vec<u64> {
-    let before: Vec<(u64, &Node)> = flow.before(handover.at).collect();
-    let will_do = |number: &(u64, &Node)| {
+    let before: Vec<(u64, &FlowNode)> = flow.before(handover.at).collect();
+    let will_do = |number: &(u64, &FlowNode)| {
         (number.1.is_emulated() || number.1.may_step())
             && holds(number.1, handover)
             && flow.always_comes_to(number.0, places)

@@ -12,7 +12,7 @@ fn check(code: &[&[u8]], second: &[&[u8]], expected: &str) {
     bytes.resize(usize::try_from(SECOND - CODE).expect("small"), 0x90);
     bytes.extend(second.concat());
     let wanted: Vec<CallId> = CallId::all().filter(|call| call.call().has_path()).collect();
-    let sites = find_in(&Code::of(CODE, &bytes, &[CODE, SECOND]), &wanted);
+    let sites = find_in(&CodeImage::of(CODE, &bytes, &[CODE, SECOND]), &wanted);
     let names = |calls: &mut dyn Iterator<Item = &CallId>| {
         calls.map(|call| call.call().name).collect::<Vec<_>>().join(",")
     };
@@ -126,7 +126,7 @@ fn a_number_that_is_not_known_is_told() {
 fn a_call_that_lies_in_no_function_is_told() {
     let bytes = [UNLINK, SYSCALL, RET].concat();
     let unlink: Vec<CallId> = CallId::by_name("unlink").into_iter().collect();
-    let sites = find_in(&Code::of(CODE, &bytes, &[]), &unlink);
+    let sites = find_in(&CodeImage::of(CODE, &bytes, &[]), &unlink);
     assert_eq!(sites, Sites { unknown: 1, ..Sites::default() });
 }
 
@@ -191,9 +191,9 @@ fn who_may_be_called_by_others_is_seen_at_the_entry() {
     let bytes = forwarder.concat();
     let call = |name| CallId::by_name(name).expect(name);
     let wanted = ["unlink", "rename", "read"].map(call);
-    let hidden = find_in(&Code::of(CODE, &bytes, &[CODE]), &wanted);
+    let hidden = find_in(&CodeImage::of(CODE, &bytes, &[CODE]), &wanted);
     assert_eq!(hidden.sites, []);
-    let sites = find_in(&Code::of(CODE, &bytes, &[CODE]).exporting(CODE), &wanted).sites;
+    let sites = find_in(&CodeImage::of(CODE, &bytes, &[CODE]).exporting(CODE), &wanted).sites;
     let expected = Site {
         offset: 0,
         registers: vec!["dx", "si"],

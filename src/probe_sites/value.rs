@@ -8,7 +8,7 @@ use iced_x86::{
 
 /// Where something stood when the function was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Slot {
+pub(super) enum EntrySlot {
     /// A register, by its number.
     Register(usize),
     /// So many bytes above the stack pointer: 0 is the return address.
@@ -17,25 +17,25 @@ pub(super) enum Slot {
 
 /// Something that a register or a place of the stack holds. Equal values are the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Value {
+pub(super) enum TrackedValue {
     /// What stood there when the function was entered.
-    Entry(Slot),
+    Entry(EntrySlot),
     /// This number.
     Number(u64),
     /// The address so many bytes above the stack pointer of the entry.
     StackAddress(i64),
     /// What the instruction at this address has put there.
-    Made(u64, Slot),
+    Made(u64, EntrySlot),
     /// One of several, where ways meet.
-    Met(u64, Slot),
+    Met(u64, EntrySlot),
 }
 
 /// Registers and stack before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct State {
-    registers: [Value; 16],
+pub(super) struct MachineState {
+    registers: [TrackedValue; 16],
     /// 8 bytes each, by the distance from the stack pointer of the entry.
-    stack: BTreeMap<i64, Value>,
+    stack: BTreeMap<i64, TrackedValue>,
 }
 
 const RAX: usize = 0;
@@ -66,49 +66,49 @@ fn number(register: Register) -> Option<usize> {
     full.is_gpr64().then(|| full.number())
 }
 
-impl State {
+impl MachineState {
     /// At the entry of a function.
     pub(super) fn entry() -> Self {
-        let mut registers = [Value::Number(0); 16];
+        let mut registers = [TrackedValue::Number(0); 16];
         for (number, register) in registers.iter_mut().enumerate() {
-            *register = Value::Entry(Slot::Register(number));
+            *register = TrackedValue::Entry(EntrySlot::Register(number));
         }
         let mut state = Self { registers, stack: BTreeMap::new() };
-        state.set(RSP, Value::StackAddress(0));
+        state.set(RSP, TrackedValue::StackAddress(0));
         state
     }
 
-    pub(super) fn register(&self, number: usize) -> Value {
+    pub(super) fn register(&self, number: usize) -> TrackedValue {
         // There are 16.
-        self.registers.get(number).copied().unwrap_or(Value::Number(0))
+        self.registers.get(number).copied().unwrap_or(TrackedValue::Number(0))
     }
 
-    fn set(&mut self, number: usize, value: Value) {
+    fn set(&mut self, number: usize, value: TrackedValue) {
         if let Some(register) = self.registers.get_mut(number) {
             *register = value;
         }
     }
 
     /// The register that holds it.
-    pub(super) fn holder(&self, value: Value) -> Option<usize> {
+    pub(super) fn holder(&self, value: TrackedValue) -> Option<usize> {
         self.registers.iter().position(|&register| register == value)
     }
 
     /// What a function finds there that is entered now: by a `call`, or by a jump.
-    pub(super) fn handed(&self, slot: Slot, is_call: bool) -> Option<Value> {
+    pub(super) fn handed(&self, slot: EntrySlot, is_call: bool) -> Option<TrackedValue> {
         match slot {
-            Slot::Register(number) => Some(self.register(number)),
-            Slot::Stack(above) => {
-                let Value::StackAddress(at) = self.register(RSP) else { return None };
+            EntrySlot::Register(number) => Some(self.register(number)),
+            EntrySlot::Stack(above) => {
+                let TrackedValue::StackAddress(at) = self.register(RSP) else { return None };
                 self.loaded(at + above - if is_call { 8 } else { 0 })
             }
         }
     }
 
-    fn loaded(&self, at: i64) -> Option<Value> {
+    fn loaded(&self, at: i64) -> Option<TrackedValue> {
         let kept = self.stack.get(&at).copied();
         // What is above belongs to who called.
-        kept.or((at >= 8).then_some(Value::Entry(Slot::Stack(at))))
+        kept.or((at >= 8).then_some(TrackedValue::Entry(EntrySlot::Stack(at))))
     }
 
     /// Takes in another way to the instruction at `ip`. True if that changes anything.
@@ -117,7 +117,7 @@ impl State {
         for (number, (ours, theirs)) in self.registers.iter_mut().zip(&other.registers).enumerate()
         {
             if ours != theirs {
-                *ours = Value::Met(ip, Slot::Register(number));
+                *ours = TrackedValue::Met(ip, EntrySlot::Register(number));
             }
         }
         self.stack.retain(|at, ours| other.loaded(*at) == Some(*ours));
@@ -129,12 +129,12 @@ impl State {
         let is_plain = it.memory_index() == Register::None
             && !matches!(it.memory_segment(), Register::FS | Register::GS);
         let base = number(it.memory_base()).filter(|_| is_plain)?;
-        let Value::StackAddress(at) = self.register(base) else { return None };
+        let TrackedValue::StackAddress(at) = self.register(base) else { return None };
         Some(at.wrapping_add(it.memory_displacement64().cast_signed()))
     }
 
     /// So many bytes are written; what they are is known of 8 at most.
-    fn store(&mut self, at: i64, bytes: usize, value: Option<Value>) {
+    fn store(&mut self, at: i64, bytes: usize, value: Option<TrackedValue>) {
         let end = at.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.stack.retain(|place, _| *place + 8 <= at || *place >= end);
         if let Some(value) = value {
@@ -144,30 +144,30 @@ impl State {
 
     fn move_stack(&mut self, ip: u64, by: i64) {
         let moved = match self.register(RSP) {
-            Value::StackAddress(at) => Value::StackAddress(at.wrapping_add(by)),
-            _ => Value::Made(ip, Slot::Register(RSP)),
+            TrackedValue::StackAddress(at) => TrackedValue::StackAddress(at.wrapping_add(by)),
+            _ => TrackedValue::Made(ip, EntrySlot::Register(RSP)),
         };
         self.set(RSP, moved);
     }
 
-    fn push(&mut self, ip: u64, value: Option<Value>) {
+    fn push(&mut self, ip: u64, value: Option<TrackedValue>) {
         self.move_stack(ip, -8);
-        if let Value::StackAddress(at) = self.register(RSP) {
+        if let TrackedValue::StackAddress(at) = self.register(RSP) {
             self.store(at, 8, value);
         }
     }
 
     fn pop(&mut self, ip: u64, into: usize) {
         let value = match self.register(RSP) {
-            Value::StackAddress(at) => self.loaded(at),
+            TrackedValue::StackAddress(at) => self.loaded(at),
             _ => None,
         };
         self.move_stack(ip, 8);
-        self.set(into, value.unwrap_or(Value::Made(ip, Slot::Register(into))));
+        self.set(into, value.unwrap_or(TrackedValue::Made(ip, EntrySlot::Register(into))));
     }
 
     /// What the operand holds, if it is one of 64 bits or a number.
-    fn operand(&self, it: &Instruction, operand: u32) -> Option<Value> {
+    fn operand(&self, it: &Instruction, operand: u32) -> Option<TrackedValue> {
         match it.op_kind(operand) {
             OpKind::Register => {
                 let register = it.op_register(operand);
@@ -175,14 +175,14 @@ impl State {
             }
             OpKind::Memory if it.memory_size().size() == 8 => self.loaded(self.stack_place(it)?),
             OpKind::Memory | OpKind::NearBranch64 => None,
-            _ => it.try_immediate(operand).ok().map(Value::Number),
+            _ => it.try_immediate(operand).ok().map(TrackedValue::Number),
         }
     }
 
     /// What it is behind this instruction, if the next one is executed.
     pub(super) fn step(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
         let ip = it.ip();
-        let made = |number: usize| Value::Made(ip, Slot::Register(number));
+        let made = |number: usize| TrackedValue::Made(ip, EntrySlot::Register(number));
         let target = (it.op_count() > 0 && it.op0_kind() == OpKind::Register)
             .then(|| number(it.op0_register()))
             .flatten();
@@ -201,18 +201,18 @@ impl State {
                 [RAX, RCX, R11].iter().for_each(|&register| self.set(register, made(register)))
             }
             (Mnemonic::Xor, Some(target)) if it.op0_register() == it.op1_register() => {
-                self.set(target, Value::Number(0));
+                self.set(target, TrackedValue::Number(0));
             }
             (Mnemonic::Lea, Some(target)) => {
-                let place = self.stack_place(it).map(Value::StackAddress);
+                let place = self.stack_place(it).map(TrackedValue::StackAddress);
                 self.set(target, place.unwrap_or(made(target)));
             }
             (Mnemonic::Add | Mnemonic::Sub, Some(target)) if is_wide => {
                 let moved = match (self.register(target), self.operand(it, 1)) {
-                    (Value::StackAddress(at), Some(Value::Number(by))) => {
+                    (TrackedValue::StackAddress(at), Some(TrackedValue::Number(by))) => {
                         let by = by.cast_signed();
                         let by = if it.mnemonic() == Mnemonic::Sub { -by } else { by };
-                        Value::StackAddress(at.wrapping_add(by))
+                        TrackedValue::StackAddress(at.wrapping_add(by))
                     }
                     _ => made(target),
                 };
@@ -222,8 +222,9 @@ impl State {
                 let value = self.operand(it, 1);
                 // Half of a register: only a number is known.
                 let is_known = is_wide || it.op0_register().is_gpr32();
-                let value = value
-                    .filter(|value| is_known && (is_wide || matches!(value, Value::Number(_))));
+                let value = value.filter(|value| {
+                    is_known && (is_wide || matches!(value, TrackedValue::Number(_)))
+                });
                 self.set(target, value.unwrap_or(made(target)));
             }
             (Mnemonic::Mov, None) if self.stack_place(it).is_some() => {
@@ -256,7 +257,7 @@ impl State {
             self.store(at, bytes, None);
         }
         for number in written {
-            self.set(number, Value::Made(it.ip(), Slot::Register(number)));
+            self.set(number, TrackedValue::Made(it.ip(), EntrySlot::Register(number)));
         }
     }
 }

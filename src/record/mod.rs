@@ -19,7 +19,7 @@ pub use chain::Chain;
 pub use layout::SampleLayout;
 pub use page::PageLayout;
 pub use parse::{Record, RecordError, RecordKind, records};
-pub use program::Program;
+pub use program::UserState;
 
 /// Layout of the bytes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

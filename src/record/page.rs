@@ -54,7 +54,7 @@ pub struct PageLayout {
 
 /// Element of a page, in the order of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum PageEntry {
     /// Hit: the offset of its entry in the bytes, and its time.
     Hit(usize, KernelTime),
     /// Loss: the number of entries that were dropped before this time; `None` if the kernel had no
@@ -130,7 +130,7 @@ impl PageLayout {
     /// they are.
     pub fn retain(self, bytes: &mut Vec<u8>, mut keeps: impl FnMut(&[u8]) -> bool) {
         let mut out = Vec::with_capacity(bytes.len());
-        let mut walk = Walk::new(bytes, self);
+        let mut walk = PageWalk::new(bytes, self);
         loop {
             let start = walk.next_page;
             let lost = match walk.next_page() {
@@ -180,7 +180,7 @@ impl PageLayout {
     /// the last time of the previous page, modulo 2^64. The time of the first page stays.
     pub fn continue_times(self, bytes: &mut [u8]) {
         let mut differences = Vec::new();
-        let mut walk = Walk::new(bytes, self);
+        let mut walk = PageWalk::new(bytes, self);
         loop {
             let (page, end) = (walk.next_page, walk.time);
             let Ok(Some(_)) = walk.next_page() else { break };
@@ -229,13 +229,13 @@ struct Head {
 pub fn entries(
     bytes: &[u8],
     layout: PageLayout,
-) -> impl Iterator<Item = Result<Entry, PageError>> + '_ {
-    let mut walk = Walk::new(bytes, layout);
+) -> impl Iterator<Item = Result<PageEntry, PageError>> + '_ {
+    let mut walk = PageWalk::new(bytes, layout);
     std::iter::from_fn(move || walk.next())
 }
 
 /// Position of [`entries`] in the pages.
-struct Walk<'a> {
+struct PageWalk<'a> {
     bytes: &'a [u8],
     layout: PageLayout,
     /// Offset of the next page.
@@ -247,7 +247,7 @@ struct Walk<'a> {
     time: u64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PageWalk<'a> {
     fn new(bytes: &'a [u8], layout: PageLayout) -> Self {
         Self { bytes, layout, next_page: 0, at: 0, end: 0, time: 0 }
     }
@@ -279,12 +279,12 @@ impl<'a> Walk<'a> {
         true
     }
 
-    fn next(&mut self) -> Option<Result<Entry, PageError>> {
+    fn next(&mut self) -> Option<Result<PageEntry, PageError>> {
         loop {
             if self.at >= self.end {
                 match self.next_page() {
                     Ok(Some(Some(lost))) => {
-                        return Some(Ok(Entry::Lost(KernelTime(self.time), lost)));
+                        return Some(Ok(PageEntry::Lost(KernelTime(self.time), lost)));
                     }
                     Ok(Some(None)) => continue,
                     Ok(None) => return None,
@@ -297,7 +297,7 @@ impl<'a> Walk<'a> {
             }
             let start = self.at;
             match self.entry() {
-                Some(true) => return Some(Ok(Entry::Hit(start, KernelTime(self.time)))),
+                Some(true) => return Some(Ok(PageEntry::Hit(start, KernelTime(self.time)))),
                 Some(false) => {}
                 None => {
                     self.at = self.end;
@@ -331,34 +331,36 @@ impl<'a> Walk<'a> {
     /// page.
     fn entry(&mut self) -> Option<bool> {
         let page = self.bytes.get(..self.end)?;
-        let Shape { kind, delta, length } = Shape::at(page, self.at)?;
+        let EntryShape { kind, delta, length } = EntryShape::at(page, self.at)?;
         let more = || u32_at(page, self.at + 4).map(|it| u64::from(it) << DELTA_BITS);
         match kind {
-            Kind::Absolute => self.time = (more()? | delta) | (self.time & TIME_HIGH),
-            Kind::Extend => self.time = self.time.wrapping_add(more()? | delta),
+            PageEntryKind::Absolute => self.time = (more()? | delta) | (self.time & TIME_HIGH),
+            PageEntryKind::Extend => self.time = self.time.wrapping_add(more()? | delta),
             // A padding without a length ends the page.
-            Kind::Padding if delta == 0 => {
+            PageEntryKind::Padding if delta == 0 => {
                 self.at = self.end;
                 return Some(false);
             }
-            Kind::Padding | Kind::Hit { .. } => self.time = self.time.wrapping_add(delta),
+            PageEntryKind::Padding | PageEntryKind::Hit { .. } => {
+                self.time = self.time.wrapping_add(delta)
+            }
         }
         self.at = self.at.checked_add(length).filter(|&it| it <= self.end)?;
-        Some(matches!(kind, Kind::Hit { .. }))
+        Some(matches!(kind, PageEntryKind::Hit { .. }))
     }
 }
 
 /// Header of one entry, decoded.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    kind: Kind,
+struct EntryShape {
+    kind: PageEntryKind,
     delta: u64,
     /// Bytes of the whole entry.
     length: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum PageEntryKind {
     /// The payload begins this many bytes after the start of the entry.
     Hit {
         payload: usize,
@@ -368,7 +370,7 @@ enum Kind {
     Absolute,
 }
 
-impl Shape {
+impl EntryShape {
     /// Decodes the entry at this offset.
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let word = u32_at(bytes, at)?;
@@ -378,14 +380,14 @@ impl Shape {
                 let length = long()?.checked_add(7)? & !3;
                 // The word with the length is included (`rb_update_event()` in
                 // kernel/trace/ring_buffer.c).
-                (Kind::Hit { payload: 8 }, Some(length).filter(|it| *it >= 8)?)
+                (PageEntryKind::Hit { payload: 8 }, Some(length).filter(|it| *it >= 8)?)
             }
-            29 if word >> 5 == 0 => (Kind::Padding, 0),
-            29 => (Kind::Padding, long()?.checked_add(4)?),
-            30 => (Kind::Extend, 8),
-            31 => (Kind::Absolute, 8),
+            29 if word >> 5 == 0 => (PageEntryKind::Padding, 0),
+            29 => (PageEntryKind::Padding, long()?.checked_add(4)?),
+            30 => (PageEntryKind::Extend, 8),
+            31 => (PageEntryKind::Absolute, 8),
             // The number of words is at most 28.
-            words => (Kind::Hit { payload: 4 }, 4 + 4 * usize::try_from(words).ok()?),
+            words => (PageEntryKind::Hit { payload: 4 }, 4 + 4 * usize::try_from(words).ok()?),
         };
         Some(Self { kind, delta: u64::from(word >> 5), length })
     }
@@ -408,10 +410,10 @@ fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
 
 /// Returns the payload of the hit whose entry begins at the start of `bytes`.
 pub fn payload(bytes: &[u8]) -> Option<&[u8]> {
-    let shape = Shape::at(bytes, 0)?;
+    let shape = EntryShape::at(bytes, 0)?;
     match shape.kind {
-        Kind::Hit { payload } => bytes.get(payload..shape.length),
-        Kind::Padding | Kind::Extend | Kind::Absolute => None,
+        PageEntryKind::Hit { payload } => bytes.get(payload..shape.length),
+        PageEntryKind::Padding | PageEntryKind::Extend | PageEntryKind::Absolute => None,
     }
 }
 

@@ -60,10 +60,13 @@ fn hits_that_are_not_kept_leave_the_times_of_the_others() {
         0xffff,
     ];
     let of = |bytes: &[u8]| -> Vec<(u64, Vec<u8>)> {
-        let all: Vec<Entry> = entries(bytes, layout()).collect::<Result<_, _>>().expect("whole");
-        let hit = |entry: &Entry| match *entry {
-            Entry::Hit(at, time) => Some((time.0, payload(&bytes[at..]).expect("a hit").to_vec())),
-            Entry::Lost(..) => None,
+        let all: Vec<PageEntry> =
+            entries(bytes, layout()).collect::<Result<_, _>>().expect("whole");
+        let hit = |entry: &PageEntry| match *entry {
+            PageEntry::Hit(at, time) => {
+                Some((time.0, payload(&bytes[at..]).expect("a hit").to_vec()))
+            }
+            PageEntry::Lost(..) => None,
         };
         all.iter().filter_map(hit).collect()
     };
@@ -81,8 +84,9 @@ fn hits_that_are_not_kept_leave_the_times_of_the_others() {
         layout().retain(&mut bytes, &mut keeps);
         let kept = all.iter().enumerate().filter(|it| chosen >> it.0 & 1 == 1);
         assert_eq!(of(&bytes), kept.map(|it| it.1.clone()).collect::<Vec<_>>(), "{chosen:b}");
-        let lost =
-            entries(&bytes, layout()).flatten().filter(|it| matches!(it, Entry::Lost(_, Some(7))));
+        let lost = entries(&bytes, layout())
+            .flatten()
+            .filter(|it| matches!(it, PageEntry::Lost(_, Some(7))));
         assert_eq!(lost.count(), 1, "the loss is still reported");
     }
     let mut bytes = one;
@@ -116,9 +120,9 @@ fn times_add_up_over_hits_extensions_and_padding() {
     let found: Vec<_> = entries(&bytes, layout()).collect::<Result<_, _>>().expect("whole");
     let long = 1005 + 3 + (1 << 27) + 7;
     let expected = [
-        Entry::Hit(16, KernelTime(1005)),
-        Entry::Hit(32, KernelTime(long)),
-        Entry::Hit(68, KernelTime((2 << 27) + 9)),
+        PageEntry::Hit(16, KernelTime(1005)),
+        PageEntry::Hit(32, KernelTime(long)),
+        PageEntry::Hit(68, KernelTime((2 << 27) + 9)),
     ];
     assert_eq!(found, expected);
     assert_eq!(payload(&bytes[16..]), Some(&0xaaaa_u32.to_le_bytes()[..]));
@@ -131,14 +135,14 @@ fn an_absolute_time_keeps_the_five_highest_bits() {
     let high = 0x10 << 56;
     let bytes = page(high + 5, 0, &[entry(31, 9), 0, entry(1, 1), 0], None);
     let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
-    assert_eq!(found, [Entry::Hit(24, KernelTime(high + 10))]);
+    assert_eq!(found, [PageEntry::Hit(24, KernelTime(high + 10))]);
 }
 
 #[test]
 fn a_hit_has_the_word_with_its_length() {
     let hits = |length: u32| {
         let bytes = page(1, 0, &[entry(0, 0), length, 0xaaaa], None);
-        entries(&bytes, layout()).filter(|it| matches!(it, Ok(Entry::Hit(..)))).count()
+        entries(&bytes, layout()).filter(|it| matches!(it, Ok(PageEntry::Hit(..)))).count()
     };
     assert_eq!([hits(0), hits(4), hits(8)], [0, 1, 1]);
 }
@@ -151,11 +155,11 @@ fn what_was_lost_is_told_before_the_page() {
     let bytes = [page(1, 0, &hit, None), stored, unknown].concat();
     let found: Vec<_> = entries(&bytes, layout()).flatten().collect();
     let expected = [
-        Entry::Hit(16, KernelTime(1)),
-        Entry::Lost(KernelTime(7), Some(23)),
-        Entry::Hit(40, KernelTime(7)),
-        Entry::Lost(KernelTime(9), None),
-        Entry::Hit(72, KernelTime(9)),
+        PageEntry::Hit(16, KernelTime(1)),
+        PageEntry::Lost(KernelTime(7), Some(23)),
+        PageEntry::Hit(40, KernelTime(7)),
+        PageEntry::Lost(KernelTime(9), None),
+        PageEntry::Hit(72, KernelTime(9)),
     ];
     assert_eq!(found, expected);
     assert_eq!(layout().used_bytes(&bytes[24..]), Some(32));
@@ -215,7 +219,7 @@ proptest::proptest! {
     #[test]
     fn any_bytes_give_entries_or_errors(bytes: Vec<u8>) {
         for entry in entries(&bytes, layout()).flatten() {
-            if let Entry::Hit(start, _) = entry {
+            if let PageEntry::Hit(start, _) = entry {
                 let _ = payload(&bytes[start..]);
             }
         }

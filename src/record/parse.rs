@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::abi::{HEADER_BYTES, MISC_COMM_EXEC, MISC_MMAP_BUILD_ID, record_type};
 use super::chain::Chain;
 use super::layout::SampleLayout;
-use super::program::Program;
+use super::program::UserState;
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Reason why the bytes of a record are invalid.
@@ -50,7 +50,7 @@ pub struct Record<'a> {
     /// Time of the record.
     pub time: KernelTime,
     /// Content of the record, by its type.
-    pub body: Body<'a>,
+    pub body: RecordBody<'a>,
 }
 
 /// Mapping of a file's code into the memory of a process.
@@ -75,7 +75,7 @@ pub struct CodeMap<'a> {
 
 /// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body<'a> {
+pub enum RecordBody<'a> {
     /// Payload of a tracepoint.
     Sample(&'a [u8]),
     /// Number of records of this ring that were dropped before this one.
@@ -191,10 +191,10 @@ impl<'a> RecordKind<'a> {
     }
 
     /// Returns the program's registers and stack if the record is a sample that has them.
-    pub fn program(&self, layout: &SampleLayout) -> Option<Program<'a>> {
+    pub fn program(&self, layout: &SampleLayout) -> Option<UserState<'a>> {
         let mask = layout.program?;
         let (start, size) = self.raw(layout)?;
-        Program::read(self.body.get(start.checked_add(size)?..)?, mask)
+        UserState::read(self.body.get(start.checked_add(size)?..)?, mask)
     }
 
     /// Returns the offset of the program's registers and stack in the whole record, in bytes.
@@ -241,19 +241,19 @@ impl<'a> RecordKind<'a> {
         let time = self.time(layout)?;
         let (pid, tid) = self.task(layout)?;
         let body = match self.kind {
-            record_type::SAMPLE => Body::Sample(self.payload(layout)?),
-            record_type::LOST => Body::Lost(u64_at(self.body, 8)?),
+            record_type::SAMPLE => RecordBody::Sample(self.payload(layout)?),
+            record_type::LOST => RecordBody::Lost(u64_at(self.body, 8)?),
             record_type::COMM => self.comm(layout)?,
             record_type::FORK => {
                 let (pid, ppid, tid, ptid) = self.relation()?;
-                Body::Fork { pid, tid, ppid, ptid }
+                RecordBody::Fork { pid, tid, ppid, ptid }
             }
             record_type::EXIT => {
                 let (pid, _, tid, _) = self.relation()?;
-                Body::Exit { pid, tid }
+                RecordBody::Exit { pid, tid }
             }
-            record_type::MMAP2 => Body::Mmap(self.code_map(layout)?),
-            other => Body::Other(other),
+            record_type::MMAP2 => RecordBody::Mmap(self.code_map(layout)?),
+            other => RecordBody::Other(other),
         };
         Some(Record { pid, tid, time, body })
     }
@@ -280,11 +280,11 @@ impl<'a> RecordKind<'a> {
     }
 
     /// Reads the body of COMM: `u32 pid, tid; char comm[]`, padded with NUL to eight bytes.
-    fn comm(&self, layout: &SampleLayout) -> Option<Body<'a>> {
+    fn comm(&self, layout: &SampleLayout) -> Option<RecordBody<'a>> {
         let trailer = layout.trailer_tid;
         let text = self.body.get(8..self.body.len().checked_sub(trailer)?)?;
         let end = text.iter().position(|&it| it == 0).unwrap_or(text.len());
-        Some(Body::Comm {
+        Some(RecordBody::Comm {
             pid: Pid(i32_at(self.body, 0)?),
             tid: Tid(i32_at(self.body, 4)?),
             comm: text.get(..end)?,
@@ -320,7 +320,7 @@ mod tests {
             pid: Pid(7),
             tid: Tid(8),
             time: KernelTime(1000),
-            body: Body::Sample(&[0xcd, 0xab, 0, 0]),
+            body: RecordBody::Sample(&[0xcd, 0xab, 0, 0]),
         };
         assert_eq!(record.parse(&layout()), Ok(expected));
     }
@@ -358,7 +358,7 @@ mod tests {
         ];
         let bytes = record(record_type::MMAP2, 0, &body.concat());
         let (record, _) = RecordKind::first(&bytes).expect("whole");
-        let Ok(Body::Mmap(map)) = record.parse(&layout()).map(|it| it.body) else {
+        let Ok(RecordBody::Mmap(map)) = record.parse(&layout()).map(|it| it.body) else {
             panic!("a mapping")
         };
         assert_eq!((map.pid, map.start, map.bytes, map.offset), (Pid(5), 0x1000, 0x2000, 0x3000));
@@ -372,7 +372,7 @@ mod tests {
         for (misc, exec) in [(0, false), (MISC_COMM_EXEC, true)] {
             let bytes = record(record_type::COMM, misc, &body);
             let (record, _) = RecordKind::first(&bytes).expect("whole");
-            let comm = Body::Comm { pid: Pid(5), tid: Tid(5), comm: b"tar", exec };
+            let comm = RecordBody::Comm { pid: Pid(5), tid: Tid(5), comm: b"tar", exec };
             assert_eq!(record.parse(&layout()).map(|it| it.body), Ok(comm));
         }
     }

@@ -39,7 +39,7 @@ const NOTHING_BYTES: usize = 16;
 
 /// Registers and stack of a program in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program<'a> {
+pub struct UserState<'a> {
     /// `PERF_SAMPLE_REGS_ABI_*`; 0 means that there is no program.
     pub abi: u64,
     mask: u64,
@@ -50,7 +50,7 @@ pub struct Program<'a> {
     pub is_full: bool,
 }
 
-impl<'a> Program<'a> {
+impl<'a> UserState<'a> {
     /// Reads the program at the beginning of these bytes; `None` if they end too early.
     pub(super) fn read(bytes: &'a [u8], mask: u64) -> Option<Self> {
         let (abi, rest) = word(bytes)?;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn registers_stand_in_the_order_of_their_bits() {
         let bytes = bytes_of(&[ABI_64, 1, 2, 3, 16, 0x11, 0x22, 8]);
-        let program = Program::read(&bytes, MASK).expect("whole");
+        let program = UserState::read(&bytes, MASK).expect("whole");
         let register = |bit| program.register(bit);
         assert_eq!(
             (register(x86::BP), register(x86::SP), register(x86::IP)),
@@ -115,18 +115,18 @@ mod tests {
         // The next page could not be read.
         assert_eq!((program.stack, program.is_full), (&0x11_u64.to_le_bytes()[..], false));
         for length in 0..bytes.len() {
-            assert_eq!(Program::read(&bytes[..length], MASK), None, "{length}");
+            assert_eq!(UserState::read(&bytes[..length], MASK), None, "{length}");
         }
     }
 
     #[test]
     fn who_has_no_program_has_no_stack() {
         let bytes = bytes_of(&[0, 0]);
-        let program = Program::read(&bytes, MASK).expect("whole");
+        let program = UserState::read(&bytes, MASK).expect("whole");
         assert_eq!((program.abi, program.register(x86::IP), program.stack.len()), (0, None, 0));
         assert!(!program.is_there());
         let worker = bytes_of(&[ABI_64, 1, 0, 0, 0]);
-        assert!(Program::read(&worker, MASK).is_some_and(|it| !it.is_there()));
+        assert!(UserState::read(&worker, MASK).is_some_and(|it| !it.is_there()));
     }
 
     #[test]
@@ -135,14 +135,14 @@ mod tests {
         let mut record = [vec![9; 24], program].concat();
         let length = take_out(&mut record, 24);
         assert_eq!((length, &record[6..8]), (Some(40), &[40, 0][..]));
-        let program = Program::read(&record[24..40], MASK).expect("whole");
+        let program = UserState::read(&record[24..40], MASK).expect("whole");
         assert_eq!((program.abi, program.stack.len()), (0, 0));
         assert_eq!(take_out(&mut record[..30], 24), None);
     }
 
     #[test]
     fn more_than_there_is_room_for_is_not_believed() {
-        assert_eq!(Program::read(&bytes_of(&[ABI_64, 1, 2, 3, 8, 0x11, 9]), MASK), None);
-        assert_eq!(Program::read(&bytes_of(&[ABI_64, 1, 2, 3, u64::MAX, 0x11, 9]), MASK), None);
+        assert_eq!(UserState::read(&bytes_of(&[ABI_64, 1, 2, 3, 8, 0x11, 9]), MASK), None);
+        assert_eq!(UserState::read(&bytes_of(&[ABI_64, 1, 2, 3, u64::MAX, 0x11, 9]), MASK), None);
     }
 }

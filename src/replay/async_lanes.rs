@@ -20,7 +20,7 @@ use crate::operation::model::ThreadKey;
 
 /// Operation that the kernel has accepted.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct SubmittedOp {
     /// Thread that has submitted the operation.
     pub(super) thread: ThreadKey,
     /// Last operations of that thread at the submission.
@@ -32,7 +32,7 @@ pub(super) struct Flight {
 
 /// Lanes of a thread: the last operation of each.
 #[derive(Debug, Default)]
-struct Submitter {
+struct SubmitterLanes {
     lanes: Vec<TimedOp>,
     under_way: usize,
     is_over: bool,
@@ -41,8 +41,8 @@ struct Submitter {
 /// Lanes of all live threads, and operations in flight.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    of: FxHashMap<ThreadKey, Submitter>,
-    flights: FxHashMap<u64, Flight>,
+    of: FxHashMap<ThreadKey, SubmitterLanes>,
+    flights: FxHashMap<u64, SubmittedOp>,
 }
 
 impl Lanes {
@@ -52,14 +52,14 @@ impl Lanes {
     }
 
     /// Records the submission of an operation.
-    pub(super) fn begun(&mut self, operation: u64, flight: Flight) {
+    pub(super) fn begun(&mut self, operation: u64, flight: SubmittedOp) {
         self.of.entry(flight.thread).or_default().under_way += 1;
         self.flights.insert(operation, flight);
     }
 
     /// Takes an operation that has ended, or whose end will not be seen. The lanes of its thread
     /// are kept until [`Self::settled`].
-    pub(super) fn over(&mut self, operation: u64) -> Option<Flight> {
+    pub(super) fn over(&mut self, operation: u64) -> Option<SubmittedOp> {
         self.flights.remove(&operation)
     }
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_thread_that_is_gone_is_forgotten_behind_its_last_operation() {
         let mut lanes = Lanes::default();
-        let flight = || Flight {
+        let flight = || SubmittedOp {
             thread: THREAD,
             behind: WaitSet::default(),
             handle: Err(SkipReason::NoName),

@@ -6,7 +6,7 @@
 
 use super::replayability::SkipReason;
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::syscall_table::{CallId, Class};
+use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::SyscallOperation;
 
@@ -15,14 +15,14 @@ const ADDRESS: u64 = 1;
 
 /// Returns true if an operation may be replayed, provided that all of it is known at its end.
 pub(super) fn may_be_done(opcode: Opcode) -> bool {
-    let is_done = matches!(opcode.class(), Class::Read | Class::Write | Class::Sync);
+    let is_done = matches!(opcode.class(), CallClass::Read | CallClass::Write | CallClass::Sync);
     opcode.interface == Interface::Aio && is_done
 }
 
 /// Returns true for calls that submit such operations, or wait for them: their effect is contained
 /// in the operations.
 pub(super) fn is_about_them(call: &crate::event::syscall_table::Call) -> bool {
-    call.class == Class::Async && call.name.starts_with("io_") && !call.name.contains("uring")
+    call.class == CallClass::Async && call.name.starts_with("io_") && !call.name.contains("uring")
 }
 
 /// Returns the call that does what an operation requested.
@@ -37,10 +37,10 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReaso
     let flags = u64::from(it.rw_flags);
     let has_flags = flags != 0;
     let name = match (it.opcode.class(), it.opcode.asked().name) {
-        (Class::Read, _) if has_flags => "preadv2",
-        (Class::Read, _) => "pread64",
-        (Class::Write, _) if has_flags => "pwritev2",
-        (Class::Write, _) => "pwrite64",
+        (CallClass::Read, _) if has_flags => "preadv2",
+        (CallClass::Read, _) => "pread64",
+        (CallClass::Write, _) if has_flags => "pwritev2",
+        (CallClass::Write, _) => "pwrite64",
         (_, "FDSYNC") => "fdatasync",
         _ => "fsync",
     };

@@ -6,22 +6,22 @@ use rustc_hash::FxHashMap;
 
 use super::lateness::Lateness;
 use super::outcome::Outcome;
-use super::timeline::{Side, Timeline};
-use crate::analysis::spread::Spread;
+use super::timeline::{Timeline, TimelineSide};
+use crate::analysis::histogram::Histogram;
 
 /// Number of differing operations that are kept at most.
 const EXAMPLES_MAX: usize = 1000;
 
 /// Times of the same operations in the capture and in the replay.
 #[derive(Clone, Debug, Default)]
-pub struct Times {
+pub struct TimePair {
     /// Captured times, in ns.
-    pub captured: Spread,
+    pub captured: Histogram,
     /// Replayed times, in ns.
-    pub replayed: Spread,
+    pub replayed: Histogram,
 }
 
-impl Times {
+impl TimePair {
     /// Adds the durations of an operation, in ns.
     pub fn add(&mut self, [captured, replayed]: [u64; 2]) {
         self.captured.add(captured);
@@ -88,17 +88,17 @@ pub struct Mismatch {
 
 /// Operations of one call and worker.
 #[derive(Clone, Debug, Default)]
-struct Row {
+struct ComparisonRow {
     outcomes: [u64; Outcome::ALL.len()],
-    times: Times,
+    times: TimePair,
 }
 
 /// Comparison of all operations.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    rows: FxHashMap<(u32, u16), Row>,
+    rows: FxHashMap<(u32, u16), ComparisonRow>,
     /// Times by file, of operations on open files.
-    pub files: FxHashMap<u32, Times>,
+    pub files: FxHashMap<u32, TimePair>,
     /// Operations and bytes over time.
     pub timeline: Timeline,
     /// Lateness of operations at their start.
@@ -157,8 +157,8 @@ impl Comparison {
         }
         let moved = |ret: i64| u64::try_from(ret).ok().filter(|_| pair.moves_bytes).unwrap_or(0);
         let captured_end = pair.captured_end.saturating_sub(self.behind.unwrap_or(0));
-        self.timeline.add(Side::Captured, captured_end, moved(captured));
-        self.timeline.add(Side::Replayed, end, moved(replayed));
+        self.timeline.add(TimelineSide::Captured, captured_end, moved(captured));
+        self.timeline.add(TimelineSide::Replayed, end, moved(replayed));
         if let Some(late) = pair.late {
             self.lateness.add(late);
         }
@@ -208,17 +208,17 @@ impl Comparison {
     }
 
     /// Returns the times by call.
-    pub fn calls(&self) -> BTreeMap<u16, Times> {
+    pub fn calls(&self) -> BTreeMap<u16, TimePair> {
         self.times(|it| it.1)
     }
 
     /// Returns the times by worker.
-    pub fn workers(&self) -> BTreeMap<u32, Times> {
+    pub fn workers(&self) -> BTreeMap<u32, TimePair> {
         self.times(|it| it.0)
     }
 
-    fn times<K: Ord>(&self, key: impl Fn(&(u32, u16)) -> K) -> BTreeMap<K, Times> {
-        let mut all: BTreeMap<K, Times> = BTreeMap::new();
+    fn times<K: Ord>(&self, key: impl Fn(&(u32, u16)) -> K) -> BTreeMap<K, TimePair> {
+        let mut all: BTreeMap<K, TimePair> = BTreeMap::new();
         for (of, row) in self.rows.iter().filter(|it| it.1.times.replayed.count() > 0) {
             all.entry(key(of)).or_default().merge(&row.times);
         }

@@ -16,7 +16,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::low_watermark::Past;
+use super::low_watermark::LowWatermark;
 
 /// Thread of the replay, numbered densely from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ pub struct TimedOp {
 
 /// Kind of an access to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum AccessMode {
     /// Needs the resource as earlier operations left it.
     Uses,
     /// May leave the resource different.
@@ -57,11 +57,11 @@ const ACCESSES_KEPT: usize = if cfg!(test) { 8 } else { 64 };
 
 /// Accesses of one kind. Most resources have two: the newest one, and the previous one, which an
 /// operation that overlaps the newest one may need.
-type Accesses = SmallVec<[Access; 2]>;
+type Accesses = SmallVec<[ResourceAccess; 2]>;
 
 /// Access of one operation to one resource.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct ResourceAccess {
     /// Operation that made the access.
     pub(super) at: OpId,
     /// End of the operation, ns.
@@ -77,7 +77,7 @@ pub(super) struct Access {
     is_hidden: bool,
 }
 
-impl Access {
+impl ResourceAccess {
     /// Returns an access for which all later operations wait.
     pub(super) fn of(by: TimedOp) -> Self {
         let TimedOp { at, end, .. } = by;
@@ -86,7 +86,7 @@ impl Access {
 
     /// Returns true if an operation may have to wait for this access: one that began at `start`,
     /// one that is in flight, or a later one.
-    pub(super) fn is_needed(&self, start: u64, past: &Past) -> bool {
+    pub(super) fn is_needed(&self, start: u64, past: &LowWatermark) -> bool {
         let from = if self.saw && !self.is_hidden { 0 } else { self.end };
         let times = from..self.until;
         // No in-flight or later operation began before the floor.
@@ -97,7 +97,7 @@ impl Access {
     }
 
     /// Returns true if a later operation may still supersede this access.
-    fn is_live(&self, past: &Past) -> bool {
+    fn is_live(&self, past: &LowWatermark) -> bool {
         self.until > past.floor()
     }
 }
@@ -106,13 +106,19 @@ impl Access {
 #[derive(Clone, Debug, Default)]
 pub struct AccessHistory {
     changes: Accesses,
-    uses: Uses,
+    uses: SharedAccesses,
 }
 
 impl AccessHistory {
     /// Records an access by an operation. Operations for which `by` has to wait are added to
     /// `before`; `past` bounds the begins of later operations.
-    pub fn touch(&mut self, by: TimedOp, touch: Touch, past: &Past, before: &mut WaitSet) {
+    pub fn touch(
+        &mut self,
+        by: TimedOp,
+        touch: AccessMode,
+        past: &LowWatermark,
+        before: &mut WaitSet,
+    ) {
         self.touch_seen(by, false, touch, past, before);
     }
 
@@ -124,12 +130,12 @@ impl AccessHistory {
         &mut self,
         by: TimedOp,
         saw: bool,
-        touch: Touch,
-        past: &Past,
+        touch: AccessMode,
+        past: &LowWatermark,
         before: &mut WaitSet,
     ) {
-        let changes = touch == Touch::Changes;
-        let mut follow = |access: &mut Access| {
+        let changes = touch == AccessMode::Changes;
+        let mut follow = |access: &mut ResourceAccess| {
             let is_settled = saw && access.changes || changes && access.saw;
             if access.end > by.start && !is_settled {
                 return;
@@ -151,7 +157,7 @@ impl AccessHistory {
             }
             stays
         });
-        let access = Access { changes, saw, ..Access::of(by) };
+        let access = ResourceAccess { changes, saw, ..ResourceAccess::of(by) };
         if changes {
             self.uses.retain(past, |access| access.is_live(past));
             self.uses.all.iter_mut().for_each(follow);
@@ -179,7 +185,7 @@ impl AccessHistory {
     }
 
     /// Returns the accesses that are kept.
-    pub(super) fn into_accesses(self) -> impl Iterator<Item = Access> {
+    pub(super) fn into_accesses(self) -> impl Iterator<Item = ResourceAccess> {
         self.changes.into_iter().chain(self.uses.all)
     }
 }
@@ -187,7 +193,7 @@ impl AccessHistory {
 /// Accesses that leave the resource unchanged. Every thread of the capture may have one, for
 /// example on a directory that contains programs.
 #[derive(Clone, Debug, Default)]
-struct Uses {
+struct SharedAccesses {
     /// All accesses. Up to [`ACCESSES_KEPT`] of them, only live ones are kept.
     all: Accesses,
     /// Index of the live accesses by worker, if there are more than that. Superseding changes only
@@ -195,8 +201,8 @@ struct Uses {
     places: Option<Box<FxHashMap<Worker, Vec<u32>>>>,
 }
 
-impl Uses {
-    fn push(&mut self, access: Access) {
+impl SharedAccesses {
+    fn push(&mut self, access: ResourceAccess) {
         let place = place_number(self.all.len());
         self.all.push(access);
         match &mut self.places {
@@ -207,7 +213,12 @@ impl Uses {
     }
 
     /// Calls `visit` with the live accesses of one worker.
-    fn each_of(&mut self, worker: Worker, past: &Past, mut visit: impl FnMut(&mut Access)) {
+    fn each_of(
+        &mut self,
+        worker: Worker,
+        past: &LowWatermark,
+        mut visit: impl FnMut(&mut ResourceAccess),
+    ) {
         let all = &mut self.all;
         let Some(places) = &mut self.places else {
             all.retain(|access| {
@@ -226,7 +237,7 @@ impl Uses {
         });
     }
 
-    fn retain(&mut self, past: &Past, is_kept: impl Fn(&Access) -> bool) {
+    fn retain(&mut self, past: &LowWatermark, is_kept: impl Fn(&ResourceAccess) -> bool) {
         let count = self.all.len();
         self.all.retain(|access| is_kept(access));
         if self.all.len() < count {
@@ -238,7 +249,7 @@ impl Uses {
     }
 
     /// Builds the index of each worker's accesses.
-    fn index(&mut self, is_live: impl Fn(&Access) -> bool) {
+    fn index(&mut self, is_live: impl Fn(&ResourceAccess) -> bool) {
         let mut places: FxHashMap<Worker, Vec<u32>> = FxHashMap::default();
         for (place, access) in self.all.iter().enumerate().filter(|(_, access)| is_live(access)) {
             places.entry(access.at.worker).or_default().push(place_number(place));
@@ -329,10 +340,10 @@ mod tests {
     }
 
     /// Returns the operations for which each one waits, in the order of arrival.
-    fn waits(operations: &[(TimedOp, Touch)]) -> Vec<Vec<(u32, u32)>> {
+    fn waits(operations: &[(TimedOp, AccessMode)]) -> Vec<Vec<(u32, u32)>> {
         let (mut thing, mut waited) = (AccessHistory::default(), VectorClock::default());
-        let past = Past::of(0, &[]);
-        let wait = |(by, touch): &(TimedOp, Touch)| {
+        let past = LowWatermark::of(0, &[]);
+        let wait = |(by, touch): &(TimedOp, AccessMode)| {
             let mut before = WaitSet::default();
             thing.touch(*by, *touch, &past, &mut before);
             waited.reduce(by.at.worker, &mut before);
@@ -343,7 +354,7 @@ mod tests {
 
     #[test]
     fn who_uses_waits_for_who_has_changed() {
-        use Touch::{Changes, Uses};
+        use AccessMode::{Changes, Uses};
         let all = [
             (op(0, 0, 0, 10), Changes),
             (op(1, 0, 10, 20), Uses),
@@ -357,7 +368,7 @@ mod tests {
 
     #[test]
     fn who_overlapped_does_not_wait() {
-        use Touch::Changes;
+        use AccessMode::Changes;
         let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
         assert_eq!(waits(&all), [vec![], vec![]]);
     }
@@ -365,15 +376,15 @@ mod tests {
     #[test]
     fn who_saw_what_an_overlapping_one_has_made_waits() {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
-        let past = &Past::of(0, &[]);
-        thing.touch(op(0, 0, 0, 10), Touch::Changes, past, &mut before);
-        thing.touch_seen(op(1, 0, 9, 20), true, Touch::Uses, past, &mut before);
+        let past = &LowWatermark::of(0, &[]);
+        thing.touch(op(0, 0, 0, 10), AccessMode::Changes, past, &mut before);
+        thing.touch_seen(op(1, 0, 9, 20), true, AccessMode::Uses, past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
         let mut of_third = WaitSet::default();
-        thing.touch_seen(op(2, 0, 19, 30), true, Touch::Uses, past, &mut of_third);
+        thing.touch_seen(op(2, 0, 19, 30), true, AccessMode::Uses, past, &mut of_third);
         assert_eq!(of_third.all(), before.all(), "uses do not wait for uses");
         let mut of_next = WaitSet::default();
-        thing.touch(op(3, 0, 5, 40), Touch::Changes, past, &mut of_next);
+        thing.touch(op(3, 0, 5, 40), AccessMode::Changes, past, &mut of_next);
         let all = [op(1, 0, 9, 20).at, op(2, 0, 19, 30).at];
         assert_eq!(of_next.all(), all, "a change waits for earlier uses that saw the resource");
     }
@@ -381,7 +392,7 @@ mod tests {
     /// Fails if a later change hides an earlier one.
     #[test]
     fn who_began_early_waits_for_what_was_there_then() {
-        use Touch::{Changes, Uses};
+        use AccessMode::{Changes, Uses};
         let all =
             [(op(0, 0, 0, 10), Changes), (op(1, 0, 20, 30), Changes), (op(2, 0, 25, 40), Uses)];
         assert_eq!(waits(&all), [vec![], vec![(0, 0)], vec![(0, 0)]]);
@@ -392,11 +403,11 @@ mod tests {
         let mut thing = AccessHistory::default();
         for number in 0..1000 {
             let start = u64::from(number) * 10;
-            let touch = if number % 3 == 0 { Touch::Changes } else { Touch::Uses };
+            let touch = if number % 3 == 0 { AccessMode::Changes } else { AccessMode::Uses };
             thing.touch(
                 op(number % 4, number / 4, start, start + 5),
                 touch,
-                &Past::of(start, &[]),
+                &LowWatermark::of(start, &[]),
                 &mut WaitSet::default(),
             );
         }
@@ -406,18 +417,18 @@ mod tests {
     /// Fails if a call that stays in flight keeps all accesses made meanwhile.
     #[test]
     fn who_is_under_way_for_long_needs_only_what_was_before() {
-        let (mut thing, past) = (AccessHistory::default(), Past::of(17, &[17, 5003]));
+        let (mut thing, past) = (AccessHistory::default(), LowWatermark::of(17, &[17, 5003]));
         for number in 0..10_000 {
             let start = u64::from(number) * 10;
-            let touch = if number % 3 == 0 { Touch::Changes } else { Touch::Uses };
+            let touch = if number % 3 == 0 { AccessMode::Changes } else { AccessMode::Uses };
             let by = op(number % 4, number / 4, start, start + 5);
             thing.touch_seen(by, number % 2 == 0, touch, &past, &mut WaitSet::default());
             assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
         }
         let mut before = WaitSet::default();
-        thing.touch(op(9, 0, 17, 100_000), Touch::Uses, &past, &mut before);
+        thing.touch(op(9, 0, 17, 100_000), AccessMode::Uses, &past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 5).at]);
-        thing.touch(op(9, 1, 5003, 100_000), Touch::Uses, &past, &mut before);
+        thing.touch(op(9, 1, 5003, 100_000), AccessMode::Uses, &past, &mut before);
         // The 498th operation is the last one that changed the resource before.
         assert!(before.all().contains(&op(2, 124, 4980, 4985).at), "{before:?}");
     }

@@ -13,13 +13,13 @@
 //! operations wait for others that did not conflict with them, but only for those that had ended
 //! when they began, as in the capture. No operation waits for fewer.
 
-use super::dependencies::{Access, AccessHistory, TimedOp, WaitSet, Worker};
-use super::low_watermark::Past;
+use super::dependencies::{AccessHistory, ResourceAccess, TimedOp, WaitSet, Worker};
+use super::low_watermark::LowWatermark;
 
 /// Accesses of all evicted resources together.
 #[derive(Debug, Default)]
 pub(super) struct EvictedAccesses {
-    of: Vec<Access>,
+    of: Vec<ResourceAccess>,
     /// End of the last evicted access.
     end: u64,
     /// Workers that have waited for all evicted accesses.
@@ -28,7 +28,7 @@ pub(super) struct EvictedAccesses {
 
 impl EvictedAccesses {
     /// Evicts resources. Must not be called while an operation is being planned.
-    pub(super) fn add(&mut self, things: impl Iterator<Item = AccessHistory>, past: &Past) {
+    pub(super) fn add(&mut self, things: impl Iterator<Item = AccessHistory>, past: &LowWatermark) {
         let count = self.of.len();
         self.of.extend(things.flat_map(AccessHistory::into_accesses));
         self.of.iter_mut().for_each(|access| access.saw = false);
@@ -52,13 +52,13 @@ impl EvictedAccesses {
     }
 
     /// Adds the evicted accesses for which an operation waits to `before`.
-    pub(super) fn wait(&mut self, by: TimedOp, past: &Past, before: &mut WaitSet) {
+    pub(super) fn wait(&mut self, by: TimedOp, past: &LowWatermark, before: &mut WaitSet) {
         let Worker(worker) = by.at.worker;
         let worker = worker as usize;
         if self.of.is_empty() || self.settled.get(worker).is_some_and(|settled| *settled) {
             return;
         }
-        let times = |access: &Access| access.end..access.until;
+        let times = |access: &ResourceAccess| access.end..access.until;
         let behind = self.of.iter().filter(|access| times(access).contains(&by.start));
         behind.for_each(|access| before.add(access.at));
         if self.end <= by.start {
@@ -71,7 +71,7 @@ impl EvictedAccesses {
                 }
                 access.until > past.floor()
             });
-            self.of.push(Access::of(by));
+            self.of.push(ResourceAccess::of(by));
             self.settled.resize(self.settled.len().max(worker + 1), false);
             self.settled[worker] = true;
         }
@@ -89,7 +89,7 @@ impl EvictedAccesses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::dependencies::{OpId, Touch};
+    use crate::replay::dependencies::{AccessMode, OpId};
 
     fn op(worker: u32, number: u32, start: u64, end: u64) -> TimedOp {
         TimedOp { at: OpId { worker: Worker(worker), number }, start, end }
@@ -98,9 +98,9 @@ mod tests {
     /// Returns a resource that these operations have changed.
     fn thing(operations: &[TimedOp]) -> AccessHistory {
         let mut thing = AccessHistory::default();
-        let past = Past::of(0, &[]);
+        let past = LowWatermark::of(0, &[]);
         for op in operations {
-            thing.touch(*op, Touch::Changes, &past, &mut WaitSet::default());
+            thing.touch(*op, AccessMode::Changes, &past, &mut WaitSet::default());
         }
         thing
     }
@@ -108,7 +108,7 @@ mod tests {
     /// Returns the operations for which an operation of worker 9 waits that begins at `start`.
     fn waits(forgotten: &mut EvictedAccesses, start: u64) -> Vec<(u32, u32)> {
         let mut before = WaitSet::default();
-        forgotten.wait(op(9, 0, start, start + 1), &Past::of(0, &[]), &mut before);
+        forgotten.wait(op(9, 0, start, start + 1), &LowWatermark::of(0, &[]), &mut before);
         before.all().iter().map(|op| (op.worker.0, op.number)).collect()
     }
 
@@ -116,12 +116,12 @@ mod tests {
     fn the_last_of_each_worker_stands_for_all() {
         let mut forgotten = EvictedAccesses::default();
         let things = [thing(&[op(1, 3, 0, 10), op(2, 4, 11, 12)]), thing(&[op(1, 9, 20, 30)])];
-        forgotten.add(things.into_iter(), &Past::of(0, &[]));
+        forgotten.add(things.into_iter(), &LowWatermark::of(0, &[]));
         assert_eq!(forgotten.len(), 2);
         assert_eq!(waits(&mut forgotten, 29), [(2, 4)], "overlapping operations do not wait");
         assert_eq!(waits(&mut forgotten, 30), [(1, 9), (2, 4)]);
         assert_eq!(waits(&mut forgotten, 40), [], "once is enough");
-        forgotten.add([thing(&[op(1, 10, 50, 60)])].into_iter(), &Past::of(0, &[]));
+        forgotten.add([thing(&[op(1, 10, 50, 60)])].into_iter(), &LowWatermark::of(0, &[]));
         assert_eq!(waits(&mut forgotten, 60), [(1, 10), (9, 0)], "the waiter represents them");
     }
 
@@ -131,7 +131,7 @@ mod tests {
         let mut forgotten = EvictedAccesses::default();
         for worker in 0..1000_u32 {
             let start = u64::from(worker) * 100;
-            let past = Past::of(start, &[start]);
+            let past = LowWatermark::of(start, &[start]);
             let mut before = WaitSet::default();
             forgotten.wait(op(worker, 0, start, start + 5), &past, &mut before);
             let others: Vec<u32> = before.all().iter().map(|op| op.worker.0).collect();
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn who_overlaps_with_who_stands_for_others_waits_for_them_itself() {
         let mut forgotten = EvictedAccesses::default();
-        let past = Past::of(0, &[]);
+        let past = LowWatermark::of(0, &[]);
         forgotten.add([thing(&[op(1, 3, 0, 10)]), thing(&[op(2, 4, 0, 12)])].into_iter(), &past);
         forgotten.wait(op(3, 0, 12, 30), &past, &mut WaitSet::default());
         assert_eq!(waits(&mut forgotten, 29), [(1, 3), (2, 4)]);
@@ -168,7 +168,7 @@ mod tests {
             op(1, number, start, start + 5)
         };
         let all: Vec<TimedOp> = (0..1000).map(by).collect();
-        forgotten.add(all.iter().map(|op| thing(&[*op])), &Past::of(0, &[77]));
+        forgotten.add(all.iter().map(|op| thing(&[*op])), &LowWatermark::of(0, &[77]));
         assert_eq!(forgotten.len(), 2);
         assert_eq!(waits(&mut forgotten, 77), [(1, 7)]);
     }

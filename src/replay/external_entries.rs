@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use super::infer_initial_state::{found_there, is_refused_as_full, open_flags};
 use super::namespace::{FsModel, NodeId};
 use super::replayability::SkipReason;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::units::KernelTime;
 
@@ -28,7 +28,7 @@ pub(super) struct ExternalEntries {
 
 /// Entry that a call needs at its first path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
+enum Requirement {
     /// No entry may be there.
     Nothing,
     /// An entry may be there, but its contents are discarded.
@@ -63,21 +63,21 @@ impl ExternalEntries {
                 return Err(SkipReason::Stranger);
             }
             let place = usize::from(nodes[1].is_some());
-            let is_rename = class == Class::Rename && errno == libc::EEXIST;
+            let is_rename = class == CallClass::Rename && errno == libc::EEXIST;
             let is_told = is_rename || found_there(operation, place, 0) == Some(true);
             let is_found = is_told && is_missing(last);
             self.found(last, is_found);
             return self.is_one(world, if is_found { last } else { node });
         }
-        let second = nodes[1].filter(|_| matches!(class, Class::Name | Class::Rename));
-        let needs = if second.is_some() { Needs::Something } else { needs(operation) };
+        let second = nodes[1].filter(|_| matches!(class, CallClass::Name | CallClass::Rename));
+        let needs = if second.is_some() { Requirement::Something } else { needs(operation) };
         match needs {
-            Needs::Something => self.found(node, is_missing(node)),
-            Needs::Nothing | Needs::Place => self.forget(node),
-            Needs::Contents => {}
+            Requirement::Something => self.found(node, is_missing(node)),
+            Requirement::Nothing | Requirement::Place => self.forget(node),
+            Requirement::Contents => {}
         }
         let result = self.is_one(world, node);
-        if matches!(class, Class::Rename | Class::Remove) {
+        if matches!(class, CallClass::Rename | CallClass::Remove) {
             self.taken = self.taken.max(end);
             self.forget(node);
         }
@@ -128,21 +128,21 @@ impl ExternalEntries {
 /// Returns true for calls after which an entry may have another name, or may exist.
 pub(super) fn may_make_names(operation: &SyscallOperation) -> bool {
     match operation.call.call().class {
-        Class::Name | Class::Rename => true,
-        Class::Open => open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0,
+        CallClass::Name | CallClass::Rename => true,
+        CallClass::Open => open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0,
         _ => false,
     }
 }
 
 /// Returns the need of a call with one path.
-fn needs(operation: &SyscallOperation) -> Needs {
+fn needs(operation: &SyscallOperation) -> Requirement {
     let call = operation.call.call();
     let has = |flag: i32| open_flags(operation) & flag.cast_unsigned() != 0;
     match call.class {
-        Class::Name => Needs::Nothing,
-        Class::Open if has(libc::O_CREAT) && has(libc::O_EXCL) => Needs::Nothing,
-        Class::Open if has(libc::O_CREAT) && has(libc::O_TRUNC) => Needs::Place,
-        Class::Open if has(libc::O_CREAT) => Needs::Contents,
-        _ => Needs::Something,
+        CallClass::Name => Requirement::Nothing,
+        CallClass::Open if has(libc::O_CREAT) && has(libc::O_EXCL) => Requirement::Nothing,
+        CallClass::Open if has(libc::O_CREAT) && has(libc::O_TRUNC) => Requirement::Place,
+        CallClass::Open if has(libc::O_CREAT) => Requirement::Contents,
+        _ => Requirement::Something,
     }
 }

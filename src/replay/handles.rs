@@ -36,7 +36,7 @@ pub enum HandleTarget {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct HandleSlot {
     behind: HandleTarget,
     description: u64,
     references: u32,
@@ -53,7 +53,7 @@ struct Slot {
 #[derive(Debug, Default)]
 pub struct Handles {
     of: FxHashMap<ProcessKey, FxHashMap<Fd, Handle>>,
-    slots: Vec<Slot>,
+    slots: Vec<HandleSlot>,
     /// Free handles with the time since which they are free, in that order.
     free: VecDeque<(KernelTime, Handle)>,
     /// Newest handle of each open file description.
@@ -141,11 +141,17 @@ impl Handles {
         behind: HandleTarget,
     ) -> Handle {
         let (position, uses) = Default::default();
-        let slot =
-            Slot { behind, description, references: 1, position, uses, flag_is_unknown: false };
+        let slot = HandleSlot {
+            behind,
+            description,
+            references: 1,
+            position,
+            uses,
+            flag_is_unknown: false,
+        };
         match self.slots.get_mut(handle.0 as usize) {
             // The uses stay: the open waits for the close of the handle.
-            Some(it) => *it = Slot { uses: std::mem::take(&mut it.uses), ..slot },
+            Some(it) => *it = HandleSlot { uses: std::mem::take(&mut it.uses), ..slot },
             None => self.slots.push(slot),
         }
         self.newest.insert(description, handle);
@@ -231,7 +237,7 @@ impl Handles {
         if !self.copies.contains_key(&description) {
             return None;
         }
-        let is_it = |it: &Slot| it.references > 0 && it.description == description;
+        let is_it = |it: &HandleSlot| it.references > 0 && it.description == description;
         let place = self.slots.iter().position(is_it)?;
         u32::try_from(place).ok().map(Handle)
     }
@@ -308,11 +314,11 @@ impl Handles {
         }
     }
 
-    fn slot(&self, handle: Handle) -> &Slot {
+    fn slot(&self, handle: Handle) -> &HandleSlot {
         &self.slots[handle.0 as usize]
     }
 
-    fn slot_mut(&mut self, handle: Handle) -> &mut Slot {
+    fn slot_mut(&mut self, handle: Handle) -> &mut HandleSlot {
         &mut self.slots[handle.0 as usize]
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Kind of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum RegionKind {
     /// Data, possibly zeros.
     Data,
     /// Hole: read as zeros without occupying space.
@@ -19,29 +19,29 @@ pub enum Kind {
 
 /// Known range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct KnownRegion {
     /// Offset of its first byte.
     pub from: u64,
     /// Offset after its last byte.
     pub to: u64,
     /// Kind of the range.
-    pub kind: Kind,
+    pub kind: RegionKind,
 }
 
 /// Known ranges of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout(RangeMap<u64, Kind>);
+pub struct HoleMap(RangeMap<u64, RegionKind>);
 
-impl Layout {
+impl HoleMap {
     /// Records the kind of a range. Earlier knowledge is kept: it is closer to the initial state.
-    pub fn learn(&mut self, range: Range<u64>, kind: Kind) {
+    pub fn learn(&mut self, range: Range<u64>, kind: RegionKind) {
         let new: Vec<Range<u64>> = self.0.gaps(&range).collect();
         new.into_iter().for_each(|it| self.0.insert(it, kind));
     }
 
     /// Returns the known ranges of a file of this length, in order.
-    pub fn parts(&self, bytes: u64) -> impl Iterator<Item = Part> {
-        let part = move |(range, kind): (&Range<u64>, &Kind)| Part {
+    pub fn parts(&self, bytes: u64) -> impl Iterator<Item = KnownRegion> {
+        let part = move |(range, kind): (&Range<u64>, &RegionKind)| KnownRegion {
             from: range.start,
             to: range.end.min(bytes),
             kind: *kind,
@@ -51,9 +51,9 @@ impl Layout {
 }
 
 /// Returns the number of bytes in holes.
-pub fn hole_bytes(parts: impl Iterator<Item = Part>) -> u64 {
+pub fn hole_bytes(parts: impl Iterator<Item = KnownRegion>) -> u64 {
     parts
-        .filter(|it| it.kind == Kind::Hole)
+        .filter(|it| it.kind == RegionKind::Hole)
         .fold(0, |sum, it| sum.saturating_add(it.to.saturating_sub(it.from)))
 }
 
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn the_oldest_answer_counts_and_what_is_behind_the_end_does_not() {
-        let mut layout = Layout::default();
-        layout.learn(100..200, Kind::Hole);
-        layout.learn(0..300, Kind::Data);
-        layout.learn(150..u64::MAX, Kind::Hole);
+        let mut layout = HoleMap::default();
+        layout.learn(100..200, RegionKind::Hole);
+        layout.learn(0..300, RegionKind::Data);
+        layout.learn(150..u64::MAX, RegionKind::Hole);
         let parts =
             |bytes| -> Vec<_> { layout.parts(bytes).map(|it| (it.from, it.to, it.kind)).collect() };
         let all = [
-            (0, 100, Kind::Data),
-            (100, 200, Kind::Hole),
-            (200, 300, Kind::Data),
-            (300, 301, Kind::Hole),
+            (0, 100, RegionKind::Data),
+            (100, 200, RegionKind::Hole),
+            (200, 300, RegionKind::Data),
+            (300, 301, RegionKind::Hole),
         ];
         assert_eq!(parts(301), all);
         assert_eq!(parts(300), all[..3]);

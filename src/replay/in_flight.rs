@@ -4,12 +4,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::low_watermark::Past;
+use super::low_watermark::LowWatermark;
 use crate::operation::model::ThreadKey;
 
 /// Identity of an operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Inside {
+pub(super) enum InFlightKey {
     /// Call of a thread.
     Call(ThreadKey),
     /// Asynchronous operation, by its number.
@@ -17,7 +17,7 @@ pub(super) enum Inside {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct BegunOp {
     /// Begin, ns of the capture's clock.
     start: u64,
     may_make_names: bool,
@@ -26,23 +26,23 @@ struct Begun {
 /// Calls and asynchronous operations that may be replayed and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
-    of: FxHashMap<Inside, Begun>,
-    past: Past,
+    of: FxHashMap<InFlightKey, BegunOp>,
+    past: LowWatermark,
     /// Number of them that may make names.
     makers: usize,
 }
 
 impl UnderWay {
     /// Adds an operation that began at `start`, ns of the capture's clock.
-    pub(super) fn begun(&mut self, inside: Inside, start: u64, may_make_names: bool) {
+    pub(super) fn begun(&mut self, inside: InFlightKey, start: u64, may_make_names: bool) {
         self.over(inside);
         self.past.begun(start);
         self.makers += usize::from(may_make_names);
-        self.of.insert(inside, Begun { start, may_make_names });
+        self.of.insert(inside, BegunOp { start, may_make_names });
     }
 
     /// Removes an operation that has ended, or whose end will not be seen.
-    pub(super) fn over(&mut self, inside: Inside) {
+    pub(super) fn over(&mut self, inside: InFlightKey) {
         if let Some(begun) = self.of.remove(&inside) {
             self.past.over(begun.start);
             self.makers -= usize::from(begun.may_make_names);
@@ -72,7 +72,7 @@ impl UnderWay {
     }
 
     /// Returns the bound for the begins of later operations.
-    pub(super) fn past(&self) -> &Past {
+    pub(super) fn past(&self) -> &LowWatermark {
         &self.past
     }
 }

@@ -1,11 +1,11 @@
 //! Inference of the initial state: records in the [`FsModel`] what the results of operations show.
 
-use super::hole_map::Kind;
+use super::hole_map::RegionKind;
 use super::initial_size::Size;
-use super::namespace::{EntryKind, FileId, FsModel, NodeId, Shown};
+use super::namespace::{EntryKind, FileId, FsModel, NodeId, ShownFile};
 use super::symlink_follow::follows;
 use crate::event::FileStat;
-use crate::event::syscall_table::{Call, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, Role};
 use crate::operation::model::SyscallOperation;
 
 /// Returns the bits of a flag.
@@ -52,7 +52,7 @@ pub fn opened(
     }
     let creates = has(libc::O_CREAT);
     let is_made = creates && (has(libc::O_EXCL) || world.is_absent(node));
-    let shown = stat.filter(|_| !is_made).and_then(|stat| Shown::new(stat, has(libc::O_TRUNC)));
+    let shown = stat.filter(|_| !is_made).and_then(|stat| ShownFile::new(stat, has(libc::O_TRUNC)));
     if let Some(shown) = shown {
         world.may_be_second_name(node, shown, &is_open);
     }
@@ -91,9 +91,9 @@ pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> 
             Some(_) => None,
         };
     }
-    let has = |flag| call.class == Class::Open && open_flags(operation) & bits(flag) != 0;
+    let has = |flag| call.class == CallClass::Open && open_flags(operation) & bits(flag) != 0;
     let makes = match call.class {
-        Class::Name => place == 1 || !is_of_two,
+        CallClass::Name => place == 1 || !is_of_two,
         _ => has(libc::O_EXCL),
     };
     match errno {
@@ -114,7 +114,7 @@ pub fn spelled(
     node: Option<NodeId>,
 ) {
     let class = operation.call.call().class;
-    let finds = !matches!(class, Class::Name | Class::Rename | Class::Remove);
+    let finds = !matches!(class, CallClass::Name | CallClass::Rename | CallClass::Remove);
     if let (Some(path), Some(node)) = (path, node)
         && (path.ends_with(b"/") || path.ends_with(b"/."))
         && finds
@@ -134,29 +134,29 @@ pub fn named(
 ) {
     let [Some(node), second] = nodes else { return };
     match (call.class, second) {
-        (Class::Name, _) if call.name.starts_with("mkdir") => {
+        (CallClass::Name, _) if call.name.starts_with("mkdir") => {
             world.made(node, EntryKind::Directory)
         }
-        (Class::Name, _) if call.name.starts_with("mknod") => {
+        (CallClass::Name, _) if call.name.starts_with("mknod") => {
             world.made_file(Some(node));
         }
-        (Class::Name, Some(new)) if call.name.starts_with("link") => world.linked(node, new),
-        (Class::Name, _) => world.made(node, EntryKind::Link(0)),
-        (Class::Rename, Some(new)) => {
+        (CallClass::Name, Some(new)) if call.name.starts_with("link") => world.linked(node, new),
+        (CallClass::Name, _) => world.made(node, EntryKind::Link(0)),
+        (CallClass::Rename, Some(new)) => {
             let flags = call.arg(Role::RenameFlags).map_or(0, |register| args[register]);
             world.renamed(node, new, flags & u64::from(libc::RENAME_EXCHANGE) != 0);
         }
-        (Class::Remove, _) if removes_directory(call, args) => {
+        (CallClass::Remove, _) if removes_directory(call, args) => {
             world.removed(node, EntryKind::Directory);
         }
-        (Class::Remove, _) => world.removed(node, EntryKind::Any),
-        (Class::Resize, _) => {
+        (CallClass::Remove, _) => world.removed(node, EntryKind::Any),
+        (CallClass::Resize, _) => {
             let length = call.arg(Role::Length).map_or(0, |register| args[register]);
             if let Some(file) = world.file_there(node) {
                 world.size_mut(file).truncated(length);
             }
         }
-        (Class::Stat, _) if call.name.starts_with("readlink") => {
+        (CallClass::Stat, _) if call.name.starts_with("readlink") => {
             world.was_there(node, EntryKind::Link(ret.try_into().unwrap_or(0)));
         }
         _ => {
@@ -204,7 +204,7 @@ pub fn failed(
         }
         (libc::ENOTDIR, None) => {
             let wants = removes_directory(call, args)
-                || call.class == Class::Open
+                || call.class == CallClass::Open
                     && open_flags(operation) & bits(libc::O_DIRECTORY) != 0;
             no_directory(world, node, wants);
         }
@@ -247,7 +247,7 @@ fn failed_with_two(
     errno: i32,
     [from, to]: [NodeId; 2],
 ) {
-    let renames = operation.call.call().class == Class::Rename;
+    let renames = operation.call.call().class == CallClass::Rename;
     match errno {
         _ if is_refused_as_full(operation) => {
             // An entry inside a directory cannot take the directory's place.
@@ -282,9 +282,9 @@ pub fn is_refused_as_full(operation: &SyscallOperation) -> bool {
     let flags = call.arg(Role::RenameFlags).map_or(0, |register| operation.args[register]);
     let may_replace = flags & u64::from(libc::RENAME_NOREPLACE) == 0;
     match (operation.errno(), call.class) {
-        (Some(libc::ENOTEMPTY), Class::Remove | Class::Rename) => true,
-        (Some(libc::EEXIST), Class::Remove) => true,
-        (Some(libc::EEXIST), Class::Rename) => may_replace,
+        (Some(libc::ENOTEMPTY), CallClass::Remove | CallClass::Rename) => true,
+        (Some(libc::EEXIST), CallClass::Remove) => true,
+        (Some(libc::EEXIST), CallClass::Rename) => may_replace,
         _ => false,
     }
 }
@@ -306,24 +306,24 @@ pub fn moved(
     let call = operation.call.call();
     let register = |role| call.arg(role).map(|register| operation.args[register]);
     match call.class {
-        Class::Write => size.wrote(offset, ret),
-        Class::Transfer if is_target => size.wrote(offset, ret),
-        Class::Read => match offset {
+        CallClass::Write => size.wrote(offset, ret),
+        CallClass::Transfer if is_target => size.wrote(offset, ret),
+        CallClass::Read => match offset {
             Some(offset) => size.read(offset, operation.bytes_requested, ret),
             // Wherever the read began, the file has that many bytes.
             None => size.read(0, None, ret),
         },
         // The end of a transfer shows nothing of the file: the target may be full.
-        Class::Transfer => {
+        CallClass::Transfer => {
             if let Some(offset) = offset {
                 size.read(offset, None, ret);
             }
         }
-        Class::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
+        CallClass::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
             let asked = register(Role::Offset).unwrap_or(0).cast_signed();
             size.ends(ret.saturating_add_signed(asked.saturating_neg()));
         }
-        Class::Resize => match register(Role::Length) {
+        CallClass::Resize => match register(Role::Length) {
             Some(length) => size.truncated(length),
             None => allocated(size, operation),
         },
@@ -347,13 +347,13 @@ fn allocated(size: &mut Size, operation: &SyscallOperation) {
 }
 
 /// Returns what a seek looks for: data or a hole.
-pub fn sought(operation: &SyscallOperation) -> Option<Kind> {
+pub fn sought(operation: &SyscallOperation) -> Option<RegionKind> {
     let whence =
         operation.call.call().arg(Role::Whence).map(|register| operation.args[register])?;
     let asks = |value: i32| whence == u64::from(bits(value));
     match () {
-        () if asks(libc::SEEK_DATA) => Some(Kind::Data),
-        () if asks(libc::SEEK_HOLE) => Some(Kind::Hole),
+        () if asks(libc::SEEK_DATA) => Some(RegionKind::Data),
+        () if asks(libc::SEEK_HOLE) => Some(RegionKind::Hole),
         () => None,
     }
 }
@@ -366,20 +366,20 @@ pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
     let at = operation.ret.and_then(|ret| u64::try_from(ret).ok());
     let behind = |at: u64| at..at.saturating_add(1);
     match (kind, at) {
-        (Kind::Data, Some(at)) => {
+        (RegionKind::Data, Some(at)) => {
             world.size_mut(file).reaches(at.saturating_add(1));
-            world.has_part(file, from..at, Kind::Hole);
-            world.has_part(file, behind(at), Kind::Data);
+            world.has_part(file, from..at, RegionKind::Hole);
+            world.has_part(file, behind(at), RegionKind::Data);
         }
         // No data up to the end of the file, wherever that is.
-        (Kind::Data, None) if operation.errno() == Some(libc::ENXIO) => {
-            world.has_part(file, from..u64::MAX, Kind::Hole);
+        (RegionKind::Data, None) if operation.errno() == Some(libc::ENXIO) => {
+            world.has_part(file, from..u64::MAX, RegionKind::Hole);
         }
         // The hole may be the end of the file: nothing after it is created.
-        (Kind::Hole, Some(at)) => {
+        (RegionKind::Hole, Some(at)) => {
             world.size_mut(file).reaches(at.max(from.saturating_add(1)));
-            world.has_part(file, from..at, Kind::Data);
-            world.has_part(file, behind(at), Kind::Hole);
+            world.has_part(file, from..at, RegionKind::Data);
+            world.has_part(file, behind(at), RegionKind::Hole);
         }
         _ => {}
     }

@@ -23,7 +23,7 @@ use zstd::bulk::Decompressor;
 use super::infer_initial_state::flags_of;
 use super::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::symlink_follow::follows;
-use crate::event::syscall_table::{Call, CallId, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 
 /// Maximum number of names that are kept: no plan can describe the start of more names either.
 const NAMES_MAX: usize = super::plan_file::FILES_MAX;
@@ -50,7 +50,7 @@ pub struct Absent {
 
 /// Change of the file at a path.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct PathChange<'a> {
     /// Path from the root.
     pub path: &'a [u8],
     /// True if a final link is followed.
@@ -60,7 +60,7 @@ pub struct Change<'a> {
 /// Times of a name, ns since the first operation. Each is the earliest one, or [`u64::MAX`] if
 /// there is none.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+struct EarliestTimes {
     /// End of an operation that made an entry where none may be.
     made: u64,
     /// End of an operation that did not find an entry.
@@ -73,7 +73,7 @@ struct Times {
 
 /// Names of all operations of a plan.
 #[derive(Debug, Default)]
-struct Names(FxHashMap<Vec<u8>, Times>);
+struct NameTimes(FxHashMap<Vec<u8>, EarliestTimes>);
 
 /// Returns the absent names of a plan, sorted. `place` returns the path of a place, whatever links
 /// lead to it; `change` is called for each change of a file.
@@ -85,9 +85,9 @@ pub fn absent(
     reader: &PlanReader,
     index: &Index,
     place: &mut dyn FnMut(&[u8]) -> Vec<u8>,
-    change: &mut dyn FnMut(Change<'_>),
+    change: &mut dyn FnMut(PathChange<'_>),
 ) -> Result<Vec<Absent>, AbsentError> {
-    let mut names = Names::default();
+    let mut names = NameTimes::default();
     each(reader, index, &mut |call, operation, times| {
         changes(call, operation, change);
         names.add(call, operation, times, place);
@@ -99,18 +99,23 @@ pub fn absent(
 /// Returns true for calls after which a name may belong to another file, or to none.
 pub fn changes_names(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
     match call.class {
-        Class::Name | Class::Rename | Class::Remove => true,
-        Class::Open => flags_of(call, args, in_memory) & libc::O_CREAT.cast_unsigned() != 0,
+        CallClass::Name | CallClass::Rename | CallClass::Remove => true,
+        CallClass::Open => flags_of(call, args, in_memory) & libc::O_CREAT.cast_unsigned() != 0,
         _ => false,
     }
 }
 
 /// Visitor of an operation with its begin and end.
-type See<'a> = dyn FnMut(&Call, &Operation<'_>, Range<u64>) -> Result<(), AbsentError> + 'a;
+type OperationObserver<'a> =
+    dyn FnMut(&Call, &Operation<'_>, Range<u64>) -> Result<(), AbsentError> + 'a;
 
 /// Visits all operations with begin and end, ns since the first one; those of a thread in their
 /// order.
-fn each(reader: &PlanReader, index: &Index, seen: &mut See<'_>) -> Result<(), AbsentError> {
+fn each(
+    reader: &PlanReader,
+    index: &Index,
+    seen: &mut OperationObserver<'_>,
+) -> Result<(), AbsentError> {
     let mut zstd = Decompressor::new().map_err(PlanError::from)?;
     for worker in &index.workers {
         let mut last = 0_u64;
@@ -138,12 +143,16 @@ fn each(reader: &PlanReader, index: &Index, seen: &mut See<'_>) -> Result<(), Ab
 }
 
 /// Reports the changes that an operation has made at its paths.
-fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(Change<'_>)) {
+fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(PathChange<'_>)) {
     let Operation { args, flags, ret, .. } = operation;
     let writes = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
     let is_change = match call.class {
-        Class::Name | Class::Rename | Class::Remove | Class::Resize | Class::Attribute => true,
-        Class::Open => flags_of(call, args, *flags) & writes.cast_unsigned() != 0,
+        CallClass::Name
+        | CallClass::Rename
+        | CallClass::Remove
+        | CallClass::Resize
+        | CallClass::Attribute => true,
+        CallClass::Open => flags_of(call, args, *flags) & writes.cast_unsigned() != 0,
         _ => false,
     };
     if !is_change || *ret < 0 {
@@ -153,12 +162,12 @@ fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(Change
     let follows = [follows(call, args, *flags), false];
     for (path, follows) in [operation.path, second].into_iter().zip(follows) {
         if let Some(path) = path.and_then(plain) {
-            change(Change { path, follows });
+            change(PathChange { path, follows });
         }
     }
 }
 
-impl Names {
+impl NameTimes {
     fn add(
         &mut self,
         call: &Call,
@@ -169,20 +178,20 @@ impl Names {
         let Range { start, end } = times;
         let flags = flags_of(call, &operation.args, operation.flags).cast_signed();
         let (first, second) = (operation.path, operation.second_path);
-        let mut of = |path: Option<&[u8]>, change: &dyn Fn(&mut Times)| {
+        let mut of = |path: Option<&[u8]>, change: &dyn Fn(&mut EarliestTimes)| {
             if let Some(path) = path.and_then(plain) {
-                change(self.0.entry(place(path)).or_insert(Times::NONE));
+                change(self.0.entry(place(path)).or_insert(EarliestTimes::NONE));
             }
         };
-        let made = |times: &mut Times| {
+        let made = |times: &mut EarliestTimes| {
             times.made = times.made.min(end);
             times.any = times.any.min(start);
         };
-        let changed = |times: &mut Times| {
+        let changed = |times: &mut EarliestTimes| {
             times.changed = times.changed.min(start);
             times.any = times.any.min(start);
         };
-        let creates = call.class == Class::Open && flags & libc::O_CREAT != 0;
+        let creates = call.class == CallClass::Open && flags & libc::O_CREAT != 0;
         match call.class {
             // Either of two names may be meant.
             _ if operation.ret == -i64::from(libc::ENOENT)
@@ -192,16 +201,17 @@ impl Names {
                 of(first, &|times| times.missed = times.missed.min(end));
             }
             _ if operation.ret < 0 => {}
-            Class::Name if call.is_symlink() => of(first, &made),
-            Class::Name => of(second.or(first), &made),
-            Class::Open if creates && flags & libc::O_EXCL != 0 => of(first, &made),
-            Class::Open if creates => of(first, &changed),
-            Class::Remove => of(first, &changed),
-            Class::Rename => {
+            CallClass::Name if call.is_symlink() => of(first, &made),
+            CallClass::Name => of(second.or(first), &made),
+            CallClass::Open if creates && flags & libc::O_EXCL != 0 => of(first, &made),
+            CallClass::Open if creates => of(first, &changed),
+            CallClass::Remove => of(first, &changed),
+            CallClass::Rename => {
                 let flags =
                     call.arg(Role::RenameFlags).map_or(0, |register| operation.args[register]);
                 let is_new = flags & u64::from(libc::RENAME_NOREPLACE) != 0;
-                let second_change: &dyn Fn(&mut Times) = if is_new { &made } else { &changed };
+                let second_change: &dyn Fn(&mut EarliestTimes) =
+                    if is_new { &made } else { &changed };
                 of(first, &changed);
                 of(second, second_change);
             }
@@ -210,7 +220,7 @@ impl Names {
     }
 
     fn absent(&self) -> Vec<Absent> {
-        let absent = |(path, times): (&Vec<u8>, &Times)| {
+        let absent = |(path, times): (&Vec<u8>, &EarliestTimes)| {
             let above = above(path).filter_map(|path| self.0.get(path));
             let above = above.map(|times| times.any).min();
             let is_so = |at: u64| {
@@ -227,7 +237,7 @@ impl Names {
     }
 }
 
-impl Times {
+impl EarliestTimes {
     const NONE: Self = Self { made: u64::MAX, missed: u64::MAX, changed: u64::MAX, any: u64::MAX };
 }
 
@@ -290,7 +300,7 @@ mod tests {
     /// Checks the names that were absent; `?` marks names where a dangling link may have been.
     #[track_caller]
     fn check(done: &[Done<'_>], expected: &str) {
-        let mut names = Names::default();
+        let mut names = NameTimes::default();
         for (start, done) in (0..).step_by(10).zip(done) {
             let call = CallId::by_name(done.0).expect(done.0).call();
             let same = &mut |path: &[u8]| path.to_vec();

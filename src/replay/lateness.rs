@@ -1,6 +1,6 @@
 //! Lateness of a replay.
 
-use crate::analysis::spread::Spread;
+use crate::analysis::histogram::Histogram;
 
 /// Threshold in ns above which an operation is very late.
 const VERY_LATE: u64 = 1_000_000;
@@ -9,7 +9,7 @@ const VERY_LATE: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Lateness {
     /// Distribution in ns.
-    spread: Spread,
+    spread: Histogram,
     /// Number of operations that began more than 1 ms late.
     pub very_late: u64,
 }

@@ -2,27 +2,27 @@
 //!
 //! A capture shows the length of a link's text (`readlink`), but not the text. An open shows two
 //! paths: the one that it was given, and the kernel's path of its file. Where these differ, a link
-//! is on the way ([`seen`]). Its text in the replay leads to the same target and is as long as it
+//! is on the way ([`symlink_inference`]). Its text in the replay leads to the same target and is as long as it
 //! was, if such a text exists. So operations that query the link get the same result.
 
-mod seen;
+mod symlink_inference;
 
 use std::collections::BTreeMap;
 
-pub use seen::Seen;
+pub use symlink_inference::SymlinkEvidence;
 
 /// Maximum length of a link's text (`PATH_MAX` without its terminator).
 pub const TEXT_BYTES_MAX: usize = 4095;
 
 /// Links by their paths from the root, and their texts. No path leads through another link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links {
+pub struct SymlinkMap {
     all: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Number of opens that have shown other links, which are no longer known.
     pub unknown: u64,
 }
 
-impl Links {
+impl SymlinkMap {
     /// Returns true if there are no links, as far as known.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty() && self.unknown == 0
@@ -34,7 +34,7 @@ impl Links {
     }
 }
 
-impl FromIterator<(Vec<u8>, Vec<u8>)> for Links {
+impl FromIterator<(Vec<u8>, Vec<u8>)> for SymlinkMap {
     fn from_iter<I: IntoIterator<Item = (Vec<u8>, Vec<u8>)>>(all: I) -> Self {
         Self { all: all.into_iter().collect(), unknown: 0 }
     }

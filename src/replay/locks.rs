@@ -25,7 +25,7 @@ use crate::units::DevId;
 
 /// Object of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Locked {
+pub enum LockTarget {
     /// Regular file.
     File(FileId),
     /// Directory, by its device and inode number.
@@ -45,7 +45,7 @@ pub enum Mode {
 
 /// Request of an `flock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum FlockRequest {
     /// Acquires a lock; true if the call waits for the lock.
     Lock(Mode, bool),
     /// Releases the lock.
@@ -55,22 +55,24 @@ pub enum Wish {
 }
 
 /// Decodes the request of an `flock` with these registers.
-pub fn wish(args: &[u64; 6]) -> Wish {
+pub fn wish(args: &[u64; 6]) -> FlockRequest {
     // The kernel reads 32 bits.
-    let Ok(flags) = i32::try_from(args[1] & u64::from(u32::MAX)) else { return Wish::Other };
+    let Ok(flags) = i32::try_from(args[1] & u64::from(u32::MAX)) else {
+        return FlockRequest::Other;
+    };
     let waits = flags & libc::LOCK_NB == 0;
     match flags & !libc::LOCK_NB {
-        libc::LOCK_SH => Wish::Lock(Mode::Shared, waits),
-        libc::LOCK_EX => Wish::Lock(Mode::Exclusive, waits),
-        libc::LOCK_UN => Wish::Unlock,
-        _ => Wish::Other,
+        libc::LOCK_SH => FlockRequest::Lock(Mode::Shared, waits),
+        libc::LOCK_EX => FlockRequest::Lock(Mode::Exclusive, waits),
+        libc::LOCK_UN => FlockRequest::Unlock,
+        _ => FlockRequest::Other,
     }
 }
 
 /// Lock request of a description.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) locked: Locked,
+pub(super) struct LockAttempt {
+    pub(super) locked: LockTarget,
     pub(super) description: u64,
     pub(super) mode: Mode,
 }
@@ -81,9 +83,9 @@ const CROWD_MAX: usize = 32;
 /// Operations for which later ones have to wait. In a large crowd, the next operation that joins
 /// waits for all the others and represents them.
 #[derive(Debug, Default)]
-struct Crowd(WaitSet);
+struct WaitGroup(WaitSet);
 
-impl Crowd {
+impl WaitGroup {
     fn join(&mut self, at: OpId, before: &mut WaitSet) {
         if self.0.all().len() >= CROWD_MAX {
             self.wait(before);
@@ -99,37 +101,37 @@ impl Crowd {
 
 /// Lock that a description holds.
 #[derive(Debug)]
-struct Hold {
+struct HeldLock {
     description: u64,
     mode: Mode,
     by: TimedOp,
     /// Operations that were refused because of this lock.
-    refused: Crowd,
+    refused: WaitGroup,
 }
 
 /// Locks of one file.
 #[derive(Debug, Default)]
 struct Lock {
-    holds: Vec<Hold>,
+    holds: Vec<HeldLock>,
     /// Operations that have released a lock since the last exclusive one: a shared lock, or an
     /// exclusive one.
-    let_go: [Crowd; 2],
+    let_go: [WaitGroup; 2],
 }
 
 /// Locks of all files.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    of: FxHashMap<Locked, Lock>,
+    of: FxHashMap<LockTarget, Lock>,
     /// Object that each description has locked.
-    holders: FxHashMap<u64, Locked>,
+    holders: FxHashMap<u64, LockTarget>,
 }
 
 impl Locks {
     /// Returns the holders that exclude a request: their descriptions, and the operations that
     /// acquired the locks.
-    pub(super) fn in_the_way(&self, asked: Asked) -> impl Iterator<Item = (u64, TimedOp)> {
+    pub(super) fn in_the_way(&self, asked: LockAttempt) -> impl Iterator<Item = (u64, TimedOp)> {
         let holds = self.of.get(&asked.locked).into_iter().flat_map(|lock| &lock.holds);
-        let excludes = move |hold: &&Hold| {
+        let excludes = move |hold: &&HeldLock| {
             hold.description != asked.description
                 && (hold.mode == Mode::Exclusive || asked.mode == Mode::Exclusive)
         };
@@ -137,7 +139,7 @@ impl Locks {
     }
 
     /// Records that a description has acquired a lock. No other holder excludes the request.
-    pub(super) fn got(&mut self, asked: Asked, by: TimedOp, before: &mut WaitSet) {
+    pub(super) fn got(&mut self, asked: LockAttempt, by: TimedOp, before: &mut WaitSet) {
         if self.mode(asked.description) == Some(asked.mode) {
             return;
         }
@@ -150,14 +152,14 @@ impl Locks {
             // Later operations wait for this one.
             lock.let_go = Default::default();
         }
-        let Asked { description, mode, .. } = asked;
-        lock.holds.push(Hold { description, mode, by, refused: Crowd::default() });
+        let LockAttempt { description, mode, .. } = asked;
+        lock.holds.push(HeldLock { description, mode, by, refused: WaitGroup::default() });
         self.holders.insert(description, asked.locked);
     }
 
     /// Records a refusal because of another holder: the operation comes after the holder's lock and
     /// before its release.
-    pub(super) fn refused(&mut self, asked: Asked, at: OpId, before: &mut WaitSet) {
+    pub(super) fn refused(&mut self, asked: LockAttempt, at: OpId, before: &mut WaitSet) {
         let first = self.in_the_way(asked).next().map(|(description, _)| description);
         let holds = self.of.get_mut(&asked.locked).into_iter().flat_map(|lock| &mut lock.holds);
         for hold in holds.filter(|hold| Some(hold.description) == first) {
@@ -184,8 +186,8 @@ impl Locks {
     /// Forgets files that no longer exist.
     pub(super) fn forget(&mut self, is_there: impl Fn(FileId) -> bool) {
         self.of.retain(|locked, lock| match locked {
-            Locked::File(file) => !lock.holds.is_empty() || is_there(*file),
-            Locked::Directory(..) | Locked::Unknown(_) => true,
+            LockTarget::File(file) => !lock.holds.is_empty() || is_there(*file),
+            LockTarget::Directory(..) | LockTarget::Unknown(_) => true,
         });
     }
 
@@ -212,8 +214,8 @@ mod tests {
         TimedOp { at: OpId { worker: Worker(worker), number }, start: 0, end: 0 }
     }
 
-    fn asked(description: u64, mode: Mode) -> Asked {
-        Asked { locked: Locked::File(FileId(7)), description, mode }
+    fn asked(description: u64, mode: Mode) -> LockAttempt {
+        LockAttempt { locked: LockTarget::File(FileId(7)), description, mode }
     }
 
     /// Checks the operations for which a step waits.
@@ -282,12 +284,12 @@ mod tests {
         let check = |flags: i32, expected| {
             assert_eq!(wish(&[3, flags.cast_unsigned().into(), 0, 0, 0, 0]), expected);
         };
-        check(libc::LOCK_EX, Wish::Lock(Mode::Exclusive, true));
-        check(libc::LOCK_SH | libc::LOCK_NB, Wish::Lock(Mode::Shared, false));
-        check(libc::LOCK_UN | libc::LOCK_NB, Wish::Unlock);
-        check(libc::LOCK_SH | libc::LOCK_EX, Wish::Other);
-        check(32, Wish::Other);
-        assert_eq!(wish(&[3, u64::MAX, 0, 0, 0, 0]), Wish::Other);
-        assert_eq!(wish(&[3, 1 << 32 | 2, 0, 0, 0, 0]), Wish::Lock(Mode::Exclusive, true));
+        check(libc::LOCK_EX, FlockRequest::Lock(Mode::Exclusive, true));
+        check(libc::LOCK_SH | libc::LOCK_NB, FlockRequest::Lock(Mode::Shared, false));
+        check(libc::LOCK_UN | libc::LOCK_NB, FlockRequest::Unlock);
+        check(libc::LOCK_SH | libc::LOCK_EX, FlockRequest::Other);
+        check(32, FlockRequest::Other);
+        assert_eq!(wish(&[3, u64::MAX, 0, 0, 0, 0]), FlockRequest::Other);
+        assert_eq!(wish(&[3, 1 << 32 | 2, 0, 0, 0, 0]), FlockRequest::Lock(Mode::Exclusive, true));
     }
 }

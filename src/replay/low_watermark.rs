@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Begins of the operations in flight. Times are ns of the capture's clock or, where noted, since
 /// the first operation.
 #[derive(Debug, Default)]
-pub struct Past {
+pub struct LowWatermark {
     /// Number of operations in flight by their begin.
     starts: BTreeMap<u64, u32>,
     /// Begin of the first operation; `None`: nothing is known yet.
@@ -26,7 +26,7 @@ pub struct Past {
     floor: u64,
 }
 
-impl Past {
+impl LowWatermark {
     /// Adds an operation that began at `start`.
     pub(super) fn begun(&mut self, start: u64) {
         *self.starts.entry(start).or_default() += 1;
@@ -71,7 +71,7 @@ impl Past {
 }
 
 #[cfg(test)]
-impl Past {
+impl LowWatermark {
     /// Creates a watermark where the first operation began at 0 and operations with these begins
     /// are in flight.
     pub(super) fn of(floor: u64, starts: &[u64]) -> Self {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_who_is_under_way_may_have_begun_before() {
-        let mut past = Past::default();
+        let mut past = LowWatermark::default();
         assert!(past.has_begun_in(0..1), "nothing is known yet");
         past.begun(107);
         past.begun(107);

@@ -24,11 +24,11 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-pub use self::entries::{Entry, Gap};
-use self::forget::{Numbers, key};
+pub use self::entries::{Gap, ListedEntry};
+use self::forget::{ForgottenNumbers, key};
 use self::inodes::Inodes;
-pub use self::inodes::Shown;
-use super::hole_map::{Kind, Layout, Part};
+pub use self::inodes::ShownFile;
+use super::hole_map::{HoleMap, KnownRegion, RegionKind};
 use super::initial_size::Size;
 
 /// Place in the tree of names as they are now. Dense from 0, which is the root.
@@ -37,7 +37,7 @@ pub struct NodeId(pub u32);
 
 /// Keys of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub struct PlaceKeys {
     /// Key of the place itself.
     pub place: u64,
     /// Key of the directory that contains the place.
@@ -67,7 +67,7 @@ pub enum EntryKind {
 
 /// Knowledge about a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PlaceState {
     /// No operation has looked it up.
     Unasked,
     /// No entry is there.
@@ -76,7 +76,7 @@ enum State {
     There(EntryKind),
 }
 
-impl State {
+impl PlaceState {
     /// Returns the file that is there.
     fn file(self) -> Option<FileId> {
         match self {
@@ -95,7 +95,7 @@ struct Node {
     /// It moves with the entry.
     inside: u64,
     children: FxHashMap<Box<[u8]>, NodeId>,
-    now: State,
+    now: PlaceState,
     /// Initial entry of what is there; `None`: that has come about since.
     first: Option<FirstId>,
     /// Text of a link, if known.
@@ -106,7 +106,7 @@ struct Node {
 struct InitialEntry {
     parent: FirstId,
     children: FxHashMap<Box<[u8]>, FirstId>,
-    state: State,
+    state: PlaceState,
     /// Number of its path.
     key: u64,
     /// Its place now has another entry, or none, which is not kept.
@@ -133,7 +133,7 @@ pub struct FsModel {
     firsts: Vec<InitialEntry>,
     sizes: FxHashMap<FileId, Size>,
     /// Layouts of files in which operations have sought data or holes.
-    layouts: FxHashMap<FileId, Layout>,
+    layouts: FxHashMap<FileId, HoleMap>,
     inodes: Inodes,
     /// Number of files so far.
     files: u32,
@@ -141,9 +141,9 @@ pub struct FsModel {
     spare_nodes: Vec<NodeId>,
     spare_firsts: Vec<FirstId>,
     /// Forgotten names that were absent at the start.
-    absent: Numbers,
+    absent: ForgottenNumbers,
     /// Forgotten names that may be directories.
-    asked: Numbers,
+    asked: ForgottenNumbers,
     /// Number of operations that found something else than earlier operations had left.
     pub unexplained: u64,
 }
@@ -155,12 +155,12 @@ impl Default for FsModel {
             key: 0,
             inside: 0,
             children: FxHashMap::default(),
-            now: State::There(EntryKind::Directory),
+            now: PlaceState::There(EntryKind::Directory),
             first: Some(FirstId(0)),
             text: None,
         };
         let mut first = InitialEntry::new(FirstId(0), 0);
-        first.state = State::There(EntryKind::Directory);
+        first.state = PlaceState::There(EntryKind::Directory);
         Self {
             nodes: vec![root],
             firsts: vec![first],
@@ -170,8 +170,8 @@ impl Default for FsModel {
             files: 0,
             spare_nodes: Vec::new(),
             spare_firsts: Vec::new(),
-            absent: Numbers::default(),
-            asked: Numbers::default(),
+            absent: ForgottenNumbers::default(),
+            asked: ForgottenNumbers::default(),
             unexplained: 0,
         }
     }
@@ -182,7 +182,7 @@ impl InitialEntry {
         Self {
             parent,
             children: FxHashMap::default(),
-            state: State::Unasked,
+            state: PlaceState::Unasked,
             key,
             is_gone: false,
             was_asked: false,
@@ -225,9 +225,9 @@ impl FsModel {
     /// Returns the keys of a place and of the directory that contains it. They are the same
     /// whenever the same operations are processed, whatever was forgotten meanwhile. (Two places
     /// may have the same key where directories were renamed.)
-    pub fn keys(&self, node: NodeId) -> Keys {
+    pub fn keys(&self, node: NodeId) -> PlaceKeys {
         let node = self.node(node);
-        Keys { place: node.key, within: self.node(node.parent).inside }
+        PlaceKeys { place: node.key, within: self.node(node.parent).inside }
     }
 
     /// Returns the number of the directory that is there.
@@ -245,14 +245,14 @@ impl FsModel {
     /// Returns the entry that is there, as far as known.
     pub fn thing(&self, node: NodeId) -> Option<EntryKind> {
         match self.node(node).now {
-            State::There(kind) => Some(kind),
+            PlaceState::There(kind) => Some(kind),
             _ => None,
         }
     }
 
     /// Returns true if no entry is there, as far as known.
     pub fn is_absent(&self, node: NodeId) -> bool {
-        self.way(node).any(|place| self.node(place).now == State::Absent)
+        self.way(node).any(|place| self.node(place).now == PlaceState::Absent)
     }
 
     /// Returns true if no entry is there, and no link on the way can lead to another place.
@@ -263,7 +263,7 @@ impl FsModel {
 
     /// Returns true if no operation has looked up the place.
     pub fn is_unasked(&self, node: NodeId) -> bool {
-        self.node(node).now == State::Unasked && !self.is_absent(node)
+        self.node(node).now == PlaceState::Unasked && !self.is_absent(node)
     }
 
     /// Records that an operation found an entry there.
@@ -272,23 +272,23 @@ impl FsModel {
             self.leads_to_parent(node);
         }
         let now = match self.node(node).now {
-            State::Unasked => kind,
-            State::There(EntryKind::Any) => kind,
-            State::There(EntryKind::Link(0)) if matches!(kind, EntryKind::Link(_)) => kind,
-            State::There(known) => return self.agrees(known, kind),
-            State::Absent => {
+            PlaceState::Unasked => kind,
+            PlaceState::There(EntryKind::Any) => kind,
+            PlaceState::There(EntryKind::Link(0)) if matches!(kind, EntryKind::Link(_)) => kind,
+            PlaceState::There(known) => return self.agrees(known, kind),
+            PlaceState::Absent => {
                 self.unexplained += 1;
                 return;
             }
         };
-        self.set(node, State::There(now));
+        self.set(node, PlaceState::There(now));
     }
 
     /// Returns the file that an operation found there; a new one if nothing was known of the place.
     pub fn file_there(&mut self, node: NodeId) -> Option<FileId> {
         match self.node(node).now {
-            State::There(EntryKind::File(file)) => return Some(file),
-            State::Unasked | State::There(EntryKind::Any) => {}
+            PlaceState::There(EntryKind::File(file)) => return Some(file),
+            PlaceState::Unasked | PlaceState::There(EntryKind::Any) => {}
             _ => {
                 self.was_there(node, EntryKind::Any);
                 return None;
@@ -316,8 +316,8 @@ impl FsModel {
     pub fn was_absent(&mut self, node: NodeId, follows: bool) {
         match self.node(node).now {
             _ if self.is_absent(node) => {}
-            State::Unasked => self.set(node, State::Absent),
-            State::There(EntryKind::Link(_)) if follows => {}
+            PlaceState::Unasked => self.set(node, PlaceState::Absent),
+            PlaceState::There(EntryKind::Link(_)) if follows => {}
             _ => self.unexplained += 1,
         }
     }
@@ -326,12 +326,12 @@ impl FsModel {
     pub fn made(&mut self, node: NodeId, thing: EntryKind) {
         self.leads_to_parent(node);
         match self.node(node).now {
-            State::Unasked => self.set(node, State::Absent),
-            State::There(_) => self.unexplained += 1,
-            State::Absent => {}
+            PlaceState::Unasked => self.set(node, PlaceState::Absent),
+            PlaceState::There(_) => self.unexplained += 1,
+            PlaceState::Absent => {}
         }
         self.clear(node);
-        self.put(node, State::There(thing));
+        self.put(node, PlaceState::There(thing));
     }
 
     /// Returns a file that the program has made, with this name or without one.
@@ -347,7 +347,7 @@ impl FsModel {
     pub fn removed(&mut self, node: NodeId, kind: EntryKind) {
         self.was_there(node, kind);
         self.clear(node);
-        self.put(node, State::Absent);
+        self.put(node, PlaceState::Absent);
     }
 
     /// Records a rename: the entry of the first place is at the second one now, and the other way
@@ -363,13 +363,13 @@ impl FsModel {
         }
         if exchanged {
             self.was_there(to, EntryKind::Any);
-        } else if self.node(to).now == State::Unasked {
-            self.set(to, State::Absent);
+        } else if self.node(to).now == PlaceState::Unasked {
+            self.set(to, PlaceState::Absent);
         }
         self.swap(from, to);
         if !exchanged {
             self.clear(from);
-            self.put(from, State::Absent);
+            self.put(from, PlaceState::Absent);
         }
     }
 
@@ -408,14 +408,14 @@ impl FsModel {
 
     /// Records the kind of a part of a file. It was so at the start if the program has not changed
     /// the part.
-    pub fn has_part(&mut self, file: FileId, range: Range<u64>, kind: Kind) {
+    pub fn has_part(&mut self, file: FileId, range: Range<u64>, kind: RegionKind) {
         for part in self.sizes[&file].of_start(range) {
             self.layouts.entry(file).or_default().learn(part, kind);
         }
     }
 
     /// Returns the data and holes of a file at the start, as far as known.
-    pub fn parts(&self, file: FileId) -> impl Iterator<Item = Part> {
+    pub fn parts(&self, file: FileId) -> impl Iterator<Item = KnownRegion> {
         let bytes = self.size(file).first();
         self.layouts.get(&file).into_iter().flat_map(move |layout| layout.parts(bytes))
     }
@@ -426,7 +426,7 @@ impl FsModel {
         }
         let first = self.node(at).first.and_then(|first| self.first_child(first, name));
         // A directory that the program has made is empty until the program makes something inside.
-        let now = first.map_or(State::Absent, |first| self.first(first).state);
+        let now = first.map_or(PlaceState::Absent, |first| self.first(first).state);
         let text = first.and_then(|first| self.first(first).text.clone());
         let key = key(self.node(at).inside, name);
         let children = FxHashMap::default();
@@ -483,23 +483,23 @@ impl FsModel {
         let above: Vec<NodeId> = self.way(node).skip(1).collect();
         for place in above {
             match self.node(place).now {
-                State::There(EntryKind::Directory) => break,
-                State::Unasked | State::There(EntryKind::Any) => {
-                    self.set(place, State::There(EntryKind::Directory));
+                PlaceState::There(EntryKind::Directory) => break,
+                PlaceState::Unasked | PlaceState::There(EntryKind::Any) => {
+                    self.set(place, PlaceState::There(EntryKind::Directory));
                 }
                 // The kind of the entry was unknown when the entry was opened.
-                State::There(EntryKind::File(_)) if self.node(place).first.is_some() => {
-                    self.set(place, State::There(EntryKind::Directory));
+                PlaceState::There(EntryKind::File(_)) if self.node(place).first.is_some() => {
+                    self.set(place, PlaceState::There(EntryKind::Directory));
                 }
                 // A link may lead to a directory.
-                State::There(EntryKind::Link(_)) => {}
+                PlaceState::There(EntryKind::Link(_)) => {}
                 _ => self.unexplained += 1,
             }
         }
     }
 
     /// Sets the state of a place, now and, if the program has not changed the place, at the start.
-    fn set(&mut self, node: NodeId, state: State) {
+    fn set(&mut self, node: NodeId, state: PlaceState) {
         self.put(node, state);
         if let Some(first) = self.node(node).first {
             self.explains_contents(first, state);

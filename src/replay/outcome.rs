@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::syscall_table::{Call, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// Outcome of one replayed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +91,7 @@ pub fn outcome(call: &Call, is_descriptor: bool, captured: i64, replayed: i64) -
 fn numbers(call: &Call, captured: i64, replayed: i64) -> Outcome {
     let is_count = call.class.moves_bytes() || call.name.starts_with("readlink");
     match call.class {
-        Class::List => Outcome::NotCompared,
+        CallClass::List => Outcome::NotCompared,
         _ if is_count && replayed < captured => Outcome::Less,
         _ if is_count => Outcome::More,
         _ => Outcome::OtherNumber,
@@ -100,7 +100,7 @@ fn numbers(call: &Call, captured: i64, replayed: i64) -> Outcome {
 
 /// Returns true if the result of a successful call is a descriptor.
 pub fn makes_descriptor(call: &Call, args: &[u64; 6]) -> bool {
-    if matches!(call.class, Class::Open | Class::Dup) {
+    if matches!(call.class, CallClass::Open | CallClass::Dup) {
         return true;
     }
     let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());

@@ -3,9 +3,9 @@
 use super::dependencies::{OpId, Worker};
 use super::handles::Handle;
 use super::namespace::FileId;
-use crate::analysis::done::What;
+use crate::analysis::completed_op::OpKind;
 use crate::event::async_table::Opcode;
-use crate::event::syscall_table::{CallId, Class};
+use crate::event::syscall_table::{CallClass, CallId};
 
 /// Operation that the replay executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,18 +57,18 @@ pub struct PlannedOp {
 
 impl PlannedOp {
     /// Returns the captured call or asynchronous operation.
-    pub fn what(&self) -> What {
-        self.asynchronous.map_or(What::Call(self.call), What::Async)
+    pub fn what(&self) -> OpKind {
+        self.asynchronous.map_or(OpKind::Call(self.call), OpKind::Async)
     }
 
     /// Returns the bytes read and written.
     pub fn moved(&self) -> [u64; 2] {
         let bytes = u64::try_from(self.ret).unwrap_or(0);
         match self.call.call().class {
-            Class::Read => [bytes, 0],
-            Class::Write => [0, bytes],
+            CallClass::Read => [bytes, 0],
+            CallClass::Write => [0, bytes],
             // A target that is not in the replay receives no bytes.
-            Class::Transfer => [bytes, if self.target.is_some() { bytes } else { 0 }],
+            CallClass::Transfer => [bytes, if self.target.is_some() { bytes } else { 0 }],
             _ => [0, 0],
         }
     }

@@ -26,12 +26,12 @@ mod refused;
 mod sink;
 mod sinks;
 
-pub use dependency_selection::{Found, Needs};
+pub use dependency_selection::{DependencySelection, PassFindings};
 pub use partial_plan::Selected;
 
 use std::collections::BTreeMap;
 
-pub use link_discovery::{Linked, Outdated};
+pub use link_discovery::{LinkDiscovery, Outdated};
 
 use rustc_hash::FxHashMap;
 
@@ -40,9 +40,9 @@ use super::asynchronous::is_about_them;
 use super::dependencies::{OpId, TimedOp, VectorClock, WaitSet, Worker};
 use super::external_entries::{ExternalEntries, may_make_names};
 use super::handles::{Handle, HandleTarget, Handles};
-use super::in_flight::{Inside, UnderWay};
+use super::in_flight::{InFlightKey, UnderWay};
 use super::infer_initial_state;
-use super::links::Links;
+use super::links::SymlinkMap;
 use super::locks::Locks;
 use super::namespace::{EntryKind, FsModel, NodeId};
 use super::planned_op::{InheritedFd, PlannedOp, WorkerInfo};
@@ -51,13 +51,13 @@ use super::replay_paths::of_file;
 use super::replayability::{SkipReason, Treatment, excuse, treatment};
 use super::resources::{Accessor, Resources, stood};
 use super::symlink_follow::follows;
-use crate::analysis::done::What;
-use crate::event::syscall_table::{Class, Role};
+use crate::analysis::completed_op::OpKind;
+use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
 use crate::units::KernelTime;
 
 /// Consumer of planned operations, which arrive one at a time.
-pub trait Out {
+pub trait PlanOutput {
     /// Error of the consumer.
     type Error;
 
@@ -73,7 +73,7 @@ pub trait Out {
 }
 
 #[derive(Debug)]
-struct Thread {
+struct PlannedThread {
     worker: Worker,
     /// Last operation of the worker.
     last: TimedOp,
@@ -101,7 +101,7 @@ pub struct Planner<O> {
     strangers: ExternalEntries,
     locks: Locks,
     waited: VectorClock,
-    threads: FxHashMap<ThreadKey, Thread>,
+    threads: FxHashMap<ThreadKey, PlannedThread>,
     /// Number of operations of each worker, including workers whose threads are gone.
     counts: Vec<u32>,
     under_way: UnderWay,
@@ -124,13 +124,13 @@ pub struct Planner<O> {
     /// Number of operations that wait for another thread's operations.
     pub waits: u64,
     /// Number of operations that are replayed.
-    pub done: BTreeMap<What, u64>,
+    pub done: BTreeMap<OpKind, u64>,
     /// Number of model-only operations: their effects are part of the replayed ones.
     pub followed: u64,
     /// Number of implicit operations, which correspond to no replayed call.
     pub implicit: u64,
     /// Number of operations that are skipped.
-    pub left: BTreeMap<(SkipReason, What), u64>,
+    pub left: BTreeMap<(SkipReason, OpKind), u64>,
     /// Bytes that the replayed operations read and write.
     pub bytes: [u64; 2],
     /// End of the last operation, in ns since the first one.
@@ -146,7 +146,7 @@ pub struct Planner<O> {
     pub wanted_from: Option<u64>,
 }
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Creates a planner without operations.
     pub fn new(out: O) -> Self {
         Self {
@@ -185,7 +185,7 @@ impl<O: Out> Planner<O> {
     }
 
     /// Returns this planner with links that were there before.
-    pub fn knowing(self, links: &Links) -> Self {
+    pub fn knowing(self, links: &SymlinkMap) -> Self {
         Self { world: FsModel::with_links(links), ..self }
     }
 
@@ -231,7 +231,7 @@ impl<O: Out> Planner<O> {
         if self.is_needed {
             return;
         }
-        *self.left.entry((reason, What::Call(operation.call))).or_default() += 1;
+        *self.left.entry((reason, OpKind::Call(operation.call))).or_default() += 1;
     }
 
     /// Applies the descriptor effects of an operation that is not replayed: descriptors that it
@@ -303,7 +303,7 @@ impl<O: Out> Planner<O> {
             thread.worker
         } else {
             let worker = self.new_worker();
-            let thread = Thread { worker, last: TimedOp::default() };
+            let thread = PlannedThread { worker, last: TimedOp::default() };
             self.threads.insert(operation.thread, thread);
             let NewThread { comm, born, before } =
                 self.new.remove(&operation.thread).unwrap_or_default();
@@ -356,7 +356,7 @@ impl<O: Out> Planner<O> {
         {
             self.world.contains(link, text);
         }
-        if call.class == Class::Resize
+        if call.class == CallClass::Resize
             && let Some(EntryKind::File(file)) = nodes[0].and_then(|node| self.world.thing(node))
         {
             let accessor =
@@ -388,8 +388,8 @@ impl<O: Out> Planner<O> {
             let Some(handle) = handle else { continue };
             // A call that waits for a lock may have begun long ago: it counts from its end, when it
             // has the lock.
-            let at = if class == Class::Lock { TimedOp { start: at.end, ..at } } else { at };
-            let closes = class == Class::Close;
+            let at = if class == CallClass::Lock { TimedOp { start: at.end, ..at } } else { at };
+            let closes = class == CallClass::Close;
             let past = self.under_way.past();
             let accessor = &mut Accessor { by: at, past, before: &mut *before };
             self.things.of_handle(&mut self.handles, handle, closes, accessor);
@@ -468,7 +468,7 @@ impl<O: Out> Planner<O> {
         let truncates =
             infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
         if let Some(file) = self.handles.file(made)
-            && operation.call.call().class == Class::Open
+            && operation.call.call().class == CallClass::Open
             && truncates
         {
             self.things.resized(file, accessor);
@@ -513,7 +513,8 @@ impl<O: Out> Planner<O> {
                     let Some((handle, is_last)) = closed else { continue };
                     replaced = Some(handle).filter(|_| is_last);
                     self.lets_go(handle, planned.at, before);
-                    planned.keeps_handle = !is_last && operation.call.call().class == Class::Close;
+                    planned.keeps_handle =
+                        !is_last && operation.call.call().class == CallClass::Close;
                 }
                 FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
             }
@@ -555,10 +556,10 @@ impl<O: Out> Planner<O> {
         let call = operation.call.call();
         // Operations that the call submits are reported after its end, and began with it.
         if call.arg(Role::Iocbs).is_some() {
-            self.under_way.begun(Inside::Call(operation.thread), operation.start.0, false);
+            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start.0, false);
             return;
         }
-        self.under_way.over(Inside::Call(operation.thread));
+        self.under_way.over(InFlightKey::Call(operation.thread));
         let file = operation.file.as_ref().map(|file| file.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
@@ -566,10 +567,10 @@ impl<O: Out> Planner<O> {
             (None, Some(file)) => of_file(file).is_err(),
             (None, None) => call.arg(Role::Fd).is_some(),
         };
-        let is_left = is_left || call.class == Class::Lock;
+        let is_left = is_left || call.class == CallClass::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             let makes = may_make_names(operation);
-            self.under_way.begun(Inside::Call(operation.thread), operation.start.0, makes);
+            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start.0, makes);
         }
     }
 }

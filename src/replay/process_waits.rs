@@ -14,7 +14,7 @@ use crate::operation::model::ProcessKey;
 use crate::units::KernelTime;
 
 #[derive(Debug)]
-struct Family {
+struct ProcessFamily {
     parent: Option<ProcessKey>,
     born: KernelTime,
     /// Last operations of its threads that have ended.
@@ -25,12 +25,12 @@ struct Family {
 
 /// All living processes.
 #[derive(Debug, Default)]
-pub(super) struct ProcessWaits(FxHashMap<ProcessKey, Family>);
+pub(super) struct ProcessWaits(FxHashMap<ProcessKey, ProcessFamily>);
 
 impl ProcessWaits {
-    fn of(&mut self, process: ProcessKey) -> &mut Family {
+    fn of(&mut self, process: ProcessKey) -> &mut ProcessFamily {
         let (own, children) = Default::default();
-        let new = Family { parent: None, born: KernelTime(0), own, children };
+        let new = ProcessFamily { parent: None, born: KernelTime(0), own, children };
         self.0.entry(process).or_insert(new)
     }
 
@@ -47,7 +47,8 @@ impl ProcessWaits {
 
     /// Records the end of a process.
     pub(super) fn process_ended(&mut self, process: ProcessKey) {
-        let Some(Family { parent: Some(parent), born, own, children }) = self.0.remove(&process)
+        let Some(ProcessFamily { parent: Some(parent), born, own, children }) =
+            self.0.remove(&process)
         else {
             return;
         };

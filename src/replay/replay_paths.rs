@@ -2,7 +2,7 @@
 //! none.
 
 use super::replayability::SkipReason;
-use crate::operation::model::{FilePath, Given, OpenFile};
+use crate::operation::model::{FilePath, OpenFile, PathArgument};
 
 /// Directories of the kernel's own files.
 const KERNEL: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
@@ -59,7 +59,7 @@ fn of<'a>(file: &OpenFile, path: Option<&'a FilePath>) -> Result<&'a [u8], SkipR
 /// # Errors
 ///
 /// The reason why it cannot be used.
-pub(super) fn of_given(given: &Given) -> Result<Vec<u8>, SkipReason> {
+pub(super) fn of_given(given: &PathArgument) -> Result<Vec<u8>, SkipReason> {
     sure(&given.path)?;
     match given.whole() {
         path if is_kernels(path) => Err(SkipReason::Kernel),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::syscall_table::{Call, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// Reason why an operation is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -174,7 +174,7 @@ pub enum Treatment {
 
 /// Returns the treatment of a call with these registers.
 pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
-    use Class as C;
+    use CallClass as C;
     use Treatment::{Done, Followed, Left};
     match call.class {
         C::Open if call.arg(Role::Path).is_some() && call.arg(Role::Cloexec(0)).is_none() => Done,
@@ -211,9 +211,9 @@ pub fn excuse(call: &Call, errno: i32) -> Option<SkipReason> {
         libc::EACCES | libc::EPERM => Some(SkipReason::Rights),
         libc::EXDEV => Some(SkipReason::FileSystems),
         // A FIFO without a reader, or a device that does not exist.
-        libc::ENXIO if call.class == Class::Open => Some(SkipReason::NotAFile),
+        libc::ENXIO if call.class == CallClass::Open => Some(SkipReason::NotAFile),
         // Calls that waited for a lock are treated separately.
-        libc::EINTR if call.class == Class::Lock => None,
+        libc::EINTR if call.class == CallClass::Lock => None,
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EROFS | libc::ENOMEM => {
             Some(SkipReason::Circumstances)
         }

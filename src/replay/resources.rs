@@ -16,13 +16,13 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::dependencies::{AccessHistory, TimedOp, Touch, WaitSet};
+use super::dependencies::{AccessHistory, AccessMode, TimedOp, WaitSet};
 use super::evicted_accesses::EvictedAccesses;
 use super::handles::{Handle, Handles};
 use super::infer_initial_state::{found_there, open_flags, removes_directory, sought};
-use super::low_watermark::Past;
+use super::low_watermark::LowWatermark;
 use super::namespace::{FileId, FsModel, NodeId};
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
 
 /// Bytes of a file that form one resource.
@@ -42,19 +42,19 @@ pub(super) struct Accessor<'a> {
     /// Operation that makes the access.
     pub(super) by: TimedOp,
     /// Bound for the begins of later operations.
-    pub(super) past: &'a Past,
+    pub(super) past: &'a LowWatermark,
     /// Operations for which `by` waits.
     pub(super) before: &'a mut WaitSet,
 }
 
 impl Accessor<'_> {
     /// Adds an access to a resource.
-    fn touch(&mut self, history: &mut AccessHistory, touch: Touch) {
+    fn touch(&mut self, history: &mut AccessHistory, touch: AccessMode) {
         history.touch(self.by, touch, self.past, self.before);
     }
 
     /// Adds an access to a resource; `saw` is that of [`AccessHistory::touch_seen`].
-    fn touch_seen(&mut self, history: &mut AccessHistory, saw: bool, touch: Touch) {
+    fn touch_seen(&mut self, history: &mut AccessHistory, saw: bool, touch: AccessMode) {
         history.touch_seen(self.by, saw, touch, self.past, self.before);
     }
 
@@ -90,7 +90,8 @@ impl Resources {
             let changes =
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
             for (depth, name) in world.way(node).enumerate() {
-                let touch = if depth == 0 && changes { Touch::Changes } else { Touch::Uses };
+                let touch =
+                    if depth == 0 && changes { AccessMode::Changes } else { AccessMode::Uses };
                 // Ended operations determine the state of a name. An operation that found the name in
                 // that state came after them, and before those that change the name later.
                 let saw = match found_there(operation, place, depth) {
@@ -112,7 +113,7 @@ impl Resources {
     ) {
         for node in links.iter().flat_map(|link| world.way(*link)) {
             let saw = world.thing(node).is_some();
-            accessor.touch_seen(self.names.entry(node).or_default(), saw, Touch::Uses);
+            accessor.touch_seen(self.names.entry(node).or_default(), saw, AccessMode::Uses);
         }
     }
 
@@ -124,7 +125,7 @@ impl Resources {
         changes: bool,
         accessor: &mut Accessor<'_>,
     ) {
-        let touch = if changes { Touch::Changes } else { Touch::Uses };
+        let touch = if changes { AccessMode::Changes } else { AccessMode::Uses };
         accessor.touch(handles.uses(handle), touch);
     }
 
@@ -146,25 +147,29 @@ impl Resources {
         }
         let offset = if is_target { operation.target_offset } else { operation.offset };
         let bytes = operation.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
-        let writes = call.class == Class::Write || call.class == Class::Transfer && is_target;
-        let reads = call.class == Class::Read || call.class == Class::Transfer && !is_target;
+        let writes =
+            call.class == CallClass::Write || call.class == CallClass::Transfer && is_target;
+        let reads =
+            call.class == CallClass::Read || call.class == CallClass::Transfer && !is_target;
         match call.class {
             _ if reads || writes => {
                 let is_longer =
                     offset.is_none_or(|offset| offset.saturating_add(bytes) > of_itself);
-                let touch = if writes { Touch::Changes } else { Touch::Uses };
+                let touch = if writes { AccessMode::Changes } else { AccessMode::Uses };
                 self.range(file, offset.map(|offset| (offset, bytes)), touch, accessor);
                 if is_longer {
                     accessor.touch(self.lengths.entry(file).or_default(), touch);
                 }
             }
-            Class::Resize => self.resized(file, accessor),
-            Class::Sync => accessor.touch(self.whole.entry(file).or_default(), Touch::Changes),
-            Class::Seek => {
-                accessor.touch(self.lengths.entry(file).or_default(), Touch::Uses);
+            CallClass::Resize => self.resized(file, accessor),
+            CallClass::Sync => {
+                accessor.touch(self.whole.entry(file).or_default(), AccessMode::Changes)
+            }
+            CallClass::Seek => {
+                accessor.touch(self.lengths.entry(file).or_default(), AccessMode::Uses);
                 // Positions of data depend on all earlier writes.
                 if sought(operation).is_some() {
-                    accessor.touch(self.whole.entry(file).or_default(), Touch::Changes);
+                    accessor.touch(self.whole.entry(file).or_default(), AccessMode::Changes);
                 }
             }
             _ => {}
@@ -174,13 +179,13 @@ impl Resources {
     /// Records a change of the position of an open file.
     pub(super) fn moved(&mut self, description: u64, accessor: &mut Accessor<'_>) {
         accessor.wait_for_evicted(&mut self.forgotten);
-        accessor.touch(self.positions.entry(description).or_default(), Touch::Changes);
+        accessor.touch(self.positions.entry(description).or_default(), AccessMode::Changes);
     }
 
     /// Records a change of a file's length, by any call (including `O_TRUNC`).
     pub(super) fn resized(&mut self, file: FileId, accessor: &mut Accessor<'_>) {
         for all in [&mut self.whole, &mut self.lengths] {
-            accessor.touch(all.entry(file).or_default(), Touch::Changes);
+            accessor.touch(all.entry(file).or_default(), AccessMode::Changes);
         }
     }
 
@@ -190,7 +195,7 @@ impl Resources {
         &mut self,
         file: FileId,
         range: Option<(u64, u64)>,
-        touch: Touch,
+        touch: AccessMode,
         accessor: &mut Accessor<'_>,
     ) {
         let pieces = range.map(|(offset, bytes)| {
@@ -200,10 +205,10 @@ impl Resources {
         let pieces = pieces.filter(|numbers| numbers.end() - numbers.start() < PIECES_MAX);
         let whole = self.whole.entry(file).or_default();
         let Some(pieces) = pieces else {
-            accessor.touch(whole, Touch::Changes);
+            accessor.touch(whole, AccessMode::Changes);
             return;
         };
-        accessor.touch(whole, Touch::Uses);
+        accessor.touch(whole, AccessMode::Uses);
         for piece in pieces {
             accessor.touch(self.pieces.entry((file, piece)).or_default(), touch);
         }
@@ -228,7 +233,7 @@ impl Resources {
         is_gone: impl Fn(NodeId) -> bool,
         is_open: impl Fn(u64) -> bool,
         is_there: impl Fn(FileId) -> bool,
-        past: &Past,
+        past: &LowWatermark,
     ) {
         let Self { names, positions, pieces, whole, lengths, forgotten } = self;
         let is_many = pieces.len() > PIECES_KEPT;
@@ -252,13 +257,13 @@ impl Resources {
 fn changes_names(operation: &SyscallOperation) -> bool {
     let call = operation.call.call();
     let is_tried = operation.errno().is_none() || removes_directory(call, &operation.args);
-    matches!(call.class, Class::Name | Class::Rename | Class::Remove) && is_tried
+    matches!(call.class, CallClass::Name | CallClass::Rename | CallClass::Remove) && is_tried
 }
 
 /// Returns true if an open may create a missing file.
 fn may_make(operation: &SyscallOperation) -> bool {
     let creates = open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0;
-    operation.call.call().class == Class::Open && creates && operation.errno().is_none()
+    operation.call.call().class == CallClass::Open && creates && operation.errno().is_none()
 }
 
 /// Returns the offset of the bytes that a call has moved, and updates the position. An operation
@@ -275,11 +280,11 @@ pub(super) fn stood(
         return known;
     }
     let call = operation.call.call();
-    if call.class == Class::Seek {
+    if call.class == CallClass::Seek {
         position.set(ret);
         return known;
     }
-    let writes = call.class == Class::Write || is_target;
+    let writes = call.class == CallClass::Write || is_target;
     // Appended bytes go to the end of the file, wherever the end is.
     let begin = known.or((!writes).then_some(position.get()));
     position.set(begin.unwrap_or(position.get()).saturating_add(ret));
@@ -293,7 +298,7 @@ pub(super) fn appends(
     is_target: bool,
 ) -> bool {
     let flags = file.and_then(|file| file.flags).unwrap_or(0);
-    let writes = operation.call.call().class == Class::Write || is_target;
+    let writes = operation.call.call().class == CallClass::Write || is_target;
     writes && flags & libc::O_APPEND.cast_unsigned() != 0
 }
 
@@ -302,13 +307,13 @@ pub(super) fn moves_position(operation: &SyscallOperation, is_target: bool) -> b
     let call = operation.call.call();
     let is_null = |role| call.arg(role).is_none_or(|register| operation.args[register] == 0);
     match call.class {
-        Class::Seek | Class::List => true,
+        CallClass::Seek | CallClass::List => true,
         // -1 means the position (preadv2(2)).
-        Class::Read | Class::Write => {
+        CallClass::Read | CallClass::Write => {
             call.arg(Role::Offset).is_none_or(|register| operation.args[register] == u64::MAX)
         }
-        Class::Transfer if is_target => is_null(Role::OffsetPtr2),
-        Class::Transfer => is_null(Role::OffsetPtr),
+        CallClass::Transfer if is_target => is_null(Role::OffsetPtr2),
+        CallClass::Transfer => is_null(Role::OffsetPtr),
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! Symbolic links: calls that follow a final link, and calls that work on the link itself.
 
 use super::infer_initial_state::flags_of;
-use crate::event::syscall_table::{Call, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// Returns true if a call with these registers follows a symbolic link at its first path.
 /// `in_memory`: flags that the call has in memory.
@@ -12,14 +12,14 @@ pub(super) fn follows(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> b
     };
     let is_set = |flags: u64, flag: i32| flags & u64::from(flag.cast_unsigned()) != 0;
     match (call.class, call.name) {
-        (Class::Open, _) => {
+        (CallClass::Open, _) => {
             let flags = flags_of(call, args, in_memory);
             let has = |flag: i32| flags & flag.cast_unsigned() != 0;
             !(has(libc::O_NOFOLLOW) || has(libc::O_CREAT) && has(libc::O_EXCL))
         }
-        (Class::Rename | Class::Remove, _) => false,
+        (CallClass::Rename | CallClass::Remove, _) => false,
         (_, "linkat") => is_set(args[4], libc::AT_SYMLINK_FOLLOW),
-        (Class::Name, _) | (_, "newlstat" | "readlink" | "readlinkat") => false,
+        (CallClass::Name, _) | (_, "newlstat" | "readlink" | "readlinkat") => false,
         (_, "statx") => !is_set(register(1), libc::AT_SYMLINK_NOFOLLOW),
         (_, "newfstatat" | "utimensat" | "faccessat2" | "fchmodat2") => {
             !is_set(register(2), libc::AT_SYMLINK_NOFOLLOW)

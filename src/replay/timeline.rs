@@ -2,7 +2,7 @@
 
 /// Side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum TimelineSide {
     /// Captured operations.
     Captured,
     /// Replayed operations.
@@ -11,7 +11,7 @@ pub enum Side {
 
 /// Operations that ended in a slice, and the bytes that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct TimelineCounts {
     /// Number of operations.
     pub operations: u64,
     /// Bytes moved.
@@ -28,19 +28,19 @@ const PART_MIN_NS: u64 = 1_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     shift: u32,
-    parts: Vec<[Done; 2]>,
+    parts: Vec<[TimelineCounts; 2]>,
 }
 
 impl Timeline {
     /// Adds an operation that ended at `end`, in ns since the first one began.
-    pub fn add(&mut self, side: Side, end: u64, bytes: u64) {
+    pub fn add(&mut self, side: TimelineSide, end: u64, bytes: u64) {
         let end = end / PART_MIN_NS;
         while end >> self.shift >= PARTS_MAX as u64 {
             self.widen();
         }
         let part = usize::try_from(end >> self.shift).unwrap_or(0);
         if part >= self.parts.len() {
-            self.parts.resize(part + 1, [Done::default(); 2]);
+            self.parts.resize(part + 1, [TimelineCounts::default(); 2]);
         }
         let done = &mut self.parts[part][side as usize];
         done.operations += 1;
@@ -55,7 +55,7 @@ impl Timeline {
         while other.shift < self.shift {
             other.widen();
         }
-        self.parts.resize(self.parts.len().max(other.parts.len()), [Done::default(); 2]);
+        self.parts.resize(self.parts.len().max(other.parts.len()), [TimelineCounts::default(); 2]);
         for (it, of) in self.parts.iter_mut().zip(&other.parts) {
             add(it, of);
         }
@@ -67,7 +67,7 @@ impl Timeline {
     }
 
     /// Returns the slices, each with capture and replay.
-    pub fn parts(&self) -> &[[Done; 2]] {
+    pub fn parts(&self) -> &[[TimelineCounts; 2]] {
         &self.parts
     }
 
@@ -82,7 +82,7 @@ impl Timeline {
     }
 }
 
-fn add(to: &mut [Done; 2], of: &[Done; 2]) {
+fn add(to: &mut [TimelineCounts; 2], of: &[TimelineCounts; 2]) {
     for (it, of) in to.iter_mut().zip(of) {
         it.operations += of.operations;
         it.bytes += of.bytes;
@@ -97,24 +97,24 @@ mod tests {
     fn whoever_is_late_makes_parts_longer() {
         let mut timeline = Timeline::default();
         for second in 0..100_u64 {
-            timeline.add(Side::Captured, second * 1_000_000_000, 10);
-            timeline.add(Side::Replayed, second * 500_000_000, 10);
+            timeline.add(TimelineSide::Captured, second * 1_000_000_000, 10);
+            timeline.add(TimelineSide::Replayed, second * 500_000_000, 10);
         }
         assert_eq!(timeline.part_ns(), 2_048_000_000);
         assert!(timeline.parts().len() <= PARTS_MAX);
-        let sums = timeline.parts().iter().fold([Done::default(); 2], |mut sum, it| {
+        let sums = timeline.parts().iter().fold([TimelineCounts::default(); 2], |mut sum, it| {
             add(&mut sum, it);
             sum
         });
-        assert_eq!(sums, [Done { operations: 100, bytes: 1000 }; 2]);
-        let first = [3, 5].map(|it| Done { operations: it, bytes: 10 * it });
+        assert_eq!(sums, [TimelineCounts { operations: 100, bytes: 1000 }; 2]);
+        let first = [3, 5].map(|it| TimelineCounts { operations: it, bytes: 10 * it });
         assert_eq!(timeline.parts()[0], first);
     }
 
     #[test]
     fn the_end_of_time_is_a_time() {
         let mut timeline = Timeline::default();
-        timeline.add(Side::Captured, u64::MAX, 1);
+        timeline.add(TimelineSide::Captured, u64::MAX, 1);
         assert!(timeline.parts().len() <= PARTS_MAX);
     }
 }

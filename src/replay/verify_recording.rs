@@ -14,7 +14,7 @@ use zstd::bulk::Decompressor;
 use super::outcome::{makes_descriptor, outcome};
 use super::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::replay_paths::is_kernels;
-use crate::event::syscall_table::{Call, CallId, Class, Role};
+use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 
 /// Name of the threads of a replay, followed by the number of the worker.
 pub const THREAD_NAME: &str = "replay ";
@@ -30,7 +30,7 @@ const EXAMPLES_MAX: usize = 1000;
 
 /// Plan with its index and names.
 #[derive(Debug)]
-pub struct Side {
+pub struct PlanSide {
     reader: PlanReader,
     index: Index,
     names: FxHashMap<u32, Vec<u8>>,
@@ -38,7 +38,7 @@ pub struct Side {
 
 /// Kind of a difference between two operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Difference {
+pub enum OperationDifference {
     /// Different call.
     Call,
     /// Different path argument.
@@ -55,7 +55,7 @@ pub enum Difference {
     Result,
 }
 
-impl Difference {
+impl OperationDifference {
     /// Returns the word for the difference in every output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ pub struct Example {
     /// Worker, and index among that worker's operations.
     pub at: (u32, u32),
     /// First difference.
-    pub difference: Difference,
+    pub difference: OperationDifference,
     /// Names of the calls, as planned and as recorded.
     pub calls: [String; 2],
     /// Results, as planned and as recorded.
@@ -87,13 +87,13 @@ pub struct Example {
 
 /// Outcome of the verification.
 #[derive(Clone, Debug, Default)]
-pub struct Traced {
+pub struct VerifyResult {
     /// Planned operations with a recorded counterpart.
     pub compared: u64,
     /// Number of them that are the same in everything.
     pub same: u64,
     /// Number of the others, by their first difference.
-    pub different: BTreeMap<Difference, u64>,
+    pub different: BTreeMap<OperationDifference, u64>,
     /// Operations whose offset in the file is unknown in one of the two plans.
     pub offsets_unknown: u64,
     /// Planned operations without a counterpart.
@@ -109,14 +109,14 @@ pub struct Traced {
     pub examples: Vec<Example>,
 }
 
-impl Traced {
+impl VerifyResult {
     /// Returns true if the recording contains the planned operations and nothing else.
     pub fn is_same(&self) -> bool {
         self.different.is_empty() && self.missing == 0 && self.extra == 0
     }
 }
 
-impl Side {
+impl PlanSide {
     /// Reads the names of an open plan.
     ///
     /// # Errors
@@ -127,10 +127,10 @@ impl Side {
         Ok(Self { reader, index, names })
     }
 
-    fn cursor(&self, worker: usize) -> Result<Cursor<'_>, PlanError> {
+    fn cursor(&self, worker: usize) -> Result<OperationCursor<'_>, PlanError> {
         let frames = self.index.workers.get(worker).map_or(&[][..], |it| &it.frames);
         let zstd = Decompressor::new()?;
-        Ok(Cursor { side: self, frames, payload: Vec::new(), at: 0, number: 0, zstd })
+        Ok(OperationCursor { side: self, frames, payload: Vec::new(), at: 0, number: 0, zstd })
     }
 
     fn call(&self, number: u16) -> Result<&'static Call, PlanError> {
@@ -145,8 +145,8 @@ impl Side {
 }
 
 /// Position in the operations of one worker.
-struct Cursor<'a> {
-    side: &'a Side,
+struct OperationCursor<'a> {
+    side: &'a PlanSide,
     frames: &'a [u64],
     /// Decompressed frames, one after the other.
     payload: Vec<u8>,
@@ -156,7 +156,7 @@ struct Cursor<'a> {
     zstd: Decompressor<'a>,
 }
 
-impl Cursor<'_> {
+impl OperationCursor<'_> {
     /// Loads further frames until `payload` extends beyond `at`. Returns false if there are no
     /// more.
     fn has_more(&mut self, at: usize) -> Result<bool, PlanError> {
@@ -179,7 +179,7 @@ impl Cursor<'_> {
                 break;
             }
             let class = self.side.call(operation.call)?.class;
-            for (count, it) in passed.iter_mut().zip([Class::Seek, Class::Control]) {
+            for (count, it) in passed.iter_mut().zip([CallClass::Seek, CallClass::Control]) {
                 *count += u64::from(class == it);
             }
             self.at = next;
@@ -211,7 +211,11 @@ impl Cursor<'_> {
 /// # Errors
 ///
 /// One of the plans is damaged.
-pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, PlanError> {
+pub fn compare(
+    plan: &PlanSide,
+    recording: &PlanSide,
+    root: &[u8],
+) -> Result<VerifyResult, PlanError> {
     let number =
         |comm: &[u8]| std::str::from_utf8(comm).ok()?.strip_prefix(THREAD_NAME)?.parse().ok();
     let named = recording.index.workers.iter();
@@ -228,7 +232,7 @@ pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, Pla
         was_given: false,
         seeks: 0,
         marks: 0,
-        traced: Traced::default(),
+        traced: VerifyResult::default(),
     };
     for (worker, it) in plan.index.workers.iter().enumerate() {
         // A worker without a recorded thread has done nothing.
@@ -247,8 +251,8 @@ pub fn compare(plan: &Side, recording: &Side, root: &[u8]) -> Result<Traced, Pla
 }
 
 struct Comparer<'a> {
-    plan: &'a Side,
-    recording: &'a Side,
+    plan: &'a PlanSide,
+    recording: &'a PlanSide,
     root: &'a [u8],
     /// Paths of initially open files, and how often the replay has still to open each.
     given: FxHashMap<Vec<u8>, usize>,
@@ -258,15 +262,15 @@ struct Comparer<'a> {
     seeks: u64,
     /// Implicit changes of descriptor flags that are not yet found in the recording.
     marks: u64,
-    traced: Traced,
+    traced: VerifyResult,
 }
 
 impl Comparer<'_> {
     fn worker(
         &mut self,
         worker: u32,
-        mut plan: Cursor<'_>,
-        mut recorded: Cursor<'_>,
+        mut plan: OperationCursor<'_>,
+        mut recorded: OperationCursor<'_>,
     ) -> Result<(), PlanError> {
         loop {
             let [seeks, marks] = plan.skip_implicit()?;
@@ -317,7 +321,7 @@ impl Comparer<'_> {
     fn pair(
         &mut self,
         at: (u32, u32),
-        difference: Option<Difference>,
+        difference: Option<OperationDifference>,
         [wanted, got]: [&Operation<'_>; 2],
     ) -> Result<(), PlanError> {
         self.traced.compared += 1;
@@ -334,7 +338,11 @@ impl Comparer<'_> {
 
     /// Returns true if a later planned operation matches the recorded one: the operations before it
     /// are missing.
-    fn is_ahead(&self, plan: &mut Cursor<'_>, got: &Operation<'_>) -> Result<bool, PlanError> {
+    fn is_ahead(
+        &self,
+        plan: &mut OperationCursor<'_>,
+        got: &Operation<'_>,
+    ) -> Result<bool, PlanError> {
         let mut at = plan.at;
         for _ in 0..=AHEAD_MAX {
             if !plan.has_more(at)? {
@@ -354,35 +362,41 @@ impl Comparer<'_> {
         &self,
         wanted: &Operation<'_>,
         got: &Operation<'_>,
-    ) -> Result<Option<Difference>, PlanError> {
+    ) -> Result<Option<OperationDifference>, PlanError> {
         let (call, other) = (self.plan.call(wanted.call)?, self.recording.call(got.call)?);
         if call.name != other.name {
-            return Ok(Some(Difference::Call));
+            return Ok(Some(OperationDifference::Call));
         }
         // The target of a symbolic link is stored without a root.
         let second = if call.is_symlink() { got.second_path } else { self.inside(got.second_path) };
         let is_descriptor = makes_descriptor(call, &wanted.args);
         let checks = [
             (
-                Difference::Path,
+                OperationDifference::Path,
                 wanted.path == self.inside(got.path) && wanted.second_path == second,
             ),
             (
-                Difference::File,
+                OperationDifference::File,
                 self.plan.name(wanted.file) == self.inside(self.recording.name(got.file)),
             ),
             (
-                Difference::Offset,
+                OperationDifference::Offset,
                 agree(wanted.offset, got.offset)
                     && agree(wanted.target_offset, got.target_offset)
                     && same(call, wanted, got, is_offset),
             ),
             (
-                Difference::Bytes,
+                OperationDifference::Bytes,
                 agree(wanted.bytes, got.bytes) && same(call, wanted, got, is_count),
             ),
-            (Difference::Arguments, wanted.flags == got.flags && same(call, wanted, got, is_plain)),
-            (Difference::Result, !outcome(call, is_descriptor, wanted.ret, got.ret).is_mismatch()),
+            (
+                OperationDifference::Arguments,
+                wanted.flags == got.flags && same(call, wanted, got, is_plain),
+            ),
+            (
+                OperationDifference::Result,
+                !outcome(call, is_descriptor, wanted.ret, got.ret).is_mismatch(),
+            ),
         ];
         Ok(checks.into_iter().find(|it| !it.1).map(|it| it.0))
     }
@@ -434,7 +448,7 @@ impl Comparer<'_> {
 
     fn differs(
         &mut self,
-        difference: Difference,
+        difference: OperationDifference,
         at: (u32, u32),
         [wanted, got]: [&Operation<'_>; 2],
     ) -> Result<(), PlanError> {

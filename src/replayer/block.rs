@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::run::{Options, Pacing};
-use super::stamps::Stamps;
-use crate::replay::block::{Asked, BlockPlan, Got, Kind};
-use crate::sys::target::{Buffer, Target};
+use super::run::{Pacing, ReplayOptions};
+use super::timestamps::Timestamps;
+use crate::replay::block::{BlockPlan, CapturedRequest, CapturedRequestKind, ReplayedRequest};
+use crate::sys::block_device::{BlockTarget, DirectBuffer};
 use crate::sys::thread;
 
 /// Threads at most. Deeper queues are clipped, which the report shows.
@@ -44,7 +44,7 @@ const END_LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct BlockReplayed {
     /// Results of the issued requests.
-    pub got: Vec<Got>,
+    pub got: Vec<ReplayedRequest>,
     /// Replay was stopped before its end.
     pub is_stopped: bool,
     /// Threads that issued requests.
@@ -99,9 +99,10 @@ pub enum BlockError {
 ///
 /// [`BlockError::TooSmall`], [`BlockError::Unaligned`].
 pub fn check(plan: &BlockPlan, size: u64, block: u64) -> Result<(), BlockError> {
-    let ends = |it: &&Asked| it.offset.saturating_add(it.bytes) > size;
-    let is_odd = |it: &&Asked| !it.offset.is_multiple_of(block) || !it.bytes.is_multiple_of(block);
-    let placed = || plan.all.iter().filter(|it| it.kind != Kind::Flush);
+    let ends = |it: &&CapturedRequest| it.offset.saturating_add(it.bytes) > size;
+    let is_odd =
+        |it: &&CapturedRequest| !it.offset.is_multiple_of(block) || !it.bytes.is_multiple_of(block);
+    let placed = || plan.all.iter().filter(|it| it.kind != CapturedRequestKind::Flush);
     if let Some(it) = placed().find(ends) {
         let end = it.offset.saturating_add(it.bytes);
         return Err(BlockError::TooSmall { count: placed().filter(ends).count(), size, end });
@@ -126,7 +127,7 @@ fn threads(plan: &BlockPlan, pacing: Pacing) -> u32 {
 
 /// Queue of requests, and which of them have completed.
 #[derive(Debug)]
-struct Row {
+struct RequestQueue {
     /// Index of the next request.
     next: u32,
     /// A thread waits for the due time of the previous request.
@@ -141,17 +142,17 @@ struct Row {
 
 /// State that all threads share.
 #[derive(Debug)]
-struct Shared<'a> {
+struct BlockShared<'a> {
     plan: &'a BlockPlan,
-    target: &'a Target,
-    options: Options,
-    contents: Buffer,
-    row: Mutex<Row>,
+    target: &'a BlockTarget,
+    options: ReplayOptions,
+    contents: DirectBuffer,
+    row: Mutex<RequestQueue>,
     /// Signaled when a thread may take a request.
     is_free: Condvar,
     is_over: AtomicBool,
     may_spin: bool,
-    stamps: Stamps,
+    stamps: Timestamps,
 }
 
 /// Issues all requests. `go_on` is called periodically; the replay stops when it returns false.
@@ -161,8 +162,8 @@ struct Shared<'a> {
 /// The machine has not enough memory or threads. Errors of requests are part of the result.
 pub fn run(
     plan: &BlockPlan,
-    target: &Target,
-    options: Options,
+    target: &BlockTarget,
+    options: ReplayOptions,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<BlockReplayed, BlockError> {
     let count = threads(plan, options.pacing);
@@ -171,8 +172,8 @@ pub fn run(
     options.contents.of(0).fill(contents.bytes_mut());
     let buffers = (0..count).map(|_| buffer(plan.longest[0])).collect::<Result<Vec<_>, _>>()?;
     let done = vec![false; plan.all.len()];
-    let row = Row { next: 0, is_paced: false, done, first: 0, since: vec![0] };
-    let shared = Shared {
+    let row = RequestQueue { next: 0, is_paced: false, done, first: 0, since: vec![0] };
+    let shared = BlockShared {
         plan,
         target,
         options,
@@ -182,7 +183,7 @@ pub fn run(
         is_over: AtomicBool::new(false),
         may_spin: cpus > 1,
         // Times come from the clock itself, whose cost is negligible next to a request.
-        stamps: Stamps::new(None),
+        stamps: Timestamps::new(None),
     };
     let (mut got, is_stopped) = (Vec::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -213,13 +214,13 @@ pub fn run(
     Ok(BlockReplayed { got, is_stopped, threads: count, cpus })
 }
 
-fn buffer(bytes: u64) -> Result<Buffer, BlockError> {
+fn buffer(bytes: u64) -> Result<DirectBuffer, BlockError> {
     let bytes = usize::try_from(bytes).map_err(io::Error::other);
-    bytes.and_then(Buffer::new).map_err(BlockError::Memory)
+    bytes.and_then(DirectBuffer::new).map_err(BlockError::Memory)
 }
 
 /// Body of a thread: issues requests as long as there are any.
-fn work(shared: &Shared<'_>, mut buffer: Buffer) -> Vec<Got> {
+fn work(shared: &BlockShared<'_>, mut buffer: DirectBuffer) -> Vec<ReplayedRequest> {
     thread::set_exact_timers();
     let mut all = Vec::new();
     while let Some((number, late)) = shared.take() {
@@ -228,12 +229,12 @@ fn work(shared: &Shared<'_>, mut buffer: Buffer) -> Vec<Got> {
         let result = shared.ask(asked, &mut buffer);
         let end = shared.stamps.now();
         shared.done(number, end);
-        all.push(Got { number, start, end, result, late });
+        all.push(ReplayedRequest { number, start, end, result, late });
     }
     all
 }
 
-impl Shared<'_> {
+impl BlockShared<'_> {
     /// Takes the next request when its turn and its due time have come. Returns its index and its
     /// lateness; `None`: there is no further request.
     fn take(&self) -> Option<(u32, Option<u64>)> {
@@ -261,14 +262,14 @@ impl Shared<'_> {
 
     /// Returns true if all dependencies of the next request have completed, or there is no next
     /// request.
-    fn is_turn(&self, row: &Row) -> bool {
+    fn is_turn(&self, row: &RequestQueue) -> bool {
         let waits = self.plan.waits.get(row.next as usize);
         let is_open = self.options.pacing == Pacing::Open;
         is_open || self.is_over() || waits.is_none_or(|it| row.first >= *it)
     }
 
     /// Returns the due time of a request, in ns since the replay began.
-    fn time(&self, row: &Row, number: u32, asked: &Asked) -> Option<u64> {
+    fn time(&self, row: &RequestQueue, number: u32, asked: &CapturedRequest) -> Option<u64> {
         match self.options.pacing {
             Pacing::Max => None,
             Pacing::Open => Some(self.options.scaled(asked.issued)),
@@ -281,15 +282,19 @@ impl Shared<'_> {
         }
     }
 
-    fn ask(&self, asked: &Asked, buffer: &mut Buffer) -> Result<u64, i32> {
-        let Asked { kind, offset, bytes, .. } = *asked;
+    fn ask(&self, asked: &CapturedRequest, buffer: &mut DirectBuffer) -> Result<u64, i32> {
+        let CapturedRequest { kind, offset, bytes, .. } = *asked;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         let done = match kind {
-            Kind::Read => self.target.read(&mut buffer.bytes_mut()[..length], offset),
-            Kind::Write => self.target.write(&self.contents.bytes()[..length], offset),
-            Kind::Flush => self.target.flush().map(|()| 0),
-            Kind::Discard => self.target.discard(offset, bytes).map(|()| 0),
-            Kind::WriteZeroes => self.target.zero(offset, bytes).map(|()| 0),
+            CapturedRequestKind::Read => {
+                self.target.read(&mut buffer.bytes_mut()[..length], offset)
+            }
+            CapturedRequestKind::Write => {
+                self.target.write(&self.contents.bytes()[..length], offset)
+            }
+            CapturedRequestKind::Flush => self.target.flush().map(|()| 0),
+            CapturedRequestKind::Discard => self.target.discard(offset, bytes).map(|()| 0),
+            CapturedRequestKind::WriteZeroes => self.target.zero(offset, bytes).map(|()| 0),
         };
         done.map(|it| it as u64).map_err(|it| it.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -297,7 +302,7 @@ impl Shared<'_> {
     /// Records a completion. No wake-up is needed: this thread checks for the next request itself.
     fn done(&self, number: u32, end: u64) {
         let mut row = locked(&self.row);
-        let Row { done, first, since, .. } = &mut *row;
+        let RequestQueue { done, first, since, .. } = &mut *row;
         done[self.plan.rank[number as usize] as usize] = true;
         while done.get(*first as usize) == Some(&true) {
             *first += 1;

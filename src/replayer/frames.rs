@@ -4,58 +4,62 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::task::Poll;
 
-use super::ahead::Ready;
-use super::helper::{Reply, Request};
-use super::load::{Loaded, Next};
-use super::worker::Failure;
+use super::decoder_threads::{DecodeRequest, DecodedFrames};
+use super::load::{LoadedOps, NextFrame};
+use super::preload::PreloadedWorker;
+use super::worker::WorkerFailure;
 
 /// Frames of a worker.
 #[derive(Debug)]
 pub(super) struct Frames<'a> {
     worker: u32,
     /// Frames loaded before the first operation.
-    ready: std::vec::IntoIter<Loaded>,
+    ready: std::vec::IntoIter<LoadedOps>,
     /// Completed frames among them.
-    done: Vec<Loaded>,
-    helpers: &'a SyncSender<Request>,
+    done: Vec<LoadedOps>,
+    helpers: &'a SyncSender<DecodeRequest>,
     /// Reply to the last request. Its sender is the only one, so a lost request is noticed.
-    replies: Receiver<Reply>,
+    replies: Receiver<DecodedFrames>,
     /// True while the worker executes a frame of `ready`.
     is_early: bool,
 }
 
 impl<'a> Frames<'a> {
     /// Starts at the first frame.
-    pub(super) fn new(ready: Ready, worker: u32, helpers: &'a SyncSender<Request>) -> Self {
-        let Ready { frames, next } = ready;
+    pub(super) fn new(
+        ready: PreloadedWorker,
+        worker: u32,
+        helpers: &'a SyncSender<DecodeRequest>,
+    ) -> Self {
+        let PreloadedWorker { frames, next } = ready;
         let replies = ask(helpers, worker, next);
         let done = Vec::with_capacity(frames.len());
         Self { worker, ready: frames.into_iter(), done, helpers, replies, is_early: true }
     }
 
     /// Returns the next frame, waiting for it; `None`: there are no more.
-    pub(super) fn next(&mut self) -> Result<Option<Loaded>, Failure> {
+    pub(super) fn next(&mut self) -> Result<Option<LoadedOps>, WorkerFailure> {
         match self.ready.next() {
             Some(it) => Ok(Some(it)),
-            None => self.replies.recv().map_or(Err(Failure::Helper), |it| self.take(it)),
+            None => self.replies.recv().map_or(Err(WorkerFailure::Helper), |it| self.take(it)),
         }
     }
 
     /// Returns the next frame if it is loaded.
-    pub(super) fn poll(&mut self) -> Result<Poll<Option<Loaded>>, Failure> {
+    pub(super) fn poll(&mut self) -> Result<Poll<Option<LoadedOps>>, WorkerFailure> {
         if let Some(it) = self.ready.next() {
             return Ok(Poll::Ready(Some(it)));
         }
         match self.replies.try_recv() {
             Ok(it) => self.take(it).map(Poll::Ready),
             Err(TryRecvError::Empty) => Ok(Poll::Pending),
-            Err(TryRecvError::Disconnected) => Err(Failure::Helper),
+            Err(TryRecvError::Disconnected) => Err(WorkerFailure::Helper),
         }
     }
 
-    fn take(&mut self, reply: Reply) -> Result<Option<Loaded>, Failure> {
+    fn take(&mut self, reply: DecodedFrames) -> Result<Option<LoadedOps>, WorkerFailure> {
         self.is_early = false;
-        let loaded = reply.map_err(Failure::Plan)?;
+        let loaded = reply.map_err(WorkerFailure::Plan)?;
         if let Some(it) = &loaded {
             self.replies = ask(self.helpers, self.worker, it.next);
         }
@@ -63,7 +67,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Takes back a frame of which no more operations will be executed.
-    pub(super) fn done(&mut self, loaded: Loaded) {
+    pub(super) fn done(&mut self, loaded: LoadedOps) {
         if self.is_early {
             self.done.push(loaded);
         } else {
@@ -71,8 +75,8 @@ impl<'a> Frames<'a> {
         }
     }
 
-    fn compare(&self, loaded: Loaded) {
-        let _ = self.helpers.send(Request::Compare(Box::new(loaded)));
+    fn compare(&self, loaded: LoadedOps) {
+        let _ = self.helpers.send(DecodeRequest::Compare(Box::new(loaded)));
     }
 
     /// Ends the worker: frames of `ready` are compared only now, after the last operation.
@@ -83,10 +87,14 @@ impl<'a> Frames<'a> {
     }
 }
 
-fn ask(helpers: &SyncSender<Request>, worker: u32, next: Next) -> Receiver<Reply> {
+fn ask(
+    helpers: &SyncSender<DecodeRequest>,
+    worker: u32,
+    next: NextFrame,
+) -> Receiver<DecodedFrames> {
     let (to, replies) = sync_channel(1);
     // Helpers outlive workers.
-    let _ = helpers.send(Request::Load { worker, next, to });
+    let _ = helpers.send(DecodeRequest::Load { worker, next, to });
     replies
 }
 
@@ -98,12 +106,12 @@ mod tests {
     #[test]
     fn an_answer_that_never_comes_is_a_failure() {
         let (helpers, requests) = sync_channel(2);
-        let mut frames = Frames::new(Ready::default(), 7, &helpers);
+        let mut frames = Frames::new(PreloadedWorker::default(), 7, &helpers);
         drop(requests.recv());
-        assert!(matches!(frames.next(), Err(Failure::Helper)));
-        assert!(matches!(frames.poll(), Err(Failure::Helper)));
-        let mut frames = Frames::new(Ready::default(), 7, &helpers);
-        let Ok(Request::Load { to, .. }) = requests.recv() else { panic!("no request") };
+        assert!(matches!(frames.next(), Err(WorkerFailure::Helper)));
+        assert!(matches!(frames.poll(), Err(WorkerFailure::Helper)));
+        let mut frames = Frames::new(PreloadedWorker::default(), 7, &helpers);
+        let Ok(DecodeRequest::Load { to, .. }) = requests.recv() else { panic!("no request") };
         assert!(matches!(frames.poll(), Ok(Poll::Pending)));
         to.send(Ok(None)).expect("it waits");
         assert!(matches!(frames.next(), Ok(None)));

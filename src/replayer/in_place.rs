@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::init::length;
-use crate::replay::initially_absent::{Absent, AbsentError, Change, above, absent};
+use crate::replay::initially_absent::{Absent, AbsentError, PathChange, above, absent};
 use crate::replay::plan_file::{FileBefore, FileKind, Index, PlanReader};
 
 /// Names that are not as they were before the first operation.
@@ -75,7 +75,7 @@ pub fn otherwise(
     let mut parents = FxHashMap::default();
     let mut place = |path: &[u8]| place(path, &mut parents);
     let there: FxHashSet<Vec<u8>> = before.iter().map(|it| place(&it.path)).collect();
-    let absent = absent(reader, index, &mut place, &mut |Change { path, follows }| {
+    let absent = absent(reader, index, &mut place, &mut |PathChange { path, follows }| {
         for it in above(path).chain(follows.then_some(path)) {
             if !passed.contains(it) {
                 passed.insert(it.to_vec());

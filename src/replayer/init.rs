@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
-use super::contents::Contents;
-use super::fill;
-use super::manifest::{ManifestError, State};
+use super::dir_walk::WalkEntry;
+use super::file_content::ContentsSource;
+use super::manifest::{DirState, ManifestError};
 use super::originals::{Original, Originals, Sources};
-use super::places::Places;
-use super::walk::Listed;
+use super::replay_dirs::ReplayDirs;
+use super::sparse_layout;
 use crate::replay::hole_map::hole_bytes;
 use crate::replay::links::TEXT_BYTES_MAX;
 use crate::replay::plan_file::{FileBefore, FileKind};
 use crate::sys::files;
+use crate::sys::identity::{self, Identity};
 use crate::sys::sandbox::{self, SandboxError};
-use crate::sys::user::{self, Identity};
 
 /// Reason why files cannot be created.
 #[derive(Debug, Error)]
@@ -67,7 +67,7 @@ pub enum InitError {
 
 /// Statistics of the created files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct CreatedCounts {
     /// Directories, including those that only keep another one from being empty.
     pub directories: u64,
     /// Files, without second names.
@@ -88,9 +88,9 @@ pub struct Made {
 
 /// Wanted properties of the files.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct InitOptions<'a> {
     /// Contents of the files.
-    pub contents: Contents,
+    pub contents: ContentsSource,
     /// Captured files with the same paths, whose contents are used as far as they reach.
     pub originals: Option<&'a Originals>,
     /// Owner of the files; `None`: the current user.
@@ -111,15 +111,15 @@ const NEVER: u32 = libc::S_ISUID | libc::S_ISGID;
 ///
 /// There is no room, or a file cannot be created. Files created so far are in the list.
 pub fn init(
-    places: &mut Places,
+    places: &mut ReplayDirs,
     before: &[FileBefore],
-    wish: Wish<'_>,
+    wish: InitOptions<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Made, InitError> {
+) -> Result<CreatedCounts, InitError> {
     check(before)?;
     let more = more(before);
-    let listed = before.iter().map(|it| Listed { kind: it.kind, path: it.path.clone() });
-    let others = more.iter().map(|it| Listed { kind: FileKind::Directory, path: it.clone() });
+    let listed = before.iter().map(|it| WalkEntry { kind: it.kind, path: it.path.clone() });
+    let others = more.iter().map(|it| WalkEntry { kind: FileKind::Directory, path: it.clone() });
     places.list(listed.chain(others))?;
     places.make_trees(wish.user)?;
     sandbox::enter(&places.root()?, &places.mounts()?, wish.user)?;
@@ -130,20 +130,20 @@ pub fn init(
     // created: contents that this user cannot read or share there need room.
     let made =
         has_room(before, places, wish).and_then(|()| all(before, &more, places, wish, progress));
-    user::end().map_err(be)?;
+    identity::end().map_err(be)?;
     let made = made?;
-    places.set(State::Ready)?;
+    places.set(DirState::Ready)?;
     Ok(made)
 }
 
 fn all(
     before: &[FileBefore],
     more: &BTreeSet<Vec<u8>>,
-    places: &Places,
-    wish: Wish<'_>,
+    places: &ReplayDirs,
+    wish: InitOptions<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Made, InitError> {
-    let mut made = Made::default();
+) -> Result<CreatedCounts, InitError> {
+    let mut made = CreatedCounts::default();
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| InitError::Make { path, source }
@@ -175,8 +175,8 @@ fn one(
     number: u64,
     is_there: bool,
     before: &[FileBefore],
-    wish: Wish<'_>,
-    made: &mut Made,
+    wish: InitOptions<'_>,
+    made: &mut CreatedCounts,
 ) -> io::Result<()> {
     match (it.kind, first_name(it, before)) {
         (FileKind::Directory, _) => {
@@ -207,8 +207,8 @@ fn file(
     it: &FileBefore,
     path: &Path,
     number: u64,
-    Wish { contents, originals, .. }: Wish<'_>,
-    made: &mut Made,
+    InitOptions { contents, originals, .. }: InitOptions<'_>,
+    made: &mut CreatedCounts,
 ) -> io::Result<()> {
     let original = originals.filter(|_| it.size > 0).map(|all| all.open(&it.path));
     let mode = it.mode.unwrap_or(FILE_MODE) & !NEVER;
@@ -225,10 +225,10 @@ fn file(
         made.sources.add(source, &it.path);
     }
     // The length is set first: a write beyond the end could otherwise allocate the space before it.
-    fill::set_length(&file, it.size)?;
+    sparse_layout::set_length(&file, it.size)?;
     // Generator 0 is reserved for the writes of operations.
-    fill::fill(&file, &fill::data(it, contents), given, contents.of(number + 1))?;
-    made.other_layouts += u64::from(!fill::is_as_known(&file, it));
+    sparse_layout::fill(&file, &sparse_layout::data(it, contents), given, contents.of(number + 1))?;
+    made.other_layouts += u64::from(!sparse_layout::is_as_known(&file, it));
     Ok(())
 }
 
@@ -300,7 +300,11 @@ pub fn check(before: &[FileBefore]) -> Result<(), InitError> {
 }
 
 /// Checks that each file system has room for its files, however many directories it holds.
-fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<(), InitError> {
+fn has_room(
+    before: &[FileBefore],
+    places: &ReplayDirs,
+    wish: InitOptions<'_>,
+) -> Result<(), InitError> {
     let mounted = places.maps().captured().iter().map(|it| Path::new(OsStr::from_bytes(it)));
     let directories: Vec<&Path> = std::iter::once(Path::new("/")).chain(mounted).collect();
     let mut needed = vec![0_u64; directories.len()];
@@ -317,7 +321,7 @@ fn has_room(before: &[FileBefore], places: &Places, wish: Wish<'_>) -> Result<()
         };
         let original = wish.originals.and_then(|all| all.open(&it.path).ok());
         if !original.as_ref().is_some_and(shares) {
-            let bytes = fill::bytes(&fill::data(it, wish.contents));
+            let bytes = sparse_layout::bytes(&sparse_layout::data(it, wish.contents));
             needed[place] = needed[place].saturating_add(bytes);
         }
     }

@@ -3,34 +3,34 @@
 
 use std::task::Poll;
 
-use super::course::{Course, Reached};
 use super::frames::Frames;
-use super::load::Loaded;
-use super::steps::{Besides, Got};
-use super::worker::{Ending, Failure};
-use crate::sys::again::Ring;
+use super::load::LoadedOps;
+use super::steps::{ImplicitOp, ReplayedResult};
+use super::worker::{WorkerEndNotice, WorkerFailure};
+use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::clock;
+use crate::sys::reissue::CallRing;
 use crate::units::KernelTime;
 
 /// Lane with its seat in the ring.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
-    course: Course<'a>,
+    course: WorkerState<'a>,
     frames: Frames<'a>,
     seat: usize,
     /// Current frame, and index of the next operation in it.
-    loaded: Option<Loaded>,
+    loaded: Option<LoadedOps>,
     index: usize,
     /// Start and lateness of the operation that the kernel executes.
     under_way: Option<(u64, Option<u64>)>,
     /// Time since which the lane waits for other workers.
     waits_since: Option<KernelTime>,
-    _ending: Ending<'a>,
+    _ending: WorkerEndNotice<'a>,
 }
 
 /// Event that a lane waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaits {
+pub(super) enum LaneWait {
     /// Result from the kernel.
     Result,
     /// Due time, in ns since the replay began.
@@ -44,10 +44,10 @@ pub(super) enum Awaits {
 impl<'a> Lane<'a> {
     /// Creates a lane before its first operation.
     pub(super) fn new(
-        course: Course<'a>,
+        course: WorkerState<'a>,
         frames: Frames<'a>,
         seat: usize,
-        ending: Ending<'a>,
+        ending: WorkerEndNotice<'a>,
     ) -> Self {
         let (loaded, under_way, waits_since) = Default::default();
         let (index, _ending) = (0, ending);
@@ -61,15 +61,15 @@ impl<'a> Lane<'a> {
 
     /// Advances as far as possible without blocking: submits the due operation through its seat, or
     /// makes the call itself if a ring cannot.
-    pub(super) fn goes_on(&mut self, ring: &mut Ring) -> Result<Awaits, Failure> {
+    pub(super) fn goes_on(&mut self, ring: &mut CallRing) -> Result<LaneWait, WorkerFailure> {
         loop {
             if self.under_way.is_some() {
-                return Ok(Awaits::Result);
+                return Ok(LaneWait::Result);
             }
             let Some(loaded) = &self.loaded else {
                 match self.frames.poll()? {
                     Poll::Pending => return Ok(self.others()),
-                    Poll::Ready(None) => return Ok(Awaits::Nothing),
+                    Poll::Ready(None) => return Ok(LaneWait::Nothing),
                     Poll::Ready(it) => (self.loaded, self.index) = (it, 0),
                 }
                 continue;
@@ -79,14 +79,14 @@ impl<'a> Lane<'a> {
                 continue;
             };
             let reached = self.course.reaches(step.moment);
-            let has_turn = reached == Reached::Yes && self.course.has_turn(step);
+            let has_turn = reached == WindowReach::Yes && self.course.has_turn(step);
             // Checked after `has_turn`: dependencies count as met when the replay is over.
-            if reached == Reached::No || self.course.shared.turns.is_over() {
+            if reached == WindowReach::No || self.course.shared.turns.is_over() {
                 self.leave_frame();
-                return Ok(Awaits::Nothing);
+                return Ok(LaneWait::Nothing);
             }
             if !has_turn {
-                if reached == Reached::Yes {
+                if reached == WindowReach::Yes {
                     self.course.waits(Some(step));
                 }
                 return Ok(self.others());
@@ -96,24 +96,24 @@ impl<'a> Lane<'a> {
             }
             let now = self.course.shared.stamps.clock();
             match self.course.time(step.moment) {
-                Some(time) if now < time => return Ok(Awaits::Time(time)),
+                Some(time) if now < time => return Ok(LaneWait::Time(time)),
                 time => self.begins(ring, time.map(|it| now - it))?,
             }
         }
     }
 
-    fn others(&mut self) -> Awaits {
-        Awaits::Others(*self.waits_since.get_or_insert_with(clock::now))
+    fn others(&mut self) -> LaneWait {
+        LaneWait::Others(*self.waits_since.get_or_insert_with(clock::now))
     }
 
     /// Starts the next operation, whose turn and due time have come.
-    fn begins(&mut self, ring: &mut Ring, late: Option<u64>) -> Result<(), Failure> {
+    fn begins(&mut self, ring: &mut CallRing, late: Option<u64>) -> Result<(), WorkerFailure> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let Some(step) = loaded.steps.get(self.index) else { return Ok(()) };
         let shared = self.course.shared;
         let (batch, index) = (&mut loaded.batch, self.index);
-        if step.due.besides == Besides::Nothing
-            && ring.push(self.seat, (batch, index), &shared.slots).map_err(Failure::Ring)?
+        if step.due.besides == ImplicitOp::Nothing
+            && ring.push(self.seat, (batch, index), &shared.slots).map_err(WorkerFailure::Ring)?
         {
             self.under_way = Some((shared.stamps.now(), late));
             return Ok(());
@@ -134,10 +134,10 @@ impl<'a> Lane<'a> {
         let Some((step, (start, late))) = step.zip(self.under_way.take()) else { return };
         let end = self.course.shared.stamps.now();
         self.course.made(step, ret, end);
-        self.over(Got { ret, start, end }, late);
+        self.over(ReplayedResult { ret, start, end }, late);
     }
 
-    fn over(&mut self, got: Got, late: Option<u64>) {
+    fn over(&mut self, got: ReplayedResult, late: Option<u64>) {
         let Some(loaded) = &mut self.loaded else { return };
         let Some(step) = loaded.steps.get(self.index) else { return };
         loaded.results.push(got, late);

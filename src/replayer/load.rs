@@ -2,21 +2,21 @@
 
 use zstd::bulk::Decompressor;
 
-use super::stamps::Stamps;
-use super::steps::{Besides, Due, Moment, Results, Steps};
-use crate::event::syscall_table::{Call, CallId, Class};
+use super::steps::{ImplicitOp, OpMeta, OpTiming, Results, Steps};
+use super::timestamps::Timestamps;
+use crate::event::syscall_table::{Call, CallClass, CallId};
 use crate::replay::comparison::{Compared, Pair};
 use crate::replay::initially_absent::changes_names;
-use crate::replay::locks::{Wish, wish};
+use crate::replay::locks::{FlockRequest, wish};
 use crate::replay::outcome::{makes_descriptor, outcome};
 use crate::replay::plan_file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader};
 use crate::replay::replayability::{Treatment, treatment};
-use crate::sys::again::{Batch, Longest, Prototype, Wanted};
-use crate::sys::ticks::Both;
+use crate::sys::reissue::{BufferSizes, CallBatch, CallSignature, CapturedCall};
+use crate::sys::tsc::ClockSample;
 
 /// Captured facts of an operation that are not read before the comparison.
 #[derive(Clone, Copy, Debug)]
-struct Captured {
+struct CapturedResult {
     /// Index into the plan's calls.
     call: u16,
     ret: i64,
@@ -27,19 +27,25 @@ struct Captured {
 
 /// Returns the additional work of an operation besides its call; `None`: `replay plan` does not
 /// produce such an operation.
-fn besides(call: &Call, operation: &Operation<'_>) -> Option<Besides> {
-    let wish = (call.class == Class::Lock).then(|| wish(&operation.args));
+fn besides(call: &Call, operation: &Operation<'_>) -> Option<ImplicitOp> {
+    let wish = (call.class == CallClass::Lock).then(|| wish(&operation.args));
     match (call.class, operation.implicit) {
-        (Class::Close, true) => Some(Besides::Implicit),
-        (Class::Lock, true) if wish == Some(Wish::Unlock) => Some(Besides::ImplicitChange),
-        (Class::Seek, true) => Some(Besides::ImplicitChange),
-        (Class::Control, true) if sets_flags(&operation.args) => Some(Besides::ImplicitChange),
+        (CallClass::Close, true) => Some(ImplicitOp::Implicit),
+        (CallClass::Lock, true) if wish == Some(FlockRequest::Unlock) => {
+            Some(ImplicitOp::ImplicitChange)
+        }
+        (CallClass::Seek, true) => Some(ImplicitOp::ImplicitChange),
+        (CallClass::Control, true) if sets_flags(&operation.args) => {
+            Some(ImplicitOp::ImplicitChange)
+        }
         (_, true) => None,
-        (Class::Close, _) if operation.keeps_handle => Some(Besides::ClosesCopy),
-        (Class::Close, _) => Some(Besides::Closes),
-        (Class::Lock, _) if matches!(wish, Some(Wish::Lock(_, true))) => Some(Besides::Waits),
-        _ if makes_descriptor(call, &operation.args) => Some(Besides::Makes),
-        _ => Some(Besides::Nothing),
+        (CallClass::Close, _) if operation.keeps_handle => Some(ImplicitOp::ClosesCopy),
+        (CallClass::Close, _) => Some(ImplicitOp::Closes),
+        (CallClass::Lock, _) if matches!(wish, Some(FlockRequest::Lock(_, true))) => {
+            Some(ImplicitOp::Waits)
+        }
+        _ if makes_descriptor(call, &operation.args) => Some(ImplicitOp::Makes),
+        _ => Some(ImplicitOp::Nothing),
     }
 }
 
@@ -50,7 +56,7 @@ fn sets_flags([_, command, ..]: &[u64; 6]) -> bool {
 
 /// Position at which the next frame of a worker begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Next {
+pub(super) struct NextFrame {
     /// Index among the worker's frames.
     pub(super) frame: usize,
     number: u32,
@@ -63,24 +69,24 @@ pub(super) struct Next {
 
 /// Operations of one worker, ready to be executed.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedOps {
     pub(super) worker: u32,
     /// Number of the first operation.
     first: u32,
     /// Number of the first explicit operation.
     first_explicit: u32,
-    pub(super) batch: Batch,
+    pub(super) batch: CallBatch,
     pub(super) steps: Steps,
-    captured: Vec<Captured>,
+    captured: Vec<CapturedResult>,
     pub(super) results: Results,
     /// Clock and ticks at the end of the frame, which give the stamps a meaning.
-    pub(super) at: Option<Both>,
-    pub(super) next: Next,
+    pub(super) at: Option<ClockSample>,
+    pub(super) next: NextFrame,
     /// Decompressed frame, which contains the paths.
     payload: Vec<u8>,
 }
 
-impl Loaded {
+impl LoadedOps {
     /// Returns the number, among the worker's operations, of the operation at an index.
     pub(super) fn number(&self, index: usize) -> u32 {
         self.first.wrapping_add(u32::try_from(index).unwrap_or(0))
@@ -99,14 +105,14 @@ impl Loaded {
 
 /// Plan, and data derived from it once.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct PlanSource {
     pub(super) reader: PlanReader,
     pub(super) index: Index,
-    calls: Vec<(&'static Call, Prototype)>,
-    pub(super) longest: Longest,
+    calls: Vec<(&'static Call, CallSignature)>,
+    pub(super) longest: BufferSizes,
 }
 
-impl Source {
+impl PlanSource {
     /// Looks up the plan's calls.
     ///
     /// # Errors
@@ -115,11 +121,11 @@ impl Source {
     pub(super) fn new(reader: PlanReader, index: Index) -> Result<Self, String> {
         let call = |CallPlan { name, .. }: &CallPlan| {
             let call = CallId::by_name(name).map(CallId::call);
-            let known = call.and_then(|it| Some((it, Prototype::new(it).ok()?)));
+            let known = call.and_then(|it| Some((it, CallSignature::new(it).ok()?)));
             known.ok_or(name.clone())
         };
         let calls = index.calls.iter().map(call).collect::<Result<_, _>>()?;
-        let longest = Longest::new(index.longest[0], index.longest[1]);
+        let longest = BufferSizes::new(index.longest[0], index.longest[1]);
         Ok(Self { reader, index, calls, longest })
     }
 
@@ -131,23 +137,23 @@ impl Source {
     pub(super) fn load(
         &self,
         worker: u32,
-        next: Next,
+        next: NextFrame,
         zstd: &mut Decompressor<'_>,
-    ) -> Result<Option<Loaded>, PlanError> {
+    ) -> Result<Option<LoadedOps>, PlanError> {
         let frames = self.index.workers.get(worker as usize).map_or(&[][..], |it| &it.frames);
         let Some(at) = frames.get(next.frame).copied() else { return Ok(None) };
         let payload = self.reader.operations(at, zstd)?;
         let damaged = |what| PlanError::Damaged { at, what };
-        let mut loaded = Loaded {
+        let mut loaded = LoadedOps {
             worker,
             first: next.number,
             first_explicit: next.explicit,
-            batch: Batch::new(self.longest),
+            batch: CallBatch::new(self.longest),
             steps: Steps::default(),
             captured: Vec::new(),
             results: Results::default(),
             at: None,
-            next: Next { frame: next.frame + 1, ..next },
+            next: NextFrame { frame: next.frame + 1, ..next },
             payload: Vec::new(),
         };
         let mut left = &payload[..];
@@ -171,23 +177,28 @@ impl Source {
         Ok(Some(loaded))
     }
 
-    fn push(&self, loaded: &mut Loaded, operation: &Operation<'_>, payload: &[u8]) -> Option<()> {
+    fn push(
+        &self,
+        loaded: &mut LoadedOps,
+        operation: &Operation<'_>,
+        payload: &[u8],
+    ) -> Option<()> {
         let (call, prototype) = self.calls.get(usize::from(operation.call))?;
         // `replay plan` produces only calls that are executed.
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
         }
         let besides = besides(call, operation)?;
-        if operation.makes.is_some() && besides != Besides::Makes {
+        if operation.makes.is_some() && besides != ImplicitOp::Makes {
             return None;
         }
         let mut args = operation.args;
-        if call.class == Class::Lock {
+        if call.class == CallClass::Lock {
             // The operation waits for the previous holder before the call. With another order a
             // blocking call could wait forever.
             args[1] |= u64::from(libc::LOCK_NB.cast_unsigned());
         }
-        let wanted = Wanted {
+        let wanted = CapturedCall {
             args,
             slot: operation.handle,
             target: operation.target,
@@ -213,32 +224,32 @@ impl Source {
             let from = path.as_ptr().addr() - payload.as_ptr().addr();
             Some((u32::try_from(from).ok()?, u32::try_from(from + path.len()).ok()?))
         };
-        loaded.captured.push(Captured {
+        loaded.captured.push(CapturedResult {
             call: operation.call,
             ret: operation.ret,
             file: operation.file,
             path: operation.path.and_then(place),
         });
         let moment =
-            Moment { start, end, behind: end.saturating_add(operation.behind), turn: next.turn };
+            OpTiming { start, end, behind: end.saturating_add(operation.behind), turn: next.turn };
         let (handle, makes) = (operation.handle, operation.makes);
         let is_about_names = changes_names(call, &operation.args, operation.flags);
         let names = is_about_names.then_some(operation.ret >= 0);
-        let due = Due::new(handle, makes, besides, names);
+        let due = OpMeta::new(handle, makes, besides, names);
         loaded.steps.push(due, moment, &operation.before)
     }
 
     /// Returns the results of the completed operations together with their captured results.
     pub(super) fn pairs<'a>(
         &self,
-        loaded: &'a Loaded,
-        stamps: &Stamps,
+        loaded: &'a LoadedOps,
+        stamps: &Timestamps,
     ) -> impl Iterator<Item = Pair<'a>> {
         let all = loaded.steps.iter().zip(&loaded.captured).zip(loaded.results.iter());
         let explicit = all.filter(|((step, _), _)| !step.due.besides.is_implicit());
         (loaded.first_explicit..).zip(explicit).map(|(number, ((step, captured), (got, late)))| {
             let call = self.calls[usize::from(captured.call)].0;
-            let makes = step.due.besides == Besides::Makes;
+            let makes = step.due.besides == ImplicitOp::Makes;
             let path = |(from, to)| loaded.payload.get(from as usize..to as usize);
             Pair {
                 compared: Compared {

@@ -29,12 +29,12 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use thiserror::Error;
 
+use super::dir_walk::{MountPolicy, WalkEntry, allow, make_directory, open_below};
 use super::settings::Settings;
-use super::walk::{Listed, Mounts, allow, make_directory, open_below};
 use crate::replay::plan_file::{FileKind, Fingerprint};
 use crate::sys::files;
+use crate::sys::identity::Identity;
 use crate::sys::output_dir::{OutputDirectory, Users};
-use crate::sys::user::Identity;
 
 const STATE: &str = "iotrace-perf.state";
 const STATE_NEW: &str = "iotrace-perf.state.new";
@@ -51,7 +51,7 @@ const PLAN: &str = "plan ";
 
 /// State of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum DirState {
     /// Files are being created.
     Beginning,
     /// Files are as they have to be before the first operation.
@@ -62,7 +62,7 @@ pub enum State {
     Done,
 }
 
-impl State {
+impl DirState {
     const ALL: [Self; 4] = [Self::Beginning, Self::Ready, Self::Running, Self::Done];
 
     /// Returns the word for the state in its file.
@@ -117,7 +117,7 @@ pub enum ManifestError {
 
 /// Rule for symbolic links on the way to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
+pub enum SymlinkPolicy {
     /// Followed, as in any path that a user types.
     Followed,
     /// Refused: the path was resolved when it was given, so a link on its way was put there by
@@ -127,10 +127,10 @@ pub enum Links {
 
 /// Directory of a replay, locked against other processes.
 #[derive(Debug)]
-pub struct Place {
+pub struct ReplayDir {
     directory: PathBuf,
     /// State of the replay.
-    pub state: State,
+    pub state: DirState,
     /// Plan that the files were made for; `None`: the state file does not name one.
     pub plan: Option<Fingerprint>,
     /// Settings of the replay.
@@ -140,7 +140,7 @@ pub struct Place {
     lock: Flock<File>,
 }
 
-impl Place {
+impl ReplayDir {
     /// Creates a directory, or takes an empty one, for the files of this plan.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Place {
         directory: &Path,
         plan: Fingerprint,
         settings: Settings,
-        links: Links,
+        links: SymlinkPolicy,
     ) -> Result<Self, ManifestError> {
         let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
         if directory.symlink_metadata().is_err() {
@@ -162,11 +162,11 @@ impl Place {
         }
         lock.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
         let (directory, plan) = (directory.to_owned(), Some(plan));
-        let mut place = Self { directory, state: State::Beginning, plan, settings, lock };
+        let mut place = Self { directory, state: DirState::Beginning, plan, settings, lock };
         // The settings are written first: a directory with a state has both.
         let given = place.settings.to_bytes();
         place.replace(GIVEN, |out| out.write_all(&given))?;
-        place.set(State::Beginning)?;
+        place.set(DirState::Beginning)?;
         Ok(place)
     }
 
@@ -175,7 +175,7 @@ impl Place {
     /// # Errors
     ///
     /// The directory was not created by a replay, is locked, or is not safe to use.
-    pub fn open(directory: &Path, links: Links) -> Result<Self, ManifestError> {
+    pub fn open(directory: &Path, links: SymlinkPolicy) -> Result<Self, ManifestError> {
         let not_ours = || ManifestError::NotOurs(directory.to_owned());
         let lock = lock(directory, links).map_err(|error| match error {
             ManifestError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -195,7 +195,7 @@ impl Place {
         let is_new = || names(&lock).is_ok_and(|it| has_only(&it, &[STATE_NEW, GIVEN]));
         let known = match text {
             Some(it) => parsed(&it),
-            None => is_new().then_some((State::Beginning, None)),
+            None => is_new().then_some((DirState::Beginning, None)),
         };
         let (state, plan) = known.ok_or_else(not_ours)?;
         let settings = match read(GIVEN) {
@@ -243,7 +243,7 @@ impl Place {
     /// The directory does not exist, or is not a directory.
     pub fn tree_file(&self) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        let open = || open_below(&*self.lock, TREE.as_bytes(), flags, Mounts::Left);
+        let open = || open_below(&*self.lock, TREE.as_bytes(), flags, MountPolicy::Left);
         let opened = match open() {
             Err(Errno::EACCES) if allow(&*self.lock, TREE.as_bytes()).is_ok() => open(),
             it => it,
@@ -270,7 +270,7 @@ impl Place {
     /// # Errors
     ///
     /// The state cannot be written.
-    pub fn set(&mut self, state: State) -> Result<(), ManifestError> {
+    pub fn set(&mut self, state: DirState) -> Result<(), ManifestError> {
         let plan = self.plan.map_or_else(String::new, |it| format!("{PLAN}{it}\n"));
         self.replace(STATE, |out| write!(out, "{TITLE}{}\n{plan}", state.as_str()))?;
         self.state = state;
@@ -295,7 +295,7 @@ impl Place {
     /// Returns true if nothing was recorded yet, not even the plan.
     pub(super) fn is_new(&self) -> bool {
         self.plan.is_none()
-            && self.state == State::Beginning
+            && self.state == DirState::Beginning
             && self.settings == Settings::default()
     }
 
@@ -304,7 +304,7 @@ impl Place {
     /// # Errors
     ///
     /// The list cannot be written.
-    pub fn list(&self, listed: impl Iterator<Item = Listed>) -> Result<(), ManifestError> {
+    pub fn list(&self, listed: impl Iterator<Item = WalkEntry>) -> Result<(), ManifestError> {
         self.replace(FILES, |out| {
             for it in listed {
                 let letter = match it.kind {
@@ -331,7 +331,7 @@ impl Place {
     /// # Errors
     ///
     /// The list cannot be read.
-    pub fn listed(&self) -> Result<Vec<Listed>, ManifestError> {
+    pub fn listed(&self) -> Result<Vec<WalkEntry>, ManifestError> {
         let failed = |source| ManifestError::Io { path: self.directory.join(FILES), source };
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let file: File = match openat(&*self.lock, FILES, flags, Mode::empty()) {
@@ -348,7 +348,7 @@ impl Place {
                 b'l' => FileKind::Link,
                 _ => return Err(damaged()),
             };
-            Ok(Listed { kind, path: path.to_vec() })
+            Ok(WalkEntry { kind, path: path.to_vec() })
         };
         BufReader::new(file).split(0).map(parse).collect::<io::Result<_>>().map_err(failed)
     }
@@ -408,26 +408,26 @@ fn has_only(there: &[Vec<u8>], names: &[&str]) -> bool {
 }
 
 /// Parses the state file.
-fn parsed(text: &str) -> Option<(State, Option<Fingerprint>)> {
+fn parsed(text: &str) -> Option<(DirState, Option<Fingerprint>)> {
     let (first, second) = text.split_once('\n')?;
     let word = first.strip_prefix(TITLE)?;
-    let state = State::ALL.into_iter().find(|it| word == it.as_str())?;
+    let state = DirState::ALL.into_iter().find(|it| word == it.as_str())?;
     let plan = second.strip_prefix(PLAN).and_then(|it| it.strip_suffix('\n'));
     Some((state, plan.and_then(Fingerprint::parse)))
 }
 
 /// Opens and locks a directory. It must belong to the current user: another owner could change its
 /// contents meanwhile.
-fn lock(directory: &Path, links: Links) -> Result<Flock<File>, ManifestError> {
+fn lock(directory: &Path, links: SymlinkPolicy) -> Result<Flock<File>, ManifestError> {
     let failed = |source| ManifestError::Io { path: directory.to_owned(), source };
     let resolve = match links {
-        Links::Followed => ResolveFlag::empty(),
-        Links::Refused => ResolveFlag::RESOLVE_NO_SYMLINKS,
+        SymlinkPolicy::Followed => ResolveFlag::empty(),
+        SymlinkPolicy::Refused => ResolveFlag::RESOLVE_NO_SYMLINKS,
     };
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let file = openat2(AT_FDCWD, directory, OpenHow::new().flags(flags).resolve(resolve));
     let file: File = match file {
-        Err(Errno::ELOOP) if links == Links::Refused => {
+        Err(Errno::ELOOP) if links == SymlinkPolicy::Refused => {
             return Err(ManifestError::Link(directory.to_owned()));
         }
         it => it.map_err(|it| failed(it.into()))?.into(),
@@ -447,12 +447,14 @@ mod tests {
     fn the_plan_stays_known_whatever_becomes_of_the_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let plan = Fingerprint { files: 1, index: 2 };
-        let make = || Place::make(directory.path(), plan, Settings::default(), Links::Followed);
+        let make = || {
+            ReplayDir::make(directory.path(), plan, Settings::default(), SymlinkPolicy::Followed)
+        };
         let mut place = make().expect("a directory");
-        for state in State::ALL {
+        for state in DirState::ALL {
             place.set(state).expect("space");
             drop(place);
-            place = Place::open(directory.path(), Links::Followed).expect("ours");
+            place = ReplayDir::open(directory.path(), SymlinkPolicy::Followed).expect("ours");
             assert_eq!((place.state, place.plan), (state, Some(plan)));
         }
     }
@@ -462,8 +464,14 @@ mod tests {
     fn what_has_its_name_by_now_stays() {
         let directory = tempfile::tempdir().expect("a directory");
         let [place, moved] = ["place", "moved"].map(|it| directory.path().join(it));
-        let make =
-            || Place::make(&place, Fingerprint::default(), Settings::default(), Links::Followed);
+        let make = || {
+            ReplayDir::make(
+                &place,
+                Fingerprint::default(),
+                Settings::default(),
+                SymlinkPolicy::Followed,
+            )
+        };
         let made = make().expect("a directory");
         fs::rename(&place, &moved).expect("there");
         fs::create_dir(&place).expect("space");
@@ -478,8 +486,8 @@ mod tests {
     #[test]
     fn a_state_without_a_plan_is_one_of_an_unknown_plan() {
         let ready = "iotrace-perf replay 1: ready\n";
-        assert_eq!(parsed(ready), Some((State::Ready, None)));
-        assert_eq!(parsed(&format!("{ready}plan what\n")), Some((State::Ready, None)));
+        assert_eq!(parsed(ready), Some((DirState::Ready, None)));
+        assert_eq!(parsed(&format!("{ready}plan what\n")), Some((DirState::Ready, None)));
         assert_eq!(parsed("iotrace-perf replay 1: ready"), None);
         assert_eq!(parsed("iotrace-perf replay 1: steady\n"), None);
         assert_eq!(parsed("something else\n"), None);

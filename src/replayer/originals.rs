@@ -19,7 +19,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{Whence, getegid, lseek};
 
-use super::fill::set_length;
+use super::sparse_layout::set_length;
 use crate::sys::files;
 use crate::sys::reflink::reflink;
 
@@ -28,7 +28,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// Origin of the contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum CopyMethod {
     /// Shared with the original.
     Reflinked,
     /// Copied, because sharing has failed with this error number.
@@ -43,7 +43,7 @@ pub enum Source {
     Unreadable(i32),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for CopyMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reflinked => f.write_str("shared with the originals (reflinks)"),
@@ -74,15 +74,15 @@ fn number(error: &io::Error) -> i32 {
 
 /// Number of files by origin of their contents, with the path of the first one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<Source, (u64, Vec<u8>)>);
+pub struct Sources(BTreeMap<CopyMethod, (u64, Vec<u8>)>);
 
 impl Sources {
-    pub(super) fn add(&mut self, source: Source, path: &[u8]) {
+    pub(super) fn add(&mut self, source: CopyMethod, path: &[u8]) {
         self.0.entry(source).or_insert_with(|| (0, path.to_vec())).0 += 1;
     }
 
     /// Returns all origins, in the order of outputs.
-    pub fn all(&self) -> impl Iterator<Item = (Source, u64, &[u8])> {
+    pub fn all(&self) -> impl Iterator<Item = (CopyMethod, u64, &[u8])> {
         self.0.iter().map(|(source, (count, first))| (*source, *count, &**first))
     }
 }
@@ -112,7 +112,7 @@ impl Originals {
     }
 
     /// Opens the file with this path.
-    pub(super) fn open(&self, path: &[u8]) -> Result<Original, Source> {
+    pub(super) fn open(&self, path: &[u8]) -> Result<Original, CopyMethod> {
         let open = |flags: OFlag| {
             // Links are followed, as in the capture: a malicious plan could name the target of a
             // link directly.
@@ -124,8 +124,8 @@ impl Originals {
             )
         };
         let failed = |errno| match errno {
-            Errno::ENOENT | Errno::ENOTDIR => Source::Absent,
-            errno => Source::Unreadable(errno as i32),
+            Errno::ENOENT | Errno::ENOTDIR => CopyMethod::Absent,
+            errno => CopyMethod::Unreadable(errno as i32),
         };
         // Nothing is opened before its type is known.
         let place = open(OFlag::O_PATH).map_err(failed)?;
@@ -133,7 +133,7 @@ impl Originals {
         let is_of_kernel = files::is_of_kernel(&place).map_err(failed)?;
         let is_regular = seen.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
         if !is_regular || is_of_kernel {
-            return Err(Source::OtherType);
+            return Err(CopyMethod::OtherType);
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         // Only the owner may suppress the update of the access time.
@@ -145,7 +145,7 @@ impl Originals {
         .into();
         let stat = fstat(&file).map_err(failed)?;
         if (stat.st_dev, stat.st_ino) != (seen.st_dev, seen.st_ino) {
-            return Err(Source::Unreadable(libc::ESTALE));
+            return Err(CopyMethod::Unreadable(libc::ESTALE));
         }
         Ok(Original { file, stat })
     }
@@ -181,19 +181,19 @@ impl Original {
     /// # Errors
     ///
     /// Those of writing.
-    pub(super) fn give(&self, to: &File, bytes: u64) -> io::Result<(u64, Source)> {
+    pub(super) fn give(&self, to: &File, bytes: u64) -> io::Result<(u64, CopyMethod)> {
         let shared = reflink(&self.file, to);
         // No result in the capture needs more bytes than this, and some need the end of the file.
         set_length(to, bytes)?;
         let there = self.bytes().min(bytes);
         let (given, source) = match shared {
-            Ok(()) => (there, Source::Reflinked),
+            Ok(()) => (there, CopyMethod::Reflinked),
             Err(why) => match self.copy(to, there)? {
-                (given, None) => (given, Source::Copied(number(&why))),
-                (given, Some(why)) => return Ok((given, Source::Unreadable(why))),
+                (given, None) => (given, CopyMethod::Copied(number(&why))),
+                (given, Some(why)) => return Ok((given, CopyMethod::Unreadable(why))),
             },
         };
-        Ok((given, if given < bytes { Source::Shorter } else { source }))
+        Ok((given, if given < bytes { CopyMethod::Shorter } else { source }))
     }
 
     /// Copies the file; holes stay holes. Returns how far it could be read, and the error number

@@ -10,13 +10,13 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::manifest::{ManifestError, Place, State};
-use super::walk::{Listed, Mounts, allow, open_below, parent, walk};
+use super::dir_walk::{MountPolicy, WalkEntry, allow, open_below, parent, walk};
+use super::manifest::{DirState, ManifestError, ReplayDir};
 use crate::replay::plan_file::FileKind;
 
 /// Outcome of a removal.
 #[derive(Debug, Default)]
-pub struct Purged {
+pub struct PurgeCounts {
     /// Number of removed files.
     pub removed: u64,
     /// Files that could not be removed, each with its error.
@@ -29,7 +29,7 @@ pub struct Purged {
 /// # Errors
 ///
 /// The list cannot be read.
-pub fn purge(place: Place) -> Result<Purged, ManifestError> {
+pub fn purge(place: ReplayDir) -> Result<PurgeCounts, ManifestError> {
     let purged = purge_files(&place)?;
     if purged.left.is_empty() {
         place.remove()?;
@@ -42,16 +42,16 @@ pub fn purge(place: Place) -> Result<Purged, ManifestError> {
 /// # Errors
 ///
 /// The list cannot be read.
-pub(super) fn purge_files(place: &Place) -> Result<Purged, ManifestError> {
+pub(super) fn purge_files(place: &ReplayDir) -> Result<PurgeCounts, ManifestError> {
     let tree = place.tree();
     let failed = |source| ManifestError::Io { path: tree.clone(), source };
-    let mut purged = Purged::default();
+    let mut purged = PurgeCounts::default();
     match place.tree_file() {
         Err(it) if it.kind() == io::ErrorKind::NotFound => {}
         it => {
             let root = it.map_err(failed)?;
             let listed = match place.state {
-                State::Running => walk(&root, Mounts::Left).map_err(failed)?,
+                DirState::Running => walk(&root, MountPolicy::Left).map_err(failed)?,
                 _ => place.listed()?,
             };
             for it in listed.iter().rev() {
@@ -65,7 +65,7 @@ pub(super) fn purge_files(place: &Place) -> Result<Purged, ManifestError> {
     Ok(purged)
 }
 
-fn remove(root: &File, it: &Listed, purged: &mut Purged) {
+fn remove(root: &File, it: &WalkEntry, purged: &mut PurgeCounts) {
     let mut result = remove_one(root, it);
     if result == Err(Errno::EACCES) && allow(root, parent(&it.path).0).is_ok() {
         result = remove_one(root, it);
@@ -83,10 +83,10 @@ fn remove(root: &File, it: &Listed, purged: &mut Purged) {
 
 /// Removes one entry, never through a link, nor inside a mount: its directory may belong to another
 /// user by now.
-fn remove_one(root: &File, it: &Listed) -> nix::Result<()> {
+fn remove_one(root: &File, it: &WalkEntry) -> nix::Result<()> {
     let (parent, name) = parent(&it.path);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-    let directory = open_below(root, parent, flags, Mounts::Left)?;
+    let directory = open_below(root, parent, flags, MountPolicy::Left)?;
     let flag = match it.kind {
         FileKind::Directory => UnlinkatFlags::RemoveDir,
         FileKind::File | FileKind::Link => UnlinkatFlags::NoRemoveDir,
@@ -101,22 +101,27 @@ mod tests {
 
     use super::*;
     use crate::replay::plan_file::Fingerprint;
-    use crate::replayer::manifest::Links;
+    use crate::replayer::manifest::SymlinkPolicy;
     use crate::replayer::settings::Settings;
 
-    fn made(directory: &Path) -> Result<Place, ManifestError> {
-        Place::make(directory, Fingerprint::default(), Settings::default(), Links::Followed)
+    fn made(directory: &Path) -> Result<ReplayDir, ManifestError> {
+        ReplayDir::make(
+            directory,
+            Fingerprint::default(),
+            Settings::default(),
+            SymlinkPolicy::Followed,
+        )
     }
 
-    fn place(directory: &Path, listed: &[(FileKind, &str)]) -> Place {
+    fn place(directory: &Path, listed: &[(FileKind, &str)]) -> ReplayDir {
         let mut place = made(directory).expect("a directory");
         fs::create_dir(place.tree()).expect("a directory");
         let listed = listed.iter().map(|(kind, path)| {
             let (kind, path) = (*kind, path.as_bytes().to_vec());
-            Listed { kind, path }
+            WalkEntry { kind, path }
         });
         place.list(listed).expect("space");
-        place.set(State::Done).expect("space");
+        place.set(DirState::Done).expect("space");
         place
     }
 
@@ -165,15 +170,19 @@ mod tests {
         let purged = purge(place).expect("a list");
         assert_eq!(purged.left.len(), 2, "{purged:?}");
         assert_eq!(fs::read(tree.join("d/mine")).expect("it is there"), b"kept");
-        assert_eq!(Place::open(&root, Links::Followed).expect("still ours").state, State::Done);
+        assert_eq!(
+            ReplayDir::open(&root, SymlinkPolicy::Followed).expect("still ours").state,
+            DirState::Done
+        );
     }
 
     #[test]
     fn what_is_not_ours_is_not_touched() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("mine"), "").expect("space");
-        let open =
-            Place::open(directory.path(), Links::Followed).map(drop).map_err(|it| it.to_string());
+        let open = ReplayDir::open(directory.path(), SymlinkPolicy::Followed)
+            .map(drop)
+            .map_err(|it| it.to_string());
         assert!(open.expect_err("not ours").contains("has not been made by"));
         let make = made(directory.path());
         let make = make.map(drop).map_err(|it| it.to_string());

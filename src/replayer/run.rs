@@ -12,27 +12,29 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zstd::bulk::Decompressor;
 
-use super::ahead::Ahead;
-use super::at_work::AtWork;
-use super::contents;
-use super::crew::{self, Crew};
-use super::given::Given;
-use super::helper::{Request, help};
-use super::load::Source;
+use super::decoder_threads::{DecodeRequest, help};
+use super::file_content;
+use super::inherited_fds::InheritedFds;
+use super::interruptible_threads::InterruptibleThreads;
+use super::load::PlanSource;
+use super::preload::Preload;
 use super::progress::Progress;
-use super::stamps::Stamps;
-use super::turns::{Turns, Vain};
-use super::window::{Gate, Window};
-use super::worker::{Failure, Shared, Told};
+use super::progress_counters::{DeadlockDetector, ProgressCounters};
+use super::time_window::{StartGate, TimeWindow};
+use super::timestamps::Timestamps;
+use super::worker::{Shared, WorkerFailure, WorkerMessage};
+use super::worker_pool::{self, WorkerPool};
 use crate::replay::comparison::Comparison;
 use crate::replay::plan_file::{Index, PlanError, PlanReader};
-use crate::sys::again::{Contents, NoRing, Ring, Rules, Sink, Slots};
-use crate::sys::ticks::Ticks;
+use crate::sys::reissue::{
+    CallRing, DataSink, FdSlots, UringPolicy, UringUnavailable, WriteContents,
+};
+use crate::sys::tsc::CycleCounter;
 use crate::sys::{limits, thread};
 
 /// Ordering constraints between operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ReplayOrder {
     /// Total order: each operation begins when the one that ended before it in the capture has
     /// ended.
     Total,
@@ -62,14 +64,14 @@ pub enum Engine {
     /// System calls: one thread for each operation in flight.
     Calls,
     /// io_uring: one thread for each captured thread submits to a ring with these rules.
-    IoUring(Rules),
+    IoUring(UringPolicy),
 }
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ReplayOptions {
     /// Ordering constraints between operations.
-    pub order: Order,
+    pub order: ReplayOrder,
     /// Start times of operations.
     pub pacing: Pacing,
     /// Factor by which the replay is faster than the capture, above 0.
@@ -77,15 +79,15 @@ pub struct Options {
     /// Method by which asynchronous operations are executed.
     pub engine: Engine,
     /// Contents of writes.
-    pub contents: contents::Contents,
+    pub contents: file_content::ContentsSource,
     /// Part of the plan that is replayed.
-    pub window: Window,
+    pub window: TimeWindow,
     /// Stops the replay at the first operation on names that succeeds and failed in the capture, or
     /// the other way round: later operations may then concern other files.
     pub ends_at_names: bool,
 }
 
-impl Options {
+impl ReplayOptions {
     /// Returns the duration in the replay of a captured duration, both in ns.
     #[expect(
         clippy::cast_precision_loss,
@@ -109,7 +111,7 @@ pub struct Replayed {
     pub comparison: Comparison,
     /// Replay was stopped before its end.
     pub is_stopped: bool,
-    /// Replay was stopped by an operation on names ([`Options::ends_at_names`]).
+    /// Replay was stopped by an operation on names ([`ReplayOptions::ends_at_names`]).
     pub names_differ: bool,
     /// Initially open descriptors that could not be opened, each with its error.
     pub not_given: Vec<(PathBuf, io::Error)>,
@@ -129,16 +131,16 @@ pub struct Machine {
     /// CPUs that the process may use: those of its cgroup (cgroups(7)).
     pub cpus: usize,
     /// Tick counter, read where the clock is too slow.
-    pub ticks: Ticks,
+    pub ticks: CycleCounter,
     /// Destination of bytes whose captured destination does not exist in a replay.
-    pub sink: Sink,
+    pub sink: DataSink,
 }
 
 impl Machine {
     /// Reads the properties of this machine.
     pub fn new() -> Self {
         let cpus = available_parallelism().map_or(1, usize::from);
-        Self { cpus, ticks: Ticks::new(), sink: Sink::open() }
+        Self { cpus, ticks: CycleCounter::new(), sink: DataSink::open() }
     }
 }
 
@@ -187,7 +189,7 @@ pub enum RunError {
     Thread(io::Error),
     /// io_uring is not available.
     #[error(transparent)]
-    NoRing(#[from] NoRing),
+    NoRing(#[from] UringUnavailable),
     /// Ring has failed.
     #[error(
         "the kernel takes no more operations of the replay's io_uring: {0}; try: --engine calls"
@@ -200,10 +202,10 @@ pub enum RunError {
 /// # Errors
 ///
 /// io_uring is not available to this process.
-pub fn check(engine: Engine) -> Result<(), NoRing> {
+pub fn check(engine: Engine) -> Result<(), UringUnavailable> {
     match engine {
         Engine::Calls => Ok(()),
-        Engine::IoUring(rules) => Ring::new(1, rules).map(drop),
+        Engine::IoUring(rules) => CallRing::new(1, rules).map(drop),
     }
 }
 
@@ -229,34 +231,34 @@ const OWN_DESCRIPTORS: usize = 256;
 pub fn run(
     reader: PlanReader,
     index: Index,
-    options: Options,
+    options: ReplayOptions,
     Machine { cpus, ticks, sink }: Machine,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Replayed, RunError> {
     if index.handles > HANDLES_MAX {
         return Err(PlanError::Damaged { at: 0, what: "it has too many descriptors" }.into());
     }
-    let source = Source::new(reader, index).map_err(RunError::UnknownCall)?;
+    let source = PlanSource::new(reader, index).map_err(RunError::UnknownCall)?;
     let fill = |bytes: &mut [u8]| options.contents.of(0).fill(bytes);
-    let contents = Contents::new(source.longest, fill).map_err(RunError::Memory)?;
+    let contents = WriteContents::new(source.longest, fill).map_err(RunError::Memory)?;
     thread::allow_interrupts().map_err(RunError::Signal)?;
     let may_have = limits::raise_open_files();
-    let own = OWN_DESCRIPTORS.saturating_add(crew::rings(&source.index, options.engine));
+    let own = OWN_DESCRIPTORS.saturating_add(worker_pool::rings(&source.index, options.engine));
     let needed = usize::try_from(source.index.handles).unwrap_or(usize::MAX).saturating_add(own);
     let reserved = i32::try_from(needed).unwrap_or(i32::MAX);
-    let slots = Slots::new(source.index.handles, reserved).with(sink);
+    let slots = FdSlots::new(source.index.handles, reserved).with(sink);
     slots.make_room(may_have);
     let workers = source.index.workers.len();
     let (births, first) = births(&source.index, options.order);
-    let ahead = Ahead::new(&source)?;
-    let given = Given::new(source.index.given.clone(), workers == 1);
+    let ahead = Preload::new(&source)?;
+    let given = InheritedFds::new(source.index.given.clone(), workers == 1);
     let shared = Shared {
         ahead,
-        turns: Turns::new(workers),
+        turns: ProgressCounters::new(workers),
         progress: Progress::new(workers),
-        at_work: AtWork::new(workers),
-        gate: Gate::new(options.window.from.is_none()),
-        stamps: Stamps::new(Some(ticks).filter(|_| options.pacing == Pacing::Max)),
+        at_work: InterruptibleThreads::new(workers),
+        gate: StartGate::new(options.window.from.is_none()),
+        stamps: Timestamps::new(Some(ticks).filter(|_| options.pacing == Pacing::Max)),
         given,
         may_spin: AtomicBool::new(true),
         births,
@@ -266,8 +268,8 @@ pub fn run(
         contents,
     };
     let (comparison, ended) = all(&shared, &first, cpus, go_on)?;
-    let Ended { is_stopped, names_differ, most, rings } = ended;
-    let Source { reader, index, .. } = shared.source;
+    let RunEnd { is_stopped, names_differ, most, rings } = ended;
+    let PlanSource { reader, index, .. } = shared.source;
     let names = reader.names(&index)?;
     // Highest descriptor number that is requested: each handle has a number of its own, above those
     // that the kernel chooses.
@@ -289,12 +291,12 @@ pub fn run(
 }
 
 /// Returns for each worker the workers that its operations start, and the workers without a parent.
-fn births(index: &Index, order: Order) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
+fn births(index: &Index, order: ReplayOrder) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
     let mut births = vec![Vec::new(); index.workers.len()];
     let mut first = Vec::new();
     for (born, worker) in (0..).zip(&index.workers) {
         // A worker never starts one that precedes it in the plan.
-        let before = worker.before.filter(|it| order != Order::None && it.0 < born);
+        let before = worker.before.filter(|it| order != ReplayOrder::None && it.0 < born);
         match before.and_then(|it| Some((it.1, births.get_mut(it.0 as usize)?))) {
             Some((behind, births)) => births.push((behind, born)),
             None => first.push(born),
@@ -305,7 +307,7 @@ fn births(index: &Index, order: Order) -> (Vec<Vec<(u32, u32)>>, Vec<u32>) {
 }
 
 /// Outcome of all workers.
-struct Ended {
+struct RunEnd {
     is_stopped: bool,
     names_differ: bool,
     most: usize,
@@ -318,7 +320,7 @@ fn all(
     first: &[u32],
     cpus: usize,
     go_on: &mut dyn FnMut(u64) -> bool,
-) -> Result<(Comparison, Ended), RunError> {
+) -> Result<(Comparison, RunEnd), RunError> {
     let (requests, received) = sync_channel(REQUESTS_MAX);
     let received = Mutex::new(received);
     std::thread::scope(|scope| {
@@ -355,15 +357,15 @@ fn threads<'scope>(
     shared: &'scope Shared,
     first: &[u32],
     cpus: usize,
-    requests: SyncSender<Request>,
+    requests: SyncSender<DecodeRequest>,
     go_on: &mut dyn FnMut(u64) -> bool,
-) -> Result<Ended, RunError> {
-    let (tell, told): (Sender<Told>, Receiver<Told>) = channel();
-    let mut crew = Crew::new(scope, shared, requests, tell);
+) -> Result<RunEnd, RunError> {
+    let (tell, told): (Sender<WorkerMessage>, Receiver<WorkerMessage>) = channel();
+    let mut crew = WorkerPool::new(scope, shared, requests, tell);
     let mut result = Ok(());
     let (mut prepared, mut most, mut is_stopped, mut names_differ) = (0, 0, false, false);
     let mut born: Vec<u32> = first.to_vec();
-    let mut vain = Vain::default();
+    let mut vain = DeadlockDetector::default();
     loop {
         let needed = crew.threads_with(&born);
         if needed > THREADS_MAX {
@@ -385,19 +387,19 @@ fn threads<'scope>(
             shared.gate.open();
         }
         if crew.workers() == 0 {
-            return result.map(|()| Ended { is_stopped, names_differ, most, rings: crew.rings() });
+            return result.map(|()| RunEnd { is_stopped, names_differ, most, rings: crew.rings() });
         }
         let news = told.recv_timeout(LOOK_EVERY);
         if news.is_ok() {
             vain.no();
         }
         match news {
-            Ok(Told::Born(worker)) if result.is_ok() && !is_stopped => born.push(worker),
-            Ok(Told::Born(_)) => {}
-            Ok(Told::Prepared) => prepared += 1,
-            Ok(Told::NamesDiffer) => names_differ = true,
-            Ok(Told::Ended(worker)) => crew.ended(worker),
-            Ok(Told::Failed(worker, failure)) => {
+            Ok(WorkerMessage::Born(worker)) if result.is_ok() && !is_stopped => born.push(worker),
+            Ok(WorkerMessage::Born(_)) => {}
+            Ok(WorkerMessage::Prepared) => prepared += 1,
+            Ok(WorkerMessage::NamesDiffer) => names_differ = true,
+            Ok(WorkerMessage::Ended(worker)) => crew.ended(worker),
+            Ok(WorkerMessage::Failed(worker, failure)) => {
                 crew.ended(worker);
                 // A later failure may be a consequence of the first one, so the first one is kept.
                 result = result.and(Err(failure.into()));
@@ -416,14 +418,14 @@ fn threads<'scope>(
     }
 }
 
-impl From<Failure> for RunError {
-    fn from(failure: Failure) -> Self {
+impl From<WorkerFailure> for RunError {
+    fn from(failure: WorkerFailure) -> Self {
         match failure {
-            Failure::Plan(it) => Self::Plan(it),
-            Failure::Memory(it) => Self::Memory(it),
-            Failure::Helper => Self::Helper,
-            Failure::Panicked => Self::Worker,
-            Failure::Ring(it) => Self::Ring(it),
+            WorkerFailure::Plan(it) => Self::Plan(it),
+            WorkerFailure::Memory(it) => Self::Memory(it),
+            WorkerFailure::Helper => Self::Helper,
+            WorkerFailure::Panicked => Self::Worker,
+            WorkerFailure::Ring(it) => Self::Ring(it),
         }
     }
 }

@@ -5,22 +5,22 @@
 
 /// Dependencies of an operation, and its effects.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct OpMeta {
     /// End of its dependencies in the list of all dependencies.
     waits_end: u32,
     /// Handle that the operation uses; `makes` is the one that it creates.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
-    pub(super) besides: Besides,
+    pub(super) besides: ImplicitOp,
     /// Whether the operation succeeded in the capture, if it is an operation on names.
     pub(super) names: Option<bool>,
 }
 
-impl Due {
+impl OpMeta {
     pub(super) fn new(
         handle: Option<u32>,
         makes: Option<u32>,
-        besides: Besides,
+        besides: ImplicitOp,
         names: Option<bool>,
     ) -> Self {
         Self { waits_end: 0, handle, makes, besides, names }
@@ -29,7 +29,7 @@ impl Due {
 
 /// Additional work of an operation besides its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Besides {
+pub(super) enum ImplicitOp {
     /// No additional work.
     Nothing,
     /// Result is a descriptor, also where the captured call failed.
@@ -47,7 +47,7 @@ pub(super) enum Besides {
     ImplicitChange,
 }
 
-impl Besides {
+impl ImplicitOp {
     /// Returns true for implicit operations.
     pub(super) fn is_implicit(self) -> bool {
         matches!(self, Self::Implicit | Self::ImplicitChange)
@@ -56,7 +56,7 @@ impl Besides {
 
 /// Captured time of an operation. Read only for pacing, windows and the total order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct OpTiming {
     /// Start, in ns since the first operation.
     pub(super) start: u64,
     pub(super) end: u64,
@@ -69,9 +69,9 @@ pub(super) struct Moment {
 
 /// Operation that is to be executed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step<'a> {
-    pub(super) due: &'a Due,
-    pub(super) moment: &'a Moment,
+pub(super) struct ReplayStep<'a> {
+    pub(super) due: &'a OpMeta,
+    pub(super) moment: &'a OpTiming,
     /// Operations that this one waits for: worker and index among that worker's operations.
     pub(super) waits: &'a [(u32, u32)],
 }
@@ -79,16 +79,21 @@ pub(super) struct Step<'a> {
 /// Operations of a frame, without their calls.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    due: Vec<Due>,
-    moments: Vec<Moment>,
+    due: Vec<OpMeta>,
+    moments: Vec<OpTiming>,
     waits: Vec<(u32, u32)>,
 }
 
 impl Steps {
     /// Adds an operation; `None`: the frame has more dependencies than `u32` can count.
-    pub(super) fn push(&mut self, due: Due, moment: Moment, waits: &[(u32, u32)]) -> Option<()> {
+    pub(super) fn push(
+        &mut self,
+        due: OpMeta,
+        moment: OpTiming,
+        waits: &[(u32, u32)],
+    ) -> Option<()> {
         self.waits.extend(waits);
-        self.due.push(Due { waits_end: u32::try_from(self.waits.len()).ok()?, ..due });
+        self.due.push(OpMeta { waits_end: u32::try_from(self.waits.len()).ok()?, ..due });
         self.moments.push(moment);
         Some(())
     }
@@ -98,14 +103,14 @@ impl Steps {
     }
 
     /// Returns the operation at an index; `None`: the frame has fewer.
-    pub(super) fn get(&self, index: usize) -> Option<Step<'_>> {
+    pub(super) fn get(&self, index: usize) -> Option<ReplayStep<'_>> {
         let (due, moment) = (self.due.get(index)?, self.moments.get(index)?);
         let from = index.checked_sub(1).map_or(0, |it| self.due[it].waits_end);
-        Some(Step { due, moment, waits: &self.waits[from as usize..due.waits_end as usize] })
+        Some(ReplayStep { due, moment, waits: &self.waits[from as usize..due.waits_end as usize] })
     }
 
     /// Returns all operations.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Step<'_>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = ReplayStep<'_>> {
         (0..).map_while(|it| self.get(it))
     }
 
@@ -117,7 +122,7 @@ impl Steps {
 
 /// Result of a replayed operation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Got {
+pub(super) struct ReplayedResult {
     pub(super) ret: i64,
     /// Start and end, as stamps.
     pub(super) start: u64,
@@ -127,7 +132,7 @@ pub(super) struct Got {
 /// Results of the completed operations of a frame.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    got: Vec<Got>,
+    got: Vec<ReplayedResult>,
     late: Vec<Option<u64>>,
     done: usize,
 }
@@ -135,11 +140,11 @@ pub(super) struct Results {
 impl Results {
     /// Allocates room for `count` results, before the first operation.
     pub(super) fn of(count: usize) -> Self {
-        Self { got: vec![Got::default(); count], late: vec![None; count], done: 0 }
+        Self { got: vec![ReplayedResult::default(); count], late: vec![None; count], done: 0 }
     }
 
     /// Adds the result of the next operation, and its lateness in ns if it had a due time.
-    pub(super) fn push(&mut self, got: Got, late: Option<u64>) {
+    pub(super) fn push(&mut self, got: ReplayedResult, late: Option<u64>) {
         self.got[self.done] = got;
         if late.is_some() {
             self.late[self.done] = late;
@@ -148,7 +153,7 @@ impl Results {
     }
 
     /// Returns the results of the completed operations.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Got, Option<u64>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ReplayedResult, Option<u64>)> {
         self.got[..self.done].iter().zip(self.late.iter().copied())
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::rows::{column, first_rows, left_out, others};
 use super::summary::{file_cells, file_columns, nameless_cells, other_files};
-use crate::analysis::files::{FileUse, Files, ProcessUse};
-use crate::analysis::keyed::KEYS_MAX;
+use crate::analysis::bounded_map::KEYS_MAX;
+use crate::analysis::files::{FileTotals, FileUse, ProcessUse};
 use crate::analysis::summary::KeyParts;
 use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
@@ -106,7 +106,7 @@ fn table(
 }
 
 /// All of `files` except for the last lines of the capture; `limit` rows of each table, 0 for all.
-pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
+pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let mut report = Report { kind: "files", ..Report::default() };
     report.facts = vec![
@@ -148,7 +148,7 @@ pub fn report(fold: &Files, summary: &Summary, limit: usize) -> Report {
     report
 }
 
-fn files(fold: &Files, limit: usize) -> Table {
+fn files(fold: &FileTotals, limit: usize) -> Table {
     let mut columns = vec![column("processes", "processes")];
     columns.extend([column("size_bytes", "size"), column("class", "class")]);
     columns.extend(file_columns("file"));
@@ -169,7 +169,7 @@ fn files(fold: &Files, limit: usize) -> Table {
 }
 
 /// Sums over the files of each directory, not those of directories in it.
-fn directories(fold: &Files, limit: usize) -> Table {
+fn directories(fold: &FileTotals, limit: usize) -> Table {
     let mut sums: BTreeMap<Vec<u8>, (u64, FileUse)> = BTreeMap::new();
     for (key, it) in fold.files.iter() {
         let parts = KeyParts::of(key);
@@ -205,7 +205,7 @@ const BY_PROCESS: [Column; 7] = [
 /// An empty cell.
 const NONE: Cell = Cell::None;
 
-fn by_process(fold: &Files, limit: usize) -> Table {
+fn by_process(fold: &FileTotals, limit: usize) -> Table {
     let mut names: BTreeMap<usize, &Vec<u8>> = BTreeMap::new();
     names.extend(fold.files.keys().map(|(key, place)| (place, key)));
     let mut rows: Vec<_> = fold.by_process.iter().collect();

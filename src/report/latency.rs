@@ -1,8 +1,8 @@
 //! Report of `latency`.
 
 use super::rows::column;
-use crate::analysis::latency::{Latency, RowKey, Times};
-use crate::analysis::split::{LAYERS, Split};
+use crate::analysis::latency::{Latency, LatencyTimes, RowKey};
+use crate::analysis::layer_split::{LAYERS, Split};
 use crate::capture::header::Header;
 use crate::event::layer::{self, is_probe};
 use crate::event::syscall_table::CallId;
@@ -60,7 +60,7 @@ fn names(key: &RowKey) -> Vec<Cell> {
     vec![Cell::Word(layer.as_str().to_owned()), class, Cell::Word(operation.clone())]
 }
 
-fn layer(key: &RowKey, it: &Times) -> Vec<Cell> {
+fn layer(key: &RowKey, it: &LatencyTimes) -> Vec<Cell> {
     let spread = &it.spread;
     let mut row = names(key);
     row.extend([
@@ -74,7 +74,7 @@ fn layer(key: &RowKey, it: &Times) -> Vec<Cell> {
 }
 
 /// Buckets from the first one with operations to the last.
-fn buckets(key: &RowKey, it: &Times) -> Vec<Vec<Cell>> {
+fn buckets(key: &RowKey, it: &LatencyTimes) -> Vec<Vec<Cell>> {
     let most = it.octaves.iter().copied().max().unwrap_or(0).max(1);
     let all = it.octaves.iter().enumerate().skip_while(|octave| *octave.1 == 0);
     let row = |(octave, count): (usize, &u64)| {

@@ -4,11 +4,12 @@ use rustc_hash::FxHashSet;
 
 use super::rows::{column, first_rows, left_out, others, rest_of_keys};
 use super::summary::{NAMELESS, device, file_cells, file_columns};
-use crate::analysis::keyed::KEYS_MAX;
-use crate::analysis::pattern::class::Class;
+use crate::analysis::bounded_map::KEYS_MAX;
+use crate::analysis::pattern::class::PatternClass;
 use crate::analysis::pattern::stream::Stream;
 use crate::analysis::pattern::{
-    Decisions, Direction, Level, OfDevice, OfProcess, Patterns, StreamFile, StreamKey,
+    Decisions, DeviceStream, Direction, PatternLevel, Patterns, ProcessStream, StreamFile,
+    StreamKey,
 };
 use crate::operation::disk;
 use crate::operation::model::ProcessKey;
@@ -49,16 +50,16 @@ const SHAPE: [Column; 17] = [
 ];
 
 /// A row: a stream, and the cells with its names.
-struct Row<'a> {
+struct StreamRow<'a> {
     stream: &'a Stream,
     /// True if it combines several streams, so that only its counts have a meaning.
     is_many: bool,
     /// Class and level, if they do not follow from its own accesses.
-    decided: Option<(Option<Class>, Option<Level>)>,
+    decided: Option<(Option<PatternClass>, Option<PatternLevel>)>,
     names: Vec<Cell>,
 }
 
-impl Row<'_> {
+impl StreamRow<'_> {
     fn cells(&self) -> Vec<Cell> {
         let it = self.stream;
         let found = it.found();
@@ -67,7 +68,10 @@ impl Row<'_> {
             cells.extend(vec![Cell::None; SHAPE.len()]);
             return cells;
         }
-        let by_block = found.class.filter(|class| *class != Class::Unknown).map(|_| Level::Block);
+        let by_block = found
+            .class
+            .filter(|class| *class != PatternClass::Unknown)
+            .map(|_| PatternLevel::Block);
         let (class, by) = self.decided.unwrap_or((found.class, by_block));
         let word =
             |value: Option<&str>| value.map_or(Cell::None, |value| Cell::Word(value.to_owned()));
@@ -80,7 +84,7 @@ impl Row<'_> {
             transitions.overlap,
         ];
         let common = it.sizes.commonest();
-        cells.extend([word(class.map(Class::as_str)), word(by.map(Level::as_str))]);
+        cells.extend([word(class.map(PatternClass::as_str)), word(by.map(PatternLevel::as_str))]);
         cells.extend(Cell::parts(&ways, transitions.all));
         cells.extend([
             Cell::share(transitions.same_step, transitions.compared),
@@ -109,7 +113,7 @@ fn table(
     key: &'static str,
     title: &str,
     names: &[Column],
-    mut rows: Vec<Row<'_>>,
+    mut rows: Vec<StreamRow<'_>>,
     limit: usize,
 ) -> Table {
     let total = rows.len();
@@ -125,7 +129,7 @@ fn table(
         cells.push(line);
     }
     if !rest.is_empty() {
-        let of = |row: &Row<'_>| {
+        let of = |row: &StreamRow<'_>| {
             let row = row.stream;
             [row.count, row.errors, row.empty, row.bytes, row.unknown, row.late()]
         };
@@ -213,7 +217,7 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
         let comm = fold.names.of(process).to_vec();
         [Cell::Signed(pid.0.into()), Cell::Name(comm)]
     };
-    let row = |(key, it): (&StreamKey, &OfProcess)| {
+    let row = |(key, it): (&StreamKey, &ProcessStream)| {
         let (process, file, direction) = key;
         let path = path(*file).unwrap_or(NAMELESS);
         let mut cells = vec![Cell::Flag(it.is_direct(direct)), Cell::Count(it.doubtful)];
@@ -223,7 +227,7 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
     };
     let rows = fold.streams.iter().map(|(key, it)| {
         let (names, decided) = row((key, it));
-        Row { stream: &it.stream, is_many: false, decided: Some(decided), names }
+        StreamRow { stream: &it.stream, is_many: false, decided: Some(decided), names }
     });
     let mut columns = vec![
         column("direct", "direct"),
@@ -245,16 +249,16 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
 }
 
 /// Row of all operations beyond the limit of streams.
-fn further(stream: &Stream, names: usize) -> Row<'_> {
+fn further(stream: &Stream, names: usize) -> StreamRow<'_> {
     let mut cells = vec![Cell::None; names];
     if let Some(last) = cells.last_mut() {
         *last = rest_of_keys();
     }
-    Row { stream, is_many: true, decided: None, names: cells }
+    StreamRow { stream, is_many: true, decided: None, names: cells }
 }
 
-fn of_device(it: &OfDevice, names: Vec<Cell>) -> Row<'_> {
-    Row { stream: &it.stream, is_many: false, decided: None, names }
+fn of_device(it: &DeviceStream, names: Vec<Cell>) -> StreamRow<'_> {
+    StreamRow { stream: &it.stream, is_many: false, decided: None, names }
 }
 
 fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {

@@ -3,10 +3,10 @@
 use rustc_hash::FxHashSet;
 
 use super::rows::{column, first_rows, others};
-use crate::analysis::done::What;
+use crate::analysis::completed_op::OpKind;
 use crate::replay::hole_map::hole_bytes;
-use crate::replay::namespace::{Entry, EntryKind, FsModel, Gap};
-use crate::replay::planner::{Out, Planner};
+use crate::replay::namespace::{EntryKind, FsModel, Gap, ListedEntry};
+use crate::replay::planner::{PlanOutput, Planner};
 use crate::text::table::{Cell, Column, Report, Table};
 
 const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
@@ -29,7 +29,7 @@ const FILES: [Column; 7] = [
 ];
 
 /// Files and operations of a plan.
-pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
+pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
     let entries = plan.world.entries();
     let sum = |iterator: &mut dyn Iterator<Item = u64>| Cell::Count(iterator.sum());
     let of_kind = |wanted: &str| {
@@ -38,15 +38,15 @@ pub fn report<O: Out>(plan: &Planner<O>, limit: usize) -> Report {
     let gaps =
         |wanted: Gap| entries.iter().filter(|entry| entry.gap == Some(wanted)).count() as u64;
     let mut files_seen = FxHashSet::default();
-    let mut is_first = |entry: &&Entry| match entry.thing {
+    let mut is_first = |entry: &&ListedEntry| match entry.thing {
         EntryKind::File(file) => files_seen.insert(file),
         _ => true,
     };
-    let firsts: Vec<&Entry> = entries.iter().filter(|entry| is_first(entry)).collect();
+    let firsts: Vec<&ListedEntry> = entries.iter().filter(|entry| is_first(entry)).collect();
     let hard_links = (entries.len() - firsts.len()) as u64;
     let first_bytes = sum(&mut firsts.iter().filter_map(|first| size(&plan.world, first)));
     let first_holes = sum(&mut firsts.iter().filter_map(|first| holes(&plan.world, first)));
-    let is_asynchronous = |what: &What| matches!(what, What::Async(_));
+    let is_asynchronous = |what: &OpKind| matches!(what, OpKind::Async(_));
     let asynchronous =
         plan.done.iter().filter(|done| is_asynchronous(done.0)).map(|done| *done.1).sum();
     let left_of = |wanted: bool| {
@@ -112,7 +112,7 @@ const DOUBTS: [&str; 5] = [
 ];
 
 /// Notes on the duration of a replay; `busy`: time of the busiest thread inside calls, ns.
-fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = String> {
+fn durations<O: PlanOutput>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = String> {
     let seconds = |ns: u64| std::time::Duration::from_nanos(ns).as_secs_f64();
     let takes = format!(
         "a replay takes {:.3} s at --speed 1, and with --speed max about {:.3} s, if calls take as long as in the capture: that is the time which the \
@@ -131,15 +131,15 @@ fn durations<O: Out>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = Strin
     (!plan.done.is_empty()).then_some(takes).into_iter().chain(wanted_from)
 }
 
-fn done<O: Out>(plan: &Planner<O>) -> Table {
-    let mut rows: Vec<(What, u64)> = plan.done.iter().map(|(call, it)| (*call, *it)).collect();
+fn done<O: PlanOutput>(plan: &Planner<O>) -> Table {
+    let mut rows: Vec<(OpKind, u64)> = plan.done.iter().map(|(call, it)| (*call, *it)).collect();
     rows.sort_by_key(|(call, it)| (std::cmp::Reverse(*it), *call));
-    let row = |(call, it): (What, u64)| vec![name(call), Cell::Count(it)];
+    let row = |(call, it): (OpKind, u64)| vec![name(call), Cell::Count(it)];
     let rows = rows.into_iter().map(row).collect();
     Table { key: "done_calls", title: "Replayed".to_owned(), columns: DONE.to_vec(), rows }
 }
 
-fn left<O: Out>(plan: &Planner<O>) -> Table {
+fn left<O: PlanOutput>(plan: &Planner<O>) -> Table {
     let mut rows: Vec<_> = plan.left.iter().collect();
     rows.sort_by_key(|(key, it)| (std::cmp::Reverse(**it), **key));
     let rows = rows.into_iter().map(|((reason, call), it)| {
@@ -151,14 +151,14 @@ fn left<O: Out>(plan: &Planner<O>) -> Table {
     Table { key: "left_calls", title: "Not replayed".to_owned(), columns: LEFT.to_vec(), rows }
 }
 
-fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
+fn files<O: PlanOutput>(plan: &Planner<O>, entries: &[ListedEntry], limit: usize) -> Table {
     let total = entries.len();
     let (shown, rest) = first_rows(entries.iter().collect(), limit);
-    let exact = |entry: &Entry| match entry.thing {
+    let exact = |entry: &ListedEntry| match entry.thing {
         EntryKind::File(file) => Cell::Flag(plan.world.size(file).is_exact()),
         _ => Cell::None,
     };
-    let row = |entry: &Entry| {
+    let row = |entry: &ListedEntry| {
         vec![
             Cell::Word(kind(entry.thing).to_owned()),
             Cell::count(size(&plan.world, entry)),
@@ -181,7 +181,7 @@ fn files<O: Out>(plan: &Planner<O>, entries: &[Entry], limit: usize) -> Table {
     Table { key: "files_before", title, columns: FILES.to_vec(), rows }
 }
 
-fn name(what: What) -> Cell {
+fn name(what: OpKind) -> Cell {
     Cell::Word(what.to_string())
 }
 
@@ -194,7 +194,7 @@ fn kind(thing: EntryKind) -> &'static str {
     }
 }
 
-fn size(world: &FsModel, entry: &Entry) -> Option<u64> {
+fn size(world: &FsModel, entry: &ListedEntry) -> Option<u64> {
     match entry.thing {
         EntryKind::File(file) => Some(world.size(file).first()),
         EntryKind::Link(bytes) => Some(bytes),
@@ -203,7 +203,7 @@ fn size(world: &FsModel, entry: &Entry) -> Option<u64> {
 }
 
 /// Bytes of a file that the capture shows to be holes.
-fn holes(world: &FsModel, entry: &Entry) -> Option<u64> {
+fn holes(world: &FsModel, entry: &ListedEntry) -> Option<u64> {
     match entry.thing {
         EntryKind::File(file) => Some(hole_bytes(world.parts(file))),
         _ => None,

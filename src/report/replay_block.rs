@@ -7,7 +7,8 @@ use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
 use super::rows::{column, first_rows};
 use crate::event::block::RequestOp;
 use crate::replay::block::{
-    BlockComparison, BlockMismatch, BlockOutcome, BlockPlan, BlockTimes, Kind, NotAsked,
+    BlockComparison, BlockMismatch, BlockOutcome, BlockPlan, BlockTimes, CapturedRequestKind,
+    NotAsked,
 };
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -33,7 +34,6 @@ pub struct BlockRun<'a> {
     /// Number of CPUs.
     pub cpus: usize,
     /// True if requests were issued at their times, independent of the completion of others.
-    pub is_open: bool,
     pub is_open: bool,
 }
 
@@ -92,8 +92,8 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
         ("from_dev", "  number", Cell::Word(run.from.0.to_string())),
         ("device", "device", Cell::Name(run.to.1.as_os_str().as_bytes().to_vec())),
         ("dev", "  number", Cell::Word(run.to.0.to_string())),
-        ("read_bytes", "bytes read", Cell::Count(moved(Kind::Read))),
-        ("written_bytes", "bytes written", Cell::Count(moved(Kind::Write))),
+        ("read_bytes", "bytes read", Cell::Count(moved(CapturedRequestKind::Read))),
+        ("written_bytes", "bytes written", Cell::Count(moved(CapturedRequestKind::Write))),
     ];
     facts.extend(pace.facts());
     facts.extend([
@@ -118,7 +118,7 @@ fn word(it: &str) -> Cell {
 }
 
 fn outcomes(comparison: &BlockComparison) -> Table {
-    let row = |((outcome, kind), count): (&(BlockOutcome, Kind), &u64)| {
+    let row = |((outcome, kind), count): (&(BlockOutcome, CapturedRequestKind), &u64)| {
         let [outcome, what] = [outcome.as_str(), outcome.sentence()].map(word);
         vec![outcome, word(kind.as_str()), Cell::Count(*count), what]
     };
@@ -127,7 +127,7 @@ fn outcomes(comparison: &BlockComparison) -> Table {
 }
 
 fn times(comparison: &BlockComparison) -> Table {
-    let row = |(kind, BlockTimes { times, bytes }): (&Kind, &BlockTimes)| {
+    let row = |(kind, BlockTimes { times, bytes }): (&CapturedRequestKind, &BlockTimes)| {
         let mut row = vec![word(kind.as_str()), Cell::Count(times.replayed.count())];
         row.push(if kind.moves_bytes() { Cell::Count(*bytes) } else { Cell::None });
         row.extend(percentiles(times));
@@ -144,7 +144,7 @@ fn mismatches(shown: &[&BlockMismatch]) -> Table {
         None => Cell::None,
     };
     let row = |mismatch: &&BlockMismatch| {
-        let has_place = mismatch.asked.kind != Kind::Flush;
+        let has_place = mismatch.asked.kind != CapturedRequestKind::Flush;
         let place = |mismatch| if has_place { Cell::Count(mismatch) } else { Cell::None };
         vec![
             Cell::Ns(mismatch.asked.issued),

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use super::human::{bytes, count, end_of, known_time, time};
 use super::replay_columns::result;
-use super::replay_run::{Run, is_whole, planned};
+use super::replay_run::{ReplayRun, is_whole, planned};
 use super::rows::column;
-use crate::analysis::spread::Spread;
-use crate::replay::comparison::{Mismatch, Times};
+use crate::analysis::histogram::Histogram;
+use crate::replay::comparison::{Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -43,7 +43,7 @@ const OTHERS: [Column; 5] = [
 ];
 
 /// Results of a replay on one screen; `whole`: the complete report.
-pub fn brief(run: &Run<'_>, whole: &Report) -> Report {
+pub fn brief(run: &ReplayRun<'_>, whole: &Report) -> Report {
     let mut facts = vec![("", "result", Cell::Word(finding(run)))];
     facts.extend(figures(run, whole).map(|(title, it)| ("", title, Cell::Word(it))));
     let others = others(run);
@@ -60,7 +60,7 @@ pub fn brief(run: &Run<'_>, whole: &Report) -> Report {
 }
 
 /// The most important result.
-fn finding(run: &Run<'_>) -> String {
+fn finding(run: &ReplayRun<'_>) -> String {
     let all = run.comparison.count(|_| true);
     let others = run.comparison.count(Outcome::is_mismatch);
     if run.is_stopped {
@@ -85,7 +85,7 @@ fn finding(run: &Run<'_>) -> String {
 }
 
 /// Key figures: titles and lines.
-fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str, String)> {
+fn figures(run: &ReplayRun<'_>, whole: &Report) -> impl Iterator<Item = (&'static str, String)> {
     let comparison = run.comparison;
     let (span, captured) = (comparison.span(), comparison.captured_span());
     let took = match run.expected_span {
@@ -119,7 +119,7 @@ fn figures(run: &Run<'_>, whole: &Report) -> impl Iterator<Item = (&'static str,
 }
 
 /// Operations of the capture that are not replayed, and the most frequent reasons.
-fn not_done(run: &Run<'_>) -> Option<String> {
+fn not_done(run: &ReplayRun<'_>) -> Option<String> {
     let mut reasons = BTreeMap::<&str, u64>::new();
     run.index.left.iter().for_each(|rest| *reasons.entry(&rest.reason).or_default() += rest.count);
     let mut reasons: Vec<_> = reasons.into_iter().collect();
@@ -133,15 +133,15 @@ fn not_done(run: &Run<'_>) -> Option<String> {
 }
 
 /// Calls that took longest together, in the capture or in the replay.
-fn calls(run: &Run<'_>, limit: usize) -> Table {
+fn calls(run: &ReplayRun<'_>, limit: usize) -> Table {
     let calls = run.comparison.calls();
-    let mut calls: Vec<(&u16, &Times)> = calls.iter().collect();
+    let mut calls: Vec<(&u16, &TimePair)> = calls.iter().collect();
     let all = calls.len();
     calls.sort_by_key(|(call, it)| {
         (std::cmp::Reverse(it.captured.sum().max(it.replayed.sum())), **call)
     });
-    let of = |spread: &Spread| [500, 990].map(|at| known_time(spread.percentile(at)));
-    let row = |(call, times): &(&u16, &Times)| {
+    let of = |spread: &Histogram| [500, 990].map(|at| known_time(spread.percentile(at)));
+    let row = |(call, times): &(&u16, &TimePair)| {
         let call = run.index.calls.get(usize::from(**call)).map_or("?", |call| call.told());
         let times = [
             of(&times.captured),
@@ -157,7 +157,7 @@ fn calls(run: &Run<'_>, limit: usize) -> Table {
 }
 
 /// The first operations with other results.
-fn others(run: &Run<'_>) -> Table {
+fn others(run: &ReplayRun<'_>) -> Table {
     let others = &run.comparison.mismatches;
     let row = |mismatch: &Mismatch| {
         let opened = || mismatch.file.and_then(|file| run.names.get(&file)).cloned();
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::replay::comparison::{Compared, Comparison, Pair};
     use crate::replay::plan_file::{CallPlan, Index, LeftPlan, WorkerPlan};
-    use crate::text::table::Form;
+    use crate::text::table::TableFormat;
 
     fn worker() -> WorkerPlan {
         WorkerPlan {
@@ -218,7 +218,7 @@ mod tests {
 
     /// Renders a report in which every operation takes time; one in 7 has another result if they
     /// differ.
-    fn shown(differ: bool, form: Form) -> String {
+    fn shown(differ: bool, form: TableFormat) -> String {
         let (index, names) = (index(), FxHashMap::default());
         let mut comparison = Comparison::default();
         for number in 0..1009_u32 {
@@ -244,7 +244,7 @@ mod tests {
                 moves_bytes: true,
             });
         }
-        let run = Run {
+        let run = ReplayRun {
             index: &index,
             comparison: &comparison,
             names: &names,
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_report_fits_a_screen() {
         for differ in [false, true] {
-            let shown = shown(differ, Form::Text);
+            let shown = shown(differ, TableFormat::Text);
             let lines: Vec<&str> = shown.lines().collect();
             // The shell needs one line.
             assert!(lines.len() < 24, "{} lines:\n{shown}", lines.len());
@@ -276,7 +276,7 @@ mod tests {
     /// Fails if the first line is not the result of the replay.
     #[test]
     fn the_finding_is_first() {
-        let first = |differ| shown(differ, Form::Text).lines().next().map(str::to_owned);
+        let first = |differ| shown(differ, TableFormat::Text).lines().next().map(str::to_owned);
         let same = "result           all 1,009 operations had the result of the capture";
         assert_eq!(first(false).as_deref(), Some(same));
         let other =

@@ -1,8 +1,8 @@
 //! Common columns of reports on replays: captured and replayed values next to each other.
 
 use super::rows::column;
-use crate::analysis::spread::Spread;
-use crate::replay::comparison::Times;
+use crate::analysis::histogram::Histogram;
+use crate::replay::comparison::TimePair;
 use crate::replay::lateness::Lateness;
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column};
@@ -45,18 +45,18 @@ pub(super) const TOTALS: [Column; 13] = [
 ];
 
 /// Percentiles of durations.
-pub(super) fn percentiles(times: &Times) -> impl Iterator<Item = Cell> {
+pub(super) fn percentiles(times: &TimePair) -> impl Iterator<Item = Cell> {
     [&times.captured, &times.replayed].into_iter().flat_map(spread)
 }
 
 /// Number of operations, percentiles and sum of their durations.
-pub(super) fn totals(times: &Times) -> impl Iterator<Item = Cell> {
-    let part = |times: &Spread| spread(times).into_iter().chain([Cell::Ns(times.sum())]);
+pub(super) fn totals(times: &TimePair) -> impl Iterator<Item = Cell> {
+    let part = |times: &Histogram| spread(times).into_iter().chain([Cell::Ns(times.sum())]);
     let count = Cell::Count(times.replayed.count());
     std::iter::once(count).chain(part(&times.captured)).chain(part(&times.replayed))
 }
 
-fn spread(it: &Spread) -> [Cell; 5] {
+fn spread(it: &Histogram) -> [Cell; 5] {
     let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.percentile(at)));
     [p50, p90, p99, p999, Cell::Ns(it.max())]
 }

@@ -8,11 +8,11 @@ use super::rows::{column, first_rows};
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Converts a value of a round to a cell.
-type Shown = fn(&Value) -> Cell;
+type RoundValueForm = fn(&Value) -> Cell;
 
 /// Values of a round's report in its row: the column, which has the same key as the report, and the
 /// conversion.
-const ROUND: [(Column, Shown); 9] = [
+const ROUND: [(Column, RoundValueForm); 9] = [
     (column("operations", "operations"), count),
     (column("mismatches", "with another result"), count),
     (column("skipped", "not replayed"), count),
@@ -25,7 +25,7 @@ const ROUND: [(Column, Shown); 9] = [
 ];
 
 /// Values of an operation with another result in its row.
-const MISMATCH: [(Column, Shown); 9] = [
+const MISMATCH: [(Column, RoundValueForm); 9] = [
     (column("start_ns", "at µs"), ns),
     (column("pid", "pid"), number),
     (column("tid", "tid"), number),
@@ -68,7 +68,7 @@ impl Rounds {
         if told["is_whole"] == true {
             self.spans.push(of("span_ns"));
         }
-        let row = |from: &Value, cells: &[(Column, Shown)]| {
+        let row = |from: &Value, cells: &[(Column, RoundValueForm)]| {
             let cells = cells.iter().map(|(column, shown)| shown(&from[column.key]));
             std::iter::once(number.clone()).chain(cells).collect()
         };
@@ -119,7 +119,7 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
 fn table(
     key: &'static str,
     title: &str,
-    columns: &[(Column, Shown)],
+    columns: &[(Column, RoundValueForm)],
     rows: Vec<Vec<Cell>>,
 ) -> Table {
     let columns = columns.iter().map(|column| column.0);

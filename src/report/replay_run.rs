@@ -4,15 +4,15 @@ use rustc_hash::FxHashMap;
 
 use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
 use super::rows::{column, first_rows};
-use crate::replay::comparison::{Comparison, Mismatch, Times};
+use crate::replay::comparison::{Comparison, Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::replay::plan_file::Index;
-use crate::replay::timeline::Done;
+use crate::replay::timeline::TimelineCounts;
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct ReplayRun<'a> {
     /// The plan's index.
     pub index: &'a Index,
     /// Results, compared with the capture.
@@ -70,8 +70,8 @@ const MISMATCHES: [Column; 11] = [
 ];
 
 /// Results of a replay.
-pub fn report(run: &Run<'_>, limit: usize) -> Report {
-    let Run { index, comparison, expected_span, .. } = *run;
+pub fn report(run: &ReplayRun<'_>, limit: usize) -> Report {
+    let ReplayRun { index, comparison, expected_span, .. } = *run;
     let count = |wanted: &dyn Fn(Outcome) -> bool| Cell::Count(comparison.count(wanted));
     let pace = Pace {
         lateness: &comparison.lateness,
@@ -119,23 +119,23 @@ pub fn planned(index: &Index) -> u64 {
 }
 
 /// True if all operations of the time range were executed.
-pub fn is_whole(run: &Run<'_>) -> bool {
+pub fn is_whole(run: &ReplayRun<'_>) -> bool {
     !run.is_stopped && (run.until.is_some() || missing(run) == 0)
 }
 
 /// Operations of the plan that were not executed.
-fn missing(run: &Run<'_>) -> u64 {
+fn missing(run: &ReplayRun<'_>) -> u64 {
     planned(run.index).abs_diff(run.comparison.count(|_| true))
 }
 
 /// Threads of the replay: one for each lane, or one with a ring for several lanes.
-fn threads_of(run: &Run<'_>) -> u64 {
+fn threads_of(run: &ReplayRun<'_>) -> u64 {
     let workers = run.index.workers.len() as u64;
     rings(run).map_or(workers, |ring| workers - lanes(run.index) + ring)
 }
 
 /// Threads that executed asynchronous operations with an io_uring.
-fn rings(run: &Run<'_>) -> Option<u64> {
+fn rings(run: &ReplayRun<'_>) -> Option<u64> {
     run.rings.map(|ring| ring as u64)
 }
 
@@ -145,7 +145,7 @@ fn lanes(index: &Index) -> u64 {
 }
 
 /// Asynchronous operations that were executed.
-fn asynchronous(run: &Run<'_>) -> u64 {
+fn asynchronous(run: &ReplayRun<'_>) -> u64 {
     let is_one = |call: u16| {
         let call = run.index.calls.get(usize::from(call));
         call.is_some_and(|call| call.asynchronous.is_some())
@@ -163,7 +163,7 @@ fn skipped(index: &Index) -> u64 {
     index.left.iter().map(|rest| rest.count).sum()
 }
 
-fn outcomes(run: &Run<'_>) -> Table {
+fn outcomes(run: &ReplayRun<'_>) -> Table {
     let row = |((outcome, call), count): (&(Outcome, u16), &u64)| {
         vec![
             Cell::Word(outcome.as_str().to_owned()),
@@ -176,8 +176,8 @@ fn outcomes(run: &Run<'_>) -> Table {
     Table { key: "outcomes", title: "Results".to_owned(), columns: OUTCOMES.to_vec(), rows }
 }
 
-fn times(run: &Run<'_>) -> Table {
-    let row = |(call, times): (&u16, &Times)| {
+fn times(run: &ReplayRun<'_>) -> Table {
+    let row = |(call, times): (&u16, &TimePair)| {
         let mut row = vec![name(run.index, *call), Cell::Count(times.replayed.count())];
         row.extend(percentiles(times));
         row
@@ -187,10 +187,10 @@ fn times(run: &Run<'_>) -> Table {
     Table { key: "calls", title, columns: [&TIMES[..], &PERCENTILES].concat(), rows }
 }
 
-fn threads(run: &Run<'_>, limit: usize) -> Table {
+fn threads(run: &ReplayRun<'_>, limit: usize) -> Table {
     let workers = run.comparison.workers();
     let (total, shown) = most_first(workers.iter(), limit);
-    let row = |(worker, times): (&u32, &Times)| {
+    let row = |(worker, times): (&u32, &TimePair)| {
         let mut row = thread(run.index, *worker, true);
         row.extend(totals(times));
         row
@@ -200,9 +200,9 @@ fn threads(run: &Run<'_>, limit: usize) -> Table {
     Table { key: "threads_done", title, columns: [&THREADS[..], &TOTALS].concat(), rows }
 }
 
-fn files(run: &Run<'_>, limit: usize) -> Table {
+fn files(run: &ReplayRun<'_>, limit: usize) -> Table {
     let (total, shown) = most_first(run.comparison.files.iter(), limit);
-    let row = |(file, times): (&u32, &Times)| {
+    let row = |(file, times): (&u32, &TimePair)| {
         let mut row = vec![run.names.get(file).cloned().map_or(Cell::None, Cell::Name)];
         row.extend(totals(times));
         row
@@ -214,18 +214,18 @@ fn files(run: &Run<'_>, limit: usize) -> Table {
 
 /// Total number, and the entries with most operations.
 fn most_first<'a>(
-    all: impl Iterator<Item = (&'a u32, &'a Times)>,
+    all: impl Iterator<Item = (&'a u32, &'a TimePair)>,
     limit: usize,
-) -> (usize, Vec<(&'a u32, &'a Times)>) {
+) -> (usize, Vec<(&'a u32, &'a TimePair)>) {
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(key, times)| (std::cmp::Reverse(times.replayed.count()), **key));
     (all.len(), first_rows(all, limit).0)
 }
 
 /// Operations and bytes by time.
-fn parts(run: &Run<'_>) -> Table {
+fn parts(run: &ReplayRun<'_>) -> Table {
     let timeline = &run.comparison.timeline;
-    let row = |(number, part): (u64, &[Done; 2])| {
+    let row = |(number, part): (u64, &[TimelineCounts; 2])| {
         let mut row = vec![Cell::Ns(number * timeline.part_ns())];
         row.extend(part.iter().flat_map(|part| [part.operations, part.bytes].map(Cell::Count)));
         row
@@ -235,7 +235,7 @@ fn parts(run: &Run<'_>) -> Table {
     Table { key: "timeline", title, columns: PARTS.to_vec(), rows }
 }
 
-fn mismatches(run: &Run<'_>, shown: &[&Mismatch]) -> Table {
+fn mismatches(run: &ReplayRun<'_>, shown: &[&Mismatch]) -> Table {
     let index = run.index;
     let row = |mismatch: &&Mismatch| {
         // A descriptor is shown with the path by which its file was opened first.
@@ -275,7 +275,7 @@ fn left(index: &Index) -> Table {
     Table { key: "left_calls", title: "Not replayed".to_owned(), columns, rows }
 }
 
-fn notes(run: &Run<'_>, not_shown: usize) -> Vec<String> {
+fn notes(run: &ReplayRun<'_>, not_shown: usize) -> Vec<String> {
     let kept = run.comparison.mismatches.len();
     let all = run.comparison.count(Outcome::is_mismatch);
     let mut notes = replay_columns::not_shown("operations", all, kept, not_shown);

@@ -3,7 +3,7 @@
 use super::human::{count, end_of};
 use super::replay_columns::result;
 use super::rows::{column, first_rows};
-use crate::replay::verify_recording::Traced;
+use crate::replay::verify_recording::VerifyResult;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
 
@@ -25,7 +25,7 @@ const EXAMPLES: [Column; 11] = [
 
 /// Operations that are the same in both, and those that differ. `lost`: records that the recording
 /// does not have.
-pub fn report(traced: &Traced, lost: u64, limit: usize) -> Report {
+pub fn report(traced: &VerifyResult, lost: u64, limit: usize) -> Report {
     let facts = vec![
         ("compared", "operations compared", Cell::Count(traced.compared)),
         ("same", "  the same", Cell::Count(traced.same)),
@@ -67,7 +67,7 @@ const BRIEF_EXAMPLES: [Column; 5] = [
 
 /// Short report for one screen: the finding, the key figures, the first differences; `whole`: the
 /// complete report.
-pub fn brief(traced: &Traced, whole: &Report) -> Report {
+pub fn brief(traced: &VerifyResult, whole: &Report) -> Report {
     let all = count(traced.compared);
     let different: u64 = traced.different.values().sum();
     let result = match traced.is_same() {
@@ -93,7 +93,7 @@ pub fn brief(traced: &Traced, whole: &Report) -> Report {
     Report { kind: whole.kind, facts, tables: vec![differences, brief_examples(traced)], notes }
 }
 
-fn brief_examples(traced: &Traced) -> Table {
+fn brief_examples(traced: &VerifyResult) -> Table {
     let rows = traced.examples.iter().take(BRIEF_ROWS).map(|example| {
         let mut path = Vec::new();
         escape::shown(&mut path, example.paths[0].as_deref().unwrap_or_default(), b"");
@@ -106,7 +106,7 @@ fn brief_examples(traced: &Traced) -> Table {
     Table { key: "", title: "First differences".into(), columns, rows }
 }
 
-fn differences(traced: &Traced) -> Table {
+fn differences(traced: &VerifyResult) -> Table {
     let rows = traced.different.iter();
     let rows = rows.map(|(it, count)| vec![Cell::Word(it.as_str().into()), Cell::Count(*count)]);
     Table {
@@ -117,7 +117,7 @@ fn differences(traced: &Traced) -> Table {
     }
 }
 
-fn examples(traced: &Traced, limit: usize) -> Table {
+fn examples(traced: &VerifyResult, limit: usize) -> Table {
     let (shown, _) = first_rows(traced.examples.iter().collect(), limit);
     let rows = shown.into_iter().map(|shown| {
         let [call, recorded_call] = &shown.calls;

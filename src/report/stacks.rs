@@ -6,14 +6,14 @@ use std::io;
 use inferno::flamegraph;
 
 use super::rows::{column, others, rest_of_keys};
-use crate::analysis::keyed::KEYS_MAX;
-use crate::analysis::stacks::{IoStacks, Of, StackKey, StackSum};
+use crate::analysis::bounded_map::KEYS_MAX;
+use crate::analysis::stacks::{IoStacks, StackKey, StackSubject, StackSum};
 use crate::capture::fact::Symbol;
-use crate::event::chain::CallChain;
+use crate::event::callchain::CallChain;
 use crate::operation::disk;
 use crate::pipeline::Summary;
 use crate::text::escape::shown;
-use crate::text::table::{Cell, Column, Form, Report, Table};
+use crate::text::table::{Cell, Column, Report, Table, TableFormat};
 use crate::units::{DevId, Pid};
 
 /// Measure of a stack's size.
@@ -47,7 +47,7 @@ impl Weight {
 
 /// Shape of the stacks in the report.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct StackOptions {
     /// True for functions of the kernel.
     pub kernel: bool,
     /// True for functions of the program.
@@ -78,17 +78,17 @@ pub struct Stacks {
     notes: Vec<String>,
 }
 
-type NamedKey = (Of, Option<Vec<u8>>, Option<Pid>, Option<Vec<Vec<u8>>>);
+type NamedKey = (StackSubject, Option<Vec<u8>>, Option<Pid>, Option<Vec<Vec<u8>>>);
 
 impl Stacks {
     /// Resolves the functions, and joins stacks whose functions have the same names.
-    pub fn new(fold: &IoStacks, summary: &Summary, shape: Shape) -> Self {
+    pub fn new(fold: &IoStacks, summary: &Summary, shape: StackOptions) -> Self {
         let names = disk::names(&summary.disks());
-        let of = |row: Of| match row {
-            Of::Device(dev) => device(dev, &names),
-            Of::Call(what) => what.to_string(),
+        let of = |row: StackSubject| match row {
+            StackSubject::Device(dev) => device(dev, &names),
+            StackSubject::Call(what) => what.to_string(),
         };
-        let mut naming = Naming { summary, shape, found: Found::default() };
+        let mut naming = FunctionNaming { summary, shape, found: NamingCounts::default() };
         let mut joined: BTreeMap<NamedKey, StackSum> = BTreeMap::new();
         for (key, sum) in fold.rows.iter() {
             let StackKey { of, comm, pid, chain } = *key;
@@ -111,7 +111,7 @@ impl Stacks {
 
     /// Report for people: each stack by itself, the innermost function first; for programs: all in
     /// one table. `limit` stacks, 0 for all.
-    pub fn report(&self, form: Form, limit: usize) -> Report {
+    pub fn report(&self, form: TableFormat, limit: usize) -> Report {
         let mut report = Report { kind: "stacks", ..Report::default() };
         report.facts = vec![("by", "", Cell::Word(self.by.unit().to_owned()))];
         report.notes.clone_from(&self.notes);
@@ -131,7 +131,7 @@ impl Stacks {
             sums.push((others(rest.len()), sum));
         }
         sums.extend(self.further.map(|further| (rest_of_keys(), further)));
-        if form == Form::Text {
+        if form == TableFormat::Text {
             report.tables.extend(shown.iter().map(Stack::for_people));
             report.tables.extend(sums.into_iter().map(|(name, sum)| Table {
                 key: "stacks",
@@ -285,7 +285,7 @@ impl Stack {
 
 /// Counts of the resolution of functions.
 #[derive(Debug, Default)]
-struct Found {
+struct NamingCounts {
     /// Addresses that were looked up, including those without a name.
     looked_up: u64,
     nameless: u64,
@@ -295,13 +295,13 @@ struct Found {
     cut: u64,
 }
 
-struct Naming<'a> {
+struct FunctionNaming<'a> {
     summary: &'a Summary,
-    shape: Shape,
-    found: Found,
+    shape: StackOptions,
+    found: NamingCounts,
 }
 
-impl Naming<'_> {
+impl FunctionNaming<'_> {
     /// Names of the functions, the outermost first.
     fn frames(&mut self, chain: Option<&CallChain>, sum: &StackSum) -> Option<Vec<Vec<u8>>> {
         let Some(chain) = chain else {
@@ -345,7 +345,12 @@ fn nameless(address: u64, symbol: Option<&Symbol>, of_kernel: bool) -> Vec<u8> {
     [file, format!("+0x{:x}", symbol.place).as_bytes()].concat()
 }
 
-fn notes(found: &Found, fold: &IoStacks, summary: &Summary, shape: Shape) -> Vec<String> {
+fn notes(
+    found: &NamingCounts,
+    fold: &IoStacks,
+    summary: &Summary,
+    shape: StackOptions,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let what = if fold.which.calls { "system calls" } else { "bios" };
     let Some(recorded) = &summary.header.chains else {

@@ -4,13 +4,13 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::analysis::stacks::StacksOf;
-use crate::capture::header::{Chains, Disk, Header};
+use crate::capture::header::{CallChainKinds, Disk, Header};
 use crate::event::block::{BlockEvent, BlockPoint, Comm, Rwbs};
-use crate::event::chain::ChainId;
+use crate::event::callchain::ChainId;
 use crate::event::syscall_table::CallId;
 use crate::event::{Event, EventKind, SysEnter, SysExit};
 use crate::operation::block::BlockOptions;
-use crate::operation::context::Followed;
+use crate::operation::context::Observability;
 use crate::operation::process::Scope;
 use crate::operation::symbols::Symbols;
 use crate::operation::tracker::Tracker;
@@ -64,7 +64,8 @@ fn bio(
 fn fold(which: StacksOf, events: Vec<Event>) -> IoStacks {
     let scope =
         Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(1) };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN);
+    let mut tracker =
+        Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN);
     let mut fold = IoStacks::new(which);
     for event in events {
         tracker.push(event, &mut fold).expect("it cannot fail");
@@ -91,8 +92,13 @@ fn summary() -> Summary {
     symbols.add(symbol(7, 100, "a;b\n", "/bin/x"));
     symbols.add(symbol(7, 200, "", "/lib/libc.so.6"));
     let disk = Disk { dev: "7:0".into(), name: "loop0".into(), ..Disk::default() };
-    let chains =
-        Some(Chains { kernel: true, user: true, stack_bytes: 0, calls: true, frames_max: 5 });
+    let chains = Some(CallChainKinds {
+        kernel: true,
+        user: true,
+        stack_bytes: 0,
+        calls: true,
+        frames_max: 5,
+    });
     let header = Header { disks: vec![disk], chains, ..Header::default() };
     Summary { header, symbols, ..Summary::default() }
 }
@@ -115,14 +121,14 @@ fn some() -> Vec<Event> {
     chains.into_iter().chain(bios.into_iter().flatten()).collect()
 }
 
-const KERNEL: Shape = Shape { kernel: true, user: false, by: Weight::Bytes };
+const KERNEL: StackOptions = StackOptions { kernel: true, user: false, by: Weight::Bytes };
 
-fn stacks(which: StacksOf, shape: Shape) -> Stacks {
+fn stacks(which: StacksOf, shape: StackOptions) -> Stacks {
     Stacks::new(&fold(which, some()), &summary(), shape)
 }
 
 #[track_caller]
-fn check(report: &Report, form: Form, expected: &Expect) {
+fn check(report: &Report, form: TableFormat, expected: &Expect) {
     let mut out = Vec::new();
     report.print(form, &mut out).expect("memory");
     expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
@@ -130,10 +136,10 @@ fn check(report: &Report, form: Form, expected: &Expect) {
 
 #[test]
 fn for_people() {
-    let report = stacks(StacksOf::default(), KERNEL).report(Form::Text, 3);
+    let report = stacks(StacksOf::default(), KERNEL).report(TableFormat::Text, 3);
     check(
         &report,
-        Form::Text,
+        TableFormat::Text,
         &expect![[r#"
 
         All of it
@@ -176,11 +182,11 @@ fn for_people() {
 
 #[test]
 fn as_tables() {
-    let both = Shape { user: true, ..KERNEL };
+    let both = StackOptions { user: true, ..KERNEL };
     let which = StacksOf { by_process: true, calls: false };
     check(
-        &stacks(which, both).report(Form::Json, 0),
-        Form::Json,
+        &stacks(which, both).report(TableFormat::Json, 0),
+        TableFormat::Json,
         &expect![[r#"
         {"kind":"stacks","version":1,
         "by":"bytes",
@@ -201,8 +207,8 @@ fn as_tables() {
     "#]],
     );
     check(
-        &stacks(which, both).report(Form::Csv, 1),
-        Form::Csv,
+        &stacks(which, both).report(TableFormat::Csv, 1),
+        TableFormat::Csv,
         &expect![[r#"
         table,key,value
         facts,by,bytes
@@ -227,8 +233,8 @@ fn as_folded_lines() {
     let lines = |shape, by_process| {
         stacks(StacksOf { by_process, calls: false }, shape).folded().join("\n") + "\n"
     };
-    let user = Shape { kernel: false, user: true, by: Weight::Count };
-    let both = Shape { kernel: true, user: true, by: Weight::Time };
+    let user = StackOptions { kernel: false, user: true, by: Weight::Count };
+    let both = StackOptions { kernel: true, user: true, by: Weight::Time };
     let all = [lines(KERNEL, false), lines(user, false), lines(both, true)].join("\n");
     expect![[r#"
         8:0;e;do_syscall_64;vfs_write;submit_bio 51200
@@ -254,7 +260,11 @@ fn as_folded_lines() {
 /// Fails if a name can be taken for the border of an element or for a weight.
 #[test]
 fn each_folded_line_is_read_as_it_was_meant() {
-    for shape in [KERNEL, Shape { user: true, ..KERNEL }, Shape { by: Weight::Count, ..KERNEL }] {
+    for shape in [
+        KERNEL,
+        StackOptions { user: true, ..KERNEL },
+        StackOptions { by: Weight::Count, ..KERNEL },
+    ] {
         let stacks = stacks(StacksOf::default(), shape);
         let sum: u64 = stacks
             .folded()
@@ -303,7 +313,7 @@ fn stacks_of_system_calls() {
     }
     let which = StacksOf { calls: true, by_process: false };
     let fold = fold(which, events);
-    let shape = |by| Shape { kernel: false, user: true, by };
+    let shape = |by| StackOptions { kernel: false, user: true, by };
     let lines = |by| Stacks::new(&fold, &summary(), shape(by)).folded();
     assert_eq!(
         lines(Weight::Count),
@@ -326,8 +336,8 @@ fn what_is_not_known_is_said() {
     let nothing = Stacks::new(&fold(StacksOf::default(), some()), &without, KERNEL);
     assert!(nothing.notes().iter().any(|note| note.starts_with("the log has no stacks")));
     let mut kernel_only = summary();
-    kernel_only.header.chains = Some(Chains { kernel: true, ..Chains::default() });
-    let shape = Shape { user: true, ..KERNEL };
+    kernel_only.header.chains = Some(CallChainKinds { kernel: true, ..CallChainKinds::default() });
+    let shape = StackOptions { user: true, ..KERNEL };
     let notes = Stacks::new(&fold(StacksOf::default(), some()), &kernel_only, shape).notes;
     assert!(notes.iter().any(|note| note.contains("--stacks user")), "{notes:?}");
 }
@@ -341,7 +351,7 @@ fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
     // Of a device with requests; this bio did not become one.
     let lonely = bio(3000, 7, "dd", "W", (LOOP, 64, 8), None).into_iter().take(1);
     let fold = fold(StacksOf::default(), done.into_iter().chain(open).chain(lonely).collect());
-    let total = fold.totals[&Of::Device(LOOP)];
+    let total = fold.totals[&StackSubject::Device(LOOP)];
     assert_eq!((total.count, total.written, total.time), (2, 2 * 4096, 100));
     assert_eq!((fold.unended, fold.stillborn, fold.commands), (1, 1, 0));
     let notes = Stacks::new(&fold, &summary(), KERNEL).notes;

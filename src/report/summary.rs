@@ -1,12 +1,14 @@
 //! Report of `summary`.
 
 use super::rows::{column, first_rows, left_out, others, rest_of_keys};
-use crate::analysis::done::What;
+use crate::analysis::bounded_map::KEYS_MAX;
+use crate::analysis::completed_op::OpKind;
 use crate::analysis::findings::{Finding, FindingKind, findings};
-use crate::analysis::keyed::KEYS_MAX;
-use crate::analysis::spread::Spread;
-use crate::analysis::summary::{IoSummary, KeyParts, OfDevice, OfProcess, Unseen};
-use crate::analysis::tally::Tally;
+use crate::analysis::group_stats::GroupStats;
+use crate::analysis::histogram::Histogram;
+use crate::analysis::summary::{
+    DeviceSummary, IoSummary, KeyParts, ProcessSummary, UnfetchedAsync,
+};
 use crate::operation::disk;
 use crate::operation::io_class::IoClass;
 use crate::operation::model::ProcessKey;
@@ -39,7 +41,7 @@ const TALLY: [Column; 18] = [
     column("unknown_type_ns", ""),
 ];
 
-fn tally(it: &Tally, share: Cell) -> Vec<Cell> {
+fn tally(it: &GroupStats, share: Cell) -> Vec<Cell> {
     let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.time.percentile(at)));
     let size = |at| Cell::count(it.sizes.percentile(at));
     vec![
@@ -69,22 +71,22 @@ struct Tallies<'a> {
     key: &'static str,
     title: &'a str,
     names: &'a [Column],
-    all: &'a Tally,
+    all: &'a GroupStats,
     limit: usize,
 }
 
 impl Tallies<'_> {
-    fn table(&self, mut rows: Vec<(Vec<Cell>, Tally)>) -> Table {
+    fn table(&self, mut rows: Vec<(Vec<Cell>, GroupStats)>) -> Table {
         let total = rows.len();
         let order = |cells: &[Cell]| format!("{cells:?}");
         rows.sort_by(|a, b| {
-            let time = |tally: &Tally| (tally.own_time(), tally.time.sum());
+            let time = |tally: &GroupStats| (tally.own_time(), tally.time.sum());
             let by_time = time(&b.1).cmp(&time(&a.1));
             by_time.then_with(|| order(&a.0).cmp(&order(&b.0)))
         });
         let (mut rows, rest) = first_rows(rows, self.limit);
         if !rest.is_empty() {
-            let mut sum = Tally::default();
+            let mut sum = GroupStats::default();
             rest.iter().for_each(|rest| sum.merge(&rest.1));
             let mut names = vec![Cell::None; self.names.len()];
             if let Some(last) = names.last_mut() {
@@ -94,7 +96,7 @@ impl Tallies<'_> {
         }
         let times: Vec<u64> = rows.iter().map(|row| row.1.time.sum()).collect();
         let parts = Cell::parts(&times, self.all.time.sum());
-        let row = |((names, it), share): ((Vec<Cell>, Tally), Cell)| {
+        let row = |((names, it), share): ((Vec<Cell>, GroupStats), Cell)| {
             let mut cells = tally(&it, share);
             cells.extend(names);
             cells
@@ -128,9 +130,9 @@ const DEVICE: [Column; 16] = [
 ];
 
 fn devices(fold: &IoSummary, names: &[(DevId, String)]) -> Table {
-    let row = |((dev, op), it): (&(DevId, _), &OfDevice)| {
+    let row = |((dev, op), it): (&(DevId, _), &DeviceSummary)| {
         let op: crate::event::block::RequestOp = *op;
-        let at = |spread: &Spread, per_mille| Cell::ns(spread.percentile(per_mille));
+        let at = |spread: &Histogram, per_mille| Cell::ns(spread.percentile(per_mille));
         vec![
             Cell::Count(it.requests),
             Cell::Count(it.errors),
@@ -167,7 +169,7 @@ pub(super) fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
 fn errors(fold: &IoSummary) -> Table {
     let mut rows: Vec<_> = fold.errors.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(*row.1), *row.0));
-    let row = |((what, io, errno), count): (&(What, IoClass, i32), &u64)| {
+    let row = |((what, io, errno), count): (&(OpKind, IoClass, i32), &u64)| {
         let io = io.as_str().to_owned();
         let words = [ErrnoName(*errno).to_string(), io, what.to_string()].map(Cell::Word);
         [Cell::Count(*count)].into_iter().chain(words).collect()
@@ -248,7 +250,7 @@ fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
 }
 
 /// Note on asynchronous operations that are in no table.
-fn unseen(it: &Unseen) -> Option<String> {
+fn unseen(it: &UnfetchedAsync) -> Option<String> {
     let unknown = match it.unknown {
         0 => String::new(),
         count => format!(" (and {count} for an unknown number of bytes)"),
@@ -273,7 +275,7 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
 }
 
 fn processes(fold: &IoSummary, limit: usize) -> Table {
-    let cells = |(key, it): (&ProcessKey, &OfProcess)| {
+    let cells = |(key, it): (&ProcessKey, &ProcessSummary)| {
         let pid = Cell::Signed(it.pid.0.into());
         (vec![pid, Cell::Name(fold.names.of(*key).to_vec())], it.tally.clone())
     };
@@ -324,7 +326,7 @@ pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
 }
 
 /// Class of all operations of a row; `mixed` if there are several.
-fn class_of(it: &Tally) -> &'static str {
+fn class_of(it: &GroupStats) -> &'static str {
     match (it.own, it.untyped, it.count) {
         (own, _, count) if own == count => IoClass::File.as_str(),
         (_, untyped, count) if untyped == count => IoClass::Unknown.as_str(),
@@ -334,7 +336,7 @@ fn class_of(it: &Tally) -> &'static str {
 }
 
 fn files(fold: &IoSummary, limit: usize) -> Table {
-    let row = |names: [Cell; 3], it: &Tally| {
+    let row = |names: [Cell; 3], it: &GroupStats| {
         let class = Cell::Word(class_of(it).to_owned());
         ([vec![class], names.to_vec()].concat(), it.clone())
     };

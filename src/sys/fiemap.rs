@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 /// A run of a file's contents on its device. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct FiemapRun {
     /// Position in the file.
     pub offset: u64,
     /// Position on the device.
@@ -21,7 +21,7 @@ const ROOM: u32 = 256;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Extent {
+struct FiemapExtent {
     fe_logical: u64,
     fe_physical: u64,
     fe_length: u64,
@@ -38,7 +38,7 @@ struct Fiemap {
     fm_mapped_extents: u32,
     fm_extent_count: u32,
     fm_reserved: u32,
-    fm_extents: [Extent; ROOM as usize],
+    fm_extents: [FiemapExtent; ROOM as usize],
 }
 
 /// Size of `struct fiemap` without its extents, which the number of the ioctl has.
@@ -58,7 +58,7 @@ const RUNS_MAX: usize = 1 << 16;
 /// # Errors
 ///
 /// `EOPNOTSUPP`, `ENOTTY`: the file system does not report runs; those of reading its metadata.
-pub fn runs(file: &File) -> io::Result<Vec<Run>> {
+pub fn runs(file: &File) -> io::Result<Vec<FiemapRun>> {
     let mut runs = Vec::new();
     let mut start = 0;
     while runs.len() < RUNS_MAX {
@@ -66,7 +66,7 @@ pub fn runs(file: &File) -> io::Result<Vec<Run>> {
         let count = usize::try_from(map.fm_mapped_extents.min(ROOM)).unwrap_or(0);
         let extents = map.fm_extents.get(..count).unwrap_or_default();
         let placed = extents.iter().filter(|it| it.fe_flags & HAS_NO_PLACE == 0);
-        runs.extend(placed.map(|extent| Run {
+        runs.extend(placed.map(|extent| FiemapRun {
             offset: extent.fe_logical,
             address: extent.fe_physical,
             length: extent.fe_length,
@@ -82,7 +82,7 @@ pub fn runs(file: &File) -> io::Result<Vec<Run>> {
 }
 
 fn ask(file: &File, start: u64) -> io::Result<Box<Fiemap>> {
-    let none = Extent {
+    let none = FiemapExtent {
         fe_logical: 0,
         fe_physical: 0,
         fe_length: 0,
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_structures_are_the_kernels() {
         assert_eq!(std::mem::offset_of!(Fiemap, fm_extents), HEAD_BYTES);
-        assert_eq!(size_of::<Extent>(), 56);
+        assert_eq!(size_of::<FiemapExtent>(), 56);
         assert_eq!(size_of::<Fiemap>(), HEAD_BYTES + ROOM as usize * 56);
     }
 
@@ -132,13 +132,15 @@ mod tests {
         file.sync_all().expect("on the disk");
         match runs(&file) {
             Ok(runs) => {
-                let is_sound =
-                    |run: &Run| run.length > 0 && run.offset + run.length <= (1 << 20) + (1 << 16);
+                let is_sound = |run: &FiemapRun| {
+                    run.length > 0 && run.offset + run.length <= (1 << 20) + (1 << 16)
+                };
                 assert!(
                     runs.iter().all(is_sound) && runs.is_sorted_by_key(|it| it.offset),
                     "{runs:?}"
                 );
-                let in_hole = |it: &&Run| it.offset < 1 << 20 && it.offset + it.length > 1 << 19;
+                let in_hole =
+                    |it: &&FiemapRun| it.offset < 1 << 20 && it.offset + it.length > 1 << 19;
                 assert_eq!(runs.iter().find(in_hole), None);
             }
             Err(error) => assert!(

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 use nix::unistd::{geteuid, getgroups};
 
-use super::user::Identity;
+use super::identity::Identity;
 
 /// A user, with all groups.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,40 +6,40 @@
 
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
-pub mod again;
-pub mod caches;
+pub mod block_device;
+pub mod cancellation;
 pub mod capabilities;
 pub mod clock;
+pub mod device_users;
 pub mod disks;
+pub mod drop_caches;
 pub mod fanotify;
 pub mod fiemap;
 pub mod files;
-mod filter;
+pub mod format_cache;
 pub mod fs_identity;
-pub mod helper;
-pub mod in_use;
-pub mod instance;
-pub mod kept_formats;
+pub mod identity;
 pub mod limits;
 pub mod mounts;
 #[cfg(test)]
 pub mod need;
 pub mod output_dir;
 pub mod output_path;
-pub mod patience;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;
 pub mod reflink;
 pub mod regular;
+pub mod reissue;
 pub mod ring;
 pub mod sandbox;
+pub mod sandboxed_helper;
+mod seccomp;
 mod session;
 pub mod socket;
 pub mod spawn;
-pub mod target;
 pub mod thread;
-pub mod ticks;
 pub mod trace_ring;
 pub mod tracefs;
-pub mod user;
+pub mod tracefs_instance;
+pub mod tsc;

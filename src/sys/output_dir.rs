@@ -30,8 +30,8 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, unlinkat};
 
 use super::fs_identity::{Entered, FsIdentity};
+use super::identity::Identity;
 use super::output_path::{is_refused, open_checked, open_plain};
-use super::user::Identity;
 
 /// Limit on nested directories in a tree that is removed or given away: archives have two.
 const LEVELS_MAX: u32 = 16;

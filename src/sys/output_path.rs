@@ -22,7 +22,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat};
 
-use super::user::name_of;
+use super::identity::name_of;
 
 /// Symbolic links on one path, as the kernel has it (`MAXSYMLINKS`, include/linux/namei.h).
 const LINKS_MAX: u32 = 40;
@@ -35,14 +35,14 @@ const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
 /// Reason for which root does not write to a directory.
 #[derive(Debug)]
-struct Refused {
+struct PathRefusal {
     step: PathBuf,
     why: String,
     /// Owner of the directory, if that is not root.
     owner: Option<u32>,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for PathRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { step, why, owner } = self;
         write!(f, "{} {why}, and root writes nothing below it; choose ", step.display())?;
@@ -58,11 +58,11 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for PathRefusal {}
 
 /// True if the path itself was refused.
 pub(super) fn is_refused(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Refused>)
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<PathRefusal>)
 }
 
 /// Opens a directory without a check.
@@ -77,19 +77,19 @@ pub(super) fn open_plain(path: &Path) -> io::Result<OwnedFd> {
 /// Another user owns a step or can write to it ([`is_refused`]); those of `openat(2)`.
 pub(super) fn open_checked(path: &Path) -> io::Result<OwnedFd> {
     let start = Path::new(if path.is_absolute() { "/" } else { "." });
-    let mut at = Step { held: open_plain(start)?, shown: start.to_owned() };
+    let mut at = PathStep { held: open_plain(start)?, shown: start.to_owned() };
     at.check()?;
     let mut ahead = steps(path);
     let mut links = 0;
     while let Some(name) = ahead.pop() {
         if name == "/" {
-            at = Step { held: open_plain(Path::new("/"))?, shown: "/".into() };
+            at = PathStep { held: open_plain(Path::new("/"))?, shown: "/".into() };
             at.check()?;
             continue;
         }
         let held = openat(&at.held, name.as_os_str(), HOLD | OFlag::O_NOFOLLOW, Mode::empty())?;
         let shown = if name == ".." { at.shown.join("..") } else { at.shown.join(&name) };
-        let next = Step { held, shown };
+        let next = PathStep { held, shown };
         let found = fstat(&next.held)?;
         match found.st_mode & libc::S_IFMT {
             libc::S_IFDIR => {
@@ -119,12 +119,12 @@ fn steps(path: &Path) -> Vec<OsString> {
     steps
 }
 
-struct Step {
+struct PathStep {
     held: OwnedFd,
     shown: PathBuf,
 }
 
-impl Step {
+impl PathStep {
     fn check(&self) -> io::Result<()> {
         let found = fstat(&self.held)?;
         self.check_owner(&found)?;
@@ -159,7 +159,7 @@ impl Step {
         } else {
             self.shown.strip_prefix("./").map_or_else(|_| self.shown.clone(), Path::to_owned)
         };
-        io::Error::new(io::ErrorKind::PermissionDenied, Refused { step, why, owner })
+        io::Error::new(io::ErrorKind::PermissionDenied, PathRefusal { step, why, owner })
     }
 }
 

@@ -62,7 +62,7 @@ impl Functions {
 
 /// Target of an event: the processes whose hits it records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum PerfTarget {
     /// All processes: for users who may trace the machine.
     Everybody,
     /// This thread, and all threads and processes that it starts from then on, while they are in
@@ -107,7 +107,7 @@ impl PerfEvent {
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn tracepoint(id: u16, cpu: u32, wake: Wake, whose: Whose) -> io::Result<Self> {
+    pub fn tracepoint(id: u16, cpu: u32, wake: Wake, whose: PerfTarget) -> io::Result<Self> {
         Self::open(hits(id, wake), cpu, whose)
     }
 
@@ -125,7 +125,7 @@ impl PerfEvent {
         attr.set_exclude_callchain_kernel(u64::from(!which.kernel));
         let by_kernel = which.user == Some(Unwind::FramePointers);
         attr.set_exclude_callchain_user(u64::from(!by_kernel));
-        Self::open(attr, cpu, Whose::Everybody)
+        Self::open(attr, cpu, PerfTarget::Everybody)
     }
 
     /// Opens an event that never fires, but owns a ring, and writes the starts, names and ends of
@@ -135,7 +135,7 @@ impl PerfEvent {
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn tasks(cpu: u32, wake: Wake, code: bool, whose: Whose) -> io::Result<Self> {
+    pub fn tasks(cpu: u32, wake: Wake, code: bool, whose: PerfTarget) -> io::Result<Self> {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
@@ -162,15 +162,15 @@ impl PerfEvent {
     /// # Errors
     ///
     /// Those of `perf_event_open(2)`.
-    pub fn ring_owner(cpu: u32, wake: Wake, whose: Whose) -> io::Result<Self> {
+    pub fn ring_owner(cpu: u32, wake: Wake, whose: PerfTarget) -> io::Result<Self> {
         let mut attr = attributes(wake);
         attr.type_ = abi::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(abi::PERF_COUNT_SW_DUMMY);
         Self::open(attr, cpu, whose)
     }
 
-    fn open(mut attr: abi::perf_event_attr, cpu: u32, whose: Whose) -> io::Result<Self> {
-        if whose != Whose::Everybody {
+    fn open(mut attr: abi::perf_event_attr, cpu: u32, whose: PerfTarget) -> io::Result<Self> {
+        if whose != PerfTarget::Everybody {
             attr.set_inherit(1);
             attr.set_exclude_kernel(1);
             attr.set_exclude_hv(1);
@@ -187,10 +187,14 @@ impl PerfEvent {
         }
     }
 
-    fn open_as_is(attr: &mut abi::perf_event_attr, cpu: u32, whose: Whose) -> io::Result<Self> {
+    fn open_as_is(
+        attr: &mut abi::perf_event_attr,
+        cpu: u32,
+        whose: PerfTarget,
+    ) -> io::Result<Self> {
         let pid = match whose {
-            Whose::Everybody => -1,
-            Whose::Thread(tid) => tid.0,
+            PerfTarget::Everybody => -1,
+            PerfTarget::Thread(tid) => tid.0,
         };
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::c_ulong::from(abi::PERF_FLAG_FD_CLOEXEC);

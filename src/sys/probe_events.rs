@@ -13,18 +13,18 @@ use std::path::PathBuf;
 
 use super::tracefs::Tracefs;
 use crate::event::layer;
-use crate::event::probed::{FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, PATH_PREFIX};
+use crate::event::probe_events::{FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, PATH_PREFIX};
 
 /// Kind of code that has probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProbeKind {
     /// Functions of the kernel.
     Kernel,
     /// Code of programs.
     User,
 }
 
-impl Kind {
+impl ProbeKind {
     /// Name of the file with all definitions.
     fn definitions(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ const RETURNS_MAX: u32 = 1024;
 
 /// Position of a probe in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum ProbePosition {
     /// At the entry of the function.
     Entry,
     /// At its return.
@@ -62,7 +62,7 @@ pub enum At {
 /// Our probes; the drop removes them. No instance may record them any more then.
 #[derive(Debug)]
 pub struct ProbeGroup {
-    kind: Kind,
+    kind: ProbeKind,
     tracefs: PathBuf,
     name: String,
     /// Names of its events.
@@ -75,7 +75,7 @@ impl ProbeGroup {
     /// # Errors
     ///
     /// The kernel has no such events, or this process may not define them.
-    pub fn new(tracefs: &Tracefs, kind: Kind) -> io::Result<Self> {
+    pub fn new(tracefs: &Tracefs, kind: ProbeKind) -> io::Result<Self> {
         let path = tracefs.root().join(kind.definitions());
         let name = format!("{GROUP_PREFIX}{}", std::process::id());
         // Append: truncating the file would remove all probes of the machine.
@@ -101,10 +101,16 @@ impl ProbeGroup {
     /// # Errors
     ///
     /// Those of the kernel: `ENOENT`, `EINVAL`: unknown function or field; `EPERM`: locked down.
-    pub fn define(&mut self, at: At, event: &str, function: &str, fields: &str) -> io::Result<()> {
+    pub fn define(
+        &mut self,
+        at: ProbePosition,
+        event: &str,
+        function: &str,
+        fields: &str,
+    ) -> io::Result<()> {
         let kind = match at {
-            At::Entry => "p".to_owned(),
-            At::Return => format!("r{RETURNS_MAX}"),
+            ProbePosition::Entry => "p".to_owned(),
+            ProbePosition::Return => format!("r{RETURNS_MAX}"),
         };
         let (group, event) = (&self.name, format!("{event}_{}", std::process::id()));
         self.write(&format!("{kind}:{group}/{event} {function} {fields}\n"))?;
@@ -151,7 +157,7 @@ impl ProbeGroup {
     ///
     /// Those of reading `kprobe_profile`.
     pub fn missed(&self) -> io::Result<u64> {
-        if self.kind == Kind::User {
+        if self.kind == ProbeKind::User {
             return Ok(0);
         }
         let text = fs::read_to_string(self.tracefs.join("kprobe_profile"))?;
@@ -173,7 +179,7 @@ impl Drop for ProbeGroup {
 /// Removes the probes of tracers that have ended: `is_alive` returns whether a tracer with this
 /// process number exists.
 pub(super) fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
-    for kind in [Kind::Kernel, Kind::User] {
+    for kind in [ProbeKind::Kernel, ProbeKind::User] {
         let path = tracefs.root().join(kind.definitions());
         let text = fs::read_to_string(&path).unwrap_or_default();
         let dead = text.lines().filter_map(ours).filter(|it| !is_alive(it.0)).map(|it| it.1);

@@ -24,7 +24,7 @@ use nix::unistd::{chdir, chroot, getegid, geteuid};
 use thiserror::Error;
 
 use super::capabilities::keep_for_replay;
-use super::user::Identity;
+use super::identity::Identity;
 
 /// Reason for which a directory cannot become the root.
 #[derive(Debug, Error)]
@@ -79,7 +79,7 @@ pub struct Sandbox {
 
 /// A directory by its path and identity: the path may lead to another one by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Directory {
+pub struct SandboxDirectory {
     /// Path from the current root.
     pub path: PathBuf,
     /// Device and inode: a directory that another process has put in its place is not accepted.
@@ -88,9 +88,9 @@ pub struct Directory {
 
 /// Another directory that is mounted in the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct SandboxMount {
     /// The directory; no step of its path is a link.
-    pub source: Directory,
+    pub source: SandboxDirectory,
     /// Mount point, from the new root.
     pub target: Vec<u8>,
 }
@@ -102,8 +102,8 @@ pub struct Mount {
 ///
 /// The kernel does not permit it, or a directory does not exist, or is not the same any more.
 pub fn enter(
-    directory: &Directory,
-    mounts: &[Mount],
+    directory: &SandboxDirectory,
+    mounts: &[SandboxMount],
     user: Option<&Identity>,
 ) -> Result<Sandbox, SandboxError> {
     let root = &directory.path;
@@ -204,7 +204,7 @@ fn mount_again(root: &Path) -> nix::Result<()> {
 
 /// Mounts another directory in the root, which is a mount already. No step of either path may be a
 /// link.
-fn mount_below(root: &Path, wanted: &Mount) -> io::Result<()> {
+fn mount_below(root: &Path, wanted: &SandboxMount) -> io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     let source = openat2(AT_FDCWD, &wanted.source.path, how)?;

@@ -18,8 +18,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
-use super::patience::Patience;
-use super::user::Identity;
+use super::cancellation::Cancellation;
+use super::identity::Identity;
 use super::{clock, limits, session};
 
 /// Time that the kernel may take to end a killed child, ns. A child whose file system does not
@@ -28,7 +28,7 @@ const END_NS: u64 = 1_000_000_000;
 
 /// The program, forked but not yet started.
 #[derive(Debug)]
-pub struct Held {
+pub struct PausedChild {
     pid: Pid,
     user: Option<u32>,
     is_apart: bool,
@@ -60,7 +60,7 @@ impl From<io::Error> for StartError {
 
 /// End of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProgramEnd {
     /// It exited with this status.
     Exited(i32),
     /// This signal killed it.
@@ -123,7 +123,7 @@ fn is_ignored(signal: libc::c_int) -> bool {
 /// # Errors
 ///
 /// Those of `fork(2)` and `pipe(2)`; `InvalidInput` for an argument with a NUL inside.
-pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
+pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<PausedChild> {
     let argv = command
         .iter()
         .map(|it| CString::new(it.clone().into_vec()))
@@ -145,7 +145,7 @@ pub fn hold(command: &[OsString], user: Option<&Identity>) -> io::Result<Held> {
         }
         ForkResult::Parent { child } => {
             let user = user.map(Identity::user);
-            Ok(Held { pid: child, user, is_apart, go: go.into(), failure: failure.into() })
+            Ok(PausedChild { pid: child, user, is_apart, go: go.into(), failure: failure.into() })
         }
     }
 }
@@ -200,7 +200,7 @@ fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-impl Held {
+impl PausedChild {
     /// Process id of the child.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
@@ -217,7 +217,7 @@ impl Held {
     /// # Errors
     ///
     /// [`StartError`].
-    pub fn start(mut self, patience: &mut Patience<'_>) -> Result<Running, StartError> {
+    pub fn start(mut self, patience: &mut Cancellation<'_>) -> Result<Running, StartError> {
         self.go.write_all(b"g")?;
         while !self.has_answered(patience.fd()) {
             if patience.is_over() {
@@ -330,7 +330,7 @@ impl Running {
     /// # Errors
     ///
     /// Those of `waitpid(2)`.
-    pub fn reap(self) -> io::Result<Ended> {
+    pub fn reap(self) -> io::Result<ProgramEnd> {
         // No other process gets the number of a zombie.
         self.wait_for_end()?;
         session::pass_on_no_more();
@@ -344,9 +344,9 @@ impl Running {
                     return Err(error);
                 }
             } else if libc::WIFEXITED(status) {
-                return Ok(Ended::Exited(libc::WEXITSTATUS(status)));
+                return Ok(ProgramEnd::Exited(libc::WEXITSTATUS(status)));
             } else if libc::WIFSIGNALED(status) {
-                return Ok(Ended::Killed(libc::WTERMSIG(status)));
+                return Ok(ProgramEnd::Killed(libc::WTERMSIG(status)));
             }
         }
     }
@@ -426,7 +426,7 @@ mod tests {
         let running = Running { pid: pid(&first), is_apart: true };
         session::tests::set_group(pid(&first).as_raw());
         session::tests::send(libc::SIGTERM);
-        assert_eq!(running.reap().expect("it is a child"), Ended::Killed(libc::SIGTERM));
+        assert_eq!(running.reap().expect("it is a child"), ProgramEnd::Killed(libc::SIGTERM));
         assert_eq!(session::tests::group(), 0);
         session::tests::send(libc::SIGTERM);
         // The signal would have arrived before the next call.

@@ -131,7 +131,7 @@ pub fn switches() -> i64 {
 
 /// Lookup of the CPUs on which threads run.
 #[derive(Debug, Default)]
-pub struct Whereabouts {
+pub struct CpuLookup {
     /// Open `stat` files, as an open takes twice as long as a read.
     files: FxHashMap<i32, File>,
 }
@@ -144,7 +144,7 @@ const FILES_MAX: usize = 16;
 /// bytes.
 const STAT_BYTES: usize = 1024;
 
-impl Whereabouts {
+impl CpuLookup {
     /// CPU that a thread is on, or that it ran on last. `None`: the thread has ended, or `/proc`
     /// has no number.
     pub fn cpu_of(&mut self, tid: Tid) -> Option<CpuId> {
@@ -186,7 +186,7 @@ mod tests {
         // In a thread of its own: a test must not move the others.
         let pinned = std::thread::spawn(|| {
             pin(0).expect("the first CPU is there");
-            let mut whereabouts = Whereabouts::default();
+            let mut whereabouts = CpuLookup::default();
             let own = Tid(nix::unistd::gettid().as_raw());
             [whereabouts.cpu_of(own), whereabouts.cpu_of(own), whereabouts.cpu_of(Tid(i32::MAX))]
         });
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_gone_is_nowhere() {
-        let mut whereabouts = Whereabouts::default();
+        let mut whereabouts = CpuLookup::default();
         let (report, reported) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

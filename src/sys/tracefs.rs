@@ -9,7 +9,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use thiserror::Error;
 
-use super::kept_formats::{self, Formats};
+use super::format_cache::{self, Formats};
 use super::mounts::mounts_of;
 
 /// Reason for which a tracepoint's description cannot be read. Each message has a remedy.
@@ -84,7 +84,7 @@ impl Tracefs {
             Ok(it) => (it.root, None),
             Err(why) => (PathBuf::from("/sys/kernel/tracing"), Some(why)),
         };
-        match kept_formats::load() {
+        match format_cache::load() {
             Ok(formats) => Ok(Self { root, kept: Some(Arc::new(formats)) }),
             Err(not_kept) => Err(why.unwrap_or(TracefsError::NotKept(not_kept))),
         }

@@ -7,11 +7,11 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::errno::ErrnoName;
-use super::table::Value;
+use super::table::CellValue;
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::attribution::{BlockContents, Piece};
-use crate::operation::block::{self, BlockRequest, BlockStep, Ending};
+use crate::operation::block::{self, BlockRequest, BlockStep, RequestEnd};
 use crate::operation::fault::Fault;
 use crate::operation::model::{FilePath, SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
@@ -19,7 +19,7 @@ use crate::units::{DevId, KernelTime};
 
 /// A row, whatever it is about.
 #[derive(Debug, Default)]
-struct Row<'a> {
+struct FieldRow<'a> {
     kind: &'static str,
     name: Cow<'a>,
     start: Option<i64>,
@@ -49,16 +49,16 @@ type Cow<'a> = std::borrow::Cow<'a, str>;
 
 /// A field and how it is written from a row: straight into the line, there are as many of them as
 /// rows times columns.
-type Field = (&'static str, fn(&Row<'_>, &mut Place<'_>));
+type Field = (&'static str, fn(&FieldRow<'_>, &mut LineTarget<'_>));
 
 /// Where a line is written. A comma follows each value, also the last one until the
 /// line ends.
-struct Place<'a> {
+struct LineTarget<'a> {
     form: RowForm,
     line: &'a mut Vec<u8>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> LineTarget<'a> {
     fn begin(form: RowForm, line: &'a mut Vec<u8>) -> Self {
         line.clear();
         if form == RowForm::Json {
@@ -73,7 +73,7 @@ impl<'a> Place<'a> {
     }
 
     #[inline(always)]
-    fn put(&mut self, key: &str, value: Value<'_>) {
+    fn put(&mut self, key: &str, value: CellValue<'_>) {
         match self.form {
             RowForm::Csv => value.csv(self.line),
             RowForm::Json => value.member(key, self.line),
@@ -83,23 +83,23 @@ impl<'a> Place<'a> {
 }
 
 #[inline(always)]
-fn signed(value: Option<impl Into<i64>>) -> Value<'static> {
-    value.map_or(Value::None, |value| Value::Signed(value.into()))
+fn signed(value: Option<impl Into<i64>>) -> CellValue<'static> {
+    value.map_or(CellValue::None, |value| CellValue::Signed(value.into()))
 }
 
 #[inline(always)]
-fn count(value: Option<u64>) -> Value<'static> {
-    value.map_or(Value::None, Value::Unsigned)
+fn count(value: Option<u64>) -> CellValue<'static> {
+    value.map_or(CellValue::None, CellValue::Unsigned)
 }
 
 #[inline(always)]
-fn plain(value: Option<&str>) -> Value<'_> {
-    value.map_or(Value::None, Value::Plain)
+fn plain(value: Option<&str>) -> CellValue<'_> {
+    value.map_or(CellValue::None, CellValue::Plain)
 }
 
 #[inline(always)]
-fn bytes(value: Option<&[u8]>) -> Value<'_> {
-    value.map_or(Value::None, Value::Bytes)
+fn bytes(value: Option<&[u8]>) -> CellValue<'_> {
+    value.map_or(CellValue::None, CellValue::Bytes)
 }
 
 /// The table, and all of it in a row: without a call for each field, that is half the work.
@@ -107,7 +107,7 @@ macro_rules! fields {
     ($($key:literal: |$row:ident| $value:expr;)*) => {
         const FIELDS: &[Field] = &[$(($key, |$row, place| place.put($key, $value))),*];
 
-        fn put_all(row: &Row<'_>, place: &mut Place<'_>) {
+        fn put_all(row: &FieldRow<'_>, place: &mut LineTarget<'_>) {
             $({
                 let $row = row;
                 place.put($key, $value);
@@ -144,9 +144,9 @@ fields! {
 
 /// Fields in the order in which they are written; `None`: all, in that of the table.
 #[derive(Clone, Debug, Default)]
-pub struct Fields(Option<Vec<&'static Field>>);
+pub struct FieldSelection(Option<Vec<&'static Field>>);
 
-impl Fields {
+impl FieldSelection {
     /// These; all if there are none.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ pub struct FieldLines<W> {
     start: KernelTime,
     disks: FxHashMap<DevId, String>,
     names: FxHashMap<ThreadKey, Vec<u8>>,
-    fields: Fields,
+    fields: FieldSelection,
     form: RowForm,
     line: Vec<u8>,
     out: W,
@@ -200,7 +200,7 @@ impl<W: io::Write> FieldLines<W> {
     /// The writer's own.
     pub fn new(
         (start, disks): (KernelTime, impl IntoIterator<Item = (DevId, String)>),
-        (form, fields): (RowForm, Fields),
+        (form, fields): (RowForm, FieldSelection),
         mut out: W,
     ) -> io::Result<Self> {
         if form == RowForm::Csv {
@@ -226,7 +226,7 @@ impl<W: io::Write> FieldLines<W> {
             row.comm = self.names.get(&thread).map(Vec::as_slice);
         }
         row.disk = row.device.and_then(|device| self.disks.get(&device)).map(String::as_str);
-        let mut place = Place::begin(self.form, &mut self.line);
+        let mut place = LineTarget::begin(self.form, &mut self.line);
         match &self.fields.0 {
             Some(chosen) => chosen.iter().for_each(|chosen| chosen.1(&row, &mut place)),
             None => put_all(&row, &mut place),
@@ -247,7 +247,7 @@ fn thread_of(step: &Step<'_>) -> Option<ThreadKey> {
 
 // These two are written into each other, so that the row is made where it is used.
 #[inline(always)]
-fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<Row<'a>> {
+fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<FieldRow<'a>> {
     match step {
         Step::SyscallEnded(it, _) => Some(call(it, None, start)),
         Step::SyscallUnfinished(it, why) => Some(call(it, Some(*why), start)),
@@ -263,12 +263,12 @@ fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<Row<'a>> {
 }
 
 #[inline(always)]
-fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime) -> Row<'_> {
+fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime) -> FieldRow<'_> {
     let is_over = unfinished.is_none();
     let second = it.target.as_ref().and_then(|target| target.1.path.as_ref());
     let call = it.call.call();
     let moves = call.returns_bytes();
-    Row {
+    FieldRow {
         kind: "syscall",
         name: call.name.into(),
         start: Some(it.start.signed_since(start)),
@@ -285,12 +285,16 @@ fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime
         result: it.ret.filter(|_| is_over),
         errno: it.errno().filter(|_| is_over),
         unfinished: unfinished.map(Unfinished::as_str),
-        ..Row::default()
+        ..FieldRow::default()
     }
 }
 
-fn asynchronous(it: &AsyncOperation, unfinished: Option<NoResult>, start: KernelTime) -> Row<'_> {
-    Row {
+fn asynchronous(
+    it: &AsyncOperation,
+    unfinished: Option<NoResult>,
+    start: KernelTime,
+) -> FieldRow<'_> {
+    FieldRow {
         kind: "async",
         name: it.opcode.to_string().into(),
         start: Some(it.start.signed_since(start)),
@@ -307,12 +311,12 @@ fn asynchronous(it: &AsyncOperation, unfinished: Option<NoResult>, start: Kernel
         result: it.result,
         errno: it.errno(),
         unfinished: unfinished.map(NoResult::as_str),
-        ..Row::default()
+        ..FieldRow::default()
     }
 }
 
-fn fault(it: &Fault, start: KernelTime) -> Row<'_> {
-    Row {
+fn fault(it: &Fault, start: KernelTime) -> FieldRow<'_> {
+    FieldRow {
         kind: "fault",
         name: it.access().unwrap_or("unknown").into(),
         start: Some(it.time.signed_since(start)),
@@ -321,12 +325,12 @@ fn fault(it: &Fault, start: KernelTime) -> Row<'_> {
         cpu: Some(it.cpu.0),
         path: it.file.path.as_ref(),
         offset: Some(it.offset),
-        ..Row::default()
+        ..FieldRow::default()
     }
 }
 
-fn anomaly(it: &Anomaly, start: KernelTime) -> Row<'_> {
-    Row {
+fn anomaly(it: &Anomaly, start: KernelTime) -> FieldRow<'_> {
+    FieldRow {
         kind: "anomaly",
         name: it.kind.as_str().into(),
         start: Some(it.time.signed_since(start)),
@@ -334,7 +338,7 @@ fn anomaly(it: &Anomaly, start: KernelTime) -> Row<'_> {
         tid: Some(it.tid.0),
         cpu: Some(it.cpu.0),
         result: i64::try_from(it.count).ok(),
-        ..Row::default()
+        ..FieldRow::default()
     }
 }
 
@@ -342,7 +346,7 @@ fn request<'a>(
     it: &'a BlockRequest,
     (thread, pieces): (Option<&'a ThreadInfo>, &'a [Piece]),
     start: KernelTime,
-) -> Row<'a> {
+) -> FieldRow<'a> {
     let between = |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.since(from?)?.0);
     let of_file = |piece: &'a Piece| match &piece.behind {
         BlockContents::File { file, offset, .. } => {
@@ -351,7 +355,7 @@ fn request<'a>(
         _ => None,
     };
     let (path, offset) = pieces.first().and_then(of_file).unwrap_or_default();
-    Row {
+    FieldRow {
         kind: "block",
         name: it.op.as_str().into(),
         start: it.begin().map(|begin| begin.signed_since(start)),
@@ -369,12 +373,14 @@ fn request<'a>(
         queue: between(it.begin(), it.issued),
         service: between(it.issued, it.completed),
         unfinished: match it.ending {
-            Some(Ending::Absorbed { .. }) => Some("absorbed"),
-            Some(Ending::Unfinished(block::Unfinished::CaptureEnd)) => Some("capture-end"),
-            Some(Ending::Unfinished(block::Unfinished::GivenUp)) => Some("given-up"),
-            Some(Ending::Completed) | None => None,
+            Some(RequestEnd::Absorbed { .. }) => Some("absorbed"),
+            Some(RequestEnd::Unfinished(block::UnfinishedRequest::CaptureEnd)) => {
+                Some("capture-end")
+            }
+            Some(RequestEnd::Unfinished(block::UnfinishedRequest::GivenUp)) => Some("given-up"),
+            Some(RequestEnd::Completed) | None => None,
         },
-        ..Row::default()
+        ..FieldRow::default()
     }
 }
 

@@ -4,19 +4,21 @@ use std::rc::Rc;
 
 use crate::anomaly::{Anomaly, AnomalyKind, Link};
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::block::{BlockPoint, Place, RequestOp, Rwbs};
+use crate::event::block::{BlockPoint, DevicePosition, RequestOp, Rwbs};
 use crate::event::layer::Layer;
 use crate::event::syscall_table::CallId;
 use crate::operation::asynchronous::AsyncOperation;
-use crate::operation::attribution::{BlockContents, Piece, StackedLocation, Writer, device_file};
+use crate::operation::attribution::{
+    BlockContents, LastWriter, Piece, StackedLocation, device_file,
+};
 use crate::operation::block::{
-    At, BlockRequest, BlockStep, Ending, FlushRole, Inferred, RequestId, Submitter,
-    SubmitterSource, Unfinished,
+    BlockRequest, BlockStep, EventContext, FlushRole, Inferred, RequestEnd, RequestId, Submitter,
+    SubmitterSource, UnfinishedRequest,
 };
 use crate::operation::fault::Fault;
 use crate::operation::model::{
-    FilePath, Given, Mounts, Named, OpenFile, PathSource, ProcessKey, SyscallOperation, ThreadInfo,
-    ThreadKey,
+    FilePath, MountNamespace, OpenFile, PathArgument, PathArguments, PathSource, ProcessKey,
+    SyscallOperation, ThreadInfo, ThreadKey,
 };
 use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
@@ -105,18 +107,18 @@ pub(super) fn with_spans() -> SyscallOperation {
 }
 
 /// Both paths of a rename.
-pub(super) fn renamed(path: &[u8]) -> Named {
+pub(super) fn renamed(path: &[u8]) -> PathArguments {
     let path = FilePath::new(path, PathSource::Argument);
-    let given = Given { absolute: Some([b"/", path.bytes.as_slice()].concat()), path };
-    Named { first: Some(given.clone()), second: Some(given) }
+    let given = PathArgument { absolute: Some([b"/", path.bytes.as_slice()].concat()), path };
+    PathArguments { first: Some(given.clone()), second: Some(given) }
 }
 
 /// A failed open of this path.
 pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
     let mut open = call("openat", &[CWD, 0x7fff_0000, 0o1101, 0o644], -2, None, None);
     let path = FilePath::new(path, source);
-    let first = Some(Given { path, absolute: None });
-    open.named = Some(Box::new(Named { first, second: None }));
+    let first = Some(PathArgument { path, absolute: None });
+    open.named = Some(Box::new(PathArguments { first, second: None }));
     open
 }
 
@@ -172,7 +174,7 @@ pub(super) fn asynchronous_elsewhere() -> AsyncOperation {
 
 /// A file in mounts that are not the tracer's.
 pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
-    let path = Some(FilePath::new(path, PathSource::Link).within(Mounts(1)));
+    let path = Some(FilePath::new(path, PathSource::Link).within(MountNamespace(1)));
     Rc::new(OpenFile {
         id: 1,
         path,
@@ -234,7 +236,7 @@ pub(super) fn request() -> BlockRequest {
         flush: FlushRole::None,
         inferred: Inferred::default(),
         is_stillborn: false,
-        ending: Some(Ending::Completed),
+        ending: Some(RequestEnd::Completed),
         parts: std::sync::Arc::default(),
     }
 }
@@ -244,7 +246,8 @@ pub(super) fn request() -> BlockRequest {
 pub(super) fn requests() -> Vec<BlockRequest> {
     let plain = request();
     let open = BlockRequest { completed: None, bytes_done: 0, ..plain.clone() };
-    let absorbed = Ending::Absorbed { into: Some(RequestId(7)), at: at(302_000), inferred: false };
+    let absorbed =
+        RequestEnd::Absorbed { into: Some(RequestId(7)), at: at(302_000), inferred: false };
     vec![
         plain.clone(),
         BlockRequest {
@@ -255,8 +258,14 @@ pub(super) fn requests() -> Vec<BlockRequest> {
             ..plain.clone()
         },
         BlockRequest { issued: None, ending: Some(absorbed), ..open.clone() },
-        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::CaptureEnd)), ..open.clone() },
-        BlockRequest { ending: Some(Ending::Unfinished(Unfinished::GivenUp)), ..open.clone() },
+        BlockRequest {
+            ending: Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd)),
+            ..open.clone()
+        },
+        BlockRequest {
+            ending: Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp)),
+            ..open.clone()
+        },
         BlockRequest {
             dev: DevId::new(8, 16),
             op: RequestOp::Flush,
@@ -285,7 +294,8 @@ pub(super) fn requests() -> Vec<BlockRequest> {
 /// Pieces of a request: of a file on a partition, of a file without a name that two have written,
 /// of a journal.
 pub(super) fn pieces() -> Vec<Piece> {
-    let by = |pid: i32| At { time: at(290_000), cpu: CpuId(0), pid: Pid(pid), tid: Tid(pid) };
+    let by =
+        |pid: i32| EventContext { time: at(290_000), cpu: CpuId(0), pid: Pid(pid), tid: Tid(pid) };
     let path = FilePath::new(b"/mnt/a file;\x1b\xff", PathSource::Link);
     let file = OpenFile {
         id: 3,
@@ -297,13 +307,13 @@ pub(super) fn pieces() -> Vec<Piece> {
         pre_created: false,
     };
     let writer =
-        |pid: i32| Writer { process: ProcessKey(0), pid: Pid(pid), comm: (*b"dd\xfe").into() };
+        |pid: i32| LastWriter { process: ProcessKey(0), pid: Pid(pid), comm: (*b"dd\xfe").into() };
     let key = (DevId::new(259, 1), 12);
-    let piece = |sector: u64, queued: At, behind: BlockContents| Piece {
+    let piece = |sector: u64, queued: EventContext, behind: BlockContents| Piece {
         sector,
         nr_sector: 8,
         queued,
-        levels: [Place { dev: DevId::new(259, 1), sector: sector - 2048 }].into(),
+        levels: [DevicePosition { dev: DevId::new(259, 1), sector: sector - 2048 }].into(),
         behind,
         above: Vec::new(),
         for_others: queued.pid == Pid(9),
@@ -323,7 +333,7 @@ pub(super) fn pieces() -> Vec<Piece> {
         Piece { writers: vec![writer(12), writer(13)], ..piece(2056, by(9), nameless) },
         Piece {
             above: vec![StackedLocation {
-                place: Place { dev: DevId::new(7, 0), sector: 8 },
+                place: DevicePosition { dev: DevId::new(7, 0), sector: 8 },
                 behind: named.clone(),
             }],
             ..piece(2064, by(9), BlockContents::Journal)

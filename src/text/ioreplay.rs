@@ -12,7 +12,7 @@ use std::io;
 
 use super::escape::drives_terminal;
 use super::number_format;
-use crate::operation::model::{Given, SyscallOperation};
+use crate::operation::model::{PathArgument, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -21,7 +21,7 @@ const SEPARATOR: &[u8] = b";:,";
 
 /// Where a field is from.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum FieldOrigin {
     /// What the call returned.
     Return,
     /// A register, of which the kernel looks at 32 bits.
@@ -35,14 +35,14 @@ enum Source {
 }
 
 /// The kernel's name of a call, that in the log, and its fields.
-type Row = (&'static str, &'static str, &'static [(u8, Source)]);
+type Row = (&'static str, &'static str, &'static [(u8, FieldOrigin)]);
 
-use Source::{Int, Long, Path, Path2, Return};
+use FieldOrigin::{Int, Long, Path, Path2, Return};
 
-const OF_FD: &[(u8, Source)] = &[(b'd', Int(0)), (b's', Return)];
-const MOVES: &[(u8, Source)] = &[(b'd', Int(0)), (b'b', Return)];
-const OF_PATH: &[(u8, Source)] = &[(b'p', Path), (b's', Return)];
-const RENAMES: &[(u8, Source)] = &[(b'p', Path), (b'P', Path2), (b's', Return)];
+const OF_FD: &[(u8, FieldOrigin)] = &[(b'd', Int(0)), (b's', Return)];
+const MOVES: &[(u8, FieldOrigin)] = &[(b'd', Int(0)), (b'b', Return)];
+const OF_PATH: &[(u8, FieldOrigin)] = &[(b'p', Path), (b's', Return)];
+const RENAMES: &[(u8, FieldOrigin)] = &[(b'p', Path), (b'P', Path2), (b's', Return)];
 
 /// The calls of the format; a new one is a new row.
 const ROWS: &[Row] = &[
@@ -163,7 +163,7 @@ impl<W: io::Write> IoreplayLines<W> {
                 Path2 => {
                     let given = operation.named.as_ref()?.second.as_ref();
                     let given = given.filter(|given| !given.path.source.is_doubtful());
-                    line.extend_from_slice(printable(given.map(Given::whole))?);
+                    line.extend_from_slice(printable(given.map(PathArgument::whole))?);
                 }
             }
             line.extend_from_slice(SEPARATOR);
@@ -176,7 +176,7 @@ impl<W: io::Write> IoreplayLines<W> {
 /// What the call was given, or the name of what it has opened.
 fn path(operation: &SyscallOperation) -> Option<&[u8]> {
     let given = operation.named.as_ref().and_then(|named| named.first.as_ref());
-    let given = given.filter(|given| !given.path.source.is_doubtful()).map(Given::whole);
+    let given = given.filter(|given| !given.path.source.is_doubtful()).map(PathArgument::whole);
     let opened =
         || operation.file.as_ref()?.path.as_ref().filter(|path| !path.source.is_doubtful());
     printable(given.or_else(|| opened().map(|opened| opened.bytes.as_slice())))

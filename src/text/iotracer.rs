@@ -15,7 +15,7 @@ use std::io;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{escape, number_format};
-use crate::operation::access::{self, Access, Comms};
+use crate::operation::access::{self, Access, RecentNames};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, RequestId};
@@ -48,7 +48,7 @@ pub fn time(out: &mut Vec<u8>, time: KernelTime) {
 }
 
 /// Which accesses get a line.
-pub trait Choice {
+pub trait AccessFilter {
     /// Whether that which ends with a step does. It is shown all steps.
     fn wants(&mut self, step: &Step<'_>) -> bool;
     /// Whether a part of it that is of this file does.
@@ -57,7 +57,7 @@ pub trait Choice {
 
 /// What the lines do not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Doubts {
+pub struct OmittedParts {
     /// Accesses that have no line.
     pub left_out: u64,
     /// Lines that tell what was asked for, because the result was not seen.
@@ -73,7 +73,7 @@ const WAITING_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub struct IotracerLines<W, P> {
     start: KernelTime,
-    names: Comms,
+    names: RecentNames,
     /// Accesses that have begun and not ended, by their beginning: how many.
     open: BTreeMap<KernelTime, usize>,
     /// When the first bio of each request was queued, as far as it was known when the request
@@ -87,24 +87,24 @@ pub struct IotracerLines<W, P> {
     /// The last beginning that was written.
     written: KernelTime,
     /// Accesses that have no line, and lines of what was asked for: its result was not seen.
-    doubts: Doubts,
+    doubts: OmittedParts,
     choice: P,
     out: W,
 }
 
-impl<W: io::Write, P: Choice> IotracerLines<W, P> {
+impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
     /// Times count from `start`.
     pub fn new(start: KernelTime, choice: P, out: W) -> Self {
         Self {
             start,
-            names: Comms::default(),
+            names: RecentNames::default(),
             open: BTreeMap::new(),
             requests: FxHashMap::default(),
             asynchronous: FxHashSet::default(),
             ended: BTreeMap::new(),
             number: 0,
             written: KernelTime::MIN,
-            doubts: Doubts::default(),
+            doubts: OmittedParts::default(),
             choice,
             out,
         }
@@ -120,7 +120,7 @@ impl<W: io::Write, P: Choice> IotracerLines<W, P> {
     /// # Errors
     ///
     /// The writer's own.
-    pub fn finish(mut self) -> io::Result<(W, Doubts)> {
+    pub fn finish(mut self) -> io::Result<(W, OmittedParts)> {
         self.open.clear();
         self.write_ready()?;
         self.out.flush()?;
@@ -241,7 +241,7 @@ fn is_access(operation: &SyscallOperation) -> bool {
     operation.call.call().class.moves_bytes() && files.any(|file| is_regular(file))
 }
 
-impl<W: io::Write, P: Choice> Sink for IotracerLines<W, P> {
+impl<W: io::Write, P: AccessFilter> Sink for IotracerLines<W, P> {
     type Error = io::Error;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
@@ -303,9 +303,9 @@ mod tests {
     use crate::units::Fd;
 
     /// Everything, or only what is of a file of this name.
-    struct Only(Option<&'static [u8]>);
+    struct OnlyFile(Option<&'static [u8]>);
 
-    impl Choice for Only {
+    impl AccessFilter for OnlyFile {
         fn wants(&mut self, _: &Step<'_>) -> bool {
             true
         }
@@ -324,7 +324,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: Option<&'static [u8]>, expected: Expect) {
-        let mut lines = IotracerLines::new(START, Only(name), Vec::new());
+        let mut lines = IotracerLines::new(START, OnlyFile(name), Vec::new());
         tell(&mut lines, &Step::ThreadSeen(&thread(b"a;b\n")));
         let (first, second) = (regular(b"/f"), regular(b"/g"));
         // It began before all others and ends behind them.
@@ -349,7 +349,7 @@ mod tests {
         early.bytes_requested = Some(4096);
         tell(&mut lines, &Step::AsyncUnfinished(&early, NoResult::Unseen));
         let (text, doubts) = lines.finish().expect("memory");
-        let Doubts { left_out, asked, out_of_order: _ } = doubts;
+        let OmittedParts { left_out, asked, out_of_order: _ } = doubts;
         let text = String::from_utf8(text).expect("text");
         expected.assert_eq(&format!("{text}left out {left_out}, asked {asked}\n"));
     }

@@ -95,23 +95,23 @@ impl Cell {
         out
     }
 
-    fn value(&self) -> Value<'_> {
+    fn value(&self) -> CellValue<'_> {
         match self {
-            Self::None => Value::None,
-            Self::Count(it) | Self::Ns(it) => Value::Unsigned(*it),
-            Self::Signed(it) => Value::Signed(*it),
-            Self::Mean(it) => Value::Fraction(*it, 3),
-            Self::Share(it) | Self::Part(it, _) => Value::Fraction(*it, 6),
-            Self::Flag(it) => Value::Flag(*it),
-            Self::Name(it) | Self::Unverified(it) => Value::Bytes(it),
-            Self::Word(it) => Value::Word(it),
+            Self::None => CellValue::None,
+            Self::Count(it) | Self::Ns(it) => CellValue::Unsigned(*it),
+            Self::Signed(it) => CellValue::Signed(*it),
+            Self::Mean(it) => CellValue::Fraction(*it, 3),
+            Self::Share(it) | Self::Part(it, _) => CellValue::Fraction(*it, 6),
+            Self::Flag(it) => CellValue::Flag(*it),
+            Self::Name(it) | Self::Unverified(it) => CellValue::Bytes(it),
+            Self::Word(it) => CellValue::Word(it),
         }
     }
 }
 
 /// A value for programs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
+pub(super) enum CellValue<'a> {
     /// Not known, or there is none.
     None,
     Unsigned(u64),
@@ -128,7 +128,7 @@ pub(super) enum Value<'a> {
 }
 
 // Where the kind of the value is known at compile time, no more than its own arm is left of these.
-impl Value<'_> {
+impl CellValue<'_> {
     /// A member of an object; with a second one that has all bytes of a name that is no text.
     #[inline(always)]
     pub(super) fn member(self, key: &str, out: &mut Vec<u8>) {
@@ -225,7 +225,7 @@ pub struct Report {
 
 /// In which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum TableFormat {
     /// For people.
     Text,
     /// One JSON object.
@@ -240,12 +240,12 @@ impl Report {
     /// # Errors
     ///
     /// The writer's own.
-    pub fn print(&self, form: Form, out: &mut impl io::Write) -> io::Result<()> {
+    pub fn print(&self, form: TableFormat, out: &mut impl io::Write) -> io::Result<()> {
         let mut bytes = Vec::new();
         match form {
-            Form::Text => self.text(&mut bytes),
-            Form::Json => self.json(&mut bytes),
-            Form::Csv => self.csv(&mut bytes),
+            TableFormat::Text => self.text(&mut bytes),
+            TableFormat::Json => self.json(&mut bytes),
+            TableFormat::Csv => self.csv(&mut bytes),
         }
         out.write_all(&bytes)?;
         out.flush()
@@ -311,7 +311,7 @@ impl Report {
         }
         for note in &self.notes {
             out.extend_from_slice(b"facts,note,");
-            Value::Word(note).csv(out);
+            CellValue::Word(note).csv(out);
             out.push(b'\n');
         }
         for table in &self.tables {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(form: Form, expected: &Expect) {
+    fn check(form: TableFormat, expected: &Expect) {
         let mut out = Vec::new();
         sample().print(form, &mut out).expect("memory");
         expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn for_people() {
         check(
-            Form::Text,
+            TableFormat::Text,
             &expect![[r#"
             wall µs  1002.003
 
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn as_json() {
         check(
-            Form::Json,
+            TableFormat::Json,
             &expect![[r#"
             {"kind":"sample","version":1,
             "wall_ns":1002003,
@@ -459,7 +459,7 @@ mod tests {
         "#]],
         );
         let mut out = Vec::new();
-        sample().print(Form::Json, &mut out).expect("memory");
+        sample().print(TableFormat::Json, &mut out).expect("memory");
         let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         assert_eq!(json["files"][1]["time_ns"], 12_345_678);
     }
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn as_csv() {
         check(
-            Form::Csv,
+            TableFormat::Csv,
             &expect![[r#"
             table,key,value
             facts,wall_ns,1002003

@@ -7,7 +7,7 @@
 use super::access::{ArrayField, IntField};
 use super::field::{Field, FieldKind};
 use super::format::EventFormat;
-use super::string::{Place, StringField};
+use super::string::{StringField, StringPlace};
 
 /// Field that this kernel does not have, or has in another form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -136,10 +136,10 @@ fn array_field(field: &Field) -> Option<ArrayField> {
 
 fn string_field(field: &Field) -> Option<StringField> {
     let place = match field.kind {
-        FieldKind::CharArray => Place::Inline(index(field.size)?),
-        FieldKind::DataLoc { element_size: Some(1) } => Place::DataLoc,
-        FieldKind::RelLoc { element_size: Some(1) } => Place::RelLoc,
-        FieldKind::Flexible { element_size: Some(1) } => Place::ToEnd,
+        FieldKind::CharArray => StringPlace::Inline(index(field.size)?),
+        FieldKind::DataLoc { element_size: Some(1) } => StringPlace::DataLoc,
+        FieldKind::RelLoc { element_size: Some(1) } => StringPlace::RelLoc,
+        FieldKind::Flexible { element_size: Some(1) } => StringPlace::ToEnd,
         FieldKind::Int
         | FieldKind::Pointer
         | FieldKind::Array { .. }

@@ -4,12 +4,12 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StringField {
     offset: usize,
-    place: Place,
+    place: StringPlace,
 }
 
 /// Location of a string field's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StringPlace {
     /// `char name[N]`: in the field itself, with this many bytes.
     Inline(usize),
     /// `char name[]`: from the field to the end of the record.
@@ -24,7 +24,7 @@ pub(super) enum Place {
 const LOCATION_SIZE: usize = 4;
 
 impl StringField {
-    pub(super) fn new(offset: usize, place: Place) -> Self {
+    pub(super) fn new(offset: usize, place: StringPlace) -> Self {
         Self { offset, place }
     }
 
@@ -41,10 +41,10 @@ impl StringField {
     pub fn read_bytes<'p>(&self, payload: &'p [u8]) -> Option<&'p [u8]> {
         let at = payload.get(self.offset..)?;
         match self.place {
-            Place::Inline(size) => at.get(..size),
-            Place::ToEnd => Some(at),
-            Place::DataLoc => located(payload, at),
-            Place::RelLoc => located(at.get(LOCATION_SIZE..)?, at),
+            StringPlace::Inline(size) => at.get(..size),
+            StringPlace::ToEnd => Some(at),
+            StringPlace::DataLoc => located(payload, at),
+            StringPlace::RelLoc => located(at.get(LOCATION_SIZE..)?, at),
         }
     }
 }
@@ -63,40 +63,40 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(offset: usize, place: Place, payload: &[u8], text: Option<&[u8]>) {
+    fn check(offset: usize, place: StringPlace, payload: &[u8], text: Option<&[u8]>) {
         assert_eq!(StringField::new(offset, place).read(payload), text);
     }
 
     #[test]
     fn text_in_place() {
-        check(2, Place::Inline(4), b"..ab\0.", Some(b"ab"));
-        check(2, Place::Inline(4), b"..abcd!", Some(b"abcd"));
-        check(2, Place::Inline(4), b"..abc", None);
-        check(3, Place::Inline(1), b"..", None);
-        check(2, Place::ToEnd, b"..abc\0", Some(b"abc"));
-        check(2, Place::ToEnd, b"..", Some(b""));
+        check(2, StringPlace::Inline(4), b"..ab\0.", Some(b"ab"));
+        check(2, StringPlace::Inline(4), b"..abcd!", Some(b"abcd"));
+        check(2, StringPlace::Inline(4), b"..abc", None);
+        check(3, StringPlace::Inline(1), b"..", None);
+        check(2, StringPlace::ToEnd, b"..abc\0", Some(b"abc"));
+        check(2, StringPlace::ToEnd, b"..", Some(b""));
     }
 
     #[test]
     fn text_located_from_the_start() {
         // Four bytes of text at offset 5 (of 9 bytes in all).
-        check(1, Place::DataLoc, b".\x05\0\x04\0tmp\0", Some(b"tmp"));
-        check(1, Place::DataLoc, b".\x05\0\x04\0tmp", None);
-        check(1, Place::DataLoc, b".\x0a\0\0\0tmp", None);
-        check(1, Place::DataLoc, b".\x05\0\0\0tmp", Some(b""));
-        check(1, Place::DataLoc, b".\x05\0\x04", None);
+        check(1, StringPlace::DataLoc, b".\x05\0\x04\0tmp\0", Some(b"tmp"));
+        check(1, StringPlace::DataLoc, b".\x05\0\x04\0tmp", None);
+        check(1, StringPlace::DataLoc, b".\x0a\0\0\0tmp", None);
+        check(1, StringPlace::DataLoc, b".\x05\0\0\0tmp", Some(b""));
+        check(1, StringPlace::DataLoc, b".\x05\0\x04", None);
     }
 
     #[test]
     fn text_located_from_the_fields_end() {
-        check(1, Place::RelLoc, b".\x01\0\x03\0-tmp", Some(b"tmp"));
-        check(1, Place::RelLoc, b".\x02\0\x03\0-tmp", None);
-        check(1, Place::RelLoc, b".\x01\0\x03", None);
+        check(1, StringPlace::RelLoc, b".\x01\0\x03\0-tmp", Some(b"tmp"));
+        check(1, StringPlace::RelLoc, b".\x02\0\x03\0-tmp", None);
+        check(1, StringPlace::RelLoc, b".\x01\0\x03", None);
     }
 
     #[test]
     fn data_keeps_its_nuls() {
-        let field = StringField::new(0, Place::DataLoc);
+        let field = StringField::new(0, StringPlace::DataLoc);
         assert_eq!(field.read_bytes(b"\x04\0\x03\0a\0b"), Some(b"a\0b".as_slice()));
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
-use super::log::{Data, Message};
-use super::names::NamesReaders;
-use super::queued::Queued;
-use super::stream::{Stream, Take};
+use super::log_thread::{Data, Message};
+use super::name_readers::NamesReaders;
+use super::queued_bytes::QueuedBytes;
+use super::ring_stream::{RingStream, Take};
 use super::switched::SwitchWatch;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{capabilities, clock, thread};
@@ -39,7 +39,7 @@ const PRIORITY: i32 = 1;
 #[derive(Debug)]
 pub struct Drain {
     /// Rings of the thread's group of CPUs.
-    pub rings: Vec<Stream>,
+    pub rings: Vec<RingStream>,
     /// Number of the group.
     pub group: usize,
     /// Pipe that carries pages.
@@ -49,11 +49,11 @@ pub struct Drain {
     /// Readers of the names rings, if this is the drain thread that collects from them.
     pub names: Option<Arc<NamesReaders>>,
     /// CPUs and priority of the thread.
-    pub place: Place,
+    pub place: ThreadPlacement,
     /// Queue of the log thread.
     pub log: Sender<Message>,
     /// Bytes that are in the queue.
-    pub queued: Arc<Queued>,
+    pub queued: Arc<QueuedBytes>,
     /// Watch on the switches of rings, if this is the drain thread that checks them.
     pub switches: Option<SwitchWatch>,
     /// Buffers that the log thread has finished with.
@@ -70,14 +70,14 @@ pub struct Drain {
 
 /// CPUs and priority of one of the tracer's threads.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct ThreadPlacement {
     /// The only CPUs that the thread runs on; empty: any CPU.
     pub cpus: Vec<u32>,
     /// Real-time priority that the user gives the log thread; the drain threads run above it.
     pub realtime: Option<i32>,
 }
 
-impl Place {
+impl ThreadPlacement {
     /// Applies the CPUs and this real-time priority to the calling thread. Without the right to it,
     /// the thread keeps the ordinary priority.
     pub fn take(&self, priority: Option<i32>) {
@@ -94,7 +94,7 @@ impl Place {
 #[derive(Debug)]
 pub struct Drained {
     /// The rings: they must be dropped before the events are closed.
-    pub rings: Vec<Stream>,
+    pub rings: Vec<RingStream>,
     /// The first error.
     pub error: Option<std::io::Error>,
     /// Message about rings that were switched off in the meantime.

@@ -18,7 +18,7 @@ use nix::sys::stat::{major, minor};
 
 use crate::capture::fact::{Fact, NameOf, Text};
 use crate::event::FileStat;
-use crate::sys::patience::Patience;
+use crate::sys::cancellation::Cancellation;
 use crate::sys::{clock, fiemap, regular};
 use crate::units::{DevId, Pid};
 
@@ -108,7 +108,7 @@ impl SeenFiles {
     /// Queries the extents. Returns a text for each file, and the number of files that could not be
     /// queried: they are gone, there was no room for them, their file system does not report
     /// extents or was mounted during the recording, or a signal ended the queries.
-    pub fn ask(self, patience: &mut Patience<'_>) -> (Vec<Fact>, u64) {
+    pub fn ask(self, patience: &mut Cancellation<'_>) -> (Vec<Fact>, u64) {
         let mut not_asked = self.left_out;
         let mut facts = Vec::new();
         for ((dev, ino), path) in self.paths {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt;
 
-    use crate::sys::patience::testing::{ended_by, endless};
+    use crate::sys::cancellation::testing::{ended_by, endless};
     use crate::units::KernelTime;
 
     #[test]

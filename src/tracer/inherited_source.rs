@@ -15,11 +15,11 @@ use std::io;
 
 use super::error::TracerError;
 use super::perf_source::{as_large_as_allowed, filter, layout, map, sum, watermark};
-use super::plan::RingOf;
-use super::source::{Books, Described, Opened, RingSizes, Source};
-use super::stream::{PERF_LAYOUT, Stream};
-use crate::capture::header::Layout;
-use crate::sys::perf::{PerfEvent, Wake, Whose};
+use super::ring_stream::{PERF_LAYOUT, RingStream};
+use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
+use super::tracepoint_plan::RingKind;
+use crate::capture::header::RecordLayout;
+use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::proc;
 use crate::units::{Pid, Tid};
 
@@ -48,12 +48,12 @@ pub(super) fn open(
     processes: &[Pid],
     named: &[Pid],
     warnings: &mut Vec<String>,
-) -> Result<Opened, TracerError> {
+) -> Result<OpenedSource, TracerError> {
     let (threads, wanted) = (proc::threads(processes), proc::threads(named));
     let is_left_out = |thread: Tid, error: &TracerError| {
         has_ended(error) || is_forbidden(error) && !wanted.contains(&thread)
     };
-    let has_names = described.iter().any(|it| it.planned.ring == RingOf::Names);
+    let has_names = described.iter().any(|it| it.planned.ring == RingKind::Names);
     let rings = |sizes| first_rings(cpus, has_names, sizes, &threads, is_left_out);
     let ((first, rings), sizes) = as_large_as_allowed(sizes, rings, warnings)?;
     let (mut tasks, mut of_others) = (Vec::new(), 0_u64);
@@ -78,13 +78,13 @@ pub(super) fn open(
             "{of_others} threads are not recorded: they belong to another user, or this user may not trace them"
         ));
     }
-    let mut ring_bytes = [0; RingOf::ALL.len()];
-    ring_bytes[RingOf::Main as usize] = sizes.main;
-    ring_bytes[RingOf::Names as usize] = if has_names { sizes.small } else { 0 };
+    let mut ring_bytes = [0; RingKind::ALL.len()];
+    ring_bytes[RingKind::Main as usize] = sizes.main;
+    ring_bytes[RingKind::Names as usize] = if has_names { sizes.small } else { 0 };
     let source = Box::new(InheritedSource { threads, tracepoints: described, events, tasks });
     let (drained, names): (Vec<_>, Vec<_>) =
         rings.into_iter().map(|it| (it.main, it.names)).unzip();
-    Ok(Opened { source, drained, names: names.into_iter().flatten().collect(), ring_bytes })
+    Ok(OpenedSource { source, drained, names: names.into_iter().flatten().collect(), ring_bytes })
 }
 
 /// True if the thread has ended in the meantime.
@@ -105,7 +105,7 @@ fn first_rings(
     sizes: RingSizes,
     threads: &[Tid],
     is_left_out: impl Fn(Tid, &TracerError) -> bool,
-) -> Result<(Tid, Vec<Rings>), TracerError> {
+) -> Result<(Tid, Vec<CpuRings>), TracerError> {
     let mut why = None;
     for &thread in threads {
         match rings(cpus, has_names, sizes, thread) {
@@ -118,10 +118,10 @@ fn first_rings(
 }
 
 /// Rings of one CPU.
-struct Rings {
-    main: Stream,
+struct CpuRings {
+    main: RingStream,
     /// Ring of opens whose files are looked at soon.
-    names: Option<Stream>,
+    names: Option<RingStream>,
 }
 
 /// Opens the rings of each CPU.
@@ -130,17 +130,17 @@ fn rings(
     has_names: bool,
     sizes: RingSizes,
     first: Tid,
-) -> Result<Vec<Rings>, TracerError> {
-    let whose = Whose::Thread(first);
+) -> Result<Vec<CpuRings>, TracerError> {
+    let whose = PerfTarget::Thread(first);
     let of_cpu = |&cpu: &u32| {
         let wake = |ring| watermark(ring, sizes);
-        let owner = PerfEvent::tasks(cpu, wake(RingOf::Main), false, whose);
-        let main = map(cpu, RingOf::Main, PERF_LAYOUT, owner, sizes)?;
+        let owner = PerfEvent::tasks(cpu, wake(RingKind::Main), false, whose);
+        let main = map(cpu, RingKind::Main, PERF_LAYOUT, owner, sizes)?;
         let names = has_names.then(|| {
-            let owner = PerfEvent::ring_owner(cpu, wake(RingOf::Names), whose);
-            map(cpu, RingOf::Names, PERF_LAYOUT, owner, sizes)
+            let owner = PerfEvent::ring_owner(cpu, wake(RingKind::Names), whose);
+            map(cpu, RingKind::Names, PERF_LAYOUT, owner, sizes)
         });
-        Ok(Rings { main, names: names.transpose()? })
+        Ok(CpuRings { main, names: names.transpose()? })
     };
     cpus.iter().map(of_cpu).collect()
 }
@@ -149,13 +149,13 @@ fn rings(
 /// unless the ring's owner records these.
 fn of_thread(
     described: &[Described],
-    rings: &Rings,
+    rings: &CpuRings,
     sizes: RingSizes,
     thread: Tid,
     is_first: bool,
 ) -> Result<(Option<PerfEvent>, Vec<PerfEvent>), TracerError> {
-    let (cpu, whose) = (rings.main.cpu, Whose::Thread(thread));
-    let into_ring = |ring: &Stream, event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
+    let (cpu, whose) = (rings.main.cpu, PerfTarget::Thread(thread));
+    let into_ring = |ring: &RingStream, event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
         let redirected = event.and_then(|event| {
             ring.owner().map_or(Ok(()), |owner| event.redirect(owner))?;
             Ok(event)
@@ -163,14 +163,14 @@ fn of_thread(
         redirected.map_err(|source| TracerError::open(what(), cpu, source))
     };
     let task = || {
-        let task = PerfEvent::tasks(cpu, watermark(RingOf::Main, sizes), false, whose);
+        let task = PerfEvent::tasks(cpu, watermark(RingKind::Main, sizes), false, whose);
         into_ring(&rings.main, task, &|| format!("the births and names of thread {thread}"))
     };
     let task = (!is_first).then(task).transpose()?;
     let hits = described.iter().map(|tracepoint| {
         let Described { planned, id, .. } = tracepoint;
         let of = planned.ring;
-        let ring = rings.names.as_ref().filter(|_| of == RingOf::Names).unwrap_or(&rings.main);
+        let ring = rings.names.as_ref().filter(|_| of == RingKind::Names).unwrap_or(&rings.main);
         let wake = if planned.wakes { Wake::Each } else { watermark(of, sizes) };
         let event = PerfEvent::tracepoint(*id, cpu, wake, whose);
         let event = into_ring(ring, event, &|| tracepoint.name())?;
@@ -199,13 +199,13 @@ impl Source for InheritedSource {
         &self.tracepoints
     }
 
-    fn layouts(&self) -> Vec<Layout> {
+    fn layouts(&self) -> Vec<RecordLayout> {
         vec![layout()]
     }
 
-    fn counts(&self) -> io::Result<Books> {
+    fn counts(&self) -> io::Result<KernelCounts> {
         let each = self.tracepoints.iter().zip(&self.events);
         let counts = each.map(|(tracepoint, events)| Ok((tracepoint.id, sum(tracepoint, events)?)));
-        Ok(Books { tracepoints: counts.collect::<io::Result<_>>()?, rings: Vec::new() })
+        Ok(KernelCounts { tracepoints: counts.collect::<io::Result<_>>()?, rings: Vec::new() })
     }
 }

@@ -3,11 +3,11 @@
 //! Unlike probes of names they need no test: a function that is not called, because the compiler
 //! has inlined it, produces no samples, and no wrong ones.
 
-use super::plan::SourceKind;
+use super::tracepoint_plan::SourceKind;
 use crate::event::layer::{ENTER_PREFIX, LAYER_FUNCTIONS, LEAVE_PREFIX};
-use crate::sys::instance::Instance;
-use crate::sys::probe_events::{At, Kind, ProbeGroup};
+use crate::sys::probe_events::{ProbeGroup, ProbeKind, ProbePosition};
 use crate::sys::tracefs::Tracefs;
+use crate::sys::tracefs_instance::Instance;
 
 /// Source of layer events, and the reason for it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Layers {
     }
 
     fn probe(tracefs: &Tracefs) -> Result<((ProbeGroup, Instance), String), String> {
-        let mut group = ProbeGroup::new(tracefs, Kind::Kernel).map_err(|it| it.to_string())?;
+        let mut group = ProbeGroup::new(tracefs, ProbeKind::Kernel).map_err(|it| it.to_string())?;
         let lock = Instance::create(tracefs, "layers").map_err(|it| it.to_string())?;
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         let mut refused = String::new();
@@ -41,9 +41,14 @@ impl Layers {
             // The return is defined first: an entry without a return would begin intervals that
             // never end.
             let both = group
-                .define(At::Return, &format!("{LEAVE_PREFIX}{function}"), function, "")
+                .define(ProbePosition::Return, &format!("{LEAVE_PREFIX}{function}"), function, "")
                 .and_then(|()| {
-                    group.define(At::Entry, &format!("{ENTER_PREFIX}{function}"), function, "")
+                    group.define(
+                        ProbePosition::Entry,
+                        &format!("{ENTER_PREFIX}{function}"),
+                        function,
+                        "",
+                    )
                 });
             match both {
                 Ok(()) => there.push(function),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::choice::SourceWish;
-use super::drain::Place;
-use super::naming::NamesWish;
+use super::drain::ThreadPlacement;
+use super::name_source::NamesWish;
 use super::source::RingSizes;
+use super::source_selection::SourceWish;
 use crate::event::syscall_table::CallId;
 use crate::sys::perf::Functions;
 use crate::units::{DevId, Pid};
@@ -33,7 +33,7 @@ impl Follow {
 
 /// Call chains to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chains {
+pub struct CallChainOptions {
     /// Kernel or user functions, or both.
     pub functions: Functions,
     /// True to record chains of system calls, too.
@@ -68,11 +68,11 @@ pub struct Options {
     /// True to record page faults on files.
     pub faults: bool,
     /// Call chains to block requests and, if wanted, to the ends of system calls.
-    pub chains: Option<Chains>,
+    pub chains: Option<CallChainOptions>,
     /// Source of samples.
     pub source: SourceWish,
     /// CPUs and priority of the tracer's own threads.
-    pub place: Place,
+    pub place: ThreadPlacement,
     /// Bytes of each main ring, if not the default.
     pub ring_bytes: Option<usize>,
     /// Duration of the recording, if it does not last until the program ends.

@@ -7,11 +7,11 @@ use std::ffi::CString;
 use std::io;
 
 use super::error::TracerError;
-use super::plan::RingOf;
-use super::source::{Books, Described, Opened, RingSizes, Source};
-use super::stream::{PERF_LAYOUT, Stream};
-use crate::capture::header::{Counts, Layout};
-use crate::sys::perf::{self, Functions, PerfEvent, SAMPLE_TYPE, Wake, Whose};
+use super::ring_stream::{PERF_LAYOUT, RingStream};
+use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
+use super::tracepoint_plan::RingKind;
+use crate::capture::header::{Counts, RecordLayout};
+use crate::sys::perf::{self, Functions, PerfEvent, PerfTarget, SAMPLE_TYPE, Wake};
 use crate::sys::ring::Ring;
 use crate::units::Tid;
 
@@ -39,39 +39,39 @@ pub fn open(
     sizes: RingSizes,
     functions: Functions,
     warnings: &mut Vec<String>,
-) -> Result<Opened, TracerError> {
-    let has = |ring: RingOf| described.iter().any(|it| it.planned.ring == ring);
-    let of_all = |has: bool, ring: &dyn Fn(u32) -> Result<Stream, TracerError>| {
+) -> Result<OpenedSource, TracerError> {
+    let has = |ring: RingKind| described.iter().any(|it| it.planned.ring == ring);
+    let of_all = |has: bool, ring: &dyn Fn(u32) -> Result<RingStream, TracerError>| {
         let cpus = cpus.iter().filter(|_| has);
         cpus.map(|&cpu| ring(cpu)).collect::<Result<Vec<_>, _>>()
     };
     let rings = |sizes| {
         let plain = |cpu, ring, layout| plain_ring(cpu, ring, layout, sizes);
         Ok([
-            of_all(true, &|cpu| task_ring(cpu, RingOf::Main, sizes, functions))?,
-            of_all(has(RingOf::Names), &|cpu| plain(cpu, RingOf::Names, PERF_LAYOUT))?,
-            of_all(has(RingOf::Chains), &|cpu| plain(cpu, RingOf::Chains, CHAINS_LAYOUT))?,
+            of_all(true, &|cpu| task_ring(cpu, RingKind::Main, sizes, functions))?,
+            of_all(has(RingKind::Names), &|cpu| plain(cpu, RingKind::Names, PERF_LAYOUT))?,
+            of_all(has(RingKind::Chains), &|cpu| plain(cpu, RingKind::Chains, CHAINS_LAYOUT))?,
         ])
     };
     let ([mut drained, names, chains], sizes) = as_large_as_allowed(sizes, rings, warnings)?;
-    let is_chained = |it: &Described| it.planned.ring == RingOf::Chains;
+    let is_chained = |it: &Described| it.planned.ring == RingKind::Chains;
     let open = |tracepoint: &Described| {
         let rings = match tracepoint.planned.ring {
-            RingOf::Names => &names,
-            RingOf::Chains => &chains,
+            RingKind::Names => &names,
+            RingKind::Chains => &chains,
             _ => &drained,
         };
         let chained = is_chained(tracepoint).then_some(functions);
         rings.iter().map(|ring| open_one(tracepoint, ring, sizes, chained)).collect()
     };
     let events = described.iter().map(open).collect::<Result<Vec<Vec<_>>, _>>()?;
-    let mut ring_bytes = [0; RingOf::ALL.len()];
-    ring_bytes[RingOf::Main as usize] = sizes.main;
-    ring_bytes[RingOf::Names as usize] = if names.is_empty() { 0 } else { sizes.small };
-    ring_bytes[RingOf::Chains as usize] = if chains.is_empty() { 0 } else { sizes.chains };
+    let mut ring_bytes = [0; RingKind::ALL.len()];
+    ring_bytes[RingKind::Main as usize] = sizes.main;
+    ring_bytes[RingKind::Names as usize] = if names.is_empty() { 0 } else { sizes.small };
+    ring_bytes[RingKind::Chains as usize] = if chains.is_empty() { 0 } else { sizes.chains };
     drained.extend(chains);
     let source = Box::new(PerfSource { tracepoints: described, events, functions });
-    Ok(Opened { source, drained, names, ring_bytes })
+    Ok(OpenedSource { source, drained, names, ring_bytes })
 }
 
 /// Opens the tracepoints with call chains next to another source, and their rings. `layout` is the
@@ -82,8 +82,8 @@ pub(super) fn open_chains(
     sizes: RingSizes,
     layout: u16,
     functions: Functions,
-) -> Result<(PerfSource, Vec<Stream>), TracerError> {
-    let chained = described.iter().filter(|it| it.planned.ring == RingOf::Chains);
+) -> Result<(PerfSource, Vec<RingStream>), TracerError> {
+    let chained = described.iter().filter(|it| it.planned.ring == RingKind::Chains);
     let tracepoints: Vec<Described> = chained.cloned().collect();
     if tracepoints.is_empty() {
         return Ok((PerfSource { tracepoints, events: Vec::new(), functions }, Vec::new()));
@@ -96,8 +96,12 @@ pub(super) fn open_chains(
     Ok((PerfSource { tracepoints, events, functions }, rings))
 }
 
-fn chain_rings(cpus: &[u32], layout: u16, sizes: RingSizes) -> Result<Vec<Stream>, TracerError> {
-    cpus.iter().map(|&cpu| plain_ring(cpu, RingOf::Chains, layout, sizes)).collect()
+fn chain_rings(
+    cpus: &[u32],
+    layout: u16,
+    sizes: RingSizes,
+) -> Result<Vec<RingStream>, TracerError> {
+    cpus.iter().map(|&cpu| plain_ring(cpu, RingKind::Chains, layout, sizes)).collect()
 }
 
 /// Opens rings that together are no larger than this user is allowed, and returns their sizes.
@@ -133,60 +137,60 @@ pub(super) fn as_large_as_allowed<T>(
 /// user functions are recorded.
 pub(super) fn task_ring(
     cpu: u32,
-    ring: RingOf,
+    ring: RingKind,
     sizes: RingSizes,
     functions: Functions,
-) -> Result<Stream, TracerError> {
+) -> Result<RingStream, TracerError> {
     let code = functions.user.is_some();
-    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), code, Whose::Everybody);
+    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), code, PerfTarget::Everybody);
     map(cpu, ring, PERF_LAYOUT, owner, sizes)
 }
 
 fn plain_ring(
     cpu: u32,
-    ring: RingOf,
+    ring: RingKind,
     layout: u16,
     sizes: RingSizes,
-) -> Result<Stream, TracerError> {
-    let owner = PerfEvent::ring_owner(cpu, watermark(ring, sizes), Whose::Everybody);
+) -> Result<RingStream, TracerError> {
+    let owner = PerfEvent::ring_owner(cpu, watermark(ring, sizes), PerfTarget::Everybody);
     map(cpu, ring, layout, owner, sizes)
 }
 
 /// Returns the layout of perf's records.
-pub(super) fn layout() -> Layout {
-    Layout { source: "perf".into(), sample_type: SAMPLE_TYPE, ..Layout::default() }
+pub(super) fn layout() -> RecordLayout {
+    RecordLayout { source: "perf".into(), sample_type: SAMPLE_TYPE, ..RecordLayout::default() }
 }
 
 /// Returns the layout of perf's records with call chains of these functions.
-pub(super) fn chains_layout(functions: Functions) -> Layout {
+pub(super) fn chains_layout(functions: Functions) -> RecordLayout {
     let (bits, regs_user) = functions.sample();
-    Layout { sample_type: SAMPLE_TYPE | bits, regs_user, ..layout() }
+    RecordLayout { sample_type: SAMPLE_TYPE | bits, regs_user, ..layout() }
 }
 
 /// Returns the watermark of a ring. The drain thread normally looks in time; it is woken only when
 /// it is late.
-pub(super) fn watermark(ring: RingOf, sizes: RingSizes) -> Wake {
+pub(super) fn watermark(ring: RingKind, sizes: RingSizes) -> Wake {
     Wake::Watermark(u32::try_from(sizes.of(ring) / 2).unwrap_or(u32::MAX))
 }
 
 pub(super) fn map(
     cpu: u32,
-    of: RingOf,
+    of: RingKind,
     layout: u16,
     owner: io::Result<PerfEvent>,
     sizes: RingSizes,
-) -> Result<Stream, TracerError> {
+) -> Result<RingStream, TracerError> {
     let owner = owner
         .map_err(|source| TracerError::open("the event that owns the ring".into(), cpu, source))?;
     let bytes = sizes.of(of);
     let ring =
         Ring::map(&owner, bytes).map_err(|source| TracerError::Ring { cpu, bytes, source })?;
-    Ok(Stream::perf(cpu, of, layout, ring, owner))
+    Ok(RingStream::perf(cpu, of, layout, ring, owner))
 }
 
 fn open_one(
     tracepoint: &Described,
-    ring: &Stream,
+    ring: &RingStream,
     sizes: RingSizes,
     chained: Option<Functions>,
 ) -> Result<PerfEvent, TracerError> {
@@ -196,7 +200,7 @@ fn open_one(
     let wake = if planned.wakes { Wake::Each } else { watermark(planned.ring, sizes) };
     let event = match chained {
         Some(functions) => PerfEvent::chained(id, cpu, wake, functions),
-        None => PerfEvent::tracepoint(id, cpu, wake, Whose::Everybody),
+        None => PerfEvent::tracepoint(id, cpu, wake, PerfTarget::Everybody),
     };
     let event = event.map_err(failed)?;
     ring.owner().map_or(Ok(()), |it| event.redirect(it)).map_err(failed)?;
@@ -250,19 +254,19 @@ impl Source for PerfSource {
         &self.tracepoints
     }
 
-    fn layouts(&self) -> Vec<Layout> {
-        let chains = self.tracepoints.iter().any(|it| it.planned.ring == RingOf::Chains);
+    fn layouts(&self) -> Vec<RecordLayout> {
+        let chains = self.tracepoints.iter().any(|it| it.planned.ring == RingKind::Chains);
         let chains = chains.then(|| chains_layout(self.functions));
         std::iter::once(layout()).chain(chains).collect()
     }
 
-    fn counts(&self) -> io::Result<Books> {
+    fn counts(&self) -> io::Result<KernelCounts> {
         let counts = self
             .tracepoints
             .iter()
             .zip(&self.events)
             .map(|(tracepoint, per_cpu)| Ok((tracepoint.id, sum(tracepoint, per_cpu)?)));
-        Ok(Books { tracepoints: counts.collect::<io::Result<_>>()?, rings: Vec::new() })
+        Ok(KernelCounts { tracepoints: counts.collect::<io::Result<_>>()?, rings: Vec::new() })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::capture::format::Codec;
 use crate::capture::writer::DataFrame;
-use crate::record::page::{self, Entry};
+use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, PageLayout, records};
 use crate::units::KernelTime;
 
@@ -54,7 +54,7 @@ pub(super) fn summary(of: DataFrame, bytes: &[u8], layout: Layout) -> DataFrame 
         }
         Layout::Pages(layout) => {
             let times = page::entries(bytes, layout).map(|entry| match entry {
-                Ok(Entry::Hit(_, time) | Entry::Lost(time, _)) => Some(time),
+                Ok(PageEntry::Hit(_, time) | PageEntry::Lost(time, _)) => Some(time),
                 Err(_) => None,
             });
             times.for_each(|it| note_record(&mut frame, it));

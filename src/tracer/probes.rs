@@ -8,13 +8,13 @@
 
 use std::io;
 
-use super::bench::Bench;
 use super::btf::Btf;
-use crate::event::probed::{FILE_PREFIX, PATH_PREFIX};
+use super::probe_validation::Bench;
+use crate::event::probe_events::{FILE_PREFIX, PATH_PREFIX};
 use crate::event::syscall_table::CallId;
-use crate::sys::instance::Instance;
-use crate::sys::probe_events::{At, Kind, ProbeGroup};
+use crate::sys::probe_events::{ProbeGroup, ProbeKind, ProbePosition};
 use crate::sys::tracefs::Tracefs;
+use crate::sys::tracefs_instance::Instance;
 
 /// File in which the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -25,17 +25,17 @@ const FILE_FUNCTION: &str = "fd_install";
 /// Functions that see paths, best first. Probes at the return are attached to all functions that
 /// copy a path, with the copies that the compiler makes of them. Probes at the entry see only
 /// opened paths, as the second argument.
-const PATH_FUNCTIONS: &[(At, &[&str])] = &[
+const PATH_FUNCTIONS: &[(ProbePosition, &[&str])] = &[
     // Linux 5.4 to 6.19: the part that copies is split off, and its callers call only this part.
-    (At::Return, &["getname_flags.part.0"]),
+    (ProbePosition::Return, &["getname_flags.part.0"]),
     // From Linux 7.0 on.
-    (At::Return, &["do_getname"]),
-    (At::Return, &["getname_flags.isra.0"]),
-    (At::Return, &["getname_flags.constprop.0"]),
-    (At::Return, &["getname_flags"]),
-    (At::Return, &["getname_flags", "getname"]),
-    (At::Entry, &["do_filp_open"]),
-    (At::Entry, &["do_file_open"]),
+    (ProbePosition::Return, &["do_getname"]),
+    (ProbePosition::Return, &["getname_flags.isra.0"]),
+    (ProbePosition::Return, &["getname_flags.constprop.0"]),
+    (ProbePosition::Return, &["getname_flags"]),
+    (ProbePosition::Return, &["getname_flags", "getname"]),
+    (ProbePosition::Entry, &["do_filp_open"]),
+    (ProbePosition::Entry, &["do_file_open"]),
 ];
 
 /// Created probes, and an instance whose existence shows that their tracer is alive.
@@ -43,7 +43,7 @@ const PATH_FUNCTIONS: &[(At, &[&str])] = &[
 pub struct Probes {
     group: ProbeGroup,
     /// Coverage of calls with known paths, measured.
-    pub covers: Covers,
+    pub covers: ProbeCoverage,
     /// Coverage as text.
     pub reason: String,
     _lock: Instance,
@@ -51,7 +51,7 @@ pub struct Probes {
 
 /// Coverage of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Covers {
+pub struct ProbeCoverage {
     /// Probed functions that return paths.
     pub functions: Vec<&'static str>,
     /// Calls whose paths the probes have shown, complete and with the right address.
@@ -62,7 +62,7 @@ pub struct Covers {
     pub files: bool,
 }
 
-impl Covers {
+impl ProbeCoverage {
     /// True if all paths of the test calls are shown.
     pub fn paths(&self) -> bool {
         self.hidden.is_empty() && !self.shown.is_empty()
@@ -91,7 +91,7 @@ impl Covers {
 
 /// Definitions of probe fields that depend on the offsets of structure members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fields {
+struct ProbeFields {
     /// The path and its address in the program. At a return the structure is the return value, at
     /// an entry the second argument.
     path: [String; 2],
@@ -99,7 +99,7 @@ struct Fields {
     file: Option<String>,
 }
 
-impl Fields {
+impl ProbeFields {
     /// Returns the fields according to the kernel's types, as far as these are available.
     fn of(btf: Option<&Btf<'_>>) -> Self {
         let at = |structure: &str, member: &str| Some(btf?.member(structure, member)?.offset);
@@ -136,15 +136,20 @@ impl Fields {
         Self { path, file: file() }
     }
 
-    fn path(&self, at: At) -> &str {
+    fn path(&self, at: ProbePosition) -> &str {
         let [at_return, at_entry] = &self.path;
-        if at == At::Return { at_return } else { at_entry }
+        if at == ProbePosition::Return { at_return } else { at_entry }
     }
 }
 
 impl Probes {
     /// Returns probes that were created.
-    pub(super) fn new(group: ProbeGroup, reason: String, covers: Covers, lock: Instance) -> Self {
+    pub(super) fn new(
+        group: ProbeGroup,
+        reason: String,
+        covers: ProbeCoverage,
+        lock: Instance,
+    ) -> Self {
         Self { group, covers, reason, _lock: lock }
     }
 
@@ -155,18 +160,18 @@ impl Probes {
     ///
     /// Reason for the failure, as text.
     pub fn find(tracefs: &Tracefs, machine: &str, own_name: &str) -> Result<Self, String> {
-        let mut group = ProbeGroup::new(tracefs, Kind::Kernel).map_err(|it| it.to_string())?;
+        let mut group = ProbeGroup::new(tracefs, ProbeKind::Kernel).map_err(|it| it.to_string())?;
         let lock = Instance::create(tracefs, "probes").map_err(|it| it.to_string())?;
         let types = std::fs::read(BTF).unwrap_or_default();
-        let fields = Fields::of(Btf::parse(&types).as_ref());
+        let fields = ProbeFields::of(Btf::parse(&types).as_ref());
         let calls: Vec<CallId> = CallId::all().collect();
         let bench = Bench { tracefs, machine, own_name, instance: &lock, calls: &calls };
-        let mut best: Option<(At, Covers)> = None;
+        let mut best: Option<(ProbePosition, ProbeCoverage)> = None;
         let mut refused = String::new();
         for &(at, functions) in PATH_FUNCTIONS {
             let covers = match define(&mut group, at, functions, &fields) {
                 Ok(()) => bench
-                    .try_out_twice(&group, functions, Covers::everything)
+                    .try_out_twice(&group, functions, ProbeCoverage::everything)
                     .map_err(|it| it.to_string())?,
                 Err(why) => {
                     refused = why.to_string();
@@ -225,13 +230,18 @@ impl Probes {
 }
 
 /// Defines the probes of these functions, and the probe of files, if possible.
-fn define(group: &mut ProbeGroup, at: At, functions: &[&str], fields: &Fields) -> io::Result<()> {
+fn define(
+    group: &mut ProbeGroup,
+    at: ProbePosition,
+    functions: &[&str],
+    fields: &ProbeFields,
+) -> io::Result<()> {
     for (number, function) in functions.iter().enumerate() {
         group.define(at, &format!("{PATH_PREFIX}{number}"), function, fields.path(at))?;
     }
     if let Some(file) = &fields.file {
         // Without this probe positions are unknown; the test detects that.
-        let _ = group.define(At::Entry, FILE_PREFIX, FILE_FUNCTION, file);
+        let _ = group.define(ProbePosition::Entry, FILE_PREFIX, FILE_FUNCTION, file);
     }
     Ok(())
 }
@@ -242,16 +252,16 @@ mod tests {
 
     #[test]
     fn without_types_only_paths_are_fetched() {
-        let fields = Fields::of(None);
+        let fields = ProbeFields::of(None);
         let expected = "name=+0(+0($retval)):string copy=$retval:x64 address=$arg1:x64";
-        assert_eq!(fields.path(At::Return), expected);
-        assert_eq!(fields.path(At::Entry), "name=+0(+0($arg2)):string copy=$arg2:x64");
+        assert_eq!(fields.path(ProbePosition::Return), expected);
+        assert_eq!(fields.path(ProbePosition::Entry), "name=+0(+0($arg2)):string copy=$arg2:x64");
         assert_eq!(fields.file, None);
     }
 
     #[test]
     fn what_is_covered_is_told() {
-        let mut covers = Covers {
+        let mut covers = ProbeCoverage {
             functions: vec!["do_getname"],
             shown: vec!["open", "rename"],
             hidden: Vec::new(),
@@ -260,10 +270,10 @@ mod tests {
         assert!(covers.everything());
         let expected = "the paths of all calls by do_getname, files of descriptors by fd_install";
         assert_eq!(covers.text(), expected);
-        covers = Covers { hidden: vec!["link"], files: false, ..covers };
+        covers = ProbeCoverage { hidden: vec!["link"], files: false, ..covers };
         assert!(!covers.everything());
         let expected = "the paths of open, rename only by do_getname, no files of descriptors, so offsets are not known";
         assert_eq!(covers.text(), expected);
-        assert!(!Covers::default().everything());
+        assert!(!ProbeCoverage::default().everything());
     }
 }

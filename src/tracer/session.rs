@@ -10,44 +10,44 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use super::error::TracerError;
-use super::frames::{self, About, begin_log, end_frame};
-use super::gauge::Gauge;
+use super::header_end::{self, HeaderFacts, begin_log, end_frame};
 use super::layers::Layers;
-use super::log::{Log, Message};
-use super::names::{NamesReaders, NamesThreads, Reads};
-use super::naming::{Names, Naming};
-use super::opening::{OpeningContext, open_events};
+use super::log_thread::{LogThread, Message};
+use super::name_readers::{NameReads, NamesReaders, NamesThreads};
+use super::name_source::{NameSource, Naming};
+use super::open_probes::{OpeningContext, open_events};
 use super::options::{Follow, Options};
-use super::plan::{RingOf, SourceKind};
-use super::privileges;
+use super::overhead_probe::OverheadMeter;
 use super::probes::Probes;
+use super::process_tree::Tree;
 use super::programs::SeenPrograms;
+use super::ring_stream::RingStream;
 use super::sieve::Sieve;
-use super::snapshot::{self, Subject, What};
-use super::source::{Books, Described, Opened, Source};
-use super::stream::Stream;
-use super::threads::{Threads, own_name};
-use super::tree::Tree;
-use super::watch::{awaited, nanoseconds, time_left, wait_for};
+use super::snapshot::{self, SnapshotOptions, SnapshotScope};
+use super::source::{Described, KernelCounts, OpenedSource, Source};
+use super::threads::{TracerThreads, own_name};
+use super::tracepoint_plan::{RingKind, SourceKind};
+use super::unprivileged;
+use super::wait::{awaited, nanoseconds, time_left, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
-use crate::capture::header::{self, Disk, End, Own};
+use crate::capture::header::{self, Disk, End, TracerCost};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::{self, Layout};
+use crate::sys::cancellation::{Cancellation, Interrupts, Launched};
 use crate::sys::mounts::{self, MountWatch};
-use crate::sys::patience::{Interrupts, Launched, Patience};
 use crate::sys::perf::PerfEvent;
-use crate::sys::spawn::{Ended, Held, Running, StartError};
+use crate::sys::spawn::{PausedChild, ProgramEnd, Running, StartError};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{capabilities, clock, disks, limits, proc, thread};
 use crate::units::{Pid, Tid};
 
 /// Result of a recording.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RecordingOutcome {
     /// Exit of the launched program, if it has ended.
-    pub ended: Option<Ended>,
+    pub ended: Option<ProgramEnd>,
     /// The launched program, if it is still running.
     pub running: Option<Running>,
     /// Content of the END frame.
@@ -76,16 +76,16 @@ pub fn record(
     options: &Options,
     log_path: &str,
     log: File,
-    held: Option<Held>,
+    held: Option<PausedChild>,
     interrupts: &mut dyn Interrupts,
-) -> Result<Outcome, TracerError> {
+) -> Result<RecordingOutcome, TracerError> {
     let mut warnings = Vec::new();
     let clock = if clock::is_offset_unknown() { Err(TracerError::TimeNamespace) } else { Ok(()) };
     let narrowed = clock
         .and_then(|()| Ok(Tracefs::find_or_kept()?))
-        .and_then(|it| Ok((privileges::narrowed(options, &it, &mut warnings)?, it)));
+        .and_then(|it| Ok((unprivileged::narrowed(options, &it, &mut warnings)?, it)));
     let opened = narrowed.and_then(|(options, tracefs)| {
-        let mut patience = Patience::before(interrupts);
+        let mut patience = Cancellation::before(interrupts);
         let (held, patience) = (held.as_ref(), &mut patience);
         let session = Session::open(&options, log_path, log, &tracefs, held, warnings, patience)?;
         Ok((options, session))
@@ -112,7 +112,7 @@ pub fn record(
             return Err(error);
         }
     };
-    let mut patience = Patience::before(interrupts);
+    let mut patience = Cancellation::before(interrupts);
     match held.map(|it| it.start(&mut patience)).transpose() {
         Ok(program) => {
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
@@ -137,7 +137,7 @@ struct Session {
     probes: Option<Probes>,
     /// Probes that report layers, if wanted; dropped after the source, too.
     layers: Option<Layers>,
-    threads: Threads,
+    threads: TracerThreads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
     /// Watch on mounts, if the block sizes of file systems are needed.
@@ -164,9 +164,9 @@ impl Session {
         log_path: &str,
         log: File,
         tracefs: &Tracefs,
-        held: Option<&Held>,
+        held: Option<&PausedChild>,
         mut warnings: Vec<String>,
-        patience: &mut Patience<'_>,
+        patience: &mut Cancellation<'_>,
     ) -> Result<Self, TracerError> {
         limits::raise_open_files();
         let host = proc::host();
@@ -180,7 +180,7 @@ impl Session {
         let context = OpeningContext { host: &host, followed, own_name: own, tracefs, sizes };
         let (opened, choice, (mut naming, layers)) =
             open_events(options, context, &mut warnings, patience)?;
-        let Opened { source, drained, names: names_rings, ring_bytes } = opened;
+        let OpenedSource { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let (machine, source_ref) = (host.machine.as_str(), source.as_ref());
         let names_readers =
@@ -189,20 +189,20 @@ impl Session {
             .map_err(TracerError::system("start a thread"))?;
         let is_inherited = choice.source == SourceKind::Inherited;
         // Calls of the tracer's own threads are recorded only by events that cover all threads.
-        let gauge = (!is_inherited).then(|| Gauge::start(&options.calls, &own_name));
+        let gauge = (!is_inherited).then(|| OverheadMeter::start(&options.calls, &own_name));
         let gauge = gauge.transpose()?.flatten();
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();
         let mut threads = switch_on(drained, source.as_ref(), |rings, switches| {
             let readers = &names_readers;
-            Threads::start(rings, switches, readers, &options.place, sizes.main, &own_name)
+            TracerThreads::start(rings, switches, readers, &options.place, sizes.main, &own_name)
         })?;
         // The processes are read once before and once after: a child whose parent ended in between
         // is in one of the two. A process born between the two existed before its parent's births
         // were recorded, so it is a root like the others.
         let tree = with_later(before, options, held)?;
-        let about = About {
+        let about = HeaderFacts {
             host,
             disks: disks.clone(),
             naming: &naming,
@@ -210,7 +210,7 @@ impl Session {
             choice: &choice,
             on: (start, clock::now()),
         };
-        let header = frames::header(options, about, &tree, source.as_ref(), &ring_bytes);
+        let header = header_end::header(options, about, &tree, source.as_ref(), &ring_bytes);
         let writer = begin_log(log, &header, start).map_err(|source| TracerError::Log {
             path: log_path.into(),
             source,
@@ -222,11 +222,12 @@ impl Session {
             let sieve = Sieve::new(&marked, &header.host.machine, &disks);
             (Tree::followed(options, names, &tree, source.as_ref()), sieve)
         };
-        let log = Log::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
-            .with_chains(options.chains.map(|it| it.functions.user.is_some()))
-            .with_programs(SeenPrograms::of(source.tracepoints()));
+        let log =
+            LogThread::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
+                .with_chains(options.chains.map(|it| it.functions.user.is_some()))
+                .with_programs(SeenPrograms::of(source.tracepoints()));
         threads.write_to(log, &own_name)?;
-        let call_cost_ns = gauge.and_then(Gauge::finish);
+        let call_cost_ns = gauge.and_then(OverheadMeter::finish);
         // Before the snapshot, which stores the program under the tracer's user.
         let user = held.and_then(|it| Some(snapshot::user(it.pid(), it.user()?)));
         let gauge_task = gauge_thread.map(snapshot::own_task);
@@ -314,11 +315,11 @@ impl Session {
         reason: &'static str,
         program: Option<Running>,
         interrupts: &mut dyn Interrupts,
-    ) -> Result<Outcome, TracerError> {
+    ) -> Result<RecordingOutcome, TracerError> {
         let mut warnings = std::mem::take(&mut self.warnings);
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
-        let mut patience = Patience::new(interrupts, runs_on);
+        let mut patience = Cancellation::new(interrupts, runs_on);
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         let has_books = books.is_some();
@@ -326,7 +327,7 @@ impl Session {
         warnings.extend(self.source.disturbed());
         warnings.extend(self.switch_off());
         let end_time = clock::both();
-        let wall_moved_ns = Some(frames::wall_moved_ns(&self.clock));
+        let wall_moved_ns = Some(header_end::wall_moved_ns(&self.clock));
         let counters = proc::text("/proc/diskstats", Text::DISKSTATS_END, Pid(0)).ok();
         snapshot::send(&self.threads.to_log, books.into_iter().chain(counters).collect());
         for error in self.name_threads.stop() {
@@ -360,10 +361,10 @@ impl Session {
         let counts = self.source.counts().unwrap_or_else(|error| {
             warnings
                 .push(format!("cannot read the kernel's counters, so losses are unknown: {error}"));
-            Books::default()
+            KernelCounts::default()
         });
         // Work from here on is not accounted as overhead of the recording.
-        let own = Own { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        let own = TracerCost { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
         let unread_programs = counted.write_programs(&mut writer, &mut patience);
@@ -384,26 +385,35 @@ impl Session {
         // If the thread cannot be started the closure is dropped, and closes everything.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();
-        Ok(Outcome { ended, running, end, log_bytes, log_error, sync_error, interrupted, closing })
+        Ok(RecordingOutcome {
+            ended,
+            running,
+            end,
+            log_bytes,
+            log_error,
+            sync_error,
+            interrupted,
+            closing,
+        })
     }
 }
 
 /// Returns the data that the names readers read.
-fn reads(options: &Options, names: Names) -> Reads {
+fn reads(options: &Options, names: NameSource) -> NameReads {
     let at_once = !names.reads_late();
-    Reads { arguments: !names.links(), exact_args: exact_args(options), at_once }
+    NameReads { arguments: !names.links(), exact_args: exact_args(options), at_once }
 }
 
 /// True if memory that arguments point to is read: without real-time priority the read would be too
 /// late, unnoticed.
 pub(super) fn exact_args(options: &Options) -> bool {
-    options.exact_args && thread::fifo_allowed(super::names::PRIORITY)
+    options.exact_args && thread::fifo_allowed(super::name_readers::PRIORITY)
 }
 
 /// Makes the kernel follow the processes to record, if the source supports that.
 fn follow(
     options: &Options,
-    held: Option<&Held>,
+    held: Option<&PausedChild>,
     gauge: Option<Tid>,
     source: &dyn Source,
     warnings: &mut Vec<String>,
@@ -428,12 +438,12 @@ fn follow(
 /// Switches the events on. Births and names come first, so that each recorded thread is known; then
 /// the threads that take the records start; the other events follow.
 fn switch_on(
-    drained: Vec<Stream>,
+    drained: Vec<RingStream>,
     source: &dyn Source,
-    start: impl FnOnce(Vec<Stream>, Vec<(RingOf, File)>) -> Result<Threads, TracerError>,
-) -> Result<Threads, TracerError> {
+    start: impl FnOnce(Vec<RingStream>, Vec<(RingKind, File)>) -> Result<TracerThreads, TracerError>,
+) -> Result<TracerThreads, TracerError> {
     let what = "switch the events on";
-    let births = drained.iter().filter_map(Stream::owner).try_for_each(PerfEvent::enable);
+    let births = drained.iter().filter_map(RingStream::owner).try_for_each(PerfEvent::enable);
     births.map_err(TracerError::system(what))?;
     let threads = start(drained, source.switches())?;
     source.enable().map_err(TracerError::system(what))?;
@@ -453,8 +463,8 @@ pub(super) fn counts_others(options: &Options) -> bool {
 
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
     let layouts = source.layouts();
-    let known = |layout: &header::Layout| {
-        let header::Layout { source, sample_type, regs_user, header_page, .. } = layout;
+    let known = |layout: &header::RecordLayout| {
+        let header::RecordLayout { source, sample_type, regs_user, header_page, .. } = layout;
         record::Layout::of(source, *sample_type, *regs_user, header_page)
     };
     layouts.iter().map(known).collect::<Option<Vec<_>>>().ok_or(TracerError::Pages)
@@ -465,7 +475,7 @@ fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
 fn names_readers(
     options: &Options,
     naming: &mut Naming,
-    rings: Vec<Stream>,
+    rings: Vec<RingStream>,
     layouts: &[Layout],
     machine: &str,
     source: &dyn Source,
@@ -482,7 +492,7 @@ fn names_readers(
 }
 
 /// Returns the processes that are followed at this moment; empty for the whole system.
-fn followed(options: &Options, held: Option<&Held>) -> Result<Vec<Pid>, TracerError> {
+fn followed(options: &Options, held: Option<&PausedChild>) -> Result<Vec<Pid>, TracerError> {
     match &options.follow {
         Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
         Follow::Attached(roots) => {
@@ -500,7 +510,7 @@ fn followed(options: &Options, held: Option<&Held>) -> Result<Vec<Pid>, TracerEr
 fn with_later(
     mut before: Vec<Pid>,
     options: &Options,
-    held: Option<&Held>,
+    held: Option<&PausedChild>,
 ) -> Result<Vec<Pid>, TracerError> {
     if let Follow::Attached(_) = options.follow {
         let now = followed(options, held)?;
@@ -515,21 +525,21 @@ fn with_later(
 /// not recorded.
 fn take_snapshot(
     options: &Options,
-    names: Names,
+    names: NameSource,
     tree: Vec<Pid>,
     to_log: &Sender<Message>,
     own_name: &str,
 ) -> Result<Option<String>, TracerError> {
     let subject = match &options.follow {
-        Follow::System => Subject::System,
-        Follow::Launched => Subject::Tree { pids: tree, launched: true },
-        Follow::Attached(_) => Subject::Tree { pids: tree, launched: false },
+        Follow::System => SnapshotScope::System,
+        Follow::Launched => SnapshotScope::Tree { pids: tree, launched: true },
+        Follow::Attached(_) => SnapshotScope::Tree { pids: tree, launched: false },
     };
     let mut mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
     let maps_files = mapping_calls.all(|it| options.calls.contains(&it));
-    let what = What {
+    let what = SnapshotOptions {
         all_tasks: records_everybody(options) || options.all_block,
-        files: names != Names::Off,
+        files: names != NameSource::Off,
         blocks: options.extents,
         maps: maps_files || options.chains.is_some_and(|it| it.functions.user.is_some()),
     };

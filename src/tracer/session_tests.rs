@@ -32,12 +32,12 @@ impl Source for Switched {
         &[]
     }
 
-    fn layouts(&self) -> Vec<header::Layout> {
+    fn layouts(&self) -> Vec<header::RecordLayout> {
         Vec::new()
     }
 
-    fn counts(&self) -> io::Result<Books> {
-        Ok(Books::default())
+    fn counts(&self) -> io::Result<KernelCounts> {
+        Ok(KernelCounts::default())
     }
 }
 

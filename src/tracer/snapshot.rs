@@ -6,11 +6,11 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use super::error::TracerError;
-use super::log::Message;
+use super::log_thread::Message;
 use super::threads::spawn_named;
 use crate::capture::fact::{Fact, Text};
 use crate::sys::limits::online_cpus;
-use crate::sys::spawn::{Ended, Running};
+use crate::sys::spawn::{ProgramEnd, Running};
 use crate::sys::{clock, mounts, proc};
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -20,7 +20,7 @@ const LOOKS: usize = 8;
 
 /// Processes of a snapshot.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum SnapshotScope {
     /// All processes.
     System,
     /// These processes; `launched` if they are still held and will not run before they are
@@ -35,7 +35,7 @@ pub enum Subject {
 
 /// Data that a snapshot reads in addition.
 #[derive(Clone, Copy, Debug)]
-pub struct What {
+pub struct SnapshotOptions {
     /// Threads of all processes, because a sample records only the thread.
     pub all_tasks: bool,
     /// Open files.
@@ -52,11 +52,11 @@ const FILES_NS_MAX: u64 = 20_000_000_000;
 
 /// Reads the snapshot and sends it to the log. Returns the number of descriptors, or of processes
 /// with descriptors, that were left out.
-pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
+pub fn take(subject: &SnapshotScope, what: SnapshotOptions, log: &Sender<Message>) -> u64 {
     let everybody = proc::processes();
     let tree: Vec<Pid> = match subject {
-        Subject::System => everybody.clone(),
-        Subject::Tree { pids, .. } => pids.clone(),
+        SnapshotScope::System => everybody.clone(),
+        SnapshotScope::Tree { pids, .. } => pids.clone(),
     };
     let texts =
         [("/proc/self/mountinfo", Text::MOUNTINFO), ("/proc/diskstats", Text::DISKSTATS_START)];
@@ -81,13 +81,15 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
     match subject {
         // The program inherited its descriptors from the tracer and the tracer's caller, so all of
         // them are shared.
-        Subject::Tree { launched: true, .. } => {
+        SnapshotScope::Tree { launched: true, .. } => {
             let descriptors = tree.iter().flat_map(|&it| proc::descriptors(it));
             send(log, descriptors.filter_map(|it| proc::descriptor_fact(&it, true)).collect());
             0
         }
-        Subject::Tree { launched: false, .. } => facts_of_running(&tree, &everybody, until, log),
-        Subject::System => {
+        SnapshotScope::Tree { launched: false, .. } => {
+            facts_of_running(&tree, &everybody, until, log)
+        }
+        SnapshotScope::System => {
             let (facts, left_out) = proc::descriptor_facts(&tree, &everybody, until);
             send(log, facts);
             left_out
@@ -103,8 +105,8 @@ pub fn take(subject: &Subject, what: What, log: &Sender<Message>) -> u64 {
 ///
 /// If the thread cannot be started, or fails.
 pub(super) fn take_in_thread(
-    subject: Subject,
-    what: What,
+    subject: SnapshotScope,
+    what: SnapshotOptions,
     log: &Sender<Message>,
     own_name: &str,
 ) -> Result<Option<String>, TracerError> {
@@ -192,7 +194,7 @@ pub fn books_of_ended(pid: i32) -> Option<Fact> {
 
 /// Reaps a program that has ended. Returns its I/O counters, too, if they were not readable before
 /// ([`books_of_ended`]): the kernel adds the counters of a reaped child to those of its parent.
-pub(super) fn reap(program: Running, has_books: bool) -> (Option<Ended>, Option<Fact>) {
+pub(super) fn reap(program: Running, has_books: bool) -> (Option<ProgramEnd>, Option<Fact>) {
     let pid = program.pid();
     let before = (!has_books).then(own_books).flatten();
     let ended = program.reap().ok();

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io;
 
 use super::error::TracerError;
-use super::plan::{Need, Planned, RingOf};
-use super::stream::Stream;
-use crate::capture::header::{Counts, Layout, RingCounts, Tracepoint};
+use super::ring_stream::RingStream;
+use super::tracepoint_plan::{Need, PlannedTracepoint, RingKind};
+use crate::capture::header::{Counts, RecordLayout, RingCounts, Tracepoint};
 use crate::event::fault::FAULT_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::sys::ring::page_bytes;
@@ -51,7 +51,7 @@ pub trait Source: Send + std::fmt::Debug {
     /// Returns the switches of rings that other processes can switch off, open for reading.
     /// [`Self::disturbed`] checks at the end only and does not detect rings that were switched on
     /// again.
-    fn switches(&self) -> Vec<(RingOf, File)> {
+    fn switches(&self) -> Vec<(RingKind, File)> {
         Vec::new()
     }
 
@@ -59,7 +59,7 @@ pub trait Source: Send + std::fmt::Debug {
     fn tracepoints(&self) -> &[Described];
 
     /// Returns the layouts of the records in the rings.
-    fn layouts(&self) -> Vec<Layout>;
+    fn layouts(&self) -> Vec<RecordLayout>;
 
     /// Returns the kernel's counters for each tracepoint and each kind of ring. Counts of recorded
     /// samples are left at 0: the log thread counts them.
@@ -67,12 +67,12 @@ pub trait Source: Send + std::fmt::Debug {
     /// # Errors
     ///
     /// Errors of the kernel.
-    fn counts(&self) -> io::Result<Books>;
+    fn counts(&self) -> io::Result<KernelCounts>;
 }
 
 /// Counters of the kernel.
 #[derive(Clone, Debug, Default)]
-pub struct Books {
+pub struct KernelCounts {
     /// Counters of each tracepoint, with its `common_type`.
     pub tracepoints: Vec<(u16, Counts)>,
     /// Counters of each kind of tracefs ring.
@@ -81,22 +81,22 @@ pub struct Books {
 
 /// Result of opening a source.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedSource {
     /// The open tracepoints.
     pub source: Box<dyn Source>,
     /// Rings that the drain thread empties.
-    pub drained: Vec<Stream>,
+    pub drained: Vec<RingStream>,
     /// Rings that the readers of names empty: the opens, a ring for each CPU.
-    pub names: Vec<Stream>,
-    /// Bytes of each ring, by [`RingOf::index`]; 0: no such ring.
-    pub ring_bytes: [usize; RingOf::ALL.len()],
+    pub names: Vec<RingStream>,
+    /// Bytes of each ring, by [`RingKind::index`]; 0: no such ring.
+    pub ring_bytes: [usize; RingKind::ALL.len()],
 }
 
 /// A tracepoint that this kernel has, with its description.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// The planned tracepoint.
-    pub planned: Planned,
+    pub planned: PlannedTracepoint,
     /// The tracepoint's `common_type`.
     pub id: u16,
     /// Text of the `format` file.
@@ -128,7 +128,7 @@ impl Described {
 ///
 /// If a required tracepoint is missing or tracefs cannot be read.
 pub fn describe(
-    planned: Vec<Planned>,
+    planned: Vec<PlannedTracepoint>,
     tracefs: &Tracefs,
     is_default: bool,
     warnings: &mut Vec<String>,
@@ -239,11 +239,11 @@ impl RingSizes {
     }
 
     /// Returns the size of one ring.
-    pub fn of(self, ring: RingOf) -> usize {
+    pub fn of(self, ring: RingKind) -> usize {
         match ring {
-            RingOf::Main | RingOf::Block => self.main,
-            RingOf::Chains => self.chains,
-            RingOf::Names | RingOf::Tasks => self.small,
+            RingKind::Main | RingKind::Block => self.main,
+            RingKind::Chains => self.chains,
+            RingKind::Names | RingKind::Tasks => self.small,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::plan::RingOf;
+use super::tracepoint_plan::RingKind;
 use crate::units::KernelTime;
 
 /// Time between two looks, ns. Each look is a read, which a recording of the whole system has in
@@ -29,12 +29,12 @@ pub struct SwitchWatch {
     start: Option<KernelTime>,
     /// Ring that was off, the last time at which it was still on, and the time at which it was on
     /// again.
-    gaps: Vec<(RingOf, KernelTime, KernelTime)>,
+    gaps: Vec<(RingKind, KernelTime, KernelTime)>,
 }
 
 #[derive(Debug)]
 struct Switch {
-    ring: RingOf,
+    ring: RingKind,
     file: File,
     /// Last time at which the switch was on.
     on: Option<KernelTime>,
@@ -44,7 +44,7 @@ struct Switch {
 
 impl SwitchWatch {
     /// Returns a watch on these rings, each with its switch.
-    pub(super) fn new(switches: Vec<(RingOf, File)>, is_over: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(switches: Vec<(RingKind, File)>, is_over: Arc<AtomicBool>) -> Self {
         let switch = |(ring, file)| Switch { ring, file, on: None, is_off: false };
         let switches = switches.into_iter().map(switch).collect();
         Self { switches, is_over, ..Self::default() }
@@ -84,7 +84,7 @@ impl SwitchWatch {
             let ms = time.0.saturating_sub(start.0) / 1_000_000;
             format!("{}.{:03}", ms / 1000, ms % 1000)
         };
-        let gap = |(ring, from, until): &(RingOf, KernelTime, KernelTime)| {
+        let gap = |(ring, from, until): &(RingKind, KernelTime, KernelTime)| {
             format!("{} between {} s and {} s", ring.as_str(), seconds(from), seconds(until))
         };
         let mut shown: Vec<String> = self.gaps.iter().take(TOLD_MAX).map(gap).collect();
@@ -119,7 +119,7 @@ mod tests {
     fn a_ring_that_was_off_for_a_while_is_told() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         let is_over = Arc::new(AtomicBool::new(false));
-        let switch = vec![(RingOf::Main, file.reopen().expect("it is there"))];
+        let switch = vec![(RingKind::Main, file.reopen().expect("it is there"))];
         let mut watch = SwitchWatch::new(switch, Arc::clone(&is_over));
         let mut look = |watch: &mut SwitchWatch, ms: u64, text: &str| {
             use std::io::{Seek, Write};

@@ -9,26 +9,26 @@ use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::drain::{Drain, Drained, Place};
+use super::drain::{Drain, Drained, ThreadPlacement};
 use super::error::TracerError;
-use super::log::{Counted, Links, Log, Message};
-use super::names::NamesReaders;
-use super::plan::RingOf;
-use super::stream::Stream;
+use super::log_thread::{LogChannels, LogCounts, LogThread, Message};
+use super::name_readers::NamesReaders;
+use super::ring_stream::RingStream;
 use super::switched::SwitchWatch;
+use super::tracepoint_plan::RingKind;
 use crate::capture::writer::Writer;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{clock, limits};
 
 /// The threads, and their connections to the session.
-pub(super) struct Threads {
+pub(super) struct TracerThreads {
     /// Channel to the log thread.
     pub to_log: Sender<Message>,
     /// Readable when the log cannot be written any more.
     pub log_failed: Arc<EventFd>,
-    log: Option<JoinHandle<(Writer<File>, Counted)>>,
+    log: Option<JoinHandle<(Writer<File>, LogCounts)>>,
     /// Connections and messages with which the log thread will start.
-    waiting: Option<(Links, Receiver<Message>)>,
+    waiting: Option<(LogChannels, Receiver<Message>)>,
     drains: Drains,
     /// Set before the rings are switched off.
     pub is_over: Arc<AtomicBool>,
@@ -53,14 +53,14 @@ impl Drop for Drains {
     }
 }
 
-impl Threads {
+impl TracerThreads {
     /// Starts the drain threads, before any record is written to the rings: on a busy machine the
     /// rings would be full before the log has begun. `ring_bytes` is the size of a main ring.
     pub(super) fn start(
-        rings: Vec<Stream>,
-        switches: Vec<(RingOf, File)>,
+        rings: Vec<RingStream>,
+        switches: Vec<(RingKind, File)>,
         names: &Arc<NamesReaders>,
-        place: &Place,
+        place: &ThreadPlacement,
         ring_bytes: usize,
         own_name: &str,
     ) -> Result<Self, TracerError> {
@@ -70,7 +70,7 @@ impl Threads {
         let (log_failed, stop) = (eventfd()?, eventfd()?);
         let queued = names.queued();
         let groups = grouped(rings, &limits::numa_nodes());
-        let links = Links {
+        let links = LogChannels {
             failed: Arc::clone(&log_failed),
             spare,
             queued: Arc::clone(&queued),
@@ -92,7 +92,7 @@ impl Threads {
                 pipe: PagePipe::new().map_err(TracerError::system("make a pipe"))?,
                 ring_bytes,
                 names: (group == 0).then(|| Arc::clone(names)),
-                place: Place { cpus, ..place.clone() },
+                place: ThreadPlacement { cpus, ..place.clone() },
                 log: to_log.clone(),
                 queued: Arc::clone(&queued),
                 switches: watch.take(),
@@ -109,7 +109,7 @@ impl Threads {
     }
 
     /// Starts the log thread: records that were taken until now come first.
-    pub(super) fn write_to(&mut self, log: Log, own_name: &str) -> Result<(), TracerError> {
+    pub(super) fn write_to(&mut self, log: LogThread, own_name: &str) -> Result<(), TracerError> {
         if let Some((links, messages)) = self.waiting.take() {
             self.log = Some(spawn_named(own_name, move || log.run(links, &messages))?);
         }
@@ -118,7 +118,7 @@ impl Threads {
 
     /// Takes and writes the remaining data. Returns the results of the drain threads, and the log,
     /// if its thread has not failed.
-    pub(super) fn finish(mut self) -> (Vec<Drained>, Option<(Writer<File>, Counted)>) {
+    pub(super) fn finish(mut self) -> (Vec<Drained>, Option<(Writer<File>, LogCounts)>) {
         let drained = self.drains.end();
         drop(self.to_log);
         (drained, self.log.and_then(|it| it.join().ok()))
@@ -131,8 +131,8 @@ const GROUP_CPUS_MAX: usize = 32;
 /// Divides the rings into groups of CPUs that one drain thread serves: CPUs of one NUMA node, at
 /// most [`GROUP_CPUS_MAX`]. Returns with each group the CPUs that its thread runs on; none if there
 /// is only one group.
-fn grouped(rings: Vec<Stream>, nodes: &[Vec<u32>]) -> Vec<(Vec<u32>, Vec<Stream>)> {
-    let mut groups: Vec<(Vec<u32>, Vec<Stream>)> = nodes
+fn grouped(rings: Vec<RingStream>, nodes: &[Vec<u32>]) -> Vec<(Vec<u32>, Vec<RingStream>)> {
+    let mut groups: Vec<(Vec<u32>, Vec<RingStream>)> = nodes
         .iter()
         .flat_map(|it| it.chunks(GROUP_CPUS_MAX))
         .map(|it| (it.to_vec(), Vec::new()))

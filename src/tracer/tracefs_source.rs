@@ -19,17 +19,17 @@ use std::fs::File;
 use std::io;
 
 use super::error::TracerError;
-use super::naming::Names;
+use super::name_source::NameSource;
 use super::perf_source::{PerfSource, chains_layout, layout, open_chains, task_ring};
-use super::plan::RingOf;
-use super::source::{Books, Described, Opened, RingSizes, Source};
-use super::stream::Stream;
-use crate::capture::header::{Counts, Layout, RingCounts};
+use super::ring_stream::RingStream;
+use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
+use super::tracepoint_plan::RingKind;
+use crate::capture::header::{Counts, RecordLayout, RingCounts};
 use crate::record::PageLayout;
-use crate::sys::instance::Instance;
 use crate::sys::limits::online_cpus;
 use crate::sys::perf::Functions;
 use crate::sys::tracefs::Tracefs;
+use crate::sys::tracefs_instance::Instance;
 use crate::units::Tid;
 
 /// Number of consecutive scans that must find no new thread before all threads count as followed
@@ -49,7 +49,7 @@ const CHAINS_LAYOUT: u16 = 2;
 #[derive(Debug)]
 struct TracefsSource {
     tracepoints: Vec<Described>,
-    instances: Vec<(RingOf, Instance)>,
+    instances: Vec<(RingKind, Instance)>,
     /// Settings of each instance.
     set: Vec<Vec<String>>,
     /// Tracepoints with call chains.
@@ -69,16 +69,16 @@ pub fn open(
     tracefs: &Tracefs,
     cpus: &[u32],
     sizes: RingSizes,
-    names_from: Names,
+    names_from: NameSource,
     functions: Functions,
-) -> Result<Opened, TracerError> {
+) -> Result<OpenedSource, TracerError> {
     let header_page = tracefs.text("header_page")?;
     let header_event = tracefs.text("header_event")?;
     let page = PageLayout::parse(&header_page).ok_or(TracerError::Pages)?;
     let mut instances = Vec::new();
-    let mut ring_bytes = [0; RingOf::ALL.len()];
-    ring_bytes[RingOf::Tasks as usize] = sizes.of(RingOf::Tasks);
-    for ring in RingOf::ALL.into_iter().filter(|it| *it != RingOf::Chains) {
+    let mut ring_bytes = [0; RingKind::ALL.len()];
+    ring_bytes[RingKind::Tasks as usize] = sizes.of(RingKind::Tasks);
+    for ring in RingKind::ALL.into_iter().filter(|it| *it != RingKind::Chains) {
         let its: Vec<&Described> = described.iter().filter(|it| it.planned.ring == ring).collect();
         if !its.is_empty() {
             let bytes = sizes.of(ring);
@@ -90,20 +90,21 @@ pub fn open(
             instances.push((ring, instance));
         }
     }
-    let of = |wanted: RingOf| instances.iter().find(|it| it.0 == wanted).map(|it| &it.1);
-    let open_ring = |of: RingOf, instance: &Instance, cpu: u32| {
+    let of = |wanted: RingKind| instances.iter().find(|it| it.0 == wanted).map(|it| &it.1);
+    let open_ring = |of: RingKind, instance: &Instance, cpu: u32| {
         let ring = instance.ring(cpu, page.page_bytes()).map_err(TracerError::Instance)?;
-        Ok::<_, TracerError>(Stream::pages(cpu, of, ring, page))
+        Ok::<_, TracerError>(RingStream::pages(cpu, of, ring, page))
     };
     let (chained, mut drained) = open_chains(&described, cpus, sizes, CHAINS_LAYOUT, functions)?;
-    ring_bytes[RingOf::Chains as usize] = if drained.is_empty() { 0 } else { sizes.chains };
+    ring_bytes[RingKind::Chains as usize] = if drained.is_empty() { 0 } else { sizes.chains };
     let mut names = Vec::new();
     for &cpu in cpus {
-        drained.push(task_ring(cpu, RingOf::Tasks, sizes, functions)?);
-        for ring in [RingOf::Main, RingOf::Block] {
+        drained.push(task_ring(cpu, RingKind::Tasks, sizes, functions)?);
+        for ring in [RingKind::Main, RingKind::Block] {
             drained.extend(of(ring).map(|it| open_ring(ring, it, cpu)).transpose()?);
         }
-        names.extend(of(RingOf::Names).map(|it| open_ring(RingOf::Names, it, cpu)).transpose()?);
+        names
+            .extend(of(RingKind::Names).map(|it| open_ring(RingKind::Names, it, cpu)).transpose()?);
     }
     let cpus = cpus.to_vec();
     let set = instances.iter().map(|it| settings(&it.1, &described)).collect::<io::Result<_>>();
@@ -116,16 +117,16 @@ pub fn open(
         header_page,
         header_event,
     });
-    Ok(Opened { source, drained, names, ring_bytes })
+    Ok(OpenedSource { source, drained, names, ring_bytes })
 }
 
 /// Creates an instance with these tracepoints, all configured but not on.
 fn make(
     tracefs: &Tracefs,
-    ring: RingOf,
+    ring: RingKind,
     bytes: usize,
     tracepoints: &[&Described],
-    names_from: Names,
+    names_from: NameSource,
 ) -> io::Result<Instance> {
     let instance = Instance::create(tracefs, ring.as_str())?;
     instance.write("trace_clock", "mono")?;
@@ -134,14 +135,14 @@ fn make(
     instance.write("options/overwrite", "1")?;
     let _ = instance.write("options/block", "0");
     instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
-    if ring == RingOf::Names {
+    if ring == RingKind::Names {
         // Each sample wakes the polling thread. (Kernels before 5.0 have no such file and behave
         // this way.)
         let _ = instance.write("buffer_percent", "0");
     }
     // From Linux 6.19 on, entries carry the memory that pointers of the program point to: paths,
     // but also the first bytes of written data. Written data is private and is not recorded.
-    let copied = if ring == RingOf::Names && names_from.has_ring() { STRING_BYTES } else { "0" };
+    let copied = if ring == RingKind::Names && names_from.has_ring() { STRING_BYTES } else { "0" };
     let _ = instance.write("syscall_user_buf_size", copied);
     for tracepoint in tracepoints {
         let planned = &tracepoint.planned;
@@ -168,10 +169,10 @@ fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<St
 impl TracefsSource {
     /// Returns the instances that record only followed threads.
     fn following(&self) -> impl Iterator<Item = &Instance> {
-        self.instances.iter().filter(|it| it.0 != RingOf::Block).map(|it| &it.1)
+        self.instances.iter().filter(|it| it.0 != RingKind::Block).map(|it| &it.1)
     }
 
-    fn switch(&self, order: impl IntoIterator<Item = RingOf>, on: &str) -> io::Result<()> {
+    fn switch(&self, order: impl IntoIterator<Item = RingKind>, on: &str) -> io::Result<()> {
         for wanted in order {
             let found = self.instances.iter().find(|it| it.0 == wanted);
             found.map_or(Ok(()), |it| it.1.write("tracing_on", on))?;
@@ -181,7 +182,7 @@ impl TracefsSource {
 }
 
 /// Instances in the order of switching on: those that other records depend on first.
-const ORDER_ON: [RingOf; 3] = [RingOf::Block, RingOf::Names, RingOf::Main];
+const ORDER_ON: [RingKind; 3] = [RingKind::Block, RingKind::Names, RingKind::Main];
 
 impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {
@@ -210,10 +211,10 @@ impl Source for TracefsSource {
         told.collect()
     }
 
-    fn switches(&self) -> Vec<(RingOf, File)> {
+    fn switches(&self) -> Vec<(RingKind, File)> {
         // A switch that cannot be opened is not watched during the recording; it is still read at
         // the end.
-        let open = |(ring, it): &(RingOf, Instance)| Some((*ring, it.open("tracing_on").ok()?));
+        let open = |(ring, it): &(RingKind, Instance)| Some((*ring, it.open("tracing_on").ok()?));
         self.instances.iter().filter_map(open).collect()
     }
 
@@ -234,20 +235,20 @@ impl Source for TracefsSource {
         &self.tracepoints
     }
 
-    fn layouts(&self) -> Vec<Layout> {
-        let pages = Layout {
+    fn layouts(&self) -> Vec<RecordLayout> {
+        let pages = RecordLayout {
             source: "tracefs".into(),
             header_page: self.header_page.clone(),
             header_event: self.header_event.clone(),
             pages_continue: true,
-            ..Layout::default()
+            ..RecordLayout::default()
         };
         let has_chains = !self.chained.tracepoints().is_empty();
         let chains = has_chains.then(|| chains_layout(self.chained.functions()));
         [layout(), pages].into_iter().chain(chains).collect()
     }
 
-    fn counts(&self) -> io::Result<Books> {
+    fn counts(&self) -> io::Result<KernelCounts> {
         let tracepoint = |described: &Described| {
             let (name, ring) = (described.name(), described.planned.ring.index());
             // The rings count losses; 0 here keeps the sum right.
@@ -269,8 +270,8 @@ impl Source for TracefsSource {
             rings.push(sum);
         }
         let chained = self.chained.counts()?.tracepoints;
-        let of_rings = self.tracepoints.iter().filter(|it| it.planned.ring != RingOf::Chains);
-        Ok(Books { tracepoints: of_rings.map(tracepoint).chain(chained).collect(), rings })
+        let of_rings = self.tracepoints.iter().filter(|it| it.planned.ring != RingKind::Chains);
+        Ok(KernelCounts { tracepoints: of_rings.map(tracepoint).chain(chained).collect(), rings })
     }
 }
 

@@ -93,7 +93,9 @@ fn check_report(verb: &str, options: &[&[&str]], schema: Schema, never: &[&str])
 fn of_report(verb: &str) -> Schema {
     // `replay run --loop` is a part of the page of `replay run`.
     let of_verb = match verb.split_once(" --") {
-        None => section(&format!("# `{verb} --json`")).split("\n## ").next().expect("its beginning"),
+        None => {
+            section(&format!("# `{verb} --json`")).split("\n## ").next().expect("its beginning")
+        }
         Some(_) => section(&format!("## `{verb}`")),
     };
     Schema::default().with(section(REPORTS)).with(of_verb)

@@ -5,16 +5,16 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use iotrace_perf::analysis::totals::{Totals, WithTotals};
+use iotrace_perf::analysis::call_totals::{Totals, WithTotals};
 use iotrace_perf::capture::fact::{FactsFrame, Text, facts};
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::capture::reader::{Item, Reader};
 use iotrace_perf::capture::writer::{DataFrame, Writer};
-use iotrace_perf::event::syscall_table::{CallId, Class};
+use iotrace_perf::event::syscall_table::{CallClass, CallId};
 use iotrace_perf::operation::{Sink, disk};
 use iotrace_perf::pipeline::{self, Summary};
-use iotrace_perf::text::line_format::Lines;
+use iotrace_perf::text::line_format::LineWriter;
 use iotrace_perf::units::KernelTime;
 
 mod any_events;
@@ -90,8 +90,8 @@ fn header_of(log: &[u8]) -> Header {
 fn text_of(log: &[u8]) -> String {
     let header = header_of(log);
     let start = KernelTime(header.clock.start_ns);
-    let lines =
-        Lines::new(start, disk::names(&header.disks), Vec::new()).machine(&header.host.machine);
+    let lines = LineWriter::new(start, disk::names(&header.disks), Vec::new())
+        .machine(&header.host.machine);
     let (summary, totals, lines) = run(log, lines);
     let mut text = String::from_utf8(lines.finish().expect("memory")).expect("lines are UTF-8");
     text.push_str("\n-- totals --\n");
@@ -203,7 +203,7 @@ impl Sink for Writes {
         step: &iotrace_perf::operation::Step<'_>,
     ) -> Result<(), Infallible> {
         if let iotrace_perf::operation::Step::SyscallEnded(operation, _) = step
-            && operation.call.call().class == Class::Write
+            && operation.call.call().class == CallClass::Write
         {
             let path = operation.path().map(|it| String::from_utf8_lossy(&it.bytes).into_owned());
             let fd = operation.fd.map_or(-1, |it| it.0);
@@ -305,9 +305,12 @@ fn each_request_of_the_device_is_one_operation() {
         .0;
     let of_device: Vec<_> =
         totals.blocks.iter().filter(|it| it.0.0 == device).map(|it| (it.0.1, *it.1)).collect();
-    let count = |class: Class| totals.class(class);
+    let count = |class: CallClass| totals.class(class);
     let (reads, writes) = (totals.call("pread64"), totals.call("pwrite64"));
-    assert!(writes.count > 0 && count(Class::Sync).count > 0, "the workload writes and flushes");
+    assert!(
+        writes.count > 0 && count(CallClass::Sync).count > 0,
+        "the workload writes and flushes"
+    );
     let sectors: u64 = of_device.iter().map(|it| it.1.sectors).sum();
     // fio maps its libraries with two preads of its own, which are no multiple of a sector.
     let library_bytes = reads.bytes % 4096;

@@ -14,7 +14,7 @@ use crate::support::oracle::strace::arguments::{Annotated, quoted, split_argumen
 use crate::support::oracle::strace::compare::compare_counted;
 use crate::support::oracle::strace::names::kernel_name;
 use crate::support::scratch_dir;
-use iotrace_perf::event::syscall_table::{CALLS, Call, Class, Role};
+use iotrace_perf::event::syscall_table::{CALLS, Call, CallClass, Role};
 
 /// Records `tests/programs/calls.c` under strace: ours and strace's log of the same run.
 fn recorded_under_strace(dir: &Path, options: &[&str], strace: &[&str]) -> (Recording, Log) {
@@ -168,5 +168,5 @@ fn argument_roles_match_strace() {
 
 /// Descriptors that are no business of the row: of sockets that wait, of the groups that perf has.
 fn is_known(row: &Call, argument: &str) -> bool {
-    matches!(row.class, Class::Make(_) | Class::Process) || argument.starts_with('[')
+    matches!(row.class, CallClass::Make(_) | CallClass::Process) || argument.starts_with('[')
 }

@@ -123,8 +123,7 @@ fn code_of_other_users_gets_few_probes() {
     let finished = process::run(&mut command, TIMEOUT).expect("it ends").success();
     end(child);
     let said = finished.stderr();
-    let reported =
-        "none of libc.evil.so, which was not searched: has more places than are probed";
+    let reported = "none of libc.evil.so, which was not searched: has more places than are probed";
     assert!(said.contains(reported) && said.contains("libc.so.6 ("), "{said}");
     let took = Duration::from_nanos(now_ns() - begin);
     assert!(took < SOON, "{took:?}");

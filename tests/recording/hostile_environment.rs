@@ -149,7 +149,11 @@ fn foreign_change_of_the_instance_is_reported() {
     for (file, value, reported) in [
         ("events/enable", "0", "another process has switched off or changed the tracefs instance"),
         ("tracing_on", "0", "another process has switched off or changed the tracefs instance"),
-        ("trace_clock", "local", "another process has switched off or changed the tracefs instance"),
+        (
+            "trace_clock",
+            "local",
+            "another process has switched off or changed the tracefs instance",
+        ),
         ("trace", "1", "another process reset the trace buffers"),
     ] {
         let dir = scratch_dir("disturbances");

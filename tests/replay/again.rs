@@ -19,7 +19,7 @@ use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::handles::Handle;
 use iotrace_perf::replay::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{Out, Planner};
+use iotrace_perf::replay::planner::{PlanOutput, Planner};
 use serde_json::Value;
 
 /// Options that give every name of a program that uses the C library.

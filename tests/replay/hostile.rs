@@ -18,7 +18,7 @@ use iotrace_perf::event::syscall_table::CallId;
 use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{Out, Planner};
+use iotrace_perf::replay::planner::{PlanOutput, Planner};
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 
@@ -323,7 +323,11 @@ fn too_many_threads_are_refused() {
     replay.init().success();
     let finished = replay.run();
     assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
-    assert!(finished.stderr().contains("the plan needs 10007 threads at once"), "{}", finished.stderr());
+    assert!(
+        finished.stderr().contains("the plan needs 10007 threads at once"),
+        "{}",
+        finished.stderr()
+    );
     replay.init().success();
     replay.purge().success();
 }
@@ -364,7 +368,8 @@ fn circular_dependency_is_reported() {
         replay.init().success();
         let finished = replay.run_with(options);
         assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
-        let reported = format!(": {waiting} of its threads wait for each other, or for operations that");
+        let reported =
+            format!(": {waiting} of its threads wait for each other, or for operations that");
         assert!(finished.stderr().contains(&reported), "{}", finished.stderr());
         // The others have done what they had to do.
         let done = fs::read_dir(replay.files()).expect("there").count();

@@ -12,10 +12,10 @@ use crate::support::{scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
 use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::handles::Handle;
-use iotrace_perf::replay::links::Links;
+use iotrace_perf::replay::links::SymlinkMap;
 use iotrace_perf::replay::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{Out, Planner};
+use iotrace_perf::replay::planner::{PlanOutput, Planner};
 use nix::libc::{O_CREAT, O_RDWR};
 use serde_json::Value;
 
@@ -186,7 +186,7 @@ fn links_of_a_hostile_plan_stay_inside() {
     let up = format!("{}{}", "../".repeat(20), text(&outside));
     let targets = [text(&outside).to_owned(), up, "../../../..".to_owned(), "/etc".to_owned()];
     let path = |number: usize| format!("/l{number}");
-    let links: Links = (0..)
+    let links: SymlinkMap = (0..)
         .zip(&targets)
         .map(|(number, it)| (path(number).into_bytes(), it.clone().into_bytes()))
         .collect();
@@ -213,7 +213,7 @@ fn links_of_a_hostile_plan_stay_inside() {
 }
 
 /// A plan that makes, writes to and removes files behind links that are there before.
-fn hostile(links: &Links, count: usize) -> Vec<u8> {
+fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
     let out = PlanWriter::new(Vec::new()).expect("memory");
     let mut planner = Planner::new(out).knowing(links);
     let creates = u64::from((O_CREAT | O_RDWR).cast_unsigned());

@@ -33,7 +33,7 @@ fn call(name: &str, args: [u64; 6], ret: i64) -> SyscallOperation {
 #[track_caller]
 fn check(name: &str, args: [u64; 6], ret: i64, read: [u64; 3], write: [u64; 3]) {
     let found = of(&call(name, args, ret));
-    let numbers = |it: Side| [it.bytes, it.calls, it.doubtful];
+    let numbers = |it: IoCounts| [it.bytes, it.calls, it.doubtful];
     assert_eq!([numbers(found.read), numbers(found.write)], [read, write], "{name} {args:?} {ret}");
 }
 

@@ -35,7 +35,7 @@ const COMPARED_MIN: u64 = 2;
 
 /// Class of the accesses of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum PatternClass {
     /// More than half of the positions, or of the transitions, are unknown.
     Unknown,
     /// There is only one access.
@@ -56,7 +56,7 @@ pub enum Class {
     Mixed,
 }
 
-impl Class {
+impl PatternClass {
     /// Returns the word for it in every output.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -190,15 +190,15 @@ impl Transitions {
     }
 
     /// Returns the class of this number of accesses that moved bytes; `None` if there are none.
-    pub fn class(&self, accesses: u64) -> Option<Class> {
+    pub fn class(&self, accesses: u64) -> Option<PatternClass> {
         if accesses == 0 {
             return None;
         }
         if accesses == 1 && self.last.is_some() {
-            return Some(Class::Single);
+            return Some(PatternClass::Single);
         }
         if self.all == 0 || self.all < (accesses - 1).div_ceil(2) {
-            return Some(Class::Unknown);
+            return Some(PatternClass::Unknown);
         }
         let is_most = |part| Self::is_part(part, MOST, self.all);
         let is_hardly_any = Self::is_part(self.all - self.consecutive, 100 - HARDLY, self.all);
@@ -206,19 +206,19 @@ impl Transitions {
         let goes_both_ways =
             [self.forward, self.backward].iter().all(|it| Self::is_part(*it, EITHER, self.all));
         Some(if is_most(self.consecutive) {
-            Class::Consecutive
+            PatternClass::Consecutive
         } else if self.has_stride() {
-            Class::Strided
+            PatternClass::Strided
         } else if is_most(self.consecutive + self.forward) {
-            Class::Sequential
+            PatternClass::Sequential
         } else if is_most(self.backward) {
-            Class::Backward
+            PatternClass::Backward
         } else if is_most(self.overlap) {
-            Class::Repeated
+            PatternClass::Repeated
         } else if is_hardly_any && !has_runs && goes_both_ways {
-            Class::Random
+            PatternClass::Random
         } else {
-            Class::Mixed
+            PatternClass::Mixed
         })
     }
 
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(all: &[(u64, u64)], class: Class) -> Transitions {
+    fn check(all: &[(u64, u64)], class: PatternClass) -> Transitions {
         let it = of(all);
         assert_eq!(it.class(all.len() as u64), Some(class), "{it:?}");
         assert_eq!(it.consecutive + it.forward + it.backward + it.overlap, it.all);
@@ -259,22 +259,22 @@ mod tests {
 
     #[test]
     fn each_class_has_its_name() {
-        let it = check(&places(211, |at| at * 4099), Class::Consecutive);
+        let it = check(&places(211, |at| at * 4099), PatternClass::Consecutive);
         assert_eq!((it.all, it.consecutive, it.same_step, it.step()), (210, 210, 209, Some(4099)));
-        let it = check(&places(211, |at| at * at * 10_007), Class::Sequential);
+        let it = check(&places(211, |at| at * at * 10_007), PatternClass::Sequential);
         assert_eq!((it.forward, it.same_step, it.step()), (210, 0, None));
-        let it = check(&places(211, |at| at * 8191), Class::Strided);
+        let it = check(&places(211, |at| at * 8191), PatternClass::Strided);
         assert_eq!((it.forward, it.strided, it.step()), (210, 209, Some(8191)));
         // The step may be shorter than the accesses.
-        let it = check(&places(211, |at| at * 1009), Class::Strided);
+        let it = check(&places(211, |at| at * 1009), PatternClass::Strided);
         assert_eq!((it.overlap, it.step()), (210, Some(1009)));
-        let it = check(&places(211, |at| (211 - at) * 4099), Class::Backward);
+        let it = check(&places(211, |at| (211 - at) * 4099), PatternClass::Backward);
         assert_eq!((it.backward, it.step()), (210, Some(-4099)));
-        check(&places(211, |at| (211 - at) * 8191), Class::Backward);
-        let it = check(&places(211, |_| 7), Class::Repeated);
+        check(&places(211, |at| (211 - at) * 8191), PatternClass::Backward);
+        let it = check(&places(211, |_| 7), PatternClass::Repeated);
         assert_eq!((it.overlap, it.step()), (210, Some(0)));
         // Each block occurs once, in the order of a multiplication.
-        let it = check(&places(211, |at| at * at * at % 211 * 4099), Class::Random);
+        let it = check(&places(211, |at| at * at * at % 211 * 4099), PatternClass::Random);
         assert!(it.step().is_none() && it.consecutive < 20, "{it:?}");
     }
 
@@ -282,7 +282,7 @@ mod tests {
     fn interleaved_runs_are_not_random() {
         for runs in [2, 3, 8] {
             let all = places(211, |at| at % runs * 10_000_019 + at / runs * 4099);
-            let it = check(&all, Class::Mixed);
+            let it = check(&all, PatternClass::Mixed);
             assert_eq!((it.consecutive, it.resumed), (0, 211 - runs), "{it:?}");
         }
     }
@@ -290,7 +290,10 @@ mod tests {
     #[test]
     fn a_run_with_jumps_is_mixed() {
         // Three accesses are consecutive, then follows a jump.
-        check(&places(211, |at| at / 3 * 7919 % 71 * 1_000_003 + at % 3 * 4099), Class::Mixed);
+        check(
+            &places(211, |at| at / 3 * 7919 % 71 * 1_000_003 + at % 3 * 4099),
+            PatternClass::Mixed,
+        );
     }
 
     /// Creates 101 accesses; as many as `gaps` jump forward by one byte, after which all follow
@@ -306,28 +309,28 @@ mod tests {
 
     #[test]
     fn nine_of_ten_are_most() {
-        check(&with_gaps(10), Class::Consecutive);
-        check(&with_gaps(11), Class::Sequential);
+        check(&with_gaps(10), PatternClass::Consecutive);
+        check(&with_gaps(11), PatternClass::Sequential);
         // Accesses that start again from the beginning this many times.
         let again = |times: u64| {
             (0..101)
                 .map(move |at| (if at >= 1 && at <= times { 101 - at } else { 7919 * (at + 1) }, 1))
         };
-        check(&again(10).collect::<Vec<_>>(), Class::Sequential);
-        check(&again(11).collect::<Vec<_>>(), Class::Mixed);
+        check(&again(10).collect::<Vec<_>>(), PatternClass::Sequential);
+        check(&again(11).collect::<Vec<_>>(), PatternClass::Mixed);
     }
 
     #[test]
     fn few_accesses() {
         assert_eq!(of(&[]).class(0), None);
-        check(&[(7, 5)], Class::Single);
-        check(&[(7, 5), (12, 1)], Class::Consecutive);
-        check(&[(7, 5), (13, 1)], Class::Sequential);
-        check(&[(7, 5), (2, 5)], Class::Backward);
-        check(&[(7, 5), (3, 5)], Class::Repeated);
+        check(&[(7, 5)], PatternClass::Single);
+        check(&[(7, 5), (12, 1)], PatternClass::Consecutive);
+        check(&[(7, 5), (13, 1)], PatternClass::Sequential);
+        check(&[(7, 5), (2, 5)], PatternClass::Backward);
+        check(&[(7, 5), (3, 5)], PatternClass::Repeated);
         // One comparison is not sufficient for a constant step.
-        check(&[(0, 1), (10, 1), (20, 1)], Class::Sequential);
-        check(&[(0, 1), (10, 1), (20, 1), (30, 1)], Class::Strided);
+        check(&[(0, 1), (10, 1), (20, 1)], PatternClass::Sequential);
+        check(&[(0, 1), (10, 1), (20, 1), (30, 1)], PatternClass::Strided);
     }
 
     #[test]
@@ -337,18 +340,20 @@ mod tests {
             it.next(Some(at * 10), 10);
             it.next(None, 10);
         }
-        assert_eq!((it.all, it.class(20)), (0, Some(Class::Unknown)));
+        assert_eq!((it.all, it.class(20)), (0, Some(PatternClass::Unknown)));
         let mut it = of(&places(5, |at| at * 4099));
         it.next(None, 1);
         // Four of five transitions are known, then four of eight, then four of nine.
-        for (accesses, class) in
-            [(6, Class::Consecutive), (9, Class::Consecutive), (10, Class::Unknown)]
-        {
+        for (accesses, class) in [
+            (6, PatternClass::Consecutive),
+            (9, PatternClass::Consecutive),
+            (10, PatternClass::Unknown),
+        ] {
             assert_eq!(it.class(accesses), Some(class));
         }
         let mut one = Transitions::default();
         one.next(None, 1);
-        assert_eq!(one.class(1), Some(Class::Unknown));
+        assert_eq!(one.class(1), Some(PatternClass::Unknown));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const WINDOW_PER_PLACE: usize = 4;
 
 /// Access that is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct OrderedAccess {
     /// Time of its beginning.
     pub start: KernelTime,
     /// Order among accesses that began at the same time.
@@ -33,7 +33,7 @@ pub struct Access {
     pub bytes: u64,
 }
 
-impl Access {
+impl OrderedAccess {
     fn key(&self) -> (KernelTime, u64) {
         (self.start, self.number)
     }
@@ -41,9 +41,9 @@ impl Access {
 
 /// Accesses that are held back.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct AccessOrder {
     /// Held accesses in order.
-    held: VecDeque<Access>,
+    held: VecDeque<OrderedAccess>,
     window: usize,
     passed: (KernelTime, u64),
     /// Number of accesses that came after a later one had been passed on.
@@ -52,27 +52,27 @@ pub struct Order {
 
 /// Access that is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ReleasedAccess {
     /// Next access by its beginning.
-    InOrder(Access),
+    InOrder(OrderedAccess),
     /// Access that should have been passed on earlier.
-    Late(Access),
+    Late(OrderedAccess),
 }
 
-impl Default for Order {
+impl Default for AccessOrder {
     fn default() -> Self {
         Self { held: VecDeque::new(), window: WINDOW_MIN, passed: (KernelTime::MIN, 0), late: 0 }
     }
 }
 
-impl Order {
+impl AccessOrder {
     /// Takes an ended access; passes on at most one.
-    pub fn add(&mut self, access: Access) -> Option<Next> {
+    pub fn add(&mut self, access: OrderedAccess) -> Option<ReleasedAccess> {
         let key = access.key();
         if key < self.passed {
             self.late += 1;
             self.window = (self.window * 2).min(WINDOW_MAX);
-            return Some(Next::Late(access));
+            return Some(ReleasedAccess::Late(access));
         }
         let later = self.held.iter().rev().take_while(|it| it.key() > key).count();
         self.held.insert(self.held.len() - later, access);
@@ -82,12 +82,12 @@ impl Order {
         }
         let first = self.held.pop_front()?;
         self.passed = first.key();
-        Some(Next::InOrder(first))
+        Some(ReleasedAccess::InOrder(first))
     }
 
     /// Returns the accesses that are held back.
-    pub fn rest(self) -> impl Iterator<Item = Next> {
-        self.held.into_iter().map(Next::InOrder)
+    pub fn rest(self) -> impl Iterator<Item = ReleasedAccess> {
+        self.held.into_iter().map(ReleasedAccess::InOrder)
     }
 }
 
@@ -97,21 +97,21 @@ mod tests {
 
     use super::*;
 
-    fn access(start: u64) -> Access {
+    fn access(start: u64) -> OrderedAccess {
         let time = KernelTime(start);
-        Access { start: time, number: 0, end: time, offset: None, bytes: 1 }
+        OrderedAccess { start: time, number: 0, end: time, offset: None, bytes: 1 }
     }
 
     /// Returns the starts in the order in which they come out, and the number of late ones.
     fn sorted(starts: impl IntoIterator<Item = u64>) -> (Vec<u64>, u64) {
-        let mut order = Order::default();
-        let mut out: Vec<Next> =
+        let mut order = AccessOrder::default();
+        let mut out: Vec<ReleasedAccess> =
             starts.into_iter().filter_map(|it| order.add(access(it))).collect();
         let late = order.late;
         out.extend(order.rest());
         let in_order = out.iter().filter_map(|next| match next {
-            Next::InOrder(access) => Some(access.start.0),
-            Next::Late(_) => None,
+            ReleasedAccess::InOrder(access) => Some(access.start.0),
+            ReleasedAccess::Late(_) => None,
         });
         (in_order.collect(), late)
     }
@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn what_began_at_once_keeps_its_numbers() {
-        let mut order = Order::default();
+        let mut order = AccessOrder::default();
         for number in [3, 1, 2] {
-            assert_eq!(order.add(Access { number, ..access(7) }), None);
+            assert_eq!(order.add(OrderedAccess { number, ..access(7) }), None);
         }
         let numbers = order.rest().map(|next| match next {
-            Next::InOrder(access) | Next::Late(access) => access.number,
+            ReleasedAccess::InOrder(access) | ReleasedAccess::Late(access) => access.number,
         });
         assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3]);
     }

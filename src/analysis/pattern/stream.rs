@@ -1,9 +1,9 @@
 //! Stream of accesses to one file or device in one direction: sizes, alignment, order, depth.
 
-use super::class::{Class, Transitions};
+use super::class::{PatternClass, Transitions};
 use super::depth::Depth;
-use super::order::{Access, Next, Order};
-use crate::analysis::spread::Spread;
+use super::order::{AccessOrder, OrderedAccess, ReleasedAccess};
+use crate::analysis::histogram::Histogram;
 
 /// Number of sizes that are counted one by one; accesses of later sizes are counted together.
 const SIZES_MAX: usize = 64;
@@ -14,7 +14,7 @@ const ALIGNMENT_MAX: u64 = 1 << 20;
 /// Sizes of accesses.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    all: Spread,
+    all: Histogram,
     counts: Vec<(u64, u64)>,
     /// Index of the last counted size.
     last: usize,
@@ -92,16 +92,16 @@ pub struct Stream {
     bits: u64,
     transitions: Transitions,
     depth: Depth,
-    order: Order,
+    order: AccessOrder,
 }
 
 /// Results of a stream.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct StreamPattern {
     /// Transitions from each access to the next.
     pub transitions: Transitions,
     /// Class of the accesses; `None` if none moved a byte.
-    pub class: Option<Class>,
+    pub class: Option<PatternClass>,
     /// Number of accesses in flight.
     pub depth: Depth,
 }
@@ -109,7 +109,7 @@ pub struct Found {
 impl Stream {
     /// Adds an access. `asked` is the number of requested bytes: at the end of a file fewer are
     /// moved, which is no evidence about alignment.
-    pub fn add(&mut self, access: Access, asked: u64, failed: bool) {
+    pub fn add(&mut self, access: OrderedAccess, asked: u64, failed: bool) {
         self.count += 1;
         self.errors += u64::from(failed);
         self.bytes = self.bytes.saturating_add(access.bytes);
@@ -145,21 +145,21 @@ impl Stream {
     }
 
     /// Returns the results, with all accesses that were held back.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> StreamPattern {
         let (mut transitions, mut depth) = (self.transitions.clone(), self.depth.clone());
         for next in self.order.clone().rest() {
             pass(next, &mut transitions, &mut depth);
         }
         let class = transitions.class(self.moved());
-        Found { transitions, class, depth }
+        StreamPattern { transitions, class, depth }
     }
 }
 
-fn pass(next: Next, transitions: &mut Transitions, depth: &mut Depth) {
-    let (Next::InOrder(it) | Next::Late(it)) = next;
+fn pass(next: ReleasedAccess, transitions: &mut Transitions, depth: &mut Depth) {
+    let (ReleasedAccess::InOrder(it) | ReleasedAccess::Late(it)) = next;
     depth.add(it.start, it.end);
     // The right place of a late access cannot be determined any more.
-    if matches!(next, Next::InOrder(_)) && it.bytes > 0 {
+    if matches!(next, ReleasedAccess::InOrder(_)) && it.bytes > 0 {
         transitions.next(it.offset, it.bytes);
     }
 }
@@ -176,7 +176,7 @@ mod tests {
         for at in 0..count {
             let number = at / depth * depth + (depth - 1 - at % depth);
             let lot = number / depth * 1000;
-            let access = Access {
+            let access = OrderedAccess {
                 start: KernelTime(lot + number % depth),
                 number: 0,
                 end: KernelTime(lot + 900),
@@ -193,7 +193,7 @@ mod tests {
         for depth in [1, 16] {
             let stream = stream(16 * 13, depth);
             let found = stream.found();
-            assert_eq!(found.class, Some(Class::Consecutive), "{depth}");
+            assert_eq!(found.class, Some(PatternClass::Consecutive), "{depth}");
             assert_eq!((found.transitions.consecutive, stream.late()), (207, 0), "{depth}");
             assert_eq!(found.depth.max, depth);
             assert_eq!((stream.count, stream.bytes), (208, 208 * 4096));
@@ -207,7 +207,7 @@ mod tests {
         let mut stream = Stream::default();
         for (at, &(offset, bytes, asked)) in all.iter().enumerate() {
             let time = KernelTime(at as u64);
-            let access = Access { start: time, number: 0, end: time, offset, bytes };
+            let access = OrderedAccess { start: time, number: 0, end: time, offset, bytes };
             stream.add(access, asked, false);
         }
         assert_eq!(stream.alignment(), expected);
@@ -261,10 +261,11 @@ mod tests {
     fn what_fails_or_moves_nothing_has_no_place() {
         let mut stream = stream(3, 1);
         let time = KernelTime(10_000);
-        let nothing = Access { start: time, number: 0, end: time, offset: Some(7), bytes: 0 };
+        let nothing =
+            OrderedAccess { start: time, number: 0, end: time, offset: Some(7), bytes: 0 };
         stream.add(nothing, 4096, true);
         stream.add(nothing, 4096, false);
         assert_eq!((stream.count, stream.errors, stream.empty, stream.moved()), (5, 1, 1, 3));
-        assert_eq!(stream.found().class, Some(Class::Consecutive));
+        assert_eq!(stream.found().class, Some(PatternClass::Consecutive));
     }
 }

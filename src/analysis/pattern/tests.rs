@@ -11,8 +11,8 @@ use std::rc::Rc;
 use super::*;
 use crate::anomaly::Link;
 use crate::event::FileStat;
-use crate::operation::made;
 use crate::operation::model::{FilePath, PathSource, SyscallOperation};
+use crate::operation::test_fixtures;
 use crate::units::Fd;
 
 const DEV: DevId = DevId(7 << 20);
@@ -43,7 +43,7 @@ fn call(
     offset: Option<u64>,
     bytes: i64,
 ) -> SyscallOperation {
-    made::call(name, Rc::new(file), times, offset, bytes)
+    test_fixtures::call(name, Rc::new(file), times, offset, bytes)
 }
 
 fn tell(patterns: &mut Patterns, operation: &SyscallOperation) {
@@ -72,21 +72,24 @@ fn told(lines: &str, flags: u32) -> Patterns {
 /// Adds a request for a piece of a file with this inode; its position on the device is that in the
 /// file.
 fn request(patterns: &mut Patterns, op: RequestOp, time: u64, ino: u64, offset: u64) {
-    let request = made::request(DEV, op, offset / SECTOR_BYTES, 8, [time, time + 50]);
+    let request = test_fixtures::request(DEV, op, offset / SECTOR_BYTES, 8, [time, time + 50]);
     let behind = BlockContents::File {
         key: (DEV, ino),
         offset: Some(offset),
         file: None,
         link: Link::Exact,
     };
-    let piece = made::piece(&request, behind);
+    let piece = test_fixtures::piece(&request, behind);
     let step = Step::Block { step: &BlockStep::Ended(&request), thread: None, pieces: &[piece] };
     patterns.step(KernelTime(0), &step).expect("it takes everything");
 }
 
 /// Compares the class of the only stream in a direction.
 #[track_caller]
-fn class(patterns: &Patterns, direction: Direction) -> (Option<Class>, Option<Level>) {
+fn class(
+    patterns: &Patterns,
+    direction: Direction,
+) -> (Option<PatternClass>, Option<PatternLevel>) {
     let streams = patterns.streams.iter().filter(|it| it.0.2 == direction).collect::<Vec<_>>();
     assert_eq!(streams.len(), 1, "{streams:?}");
     Decisions::of(patterns, DIRECT).class(streams[0].0, streams[0].1)
@@ -102,8 +105,14 @@ fn calls_count_in_the_order_of_their_beginnings() {
          pread64 /a +13 -20 300 100",
         0,
     );
-    assert_eq!(class(&patterns, Direction::Read), (Some(Class::Consecutive), Some(Level::Vfs)));
-    assert_eq!(class(&patterns, Direction::Write), (Some(Class::Single), Some(Level::Vfs)));
+    assert_eq!(
+        class(&patterns, Direction::Read),
+        (Some(PatternClass::Consecutive), Some(PatternLevel::Vfs))
+    );
+    assert_eq!(
+        class(&patterns, Direction::Write),
+        (Some(PatternClass::Single), Some(PatternLevel::Vfs))
+    );
     let read = patterns.streams.iter().find(|it| it.0.2 == Direction::Read).expect("some").1;
     assert_eq!((read.stream.count, read.stream.bytes, read.stream.found().depth.max), (4, 400, 4));
 }
@@ -117,8 +126,8 @@ fn a_transfer_is_a_read_and_a_write() {
         copy.target_offset = Some(1000 - at * 10);
         tell(&mut patterns, &copy);
     }
-    assert_eq!(class(&patterns, Direction::Read).0, Some(Class::Consecutive));
-    assert_eq!(class(&patterns, Direction::Write).0, Some(Class::Backward));
+    assert_eq!(class(&patterns, Direction::Read).0, Some(PatternClass::Consecutive));
+    assert_eq!(class(&patterns, Direction::Write).0, Some(PatternClass::Backward));
 }
 
 #[test]
@@ -156,9 +165,9 @@ fn with_requests(mut patterns: Patterns) -> Patterns {
 
 #[test]
 fn requests_decide_where_places_are_unknown_and_nothing_is_cached() {
-    let unknown = (Some(Class::Unknown), None);
+    let unknown = (Some(PatternClass::Unknown), None);
     let direct = with_requests(told(UNKNOWN, DIRECT));
-    let decided = (Some(Class::Consecutive), Some(Level::Block));
+    let decided = (Some(PatternClass::Consecutive), Some(PatternLevel::Block));
     assert_eq!(class(&direct, Direction::Read), decided);
     assert_eq!(class(&with_requests(told(UNKNOWN, 0)), Direction::Read), unknown);
     assert_eq!(class(&told(UNKNOWN, DIRECT), Direction::Read), unknown);
@@ -181,7 +190,10 @@ fn requests_decide_where_places_are_unknown_and_nothing_is_cached() {
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
     // The positions of the operations themselves are preferred.
     let known = with_requests(told(&UNKNOWN.replace('?', "0"), DIRECT));
-    assert_eq!(class(&known, Direction::Read), (Some(Class::Repeated), Some(Level::Vfs)));
+    assert_eq!(
+        class(&known, Direction::Read),
+        (Some(PatternClass::Repeated), Some(PatternLevel::Vfs))
+    );
 }
 
 #[test]
@@ -194,7 +206,7 @@ fn requests_are_of_devices_and_files() {
         let found = found.map(|it| &it.1.stream).expect("it is there").clone();
         (found.count, found.bytes, found.found().class, found.found().depth.max)
     };
-    assert_eq!(device(&patterns, Direction::Read), (4, 4 * 4096, Some(Class::Mixed), 4));
+    assert_eq!(device(&patterns, Direction::Read), (4, 4 * 4096, Some(PatternClass::Mixed), 4));
     assert_eq!(device(&patterns, Direction::Write).0, 1);
     assert_eq!(device(&patterns, Direction::Both).0, 5);
     let files: u64 = patterns.device_files.iter().map(|it| it.1.stream.count).sum();

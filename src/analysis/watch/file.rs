@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{How, Refused, TURNS_MAX, is_on};
+use super::{AccessEvidence, TURNS_MAX, WatchError, is_on};
 use crate::operation::access::Access;
 use crate::operation::attribution::FileKey;
 use crate::units::KernelTime;
 
 /// Parameters of a file to watch.
 #[derive(Clone, Debug)]
-pub struct New {
+pub struct NewWatch {
     /// Device and inode.
     pub key: FileKey,
     /// Name in the form `DEVICE_INODE`.
@@ -27,11 +27,11 @@ pub struct New {
 
 /// Access that is kept.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct KeptAccess {
     /// Access itself.
     pub access: Access,
     /// Evidence for its file.
-    pub how: How,
+    pub how: AccessEvidence,
     /// Name of the thread.
     pub comm: Option<Rc<[u8]>>,
 }
@@ -51,7 +51,7 @@ pub struct Status {
 
 /// Counters of a file since it was added or reset, for the time in which it was not stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct FileAccounting {
     /// Calls and asynchronous operations: count, bytes.
     pub called: (u64, u64),
     /// Asynchronous operations among them whose results were not seen: the bytes are the requested
@@ -70,27 +70,27 @@ pub struct Books {
     pub without_line: u64,
 }
 
-impl Books {
-    fn add(&mut self, kept: &Kept) {
+impl FileAccounting {
+    fn add(&mut self, kept: &KeptAccess) {
         let book = |(count, bytes): &mut (u64, u64)| {
             *count += 1;
             *bytes = bytes.saturating_add(kept.access.bytes);
         };
         match kept.how {
-            How::Called { is_asked, is_named } => {
+            AccessEvidence::Called { is_asked, is_named } => {
                 book(&mut self.called);
                 let more = [(is_asked, &mut self.asked), (is_named, &mut self.by_name)];
                 more.into_iter().filter(|it| it.0).for_each(|it| book(it.1));
             }
-            How::Exact => book(&mut self.exact),
-            How::Inferred => book(&mut self.inferred),
+            AccessEvidence::Exact => book(&mut self.exact),
+            AccessEvidence::Inferred => book(&mut self.inferred),
         }
     }
 }
 
 /// Watched file.
 #[derive(Debug)]
-pub struct File {
+pub struct WatchedFile {
     /// Device and inode.
     pub key: FileKey,
     /// Name in the form `DEVICE_INODE`.
@@ -106,14 +106,14 @@ pub struct File {
     /// Extents sorted by address, disjoint.
     runs: Vec<(u64, u64)>,
     /// Kept accesses by beginning and number.
-    kept: BTreeMap<(KernelTime, u64), Kept>,
-    books: Books,
+    kept: BTreeMap<(KernelTime, u64), KeptAccess>,
+    books: FileAccounting,
 }
 
-impl File {
-    pub(super) fn new(new: New) -> Self {
-        let New { key, name, path, max, at, runs } = new;
-        let (turns, kept, books) = (Vec::new(), BTreeMap::new(), Books::default());
+impl WatchedFile {
+    pub(super) fn new(new: NewWatch) -> Self {
+        let NewWatch { key, name, path, max, at, runs } = new;
+        let (turns, kept, books) = (Vec::new(), BTreeMap::new(), FileAccounting::default());
         let mut file = Self {
             key,
             name,
@@ -138,12 +138,12 @@ impl File {
     }
 
     /// Returns the kept accesses by their beginnings.
-    pub fn log(&self) -> impl Iterator<Item = &Kept> {
+    pub fn log(&self) -> impl Iterator<Item = &KeptAccess> {
         self.kept.values()
     }
 
     /// Returns the counters.
-    pub fn books(&self) -> &Books {
+    pub fn books(&self) -> &FileAccounting {
         &self.books
     }
 
@@ -151,13 +151,13 @@ impl File {
     ///
     /// # Errors
     ///
-    /// [`Refused::Turns`] if it was switched too often.
-    pub fn turn(&mut self, at: KernelTime, is_on: bool) -> Result<(), Refused> {
+    /// [`WatchError::Turns`] if it was switched too often.
+    pub fn turn(&mut self, at: KernelTime, is_on: bool) -> Result<(), WatchError> {
         if self.status().is_logging == is_on {
             return Ok(());
         }
         if self.turns.len() >= TURNS_MAX {
-            return Err(Refused::Turns);
+            return Err(WatchError::Turns);
         }
         self.turns.push((at, is_on));
         Ok(())
@@ -170,7 +170,7 @@ impl File {
         self.since = at;
         self.turns = if is_logging { Vec::new() } else { vec![(at, false)] };
         self.kept = self.kept.split_off(&(at, 0));
-        self.books = Books::default();
+        self.books = FileAccounting::default();
         self.kept.values().for_each(|it| self.books.add(it));
     }
 
@@ -198,7 +198,7 @@ impl File {
     }
 
     /// Takes an access; returns false if it does not count.
-    pub(super) fn take(&mut self, number: u64, kept: &Kept) -> bool {
+    pub(super) fn take(&mut self, number: u64, kept: &KeptAccess) -> bool {
         if !self.counts(kept.access.begin) {
             return false;
         }

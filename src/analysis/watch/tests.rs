@@ -21,10 +21,10 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::event::FileStat;
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::block::{Place, RequestOp};
+use crate::event::block::{DevicePosition, RequestOp};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
-use crate::operation::made;
 use crate::operation::model::{FilePath, PathSource, ProcessKey, SyscallOperation, ThreadKey};
+use crate::operation::test_fixtures;
 use crate::units::{CpuId, Fd, Pid, Tid};
 
 const DEV: DevId = DevId(7 << 20);
@@ -53,7 +53,7 @@ fn named(path: &str) -> Rc<OpenFile> {
 
 fn call(name: &str, file: &Rc<OpenFile>, begin: u64, at: &str, bytes: u64) -> SyscallOperation {
     let bytes = bytes.try_into().expect("small");
-    made::call(name, Rc::clone(file), [begin, begin + 5], at.parse().ok(), bytes)
+    test_fixtures::call(name, Rc::clone(file), [begin, begin + 5], at.parse().ok(), bytes)
 }
 
 fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
@@ -87,14 +87,14 @@ fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOpe
 /// the file system.
 fn bio(begin: u64, sector: u64, nr_sector: u64, behind: &str) -> (BlockRequest, Piece) {
     let (start, length) = (1000 + sector, u32::try_from(nr_sector).expect("small"));
-    let request = made::request(DISK, RequestOp::Write, start, length, [begin, begin + 9]);
+    let request = test_fixtures::request(DISK, RequestOp::Write, start, length, [begin, begin + 9]);
     let link = if behind.starts_with('?') { Link::Inferred } else { Link::Exact };
     let behind = match behind.trim_start_matches('?').parse() {
         Ok(ino) => BlockContents::File { key: (DEV, ino), offset: None, file: None, link },
         Err(_) => BlockContents::Unknown,
     };
-    let levels = vec![Place { dev: DEV, sector }].into();
-    let piece = Piece { levels, ..made::piece(&request, behind) };
+    let levels = vec![DevicePosition { dev: DEV, sector }].into();
+    let piece = Piece { levels, ..test_fixtures::piece(&request, behind) };
     (request, piece)
 }
 
@@ -126,14 +126,15 @@ impl Script {
                 let (name, path) = (format!("d_{ino}"), format!("/f{ino}").into_bytes());
                 let (key, at) = ((DEV, number(ino)), KernelTime(number(at)));
                 let (max, runs) = (max.parse().expect("a number"), runs_of(runs));
-                if let Err(why) = self.watch.add(New { key, name, path, max, at, runs }) {
+                if let Err(why) = self.watch.add(NewWatch { key, name, path, max, at, runs }) {
                     writeln!(self.said, "{line}: {why}").expect("a string");
                 }
             }
             ["lies", ino, ref runs @ ..] => {
                 let place = self.place(ino);
                 let mut told = Vec::new();
-                let mut tell = |file: &File, kept: &Kept| told.push((file.key.1, kept.access));
+                let mut tell =
+                    |file: &WatchedFile, kept: &KeptAccess| told.push((file.key.1, kept.access));
                 self.watch.lies(place, runs_of(runs), &mut tell);
                 self.told(&told);
             }
@@ -193,7 +194,7 @@ impl Script {
 
     fn step(&mut self, step: &Step<'_>) {
         let mut told = Vec::new();
-        let mut tell = |file: &File, kept: &Kept| told.push((file.key.1, kept.access));
+        let mut tell = |file: &WatchedFile, kept: &KeptAccess| told.push((file.key.1, kept.access));
         self.watch.look(step, &mut tell);
         self.told(&told);
     }
@@ -228,7 +229,8 @@ fn check(script: &str, expected: Expect) {
         let on = if is_logging { "on" } else { "off" };
         writeln!(said, "{}: {on} {} {max} {kept}", file.key.1, start.0).expect("a string");
         file.log().for_each(|it| writeln!(said, "  {}", shown(&it.access)).expect("a string"));
-        let Books { called, asked, by_name, exact, inferred, beyond, without_line } = *file.books();
+        let FileAccounting { called, asked, by_name, exact, inferred, beyond, without_line } =
+            *file.books();
         let books = [
             ("called", called.0),
             ("asked", asked.1),
@@ -480,7 +482,7 @@ fn a_file_cannot_be_stopped_without_end() {
     let file = run.watch.file_mut(0).expect("it is watched");
     let turns = (0..).map(|it| file.turn(KernelTime(20 + it), it % 2 == 1));
     let done = turns.take_while(Result::is_ok).count();
-    assert_eq!((done, file.turn(KernelTime(MANY), false)), (TURNS_MAX, Err(Refused::Turns)));
+    assert_eq!((done, file.turn(KernelTime(MANY), false)), (TURNS_MAX, Err(WatchError::Turns)));
     file.reset(KernelTime(MANY));
     assert_eq!(file.turn(KernelTime(MANY), false), Ok(()));
 }

@@ -2,7 +2,7 @@
 //! counters of that run.
 
 use super::language::{parse, run};
-use crate::block::{BlockOptions, DiskstatsClass, Ending};
+use crate::block::{BlockOptions, DiskstatsClass, RequestEnd};
 
 /// Parses the line `# diskstats READS MERGED SECTORS WRITES MERGED SECTORS DISCARDS MERGED SECTORS
 /// FLUSHES`.
@@ -30,7 +30,7 @@ fn check(input: &str, options: BlockOptions, is_merges_exact: bool) {
     }
     assert_eq!(counted, wanted);
     assert_eq!(books.anomalies, Vec::<String>::new());
-    assert!(!books.ended.iter().any(|it| matches!(it.ending, Some(Ending::Unfinished(_)))));
+    assert!(!books.ended.iter().any(|it| matches!(it.ending, Some(RequestEnd::Unfinished(_)))));
 }
 
 /// Runs the same events as recorded, and without those that a kernel or a tracer may lack.

@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use expect_test::Expect;
 
 use crate::block::{
-    At, BlockOptions, BlockRequest, BlockStep, BlockTracker, DiskstatsClass, Ending, FlushRole,
-    SubmitterSource, Unfinished,
+    BlockOptions, BlockRequest, BlockStep, BlockTracker, DiskstatsClass, EventContext, FlushRole,
+    RequestEnd, SubmitterSource, UnfinishedRequest,
 };
-use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
+use crate::event::block::{BlockEvent, BlockPoint, DevicePosition, Rwbs};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Parses one line; `None` if it is not an event.
-pub(super) fn parse(line: &str) -> Option<(At, BlockEvent)> {
+pub(super) fn parse(line: &str) -> Option<(EventContext, BlockEvent)> {
     let mut words = line.split_whitespace().peekable();
     let time = words.next().filter(|it| it.starts_with(|it: char| it.is_ascii_digit()))?;
     let (seconds, micros) = time.split_once('.').expect("a time");
@@ -57,10 +57,11 @@ pub(super) fn parse(line: &str) -> Option<(At, BlockEvent)> {
         .map_or(0, |_| words.next().expect("errno").parse().expect("errno"));
     let from = words.next_if_eq(&"<-").map(|_| {
         let dev = device(words.next());
-        Place { dev, sector: words.next().expect("a sector").parse().expect("a sector") }
+        DevicePosition { dev, sector: words.next().expect("a sector").parse().expect("a sector") }
     });
     assert_eq!(words.next(), None, "{line}");
-    let at = At { time: KernelTime(nanos), cpu: CpuId(cpu), pid: Pid(tid), tid: Tid(tid) };
+    let at =
+        EventContext { time: KernelTime(nanos), cpu: CpuId(cpu), pid: Pid(tid), tid: Tid(tid) };
     Some((
         at,
         BlockEvent { point, dev, sector, nr_sector, error, rwbs, from, comm: None, chain: None },
@@ -74,7 +75,7 @@ fn device(word: Option<&str>) -> DevId {
 
 /// Invariants of every run, whatever its events.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct BlockInvariants {
     /// Requests that ended, in the order in which they did.
     pub ended: Vec<BlockRequest>,
     /// Anomalies as text.
@@ -84,7 +85,7 @@ pub(super) struct Books {
     steps: usize,
 }
 
-impl Books {
+impl BlockInvariants {
     /// Checks one step: requests begin once, under the next number, and end once.
     pub(super) fn book(&mut self, step: &BlockStep<'_>) {
         self.steps += 1;
@@ -97,7 +98,11 @@ impl Books {
             }
             BlockStep::Ended(it) => {
                 assert!(self.open.remove(&it.id.0), "ends once: {it:?}");
-                assert_eq!(it.completed.is_some(), it.ending == Some(Ending::Completed), "{it:?}");
+                assert_eq!(
+                    it.completed.is_some(),
+                    it.ending == Some(RequestEnd::Completed),
+                    "{it:?}"
+                );
                 self.ended.push((*it).clone());
             }
             BlockStep::Merged(it)
@@ -130,11 +135,11 @@ impl Books {
 /// Runs events; each must cause at least one step.
 pub(super) fn run(
     options: BlockOptions,
-    events: impl IntoIterator<Item = (At, BlockEvent)>,
+    events: impl IntoIterator<Item = (EventContext, BlockEvent)>,
     mut see: impl FnMut(Option<&BlockEvent>, &BlockStep<'_>),
-) -> Books {
+) -> BlockInvariants {
     let mut tracker = BlockTracker::new(options);
-    let mut books = Books::default();
+    let mut books = BlockInvariants::default();
     for (at, event) in events {
         let before = books.steps;
         tracker.push(&at, &event, &mut |step| {
@@ -185,7 +190,7 @@ const END: &str = "-- the end --";
 fn tell(options: BlockOptions, text: &str) -> String {
     let is_input = |line: &&str| line.starts_with(|it: char| it.is_ascii_digit()) || *line == LOST;
     let mut tracker = BlockTracker::new(options);
-    let mut books = Books::default();
+    let mut books = BlockInvariants::default();
     let mut told = String::new();
     let mut tell_step = |told: &mut String, step: BlockStep<'_>| {
         books.book(&step);
@@ -245,13 +250,17 @@ fn flush(it: &BlockRequest) -> String {
 fn ended(it: &BlockRequest) -> String {
     let mut text = match it.ending {
         None => panic!("{it:?}"),
-        Some(Ending::Completed) => format!("{} done: {}, {} B", it.id, place(it), it.bytes_done),
-        Some(Ending::Absorbed { into, inferred, .. }) => {
+        Some(RequestEnd::Completed) => {
+            format!("{} done: {}, {} B", it.id, place(it), it.bytes_done)
+        }
+        Some(RequestEnd::Absorbed { into, inferred, .. }) => {
             let into = into.map_or("?".to_owned(), |id| id.to_string());
             format!("{} absorbed by {into}{}", it.id, if inferred { ", not seen" } else { "" })
         }
-        Some(Ending::Unfinished(Unfinished::CaptureEnd)) => format!("{} unfinished", it.id),
-        Some(Ending::Unfinished(Unfinished::GivenUp)) => format!("{} given up", it.id),
+        Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd)) => {
+            format!("{} unfinished", it.id)
+        }
+        Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp)) => format!("{} given up", it.id),
     };
     let micros =
         |end: Option<KernelTime>, start: Option<KernelTime>| Some(end?.since(start?)?.0 / 1000);

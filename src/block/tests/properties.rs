@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::language::run;
-use crate::block::{At, BlockOptions, Ending};
-use crate::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
+use crate::block::{BlockOptions, EventContext, RequestEnd};
+use crate::event::block::{BlockEvent, BlockPoint, DevicePosition, Rwbs};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 fn any_point() -> impl Strategy<Value = BlockPoint> {
@@ -25,7 +25,7 @@ fn any_point() -> impl Strategy<Value = BlockPoint> {
 }
 
 /// Generates events at few places, so that they meet; some are at the ends of the number range.
-fn any_event() -> impl Strategy<Value = (At, BlockEvent)> {
+fn any_event() -> impl Strategy<Value = (EventContext, BlockEvent)> {
     let sector = prop_oneof![8 => (0u64..6).prop_map(|it| it * 8), 1 => Just(u64::MAX), 1 => Just(u64::MAX - 8)];
     let nr_sector =
         prop_oneof![2 => Just(0u32), 8 => (1u32..4).prop_map(|it| it * 8), 1 => Just(u32::MAX)];
@@ -34,9 +34,14 @@ fn any_event() -> impl Strategy<Value = (At, BlockEvent)> {
     let error = prop_oneof![8 => Just(0), 1 => Just(-5), 1 => Just(i32::MIN)];
     (any_point(), 0u32..2, sector, nr_sector, letters, error, 0..3, 0u64..1000).prop_map(
         |(point, minor, sector, nr_sector, letters, error, tid, time)| {
-            let at = At { time: KernelTime(time), cpu: CpuId(0), pid: Pid(tid), tid: Tid(tid) };
+            let at = EventContext {
+                time: KernelTime(time),
+                cpu: CpuId(0),
+                pid: Pid(tid),
+                tid: Tid(tid),
+            };
             let dev = DevId::new(7, minor);
-            let other = Place { dev: DevId::new(7, 1 - minor), sector };
+            let other = DevicePosition { dev: DevId::new(7, 1 - minor), sector };
             (
                 at,
                 BlockEvent {
@@ -83,7 +88,7 @@ proptest! {
             let Some(&point) = points.get(stage[which]) else { continue };
             stage[which] += 1;
             let tid = i32::try_from(which).unwrap();
-            let at = At { time: KernelTime(time as u64), cpu: CpuId(0), pid: Pid(tid), tid: Tid(tid) };
+            let at = EventContext { time: KernelTime(time as u64), cpu: CpuId(0), pid: Pid(tid), tid: Tid(tid) };
             let letters = if which % 2 == 0 { "R" } else { "WS" };
             let (sector, nr_sector) = ((which as u64 / 4) * 8, 8 + 8 * u32::try_from(which).unwrap());
             let dev = DevId::new(8, 0);
@@ -94,7 +99,7 @@ proptest! {
         prop_assert_eq!(books.anomalies.len(), 0);
         prop_assert_eq!(books.ended.len(), 12);
         for it in &books.ended {
-            prop_assert_eq!(it.ending, Some(Ending::Completed));
+            prop_assert_eq!(it.ending, Some(RequestEnd::Completed));
             let tid = u32::try_from(it.submitter.unwrap().tid.0).unwrap();
             prop_assert_eq!(it.nr_sector, 8 + 8 * tid);
             prop_assert!(it.queued < it.inserted && it.inserted < it.issued && it.issued < it.completed);

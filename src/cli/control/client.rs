@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::protocol::{Asked, GREETING, Verb};
+use super::protocol::{ControlCommand, ControlVerb, GREETING};
 use crate::cli::args::{Action, CtlArgs};
 use crate::cli::error::CliError;
 use crate::text::escape;
@@ -33,7 +33,7 @@ pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Sends the command, and prints the response; or returns the recording's error.
-fn ask(mut stream: UnixStream, asked: &Asked) -> io::Result<Result<(), String>> {
+fn ask(mut stream: UnixStream, asked: &ControlCommand) -> io::Result<Result<(), String>> {
     let mut input = BufReader::new(stream.try_clone()?);
     let greeting = line(&mut input)?;
     if greeting != GREETING {
@@ -88,24 +88,24 @@ fn line(input: &mut impl BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-fn asked(action: &Action) -> io::Result<Asked> {
+fn asked(action: &Action) -> io::Result<ControlCommand> {
     let (verb, file) = match action {
         Action::Add { file, max } => {
             let file = absolute(file)?;
-            return Ok(Asked { verb: Verb::Add, file: Some(file), max: *max });
+            return Ok(ControlCommand { verb: ControlVerb::Add, file: Some(file), max: *max });
         }
-        Action::Remove { file } => (Verb::Remove, Some(file.as_path())),
-        Action::List => (Verb::List, None),
-        Action::Status { file } => (Verb::Status, file.as_deref()),
-        Action::Stop { file } => (Verb::Stop, file.as_deref()),
-        Action::Start { file } => (Verb::Start, file.as_deref()),
-        Action::Reset { file } => (Verb::Reset, file.as_deref()),
-        Action::Timereset { file } => (Verb::TimeReset, file.as_deref()),
-        Action::Log { file } => (Verb::Log, Some(file.as_path())),
-        Action::Counts { file } => (Verb::Counts, file.as_deref()),
+        Action::Remove { file } => (ControlVerb::Remove, Some(file.as_path())),
+        Action::List => (ControlVerb::List, None),
+        Action::Status { file } => (ControlVerb::Status, file.as_deref()),
+        Action::Stop { file } => (ControlVerb::Stop, file.as_deref()),
+        Action::Start { file } => (ControlVerb::Start, file.as_deref()),
+        Action::Reset { file } => (ControlVerb::Reset, file.as_deref()),
+        Action::Timereset { file } => (ControlVerb::TimeReset, file.as_deref()),
+        Action::Log { file } => (ControlVerb::Log, Some(file.as_path())),
+        Action::Counts { file } => (ControlVerb::Counts, file.as_deref()),
     };
     let file = file.map(word).transpose()?;
-    Ok(Asked { verb, file, max: None })
+    Ok(ControlCommand { verb, file, max: None })
 }
 
 /// Absolute path of a file; or `DEVICE_INODE` as it is, if no such file exists here.

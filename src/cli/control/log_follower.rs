@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::super::values::WATCHED_MAX as DEFAULT_MAX;
-use super::protocol::{Answer, Asked, Lines, Verb, shown};
-use super::questions::{OVER, Questions, Request};
-use super::watched_file::{self, Target};
-use crate::analysis::watch::{File, Kept, New, Refused, Watch};
+use super::protocol::{Answer, AnswerLines, ControlCommand, ControlVerb, shown};
+use super::questions::{ControlRequest, OVER, Questions};
+use super::watched_file::{self, WatchTarget};
+use crate::analysis::watch::{KeptAccess, NewWatch, Watch, WatchError, WatchedFile};
 use crate::cli::message::say;
 use crate::operation::{Sink, Step};
 use crate::text::{escape, iotracer};
@@ -23,7 +23,7 @@ pub(super) struct Follower<'a> {
     /// Time before which all commands were taken from the queue.
     taken_until: KernelTime,
     /// Commands whose time has not come, in the order of their times.
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<ControlRequest>,
     out: Option<Box<dyn Write + Send>>,
     /// Lines that are not written yet.
     lines: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Follower<'a> {
 }
 
 /// Result of a follower.
-pub(super) struct Told {
+pub(super) struct FollowerReport {
     /// Counters of each file, and warnings about missing data.
     pub(super) lines: Vec<String>,
     /// Error after which accesses were not printed.
@@ -48,7 +48,7 @@ impl<'a> Follower<'a> {
     /// Creates a follower with files that are watched from the start, each of which is valid; lines
     /// go to `out`.
     pub(super) fn new(
-        files: Vec<New>,
+        files: Vec<NewWatch>,
         questions: Arc<Questions>,
         out: Option<Box<dyn Write + Send>>,
         failed: &'a dyn Fn(),
@@ -65,7 +65,7 @@ impl<'a> Follower<'a> {
 
     /// Ends the follower after the recording: handles the remaining commands and returns the
     /// counters of each file.
-    pub(super) fn finish(mut self) -> Told {
+    pub(super) fn finish(mut self) -> FollowerReport {
         self.answer_waiting(KernelTime::MAX);
         self.waiting.extend(self.questions.close(OVER));
         self.answer_waiting(KernelTime::MAX);
@@ -91,7 +91,7 @@ impl<'a> Follower<'a> {
                 "{given_up} pieces of block requests with unknown contents were dropped for lack of room"
             ));
         }
-        Told { lines, failure }
+        FollowerReport { lines, failure }
     }
 
     /// Handles the commands up to this time before the events of this time are processed.
@@ -114,45 +114,52 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn answer(&mut self, at: KernelTime, asked: &Asked, target: Option<Target>) -> Answer {
-        let refused = |refused: Refused| refused.to_string();
-        let mut lines = Lines::default();
-        if asked.verb == Verb::Add {
+    fn answer(
+        &mut self,
+        at: KernelTime,
+        asked: &ControlCommand,
+        target: Option<WatchTarget>,
+    ) -> Answer {
+        let refused = |refused: WatchError| refused.to_string();
+        let mut lines = AnswerLines::default();
+        if asked.verb == ControlVerb::Add {
             let found = target.and_then(|target| target.found).ok_or("there is no such file")?;
             let max = asked.max.unwrap_or(DEFAULT_MAX);
             self.watch.add(found.watched(max, at)).map_err(refused)?;
             let added = self.watch.files().len().saturating_sub(1);
-            self.tell(&mut lines, Verb::List, added, false);
+            self.tell(&mut lines, ControlVerb::List, added, false);
             return Ok(lines);
         }
         let is_of_one = target.is_some();
         for place in self.places(target)? {
             match asked.verb {
-                Verb::Stop | Verb::Start => {
-                    let is_on = asked.verb == Verb::Start;
+                ControlVerb::Stop | ControlVerb::Start => {
+                    let is_on = asked.verb == ControlVerb::Start;
                     let file = self.watch.file_mut(place);
                     file.map_or(Ok(()), |file| file.turn(at, is_on)).map_err(refused)?;
                 }
-                Verb::Reset => {
+                ControlVerb::Reset => {
                     self.watch.file_mut(place).into_iter().for_each(|file| file.reset(at))
                 }
-                Verb::TimeReset => {
+                ControlVerb::TimeReset => {
                     self.watch.file_mut(place).into_iter().for_each(|file| file.time_reset(at));
                 }
-                Verb::Remove => self.watch.remove(place),
-                Verb::Status | Verb::Log | Verb::Counts => {
+                ControlVerb::Remove => self.watch.remove(place),
+                ControlVerb::Status | ControlVerb::Log | ControlVerb::Counts => {
                     self.ask_where(place);
                     self.tell(&mut lines, asked.verb, place, !is_of_one);
                 }
-                Verb::List | Verb::Add => self.tell(&mut lines, Verb::List, place, false),
+                ControlVerb::List | ControlVerb::Add => {
+                    self.tell(&mut lines, ControlVerb::List, place, false)
+                }
             }
         }
         Ok(lines)
     }
 
     /// Indices of the named file, or of all files.
-    fn places(&self, target: Option<Target>) -> Result<Vec<usize>, String> {
-        let Some(Target { word, found }) = target else {
+    fn places(&self, target: Option<WatchTarget>) -> Result<Vec<usize>, String> {
+        let Some(WatchTarget { word, found }) = target else {
             return Ok((0..self.watch.files().len()).collect());
         };
         let key = found.map(|found| found.key).or_else(|| watched_file::key_of(&word));
@@ -178,18 +185,18 @@ impl<'a> Follower<'a> {
     }
 
     /// Adds the lines about a file.
-    fn tell(&self, lines: &mut Lines, verb: Verb, place: usize, is_of_all: bool) {
+    fn tell(&self, lines: &mut AnswerLines, verb: ControlVerb, place: usize, is_of_all: bool) {
         let Some(file) = self.watch.files().get(place) else { return };
         let status = file.status();
         match verb {
-            Verb::Log => {
+            ControlVerb::Log => {
                 for kept in file.log() {
                     let comm = kept.comm.as_deref();
                     iotracer::line(&mut lines.text, &kept.access, status.start, comm);
                     lines.end_line();
                 }
             }
-            Verb::Status => {
+            ControlVerb::Status => {
                 let name = if is_of_all { format!("{} ", file.name) } else { String::new() };
                 let is_logging = u8::from(status.is_logging);
                 lines.text.extend_from_slice(format!("{name}{is_logging} ").as_bytes());
@@ -197,7 +204,7 @@ impl<'a> Follower<'a> {
                 lines.text.extend_from_slice(format!(" {} {}", status.max, status.kept).as_bytes());
                 lines.end_line();
             }
-            Verb::Counts => {
+            ControlVerb::Counts => {
                 for (name, count) in counts(&self.watch, file) {
                     let of = if is_of_all { format!("{} ", file.name) } else { String::new() };
                     lines.text.extend_from_slice(format!("{of}{name} {count}").as_bytes());
@@ -258,14 +265,14 @@ impl Sink for Follower<'_> {
 }
 
 /// Formats an access as the log of its file has it, with the thread.
-fn print(lines: &mut Vec<u8>, file: &File, kept: &Kept) {
+fn print(lines: &mut Vec<u8>, file: &WatchedFile, kept: &KeptAccess) {
     let start = file.status().start;
     iotracer::line(lines, &kept.access, start, kept.comm.as_deref());
     lines.extend_from_slice(format!(";{}\n", file.name).as_bytes());
 }
 
 /// Counters of a file, and of missing data.
-fn counts(watch: &Watch, file: &File) -> [(&'static str, u64); 13] {
+fn counts(watch: &Watch, file: &WatchedFile) -> [(&'static str, u64); 13] {
     let books = file.books();
     [
         ("vfs", books.called.0),
@@ -289,7 +296,7 @@ fn who(comm: &[u8]) -> String {
     if comm.is_empty() { "others".to_owned() } else { shown(comm) }
 }
 
-fn summary(watch: &Watch, file: &File) -> String {
+fn summary(watch: &Watch, file: &WatchedFile) -> String {
     let books = file.books();
     let mut line = format!(
         "{}: VFS {} ({} bytes), BLK exact {} ({} bytes), inferred {} ({} bytes)",
@@ -324,17 +331,17 @@ mod tests {
     use crate::sys::{clock, thread};
     use crate::units::{CpuId, DevId, Pid, Tid};
 
-    fn asked(verb: Verb) -> Asked {
-        Asked { verb, file: None, max: None }
+    fn asked(verb: ControlVerb) -> ControlCommand {
+        ControlCommand { verb, file: None, max: None }
     }
 
-    fn watched(at: u64) -> New {
+    fn watched(at: u64) -> NewWatch {
         let (key, at) = ((DevId(1), 7), KernelTime(at));
-        New { key, name: "d_7".to_owned(), path: b"/f".to_vec(), max: 9, at, runs: Vec::new() }
+        NewWatch { key, name: "d_7".to_owned(), path: b"/f".to_vec(), max: 9, at, runs: Vec::new() }
     }
 
     /// Sends a command, while the follower runs this function.
-    fn ask(questions: &Arc<Questions>, verb: Verb, does: impl FnOnce()) -> Answer {
+    fn ask(questions: &Arc<Questions>, verb: ControlVerb, does: impl FnOnce()) -> Answer {
         std::thread::scope(|scope| {
             let answer = scope.spawn(|| questions.ask(asked(verb), None));
             while questions.lock().requests.is_empty() {
@@ -359,7 +366,7 @@ mod tests {
         let mut follower =
             Follower::new(vec![watched(1)], Arc::clone(&questions), None, &|| panic!("no output"));
         let before = clock::now();
-        let answer = ask(&questions, Verb::TimeReset, || {
+        let answer = ask(&questions, ControlVerb::TimeReset, || {
             step(&mut follower, before);
             assert_eq!(follower.waiting.len(), 1, "its time has not come");
             assert_eq!(follower.watch.files()[0].status().start, KernelTime(1));
@@ -367,15 +374,15 @@ mod tests {
             assert!(follower.waiting.is_empty());
             assert!(follower.watch.files()[0].status().start >= before);
         });
-        assert_eq!(answer, Ok(Lines::default()));
-        let Told { lines, failure } = follower.finish();
+        assert_eq!(answer, Ok(AnswerLines::default()));
+        let FollowerReport { lines, failure } = follower.finish();
         assert!(lines.len() == 1 && failure.is_none());
-        assert_eq!(questions.ask(asked(Verb::List), None), Err(OVER.to_owned()));
+        assert_eq!(questions.ask(asked(ControlVerb::List), None), Err(OVER.to_owned()));
     }
 
-    struct Full;
+    struct FullDisk;
 
-    impl Write for Full {
+    impl Write for FullDisk {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::StorageFull.into())
         }
@@ -390,14 +397,14 @@ mod tests {
         let questions = Arc::new(Questions::default());
         let calls = std::cell::Cell::new(0);
         let failed = || calls.set(calls.get() + 1);
-        let out: Option<Box<dyn Write + Send>> = Some(Box::new(Full));
+        let out: Option<Box<dyn Write + Send>> = Some(Box::new(FullDisk));
         let mut follower = Follower::new(vec![watched(1)], Arc::clone(&questions), out, &failed);
         for _ in 0..2 {
             follower.lines.extend_from_slice(b"a line\n");
             follower.write_lines();
         }
         assert_eq!(calls.get(), 1);
-        let answer = ask(&questions, Verb::List, || {
+        let answer = ask(&questions, ControlVerb::List, || {
             let now = clock::now();
             follower.told_until(now).unwrap_or_else(|error| match error {});
         });
@@ -409,9 +416,13 @@ mod tests {
     #[test]
     fn the_first_reason_is_said_to_all_who_ask_later() {
         let questions = Arc::new(Questions::default());
-        let answer = ask(&questions, Verb::List, || drop(questions.close("the disk is gone")));
+        let answer =
+            ask(&questions, ControlVerb::List, || drop(questions.close("the disk is gone")));
         assert_eq!(answer, Err("the disk is gone".to_owned()));
         questions.close(OVER);
-        assert_eq!(questions.ask(asked(Verb::List), None), Err("the disk is gone".to_owned()));
+        assert_eq!(
+            questions.ask(asked(ControlVerb::List), None),
+            Err("the disk is gone".to_owned())
+        );
     }
 }

@@ -23,15 +23,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use self::log_follower::{Follower, Told};
-use self::questions::{Closing, Questions};
-use self::server::Server;
+use self::log_follower::{Follower, FollowerReport};
+use self::questions::{Questions, QueueCloser};
+use self::server::ControlServer;
 use super::error::CliError;
 use super::message::say;
 use super::recording::Recorded;
 use super::summary_lines;
 use super::tailing_reader::{LogCompletion, TailingReader};
-use crate::analysis::watch::{New, Watch};
+use crate::analysis::watch::{NewWatch, Watch};
 use crate::pipeline::{self, Summary};
 use crate::sys::clock;
 use crate::sys::socket::Socket;
@@ -39,7 +39,7 @@ use crate::sys::socket::Socket;
 /// Formats a line's command again, or the error of its parsing.
 #[cfg(fuzzing)]
 pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
-    use self::protocol::Asked;
+    use self::protocol::ControlCommand;
 
     match Asked::parse(line) {
         Ok(asked) => {
@@ -55,7 +55,7 @@ pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
 pub(super) struct Control {
     socket: Socket,
     /// Files that are watched from the start.
-    files: Vec<New>,
+    files: Vec<NewWatch>,
     /// Output of ended accesses, and whether the recording ends when its reader is gone.
     out: Option<(Box<dyn Write + Send>, bool)>,
     ended: LogCompletion,
@@ -63,8 +63,8 @@ pub(super) struct Control {
 
 /// Threads of the control, during the recording.
 pub(super) struct Controlled {
-    server: Server,
-    follower: JoinHandle<Result<(Summary, Told), CliError>>,
+    server: ControlServer,
+    follower: JoinHandle<Result<(Summary, FollowerReport), CliError>>,
 }
 
 impl Control {
@@ -113,7 +113,7 @@ impl Control {
         let asked = Arc::clone(&questions);
         let follow = move || follow(input, files, asked, out, &ended);
         let follower = std::thread::Builder::new().name("iotrace-follow".into()).spawn(follow)?;
-        let server = Server::start(socket, questions)?;
+        let server = ControlServer::start(socket, questions)?;
         Ok(Controlled { server, follower })
     }
 }
@@ -150,11 +150,11 @@ impl Controlled {
 
 fn follow(
     input: TailingReader,
-    files: Vec<New>,
+    files: Vec<NewWatch>,
     questions: Arc<Questions>,
     out: Option<(Box<dyn Write + Send>, bool)>,
     ended: &LogCompletion,
-) -> Result<(Summary, Told), CliError> {
+) -> Result<(Summary, FollowerReport), CliError> {
     let path = Path::new("(the recording)");
     let (out, ends_with_it) = out.map_or((None, false), |out| (Some(out.0), out.1));
     let stop = || {
@@ -162,7 +162,7 @@ fn follow(
             ended.stop_recording();
         }
     };
-    let _closing = Closing(&questions);
+    let _closing = QueueCloser(&questions);
     let mut follower = Follower::new(files, Arc::clone(&questions), out, &stop);
     let followed = pipeline::open(input)
         .and_then(|(items, header)| pipeline::run(items, header, &mut follower, &mut || true));

@@ -10,7 +10,7 @@ pub(super) const LINE_MAX: usize = 4 * 4096 + 256;
 
 /// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Verb {
+pub(in crate::cli) enum ControlVerb {
     Add,
     Remove,
     List,
@@ -25,37 +25,37 @@ pub(in crate::cli) enum Verb {
 
 /// Whether a command has a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OfFile {
+enum FileArgument {
     Never,
     Perhaps,
     Always,
 }
 
 /// All commands by their names.
-const VERBS: [(&str, Verb, OfFile); 10] = [
-    ("add", Verb::Add, OfFile::Always),
-    ("remove", Verb::Remove, OfFile::Always),
-    ("list", Verb::List, OfFile::Never),
-    ("status", Verb::Status, OfFile::Perhaps),
-    ("stop", Verb::Stop, OfFile::Perhaps),
-    ("start", Verb::Start, OfFile::Perhaps),
-    ("reset", Verb::Reset, OfFile::Perhaps),
-    ("timereset", Verb::TimeReset, OfFile::Perhaps),
-    ("log", Verb::Log, OfFile::Always),
-    ("counts", Verb::Counts, OfFile::Perhaps),
+const VERBS: [(&str, ControlVerb, FileArgument); 10] = [
+    ("add", ControlVerb::Add, FileArgument::Always),
+    ("remove", ControlVerb::Remove, FileArgument::Always),
+    ("list", ControlVerb::List, FileArgument::Never),
+    ("status", ControlVerb::Status, FileArgument::Perhaps),
+    ("stop", ControlVerb::Stop, FileArgument::Perhaps),
+    ("start", ControlVerb::Start, FileArgument::Perhaps),
+    ("reset", ControlVerb::Reset, FileArgument::Perhaps),
+    ("timereset", ControlVerb::TimeReset, FileArgument::Perhaps),
+    ("log", ControlVerb::Log, FileArgument::Always),
+    ("counts", ControlVerb::Counts, FileArgument::Perhaps),
 ];
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Asked {
-    pub(in crate::cli) verb: Verb,
+pub(in crate::cli) struct ControlCommand {
+    pub(in crate::cli) verb: ControlVerb,
     /// Absolute path, or `DEVICE_INODE`.
     pub(in crate::cli) file: Option<Vec<u8>>,
     /// Number of accesses to keep, after `add`.
     pub(in crate::cli) max: Option<usize>,
 }
 
-impl Asked {
+impl ControlCommand {
     /// Parses a line without its end.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let mut words = line.split(|line| *line == b' ');
@@ -68,14 +68,14 @@ impl Asked {
         let unshown =
             |word| escape::unshown(word).ok_or_else(|| format!("{}: \\ stands alone", shown(word)));
         let file = match of_file {
-            OfFile::Never => None,
+            FileArgument::Never => None,
             _ => words.next().map(unshown).transpose()?,
         };
         // A command without a file is for all files; an empty name is an error.
         if file.as_ref().is_some_and(Vec::is_empty) {
             return Err(format!("{name}: a file without a name"));
         }
-        if *of_file == OfFile::Always && file.is_none() {
+        if *of_file == FileArgument::Always && file.is_none() {
             return Err(format!("{name} needs a file"));
         }
         let number = |byte: &[u8]| {
@@ -83,7 +83,7 @@ impl Asked {
             number.ok_or_else(|| format!("{} is not a number of accesses", shown(byte)))
         };
         let max = match verb {
-            Verb::Add => words.next().map(number).transpose()?,
+            ControlVerb::Add => words.next().map(number).transpose()?,
             _ => None,
         };
         match words.next() {
@@ -109,16 +109,16 @@ impl Asked {
 }
 
 /// Lines of a response, each with its end, or the error.
-pub(super) type Answer = Result<Lines, String>;
+pub(super) type Answer = Result<AnswerLines, String>;
 
 /// Lines of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lines {
+pub(super) struct AnswerLines {
     pub(super) count: usize,
     pub(super) text: Vec<u8>,
 }
 
-impl Lines {
+impl AnswerLines {
     /// Counts one more line, whose end is not written yet.
     pub(super) fn end_line(&mut self) {
         self.text.push(b'\n');
@@ -153,25 +153,27 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn asked(verb: Verb, file: &[u8], max: Option<usize>) -> Asked {
+    fn asked(verb: ControlVerb, file: &[u8], max: Option<usize>) -> ControlCommand {
         let file = (!file.is_empty()).then(|| file.to_vec());
-        Asked { verb, file, max }
+        ControlCommand { verb, file, max }
     }
 
     #[test]
     fn questions_survive_their_lines() {
         let names: [&[u8]; 4] = [b"/a b/c", b"/x\ny;z\\", b"/\xff\x00", "/\u{202e}ü".as_bytes()];
         for name in names {
-            for question in [asked(Verb::Add, name, Some(7)), asked(Verb::Log, name, None)] {
+            for question in
+                [asked(ControlVerb::Add, name, Some(7)), asked(ControlVerb::Log, name, None)]
+            {
                 let line = question.line();
                 let bare = line.strip_suffix(b"\n").expect("an end");
                 assert!(!bare.contains(&b'\n') && line.len() <= LINE_MAX);
-                assert_eq!(Asked::parse(bare), Ok(question));
+                assert_eq!(ControlCommand::parse(bare), Ok(question));
             }
         }
         for (name, verb, of_file) in VERBS {
-            let bare = Asked::parse(name.as_bytes());
-            let expected = (of_file != OfFile::Always).then(|| asked(verb, b"", None));
+            let bare = ControlCommand::parse(name.as_bytes());
+            let expected = (of_file != FileArgument::Always).then(|| asked(verb, b"", None));
             assert_eq!(bare.ok(), expected, "{name}");
         }
     }
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn the_longest_path_fits() {
         let path = vec![b'\n'; 4096];
-        assert!(asked(Verb::Add, &path, Some(usize::MAX)).line().len() <= LINE_MAX);
+        assert!(asked(ControlVerb::Add, &path, Some(usize::MAX)).line().len() <= LINE_MAX);
     }
 
     #[test]
@@ -198,10 +200,10 @@ mod tests {
             ("stop /a 1", "too much"),
         ];
         for (line, why) in lines {
-            let error = Asked::parse(line.as_bytes()).expect_err(line);
+            let error = ControlCommand::parse(line.as_bytes()).expect_err(line);
             assert!(error.contains(why), "{line}: {error}");
         }
-        let error = Asked::parse(b"\x1b[2J\n").expect_err("nonsense");
+        let error = ControlCommand::parse(b"\x1b[2J\n").expect_err("nonsense");
         assert!(!error.contains('\x1b') && error.len() < 200);
     }
 
@@ -209,16 +211,16 @@ mod tests {
     fn an_error_is_one_line() {
         let line = head(&Err("a\nb".to_owned()));
         assert_eq!(line, b"error a b\n");
-        assert_eq!(head(&Ok(Lines { count: 3, text: Vec::new() })), b"ok 3\n");
+        assert_eq!(head(&Ok(AnswerLines { count: 3, text: Vec::new() })), b"ok 3\n");
     }
 
     proptest::proptest! {
         #[test]
         fn any_line_is_understood_or_refused(line: Vec<u8>) {
-            if let Ok(question) = Asked::parse(&line) {
+            if let Ok(question) = ControlCommand::parse(&line) {
                 let again = question.line();
                 let bare = again.strip_suffix(b"\n").expect("an end");
-                proptest::prop_assert_eq!(Asked::parse(bare), Ok(question));
+                proptest::prop_assert_eq!(ControlCommand::parse(bare), Ok(question));
             }
         }
     }

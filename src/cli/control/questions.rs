@@ -3,17 +3,17 @@
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::protocol::{Answer, Asked};
-use super::watched_file::Target;
+use super::protocol::{Answer, ControlCommand};
+use super::watched_file::WatchTarget;
 use crate::sys::clock;
 use crate::units::KernelTime;
 
 /// A command with its time and the client that waits for the response.
-pub(super) struct Request {
+pub(super) struct ControlRequest {
     pub(super) at: KernelTime,
-    pub(super) asked: Asked,
+    pub(super) asked: ControlCommand,
     /// Watched file of the command, if it names one.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<WatchTarget>,
     pub(super) answer: SyncSender<Answer>,
 }
 
@@ -23,34 +23,34 @@ pub(super) struct Questions(Mutex<Queue>);
 
 #[derive(Default)]
 pub(super) struct Queue {
-    pub(super) requests: Vec<Request>,
+    pub(super) requests: Vec<ControlRequest>,
     /// Reason for which commands are refused, once the follower has ended.
     closed: Option<String>,
 }
 
 impl Questions {
     /// Queues a command and waits for its response.
-    pub(super) fn ask(&self, asked: Asked, target: Option<Target>) -> Answer {
+    pub(super) fn ask(&self, asked: ControlCommand, target: Option<WatchTarget>) -> Answer {
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
         {
             let mut queue = self.lock();
             if let Some(why) = &queue.closed {
                 return Err(why.clone());
             }
-            queue.requests.push(Request { at: clock::now(), asked, target, answer });
+            queue.requests.push(ControlRequest { at: clock::now(), asked, target, answer });
         }
         let why = || self.lock().closed.clone().unwrap_or_else(|| OVER.to_owned());
         answered.recv().unwrap_or_else(|_| Err(why()))
     }
 
     /// Takes the queued commands; returns a time that no later command precedes.
-    pub(super) fn take(&self) -> (Vec<Request>, KernelTime) {
+    pub(super) fn take(&self) -> (Vec<ControlRequest>, KernelTime) {
         let mut queue = self.lock();
         (std::mem::take(&mut queue.requests), clock::now())
     }
 
     /// Refuses further commands and returns the queued ones. The first reason stays.
-    pub(super) fn close(&self, why: &str) -> Vec<Request> {
+    pub(super) fn close(&self, why: &str) -> Vec<ControlRequest> {
         let mut queue = self.lock();
         queue.closed.get_or_insert_with(|| why.to_owned());
         std::mem::take(&mut queue.requests)
@@ -62,9 +62,9 @@ impl Questions {
 }
 
 /// Closes the queue when the follower ends, even by a panic, so that no client waits forever.
-pub(super) struct Closing<'a>(pub(super) &'a Questions);
+pub(super) struct QueueCloser<'a>(pub(super) &'a Questions);
 
-impl Drop for Closing<'_> {
+impl Drop for QueueCloser<'_> {
     fn drop(&mut self) {
         self.0.close(OVER);
     }

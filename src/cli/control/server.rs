@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::protocol::{Answer, Asked, GREETING, LINE_MAX, Verb, head};
+use super::protocol::{Answer, ControlCommand, ControlVerb, GREETING, LINE_MAX, head};
 use super::questions::Questions;
-use super::watched_file::{self, Target};
+use super::watched_file::{self, WatchTarget};
 use crate::sys::socket::Socket;
 use crate::sys::{clock, spawn, thread};
 use crate::units::KernelTime;
@@ -37,12 +37,12 @@ const LAST_NS: u64 = 5_000_000_000;
 const NO_MORE: Duration = Duration::from_millis(100);
 
 /// Thread that accepts connections.
-pub(super) struct Server {
+pub(super) struct ControlServer {
     over: Arc<AtomicBool>,
     listener: JoinHandle<()>,
 }
 
-impl Server {
+impl ControlServer {
     /// Starts the thread.
     pub(super) fn start(socket: Socket, questions: Arc<Questions>) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
@@ -206,12 +206,12 @@ fn waits(error: &io::Error) -> bool {
 
 /// Looks up the named file, and queues the command.
 fn answer(line: &[u8], questions: &Questions) -> Answer {
-    let asked = Asked::parse(line)?;
+    let asked = ControlCommand::parse(line)?;
     let found = match (asked.verb, &asked.file) {
-        (Verb::Add, Some(file)) => Some(watched_file::look(file)?),
+        (ControlVerb::Add, Some(file)) => Some(watched_file::look(file)?),
         _ => None,
     };
-    let target = asked.file.clone().map(|word| Target { word, found });
+    let target = asked.file.clone().map(|word| WatchTarget { word, found });
     questions.ask(asked, target)
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::analysis::watch::New;
+use crate::analysis::watch::NewWatch;
 use crate::operation::attribution::FileKey;
 use crate::sys::{fiemap, files};
 use crate::units::{DevId, KernelTime};
@@ -19,30 +19,30 @@ const REFUSED: &str = "it is not a regular file of a disk or of memory";
 
 /// File to which a word of a command leads.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct WatchTarget {
     pub(super) word: Vec<u8>,
-    pub(super) found: Option<Found>,
+    pub(super) found: Option<RegularFile>,
 }
 
 /// An existing regular file.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct RegularFile {
     pub(super) key: FileKey,
     name: String,
     path: Vec<u8>,
     runs: Vec<(u64, u64)>,
 }
 
-impl Found {
+impl RegularFile {
     /// Returns the file to be watched from a time on.
-    pub(super) fn watched(self, max: usize, at: KernelTime) -> New {
+    pub(super) fn watched(self, max: usize, at: KernelTime) -> NewWatch {
         let Self { key, name, path, runs } = self;
-        New { key, name, path, max, at, runs }
+        NewWatch { key, name, path, max, at, runs }
     }
 }
 
 /// Finds a file by its absolute path.
-pub(super) fn look(path: &[u8]) -> Result<Found, String> {
+pub(super) fn look(path: &[u8]) -> Result<RegularFile, String> {
     let path = Path::new(OsStr::from_bytes(path));
     if !path.is_absolute() {
         return Err("the path must be absolute".to_owned());
@@ -53,7 +53,7 @@ pub(super) fn look(path: &[u8]) -> Result<Found, String> {
     let held = hold(&bytes).map_err(failed)?;
     let key = held.key.ok_or(REFUSED)?;
     let runs = runs(&held.open().map_err(failed)?);
-    Ok(Found { key, name: format!("{}_{}", device_name(key.0), key.1), path: bytes, runs })
+    Ok(RegularFile { key, name: format!("{}_{}", device_name(key.0), key.1), path: bytes, runs })
 }
 
 /// Identity of the file to which a path leads, if it exists.
@@ -72,22 +72,22 @@ pub(super) fn places(path: &[u8], key: FileKey) -> Option<Vec<(u64, u64)>> {
 /// A file that is held but not opened, so that a file in its place has no effect.
 ///
 /// The handle is short-lived: the file may be removed, and its file system unmounted.
-struct Held {
+struct HeldPath {
     handle: File,
     /// Identity of the file, if it is regular.
     key: Option<FileKey>,
 }
 
 /// Holds the file at a path; a link is not followed.
-fn hold(path: &[u8]) -> io::Result<Held> {
+fn hold(path: &[u8]) -> io::Result<HeldPath> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let handle = OpenOptions::new().read(true).custom_flags(flags).open(OsStr::from_bytes(path))?;
     let is_file = handle.metadata()?.is_file() && !files::is_of_kernel(&handle)?;
     let stat = files::stat_behind(&held_at(&handle)).ok_or_else(io::Error::last_os_error)?;
-    Ok(Held { handle, key: is_file.then_some((stat.dev, stat.ino)) })
+    Ok(HeldPath { handle, key: is_file.then_some((stat.dev, stat.ino)) })
 }
 
-impl Held {
+impl HeldPath {
     /// Opens the held file, even if its path leads elsewhere by now.
     fn open(&self) -> io::Result<File> {
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOATIME;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use super::super::convert::{Opened, open};
+use super::super::convert::{InputLog, open};
 use super::super::error::CliError;
 use super::super::exit_code::MISMATCH;
 use super::super::{analyse, signals, summary_lines};
@@ -15,14 +15,14 @@ use super::args::{OrderArg, RunArgs};
 use super::common::options;
 use crate::operation::disk;
 use crate::pipeline;
-use crate::replay::block::{Allowed, BlockComparison, BlockPlan, BlockRequests, Requests};
+use crate::replay::block::{Allowed, BlockComparison, BlockPlan, BlockRequests, CapturedRequests};
 use crate::replay::plan_file::FILE_MAGIC;
 use crate::replayer::block;
 use crate::replayer::run::Pacing;
 use crate::report;
 use crate::report::replay_block::BlockRun;
+use crate::sys::block_device::BlockTarget;
 use crate::sys::regular;
-use crate::sys::target::Target;
 use crate::units::DevId;
 
 pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
@@ -41,8 +41,8 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
         )));
     }
     let to = analyse::output(args.print.to.as_deref(), false)?;
-    let target = Target::open(device, args.block.write).map_err(usage)?;
-    let Captured { requests, dev, name } = captured(args)?;
+    let target = BlockTarget::open(device, args.block.write).map_err(usage)?;
+    let CapturedDevice { requests, dev, name } = captured(args)?;
     let allowed = Allowed { writes: args.block.write, discards: args.block.discard };
     let plan = BlockPlan::new(requests, allowed).map_err(|error| {
         usage(format!("{error} requests are more than a replay has numbers for"))
@@ -91,23 +91,23 @@ fn is_plan(path: &Path) -> bool {
 }
 
 /// A device of the capture.
-struct Captured {
-    requests: Requests,
+struct CapturedDevice {
+    requests: CapturedRequests,
     dev: DevId,
     name: String,
 }
 
 /// Requests to the selected device.
-fn captured(args: &RunArgs) -> Result<Captured, CliError> {
+fn captured(args: &RunArgs) -> Result<CapturedDevice, CliError> {
     let path = &args.plan;
-    let Opened { items, header, .. } = open(path, false)?;
+    let InputLog { items, header, .. } = open(path, false)?;
     let names: BTreeMap<DevId, String> = disk::names(&header.disks).into_iter().collect();
     let mut sink = BlockRequests::default();
     let summary = pipeline::run_threaded(items, header, &mut sink, &mut || true)
         .map_err(|error| CliError::pipeline(path, &error))?;
     summary_lines::print_doubts(&summary);
     let called = |dev: &DevId| names.get(dev).cloned().unwrap_or_else(|| dev.to_string());
-    let shown = |(dev, it): (&DevId, &Requests)| {
+    let shown = |(dev, it): (&DevId, &CapturedRequests)| {
         format!("{} ({dev}): {} requests", called(dev), it.all.len())
     };
     let list = sink.devices.iter().map(shown).collect::<Vec<_>>().join("; ");
@@ -127,5 +127,5 @@ fn captured(args: &RunArgs) -> Result<Captured, CliError> {
         },
     }?;
     let requests = sink.devices.remove(&dev).unwrap_or_default();
-    Ok(Captured { requests, dev, name: called(&dev) })
+    Ok(CapturedDevice { requests, dev, name: called(&dev) })
 }

@@ -16,19 +16,19 @@ use super::super::values::{ContentArg, SpeedArg};
 use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
 use crate::replay::outcome::Outcome;
 use crate::replay::plan_file::{Index, PlanError, PlanReader};
-use crate::replayer::contents::Contents;
-use crate::replayer::run::{self, Engine, Machine, Options, Order, Pacing, Replayed};
-use crate::replayer::window::Window;
+use crate::replayer::file_content::ContentsSource;
+use crate::replayer::run::{self, Engine, Machine, Pacing, ReplayOptions, ReplayOrder, Replayed};
+use crate::replayer::time_window::TimeWindow;
 use crate::report;
-use crate::report::replay_run::Run;
-use crate::sys::again::Rules;
+use crate::report::replay_run::ReplayRun;
 use crate::sys::regular;
+use crate::sys::reissue::UringPolicy;
 
 /// Runs all operations of a plan; a terminal shows the progress.
 pub(super) fn run_plan(
     reader: PlanReader,
     index: Index,
-    options: Options,
+    options: ReplayOptions,
     machine: Machine,
     is_over: &AtomicBool,
 ) -> Result<Replayed, CliError> {
@@ -47,7 +47,7 @@ pub(super) fn run_plan(
 /// Prints the report of a replay; returns its exit code.
 pub(super) fn print_report(
     args: &RunArgs,
-    options: &Options,
+    options: &ReplayOptions,
     replayed: &Replayed,
     notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
@@ -55,7 +55,7 @@ pub(super) fn print_report(
     let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, .. } =
         replayed;
     let expected = options.pacing != Pacing::Max;
-    let run = Run {
+    let run = ReplayRun {
         index,
         comparison,
         names,
@@ -101,31 +101,31 @@ pub(super) fn usage(error: impl std::fmt::Display) -> CliError {
     CliError::Usage(error.to_string())
 }
 
-pub(super) fn options(args: &RunArgs) -> Options {
+pub(super) fn options(args: &RunArgs) -> ReplayOptions {
     let (pacing, speed) = match (args.speed, args.pacing) {
         (SpeedArg::Max, _) | (_, PacingArg::Max) => (Pacing::Max, 1.0),
         (SpeedArg::Times(speed), PacingArg::Open) => (Pacing::Open, speed),
         (SpeedArg::Times(speed), PacingArg::Closed) => (Pacing::Closed, speed),
     };
     let order = match args.order {
-        OrderArg::Total => Order::Total,
-        OrderArg::Deps => Order::Dependencies,
-        OrderArg::Thread => Order::Thread,
-        OrderArg::None => Order::None,
+        OrderArg::Total => ReplayOrder::Total,
+        OrderArg::Deps => ReplayOrder::Dependencies,
+        OrderArg::Thread => ReplayOrder::Thread,
+        OrderArg::None => ReplayOrder::None,
     };
     let engine = match args.engine {
         EngineArg::Calls => Engine::Calls,
-        EngineArg::IoUring => Engine::IoUring(Rules::new()),
+        EngineArg::IoUring => Engine::IoUring(UringPolicy::new()),
     };
     let [from, until] = [args.from, args.until]
         .map(|time| time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
-    let window = Window { from, until };
+    let window = TimeWindow { from, until };
     let contents = contents(args.content);
-    Options { order, pacing, speed, engine, contents, window, ends_at_names: false }
+    ReplayOptions { order, pacing, speed, engine, contents, window, ends_at_names: false }
 }
 
 /// Refuses a window without operations.
-pub(super) fn check_window(window: Window, span: u64) -> Result<(), CliError> {
+pub(super) fn check_window(window: TimeWindow, span: u64) -> Result<(), CliError> {
     let from = window.from.unwrap_or(0);
     let until = window.until.unwrap_or(span).min(span);
     if window.from.is_none() || from < until {
@@ -137,12 +137,12 @@ pub(super) fn check_window(window: Window, span: u64) -> Result<(), CliError> {
     )))
 }
 
-pub(super) fn contents(arg: ContentArg) -> Contents {
+pub(super) fn contents(arg: ContentArg) -> ContentsSource {
     match arg {
-        ContentArg::Sparse => Contents::Sparse,
-        ContentArg::Zero => Contents::Zero,
-        ContentArg::Random(seed) => Contents::Random(seed),
-        ContentArg::Compressible(percent) => Contents::Compressible(0, percent),
+        ContentArg::Sparse => ContentsSource::Sparse,
+        ContentArg::Zero => ContentsSource::Zero,
+        ContentArg::Random(seed) => ContentsSource::Random(seed),
+        ContentArg::Compressible(percent) => ContentsSource::Compressible(0, percent),
     }
 }
 

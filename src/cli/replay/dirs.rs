@@ -9,9 +9,9 @@ use super::super::error::CliError;
 use super::super::values::{ContentArg, InitContentArg};
 use super::args::InitArgs;
 use crate::replay::plan_file::{FileBefore, Fingerprint};
-use crate::replayer::places::Places;
+use crate::replayer::replay_dirs::ReplayDirs;
 use crate::replayer::settings::Settings;
-use crate::sys::user::Identity;
+use crate::sys::identity::Identity;
 
 /// Creates the directories, or empties those of an earlier replay.
 pub(super) fn make(
@@ -19,12 +19,12 @@ pub(super) fn make(
     user: Option<&Identity>,
     plan: Fingerprint,
     before: &[FileBefore],
-) -> Result<Places, CliError> {
+) -> Result<ReplayDirs, CliError> {
     let maps = args.maps.iter().map(|arg| map(arg)).collect::<Result<Vec<_>, _>>()?;
     let is_usual = args.content == InitContentArg::MadeUp(ContentArg::RANDOM);
     let content = (!is_usual).then(|| args.content.to_string());
     let wanted = Settings { maps, part_of: None, user: user.map(Identity::user), content };
-    Places::make(&args.root, plan, before, &wanted)
+    ReplayDirs::make(&args.root, plan, before, &wanted)
         .map_err(|error| CliError::Usage(error.to_string()))
 }
 
@@ -45,7 +45,7 @@ fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
 }
 
 /// Other options of `init`.
-fn options(places: &Places) -> Vec<OsString> {
+fn options(places: &ReplayDirs) -> Vec<OsString> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let bytes = [b"--map=", &captured[..], b"=", directory.as_os_str().as_bytes()].concat();
         OsString::from_vec(bytes)
@@ -58,7 +58,7 @@ fn options(places: &Places) -> Vec<OsString> {
 
 /// User of the replay, if it is another one.
 pub(super) fn user(
-    places: &Places,
+    places: &ReplayDirs,
     plan: &Path,
     root: &Path,
 ) -> Result<Option<Identity>, CliError> {
@@ -78,12 +78,12 @@ pub(super) fn user(
 
 /// Options of `init` of the replay in this directory.
 pub(super) fn init_options(root: &Path) -> Result<Vec<OsString>, CliError> {
-    let places = Places::open(root).map_err(|error| CliError::Usage(error.to_string()))?;
+    let places = ReplayDirs::open(root).map_err(|error| CliError::Usage(error.to_string()))?;
     Ok(options(&places))
 }
 
 /// Command that makes these files again.
-pub(super) fn init_command(plan: &Path, root: &Path, places: &Places) -> String {
+pub(super) fn init_command(plan: &Path, root: &Path, places: &ReplayDirs) -> String {
     let mut command =
         format!("iotrace-perf replay init {} --root {}", plan.display(), root.display());
     for it in options(places) {
@@ -94,7 +94,7 @@ pub(super) fn init_command(plan: &Path, root: &Path, places: &Places) -> String 
 }
 
 /// Notes of the report on the directories and the user.
-pub(super) fn notes(places: &Places, user: Option<&Identity>) -> Vec<String> {
+pub(super) fn notes(places: &ReplayDirs, user: Option<&Identity>) -> Vec<String> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let captured = String::from_utf8_lossy(captured);
         format!("{captured} of the capture was in {}", directory.display())

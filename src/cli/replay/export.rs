@@ -31,7 +31,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let print = &args.analyse.print;
     let to = analyse::output(print.to.as_deref(), !args.analyse.capture.command.is_empty())?;
-    let directory = Directory::make(&args.fio)?;
+    let directory = ExportDirectory::make(&args.fio)?;
     let failed = |source| CliError::Create { path: args.fio.clone(), source };
     let logs = directory.made.make_directory(OsStr::new(LOGS)).map_err(failed)?;
     let logs = LogFiles(logs);
@@ -53,14 +53,14 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
 }
 
 /// A directory that the drop removes, unless it is kept.
-struct Directory {
+struct ExportDirectory {
     made: OutputDirectory,
     parent: OutputDirectory,
     name: OsString,
     is_kept: bool,
 }
 
-impl Directory {
+impl ExportDirectory {
     fn make(path: &Path) -> Result<Self, CliError> {
         let make = || {
             let (parent, name) = OutputDirectory::parent_of(path, &Users::caller())?;
@@ -81,7 +81,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for ExportDirectory {
     fn drop(&mut self) {
         if !self.is_kept {
             // A part that cannot be removed has no job in it.

@@ -10,8 +10,8 @@ use super::args::{LevelArg, RunArgs};
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use crate::replay::initially_absent::AbsentError;
 use crate::replayer::in_place::otherwise;
-use crate::replayer::run::{self, Machine, Options};
-use crate::sys::{caches, sandbox};
+use crate::replayer::run::{self, Machine, ReplayOptions};
+use crate::sys::{drop_caches, sandbox};
 
 /// Note of the report.
 const NOTE: &str = "it was done to the captured files themselves";
@@ -25,7 +25,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     if args.block.level == LevelArg::Block {
         return Err(CliError::Usage("--level block needs --device".into()));
     }
-    let options = Options { ends_at_names: true, ..options(args) };
+    let options = ReplayOptions { ends_at_names: true, ..options(args) };
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
@@ -43,7 +43,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
     if args.drop_caches {
-        caches::drop_all().map_err(CliError::Usage)?;
+        drop_caches::drop_all().map_err(CliError::Usage)?;
     }
     sandbox::stay().map_err(usage)?;
     run::check(options.engine).map_err(usage)?;

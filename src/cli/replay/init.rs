@@ -13,7 +13,7 @@ use super::args::InitArgs;
 use super::common::{bar, contents, damaged, open, usage};
 use super::dirs;
 use crate::replay::plan_file::FileKind;
-use crate::replayer::init::{self, Made, Wish};
+use crate::replayer::init::{self, CreatedCounts, InitOptions};
 use crate::replayer::originals::Originals;
 
 /// `replay init`.
@@ -27,8 +27,11 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
         InitContentArg::MadeUp(it) => (it, None),
         InitContentArg::Original => (ContentArg::RANDOM, Some(Originals::new().map_err(usage)?)),
     };
-    let wish =
-        Wish { contents: contents(made_up), originals: originals.as_ref(), user: user.as_ref() };
+    let wish = InitOptions {
+        contents: contents(made_up),
+        originals: originals.as_ref(),
+        user: user.as_ref(),
+    };
     let mut places = dirs::make(args, user.as_ref(), plan, &before)?;
     let files = before.iter().filter(|file| file.kind == FileKind::File);
     let bytes = files.fold(0_u64, |sum, it| sum.saturating_add(it.size));
@@ -49,8 +52,17 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(args: &InitArgs, made: &Made) {
-    let Made { directories, files, names, links, bytes, hole_bytes, other_layouts, sources } = made;
+fn tell(args: &InitArgs, made: &CreatedCounts) {
+    let CreatedCounts {
+        directories,
+        files,
+        names,
+        links,
+        bytes,
+        hole_bytes,
+        other_layouts,
+        sources,
+    } = made;
     let holes = match hole_bytes {
         0 => String::new(),
         bytes => format!(" ({bytes} in holes)"),

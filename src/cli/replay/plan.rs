@@ -16,16 +16,18 @@ use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
 use super::super::{analyse, summary_lines};
 use super::args::PlanArgs;
-use crate::replay::links::Seen;
-use crate::replay::plan_file::{Beside, PlanWriter, finish};
+use crate::replay::links::SymlinkEvidence;
+use crate::replay::plan_file::{PlanWriter, ThreadedWriter, finish};
 use crate::replay::planned_op::PlannedOp;
-use crate::replay::planner::{Found, Linked, Needs, Out, Outdated, Planner, Selected};
+use crate::replay::planner::{
+    DependencySelection, LinkDiscovery, Outdated, PassFindings, PlanOutput, Planner, Selected,
+};
 use crate::report;
 
 /// Sink that drops the operations.
-struct Nowhere;
+struct NullPlan;
 
-impl Out for Nowhere {
+impl PlanOutput for NullPlan {
     type Error = Infallible;
 
     fn planned(&mut self, _: &PlannedOp) -> Result<(), Infallible> {
@@ -35,7 +37,7 @@ impl Out for Nowhere {
 
 pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     let Some(path) = args.output.as_ref().filter(|_| !args.dry_run) else {
-        return plan(args, || Ok(Nowhere), |_, _| Ok(()));
+        return plan(args, || Ok(NullPlan), |_, _| Ok(()));
     };
     let failed = |source| CliError::Create { path: path.clone(), source };
     let mut made = analyse::new_file(path)?;
@@ -43,7 +45,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
     let writer = || {
         let from_start = file.set_len(0).and_then(|()| file.rewind());
         let writer = from_start.and_then(|()| PlanWriter::new(BufWriter::new(file.try_clone()?)));
-        writer.and_then(Beside::new).map_err(failed)
+        writer.and_then(ThreadedWriter::new).map_err(failed)
     };
     plan(args, writer, |planner, machine| {
         finish(planner, machine).map_err(failed)?;
@@ -54,7 +56,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
 
 /// Plans a log. Each call of `out` starts an empty output; `end` gets the plan and the architecture
 /// before the report is printed.
-fn plan<O: Out<Error: Display>>(
+fn plan<O: PlanOutput<Error: Display>>(
     args: &PlanArgs,
     mut out: impl FnMut() -> Result<O, CliError>,
     end: impl FnOnce(Planner<O>, &str) -> Result<(), CliError>,
@@ -92,7 +94,7 @@ fn machine<'a>(log: &Path, converted: &'a Converted) -> Result<&'a str, CliError
 
 /// Plans all operations; once more if the log shows links that were unknown to the plan. The pass
 /// ends early if such a link is found early.
-fn plan_all<O: Out<Error: Display>>(
+fn plan_all<O: PlanOutput<Error: Display>>(
     log: &Path,
     out: &mut dyn FnMut() -> Result<O, CliError>,
     wish: &FilterSpec<'_>,
@@ -101,7 +103,7 @@ fn plan_all<O: Out<Error: Display>>(
     let mut known = Outdated::default();
     let links = loop {
         let outdated = RefCell::new(None);
-        let linked = Linked::new(out()?, &known, &outdated);
+        let linked = LinkDiscovery::new(out()?, &known, &outdated);
         let mut is_right_so_far = || outdated.borrow().is_none() && go_on();
         let folded = analyse::fold_log(log, linked, wish.clone(), &mut is_right_so_far);
         match folded {
@@ -116,17 +118,17 @@ fn plan_all<O: Out<Error: Display>>(
 }
 
 /// Plans the selected operations of a log, and their dependencies.
-fn plan_part<O: Out<Error: Display>>(
+fn plan_part<O: PlanOutput<Error: Display>>(
     log: &Path,
     out: O,
     wish: &FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
-    let (seen, _) = analyse::pass_over(log, wish.clone(), |_| Seen::default(), go_on)?;
+    let (seen, _) = analyse::pass_over(log, wish.clone(), |_| SymlinkEvidence::default(), go_on)?;
     let links = seen.links();
-    let mut found = Found::default();
+    let mut found = PassFindings::default();
     loop {
-        let needs = |filter| Needs::new(filter, found, &links);
+        let needs = |filter| DependencySelection::new(filter, found, &links);
         let (needs, _) = analyse::pass_over(log, wish.clone(), needs, go_on)?;
         found = needs.found;
         if !found.take_grown() {
@@ -135,7 +137,7 @@ fn plan_part<O: Out<Error: Display>>(
     }
     let selected = |filter| Selected::new(filter, found, &links, out);
     let (selected, converted) = analyse::pass_over(log, wish.clone(), selected, go_on)?;
-    let (planner, Needs { picker, mut found, .. }) = selected.end();
+    let (planner, DependencySelection { picker, mut found, .. }) = selected.end();
     if found.take_grown() {
         return Err(CliError::Usage(format!(
             "{} has grown while it was read; make the plan after the recording has ended",

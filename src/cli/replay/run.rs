@@ -11,12 +11,12 @@ use super::args::RunArgs;
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use super::dirs;
 use crate::replay::plan_file::{FileBefore, Fingerprint};
-use crate::replayer::check;
-use crate::replayer::manifest::{Place, State};
-use crate::replayer::places::Places;
+use crate::replayer::manifest::{DirState, ReplayDir};
+use crate::replayer::replay_dirs::ReplayDirs;
 use crate::replayer::run::{self, Machine};
-use crate::sys::user::{self, Identity};
-use crate::sys::{caches, sandbox};
+use crate::replayer::verify_initial_state;
+use crate::sys::identity::{self, Identity};
+use crate::sys::{drop_caches, sandbox};
 
 /// Replays a plan on the files that `replay init` made.
 pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
@@ -26,11 +26,11 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
     let plan = reader.fingerprint(&index).map_err(|error| damaged(&args.plan, &error))?;
-    let mut places = Places::open(root).map_err(usage)?;
+    let mut places = ReplayDirs::open(root).map_err(usage)?;
     let init = dirs::init_command(&args.plan, root, &places);
     places.all().try_for_each(|place| check_place(place, plan, &init))?;
     if args.drop_caches {
-        caches::drop_all().map_err(CliError::Usage)?;
+        drop_caches::drop_all().map_err(CliError::Usage)?;
     }
     let (directory, mounts) = (places.root().map_err(usage)?, places.mounts().map_err(usage)?);
     let user = dirs::user(&places, &args.plan, root)?;
@@ -44,13 +44,13 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     }
     check_files(&before, &init)?;
     run::check(options.engine).map_err(usage)?;
-    places.set(State::Running).map_err(usage)?;
+    places.set(DirState::Running).map_err(usage)?;
     user.as_ref().map_or(Ok(()), Identity::begin).map_err(usage)?;
     let replayed = run_plan(reader, index, options, machine, &is_over);
-    user::end().map_err(usage)?;
+    identity::end().map_err(usage)?;
     let printed = replayed.and_then(|replayed| print_report(args, &options, &replayed, notes, to));
     // Also after a failure: the replay may have made some files.
-    let kept = places.list_what_is_there().and_then(|()| places.set(State::Done));
+    let kept = places.list_what_is_there().and_then(|()| places.set(DirState::Done));
     if let Err(it) = kept {
         // The disk may be full. Files with the state of a running replay are removed without a
         // list.
@@ -62,8 +62,8 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
 }
 
 /// Refuses a directory that is not ready for this plan; `init` prepares it.
-fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliError> {
-    if place.state != State::Ready {
+fn check_place(place: &ReplayDir, plan: Fingerprint, init: &str) -> Result<(), CliError> {
+    if place.state != DirState::Ready {
         return Err(CliError::Usage(format!(
             "the replay's files are not in the state before the first operation ({}); make them again: {init}",
             place.state.as_str()
@@ -85,7 +85,7 @@ fn check_place(place: &Place, plan: Fingerprint, init: &str) -> Result<(), CliEr
 
 /// Refuses files that differ from those that `replay init` made.
 fn check_files(before: &[FileBefore], init: &str) -> Result<(), CliError> {
-    match check::changed(Path::new("/"), before).map_err(usage)? {
+    match verify_initial_state::changed(Path::new("/"), before).map_err(usage)? {
         None => Ok(()),
         Some(it) => {
             let first = if it.in_the_way > 0 { "remove what init has not made, and " } else { "" };

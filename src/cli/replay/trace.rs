@@ -16,12 +16,12 @@ use super::args::{CompareArgs, RunArgs};
 use super::common::{damaged, open};
 use crate::replay::plan_file::{PlanReader, PlanWriter, finish};
 use crate::replay::planner::Planner;
-use crate::replay::verify_recording::{self, Side};
+use crate::replay::verify_recording::{self, PlanSide};
 use crate::replayer::manifest::TREE;
 use crate::report;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{files, proc};
-use crate::text::table::{Form, Report};
+use crate::text::table::{Report, TableFormat};
 use crate::tracer::uprobes;
 
 /// `replay compare`.
@@ -42,7 +42,7 @@ fn compared(
     is_brief: bool,
 ) -> Result<(Report, bool), CliError> {
     let (reader, index) = open(plan)?;
-    let plan = Side::new(reader, index).map_err(|error| damaged(plan, &error))?;
+    let plan = PlanSide::new(reader, index).map_err(|error| damaged(plan, &error))?;
     let directory = std::env::temp_dir();
     let failed = |source| CliError::Create { path: directory.join("(unnamed)"), source };
     let mut file = files::create_unnamed(&directory).map_err(failed)?;
@@ -52,7 +52,7 @@ fn compared(
         analyse::fold_log(log, planner(), FilterSpec::of_all(), &mut || true)?;
     finish(planner, &converted.summary.header.host.machine).map_err(failed)?;
     file.rewind().map_err(failed)?;
-    let recording = PlanReader::new(file).and_then(|(reader, index)| Side::new(reader, index));
+    let recording = PlanReader::new(file).and_then(|(reader, index)| PlanSide::new(reader, index));
     let recording = recording.map_err(|error| damaged(log, &error))?;
     let root = std::fs::canonicalize(root)
         .map_err(|source| CliError::Open { path: root.to_owned(), source })?;
@@ -125,16 +125,16 @@ fn naming() -> &'static [&'static str] {
 const EVENTS: &str = super::super::events::DEFAULT;
 
 /// Writes both reports; as JSON the second one is a member of the first.
-fn join(form: Form, first: &[u8], second: &[u8], to: &mut impl Write) -> io::Result<()> {
+fn join(form: TableFormat, first: &[u8], second: &[u8], to: &mut impl Write) -> io::Result<()> {
     let end = first.trim_ascii_end();
     match (form, end.strip_suffix(b"}")) {
-        (Form::Json, Some(open)) => {
+        (TableFormat::Json, Some(open)) => {
             to.write_all(open)?;
             to.write_all(b",\n\"trace\":")?;
             to.write_all(second.trim_ascii_end())?;
             to.write_all(b"}\n")?;
         }
-        (Form::Text, _) => {
+        (TableFormat::Text, _) => {
             to.write_all(first)?;
             to.write_all(b"\nRecorded, beside the plan\n")?;
             to.write_all(second)?;
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn two_objects_become_one() {
         let mut out = Vec::new();
-        join(Form::Json, b"{\"a\":{}}\n", b"{\"b\":1}\n", &mut out).expect("memory");
+        join(TableFormat::Json, b"{\"a\":{}}\n", b"{\"b\":1}\n", &mut out).expect("memory");
         let value: serde_json::Value = serde_json::from_slice(&out).expect("an object");
         assert_eq!(value["trace"]["b"], 1);
     }

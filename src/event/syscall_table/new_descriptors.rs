@@ -1,11 +1,11 @@
 //! Descriptors that a call makes.
 
-use super::{Call, Class, O_CLOEXEC, Role};
+use super::{Call, CallClass, O_CLOEXEC, Role};
 
 impl Call {
     /// Returns true if it makes two descriptors and stores their numbers in memory only.
     pub fn makes_pair(&self) -> bool {
-        self.class == Class::MakePair
+        self.class == CallClass::MakePair
     }
 
     /// Returns true if an exec closes a descriptor that it makes with these arguments.

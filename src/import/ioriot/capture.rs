@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
 use crate::import::import_report::Notes;
-use crate::import::imported_event::{ImportedEvent, ImportedKind, Task};
+use crate::import::imported_event::{ImportedEvent, ImportedKind, ImportedTask};
 use crate::units::{Pid, Tid};
 
 /// Separator of values.
@@ -58,11 +58,11 @@ impl<'a> Values<'a> {
         self.0.iter().find(|field| field.0 == letter).map(|field| field.1)
     }
 
-    fn task(&self) -> Option<Task> {
+    fn task(&self) -> Option<ImportedTask> {
         let at = |byte: &[u8]| i32::try_from(number(byte)?).ok().filter(|number| *number > 0);
         let mut parts = self.get(b'i')?.split(|byte| *byte == b':');
         let (pid, tid) = (at(parts.next()?)?, at(parts.next()?)?);
-        Some(Task { pid: Pid(pid), tid: Tid(tid) })
+        Some(ImportedTask { pid: Pid(pid), tid: Tid(tid) })
     }
 }
 
@@ -93,7 +93,7 @@ impl Capture {
             let threads = self.threads.remove(&task.pid.0).unwrap_or_default();
             for tid in threads {
                 self.last.remove(&tid);
-                let task = Task { tid: Tid(tid), ..task };
+                let task = ImportedTask { tid: Tid(tid), ..task };
                 out.push(ImportedEvent { time: end, task, what: ImportedKind::Ended });
             }
             return Some(());
@@ -113,7 +113,7 @@ impl Capture {
         Some(())
     }
 
-    fn knows(&mut self, task: Task) {
+    fn knows(&mut self, task: ImportedTask) {
         let threads = self.threads.entry(task.pid.0).or_default();
         if !threads.contains(&task.tid.0) {
             threads.push(task.tid.0);

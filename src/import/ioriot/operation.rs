@@ -1,10 +1,10 @@
 //! Conversion of an operation's values into the call that it was.
 
 use super::number;
-use super::table::{Arg, Row};
+use super::table::{Arg, IoriotRow};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
-use crate::import::imported_event::{ImportedEvent, ImportedKind, Read, Task};
+use crate::import::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
 
 /// Address of the first path in memory.
 const MEMORY: u64 = 0x7000_0000_0000;
@@ -20,9 +20,9 @@ const UNREADABLE: &[u8] = b"<unknown>";
 /// Appends the events of an operation. `value`: the value after a letter; begins and ends in ns.
 /// False: a value is missing.
 pub(super) fn say<'a>(
-    row: &Row,
+    row: &IoriotRow,
     value: impl Fn(u8) -> Option<&'a [u8]>,
-    task: Task,
+    task: ImportedTask,
     start: u64,
     end: u64,
     out: &mut Vec<ImportedEvent>,

@@ -5,7 +5,7 @@
 use super::{MS, meta, number, operation, table};
 use crate::import::Parser;
 use crate::import::import_report::Notes;
-use crate::import::imported_event::{ImportedEvent, Task};
+use crate::import::imported_event::{ImportedEvent, ImportedTask};
 
 /// Directories that ioriot puts between mount point and path, by the tool's name at that time.
 const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];
@@ -99,7 +99,8 @@ impl Replay {
         let end = self.ns(time);
         self.last = end.max(self.last);
         notes.count("operations without a duration");
-        operation::say(row, value, Task::leader(pid), self.last, self.last, out).then_some(())
+        operation::say(row, value, ImportedTask::leader(pid), self.last, self.last, out)
+            .then_some(())
     }
 
     /// Captured path.

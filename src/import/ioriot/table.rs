@@ -28,7 +28,7 @@ pub(super) enum Arg {
 
 /// An operation.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct IoriotRow {
     /// Name in ioriot.
     pub(super) name: &'static str,
     /// Name in our table of calls.
@@ -46,8 +46,8 @@ const fn row(
     args: &'static [Arg],
     result: u8,
     order: &'static [u8],
-) -> Row {
-    Row { name, call, args, result, order }
+) -> IoriotRow {
+    IoriotRow { name, call, args, result, order }
 }
 
 const D: Arg = Key(b'd');
@@ -58,7 +58,7 @@ const O: Arg = Key(b'O');
 const G: Arg = Key(b'G');
 
 #[rustfmt::skip]
-pub(super) static ROWS: &[Row] = &[
+pub(super) static ROWS: &[IoriotRow] = &[
     row("open",            "open",            &[P, F, M],                   b'd', b"dpmf"),
     row("openat",          "openat",          &[At, P, F, M],               b'd', b"dpmf"),
     row("creat",           "creat",           &[P, M],                      b'd', b"dpmf"),
@@ -113,7 +113,7 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 /// Finds an operation by name.
-pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
+pub(super) fn find(name: &[u8]) -> Option<&'static IoriotRow> {
     ROWS.iter().find(|row| row.name.as_bytes() == name)
 }
 

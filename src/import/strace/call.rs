@@ -5,8 +5,8 @@
 
 use super::value::{arguments, begun, elements, is_cut_off, link, number, string};
 use crate::capture::fact::NameOf;
-use crate::event::syscall_table::{Call, CallId, Class, Role};
-use crate::import::constants::Words;
+use crate::event::syscall_table::{Call, CallClass, CallId, Role};
+use crate::import::constants::ConstantTable;
 use crate::import::import_report::Notes;
 use crate::import::imported_event::Read;
 use crate::units::Fd;
@@ -43,7 +43,7 @@ const NAMES: &[(&[u8], &str)] = &[
 
 /// End of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct CallResult {
     /// Result; `None`: not printed.
     pub(super) ret: Option<i64>,
     /// Link of the descriptor that is the result.
@@ -54,7 +54,7 @@ pub(super) struct Outcome {
 
 /// A descriptor among the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct GivenDescriptor {
     pub(super) fd: Fd,
     pub(super) link: Vec<u8>,
     /// True if the descriptor must be a directory.
@@ -66,7 +66,7 @@ pub(super) struct Given {
 pub(super) struct Parsed {
     pub(super) args: [u64; 6],
     pub(super) reads: Vec<Read>,
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<GivenDescriptor>,
     /// Working directory of the process.
     pub(super) directory: Option<Vec<u8>>,
 }
@@ -82,8 +82,8 @@ pub(super) fn row(name: &[u8]) -> Option<CallId> {
 pub(super) fn whole<'a>(
     name: &[u8],
     text: &'a [u8],
-    words: &Words,
-) -> Option<(Vec<&'a [u8]>, Outcome)> {
+    words: &ConstantTable,
+) -> Option<(Vec<&'a [u8]>, CallResult)> {
     let (mut arguments, rest) = arguments(text)?;
     let rest = rest.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
     let mut outcome = outcome(rest, words)?;
@@ -98,7 +98,7 @@ pub(super) fn whole<'a>(
 
 /// Converts `_llseek(3, 4096, [4096], SEEK_SET) = 0`: the position is the result of `lseek`, whose
 /// arguments are the others.
-fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut Outcome) {
+fn seek_of_32_bits(texts: &mut Vec<&[u8]>, outcome: &mut CallResult) {
     if texts.len() == 4 {
         let result = texts.remove(2);
         let position = result.get(1..).and_then(number).map(u64::cast_signed);
@@ -113,7 +113,7 @@ pub(super) fn half(text: &[u8]) -> Vec<&[u8]> {
 
 /// Parses the end of a call: `0`, `3</x>`, `-1 ENOENT (No such file or directory)`, `?`, each
 /// optionally followed by ` <0.000123>`.
-fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
+fn outcome(text: &[u8], words: &ConstantTable) -> Option<CallResult> {
     let (text, took) = match text.strip_suffix(b">").and_then(|rest| split_last(rest, b" <")) {
         Some((before, time)) => match seconds(time) {
             Some(took) => (before, Some(took)),
@@ -136,7 +136,7 @@ fn outcome(text: &[u8], words: &Words) -> Option<Outcome> {
         }
         _ => Some(number(first)?.cast_signed()),
     };
-    Some(Outcome { ret, link: link(text).filter(|_| decorates_first(text)), took })
+    Some(CallResult { ret, link: link(text).filter(|_| decorates_first(text)), took })
 }
 
 /// True if the result is decorated, and not a part of its explanation.
@@ -164,7 +164,7 @@ pub(super) fn seconds(text: &[u8]) -> Option<u64> {
 }
 
 /// Resources that children of this call share with their parent; `None`: the call creates no task.
-pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Option<u64> {
+pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &ConstantTable) -> Option<u64> {
     let flags = match name {
         b"fork" => 0,
         b"vfork" => (libc::CLONE_VM | libc::CLONE_VFORK) as u64,
@@ -183,7 +183,7 @@ pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &Words) -> Optio
 }
 
 /// Sum of numbers and names joined by `|`; `None`: one of them is unknown.
-pub(super) fn sum(text: &[u8], words: &Words) -> Option<u64> {
+pub(super) fn sum(text: &[u8], words: &ConstantTable) -> Option<u64> {
     text.split(|text| *text == b'|').try_fold(0, |sum, it| {
         let word = it.split(|byte| b" <".contains(byte)).next().unwrap_or_default();
         Some(sum | number(word).or_else(|| words.value(word))?)
@@ -195,12 +195,12 @@ pub(super) fn parse(
     id: CallId,
     texts: &[&[u8]],
     ret: Option<i64>,
-    words: &Words,
+    words: &ConstantTable,
     notes: &mut Notes,
 ) -> Parsed {
     let call = id.call();
     let mut parsed = Parsed::default();
-    if call.class == Class::Process && !call.is_exec() {
+    if call.class == CallClass::Process && !call.is_exec() {
         return parsed;
     }
     for (index, text) in texts.iter().take(6).enumerate() {
@@ -230,7 +230,7 @@ pub(super) fn parse(
 }
 
 /// Parses a number, names of constants, or an argument in memory.
-fn plain(text: &[u8], address: u64, words: &Words) -> Option<u64> {
+fn plain(text: &[u8], address: u64, words: &ConstantTable) -> Option<u64> {
     match text.first()? {
         b'"' | b'[' | b'{' | b'~' | b'&' => Some(address),
         _ => sum(text, words),
@@ -242,7 +242,7 @@ fn descriptor(
     call: &Call,
     role: Role,
     text: &[u8],
-    words: &Words,
+    words: &ConstantTable,
 ) -> Option<u64> {
     let end = text.iter().position(|text| *text == b'<').unwrap_or(text.len());
     let value = sum(text.get(..end)?, words)?;
@@ -252,10 +252,10 @@ fn descriptor(
         parsed.directory.get_or_insert(link);
     } else {
         // Calls for metadata may use the descriptor itself (`AT_EMPTY_PATH`).
-        let is_asked = matches!(call.class, Class::Stat | Class::Attribute);
+        let is_asked = matches!(call.class, CallClass::Stat | CallClass::Attribute);
         let is_directory = matches!(role, Role::DirFd | Role::DirFd2) && !is_asked
-            || matches!(call.class, Class::List | Class::Place);
-        parsed.given.push(Given { fd: Fd(fd), link, is_directory });
+            || matches!(call.class, CallClass::List | CallClass::Place);
+        parsed.given.push(GivenDescriptor { fd: Fd(fd), link, is_directory });
     }
     Some(value)
 }
@@ -277,7 +277,7 @@ fn pointed(
     text: &[u8],
     address: u64,
     ret: Option<i64>,
-    words: &Words,
+    words: &ConstantTable,
 ) -> Option<u64> {
     let opens = text.first().filter(|text| b"[{".contains(text));
     opens?;
@@ -305,7 +305,7 @@ fn buffers(text: &[u8]) -> Vec<u8> {
 }
 
 /// Encodes a `struct open_how`: three numbers of eight bytes (`include/uapi/linux/openat2.h`).
-fn how(text: &[u8], words: &Words) -> Option<Vec<u8>> {
+fn how(text: &[u8], words: &ConstantTable) -> Option<Vec<u8>> {
     let elements = elements(text);
     let field = |name: &[u8]| {
         let found = elements.iter().find_map(|element| element.strip_prefix(name));
@@ -337,8 +337,8 @@ fn position(text: &[u8], ret: Option<i64>) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> (Parsed, Outcome) {
-        let words = Words::new();
+    fn parsed(line: &str) -> (Parsed, CallResult) {
+        let words = ConstantTable::new();
         let (name, rest) = line.split_once('(').expect(line);
         let (texts, outcome) = whole(name.as_bytes(), rest.as_bytes(), &words).expect(line);
         let call = row(name.as_bytes()).expect(name);
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(it.directory, Some(b"/tmp".to_vec()));
         assert_eq!(it.reads[0].bytes, b"a\n");
         let link = Some(b"/tmp/a".to_vec());
-        assert_eq!(outcome, Outcome { ret: Some(3), link, took: Some(56_000) });
+        assert_eq!(outcome, CallResult { ret: Some(3), link, took: Some(56_000) });
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn names_with_a_bracket_that_is_not_escaped_are_not_understood() {
-        let words = Words::new();
+        let words = ConstantTable::new();
         let is_known = |text: &str| whole(b"read", text.as_bytes(), &words).is_some();
         assert!(is_known(r#"3</tmp/a\76b>, "", 1) = 0 <0.000001>"#));
         assert!(is_known(r#"3</tmp/a>(deleted), "", 1) = 3</tmp/a> <0.000001>"#));
@@ -392,7 +392,8 @@ mod tests {
     #[test]
     fn results_are_those_of_the_kernel() {
         let ret = |text: &str| {
-            outcome(text.as_bytes(), &Words::new()).map(|outcome| (outcome.ret, outcome.took))
+            outcome(text.as_bytes(), &ConstantTable::new())
+                .map(|outcome| (outcome.ret, outcome.took))
         };
         assert_eq!(
             ret("-1 ENOENT (No such file or directory) <0.000013>"),
@@ -428,7 +429,7 @@ mod tests {
 
     #[test]
     fn clones_tell_what_is_shared() {
-        let words = Words::new();
+        let words = ConstantTable::new();
         let flags = |name: &str, it: &str| clone_flags(name.as_bytes(), it.as_bytes(), &words);
         assert_eq!(flags("clone", "child_stack=NULL, flags=CLONE_VM|SIGCHLD "), Some(0x100));
         assert_eq!(

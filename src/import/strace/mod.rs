@@ -18,17 +18,17 @@ mod value;
 
 use rustc_hash::FxHashMap;
 
-use super::constants::{O_DIRECTORY, Words};
+use super::constants::{ConstantTable, O_DIRECTORY};
 use super::import_report::Notes;
-use super::imported_event::{ImportedEvent, ImportedKind, Read, Task};
+use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
 use super::lines::LINE_BYTES_MAX;
 use super::parser::Parser;
 use super::records::COMM_BYTES;
 use crate::capture::fact::NameOf;
-use crate::event::syscall_table::{CallId, Class, Role};
-use call::{Given, Outcome, Parsed, clone_flags, half, parse, row, whole};
-use prefix::{Clock, Reading, Stamp, prefix};
-use tasks::Tasks;
+use crate::event::syscall_table::{CallClass, CallId, Role};
+use call::{CallResult, GivenDescriptor, Parsed, clone_flags, half, parse, row, whole};
+use prefix::{LineClock, Stamp, StampReading, prefix};
+use tasks::StraceTasks;
 
 /// Number of the thread in a log without thread IDs.
 const NOBODY: i32 = 1;
@@ -42,9 +42,9 @@ const ENDS: [&[u8]; 2] = [b"exit", b"exit_group"];
 /// Parser of strace's output.
 #[derive(Debug)]
 pub(super) struct Strace {
-    words: Words,
-    clock: Clock,
-    tasks: Tasks,
+    words: ConstantTable,
+    clock: LineClock,
+    tasks: StraceTasks,
     /// Thread of lines without a thread ID.
     main: i32,
     /// Begin of a line that was interrupted by a message of strace.
@@ -55,20 +55,20 @@ pub(super) struct Strace {
 }
 
 /// Output of the parser.
-struct Out<'a> {
+struct ParseOutput<'a> {
     said: &'a mut Vec<ImportedEvent>,
     notes: &'a mut Notes,
 }
 
-impl Out<'_> {
-    fn say(&mut self, time: u64, task: Task, what: ImportedKind) {
+impl ParseOutput<'_> {
+    fn say(&mut self, time: u64, task: ImportedTask, what: ImportedKind) {
         self.said.push(ImportedEvent { time, task, what });
     }
 }
 
 impl Parser for Strace {
     fn line(&mut self, line: &[u8], said: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
-        let mut out = Out { said, notes };
+        let mut out = ParseOutput { said, notes };
         if let Some(before) = without_message(line) {
             self.carried.extend_from_slice(before);
             if self.carried.len() > LINE_BYTES_MAX {
@@ -92,7 +92,7 @@ impl Parser for Strace {
     }
 
     fn finish(&mut self, said: &mut Vec<ImportedEvent>, notes: &mut Notes) {
-        let mut out = Out { said, notes };
+        let mut out = ParseOutput { said, notes };
         let mut held: Vec<i32> = self.held.keys().copied().collect();
         held.sort_unstable();
         for tid in held {
@@ -110,9 +110,9 @@ impl Strace {
     /// Creates a parser for a log that begins like this.
     pub(super) fn new(head: &[u8]) -> Self {
         Self {
-            words: Words::new(),
-            clock: Clock::default(),
-            tasks: Tasks::default(),
+            words: ConstantTable::new(),
+            clock: LineClock::default(),
+            tasks: StraceTasks::default(),
             main: first_thread(head).unwrap_or(NOBODY),
             carried: Vec::new(),
             held: FxHashMap::default(),
@@ -123,11 +123,11 @@ impl Strace {
     fn time(&mut self, stamp: Option<Stamp>, notes: &mut Notes) -> u64 {
         let (time, reading) = self.clock.read(stamp);
         match reading {
-            Reading::Good => {}
-            Reading::Missing => {
+            StampReading::Good => {}
+            StampReading::Missing => {
                 notes.count("lines without a time: each is 1 µs after the previous one")
             }
-            Reading::Back => {
+            StampReading::Back => {
                 notes.count("lines with an earlier time than the previous one: moved after it")
             }
         }
@@ -135,7 +135,7 @@ impl Strace {
     }
 
     /// Parses a line of a thread.
-    fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+    fn of(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut ParseOutput<'_>) -> bool {
         if name_of(rest).is_some() && self.tasks.thread(tid).is_some_and(|thread| thread.is_ending)
         {
             self.end_incarnation(tid, time, out);
@@ -169,7 +169,7 @@ impl Strace {
     }
 
     /// Handles the first line of a thread. False: its lines have to wait.
-    fn appears(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+    fn appears(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut ParseOutput<'_>) -> bool {
         let makers = self.tasks.inside(makes_tasks);
         match makers.as_slice() {
             [] => {}
@@ -190,7 +190,7 @@ impl Strace {
     }
 
     /// Records a thread that was started by the call that its parent is inside.
-    fn is_born(&mut self, parent: i32, tid: i32, time: u64, out: &mut Out<'_>) {
+    fn is_born(&mut self, parent: i32, tid: i32, time: u64, out: &mut ParseOutput<'_>) {
         let Some(thread) = self.tasks.thread(parent) else { return };
         let task = thread.task;
         let pending =
@@ -210,7 +210,7 @@ impl Strace {
     }
 
     /// Ends the earlier task of this number, whose end is not in the log (`-qq`).
-    fn end_incarnation(&mut self, tid: i32, time: u64, out: &mut Out<'_>) {
+    fn end_incarnation(&mut self, tid: i32, time: u64, out: &mut ParseOutput<'_>) {
         for tid in self.tasks.incarnation(tid) {
             self.tell_opened(tid, &[], out);
             self.give_up(tid, out);
@@ -222,7 +222,7 @@ impl Strace {
     }
 
     /// Handles the end of a call of `tid` that started this child.
-    fn made(&mut self, tid: i32, child: i32, time: u64, flags: u64, out: &mut Out<'_>) {
+    fn made(&mut self, tid: i32, child: i32, time: u64, flags: u64, out: &mut ParseOutput<'_>) {
         let Some(task) = self.tasks.thread(tid).map(|thread| thread.task) else { return };
         match self.tasks.thread(child) {
             // The child has had lines meanwhile.
@@ -235,7 +235,14 @@ impl Strace {
         }
     }
 
-    fn born(&mut self, parent: Task, tid: i32, time: u64, flags: u64, out: &mut Out<'_>) {
+    fn born(
+        &mut self,
+        parent: ImportedTask,
+        tid: i32,
+        time: u64,
+        flags: u64,
+        out: &mut ParseOutput<'_>,
+    ) {
         let child = self.tasks.born(parent, tid, flags);
         let first =
             self.held.get(&tid).and_then(|held| held.first()).map_or(time, |held| held.0.min(time));
@@ -244,7 +251,7 @@ impl Strace {
     }
 
     /// Parses the lines that waited for the start of their thread.
-    fn tell_held(&mut self, tid: i32, out: &mut Out<'_>) {
+    fn tell_held(&mut self, tid: i32, out: &mut ParseOutput<'_>) {
         let held = self.held.remove(&tid).unwrap_or_default();
         self.held_lines = self.held_lines.saturating_sub(held.len());
         for (time, line) in held {
@@ -257,7 +264,7 @@ impl Strace {
 
     /// Parses the end of a task: `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++
     /// superseded by execve in pid 7 +++`
-    fn ends(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+    fn ends(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut ParseOutput<'_>) -> bool {
         self.give_up(tid, out);
         if let Some(by) = rest.strip_prefix(b"+++ superseded by execve in pid ") {
             // From now on the other thread has this one's number.
@@ -276,7 +283,7 @@ impl Strace {
     }
 
     /// Ends the wait for the end of the thread's call.
-    fn give_up(&mut self, tid: i32, out: &mut Out<'_>) {
+    fn give_up(&mut self, tid: i32, out: &mut ParseOutput<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
         let (task, pending) = (thread.task, thread.pending.take());
         let Some((start, text)) = pending else { return };
@@ -287,7 +294,7 @@ impl Strace {
     }
 
     /// Parses the end of a call such as `<... read resumed>"x", 1) = 1`
-    fn resumed(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut Out<'_>) -> bool {
+    fn resumed(&mut self, tid: i32, time: u64, rest: &[u8], out: &mut ParseOutput<'_>) -> bool {
         let Some(place) = rest.windows(8).position(|window| window == b"resumed>") else {
             return false;
         };
@@ -310,7 +317,7 @@ impl Strace {
         start: u64,
         text: &[u8],
         end: Option<u64>,
-        out: &mut Out<'_>,
+        out: &mut ParseOutput<'_>,
     ) -> bool {
         let Some((name, arguments)) = name_of(text) else { return false };
         let Some((texts, outcome)) = whole(name, arguments, &self.words) else { return false };
@@ -347,20 +354,27 @@ impl Strace {
         true
     }
 
-    fn unknown(&self, name: &[u8], out: &mut Out<'_>) {
+    fn unknown(&self, name: &[u8], out: &mut ParseOutput<'_>) {
         if !ENDS.contains(&name) {
             out.notes.unknown_call(name);
         }
     }
 
-    fn enters(&mut self, call: CallId, parsed: &Parsed, time: u64, task: Task, out: &mut Out<'_>) {
+    fn enters(
+        &mut self,
+        call: CallId,
+        parsed: &Parsed,
+        time: u64,
+        task: ImportedTask,
+        out: &mut ParseOutput<'_>,
+    ) {
         let process = self.tasks.process(task.pid);
         if let Some(path) = &parsed.directory
             && !std::mem::replace(&mut process.knows_directory, true)
         {
             out.say(time, task, ImportedKind::Directory(path.clone()));
         }
-        for Given { fd, link, is_directory } in &parsed.given {
+        for GivenDescriptor { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
                 // strace does not print how it was opened: the flags permit all operations in the
                 // log.
@@ -375,24 +389,27 @@ impl Strace {
         &mut self,
         call: CallId,
         parsed: Parsed,
-        outcome: Outcome,
+        outcome: CallResult,
         time: u64,
-        task: Task,
-        out: &mut Out<'_>,
+        task: ImportedTask,
+        out: &mut ParseOutput<'_>,
     ) {
         let Some(ret) = outcome.ret else { return };
         let row = call.call();
         let process = self.tasks.process(task.pid);
-        if matches!(row.class, Class::Open | Class::Dup | Class::Control | Class::Make(_)) {
+        if matches!(
+            row.class,
+            CallClass::Open | CallClass::Dup | CallClass::Control | CallClass::Make(_)
+        ) {
             process.fds.extend(i32::try_from(ret).ok().filter(|number| *number >= 0));
         }
         let mut reads = parsed.reads;
-        if row.class == Class::MakePair {
+        if row.class == CallClass::MakePair {
             let made =
                 reads.iter().find_map(|byte| byte.bytes.as_chunks::<4>().0.first_chunk::<2>());
             process.fds.extend(made.into_iter().flatten().map(|made| i32::from_le_bytes(*made)));
         }
-        if row.class == Class::Place && ret == 0 {
+        if row.class == CallClass::Place && ret == 0 {
             // It has left the directory of the start.
             process.knows_directory = true;
         }
@@ -401,7 +418,7 @@ impl Strace {
             let name = path.map(|path| last(&path.bytes)).unwrap_or_default();
             out.say(time, task, ImportedKind::Named(name.to_vec(), true));
         }
-        if let Some(bytes) = outcome.link.filter(|_| row.class == Class::Open) {
+        if let Some(bytes) = outcome.link.filter(|_| row.class == CallClass::Open) {
             reads.push(Read::link(bytes, None));
         }
         if row.arg(Role::Path).is_some() && !reads.iter().any(|byte| byte.of == NameOf::Argument) {
@@ -420,7 +437,7 @@ impl Strace {
 
     /// Emits the end of an open before this line of its thread, which may show the type of the
     /// opened file.
-    fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut Out<'_>) {
+    fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut ParseOutput<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
         let opened = thread.opened.take_if(|opened| !stat_text::is_asked(line, opened.0));
         let Some((fd, mut exit)) = opened else { return };

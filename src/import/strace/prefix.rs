@@ -90,7 +90,7 @@ fn stamp(line: &[u8]) -> Option<(Stamp, &[u8])> {
 
 /// Clock of the lines: each has a time later than the previous one.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct LineClock {
     last: u64,
     /// Midnights that have passed.
     days: u64,
@@ -108,7 +108,7 @@ const STEP: u64 = 1000;
 
 /// Result of reading a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum StampReading {
     /// A valid time.
     Good,
     /// No time.
@@ -117,11 +117,11 @@ pub(super) enum Reading {
     Back,
 }
 
-impl Clock {
+impl LineClock {
     /// Time of a line.
-    pub(super) fn read(&mut self, stamp: Option<Stamp>) -> (u64, Reading) {
+    pub(super) fn read(&mut self, stamp: Option<Stamp>) -> (u64, StampReading) {
         let time = match stamp {
-            None => return (self.after(self.last.saturating_add(STEP)), Reading::Missing),
+            None => return (self.after(self.last.saturating_add(STEP)), StampReading::Missing),
             Some(Stamp::Epoch(it)) => it.saturating_add_signed(self.shift),
             Some(Stamp::After(it)) => self.last.saturating_add(it),
             Some(Stamp::OfDay(it)) => {
@@ -132,7 +132,7 @@ impl Clock {
         };
         // Times are printed in microseconds, and calls may be shorter.
         let is_back = time.saturating_add(1_000_000) < self.last;
-        (self.after(time), if is_back { Reading::Back } else { Reading::Good })
+        (self.after(time), if is_back { StampReading::Back } else { StampReading::Good })
     }
 
     /// End of a call that began at `start`, whose last line has the time `end`, and that took this
@@ -180,14 +180,23 @@ mod tests {
 
     #[test]
     fn times_go_on() {
-        let mut clock = Clock::default();
-        assert_eq!(clock.read(Some(Stamp::Epoch(7_000_000_000))), (7_000_000_000, Reading::Good));
-        assert_eq!(clock.read(Some(Stamp::Epoch(7_000_000_000))), (7_000_000_001, Reading::Good));
-        assert_eq!(clock.read(Some(Stamp::Epoch(6_000_000_000))), (7_000_000_002, Reading::Back));
-        assert_eq!(clock.read(None), (7_000_001_002, Reading::Missing));
-        assert_eq!(clock.read(Some(Stamp::After(5000))), (7_000_006_002, Reading::Good));
+        let mut clock = LineClock::default();
+        assert_eq!(
+            clock.read(Some(Stamp::Epoch(7_000_000_000))),
+            (7_000_000_000, StampReading::Good)
+        );
+        assert_eq!(
+            clock.read(Some(Stamp::Epoch(7_000_000_000))),
+            (7_000_000_001, StampReading::Good)
+        );
+        assert_eq!(
+            clock.read(Some(Stamp::Epoch(6_000_000_000))),
+            (7_000_000_002, StampReading::Back)
+        );
+        assert_eq!(clock.read(None), (7_000_001_002, StampReading::Missing));
+        assert_eq!(clock.read(Some(Stamp::After(5000))), (7_000_006_002, StampReading::Good));
         // The clock was set 400 days ahead inside a call of 2.5 ms.
-        let mut clock = Clock::default();
+        let mut clock = LineClock::default();
         let (start, set) = (EPOCH_MIN, EPOCH_MIN + 400 * DAY);
         assert_eq!(clock.read(Some(Stamp::Epoch(start))).0, start);
         let end = clock.read(Some(Stamp::Epoch(set))).0;
@@ -195,8 +204,8 @@ mod tests {
         let next = clock.read(Some(Stamp::Epoch(set + 7_000))).0;
         assert_eq!(next, start + 2_507_000);
         assert_eq!(clock.end(start, next, 2_500_000), (next, false));
-        let mut clock = Clock::default();
+        let mut clock = LineClock::default();
         assert_eq!(clock.read(Some(Stamp::OfDay(DAY - 1))).0, DAY - 1);
-        assert_eq!(clock.read(Some(Stamp::OfDay(1))), (DAY + 1, Reading::Good));
+        assert_eq!(clock.read(Some(Stamp::OfDay(1))), (DAY + 1, StampReading::Good));
     }
 }

@@ -4,7 +4,7 @@ use super::call::whole;
 use super::value::{elements, number, string};
 use super::{call, name_of};
 use crate::event::FileStat;
-use crate::import::constants::Words;
+use crate::import::constants::ConstantTable;
 use crate::units::DevId;
 
 /// Calls for metadata, and the prefixes of their fields.
@@ -21,7 +21,7 @@ pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
 }
 
 /// Metadata of a descriptor's file, if this line is a query for it.
-pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
+pub(super) fn stat(line: &[u8], fd: i32, words: &ConstantTable) -> Option<FileStat> {
     let (name, arguments) = name_of(line)?;
     let &(_, field) = CALLS.iter().find(|call| call.0 == name)?;
     let (texts, outcome) = whole(name, arguments, words)?;
@@ -36,7 +36,7 @@ pub(super) fn stat(line: &[u8], fd: i32, words: &Words) -> Option<FileStat> {
 }
 
 /// Parses `{st_mode=S_IFREG|0644, st_size=12, ...}`; with `-v` there are device and inode, too.
-fn fields(text: &[u8], prefix: &[u8], words: &Words) -> Option<FileStat> {
+fn fields(text: &[u8], prefix: &[u8], words: &ConstantTable) -> Option<FileStat> {
     let all = elements(text);
     let field = |name: &[u8]| {
         all.iter()
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_a_file_is_stands_in_the_answer() {
         let told = |line: &str| {
-            stat(line.as_bytes(), 3, &Words::new())
+            stat(line.as_bytes(), 3, &ConstantTable::new())
                 .map(|stat| (stat.mode, stat.dev, stat.ino, stat.size))
         };
         let file = Some((0o100_644, DevId(0), 0, 12));

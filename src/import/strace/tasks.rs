@@ -2,13 +2,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::import::imported_event::{ImportedEvent, Task};
+use crate::import::imported_event::{ImportedEvent, ImportedTask};
 use crate::units::{Pid, Tid};
 
 /// A thread.
 #[derive(Debug)]
-pub(super) struct Thread {
-    pub(super) task: Task,
+pub(super) struct StraceThread {
+    pub(super) task: ImportedTask,
     /// Call that the thread is inside: its begin, and its printed text.
     pub(super) pending: Option<(u64, Vec<u8>)>,
     /// End of its last call, if that opened this descriptor.
@@ -21,7 +21,7 @@ pub(super) struct Thread {
 
 /// A process.
 #[derive(Debug, Default)]
-pub(super) struct Process {
+pub(super) struct StraceProcess {
     threads: usize,
     /// Descriptors with a recorded open, or an event of their own.
     pub(super) fds: FxHashSet<i32>,
@@ -31,17 +31,17 @@ pub(super) struct Process {
 
 /// All threads and processes.
 #[derive(Debug, Default)]
-pub(super) struct Tasks {
-    threads: FxHashMap<i32, Thread>,
-    processes: FxHashMap<i32, Process>,
+pub(super) struct StraceTasks {
+    threads: FxHashMap<i32, StraceThread>,
+    processes: FxHashMap<i32, StraceProcess>,
 }
 
-impl Tasks {
-    pub(super) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
+impl StraceTasks {
+    pub(super) fn thread(&mut self, tid: i32) -> Option<&mut StraceThread> {
         self.threads.get_mut(&tid)
     }
 
-    pub(super) fn process(&mut self, pid: Pid) -> &mut Process {
+    pub(super) fn process(&mut self, pid: Pid) -> &mut StraceProcess {
         self.processes.entry(pid.0).or_default()
     }
 
@@ -55,35 +55,37 @@ impl Tasks {
 
     /// Threads that are inside a call with a matching text.
     pub(super) fn inside(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<i32> {
-        let is_inside =
-            |thread: &&Thread| thread.pending.as_ref().is_some_and(|pending| is_wanted(&pending.1));
+        let is_inside = |thread: &&StraceThread| {
+            thread.pending.as_ref().is_some_and(|pending| is_wanted(&pending.1))
+        };
         self.threads.values().filter(is_inside).map(|value| value.task.tid.0).collect()
     }
 
     /// Adds a thread whose start is not in the log: a process of its own.
-    pub(super) fn begin(&mut self, tid: i32) -> Task {
-        self.add(Task::leader(tid))
+    pub(super) fn begin(&mut self, tid: i32) -> ImportedTask {
+        self.add(ImportedTask::leader(tid))
     }
 
     /// Adds a child of a thread.
-    pub(super) fn born(&mut self, parent: Task, tid: i32, flags: u64) -> Task {
+    pub(super) fn born(&mut self, parent: ImportedTask, tid: i32, flags: u64) -> ImportedTask {
         if flags & libc::CLONE_THREAD as u64 != 0 {
-            return self.add(Task { pid: parent.pid, tid: Tid(tid) });
+            return self.add(ImportedTask { pid: parent.pid, tid: Tid(tid) });
         }
         let fds = self.process(parent.pid).fds.clone();
-        let process = Process { threads: 0, fds, knows_directory: true };
+        let process = StraceProcess { threads: 0, fds, knows_directory: true };
         self.processes.insert(tid, process);
-        self.add(Task::leader(tid))
+        self.add(ImportedTask::leader(tid))
     }
 
-    fn add(&mut self, task: Task) -> Task {
+    fn add(&mut self, task: ImportedTask) -> ImportedTask {
         self.process(task.pid).threads += 1;
-        let thread = Thread { task, pending: None, opened: None, is_ending: false, maker: None };
+        let thread =
+            StraceThread { task, pending: None, opened: None, is_ending: false, maker: None };
         self.threads.insert(task.tid.0, thread);
         task
     }
 
-    pub(super) fn end(&mut self, tid: i32) -> Option<Thread> {
+    pub(super) fn end(&mut self, tid: i32) -> Option<StraceThread> {
         let thread = self.threads.remove(&tid)?;
         let pid = thread.task.pid.0;
         let process = self.processes.get_mut(&pid)?;
@@ -96,7 +98,8 @@ impl Tasks {
 
     /// Threads of the process of this number, or only that thread if it is not a leader.
     pub(super) fn incarnation(&self, tid: i32) -> Vec<i32> {
-        let is_meant = |thread: &&Thread| thread.task.tid.0 == tid || thread.task.pid.0 == tid;
+        let is_meant =
+            |thread: &&StraceThread| thread.task.tid.0 == tid || thread.task.pid.0 == tid;
         let mut tids: Vec<i32> =
             self.threads.values().filter(is_meant).map(|value| value.task.tid.0).collect();
         tids.sort_unstable();

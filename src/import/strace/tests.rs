@@ -19,7 +19,7 @@ fn told(text: &str) -> (Vec<ImportedEvent>, Notes) {
 /// Describes events by task and kind.
 fn words(said: &[ImportedEvent]) -> Vec<String> {
     let word = |event: &ImportedEvent| {
-        let Task { pid, tid } = event.task;
+        let ImportedTask { pid, tid } = event.task;
         let what = match &event.what {
             ImportedKind::Enter(call, _) => format!("{}(", call.call().name),
             ImportedKind::Exit(call, ret, _) => format!("{})={ret}", call.call().name),

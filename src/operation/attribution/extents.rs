@@ -4,7 +4,7 @@
 use rangemap::RangeMap;
 use rustc_hash::FxHashMap;
 
-use crate::event::fs::{Extent, Unit};
+use crate::event::fs::{AddressUnit, Extent};
 use crate::units::DevId;
 
 /// File: its file system, as in `st_dev`, and its inode number; or [`device_file`].
@@ -46,7 +46,7 @@ pub(super) enum ExtentSource {
 /// A part of a file's contents. Equal for all bytes that have the same distance from each other on
 /// the device and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct ExtentRun {
     file: FileKey,
     told: ExtentSource,
     /// Place on the device minus offset in the file, in bytes, modulo 2^64.
@@ -55,7 +55,7 @@ struct Run {
 
 /// Contents of a range of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundExtent {
     /// First byte on the device.
     pub begin: u64,
     /// Byte after the last.
@@ -70,7 +70,7 @@ pub(super) struct Extents {
     /// Bytes of a block, by file system.
     block_bytes: FxHashMap<DevId, u64>,
     /// Runs by device and by bytes on the device.
-    runs: FxHashMap<DevId, RangeMap<u64, Run>>,
+    runs: FxHashMap<DevId, RangeMap<u64, ExtentRun>>,
     count: usize,
     /// Extents in blocks whose size is not known.
     pub unsized_: u64,
@@ -96,8 +96,8 @@ impl Extents {
     /// Records an extent. The previous contents of its range are not valid any more.
     pub(super) fn learn(&mut self, extent: &Extent) {
         let unit = match extent.unit {
-            Unit::Bytes => Some(1),
-            Unit::Blocks => self.block_bytes.get(&extent.dev).copied(),
+            AddressUnit::Bytes => Some(1),
+            AddressUnit::Blocks => self.block_bytes.get(&extent.dev).copied(),
         };
         let Some(unit) = unit else {
             self.unsized_ += 1;
@@ -112,11 +112,11 @@ impl Extents {
             self.forget();
         }
         let told = match (extent.unit, extent.is_shared) {
-            (Unit::Blocks, _) => ExtentSource::Blocks,
-            (Unit::Bytes, false) => ExtentSource::Mapping,
-            (Unit::Bytes, true) => ExtentSource::Shared,
+            (AddressUnit::Blocks, _) => ExtentSource::Blocks,
+            (AddressUnit::Bytes, false) => ExtentSource::Mapping,
+            (AddressUnit::Bytes, true) => ExtentSource::Shared,
         };
-        let run = Run { file: (extent.dev, extent.ino), told, shift };
+        let run = ExtentRun { file: (extent.dev, extent.ino), told, shift };
         self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
     }
 
@@ -136,21 +136,21 @@ impl Extents {
     }
 
     /// Returns the contents of `[begin, end)` of a device, in order and without gaps.
-    pub(super) fn find(&self, dev: DevId, begin: u64, end: u64) -> Vec<Found> {
+    pub(super) fn find(&self, dev: DevId, begin: u64, end: u64) -> Vec<FoundExtent> {
         let mut found = Vec::new();
         let mut at = begin;
         let runs = self.runs.get(&dev).filter(|_| begin < end);
         for (range, run) in runs.into_iter().flat_map(|it| it.overlapping(begin..end)) {
             let (from, to) = (range.start.max(begin), range.end.min(end));
             if at < from {
-                found.push(Found { begin: at, end: from, of: None });
+                found.push(FoundExtent { begin: at, end: from, of: None });
             }
             let of = Some((run.file, from.wrapping_sub(run.shift), run.told));
-            found.push(Found { begin: from, end: to, of });
+            found.push(FoundExtent { begin: from, end: to, of });
             at = to;
         }
         if at < end {
-            found.push(Found { begin: at, end, of: None });
+            found.push(FoundExtent { begin: at, end, of: None });
         }
         found
     }
@@ -161,7 +161,7 @@ impl Extents {
         dev: DevId,
         begin: u64,
         end: u64,
-        change: impl FnOnce(&mut RangeMap<u64, Run>),
+        change: impl FnOnce(&mut RangeMap<u64, ExtentRun>),
     ) {
         if begin < end {
             let runs = self.runs.entry(dev).or_default();
@@ -182,7 +182,7 @@ mod tests {
         let mut extents = Extents::default();
         extents.has_blocks(DEV, 1024);
         for &(ino, offset, length, address) in list {
-            let unit = Unit::Blocks;
+            let unit = AddressUnit::Blocks;
             let is_shared = false;
             let extent =
                 Extent { dev: DEV, ino, on: DEV, unit, offset, length, address, is_shared };
@@ -193,7 +193,7 @@ mod tests {
 
     /// Returns `begin-end` of each piece in blocks, with `inode@offset`.
     fn text(extents: &Extents, begin: u64, end: u64) -> String {
-        let piece = |found: Found| {
+        let piece = |found: FoundExtent| {
             let of = found.of.map(|((_, ino), offset, _)| format!("{ino}@{}", offset / 1024));
             let of = of.as_deref().unwrap_or("?");
             format!("{}-{}:{of}", found.begin / 1024, found.end / 1024)
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_device_is_a_file_by_itself() {
-        let (unit, dev, on, ino) = (Unit::Bytes, DevId(3), DEV, u64::from(DEV.0));
+        let (unit, dev, on, ino) = (AddressUnit::Bytes, DevId(3), DEV, u64::from(DEV.0));
         let (offset, length, address, is_shared) = (512, 512, 512, false);
         let it = Extent { dev, ino, on, unit, offset, length, address, is_shared };
         assert!(is_device(&it) && !is_device(&Extent { offset: 0, ..it }));
@@ -241,7 +241,7 @@ mod tests {
         let mut all = extents(&[(1, 0, 10, 100)]);
         all.forget_device(DEV);
         assert_eq!((text(&all, 100, 110), all.count), ("100-110:?".to_owned(), 0));
-        let (unit, dev, on, ino) = (Unit::Blocks, DEV, DEV, 1);
+        let (unit, dev, on, ino) = (AddressUnit::Blocks, DEV, DEV, 1);
         let (offset, length, address, is_shared) = (0, 10, 100, false);
         all.learn(&Extent { dev, ino, on, unit, offset, length, address, is_shared });
         assert_eq!(all.unsized_, 1, "the block size is not known any more");
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn blocks_of_unknown_size_are_counted() {
         let mut extents = Extents::default();
-        let (unit, on) = (Unit::Blocks, DEV);
+        let (unit, on) = (AddressUnit::Blocks, DEV);
         let (offset, length, address, is_shared) = (0, 1, 1, false);
         extents.learn(&Extent { dev: DEV, ino: 1, on, unit, offset, length, address, is_shared });
         assert_eq!((extents.unsized_, extents.count), (1, 0));

@@ -7,11 +7,11 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    BlockContents, EXT4_JOURNAL_INO, ExtentSource, FileAttribution, FileKey, Found, Lookup,
+    BlockContents, EXT4_JOURNAL_INO, ExtentSource, FileAttribution, FileKey, FoundExtent, Lookup,
 };
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
-use crate::event::block::Place;
+use crate::event::block::DevicePosition;
 use crate::units::{DevId, SECTOR_BYTES};
 
 /// A loop device.
@@ -32,7 +32,7 @@ pub(super) struct LoopDevices(FxHashMap<FileKey, LoopDevice>);
 #[derive(Clone, Debug)]
 pub struct StackedLocation {
     /// Sector on the device: on a partition of it, if there is one.
-    pub place: Place,
+    pub place: DevicePosition,
     /// Contents of the sectors.
     pub behind: BlockContents,
 }
@@ -62,13 +62,13 @@ impl LoopDevices {
     }
 
     /// Returns the location of a byte of a file on its loop device.
-    fn place(&self, key: FileKey, offset: u64) -> Option<Place> {
+    fn place(&self, key: FileKey, offset: u64) -> Option<DevicePosition> {
         let image = self.0.get(&key)?;
         let sector = offset.checked_sub(image.offset)? / SECTOR_BYTES;
         let holds = |it: &&(u64, u64, DevId)| it.0 <= sector && sector < it.1;
         Some(match image.partitions.iter().find(holds) {
-            Some((start, _, dev)) => Place { dev: *dev, sector: sector - start },
-            None => Place { dev: image.dev, sector },
+            Some((start, _, dev)) => DevicePosition { dev: *dev, sector: sector - start },
+            None => DevicePosition { dev: image.dev, sector },
         })
     }
 }
@@ -96,7 +96,7 @@ impl FileAttribution {
         for (length, behind) in self.contents(place, nr_sector, look) {
             let mut done = 0;
             for (length, mut above) in self.above(&behind, length, look, depth + 1) {
-                let place = Place { dev: place.dev, sector: sector.saturating_add(done) };
+                let place = DevicePosition { dev: place.dev, sector: sector.saturating_add(done) };
                 above.insert(0, StackedLocation { place, behind: behind.further(done) });
                 all.push((length, above));
                 done += length;
@@ -110,7 +110,7 @@ impl FileAttribution {
     /// sectors, and files.
     pub(super) fn contents(
         &self,
-        place: Place,
+        place: DevicePosition,
         nr_sector: u64,
         look: Lookup,
     ) -> Vec<(u64, BlockContents)> {
@@ -125,7 +125,7 @@ impl FileAttribution {
                 // The contents may have moved since.
                 None => {
                     let at_the_end = self.at_the_end.find(place.dev, run.begin, run.end);
-                    let behind = |found: Found| match found.of {
+                    let behind = |found: FoundExtent| match found.of {
                         Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
                         None => BlockContents::Unknown,
                     };
@@ -134,7 +134,7 @@ impl FileAttribution {
             }
         });
         // A run may end inside a sector.
-        let sectors = |it: Found| it.end / SECTOR_BYTES - it.begin / SECTOR_BYTES;
+        let sectors = |it: FoundExtent| it.end / SECTOR_BYTES - it.begin / SECTOR_BYTES;
         known.map(|(it, behind)| (sectors(it), behind)).filter(|it| it.0 > 0).collect()
     }
 

@@ -19,21 +19,21 @@ use std::str::SplitWhitespace;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::extents::{ExtentSource, Extents, Found, is_device};
+use self::extents::{ExtentSource, Extents, FoundExtent, is_device};
 pub use self::extents::{FileKey, device_file, device_of};
 use self::loop_devices::LoopDevices;
 pub use self::loop_devices::StackedLocation;
 use self::named::{NameChanges, NamedFile};
 use self::writers::Writers;
-pub use self::writers::{Writer, WriterRef};
-use super::block::{At, BlockRequest, Part};
-use super::file_names::{Change, Span, Spot};
-use super::model::{FilePath, Mounts, OpenFile, ProcessKey};
+pub use self::writers::{LastWriter, WriterRef};
+use super::block::{BlockRequest, EventContext, RequestPart};
+use super::file_names::{CallSpan, NameChange, NamedPlace};
+use super::model::{FilePath, MountNamespace, OpenFile, ProcessKey};
 use crate::anomaly::Link;
 use crate::capture::header::Disk;
 use crate::event::FileStat;
-use crate::event::block::{Place, RequestOp};
-use crate::event::fs::{Extent, FsEvent, Unit};
+use crate::event::block::{DevicePosition, RequestOp};
+use crate::event::fs::{AddressUnit, Extent, FsEvent};
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 /// Contents of a range of sectors.
@@ -113,9 +113,9 @@ pub struct Piece {
     /// Length in sectors.
     pub nr_sector: u64,
     /// Submitter of its bio, and the time of queueing.
-    pub queued: At,
+    pub queued: EventContext,
     /// Devices above, the nearest first.
-    pub levels: Rc<[Place]>,
+    pub levels: Rc<[DevicePosition]>,
     /// Contents of its sectors.
     pub behind: BlockContents,
     /// If the contents are the backing file of a loop device: locations on that device and their
@@ -125,7 +125,7 @@ pub struct Piece {
     /// thread that is not followed, or by one that writes back data without a known recorded write.
     pub for_others: bool,
     /// Last writers of these bytes, if another thread writes them back.
-    pub writers: Vec<Writer>,
+    pub writers: Vec<LastWriter>,
 }
 
 impl Piece {
@@ -243,7 +243,7 @@ impl FileAttribution {
         for line in lines {
             let numbers: Vec<u64> = line.filter_map(|it| it.parse().ok()).collect();
             if let &[offset, address, length] = numbers.as_slice() {
-                let unit = Unit::Bytes;
+                let unit = AddressUnit::Bytes;
                 let (on, is_shared) = (dev, false);
                 let it = Extent { dev, ino, on, unit, offset, length, address, is_shared };
                 self.at_the_end.learn(&it);
@@ -304,15 +304,16 @@ impl FileAttribution {
             self.given_up += self.opened.len() as u64;
             self.opened.clear();
         }
-        let is_elsewhere = |it: &FilePath| it.mounts != Mounts::OWN || !it.bytes.starts_with(b"/");
+        let is_elsewhere =
+            |it: &FilePath| it.mounts != MountNamespace::OWN || !it.bytes.starts_with(b"/");
         self.is_elsewhere |= file.path.as_ref().is_some_and(is_elsewhere);
         let named = NamedFile::new(file, read, &self.changes);
         self.opened.insert(key, RefCell::new(named));
     }
 
     /// Notes a call that has changed names.
-    pub fn names_changed(&mut self, change: &Change, span: Span) {
-        let is_own = change.places().all(|it| it.mounts == Mounts::OWN);
+    pub fn names_changed(&mut self, change: &NameChange, span: CallSpan) {
+        let is_own = change.places().all(|it| it.mounts == MountNamespace::OWN);
         let one_space = is_own && !self.is_elsewhere;
         self.room_for_changes().changed(change, span, one_space);
     }
@@ -323,12 +324,12 @@ impl FileAttribution {
     }
 
     /// Notes a mount at a place (`None`: anywhere) in these mounts (`None`: in all), or its end.
-    pub fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    pub fn covered(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.room_for_changes().covered(spot, only);
     }
 
     /// Notes that the files at a place (`None`: anywhere) are at another place now, or at none.
-    pub fn displaced(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    pub fn displaced(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.room_for_changes().displaced(spot, only);
     }
 
@@ -365,7 +366,12 @@ impl FileAttribution {
 
     /// Determines the pieces of a part of a request, unless they were determined while it was part
     /// of another request. Returns true if a writer of some of it is known.
-    pub fn look(&mut self, part: &Part, request: &BlockRequest, doing: SubmitContext<'_>) -> bool {
+    pub fn look(
+        &mut self,
+        part: &RequestPart,
+        request: &BlockRequest,
+        doing: SubmitContext<'_>,
+    ) -> bool {
         if !self.pieces.contains_key(&part.number) {
             let pieces = self.pieces_of(part, request, doing);
             self.pieces.insert(part.number, pieces);
@@ -404,7 +410,7 @@ impl FileAttribution {
 
     fn pieces_of(
         &self,
-        part: &Part,
+        part: &RequestPart,
         request: &BlockRequest,
         doing: SubmitContext<'_>,
     ) -> Vec<Piece> {
@@ -425,7 +431,10 @@ impl FileAttribution {
                 // Reported by the file system itself, whatever was there before.
                 _ if request.rwbs.is_meta() => BlockContents::Metadata,
                 BlockContents::Unknown => self.by_call(
-                    Place { dev: top.dev, sector: top.sector.saturating_add(sector - part.sector) },
+                    DevicePosition {
+                        dev: top.dev,
+                        sector: top.sector.saturating_add(sector - part.sector),
+                    },
                     doing,
                 ),
                 known => known,
@@ -449,7 +458,7 @@ impl FileAttribution {
 
     fn piece(
         &self,
-        part: &Part,
+        part: &RequestPart,
         request: &BlockRequest,
         sectors: Sectors,
         doing: SubmitContext<'_>,
@@ -471,7 +480,7 @@ impl FileAttribution {
             nr_sector,
             queued: part.queued,
             levels: levels
-                .map(|it| Place { dev: it.dev, sector: it.sector.saturating_add(by) })
+                .map(|it| DevicePosition { dev: it.dev, sector: it.sector.saturating_add(by) })
                 .collect(),
             for_others,
             writers: if only_itself { Vec::new() } else { writers },
@@ -489,7 +498,7 @@ impl FileAttribution {
     /// Returns the file of the call that the thread is inside, if it is on that device (the request
     /// may as well be metadata). On a device without a known file system, the contents are the
     /// device itself, if its node has been opened.
-    fn by_call(&self, top: Place, doing: SubmitContext<'_>) -> BlockContents {
+    fn by_call(&self, top: DevicePosition, doing: SubmitContext<'_>) -> BlockContents {
         let stat = doing.file.and_then(|it| it.stat);
         let itself = device_file(top.dev);
         if let Some(key) = stat.filter(|it| it.dev == top.dev).as_ref().and_then(regular) {
@@ -512,7 +521,7 @@ impl FileAttribution {
         self.devices.get(name).map(|it| device_file(*it))
     }
 
-    fn writers_of(&self, behind: &BlockContents, nr_sector: u64) -> Vec<Writer> {
+    fn writers_of(&self, behind: &BlockContents, nr_sector: u64) -> Vec<LastWriter> {
         match behind {
             BlockContents::File { key, offset: Some(offset), .. } => {
                 let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
@@ -537,7 +546,10 @@ fn names(disk: &Disk) -> impl Iterator<Item = (Vec<u8>, DevId)> {
 /// Returns true if the second piece continues the first, on all devices and in all files.
 fn continues(first: &Piece, second: &Piece) -> bool {
     let length = first.nr_sector;
-    let next = |it: &Place| Place { dev: it.dev, sector: it.sector.saturating_add(length) };
+    let next = |it: &DevicePosition| DevicePosition {
+        dev: it.dev,
+        sector: it.sector.saturating_add(length),
+    };
     let above = first.above.len() == second.above.len()
         && first.above.iter().zip(&second.above).all(|(first, second)| {
             next(&first.place) == second.place && first.behind.goes_on(length, &second.behind)

@@ -9,22 +9,24 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::operation::file_names::{Change, Span, Spot, has_part, is_below, last, shown};
-use crate::operation::model::{FilePath, Mounts, OpenFile, PathSource};
+use crate::operation::file_names::{
+    CallSpan, NameChange, NamedPlace, has_part, is_below, last, shown,
+};
+use crate::operation::model::{FilePath, MountNamespace, OpenFile, PathSource};
 use crate::units::KernelTime;
 
 /// A change of the targets of paths.
 #[derive(Clone, Debug)]
-enum Entry {
+enum NameEvent {
     /// Rename or removal.
-    Change(Change, Span),
+    Change(NameChange, CallSpan),
     /// Rename with unknown paths; the last parts of both names, if those are known.
     Unknown(Option<[Vec<u8>; 2]>),
     /// Mount, or its end, at a place (`None`: anywhere), in these mounts (`None`: in all).
-    Covered(Option<Vec<u8>>, Option<Mounts>),
+    Covered(Option<Vec<u8>>, Option<MountNamespace>),
     /// Mount that was moved away from a place (`None`: anywhere), with everything below it, in
     /// these mounts (`None`: in all).
-    Displaced(Option<Vec<u8>>, Option<Mounts>),
+    Displaced(Option<Vec<u8>>, Option<MountNamespace>),
 }
 
 /// Limit of kept changes. Beyond it all names are brought up to date, and the changes are evicted.
@@ -35,7 +37,7 @@ const CHANGES_MAX: usize = 1 << 16;
 pub(super) struct NameChanges {
     /// Number of changes that were evicted because all names have followed them.
     before: u64,
-    kept: Vec<Entry>,
+    kept: Vec<NameEvent>,
     /// Numbers of changes, ascending: by the path that one concerns, or by a part of a path if the
     /// path is not certain.
     by_name: FxHashMap<Vec<u8>, Vec<u64>>,
@@ -61,7 +63,7 @@ impl NameChanges {
 
     /// Adds a rename or removal that has ended. `one_space`: all files and the change are in the
     /// same mounts.
-    pub(super) fn changed(&mut self, change: &Change, span: Span, one_space: bool) {
+    pub(super) fn changed(&mut self, change: &NameChange, span: CallSpan, one_space: bool) {
         let number = self.next();
         for spot in change.places() {
             // In other mounts the same file may have a longer or shorter path.
@@ -71,7 +73,7 @@ impl NameChanges {
                 self.concerns(last(&spot.path), number);
             }
         }
-        self.kept.push(Entry::Change(change.clone(), span));
+        self.kept.push(NameEvent::Change(change.clone(), span));
     }
 
     /// Adds a rename with unknown paths.
@@ -81,22 +83,22 @@ impl NameChanges {
             Some(parts) => parts.iter().for_each(|it| self.concerns(it, number)),
             None => self.of_any.push(number),
         }
-        self.kept.push(Entry::Unknown(parts.map(|it| it.map(<[u8]>::to_vec))));
+        self.kept.push(NameEvent::Unknown(parts.map(|it| it.map(<[u8]>::to_vec))));
     }
 
     /// Adds a mount at a place, or its end.
-    pub(super) fn covered(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    pub(super) fn covered(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.of_place(spot);
-        self.kept.push(Entry::Covered(spot.map(|it| it.path.clone()), only));
+        self.kept.push(NameEvent::Covered(spot.map(|it| it.path.clone()), only));
     }
 
     /// Adds the loss of a place: the files at the place are at another one now, or at none.
-    pub(super) fn displaced(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    pub(super) fn displaced(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.of_place(spot);
-        self.kept.push(Entry::Displaced(spot.map(|it| it.path.clone()), only));
+        self.kept.push(NameEvent::Displaced(spot.map(|it| it.path.clone()), only));
     }
 
-    fn of_place(&mut self, spot: Option<&Spot>) {
+    fn of_place(&mut self, spot: Option<&NamedPlace>) {
         let number = self.next();
         match spot {
             Some(spot) => self.concerns(&spot.path, number),
@@ -113,7 +115,7 @@ impl NameChanges {
     }
 
     /// Returns the first change from this number on that may concern a path.
-    fn first_of(&self, path: &[u8], from: u64) -> Option<(u64, &Entry)> {
+    fn first_of(&self, path: &[u8], from: u64) -> Option<(u64, &NameEvent)> {
         let first = |numbers: &Vec<u64>| {
             let place = numbers.partition_point(|it| *it < from);
             numbers.get(place).copied()
@@ -144,7 +146,7 @@ pub(super) struct NamedFile {
 
 /// Effect of a change on a name.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum NameFate {
     Same,
     Moved(Vec<u8>),
     Deleted,
@@ -182,94 +184,94 @@ impl NamedFile {
         bytes.get(..bytes.len() - suffix)
     }
 
-    fn follow(&mut self, entry: &Entry) {
+    fn follow(&mut self, entry: &NameEvent) {
         let (Some(place), Some(path)) = (self.place(), self.file.path.as_ref()) else { return };
         let mounts = path.mounts;
-        let is_at = |at: &Option<Vec<u8>>, only: &Option<Mounts>| {
+        let is_at = |at: &Option<Vec<u8>>, only: &Option<MountNamespace>| {
             let is_there = |at: &Vec<u8>| place == at || is_below(place, at);
             only.is_none_or(|it| it == mounts) && at.as_ref().is_none_or(is_there)
         };
         let fate = match entry {
-            Entry::Covered(at, only) => {
+            NameEvent::Covered(at, only) => {
                 self.is_covered |= is_at(at, only);
                 return;
             }
-            Entry::Displaced(at, only) if is_at(at, only) => Fate::Doubtful,
-            Entry::Displaced(..) => Fate::Same,
-            Entry::Unknown(parts) => {
+            NameEvent::Displaced(at, only) if is_at(at, only) => NameFate::Doubtful,
+            NameEvent::Displaced(..) => NameFate::Same,
+            NameEvent::Unknown(parts) => {
                 let is_touched = |it: &[Vec<u8>; 2]| it.iter().any(|it| has_part(place, it));
                 match parts.as_ref().is_none_or(is_touched) {
-                    true => Fate::Doubtful,
-                    false => Fate::Same,
+                    true => NameFate::Doubtful,
+                    false => NameFate::Same,
                 }
             }
-            Entry::Change(change, span) => {
+            NameEvent::Change(change, span) => {
                 let fate = fate(place, self.is_deleted, mounts, change);
                 let is_certain = !self.is_covered && self.read < span.start && path.is_resolved();
                 match fate {
-                    Fate::Same => Fate::Same,
+                    NameFate::Same => NameFate::Same,
                     certain if is_certain => certain,
-                    _ => Fate::Doubtful,
+                    _ => NameFate::Doubtful,
                 }
             }
         };
         let file = match fate {
-            Fate::Same => return,
-            Fate::Moved(ref to) => self.file.renamed(shown(to, self.is_deleted)),
-            Fate::Deleted => self.file.renamed(shown(place, true)),
-            Fate::Doubtful => self.file.doubtful(),
+            NameFate::Same => return,
+            NameFate::Moved(ref to) => self.file.renamed(shown(to, self.is_deleted)),
+            NameFate::Deleted => self.file.renamed(shown(place, true)),
+            NameFate::Doubtful => self.file.doubtful(),
         };
-        self.is_deleted |= fate == Fate::Deleted;
+        self.is_deleted |= fate == NameFate::Deleted;
         self.file = Rc::new(file);
     }
 }
 
 /// Returns the effect of a change on a name in these mounts. A deleted file moves only with the
 /// directories above it.
-fn fate(path: &[u8], is_deleted: bool, mounts: Mounts, change: &Change) -> Fate {
+fn fate(path: &[u8], is_deleted: bool, mounts: MountNamespace, change: &NameChange) -> NameFate {
     // The directory of a relative name is not known.
     let is_whole = path.starts_with(b"/");
-    let is_sure = |spot: &Spot| is_whole && spot.sure && spot.mounts.is(mounts);
-    let is_it = |spot: &Spot| !is_deleted && path == spot.path;
-    let moved = |from: &Spot, to: &Spot| {
+    let is_sure = |spot: &NamedPlace| is_whole && spot.sure && spot.mounts.is(mounts);
+    let is_it = |spot: &NamedPlace| !is_deleted && path == spot.path;
+    let moved = |from: &NamedPlace, to: &NamedPlace| {
         let rest = path.get(from.path.len()..).unwrap_or_default();
         match to.sure {
-            true => Fate::Moved([to.path.as_slice(), rest].concat()),
-            false => Fate::Doubtful,
+            true => NameFate::Moved([to.path.as_slice(), rest].concat()),
+            false => NameFate::Doubtful,
         }
     };
     match change {
-        Change::Removed(spot) if is_sure(spot) => {
+        NameChange::Removed(spot) if is_sure(spot) => {
             if is_it(spot) {
-                Fate::Deleted
+                NameFate::Deleted
             } else {
-                Fate::Same
+                NameFate::Same
             }
         }
-        Change::Removed(spot) => {
+        NameChange::Removed(spot) => {
             if last(path) == last(&spot.path) {
-                Fate::Doubtful
+                NameFate::Doubtful
             } else {
-                Fate::Same
+                NameFate::Same
             }
         }
-        Change::Renamed { from, to, exchange } => {
-            let may_be = |spot: &Spot, with_below: bool| {
+        NameChange::Renamed { from, to, exchange } => {
+            let may_be = |spot: &NamedPlace, with_below: bool| {
                 let name = last(&spot.path);
                 last(path) == name || with_below && has_part(path, name)
             };
-            let moves = |spot: &Spot| is_it(spot) || is_below(path, &spot.path);
+            let moves = |spot: &NamedPlace| is_it(spot) || is_below(path, &spot.path);
             if [(from, true), (to, *exchange)].iter().any(|it| !is_sure(it.0) && may_be(it.0, it.1))
             {
-                Fate::Doubtful
+                NameFate::Doubtful
             } else if is_sure(from) && moves(from) {
                 moved(from, to)
             } else if *exchange && is_sure(to) && moves(to) {
                 moved(to, from)
             } else if !exchange && is_sure(to) && is_it(to) {
-                Fate::Deleted
+                NameFate::Deleted
             } else {
-                Fate::Same
+                NameFate::Same
             }
         }
     }

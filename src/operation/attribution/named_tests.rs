@@ -1,18 +1,18 @@
 use super::*;
 use crate::operation::model::FilePath;
 
-const OTHER: Mounts = Mounts(7);
+const OTHER: MountNamespace = MountNamespace(7);
 
-fn spot(path: &str, sure: bool) -> Spot {
-    Spot { path: path.into(), mounts: Mounts::OWN, sure }
+fn spot(path: &str, sure: bool) -> NamedPlace {
+    NamedPlace { path: path.into(), mounts: MountNamespace::OWN, sure }
 }
 
-fn renamed(from: &str, to: &str) -> Change {
-    Change::Renamed { from: spot(from, true), to: spot(to, true), exchange: false }
+fn renamed(from: &str, to: &str) -> NameChange {
+    NameChange::Renamed { from: spot(from, true), to: spot(to, true), exchange: false }
 }
 
-fn removed(path: &str) -> Change {
-    Change::Removed(spot(path, true))
+fn removed(path: &str) -> NameChange {
+    NameChange::Removed(spot(path, true))
 }
 
 fn named(path: &str, source: PathSource, changes: &NameChanges) -> NamedFile {
@@ -28,15 +28,15 @@ fn text(file: &mut NamedFile, changes: &NameChanges) -> String {
     format!("{} {}", String::from_utf8_lossy(&path.bytes), path.source.as_str())
 }
 
-fn journal(all: &[Change]) -> NameChanges {
+fn journal(all: &[NameChange]) -> NameChanges {
     let mut changes = NameChanges::default();
-    let span = Span { start: KernelTime(20), end: KernelTime(21) };
+    let span = CallSpan { start: KernelTime(20), end: KernelTime(21) };
     all.iter().for_each(|it| changes.changed(it, span, true));
     changes
 }
 
 #[track_caller]
-fn check(path: &str, all: &[Change], expected: &str) {
+fn check(path: &str, all: &[NameChange], expected: &str) {
     let mut file = named(path, PathSource::Link, &NameChanges::default());
     assert_eq!(text(&mut file, &journal(all)), expected);
 }
@@ -62,7 +62,7 @@ fn what_is_removed_or_renamed_onto_is_deleted_and_stays_so() {
 #[test]
 fn an_exchange_gives_each_the_place_of_the_other() {
     let exchange = true;
-    let all = [Change::Renamed { from: spot("/a", true), to: spot("/b", true), exchange }];
+    let all = [NameChange::Renamed { from: spot("/a", true), to: spot("/b", true), exchange }];
     check("/a/x", &all, "/b/x renamed");
     check("/b", &all, "/a renamed");
 }
@@ -70,17 +70,17 @@ fn an_exchange_gives_each_the_place_of_the_other() {
 #[test]
 fn what_is_not_certain_is_unverified() {
     let unsure =
-        [Change::Renamed { from: spot("/l/b", false), to: spot("/x", true), exchange: false }];
+        [NameChange::Renamed { from: spot("/l/b", false), to: spot("/x", true), exchange: false }];
     check("/a/b/c", &unsure, "/a/b/c unverified");
     check("/a/c", &unsure, "/a/c fd-link");
-    check("/a/b", &[Change::Removed(spot("/l/b", false))], "/a/b unverified");
+    check("/a/b", &[NameChange::Removed(spot("/l/b", false))], "/a/b unverified");
     // A path as the program spelled it may lead through a link.
     let changes = journal(&[renamed("/a/b", "/a/c")]);
     let mut file = named("/a/b", PathSource::Kernel, &NameChanges::default());
     assert_eq!(text(&mut file, &changes), "/a/b unverified");
     // The name was read during the call.
     let mut changes = NameChanges::default();
-    let span = Span { start: KernelTime(5), end: KernelTime(21) };
+    let span = CallSpan { start: KernelTime(5), end: KernelTime(21) };
     changes.changed(&renamed("/a/b", "/a/c"), span, true);
     let mut file = named("/a/b", PathSource::Link, &NameChanges::default());
     assert_eq!(text(&mut file, &changes), "/a/b unverified");
@@ -104,7 +104,7 @@ fn below_a_mount_a_path_is_another_files() {
     changes.covered(Some(&spot("/a", true)), None);
     let mut file = named("/a/b", PathSource::Link, &NameChanges::default());
     assert_eq!(text(&mut file, &changes), "/a/b fd-link");
-    let span = Span { start: KernelTime(20), end: KernelTime(21) };
+    let span = CallSpan { start: KernelTime(20), end: KernelTime(21) };
     changes.changed(&renamed("/a/b", "/a/c"), span, true);
     assert_eq!(text(&mut file, &changes), "/a/b unverified");
 }
@@ -112,9 +112,9 @@ fn below_a_mount_a_path_is_another_files() {
 #[test]
 fn in_other_mounts_a_change_makes_like_names_doubtful() {
     let mut changes = NameChanges::default();
-    let span = Span { start: KernelTime(20), end: KernelTime(21) };
-    let elsewhere = Spot { path: b"/upper/b".into(), mounts: OTHER, sure: true };
-    changes.changed(&Change::Removed(elsewhere), span, false);
+    let span = CallSpan { start: KernelTime(20), end: KernelTime(21) };
+    let elsewhere = NamedPlace { path: b"/upper/b".into(), mounts: OTHER, sure: true };
+    changes.changed(&NameChange::Removed(elsewhere), span, false);
     let mut files = ["/a/b", "/a/c"].map(|it| named(it, PathSource::Link, &NameChanges::default()));
     assert_eq!(text(&mut files[0], &changes), "/a/b unverified");
     assert_eq!(text(&mut files[1], &changes), "/a/c fd-link");
@@ -126,7 +126,7 @@ fn what_came_before_the_name_does_not_concern_it() {
     let mut file = named("/a", PathSource::Link, &changes);
     assert_eq!(text(&mut file, &changes), "/a fd-link");
     changes.forget();
-    let span = Span { start: KernelTime(30), end: KernelTime(31) };
+    let span = CallSpan { start: KernelTime(30), end: KernelTime(31) };
     changes.changed(&renamed("/a", "/c"), span, true);
     assert_eq!((text(&mut file, &changes), changes.next()), ("/c renamed".to_owned(), 2));
 }

@@ -13,7 +13,7 @@ use crate::units::{DevId, Pid};
 
 /// Process that wrote to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Writer {
+pub struct LastWriter {
     /// Incarnation of the process.
     pub process: ProcessKey,
     /// Number of the process.
@@ -34,22 +34,22 @@ pub struct WriterRef<'a> {
 }
 
 impl WriterRef<'_> {
-    fn is(&self, known: &Writer) -> bool {
+    fn is(&self, known: &LastWriter) -> bool {
         self.process == known.process && self.pid == known.pid && *self.comm == *known.comm
     }
 
-    fn to_writer(self) -> Writer {
+    fn to_writer(self) -> LastWriter {
         let Self { process, pid, comm } = self;
-        Writer { process, pid, comm: comm.into() }
+        LastWriter { process, pid, comm: comm.into() }
     }
 }
 
 /// Writers of one file.
 #[derive(Debug, Default)]
 struct Ranges {
-    known: RangeMap<u64, Writer>,
+    known: RangeMap<u64, LastWriter>,
     /// Last writers whose offset is not known (an append).
-    anywhere: VecDeque<Writer>,
+    anywhere: VecDeque<LastWriter>,
 }
 
 /// Writers of all files.
@@ -101,9 +101,9 @@ impl Writers {
     }
 
     /// Returns the writers of these bytes.
-    pub(super) fn of(&self, key: FileKey, begin: u64, end: u64) -> Vec<Writer> {
+    pub(super) fn of(&self, key: FileKey, begin: u64, end: u64) -> Vec<LastWriter> {
         let Some(ranges) = self.files.get(&key) else { return Vec::new() };
-        let mut found: Vec<Writer> = Vec::new();
+        let mut found: Vec<LastWriter> = Vec::new();
         let overlapping = (begin < end).then(|| ranges.known.overlapping(begin..end));
         let overlapping = overlapping.into_iter().flatten().map(|it| it.1);
         for writer in overlapping.chain(&ranges.anywhere) {

@@ -7,7 +7,7 @@ use crate::event::async_table::{Interface, Opcode};
 use crate::event::syscall_table::{IO_EVENT_BYTES, IOCB_READ_BYTES, Role};
 use crate::event::{Event, SysExit};
 use crate::operation::Sink;
-use crate::operation::asynchronous::{Flight, Key, NoResult};
+use crate::operation::asynchronous::{AsyncFlight, Key, NoResult};
 use crate::operation::model::SyscallOperation;
 use crate::operation::syscall::RWF_APPEND;
 use crate::units::Fd;
@@ -96,7 +96,7 @@ impl Tracker {
             (operation.offset, operation.bytes_requested) = (None, None);
         }
         let context = call.args.first().copied().unwrap_or(0);
-        let flight = Flight { operation, ring: context, moves: None };
+        let flight = AsyncFlight { operation, ring: context, moves: None };
         self.begin_async(event.time, key, flight, sink)?;
         if early.is_none() {
             self.async_file(event, key, iocb.fd, sink)?;

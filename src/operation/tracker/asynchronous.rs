@@ -6,16 +6,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Tracker;
 use crate::event::async_table::{Interface, Opcode};
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::event::uring::{IOSQE_CQE_SKIP_SUCCESS, UringEvent};
 use crate::event::{Event, SysExit};
-use crate::operation::asynchronous::{AsyncOperation, Flight, InFlight, Key, NoResult};
+use crate::operation::asynchronous::{AsyncFlight, AsyncOperation, InFlight, Key, NoResult};
 use crate::operation::attribution::WriterRef;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
 use crate::operation::syscall;
-use crate::operation::task::Task;
+use crate::operation::task::TaskView;
 use crate::operation::{Sink, Step};
 use crate::units::{Fd, KernelTime, Tid};
 
@@ -26,7 +26,7 @@ pub(super) struct Asynchronous {
     pub(super) next: u64,
     /// Rings whose creation was seen, by address: they have no request that is older than the
     /// capture.
-    pub(super) rings: FxHashMap<u64, Ring>,
+    pub(super) rings: FxHashMap<u64, UringInstance>,
     /// Last result of a ring: some kernels report it again when the queue is full.
     pub(super) last: FxHashMap<u64, (u64, i64, Tid)>,
     /// Descriptor by ring and thread: kernels that do not report a request's address report its
@@ -42,7 +42,7 @@ pub(super) struct Asynchronous {
 
 /// A ring of io_uring.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct UringInstance {
     pub(super) process: ProcessKey,
     pub(super) fd: Fd,
     /// The only file that is registered with it; `None`: not exactly one, or not known.
@@ -88,7 +88,7 @@ impl Tracker {
         &mut self,
         at: KernelTime,
         key: Key,
-        flight: Flight,
+        flight: AsyncFlight,
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let begun = flight.operation.clone();
@@ -110,7 +110,7 @@ impl Tracker {
     ) -> Result<(), S::Error> {
         let Some(flight) = self.asynchronous.in_flight.get(key) else { return Ok(()) };
         let process = self.tasks.process(event.pid);
-        let description = self.context.description(Task::of_process(process), fd);
+        let description = self.context.description(TaskView::of_process(process), fd);
         let operation = &mut flight.operation;
         // The file may be looked up again; an operation with two files looks up another one.
         if let Some(first) = operation.fd {
@@ -125,14 +125,14 @@ impl Tracker {
         operation.file = Some(description.file());
         // No tracepoint reports whether it uses the file's own position; `io_submit` never does.
         let class = operation.opcode.class();
-        let may_move = matches!(class, Class::Read | Class::Write);
-        if class == Class::Pipe {
+        let may_move = matches!(class, CallClass::Read | CallClass::Write);
+        if class == CallClass::Pipe {
             description.share_outside();
         }
         if may_move && operation.opcode.interface == Interface::IoUring {
             description.begin_move();
             flight.moves = Some(description);
-        } else if operation.opcode.class() == Class::Write && description.appends() {
+        } else if operation.opcode.class() == CallClass::Write && description.appends() {
             operation.offset = None;
         }
         let begun = operation.clone();
@@ -143,7 +143,7 @@ impl Tracker {
         &mut self,
         now: KernelTime,
         end: KernelTime,
-        mut flight: Flight,
+        mut flight: AsyncFlight,
         result: i64,
         sink: &mut S,
     ) -> Result<(), S::Error> {
@@ -155,7 +155,7 @@ impl Tracker {
         operation.result = Some(result);
         operation.results += 1;
         let effects = self.async_effects(operation, now);
-        if let (Class::Write, Some(file), Some(bytes)) =
+        if let (CallClass::Write, Some(file), Some(bytes)) =
             (operation.opcode.class(), &operation.file, operation.bytes())
         {
             let comm = &self.tasks.process(operation.pid).info.comm;
@@ -163,12 +163,13 @@ impl Tracker {
             self.files.wrote(by, file, operation.offset, bytes);
         }
         self.ledger.async_ended += 1;
-        let works_on_file = operation.opcode.has_bytes() || operation.opcode.class() == Class::Open;
+        let works_on_file =
+            operation.opcode.has_bytes() || operation.opcode.class() == CallClass::Open;
         let name = operation.file.as_ref().and_then(|it| it.path.as_ref());
         let is_nameless = works_on_file && result >= 0 && name.is_none();
         self.ledger.async_nameless += u64::from(is_nameless);
         // Its paths are in memory that is not read.
-        let renames = matches!(operation.opcode.class(), Class::Rename | Class::Remove);
+        let renames = matches!(operation.opcode.class(), CallClass::Rename | CallClass::Remove);
         self.ledger.unfollowed += u64::from(renames && result == 0);
         sink.step(now, &Step::AsyncEnded(operation, &effects))
     }
@@ -179,10 +180,10 @@ impl Tracker {
     /// none is certain any more.
     fn async_effects(&mut self, operation: &mut AsyncOperation, now: KernelTime) -> Vec<FdEffect> {
         let class = operation.opcode.class();
-        if class == Class::Close && operation.result == Some(0) {
+        if class == CallClass::Close && operation.result == Some(0) {
             self.tasks.process(operation.pid).fds.borrow().doubt_all();
         }
-        if !matches!(class, Class::Make(_) | Class::Open) {
+        if !matches!(class, CallClass::Make(_) | CallClass::Open) {
             return Vec::new();
         }
         let fd = operation.result.filter(|it| *it >= 0).and_then(|it| i32::try_from(it).ok());
@@ -191,9 +192,9 @@ impl Tracker {
         if process.fds.borrow().peek(fd).is_some_and(Description::is_certain) {
             return Vec::new();
         }
-        let object = if let Class::Make(object) = class { Some(object) } else { None };
-        let task = Task::of_process(process);
-        let (file, effects) = syscall::made_elsewhere((fd, object), task, now, &mut self.context);
+        let object = if let CallClass::Make(object) = class { Some(object) } else { None };
+        let task = TaskView::of_process(process);
+        let (file, effects) = syscall::made_elsewhere(fd, object, task, now, &mut self.context);
         operation.fd = Some(fd);
         operation.file = Some(file);
         effects
@@ -202,7 +203,7 @@ impl Tracker {
     pub(super) fn async_unfinished<S: Sink>(
         &mut self,
         now: KernelTime,
-        mut flight: Flight,
+        mut flight: AsyncFlight,
         why: NoResult,
         sink: &mut S,
     ) -> Result<(), S::Error> {

@@ -5,10 +5,12 @@ use crate::anomaly::{AnomalyKind, Ignored, Link};
 use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::InFlight;
 use crate::operation::attribution::{FileAttribution, Piece, SubmitContext, WriterRef};
-use crate::operation::block::{At, BlockRequest, BlockStep, Ending, Part, SubmitterSource};
+use crate::operation::block::{
+    BlockRequest, BlockStep, EventContext, RequestEnd, RequestPart, SubmitterSource,
+};
 use crate::operation::model::{SyscallOperation, ThreadInfo};
 use crate::operation::process::{KTHREADD, Tasks};
 use crate::operation::{Sink, Step};
@@ -29,7 +31,7 @@ impl Tracker {
         if let Some(comm) = &block.comm {
             self.name_kernel_thread(event, comm, sink)?;
         }
-        let at = At { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
+        let at = EventContext { time: event.time, cpu: event.cpu, pid: event.pid, tid: event.tid };
         let mut steps = Vec::new();
         let mut reasons = Vec::new();
         self.block.push(&at, block, &mut |step| {
@@ -138,11 +140,11 @@ impl Tracker {
             known.is_told = true;
         }
         if step == StepKind::Ended {
-            if request.ending == Some(Ending::Completed) {
+            if request.ending == Some(RequestEnd::Completed) {
                 self.time_request(request);
             }
             self.book_request(request, &pieces, is_wanted);
-            if !matches!(request.ending, Some(Ending::Absorbed { into: Some(_), .. })) {
+            if !matches!(request.ending, Some(RequestEnd::Absorbed { into: Some(_), .. })) {
                 self.files.forget(request);
             }
         } else {
@@ -164,12 +166,12 @@ impl Tracker {
                 }
                 return;
             }
-            (true, Some(Ending::Unfinished(_))) => self.ledger.requests_open += 1,
+            (true, Some(RequestEnd::Unfinished(_))) => self.ledger.requests_open += 1,
             (true, _) => self.ledger.requests += 1,
         }
         // A request that consists of requests to another device is counted once, at the bottom.
         let is_passed_on = request.first_seen == BlockPoint::BioQueue && request.issued.is_some();
-        if request.ending != Some(Ending::Completed) || is_passed_on || request.is_stillborn {
+        if request.ending != Some(RequestEnd::Completed) || is_passed_on || request.is_stillborn {
             return;
         }
         if matches!(request.op, RequestOp::Discard | RequestOp::SecureErase) {
@@ -221,14 +223,14 @@ impl Tracker {
             }
             None => None,
         };
-        self.requests.insert(request.id, Asked { thread, ..Asked::default() });
+        self.requests.insert(request.id, InFlightRequest { thread, ..InFlightRequest::default() });
         Ok(())
     }
 }
 
 /// A request that is not over.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct InFlightRequest {
     /// Thread that submitted it, if that one is recorded.
     thread: Option<ThreadInfo>,
     /// True after the outputs have been notified.
@@ -240,8 +242,8 @@ pub(super) struct Asked {
 }
 
 /// Returns the state of the thread that has queued this part.
-fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> SubmitContext<'a> {
-    let At { pid, tid, .. } = part.queued;
+fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &RequestPart) -> SubmitContext<'a> {
+    let EventContext { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
     let pending = pending.map(|it| &it.operation);
     let process = tasks.known_process(pid).filter(|it| it.followed && !it.is_kernel);
@@ -258,8 +260,8 @@ fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &Part) -> SubmitConte
 }
 
 /// Returns true if such a call writes to a device only its own data.
-fn hands_over(class: Class) -> bool {
-    matches!(class, Class::Write | Class::Transfer | Class::Pipe | Class::Async)
+fn hands_over(class: CallClass) -> bool {
+    matches!(class, CallClass::Write | CallClass::Transfer | CallClass::Pipe | CallClass::Async)
 }
 
 /// A [`BlockStep`] without its request.
@@ -310,12 +312,12 @@ pub(super) fn note_file(
 ) {
     let done = operation.ret.and_then(|it| u64::try_from(it).ok());
     let written = match operation.call.call().class {
-        Class::Open => {
+        CallClass::Open => {
             let read = operation.end.unwrap_or(operation.start);
             return operation.file.iter().for_each(|it| files.opened(it, read));
         }
-        Class::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
-        Class::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
+        CallClass::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
+        CallClass::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
         _ => None,
     };
     if let (Some((file, offset)), Some(bytes)) = (written, done) {
@@ -336,13 +338,13 @@ mod tests {
     use crate::event::block::{BlockPoint, Rwbs};
     use crate::event::task::TaskEvent;
     use crate::operation::block::BlockOptions;
-    use crate::operation::context::Followed;
+    use crate::operation::context::Observability;
     use crate::operation::process::Scope;
     use crate::units::{CpuId, DevId, Pid, Tid};
 
-    struct Nothing;
+    struct BlockNullSink;
 
-    impl Sink for Nothing {
+    impl Sink for BlockNullSink {
         type Error = Infallible;
 
         fn step(&mut self, _: KernelTime, _: &Step<'_>) -> Result<(), Infallible> {
@@ -361,12 +363,12 @@ mod tests {
             own: Pid(8),
         };
         let on = KernelTime(1);
-        let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, on);
+        let mut tracker = Tracker::new(scope, BlockOptions::default(), Observability::ALL, on);
         tracker.seen_task(KTHREADD, Tid(2), Pid(0), b"kthreadd");
         let mut push = |time, pid, kind| {
             let (time, tid) = (KernelTime(time), Tid(pid));
             let event = Event { time, cpu: CpuId(0), pid: Pid(pid), tid, kind };
-            let Ok(()) = tracker.push(event, &mut Nothing);
+            let Ok(()) = tracker.push(event, &mut BlockNullSink);
             let thread = tracker.tasks.known_thread(Tid(50));
             thread.map(|it| String::from_utf8_lossy(&it.info.comm).into_owned())
         };

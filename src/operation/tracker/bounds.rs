@@ -7,7 +7,7 @@
 
 use super::Tracker;
 use crate::anomaly::{Anomaly, AnomalyKind};
-use crate::event::syscall_table::Class;
+use crate::event::syscall_table::CallClass;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd};
 use crate::operation::bounds::LeftOut;
@@ -29,8 +29,10 @@ impl Tracker {
                 self.tasks.has_room(pid, tid)
             }
             EventKind::SysExit(exit) => {
-                let makes =
-                    matches!(exit.call.call().class, Class::Open | Class::Dup | Class::Make(_));
+                let makes = matches!(
+                    exit.call.call().class,
+                    CallClass::Open | CallClass::Dup | CallClass::Make(_)
+                );
                 let names = exit.names.as_deref();
                 let name = names.and_then(|it| it.link.as_ref().or(it.argument.as_ref()));
                 let name_bytes = name.map_or(0, |it| it.bytes.len());
@@ -84,14 +86,14 @@ mod tests {
     use super::*;
     use crate::operation::block::BlockOptions;
     use crate::operation::bounds::Room;
-    use crate::operation::context::Followed;
+    use crate::operation::context::Observability;
     use crate::operation::process::Scope;
     use crate::operation::{Sink, Step};
     use crate::units::Fd;
 
-    struct Nothing;
+    struct BoundsNullSink;
 
-    impl Sink for Nothing {
+    impl Sink for BoundsNullSink {
         type Error = Infallible;
 
         fn step(&mut self, _: KernelTime, _: &Step<'_>) -> Result<(), Infallible> {
@@ -107,7 +109,7 @@ mod tests {
             launched: false,
             own: Pid(99),
         };
-        Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime(0))
+        Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime(0))
     }
 
     fn event(pid: i32, kind: TaskEvent) -> Event {
@@ -164,7 +166,7 @@ mod tests {
         let count = |tracker: &Tracker| tracker.left_out(0, KernelTime(9)).map(|it| it.count);
         assert_eq!(count(&tracker), Some(2));
         // A child would have three more.
-        assert_eq!(tracker.push(fork(1, 2), &mut Nothing), Ok(()));
+        assert_eq!(tracker.push(fork(1, 2), &mut BoundsNullSink), Ok(()));
         assert_eq!(count(&tracker), Some(5));
         let fds = |pid| tracker.tasks.known_process(Pid(pid)).map(|it| it.fds.borrow().len());
         assert_eq!((fds(1), fds(2)), (Some(3), Some(0)));

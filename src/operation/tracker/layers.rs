@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::event::layer::{Edge, IOMAP_DIO, Layer, LayerEvent};
 use crate::operation::block::BlockRequest;
 use crate::operation::process::Thread;
-use crate::operation::spans::{self, Commits, Span};
+use crate::operation::spans::{self, JournalCommits, Span};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -76,7 +76,7 @@ impl Tracker {
 /// Completes the spans of the thread's call at its end.
 pub(super) fn end_spans(
     thread: &mut Thread,
-    commits: &mut Commits,
+    commits: &mut JournalCommits,
     ledger: &mut Ledger,
     now: KernelTime,
 ) {

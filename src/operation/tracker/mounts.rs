@@ -8,8 +8,8 @@
 use super::Tracker;
 use crate::event::syscall_table::Role;
 use crate::operation::fd_table::Description;
-use crate::operation::file_names::Spot;
-use crate::operation::model::{Mounts, SyscallOperation};
+use crate::operation::file_names::NamedPlace;
+use crate::operation::model::{MountNamespace, SyscallOperation};
 use crate::operation::syscall::fd_of;
 use crate::operation::task::TaskId;
 
@@ -28,11 +28,13 @@ impl Tracker {
             return;
         }
         let task = self.tasks.task(TaskId { pid: operation.pid, tid: operation.tid });
-        let mounts = task.map_or(Mounts::UNKNOWN, |it| it.place().borrow().mounts);
+        let mounts = task.map_or(MountNamespace::UNKNOWN, |it| it.place().borrow().mounts);
         let only = Some(mounts).filter(|it| self.tasks.spaces.is_isolated(*it));
         // Each process may have been at the old root, and is at the new one then.
         if operation.call.call().name == "pivot_root" {
-            let may_be = |it: Mounts| it.is(mounts) || [it, mounts].contains(&Mounts::UNKNOWN);
+            let may_be = |it: MountNamespace| {
+                it.is(mounts) || [it, mounts].contains(&MountNamespace::UNKNOWN)
+            };
             let places = self.tasks.places().filter(|it| may_be(it.borrow().mounts));
             places.for_each(|it| it.borrow_mut().lose());
             return self.displace(None, only);
@@ -74,7 +76,7 @@ impl Tracker {
     }
 
     /// Handles paths at a place (`None`: any) that lead to other files now.
-    fn cover(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    fn cover(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.context.names.cover(spot, only);
         self.files.covered(spot, only);
         let places = self.tasks.places();
@@ -83,7 +85,7 @@ impl Tracker {
     }
 
     /// Handles files at a place (`None`: anywhere) that are at another place now, or at none.
-    fn displace(&mut self, spot: Option<&Spot>, only: Option<Mounts>) {
+    fn displace(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.context.names.displace(spot, only);
         self.files.displaced(spot, only);
         let places = self.tasks.places();

@@ -4,11 +4,11 @@ use super::Tracker;
 use crate::capture::fact::Text;
 use crate::capture::header::Disk;
 use crate::event::SeenFd;
-use crate::operation::context::Followed;
-use crate::operation::fd_table::Seen;
-use crate::operation::model::{FilePath, Mounts, PathSource};
+use crate::operation::context::Observability;
+use crate::operation::fd_table::SeenPosition;
+use crate::operation::model::{FilePath, MountNamespace, PathSource};
+use crate::operation::mount_namespaces::namespace_inode;
 use crate::operation::process::KTHREADD;
-use crate::operation::spaces::namespace_inode;
 use crate::units::{DevId, KernelTime, Pid, Tid};
 
 impl Tracker {
@@ -39,7 +39,7 @@ impl Tracker {
     /// Sets the place of a process from the snapshot. The place stays unknown if its changes are
     /// not recorded.
     pub fn seen_place(&mut self, pid: Pid, which: Text, path: &[u8]) {
-        let Followed { directories, roots, .. } = self.context.followed;
+        let Observability { directories, roots, .. } = self.context.followed;
         let mut place = self.tasks.process(pid).place.borrow_mut();
         self.context.names.note_directory(path, place.mounts);
         if which == Text::CWD && directories {
@@ -65,7 +65,7 @@ impl Tracker {
     pub fn lose_place(&mut self, pid: Pid) {
         let mut place = self.tasks.process(pid).place.borrow_mut();
         place.lose();
-        place.mounts = Mounts::UNKNOWN;
+        place.mounts = MountNamespace::UNKNOWN;
     }
 
     /// Notes that a process runs a program, as the snapshot has shown.
@@ -104,7 +104,7 @@ impl Tracker {
             table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
         }
         let path = FilePath::new(seen.link.clone(), PathSource::Snapshot);
-        let at = Seen { begin: seen.begin, position: seen.position, losses };
+        let at = SeenPosition { begin: seen.begin, position: seen.position, losses };
         if description.learn(path.within(mounts), seen.stat, seen.flags, seen.shared, at) {
             if self.context.names.changed_since(seen.begin) {
                 description.doubt_name();

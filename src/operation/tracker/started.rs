@@ -1,42 +1,44 @@
 //! Started programs, and processes that were not waited for.
 
-use super::super::place::{Base, During};
+use super::super::fs_context::{Base, CallInterval};
 use super::super::process::Process;
-use super::super::started::Started;
+use super::super::started::StartedPrograms;
 use super::super::task::TaskId;
 use super::Tracker;
-use crate::event::{Event, Probed};
+use crate::event::{Event, ProbeObservation};
 use crate::units::Pid;
 
 impl Tracker {
     /// Takes an event of a probe that was joined to a call.
-    pub(super) fn probed(&mut self, event: &Event, probed: &Probed) {
+    pub(super) fn probed(&mut self, event: &Event, probed: &ProbeObservation) {
         if let Some(reason) = self.unwanted(event.pid) {
             return self.ledger.ignore(reason);
         }
         self.ledger.events += 1;
         match probed {
-            Probed::Program(path) => {
+            ProbeObservation::Program(path) => {
                 let task = self.tasks.task(TaskId { pid: event.pid, tid: event.tid });
                 let absolute = task.and_then(|task| {
                     let place = task.place().borrow();
                     let is_kept = place.is_at_own_root() && !path.starts_with(b"/dev/fd/");
-                    let call = During { by: event.tid, since: event.time };
+                    let call = CallInterval { by: event.tid, since: event.time };
                     place.absolute(Base::Working, path, call).filter(|_| is_kept)
                 });
                 self.started.program(absolute, event.time);
             }
-            Probed::Waited(child) => {
+            ProbeObservation::Waited(child) => {
                 let is_alive = child.is_some_and(|it| self.tasks.known_process(it).is_some());
                 self.zombies.waited(event.pid, *child, is_alive);
             }
-            Probed::CoreSignal => self.started.core_signals += 1,
-            Probed::Path { .. } | Probed::Given { .. } | Probed::File { .. } => {}
+            ProbeObservation::CoreSignal => self.started.core_signals += 1,
+            ProbeObservation::Path { .. }
+            | ProbeObservation::Given { .. }
+            | ProbeObservation::File { .. } => {}
         }
     }
 
     /// Returns the programs that were started.
-    pub fn started(&self) -> &Started {
+    pub fn started(&self) -> &StartedPrograms {
         &self.started
     }
 

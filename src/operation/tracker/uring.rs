@@ -1,6 +1,6 @@
 //! io_uring: operations from its tracepoints, and files from the memory of its register call.
 
-use super::asynchronous::{Ring, operation, read_beside};
+use super::asynchronous::{UringInstance, operation, read_beside};
 use super::{Tracker, announce, anomaly};
 use crate::anomaly::{AnomalyKind, Ignored};
 use crate::event::file_io::FileIo;
@@ -10,7 +10,7 @@ use crate::event::uring::{
 };
 use crate::event::{Event, SysExit};
 use crate::operation::Sink;
-use crate::operation::asynchronous::{Flight, Key};
+use crate::operation::asynchronous::{AsyncFlight, Key};
 use crate::operation::fd_table::Description;
 use crate::operation::model::SyscallOperation;
 use crate::units::Fd;
@@ -45,7 +45,7 @@ impl Tracker {
         match it.point {
             UringPoint::Create => {
                 let process = self.tasks.process(event.pid).info.key;
-                let ring = Ring { process, fd: Fd(it.fd), file: None };
+                let ring = UringInstance { process, fd: Fd(it.fd), file: None };
                 self.asynchronous.rings.insert(it.ctx, ring);
                 Ok(())
             }
@@ -89,7 +89,12 @@ impl Tracker {
         let id = self.asynchronous.number();
         operation.id = id;
         let key = it.req.map_or(Key::Nameless(id), |req| Key::Request(it.ctx, req));
-        self.begin_async(event.time, key, Flight { operation, ring: it.ctx, moves: None }, sink)?;
+        self.begin_async(
+            event.time,
+            key,
+            AsyncFlight { operation, ring: it.ctx, moves: None },
+            sink,
+        )?;
         match self.asynchronous.early_file.remove(&(it.ctx, event.tid)) {
             Some(fd) => self.async_file(event, key, fd, sink),
             None => Ok(()),
@@ -194,7 +199,7 @@ impl Tracker {
         }
         let key = self.asynchronous.beginning.remove(&event.tid);
         let flight = key.and_then(|it| self.asynchronous.in_flight.get(it));
-        let Some(Flight { operation, .. }) = flight else { return };
+        let Some(AsyncFlight { operation, .. }) = flight else { return };
         let stat = operation.file.as_ref().and_then(|it| it.stat);
         if stat.is_some_and(|it| (it.dev, it.ino) == (io.dev, io.ino)) {
             operation.offset = Some(io.position);

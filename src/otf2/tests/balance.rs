@@ -5,27 +5,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An operation that has begun.
-struct Open<'a> {
+struct OpenOperation<'a> {
     handle: u64,
     location: &'a str,
     issued: bool,
 }
 
 #[derive(Default)]
-struct Books<'a> {
+struct HandleBalance<'a> {
     group_of: BTreeMap<&'a str, u64>,
     pre_created: BTreeSet<u64>,
     /// Destroyed handles, by group and handle.
     destroyed: BTreeSet<(u64, u64)>,
     created: BTreeSet<(u64, u64)>,
     regions: BTreeMap<&'a str, Vec<u64>>,
-    open: BTreeMap<&'a str, Open<'a>>,
+    open: BTreeMap<&'a str, OpenOperation<'a>>,
 }
 
 /// Checks the events that follow from these definitions.
 #[track_caller]
 pub(super) fn check(definitions: &str, events: &str) {
-    let mut books = Books::default();
+    let mut books = HandleBalance::default();
     for line in definitions.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match *words.as_slice() {
@@ -45,7 +45,7 @@ pub(super) fn check(definitions: &str, events: &str) {
     assert!(books.regions.values().all(Vec::is_empty), "not left: {:?}", books.regions);
 }
 
-impl<'a> Books<'a> {
+impl<'a> HandleBalance<'a> {
     #[track_caller]
     fn event(&mut self, line: &'a str) {
         let mut words = line.split(' ');
@@ -102,7 +102,8 @@ impl<'a> Books<'a> {
         let Some((_, id)) = line.split_once("Matching Id: ") else { return };
         match kind {
             "IO_OPERATION_BEGIN" => {
-                let open = Open { handle, location, issued: !line.contains("NON_BLOCKING") };
+                let open =
+                    OpenOperation { handle, location, issued: !line.contains("NON_BLOCKING") };
                 assert!(self.open.insert(id, open).is_none(), "the id is in use: {line}");
             }
             "IO_OPERATION_ISSUED" => {

@@ -26,7 +26,7 @@ use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use crate::operation::block::BlockOptions;
-use crate::operation::context::Followed;
+use crate::operation::context::Observability;
 use crate::operation::process::Scope;
 use crate::operation::tracker::Tracker;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
@@ -59,19 +59,20 @@ fn disk() -> Disk {
 }
 
 /// Archive in a directory of its own.
-pub(super) struct Made {
+pub(super) struct TestArchive {
     pub(super) directory: tempfile::TempDir,
     pub(super) summary: OtfSummary,
 }
 
 /// Writes the archive of these events.
-pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made, OtfError> {
+pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<TestArchive, OtfError> {
     let directory = tempfile::tempdir().expect("a directory");
     let mut sink = OtfSink::create(directory.path(), "traces", &header(), options)?;
     sink.set_mounts(mounts.as_bytes());
     let scope =
         Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(1) };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime(5));
+    let mut tracker =
+        Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime(5));
     let mut last = 5;
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if let Some(seen) = line.strip_prefix("snapshot ") {
@@ -91,7 +92,7 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Made
     let properties = vec![("LOST".to_owned(), "3 records".to_owned())];
     let summary =
         sink.finish(&EndFacts { end_time: KernelTime(last + 5), properties, disks: vec![disk()] })?;
-    Ok(Made { directory, summary })
+    Ok(TestArchive { directory, summary })
 }
 
 /// Parses `7 0 pipe:[9]`: process, descriptor, link.
@@ -228,7 +229,7 @@ pub(super) fn otf2_print() -> Option<PathBuf> {
 }
 
 /// Output of the program without messages, with repeated blanks in its tables removed.
-pub(super) fn printed(program: &Path, made: &Made, arguments: &[&str]) -> String {
+pub(super) fn printed(program: &Path, made: &TestArchive, arguments: &[&str]) -> String {
     let anchor = made.directory.path().join("traces.otf2");
     let run = |arguments: &[&str]| {
         let output =

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::asked::{Asked, Kind};
+use super::captured_requests::{CapturedRequest, CapturedRequestKind};
 use super::plan::BlockPlan;
-use crate::replay::comparison::Times;
+use crate::replay::comparison::TimePair;
 use crate::replay::lateness::Lateness;
 
 /// Number of differing requests that are kept at most.
@@ -12,7 +12,7 @@ const EXAMPLES_MAX: usize = 1000;
 
 /// Result of a replayed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Got {
+pub struct ReplayedRequest {
     /// Index of the request in the plan.
     pub number: u32,
     /// Time of issue, in ns since the replay began.
@@ -63,7 +63,7 @@ impl BlockOutcome {
         }
     }
 
-    fn of(asked: &Asked, result: Result<u64, i32>) -> Self {
+    fn of(asked: &CapturedRequest, result: Result<u64, i32>) -> Self {
         match (asked.error, result) {
             (Some(one), Err(other)) if one == other => Self::Same,
             (Some(_), Err(_)) => Self::OtherError,
@@ -79,7 +79,7 @@ impl BlockOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMismatch {
     /// Captured request.
-    pub asked: Asked,
+    pub asked: CapturedRequest,
     /// Relation of the two results.
     pub outcome: BlockOutcome,
     /// Replayed result.
@@ -90,7 +90,7 @@ pub struct BlockMismatch {
 #[derive(Clone, Debug, Default)]
 pub struct BlockTimes {
     /// Times from issue to completion.
-    pub times: Times,
+    pub times: TimePair,
     /// Bytes moved in the replay.
     pub bytes: u64,
 }
@@ -99,9 +99,9 @@ pub struct BlockTimes {
 #[derive(Clone, Debug, Default)]
 pub struct BlockComparison {
     /// Number of requests by outcome and kind.
-    pub outcomes: BTreeMap<(BlockOutcome, Kind), u64>,
+    pub outcomes: BTreeMap<(BlockOutcome, CapturedRequestKind), u64>,
     /// Times by kind.
-    pub kinds: BTreeMap<Kind, BlockTimes>,
+    pub kinds: BTreeMap<CapturedRequestKind, BlockTimes>,
     /// Lateness of requests at issue.
     pub lateness: Lateness,
     /// Time from the begin of the first request to the end of the last one, in ns.
@@ -117,7 +117,7 @@ pub struct BlockComparison {
 
 impl BlockComparison {
     /// Compares the results of a plan's requests, which may be in any order.
-    pub fn new(plan: &BlockPlan, mut got: Vec<Got>) -> Self {
+    pub fn new(plan: &BlockPlan, mut got: Vec<ReplayedRequest>) -> Self {
         got.sort_unstable_by_key(|it| it.number);
         let mut comparison = Self::default();
         for it in &got {
@@ -131,7 +131,7 @@ impl BlockComparison {
         comparison
     }
 
-    fn add(&mut self, asked: &Asked, got: &Got) {
+    fn add(&mut self, asked: &CapturedRequest, got: &ReplayedRequest) {
         let outcome = BlockOutcome::of(asked, got.result);
         *self.outcomes.entry((outcome, asked.kind)).or_default() += 1;
         let of_kind = self.kinds.entry(asked.kind).or_default();
@@ -157,7 +157,7 @@ impl BlockComparison {
 }
 
 /// Returns the highest number of requests in flight.
-fn depth(got: &[Got]) -> u64 {
+fn depth(got: &[ReplayedRequest]) -> u64 {
     // An end sorts before a begin at the same time.
     let ends = got.iter().map(|it| (it.end, false));
     let mut times: Vec<(u64, bool)> = got.iter().map(|it| (it.start, true)).chain(ends).collect();
@@ -171,7 +171,7 @@ fn depth(got: &[Got]) -> u64 {
 }
 
 /// Returns the number of requests that began before all their dependencies had completed.
-fn early(plan: &BlockPlan, got: &[Got]) -> u64 {
+fn early(plan: &BlockPlan, got: &[ReplayedRequest]) -> u64 {
     let mut done = vec![u64::MAX; plan.all.len()];
     for it in got {
         done[plan.rank[it.number as usize] as usize] = it.end;
@@ -181,6 +181,6 @@ fn early(plan: &BlockPlan, got: &[Got]) -> u64 {
     for it in done {
         last.push(it.max(*last.last().unwrap_or(&0)));
     }
-    let is_early = |it: &&Got| it.start < last[plan.waits[it.number as usize] as usize];
+    let is_early = |it: &&ReplayedRequest| it.start < last[plan.waits[it.number as usize] as usize];
     got.iter().filter(is_early).count() as u64
 }

@@ -10,10 +10,12 @@
 //! without requests that were merged into others. Flushes are those that the kernel's flush
 //! machinery sent; requests that demanded a flush never reached the driver.
 
-mod asked;
+mod captured_requests;
 mod comparison;
 mod plan;
 
-pub use asked::{Asked, BlockRequests, Kind, NotAsked, Requests};
-pub use comparison::{BlockComparison, BlockMismatch, BlockOutcome, BlockTimes, Got};
+pub use captured_requests::{
+    BlockRequests, CapturedRequest, CapturedRequestKind, CapturedRequests, NotAsked,
+};
+pub use comparison::{BlockComparison, BlockMismatch, BlockOutcome, BlockTimes, ReplayedRequest};
 pub use plan::{Allowed, BlockPlan};

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::asked::{Asked, Kind, NotAsked, Requests};
+use super::captured_requests::{CapturedRequest, CapturedRequestKind, CapturedRequests, NotAsked};
 use crate::event::block::RequestOp;
 
 /// Operations that the user allows on the device besides reads.
@@ -27,15 +27,15 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    fn refuses(self, kind: Kind) -> Option<(NotAsked, RequestOp)> {
+    fn refuses(self, kind: CapturedRequestKind) -> Option<(NotAsked, RequestOp)> {
         let writes = (!self.writes).then_some(NotAsked::Writes);
         let discards = (!self.discards).then_some(NotAsked::Discards);
         match kind {
-            Kind::Read => None,
-            Kind::Write => writes.map(|it| (it, RequestOp::Write)),
-            Kind::Flush => writes.map(|it| (it, RequestOp::Flush)),
-            Kind::WriteZeroes => writes.map(|it| (it, RequestOp::WriteZeroes)),
-            Kind::Discard => discards.map(|it| (it, RequestOp::Discard)),
+            CapturedRequestKind::Read => None,
+            CapturedRequestKind::Write => writes.map(|it| (it, RequestOp::Write)),
+            CapturedRequestKind::Flush => writes.map(|it| (it, RequestOp::Flush)),
+            CapturedRequestKind::WriteZeroes => writes.map(|it| (it, RequestOp::WriteZeroes)),
+            CapturedRequestKind::Discard => discards.map(|it| (it, RequestOp::Discard)),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Allowed {
 #[derive(Clone, Debug, Default)]
 pub struct BlockPlan {
     /// Requests in the order of their issue; times are ns since the first issue.
-    pub all: Vec<Asked>,
+    pub all: Vec<CapturedRequest>,
     /// Number of first completions that each request waits for.
     pub waits: Vec<u32>,
     /// Rank of each request in the completion order.
@@ -73,7 +73,7 @@ impl BlockPlan {
     /// # Errors
     ///
     /// The number of requests, if it exceeds `u32`.
-    pub fn new(requests: Requests, allowed: Allowed) -> Result<Self, usize> {
+    pub fn new(requests: CapturedRequests, allowed: Allowed) -> Result<Self, usize> {
         let mut plan = Self { left: requests.left, followed: requests.followed, ..Self::default() };
         let mut all = requests.all;
         all.retain(|request| {
@@ -92,7 +92,7 @@ impl BlockPlan {
         for it in &mut all {
             it.issued -= first;
             it.completed -= first;
-            let place = usize::from(it.kind == Kind::Write);
+            let place = usize::from(it.kind == CapturedRequestKind::Write);
             if it.kind.moves_bytes() {
                 plan.bytes[place] += it.bytes;
                 plan.longest[place] = plan.longest[place].max(it.bytes);
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
 
     fn plan(times: &[(u64, u64)]) -> BlockPlan {
-        let asked = |&(issued, completed)| Asked {
-            kind: Kind::Read,
+        let asked = |&(issued, completed)| CapturedRequest {
+            kind: CapturedRequestKind::Read,
             offset: 0,
             bytes: 512,
             issued,
@@ -142,7 +142,7 @@ mod tests {
             is_fua: false,
         };
         let all = times.iter().map(asked).collect();
-        let requests = Requests { all, ..Requests::default() };
+        let requests = CapturedRequests { all, ..CapturedRequests::default() };
         BlockPlan::new(requests, Allowed::default()).expect("few")
     }
 
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn what_is_not_allowed_is_counted() {
-        let write = Asked {
-            kind: Kind::Write,
+        let write = CapturedRequest {
+            kind: CapturedRequestKind::Write,
             offset: 0,
             bytes: 512,
             issued: 1,
@@ -173,8 +173,9 @@ mod tests {
             error: None,
             is_fua: true,
         };
-        let discard = Asked { kind: Kind::Discard, ..write };
-        let requests = || Requests { all: vec![write, discard], ..Requests::default() };
+        let discard = CapturedRequest { kind: CapturedRequestKind::Discard, ..write };
+        let requests =
+            || CapturedRequests { all: vec![write, discard], ..CapturedRequests::default() };
         let plan = |writes, discards| {
             BlockPlan::new(requests(), Allowed { writes, discards }).expect("few")
         };

@@ -11,19 +11,19 @@ const THINGS: usize = 3;
 
 /// Operation, with the resource that it accesses and whether it saw that resource.
 #[derive(Clone, Copy, Debug)]
-struct Did {
+struct TestOperation {
     by: TimedOp,
     thing: usize,
-    touch: Touch,
+    touch: AccessMode,
     saw: bool,
 }
 
 /// Creates operations of 7 threads, in the order of their ends. The first ones of a thread may take
 /// long.
-fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
+fn operations(choices: &[[u8; 4]]) -> Vec<TestOperation> {
     let mut ends = [0; 7];
     let mut numbers = [0; 7];
-    let mut all: Vec<Did> = Vec::new();
+    let mut all: Vec<TestOperation> = Vec::new();
     for (time, [who, what, pause, length]) in (0..).zip(choices) {
         let worker = usize::from(*who % 7);
         let start: u64 = ends[worker] + u64::from(*pause);
@@ -32,9 +32,14 @@ fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
         ends[worker] = start + length;
         let at = OpId { worker: Worker(u32::from(*who % 7)), number: numbers[worker] };
         numbers[worker] += 1;
-        let touch = if what % 4 == 0 { Touch::Changes } else { Touch::Uses };
+        let touch = if what % 4 == 0 { AccessMode::Changes } else { AccessMode::Uses };
         let by = TimedOp { at, start, end: start + length };
-        all.push(Did { by, thing: usize::from(*what / 8) % THINGS, touch, saw: what & 4 != 0 });
+        all.push(TestOperation {
+            by,
+            thing: usize::from(*what / 8) % THINGS,
+            touch,
+            saw: what & 4 != 0,
+        });
     }
     all.sort_by_key(|did| did.by.end);
     all
@@ -42,7 +47,7 @@ fn operations(choices: &[[u8; 4]]) -> Vec<Did> {
 
 /// Returns the direct edges of each operation, from the accesses that are kept. `forgets`: from
 /// time to time, resources are evicted too.
-fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
+fn edges(all: &[TestOperation], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
     let mut things = vec![AccessHistory::default(); THINGS];
     let mut forgotten = EvictedAccesses::default();
     let mut edges = Vec::new();
@@ -52,10 +57,10 @@ fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
             later.filter(|start| *start < did.by.end).collect()
         };
         let past = |from: usize| match keeps_all {
-            true => Past::default(),
+            true => LowWatermark::default(),
             false => {
                 let starts = starts(from);
-                Past::of(starts.iter().min().copied().unwrap_or(did.by.end), &starts)
+                LowWatermark::of(starts.iter().min().copied().unwrap_or(did.by.end), &starts)
             }
         };
         let mut before = WaitSet::default();
@@ -72,7 +77,7 @@ fn edges(all: &[Did], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>> {
 }
 
 /// Returns, for each operation, all operations that are executed before it.
-fn behind(all: &[Did], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
+fn behind(all: &[TestOperation], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
     let mut behind: Vec<Vec<bool>> = Vec::new();
     for (did, direct) in all.iter().zip(edges) {
         let mut own = vec![false; all.len()];
@@ -99,7 +104,7 @@ proptest! {
         let expected = behind(&all, &edges(&all, true, false));
         prop_assert_eq!(&behind(&all, &edges(&all, false, false)), &expected);
         // No operation saw a change for which it did not wait: see below.
-        let blind: Vec<Did> = all.iter().map(|did| Did { saw: false, ..*did }).collect();
+        let blind: Vec<TestOperation> = all.iter().map(|did| TestOperation { saw: false, ..*did }).collect();
         let expected = behind(&blind, &edges(&blind, true, false));
         let direct = edges(&blind, false, true);
         let coarser = behind(&blind, &direct);

@@ -7,10 +7,10 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::super::replayability::{SkipReason, Treatment, treatment};
-use super::job::{Job, Moved};
-use super::names::{FileName, Names};
+use super::job::{Job, JobDirection};
+use super::names::{ExportNames, FileName};
 use super::{Logs, NotExported};
-use crate::event::syscall_table::{CallId, Class};
+use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -28,7 +28,7 @@ pub struct FioExport<L> {
     pub logs: L,
     /// Threads that have a log.
     pub jobs: Vec<Job>,
-    names: Names,
+    names: ExportNames,
     numbers: FxHashMap<ThreadKey, usize>,
     comms: FxHashMap<ThreadKey, Vec<u8>>,
     /// Number of descriptors of each process for each name.
@@ -56,7 +56,7 @@ impl<L: Logs> FioExport<L> {
         Self {
             logs,
             jobs: Vec::new(),
-            names: Names::default(),
+            names: ExportNames::default(),
             numbers: FxHashMap::default(),
             comms: FxHashMap::default(),
             open: FxHashMap::default(),
@@ -118,10 +118,10 @@ impl<L: Logs> FioExport<L> {
             return Ok(());
         }
         let done = match (call.class, treatment(call, &operation.args)) {
-            (Class::Read | Class::Write, _) => self.moves(operation, ret.unsigned_abs()),
-            (Class::Sync, Treatment::Done) => self.syncs(operation),
-            (Class::Open | Class::Close | Class::Dup, Treatment::Done) => Ok(false),
-            (Class::Seek, _) | (_, Treatment::Followed) => Ok(false),
+            (CallClass::Read | CallClass::Write, _) => self.moves(operation, ret.unsigned_abs()),
+            (CallClass::Sync, Treatment::Done) => self.syncs(operation),
+            (CallClass::Open | CallClass::Close | CallClass::Dup, Treatment::Done) => Ok(false),
+            (CallClass::Seek, _) | (_, Treatment::Followed) => Ok(false),
             (_, Treatment::Left(reason)) => Err(NotExported::Replay(reason)),
             (_, Treatment::Done) => Err(NotExported::NoCounterpart),
         };
@@ -194,8 +194,8 @@ impl<L: Logs> FioExport<L> {
         if is_direct && !(offset | moved).is_multiple_of(DIRECT_BYTES) {
             return Err(NotExported::Unaligned);
         }
-        let is_write = operation.call.call().class == Class::Write;
-        let what = if is_write { Moved::Write } else { Moved::Read };
+        let is_write = operation.call.call().class == CallClass::Write;
+        let what = if is_write { JobDirection::Write } else { JobDirection::Read };
         let (time, number) = (self.time(operation), self.job(operation));
         let job = &mut self.jobs[number];
         job.moves(time, name, &self.names.all, what, offset, length);
@@ -214,8 +214,8 @@ impl<L: Logs> FioExport<L> {
     /// Exports a call that writes out cached data of a file. Returns true if it has a line.
     fn syncs(&mut self, operation: &SyscallOperation) -> Result<bool, NotExported> {
         let what = match operation.call.call().name {
-            "fsync" => Moved::Sync,
-            "fdatasync" => Moved::Datasync,
+            "fsync" => JobDirection::Sync,
+            "fdatasync" => JobDirection::Datasync,
             _ => return Err(NotExported::NoCounterpart),
         };
         let file = operation.file.as_deref().ok_or(NotExported::Replay(SkipReason::NoFile))?;

@@ -9,7 +9,7 @@ use super::names::FileName;
 
 /// Action of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum JobDirection {
     /// Reads bytes from the file.
     Read,
     /// Writes bytes to the file.
@@ -20,7 +20,7 @@ pub enum Moved {
     Datasync,
 }
 
-impl Moved {
+impl JobDirection {
     fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -112,7 +112,7 @@ impl Job {
         time: u64,
         file: usize,
         names: &[FileName],
-        what: Moved,
+        what: JobDirection,
         offset: u64,
         length: u32,
     ) {

@@ -25,7 +25,7 @@ mod names;
 use std::fmt;
 
 pub use export::FioExport;
-pub use job::{Job, Moved};
+pub use job::{Job, JobDirection};
 pub use jobs::{JOBS_MAX, prepare_jobs, replay_jobs};
 pub use names::{DIRECTORIES, FileName, NAME_BYTES_MAX};
 

@@ -50,14 +50,14 @@ impl FileName {
 
 /// Files of the export, by number.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ExportNames {
     pub(super) all: Vec<FileName>,
     numbers: FxHashMap<Vec<u8>, usize>,
     /// Directories of the files.
     folders: FxHashSet<Vec<u8>>,
 }
 
-impl Names {
+impl ExportNames {
     /// Returns the number of an open file's name.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_fio_cannot_read_has_a_number() {
-        let mut names = Names::default();
+        let mut names = ExportNames::default();
         let mut name = |path: &str| {
             let number = names.number(path.as_bytes());
             String::from_utf8(names.all[number].name.clone()).expect("text")

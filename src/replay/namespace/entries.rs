@@ -1,6 +1,6 @@
 //! Entries that were there at the start, for a replay to create.
 
-use super::{EntryKind, FirstId, FsModel, InitialEntry, NodeId, Size, State};
+use super::{EntryKind, FirstId, FsModel, InitialEntry, NodeId, PlaceState, Size};
 use crate::replay::replay_paths::is_short;
 
 /// Permissions of a file of which is only known that some user may execute it.
@@ -8,7 +8,7 @@ const EXECUTABLE_MODE: u32 = 0o755;
 
 /// File or directory that was there at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Path from the root.
     pub path: Vec<u8>,
     /// Kind of the entry.
@@ -37,7 +37,7 @@ pub enum Gap {
 
 impl FsModel {
     /// Returns all initial entries, in the order of names, directories before their contents.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<ListedEntry> {
         let mut entries = Vec::new();
         let mut path = Vec::new();
         // Renames can make the tree deeper than a call stack.
@@ -49,7 +49,7 @@ impl FsModel {
                 continue;
             };
             let first = self.first(child);
-            let State::There(thing) = first.state else { continue };
+            let PlaceState::There(thing) = first.state else { continue };
             if first.perhaps
                 && matches!(thing, EntryKind::File(file) if self.size(file).first() == 0)
             {
@@ -59,7 +59,9 @@ impl FsModel {
             path.extend_from_slice(name);
             if !is_short(&path) {
                 let directory = directory.and_then(|place: usize| entries.get_mut(place));
-                directory.into_iter().for_each(|entry: &mut Entry| entry.gap = Some(Gap::Depth));
+                directory
+                    .into_iter()
+                    .for_each(|entry: &mut ListedEntry| entry.gap = Some(Gap::Depth));
                 continue;
             }
             let entry = self.entry(&path, first, thing);
@@ -79,11 +81,11 @@ impl FsModel {
         children.into_iter()
     }
 
-    fn entry(&self, path: &[u8], first: &InitialEntry, thing: EntryKind) -> Entry {
+    fn entry(&self, path: &[u8], first: &InitialEntry, thing: EntryKind) -> ListedEntry {
         let InitialEntry { has_more, ref children, ref text, .. } = *first;
         let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
         let has_children = !children.is_empty() || first.was_asked || has_more;
-        let is_there = |child: &FirstId| matches!(self.first(*child).state, State::There(_));
+        let is_there = |child: &FirstId| matches!(self.first(*child).state, PlaceState::There(_));
         // Entries that were found through a link with an unknown target are children of the link.
         let text = text.as_ref();
         let (thing, gap) = match (thing, text) {
@@ -100,7 +102,7 @@ impl FsModel {
             (known, _) => (known, None),
         };
         let text = text.filter(|_| matches!(thing, EntryKind::Link(_))).map(|text| text.to_vec());
-        Entry { path: path.to_vec(), thing, mode, has_more, text, gap }
+        ListedEntry { path: path.to_vec(), thing, mode, has_more, text, gap }
     }
 
     /// Returns the initial path of what is here now; `None`: that has come about since.
@@ -134,23 +136,28 @@ impl FsModel {
     pub fn thing_at_start(&mut self, path: &[u8], kind: EntryKind) -> Option<EntryKind> {
         let mut at = FirstId(0);
         for part in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            if self.first(at).state == State::Absent {
+            if self.first(at).state == PlaceState::Absent {
                 return None;
             }
-            if matches!(self.first(at).state, State::Unasked | State::There(EntryKind::Any)) {
-                self.first_mut(at).state = State::There(EntryKind::Directory);
+            if matches!(
+                self.first(at).state,
+                PlaceState::Unasked | PlaceState::There(EntryKind::Any)
+            ) {
+                self.first_mut(at).state = PlaceState::There(EntryKind::Directory);
             }
             let known = self.first(at).children.get(part).copied();
             at = known.or_else(|| self.first_child(at, part))?;
         }
         match (self.first(at).state, kind) {
-            (State::There(kind @ (EntryKind::File(_) | EntryKind::Directory)), _) => Some(kind),
-            (State::Unasked | State::There(EntryKind::Any), kind) => {
+            (PlaceState::There(kind @ (EntryKind::File(_) | EntryKind::Directory)), _) => {
+                Some(kind)
+            }
+            (PlaceState::Unasked | PlaceState::There(EntryKind::Any), kind) => {
                 let thing = match kind {
                     EntryKind::Directory => kind,
                     _ => EntryKind::File(self.new_file(Size::THERE)),
                 };
-                self.first_mut(at).state = State::There(thing);
+                self.first_mut(at).state = PlaceState::There(thing);
                 Some(thing)
             }
             _ => None,

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rustc_hash::FxHashSet;
 
-use super::{FileId, FirstId, FsModel, NodeId, State};
+use super::{FileId, FirstId, FsModel, NodeId, PlaceState};
 
 /// Number of names that are known to have been absent at the start, or to have been looked into;
 /// some 20 MiB each. With more of them the oldest are lost: an operation that finds one of them
@@ -21,13 +21,13 @@ pub(super) fn key(directory: u64, name: &[u8]) -> u64 {
 
 /// Numbers of names of which nothing else is known.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct ForgottenNumbers {
     newer: FxHashSet<u64>,
     older: FxHashSet<u64>,
     lost: u64,
 }
 
-impl Numbers {
+impl ForgottenNumbers {
     pub(super) fn has(&self, key: u64) -> bool {
         self.newer.contains(&key) || self.older.contains(&key)
     }
@@ -70,7 +70,8 @@ impl FsModel {
             let mut children = std::mem::take(&mut self.node_mut(parent).children);
             children.retain(|name, child| {
                 let node = self.node(*child);
-                let is_there = matches!(node.now, State::There(_)) || !node.children.is_empty();
+                let is_there =
+                    matches!(node.now, PlaceState::There(_)) || !node.children.is_empty();
                 let stays = is_there || is_kept(*child);
                 if !stays {
                     is_gone[child.0 as usize] = true;
@@ -86,7 +87,7 @@ impl FsModel {
             if *is_gone {
                 self.spare_nodes.push(place);
                 self.clear(place);
-                self.put(place, State::Absent);
+                self.put(place, PlaceState::Absent);
                 self.node_mut(place).children.shrink_to_fit();
             }
         }
@@ -98,7 +99,7 @@ impl FsModel {
     /// again.
     fn forget_child(&mut self, parent: NodeId, name: &[u8], child: NodeId) {
         let Some(parent) = self.node(parent).first else { return };
-        if self.node(child).now != State::Absent {
+        if self.node(child).now != PlaceState::Absent {
             return;
         }
         let parent = self.first(parent);
@@ -127,14 +128,14 @@ impl FsModel {
             children.retain(|name, child| {
                 let first = self.first(*child);
                 let was_there =
-                    matches!(first.state, State::There(_)) || !first.children.is_empty();
+                    matches!(first.state, PlaceState::There(_)) || !first.children.is_empty();
                 // An entry that was looked into is a directory, if it was there.
-                let leads = first.was_asked && first.state == State::Unasked;
+                let leads = first.was_asked && first.state == PlaceState::Unasked;
                 let stays = was_there || first.text.is_some() || is_used[child.0 as usize];
                 if stays {
                     return true;
                 }
-                if first.is_gone || first.state == State::Absent {
+                if first.is_gone || first.state == PlaceState::Absent {
                     self.absent.add(key(directory, name));
                 } else if leads {
                     self.asked.add(key(directory, name));
@@ -171,7 +172,7 @@ impl FsModel {
         for first in firsts.iter_mut().filter(|first| first.perhaps) {
             let Some(file) = first.state.file().filter(|file| !is_there(*file)) else { continue };
             if sizes.get(&file).is_none_or(|size| size.first() == 0) {
-                first.state = State::Absent;
+                first.state = PlaceState::Absent;
                 first.perhaps = false;
             }
         }

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{EntryKind, FileId, FirstId, FsModel, Node, NodeId, State};
+use super::{EntryKind, FileId, FirstId, FsModel, Node, NodeId, PlaceState};
 use crate::event::FileStat;
 use crate::units::DevId;
 
@@ -19,13 +19,13 @@ type Inode = (DevId, u64, u32);
 
 /// Report of the kernel about a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct ShownFile {
     inode: Inode,
     /// Length in bytes before the call that has reported the file.
     bytes: Option<u64>,
 }
 
-impl Shown {
+impl ShownFile {
     /// Creates a report of a call; `is_cut_off`: the call has truncated the file. `None`: the
     /// report does not identify the file.
     pub fn new(stat: FileStat, is_cut_off: bool) -> Option<Self> {
@@ -35,7 +35,7 @@ impl Shown {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownInode {
     file: FileId,
     /// Initial entry where the file was seen first.
     first: FirstId,
@@ -44,7 +44,7 @@ struct Known {
 /// Initial files by their inodes, and the number of names of each file.
 #[derive(Debug, Default)]
 pub(super) struct Inodes {
-    known: FxHashMap<Inode, Known>,
+    known: FxHashMap<Inode, KnownInode>,
     names: FxHashMap<FileId, u32>,
 }
 
@@ -58,12 +58,12 @@ impl Inodes {
 
 impl FsModel {
     /// Sets the state of a place from now on.
-    pub(super) fn put(&mut self, node: NodeId, now: State) {
+    pub(super) fn put(&mut self, node: NodeId, now: PlaceState) {
         let before = std::mem::replace(&mut self.node_mut(node).now, now);
-        if let State::There(EntryKind::File(file)) = now {
+        if let PlaceState::There(EntryKind::File(file)) = now {
             *self.inodes.names.entry(file).or_default() += 1;
         }
-        if let State::There(EntryKind::File(file)) = before
+        if let PlaceState::There(EntryKind::File(file)) = before
             && let Some(names) = self.inodes.names.get_mut(&file)
         {
             *names = names.saturating_sub(1);
@@ -74,12 +74,12 @@ impl FsModel {
     pub fn may_be_second_name(
         &mut self,
         node: NodeId,
-        shown: Shown,
+        shown: ShownFile,
         is_open: impl Fn(FileId) -> bool,
     ) {
         let Node { now, first, .. } = *self.node(node);
-        let is_new =
-            first.is_some() && matches!(now, State::Unasked | State::There(EntryKind::Any));
+        let is_new = first.is_some()
+            && matches!(now, PlaceState::Unasked | PlaceState::There(EntryKind::Any));
         if let Some(file) = self.of_inode(shown, is_open).filter(|_| is_new) {
             // The file has two names, so no open has made it.
             let first = self.inodes.known[&shown.inode].first;
@@ -89,8 +89,8 @@ impl FsModel {
     }
 
     /// Records the report about the file at this place.
-    pub fn has_inode(&mut self, node: NodeId, shown: Shown, is_open: impl Fn(FileId) -> bool) {
-        let Node { now: State::There(EntryKind::File(file)), first: Some(first), .. } =
+    pub fn has_inode(&mut self, node: NodeId, shown: ShownFile, is_open: impl Fn(FileId) -> bool) {
+        let Node { now: PlaceState::There(EntryKind::File(file)), first: Some(first), .. } =
             *self.node(node)
         else {
             return;
@@ -100,14 +100,14 @@ impl FsModel {
             // Both names were used before it was known that they are of one file.
             Some(_) => self.unexplained += 1,
             None => {
-                self.inodes.known.insert(shown.inode, Known { file, first });
+                self.inodes.known.insert(shown.inode, KnownInode { file, first });
             }
         }
     }
 
     /// Returns the initial file with this inode, if nothing shows that the inode belongs to another
     /// file now.
-    fn of_inode(&self, shown: Shown, is_open: impl Fn(FileId) -> bool) -> Option<FileId> {
+    fn of_inode(&self, shown: ShownFile, is_open: impl Fn(FileId) -> bool) -> Option<FileId> {
         let file = self.inodes.known.get(&shown.inode)?.file;
         let is_it = shown.bytes.is_none_or(|bytes| self.size(file).may_end(bytes));
         let has_name = || self.inodes.names.get(&file).is_some_and(|names| *names > 0);

@@ -3,11 +3,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{EntryKind, FileId, FirstId, FsModel, State};
+use super::{EntryKind, FileId, FirstId, FsModel, PlaceState};
 
 /// Files of a partial model that have been matched with files of the whole one.
 #[derive(Default)]
-struct Same {
+struct MergedFiles {
     /// Matched files by those of the whole model.
     own: FxHashMap<FileId, FileId>,
     taken: FxHashSet<FileId>,
@@ -26,7 +26,7 @@ impl FsModel {
     /// was not there.
     pub fn as_in(&mut self, all: &Self) {
         let root = Pair { own: FirstId(0), in_all: FirstId(0) };
-        let (mut places, mut same) = (vec![root], Same::default());
+        let (mut places, mut same) = (vec![root], MergedFiles::default());
         while let Some(place) = places.pop() {
             self.first_as_in(place, all, &mut same, &mut places);
         }
@@ -37,7 +37,7 @@ impl FsModel {
         &mut self,
         Pair { own: at, in_all }: Pair,
         all: &Self,
-        same: &mut Same,
+        same: &mut MergedFiles,
         places: &mut Vec<Pair>,
     ) {
         let children = self.first(at).children.iter();
@@ -46,30 +46,30 @@ impl FsModel {
         for (name, child) in children {
             let Some(known) = all.first(in_all).children.get(&name).copied() else {
                 if all.has_forgotten(in_all, &name) {
-                    self.first_mut(child).state = State::Absent;
+                    self.first_mut(child).state = PlaceState::Absent;
                 }
                 continue;
             };
             let pair = Pair { own: child, in_all: known };
             self.state_as_in(pair, all, same);
-            has_something |= matches!(self.first(child).state, State::There(_));
+            has_something |= matches!(self.first(child).state, PlaceState::There(_));
             places.push(pair);
         }
         let has_more = all.first(in_all).has_more;
         self.first_mut(at).has_more &= has_more || !has_something;
     }
 
-    fn state_as_in(&mut self, Pair { own: at, in_all }: Pair, all: &Self, same: &mut Same) {
+    fn state_as_in(&mut self, Pair { own: at, in_all }: Pair, all: &Self, same: &mut MergedFiles) {
         let known = all.first(in_all);
-        let is_there = matches!(self.first(at).state, State::There(_));
+        let is_there = matches!(self.first(at).state, PlaceState::There(_));
         let state = match (self.first(at).state, known.state) {
-            (State::There(EntryKind::File(own)), State::There(EntryKind::File(file))) => {
-                State::There(EntryKind::File(self.file_as_in(Some(own), all, file, same)))
+            (PlaceState::There(EntryKind::File(own)), PlaceState::There(EntryKind::File(file))) => {
+                PlaceState::There(EntryKind::File(self.file_as_in(Some(own), all, file, same)))
             }
-            (State::There(_), State::There(EntryKind::File(file))) => {
-                State::There(EntryKind::File(self.file_as_in(None, all, file, same)))
+            (PlaceState::There(_), PlaceState::There(EntryKind::File(file))) => {
+                PlaceState::There(EntryKind::File(self.file_as_in(None, all, file, same)))
             }
-            (State::There(own), State::There(EntryKind::Any)) => State::There(own),
+            (PlaceState::There(own), PlaceState::There(EntryKind::Any)) => PlaceState::There(own),
             (_, state) if is_there => state,
             (own, _) => own,
         };
@@ -88,7 +88,7 @@ impl FsModel {
         known: Option<FileId>,
         all: &Self,
         file: FileId,
-        same: &mut Same,
+        same: &mut MergedFiles,
     ) -> FileId {
         if let Some(own) = same.own.get(&file) {
             return *own;

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use super::{EntryKind, FsModel, Node, NodeId, State};
-use crate::replay::links::Links;
+use super::{EntryKind, FsModel, Node, NodeId, PlaceState};
+use crate::replay::links::SymlinkMap;
 
 /// Maximum number of links that a path leads through (`MAXSYMLINKS` in the kernel's
 /// `include/linux/namei.h`); after more of them it leads nowhere.
@@ -12,7 +12,7 @@ const FOLLOWED_MAX: usize = 40;
 
 impl FsModel {
     /// Creates a model with initial links, for operations that look them up.
-    pub fn with_links(links: &Links) -> Self {
+    pub fn with_links(links: &SymlinkMap) -> Self {
         let mut world = Self { unexplained: links.unknown, ..Self::default() };
         for (path, text) in links.iter() {
             let Some(node) = world.find(path) else { continue };
@@ -63,8 +63,10 @@ impl FsModel {
     /// Returns the place to which a link leads; any other place leads to itself.
     pub(super) fn behind(&mut self, node: NodeId, via: &mut Vec<NodeId>) -> NodeId {
         let Node { now, parent, ref text, .. } = *self.node(node);
-        let may_be_link =
-            matches!(now, State::Unasked | State::There(EntryKind::Any | EntryKind::Link(_)));
+        let may_be_link = matches!(
+            now,
+            PlaceState::Unasked | PlaceState::There(EntryKind::Any | EntryKind::Link(_))
+        );
         let Some(text) = text.clone().filter(|_| may_be_link && via.len() < FOLLOWED_MAX) else {
             return node;
         };
@@ -88,7 +90,7 @@ impl FsModel {
         let is_link = |place: &NodeId| matches!(self.thing(*place), Some(EntryKind::Link(_)));
         let mut unknown = via.iter().copied().filter(|link| !is_link(link));
         let only = unknown.next().filter(|_| unknown.next().is_none());
-        only.into_iter().for_each(|link| self.set(link, State::Absent));
+        only.into_iter().for_each(|link| self.set(link, PlaceState::Absent));
         only.is_some()
     }
 

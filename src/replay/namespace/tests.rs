@@ -1,19 +1,19 @@
 use super::forget::NUMBERS_MAX;
 use super::*;
-use crate::replay::links::Links;
+use crate::replay::links::SymlinkMap;
 
 /// Checks the initial entries, one line each: `d` for directories, `f` and a length for files, `→`
 /// and the text for links.
 #[track_caller]
 fn check(happens: impl FnOnce(&mut FsModel), expected: &str) {
-    check_with(&Links::default(), happens, expected);
+    check_with(&SymlinkMap::default(), happens, expected);
 }
 
 #[track_caller]
-fn check_with(links: &Links, happens: impl FnOnce(&mut FsModel), expected: &str) {
+fn check_with(links: &SymlinkMap, happens: impl FnOnce(&mut FsModel), expected: &str) {
     let mut world = FsModel::with_links(links);
     happens(&mut world);
-    let line = |entry: &Entry| {
+    let line = |entry: &ListedEntry| {
         let kind = match (entry.thing, &entry.text) {
             (EntryKind::Directory, _) => "d".to_owned(),
             (EntryKind::File(file), _) => format!("f{}", world.size(file).first()),
@@ -224,8 +224,8 @@ proptest::proptest! {
             forgetful.forget_files(|_| false);
             proptest::prop_assert_eq!(world.unexplained, forgetful.unexplained);
         }
-        let of = |world: &FsModel| -> Vec<(Entry, u64)> {
-            let size = |entry: &Entry| match entry.thing {
+        let of = |world: &FsModel| -> Vec<(ListedEntry, u64)> {
+            let size = |entry: &ListedEntry| match entry.thing {
                 EntryKind::File(file) => world.size(file).first(),
                 _ => 0,
             };
@@ -280,7 +280,7 @@ fn directories_that_were_only_asked_in_leave_nothing_behind() {
 /// Fails if too many numbers are kept, or lost ones are not counted.
 #[test]
 fn numbers_that_are_lost_are_counted() {
-    let mut numbers = Numbers::default();
+    let mut numbers = ForgottenNumbers::default();
     let half = u64::from(NUMBERS_MAX) / 2;
     (0..3 * half).for_each(|number| numbers.add(number));
     assert!(numbers.has(half) && numbers.has(3 * half - 1));
@@ -288,7 +288,7 @@ fn numbers_that_are_lost_are_counted() {
     assert_eq!(numbers.lost(), half);
 }
 
-fn links(all: &[(&str, &str)]) -> Links {
+fn links(all: &[(&str, &str)]) -> SymlinkMap {
     all.iter().map(|(path, text)| (path.as_bytes().to_vec(), text.as_bytes().to_vec())).collect()
 }
 

@@ -43,9 +43,9 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct AtMost<T, const MAX: usize>(PhantomData<T>);
+    struct BoundedVisitor<T, const MAX: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMost<T, MAX> {
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor<T, MAX> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,5 +64,5 @@ where
         }
     }
 
-    deserializer.deserialize_seq(AtMost::<T, MAX>(PhantomData))
+    deserializer.deserialize_seq(BoundedVisitor::<T, MAX>(PhantomData))
 }

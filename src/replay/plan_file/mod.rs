@@ -43,24 +43,24 @@
 //!
 //! Their size limits are in `limits.rs`.
 
-mod beside;
 mod fingerprint;
 mod limits;
 mod reader;
+mod threaded_writer;
 mod writer;
 
-pub use beside::{Beside, IntoWriter};
 pub use fingerprint::Fingerprint;
 pub use limits::{
     CALLS_MAX, FILES_BYTES_MAX, FILES_MAX, GIVEN_MAX, INDEX_BYTES_MAX, OPERATIONS_BYTES,
     OPERATIONS_BYTES_MAX, OPERATIONS_MAX, PARTS_MAX, WORKERS_MAX,
 };
 pub use reader::{PlanError, PlanReader};
+pub use threaded_writer::{IntoWriter, ThreadedWriter};
 pub use writer::{PlanWriter, finish};
 
 use serde::{Deserialize, Serialize};
 
-use super::hole_map::Part;
+use super::hole_map::KnownRegion;
 
 /// First bytes of the file.
 pub const FILE_MAGIC: [u8; 8] = *b"IOTRPLN\n";
@@ -94,11 +94,15 @@ const fn payload_bytes_max(kind: u32) -> u32 {
 
 /// Payload of a FILES frame.
 #[derive(Debug, Serialize, Deserialize)]
-struct Files(#[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<FileBefore>);
+struct FilesFrame(
+    #[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<FileBefore>,
+);
 
 /// Payload of a NAMES frame.
 #[derive(Debug, Serialize, Deserialize)]
-struct Names(#[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<(u32, Vec<u8>)>);
+struct NamesFrame(
+    #[serde(deserialize_with = "limits::at_most::<_, _, FILES_MAX>")] Vec<(u32, Vec<u8>)>,
+);
 
 /// Operation, like [`super::planned_op::PlannedOp`]; values that are mostly equal or close to those
 /// of the previous operation are stored as differences.
@@ -171,7 +175,7 @@ pub struct FileBefore {
     pub same_as: Option<u32>,
     /// Data and holes of a file, as far as known, in order.
     #[serde(deserialize_with = "limits::at_most::<_, _, PARTS_MAX>")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<KnownRegion>,
     /// Target of a link, if it is known where the link led.
     pub text: Option<Vec<u8>>,
 }

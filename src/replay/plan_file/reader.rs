@@ -10,9 +10,9 @@ use thiserror::Error;
 use zstd::bulk::Decompressor;
 
 use super::{
-    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore, Files,
-    Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, Names, OLDEST_VERSION,
-    VERSION, payload_bytes_max,
+    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
+    FilesFrame, Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS,
+    NamesFrame, OLDEST_VERSION, VERSION, payload_bytes_max,
 };
 
 /// Bytes after the last frame.
@@ -61,7 +61,7 @@ pub struct PlanReader {
 
 /// Decoded header of a frame.
 #[derive(Clone, Copy, Debug)]
-struct Header {
+struct PlanFrameHeader {
     stored_bytes: u32,
     payload_bytes: u32,
     /// CRC-32 of the stored payload.
@@ -122,7 +122,7 @@ impl PlanReader {
     ///
     /// The frame is damaged.
     pub fn files(&self, index: &Index) -> Result<Vec<FileBefore>, PlanError> {
-        self.decoded(index.files_at, KIND_FILES).map(|Files(it)| it)
+        self.decoded(index.files_at, KIND_FILES).map(|FilesFrame(it)| it)
     }
 
     /// Reads the paths of the files that operations concern, as they were first opened.
@@ -131,7 +131,7 @@ impl PlanReader {
     ///
     /// The frame is damaged.
     pub fn names(&self, index: &Index) -> Result<FxHashMap<u32, Vec<u8>>, PlanError> {
-        let Names(names) = self.decoded(index.names_at, KIND_NAMES)?;
+        let NamesFrame(names) = self.decoded(index.names_at, KIND_NAMES)?;
         Ok(names.into_iter().collect())
     }
 
@@ -155,7 +155,7 @@ impl PlanReader {
         })
     }
 
-    fn header(&self, at: u64, kind: u32) -> Result<Header, PlanError> {
+    fn header(&self, at: u64, kind: u32) -> Result<PlanFrameHeader, PlanError> {
         let damaged = |what| PlanError::Damaged { at, what };
         let left = self.length.checked_sub(at).and_then(|it| it.checked_sub(END_BYTES));
         let left = left.ok_or(damaged("it is beyond the end of the file"))?;
@@ -182,7 +182,7 @@ impl PlanReader {
         if stored_bytes.max(payload_bytes) > payload_bytes_max(kind) {
             return Err(damaged("it is longer than a frame of its kind may be"));
         }
-        Ok(Header { stored_bytes, payload_bytes, crc })
+        Ok(PlanFrameHeader { stored_bytes, payload_bytes, crc })
     }
 
     fn payload(
@@ -192,7 +192,7 @@ impl PlanReader {
         zstd: &mut Decompressor<'_>,
     ) -> Result<Vec<u8>, PlanError> {
         let damaged = |what| PlanError::Damaged { at, what };
-        let Header { stored_bytes, payload_bytes, crc } = self.header(at, kind)?;
+        let PlanFrameHeader { stored_bytes, payload_bytes, crc } = self.header(at, kind)?;
         let mut stored = vec![0; stored_bytes as usize];
         self.file.read_exact_at(&mut stored, at + FRAME_HEADER_BYTES as u64)?;
         if crc32fast::hash(&stored) != crc {

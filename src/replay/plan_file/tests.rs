@@ -5,7 +5,7 @@ use crate::event::syscall_table::CallId;
 use crate::replay::dependencies::{OpId, Worker};
 use crate::replay::handles::Handle;
 use crate::replay::planned_op::{PlannedOp, WorkerInfo};
-use crate::replay::planner::{Out, Planner};
+use crate::replay::planner::{PlanOutput, Planner};
 
 fn planned(worker: u32, number: u32) -> PlannedOp {
     let start = u64::from(number) * 100 + u64::from(worker);

@@ -6,19 +6,19 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::beside::IntoWriter;
+use super::threaded_writer::IntoWriter;
 use super::{
     CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FILES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC,
-    FileBefore, FileKind, Files, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX, KIND_NAMES,
-    KIND_OPERATIONS, LeftPlan, Names, OPERATIONS_BYTES, OPERATIONS_MAX, Operation, PARTS_MAX,
-    VERSION, WORKERS_MAX, WorkerPlan, payload_bytes_max,
+    FileBefore, FileKind, FilesFrame, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX,
+    KIND_NAMES, KIND_OPERATIONS, LeftPlan, NamesFrame, OPERATIONS_BYTES, OPERATIONS_MAX, Operation,
+    PARTS_MAX, VERSION, WORKERS_MAX, WorkerPlan, payload_bytes_max,
 };
-use crate::analysis::done::What;
-use crate::event::syscall_table::{CallId, Class, Role};
+use crate::analysis::completed_op::OpKind;
+use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::replay::dependencies::Worker;
 use crate::replay::namespace::{EntryKind, FsModel};
 use crate::replay::planned_op::PlannedOp;
-use crate::replay::planner::{Out, Planner};
+use crate::replay::planner::{PlanOutput, Planner};
 
 /// Level of zstd: a plan is written once, and read by workers that must not be slowed down.
 const LEVEL: i32 = 1;
@@ -28,7 +28,7 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// Unfinished frame of one worker.
 #[derive(Debug, Default)]
-struct Filling {
+struct OpenFrame {
     payload: Vec<u8>,
     count: u32,
     /// Explicit operations, in written frames and in this one.
@@ -45,10 +45,10 @@ struct Filling {
 pub struct PlanWriter<W> {
     out: W,
     written: u64,
-    workers: Vec<Filling>,
+    workers: Vec<OpenFrame>,
     waiting: usize,
-    calls: Vec<(CallId, What)>,
-    numbers: FxHashMap<(CallId, What), u16>,
+    calls: Vec<(CallId, OpKind)>,
+    numbers: FxHashMap<(CallId, OpKind), u16>,
     ended: u64,
     /// Latest end among all operations, in ns.
     latest: u64,
@@ -124,15 +124,15 @@ impl<W: Write> PlanWriter<W> {
         self.out
     }
 
-    fn worker(&mut self, worker: Worker) -> &mut Filling {
+    fn worker(&mut self, worker: Worker) -> &mut OpenFrame {
         let worker = worker.0 as usize;
         if self.workers.len() <= worker {
-            self.workers.resize_with(worker + 1, Filling::default);
+            self.workers.resize_with(worker + 1, OpenFrame::default);
         }
         &mut self.workers[worker]
     }
 
-    fn number(&mut self, call: (CallId, What)) -> u16 {
+    fn number(&mut self, call: (CallId, OpKind)) -> u16 {
         let calls = &mut self.calls;
         *self.numbers.entry(call).or_insert_with(|| {
             calls.push(call);
@@ -141,7 +141,7 @@ impl<W: Write> PlanWriter<W> {
     }
 }
 
-impl<W: Write> Out for PlanWriter<W> {
+impl<W: Write> PlanOutput for PlanWriter<W> {
     type Error = io::Error;
 
     fn planned(&mut self, planned: &PlannedOp) -> io::Result<()> {
@@ -217,7 +217,7 @@ fn too_many() -> io::Error {
 /// # Errors
 ///
 /// Those of the destination of the plan.
-pub fn finish<O: Out + IntoWriter>(
+pub fn finish<O: PlanOutput + IntoWriter>(
     planner: Planner<O>,
     machine: &str,
 ) -> io::Result<O::Destination> {
@@ -238,8 +238,8 @@ pub fn finish<O: Out + IntoWriter>(
     if is_too_much {
         return Err(too_many());
     }
-    let files_at = out.frame(KIND_FILES, &encoded(&Files(files))?)?;
-    let names_at = out.frame(KIND_NAMES, &encoded(&Names(names))?)?;
+    let files_at = out.frame(KIND_FILES, &encoded(&FilesFrame(files))?)?;
+    let names_at = out.frame(KIND_NAMES, &encoded(&NamesFrame(names))?)?;
     let workers = who.into_iter().zip(&mut out.workers).map(|(who, filling)| WorkerPlan {
         pid: who.pid,
         tid: who.tid,
@@ -263,7 +263,7 @@ pub fn finish<O: Out + IntoWriter>(
     });
     let calls = out.calls.iter().map(|(call, what)| CallPlan {
         name: call.call().name.to_owned(),
-        asynchronous: matches!(what, What::Async(_)).then(|| what.to_string()),
+        asynchronous: matches!(what, OpKind::Async(_)).then(|| what.to_string()),
     });
     let index = Index {
         machine: machine.to_owned(),
@@ -313,8 +313,8 @@ fn buffers(planned: &PlannedOp) -> [u64; 2] {
     let bytes = planned.bytes.or(count).unwrap_or(0);
     let ret = u64::try_from(planned.ret).unwrap_or(0);
     match call.class {
-        Class::Write => [bytes.max(ret), 0],
-        Class::Read | Class::List | Class::Stat => [0, bytes.max(ret)],
+        CallClass::Write => [bytes.max(ret), 0],
+        CallClass::Read | CallClass::List | CallClass::Stat => [0, bytes.max(ret)],
         _ => [0; 2],
     }
 }
@@ -322,7 +322,7 @@ fn buffers(planned: &PlannedOp) -> [u64; 2] {
 /// Returns the initial files.
 fn files(world: &FsModel) -> Vec<FileBefore> {
     let mut first_names = FxHashMap::default();
-    let place = |(place, entry): (usize, crate::replay::namespace::Entry)| {
+    let place = |(place, entry): (usize, crate::replay::namespace::ListedEntry)| {
         let (kind, size, file) = match entry.thing {
             EntryKind::Directory => (FileKind::Directory, 0, None),
             EntryKind::File(file) => (FileKind::File, world.size(file).first(), Some(file)),

@@ -1,7 +1,7 @@
 //! Arguments of an operation: paths and descriptors.
 
-use super::{Out, Planner};
-use crate::event::syscall_table::{Class, Role};
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
 use crate::replay::handles::{Handle, HandleTarget};
 use crate::replay::infer_initial_state;
@@ -12,14 +12,14 @@ use crate::replay::replayability::SkipReason;
 use crate::replay::resources::moves_position;
 use crate::units::Fd;
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Returns the paths that an operation was given, from the root.
     pub(super) fn paths(
         &mut self,
         operation: &SyscallOperation,
     ) -> Result<[Option<Vec<u8>>; 2], SkipReason> {
         let call = operation.call.call();
-        if call.class == Class::Open && operation.errno().is_none() {
+        if call.class == CallClass::Open && operation.errno().is_none() {
             let file = operation.file.as_ref().ok_or(SkipReason::NoName)?;
             let path = of_file(file)?.to_vec();
             return Ok([Some(short(self.without_gone(file, path))?), None]);
@@ -55,7 +55,7 @@ impl<O: Out> Planner<O> {
         no_path: bool,
     ) -> Result<[Option<Handle>; 2], SkipReason> {
         let call = operation.call.call();
-        if call.class == Class::Open {
+        if call.class == CallClass::Open {
             return Ok([None, None]);
         }
         let is_directory_meant = call.has_path() && no_path;
@@ -63,7 +63,7 @@ impl<O: Out> Planner<O> {
         let file = operation.file.as_deref();
         let first = self.descriptor(operation, role, file)?;
         // The second descriptor of a `dup` is its result.
-        let is_second = call.class == Class::Transfer;
+        let is_second = call.class == CallClass::Transfer;
         let target = operation.target.as_ref().filter(|_| is_second).map(|(_, file)| &**file);
         let second = match is_second {
             true => self.target(operation, target)?,
@@ -106,7 +106,7 @@ impl<O: Out> Planner<O> {
             (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
             (None, None) => return Err(SkipReason::NoFile),
             (None, Some(file)) => {
-                let lists = call.class == Class::List;
+                let lists = call.class == CallClass::List;
                 // Calls with an explicit offset show nothing of the position.
                 let stands = moves_position(operation, false);
                 let offset = operation.offset.filter(|_| stands).unwrap_or(0);
@@ -139,7 +139,7 @@ impl<O: Out> Planner<O> {
     }
 }
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Returns the path of an open file at the start, and its handle target.
     fn found_open(
         &mut self,

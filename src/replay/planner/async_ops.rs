@@ -2,19 +2,19 @@
 //! ([`crate::replay::async_lanes`]).
 
 use super::in_memory::buffers_are_repeated;
-use super::{Out, Planner, sinks};
-use crate::analysis::done::What;
+use super::{PlanOutput, Planner, sinks};
+use crate::analysis::completed_op::OpKind;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{SyscallOperation, ThreadKey};
-use crate::replay::async_lanes::Flight;
+use crate::replay::async_lanes::SubmittedOp;
 use crate::replay::asynchronous::{as_call, may_be_done};
 use crate::replay::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::handles::Handle;
-use crate::replay::in_flight::Inside;
+use crate::replay::in_flight::InFlightKey;
 use crate::replay::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::replayability::SkipReason;
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Adds a submitted operation once its file is known: its descriptor may refer to another file
     /// when the operation ends.
     pub(super) fn submitted(&mut self, operation: &AsyncOperation) {
@@ -29,10 +29,10 @@ impl<O: Out> Planner<O> {
         };
         let handle = self.handles.usable(handle).map(|handle| (handle, file.id));
         if handle.is_ok() {
-            self.under_way.begun(Inside::Operation(operation.id), operation.start.0, false);
+            self.under_way.begun(InFlightKey::Operation(operation.id), operation.start.0, false);
         }
         let behind = self.behind(operation.thread);
-        self.lanes.begun(operation.id, Flight { thread: operation.thread, behind, handle });
+        self.lanes.begun(operation.id, SubmittedOp { thread: operation.thread, behind, handle });
     }
 
     /// Returns the last operation of a thread, or the operations before the thread began.
@@ -52,7 +52,7 @@ impl<O: Out> Planner<O> {
         operation: &AsyncOperation,
     ) -> Result<(), O::Error> {
         let flight = self.lanes.over(operation.id);
-        self.under_way.over(Inside::Operation(operation.id));
+        self.under_way.over(InFlightKey::Operation(operation.id));
         let thread = flight.as_ref().map(|flight| flight.thread);
         let result = match self.on_lane(operation, flight) {
             Ok((planned, before)) => self.emit(operation.process, planned, before),
@@ -68,14 +68,14 @@ impl<O: Out> Planner<O> {
     /// Removes an asynchronous operation whose result was not seen.
     pub(super) fn asynchronous_lost(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
-        self.under_way.over(Inside::Operation(operation.id));
+        self.under_way.over(InFlightKey::Operation(operation.id));
         self.leave_asynchronous(operation, SkipReason::NoResult);
         flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 
     fn leave_asynchronous(&mut self, operation: &AsyncOperation, reason: SkipReason) {
         self.out.left(reason);
-        *self.left.entry((reason, What::Async(operation.opcode))).or_default() += 1;
+        *self.left.entry((reason, OpKind::Async(operation.opcode))).or_default() += 1;
     }
 
     /// Plans an asynchronous operation. Returns the planned operation and the operations for which
@@ -83,11 +83,11 @@ impl<O: Out> Planner<O> {
     fn on_lane(
         &mut self,
         operation: &AsyncOperation,
-        flight: Option<Flight>,
+        flight: Option<SubmittedOp>,
     ) -> Result<(PlannedOp, WaitSet), SkipReason> {
         let call = as_call(operation)?;
         let (Some(ret), Some(_)) = (call.ret, call.end) else { return Err(SkipReason::NoResult) };
-        let Flight { behind, handle, .. } = flight.ok_or(SkipReason::NoFile)?;
+        let SubmittedOp { behind, handle, .. } = flight.ok_or(SkipReason::NoFile)?;
         let (handle, description) = handle?;
         if !self.handles.is_open(handle, description) {
             return Err(SkipReason::Closed);

@@ -9,23 +9,23 @@
 //! Paths as programs spelled them keep their `..`: a call is refused if a directory before a `..`
 //! is missing.
 
-use super::{Out, Planner};
-use crate::operation::model::{FilePath, Given, OpenFile};
+use super::{PlanOutput, Planner};
+use crate::operation::model::{FilePath, OpenFile, PathArgument};
 use crate::replay::replay_paths::of_given;
 use crate::replay::replayability::SkipReason;
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Returns the path that a call was given, from the root.
     ///
     /// # Errors
     ///
     /// Reason why the path is unknown.
-    pub(super) fn given_path(&mut self, given: &Given) -> Result<Vec<u8>, SkipReason> {
+    pub(super) fn given_path(&mut self, given: &PathArgument) -> Result<Vec<u8>, SkipReason> {
         let Some((base, spelled)) = parts(given).filter(|(base, _)| has_parent(base)) else {
             return of_given(given);
         };
         let absolute = self.collapsed(base).map(|base| [base.as_slice(), spelled].concat());
-        of_given(&Given { path: given.path.clone(), absolute })
+        of_given(&PathArgument { path: given.path.clone(), absolute })
     }
 
     /// Returns the name of an open file. A name as the program spelled it may lead through a
@@ -62,7 +62,7 @@ impl<O: Out> Planner<O> {
 }
 
 /// Splits a path into the directory at which it began, and the rest.
-fn parts(given: &Given) -> Option<(&[u8], &[u8])> {
+fn parts(given: &PathArgument) -> Option<(&[u8], &[u8])> {
     let names = given.path.bytes.split(|byte| *byte == b'/');
     let names = names.filter(|name| !name.is_empty() && *name != b".");
     let bytes: usize = names.map(|name| name.len() + 1).sum();
@@ -96,7 +96,7 @@ mod tests {
     fn what_a_program_spelled_is_not_its_base() {
         let check = |spelled: &str, absolute: &str, expected: [&str; 2]| {
             let path = FilePath::new(spelled, PathSource::Kernel);
-            let given = Given { path, absolute: Some(absolute.into()) };
+            let given = PathArgument { path, absolute: Some(absolute.into()) };
             let (base, rest) = parts(&given).expect("both");
             assert_eq!([base, rest].map(String::from_utf8_lossy), expected);
         };

@@ -22,21 +22,21 @@ mod renames;
 
 use std::convert::Infallible;
 
-pub use needed::Found;
+pub use needed::PassFindings;
 use renames::Rename;
 
-use super::{Out, Planner};
+use super::{PlanOutput, Planner};
 use crate::analysis::filter::{Filter, Picker};
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::replay::asynchronous::as_call;
 use crate::replay::handles::Handle;
 use crate::replay::infer_initial_state;
-use crate::replay::links::Links;
-use crate::replay::locks::Locked;
-use crate::replay::namespace::{EntryKind, FileId, FsModel, Keys, NodeId};
+use crate::replay::links::SymlinkMap;
+use crate::replay::locks::LockTarget;
+use crate::replay::namespace::{EntryKind, FileId, FsModel, NodeId, PlaceKeys};
 use crate::replay::planned_op::PlannedOp;
 use crate::replay::replay_paths::of_file;
 use crate::replay::replayability::SkipReason;
@@ -46,7 +46,7 @@ use crate::units::KernelTime;
 
 /// Decision on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Selection {
     /// The operation is wanted, and replayed.
     Wanted,
     /// Other operations need it, so it is replayed.
@@ -61,26 +61,26 @@ pub(super) enum Verdict {
 
 /// Result of an operation in the plan of all operations.
 #[derive(Debug, Default)]
-struct Told {
-    planned: Option<Brief>,
+struct PlannedBrief {
+    planned: Option<OpBrief>,
     left: Option<SkipReason>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Brief {
+struct OpBrief {
     file: Option<FileId>,
     handle: Option<Handle>,
     target: Option<Handle>,
     makes: Option<Handle>,
 }
 
-impl Out for Told {
+impl PlanOutput for PlannedBrief {
     type Error = Infallible;
 
     fn planned(&mut self, planned: &PlannedOp) -> Result<(), Infallible> {
         let PlannedOp { file, handle, target, makes, .. } = *planned;
         if !planned.implicit {
-            self.planned = Some(Brief { file, handle, target, makes });
+            self.planned = Some(OpBrief { file, handle, target, makes });
         }
         Ok(())
     }
@@ -92,12 +92,12 @@ impl Out for Told {
 
 /// Facts about an operation that must be determined before it is planned.
 #[derive(Debug, Default)]
-struct About {
+struct OpFootprint {
     /// Place to which its first path leads.
     node: Option<NodeId>,
     /// Places that its paths lead through and to, the links on the way, and an entry because of
     /// which it could not remove a directory.
-    places: Vec<Keys>,
+    places: Vec<PlaceKeys>,
     /// Places whose entry the operation changes.
     changed: Vec<u64>,
     /// Directory that the operation removes.
@@ -108,19 +108,19 @@ struct About {
 
 /// Pass over the log that finds dependencies.
 #[derive(Debug)]
-pub struct Needs {
+pub struct DependencySelection {
     /// Filter that selects the wanted operations.
     pub picker: Picker,
     /// Findings so far.
-    pub found: Found,
+    pub found: PassFindings,
     /// Planner of all operations.
-    all: Planner<Told>,
+    all: Planner<PlannedBrief>,
 }
 
-impl Needs {
+impl DependencySelection {
     /// Creates a pass with the findings of earlier ones.
-    pub fn new(filter: Filter, found: Found, links: &Links) -> Self {
-        let all = Planner::new(Told::default()).knowing(links);
+    pub fn new(filter: Filter, found: PassFindings, links: &SymlinkMap) -> Self {
+        let all = Planner::new(PlannedBrief::default()).knowing(links);
         Self { picker: Picker::new(filter), found, all }
     }
 
@@ -130,8 +130,8 @@ impl Needs {
     }
 
     /// Takes the next step of the log, of all steps. Returns the decision on the operation that the
-    /// step ends; [`Verdict::Out`] if it ends none.
-    pub(super) fn judge(&mut self, time: KernelTime, step: &Step<'_>) -> Verdict {
+    /// step ends; [`Selection::PlanOutput`] if it ends none.
+    pub(super) fn judge(&mut self, time: KernelTime, step: &Step<'_>) -> Selection {
         let is_wanted = self.picker.wants(step);
         let as_if;
         let (operation, effects): (&SyscallOperation, &[FdEffect]) = match step {
@@ -143,7 +143,7 @@ impl Needs {
                 }
                 Err(reason) => {
                     self.tell(time, step);
-                    return if is_wanted { Verdict::Left(reason) } else { Verdict::Out };
+                    return if is_wanted { Selection::Left(reason) } else { Selection::Out };
                 }
             },
             _ => {
@@ -151,9 +151,9 @@ impl Needs {
                 let is_lost =
                     matches!(step, Step::SyscallUnfinished(..) | Step::AsyncUnfinished(..));
                 return if is_lost && is_wanted {
-                    Verdict::Left(SkipReason::NoResult)
+                    Selection::Left(SkipReason::NoResult)
                 } else {
-                    Verdict::Out
+                    Selection::Out
                 };
             }
         };
@@ -161,9 +161,9 @@ impl Needs {
         let told = self.tell(time, step);
         let Some(brief) = told.planned else {
             return match (is_wanted, told.left) {
-                (true, Some(reason)) => Verdict::Left(reason),
-                (true, None) => Verdict::Followed,
-                (false, _) => Verdict::Out,
+                (true, Some(reason)) => Selection::Left(reason),
+                (true, None) => Selection::Followed,
+                (false, _) => Selection::Out,
             };
         };
         if is_wanted {
@@ -171,23 +171,23 @@ impl Needs {
             self.found.has_grown |= self.found.last < end;
             self.found.last = self.found.last.max(end);
             self.needs(operation, &about, brief, end);
-            return Verdict::Wanted;
+            return Selection::Wanted;
         }
         if self.is_needed(operation, effects, &about, brief) {
             self.needs(operation, &about, brief, operation.end.unwrap_or(operation.start));
-            return Verdict::Needed;
+            return Selection::Needed;
         }
         self.may_be_needed(operation, about);
-        Verdict::Out
+        Selection::Out
     }
 
     /// Keeps a rename or link that no known operation needs: a later operation may need it.
-    fn may_be_needed(&mut self, operation: &SyscallOperation, about: About) {
+    fn may_be_needed(&mut self, operation: &SyscallOperation, about: OpFootprint) {
         let has_two = operation.named.as_ref().is_some_and(|named| named.second.is_some());
         if !has_two || about.changed.is_empty() {
             return;
         }
-        let About { changed, places, removed, .. } = about;
+        let OpFootprint { changed, places, removed, .. } = about;
         let (start, end) = (operation.start, operation.end.unwrap_or(operation.start));
         self.found.renames.keep(Rename { start, end, changed, places, removed });
     }
@@ -219,15 +219,15 @@ impl Needs {
         }
     }
 
-    fn tell(&mut self, time: KernelTime, step: &Step<'_>) -> Told {
-        self.all.out = Told::default();
+    fn tell(&mut self, time: KernelTime, step: &Step<'_>) -> PlannedBrief {
+        self.all.out = PlannedBrief::default();
         let Ok(()) = self.all.step(time, step);
         std::mem::take(&mut self.all.out)
     }
 
-    fn about(&mut self, operation: &SyscallOperation) -> About {
+    fn about(&mut self, operation: &SyscallOperation) -> OpFootprint {
         let call = operation.call.call();
-        let Ok([path, second]) = self.all.paths(operation) else { return About::default() };
+        let Ok([path, second]) = self.all.paths(operation) else { return OpFootprint::default() };
         // The text of a symbolic link leads somewhere only from the directory of the link.
         let second = if call.is_symlink() { None } else { second };
         let mut links = Vec::new();
@@ -241,7 +241,7 @@ impl Needs {
         let lengthens = self.lengthens(operation);
         let [first, last] = [nodes[0], nodes[1].or(nodes[0])];
         let world = &self.all.world;
-        let removes = matches!(call.class, Class::Remove | Class::Rename);
+        let removes = matches!(call.class, CallClass::Remove | CallClass::Rename);
         let is_full = matches!(operation.errno(), Some(libc::ENOTEMPTY | libc::EEXIST));
         let is_there = |node: &NodeId| world.thing(*node).is_some();
         let full = last.filter(|_| removes && is_full);
@@ -249,29 +249,29 @@ impl Needs {
         let in_the_way = all.min_by_key(|node| world.keys(*node).place);
         let ends = nodes.into_iter().chain([in_the_way]).flatten().chain(links);
         let places = ends.flat_map(|node| world.way(node)).map(|node| world.keys(node)).collect();
-        let about = About { node: first, places, lengthens, ..About::default() };
+        let about = OpFootprint { node: first, places, lengthens, ..OpFootprint::default() };
         if operation.errno().is_some() {
             return about;
         }
         let has =
             |flag: i32| infer_initial_state::open_flags(operation) & flag.cast_unsigned() != 0;
         let changed: &[Option<NodeId>] = match call.class {
-            Class::Name => &[last],
-            Class::Rename => &nodes,
-            Class::Remove => &[first],
-            Class::Open if has(libc::O_CREAT) && !first.is_some_and(|node| is_there(&node)) => {
+            CallClass::Name => &[last],
+            CallClass::Rename => &nodes,
+            CallClass::Remove => &[first],
+            CallClass::Open if has(libc::O_CREAT) && !first.is_some_and(|node| is_there(&node)) => {
                 &[first]
             }
             _ => &[],
         };
         let changed = changed.iter().flatten().map(|node| world.keys(*node).place).collect();
         let removed = last.filter(|_| removes).map(|node| world.inside(node));
-        About { changed, removed, ..about }
+        OpFootprint { changed, removed, ..about }
     }
 
     /// Returns true if an operation writes past the end of its file, or may do so.
     fn lengthens(&self, operation: &SyscallOperation) -> bool {
-        let is_transfer = operation.call.call().class == Class::Transfer;
+        let is_transfer = operation.call.call().class == CallClass::Transfer;
         let target = operation.target.as_ref().map(|(_, file)| (file, operation.target_offset));
         let file = operation.file.as_ref().map(|file| (file, operation.offset));
         let Some((file, offset)) = (if is_transfer { target } else { file }) else { return true };
@@ -287,14 +287,14 @@ impl Needs {
         &self,
         operation: &SyscallOperation,
         effects: &[FdEffect],
-        about: &About,
-        brief: Brief,
+        about: &OpFootprint,
+        brief: OpBrief,
     ) -> bool {
         let (found, start) = (&self.found, operation.start);
         let end = operation.end.unwrap_or(start);
         let class = operation.call.call().class;
         let changes_descriptor = || {
-            let is_control = class == Class::Control
+            let is_control = class == CallClass::Control
                 && effects.iter().any(|effect| matches!(effect, FdEffect::StatusChanged { .. }));
             let own = brief.handle.map(|handle| self.all.handles.description(handle));
             effects.iter().any(|effect| self.has_needed(effect))
@@ -312,8 +312,8 @@ impl Needs {
 
     /// Returns the open files whose position an operation moves, and whether the position at its
     /// begin is known. Appended bytes go to the end of the file.
-    fn moved(operation: &SyscallOperation, brief: Brief) -> impl Iterator<Item = (Handle, bool)> {
-        let is_seek = operation.call.call().class == Class::Seek;
+    fn moved(operation: &SyscallOperation, brief: OpBrief) -> impl Iterator<Item = (Handle, bool)> {
+        let is_seek = operation.call.call().class == CallClass::Seek;
         let target = operation.target.as_ref().map(|(_, file)| &**file);
         let all = [
             (false, brief.handle, operation.file.as_deref(), operation.offset),
@@ -328,7 +328,7 @@ impl Needs {
 
     /// Returns true if an operation moves a position from which a selected operation began at an
     /// unknown offset.
-    fn moves_unplaced(&self, operation: &SyscallOperation, brief: Brief) -> bool {
+    fn moves_unplaced(&self, operation: &SyscallOperation, brief: OpBrief) -> bool {
         let description = |handle| self.all.handles.description(handle);
         let unplaced = &self.found.unplaced;
         Self::moved(operation, brief)
@@ -339,8 +339,8 @@ impl Needs {
     fn needs(
         &mut self,
         operation: &SyscallOperation,
-        about: &About,
-        brief: Brief,
+        about: &OpFootprint,
+        brief: OpBrief,
         until: KernelTime,
     ) {
         let class = operation.call.call().class;
@@ -371,7 +371,7 @@ impl Needs {
         let whence = operation.call.call().arg(Role::Whence).map(|place| operation.args[place]);
         let from_end = u64::from(libc::SEEK_END.cast_unsigned());
         let counts_from_end = whence.is_some_and(|whence| whence >= from_end);
-        let is_read = matches!(class, Class::Read | Class::Transfer) || counts_from_end;
+        let is_read = matches!(class, CallClass::Read | CallClass::Transfer) || counts_from_end;
         if let Some(file) = brief.file.filter(|_| is_read) {
             self.found.has_grown |= self.found.bytes.add(file, until);
         }
@@ -387,24 +387,29 @@ impl Needs {
     }
 
     /// Returns the file that an operation writes.
-    fn written(&self, class: Class, brief: Brief) -> Option<FileId> {
+    fn written(&self, class: CallClass, brief: OpBrief) -> Option<FileId> {
         match class {
-            Class::Write => brief.file,
-            Class::Transfer => brief.target.and_then(|handle| self.all.handles.file(handle)),
+            CallClass::Write => brief.file,
+            CallClass::Transfer => brief.target.and_then(|handle| self.all.handles.file(handle)),
             _ => None,
         }
     }
 
     /// Returns the file whose length an operation sets.
-    fn resized(&self, operation: &SyscallOperation, about: &About, brief: Brief) -> Option<FileId> {
+    fn resized(
+        &self,
+        operation: &SyscallOperation,
+        about: &OpFootprint,
+        brief: OpBrief,
+    ) -> Option<FileId> {
         let truncates = libc::O_TRUNC.cast_unsigned();
         let by_name = || match about.node.and_then(|node| self.all.world.thing(node)) {
             Some(EntryKind::File(file)) => Some(file),
             _ => None,
         };
         match operation.call.call().class {
-            Class::Resize => brief.file.or_else(by_name),
-            Class::Open if infer_initial_state::open_flags(operation) & truncates != 0 => {
+            CallClass::Resize => brief.file.or_else(by_name),
+            CallClass::Open if infer_initial_state::open_flags(operation) & truncates != 0 => {
                 brief.file
             }
             _ => None,
@@ -412,14 +417,14 @@ impl Needs {
     }
 
     /// Returns the object that an operation locks or unlocks.
-    fn locked(&self, operation: &SyscallOperation, brief: Brief) -> Option<Locked> {
-        let is_lock = operation.call.call().class == Class::Lock;
+    fn locked(&self, operation: &SyscallOperation, brief: OpBrief) -> Option<LockTarget> {
+        let is_lock = operation.call.call().class == CallClass::Lock;
         let handle = brief.handle.filter(|_| is_lock);
         handle.map(|handle| self.all.locked_by(operation, handle))
     }
 }
 
-impl Sink for Needs {
+impl Sink for DependencySelection {
     type Error = Infallible;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
@@ -429,7 +434,7 @@ impl Sink for Needs {
 }
 
 #[cfg(test)]
-impl Needs {
+impl DependencySelection {
     /// Returns a pass that evicts after each operation.
     pub(super) fn forgetting_at_once(self) -> Self {
         Self { all: self.all.forgetting_at_once(), ..self }

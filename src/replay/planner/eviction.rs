@@ -2,12 +2,12 @@
 //! last eviction. So the state is never more than twice what is needed at once, or [`KEPT`], and
 //! the amortized cost of an operation does not depend on the number of earlier ones.
 
-use super::{Out, Planner};
+use super::{PlanOutput, Planner};
 
 /// Number of names, files and resources up to which nothing is evicted; about 10 MiB.
 pub(super) const KEPT: usize = 64 << 10;
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Evicts state between two operations, if enough is kept.
     pub(super) fn forget(&mut self) {
         if self.kept() < self.forget_at {
@@ -44,7 +44,7 @@ impl<O: Out> Planner<O> {
 }
 
 #[cfg(test)]
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Returns a planner that evicts after each operation.
     pub(super) fn forgetting_at_once(self) -> Self {
         Self { forget_at: 0, forgets_at_once: true, ..self }

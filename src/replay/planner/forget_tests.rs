@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::eviction::KEPT;
-use super::tests::{Kept, call};
+use super::tests::{KeptOps, call};
 use super::*;
-use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
+use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
 use crate::operation::{Sink, Step};
 use crate::units::Fd;
 
@@ -26,11 +26,11 @@ fn file(id: u64, path: &str) -> Rc<OpenFile> {
 }
 
 /// Planner with the number of calls so far.
-struct Long(Planner<Kept>, u64);
+struct LongPlan(Planner<KeptOps>, u64);
 
-impl Long {
+impl LongPlan {
     fn new() -> Self {
-        Self(Planner::new(Kept::default()), 0)
+        Self(Planner::new(KeptOps::default()), 0)
     }
 
     /// Adds a call of a process with one thread, after all others.
@@ -49,8 +49,8 @@ impl Long {
         operation.offset = Some(what.1[3]);
         operation.named = named.map(|name| {
             let path = FilePath::new(name, PathSource::Argument);
-            let given = Given { path, absolute: Some(name.as_bytes().to_vec()) };
-            Box::new(Named { first: Some(given), second: None })
+            let given = PathArgument { path, absolute: Some(name.as_bytes().to_vec()) };
+            Box::new(PathArguments { first: Some(given), second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
         let Ok(()) = self.0.step(KernelTime(time.1), &step);
@@ -73,7 +73,7 @@ impl Long {
 /// Fails if pieces of files are kept forever, or a read of an evicted piece waits for no operation.
 #[test]
 fn places_that_were_written_are_forgotten() {
-    let (mut long, file) = (Long::new(), file(70, "/f"));
+    let (mut long, file) = (LongPlan::new(), file(70, "/f"));
     long.opens(1, &file, libc::O_CREAT);
     long.opens(2, &file, 0);
     let count = 9001;
@@ -94,7 +94,7 @@ fn places_that_were_written_are_forgotten() {
 /// none.
 #[test]
 fn names_that_come_and_go_are_forgotten() {
-    let mut long = Long::new();
+    let mut long = LongPlan::new();
     let excl = libc::O_CREAT | libc::O_EXCL;
     for number in 0..20_011 {
         let path = format!("/d/{number}");
@@ -114,7 +114,7 @@ fn names_that_come_and_go_are_forgotten() {
 /// Fails if a file is kept forever that an open may have made, and that was removed.
 #[test]
 fn files_that_are_made_and_removed_are_forgotten() {
-    let mut long = Long::new();
+    let mut long = LongPlan::new();
     let count = KEPT as u64;
     for number in 0..count {
         let path = format!("/d/{number}");

@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
-use super::needs_tests::{Program, given};
-use super::tests::Kept;
+use super::needs_tests::{RecordedProgram, given};
+use super::tests::KeptOps;
 use super::*;
-use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
+use crate::operation::model::{FilePath, OpenFile, PathArguments, PathSource};
 use crate::replay::namespace::Gap;
 use crate::units::Fd;
 
@@ -24,22 +24,22 @@ fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
 }
 
 /// Adds a write to an open file.
-fn writes(program: &mut Program, file: Rc<OpenFile>) {
+fn writes(program: &mut RecordedProgram, file: Rc<OpenFile>) {
     program.does(("pwrite64", [5, 1, 13, 0, 0, 0], 13), None);
     let (operation, _) = program.did.last_mut().expect("it was added");
     (operation.fd, operation.file, operation.offset) = (Some(Fd(5)), Some(file), Some(0));
 }
 
-fn named(name: &str, first: &str, second: Option<&str>) -> Program {
-    let mut program = Program::default();
-    let named = Named { first: given(first), second: second.and_then(given) };
+fn named(name: &str, first: &str, second: Option<&str>) -> RecordedProgram {
+    let mut program = RecordedProgram::default();
+    let named = PathArguments { first: given(first), second: second.and_then(given) };
     program.does((name, [1, 1, 0, 0, 0, 0], 0), Some(named));
     program
 }
 
 /// Returns the paths of the files that are open at the start, and of the initial entries.
-fn start(program: &Program) -> (Vec<String>, Vec<String>) {
-    let mut planner = Planner::new(Kept::default());
+fn start(program: &RecordedProgram) -> (Vec<String>, Vec<String>) {
+    let mut planner = Planner::new(KeptOps::default());
     let Ok(()) = program.tell(&mut planner);
     assert_eq!(planner.left, BTreeMap::new());
     let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
@@ -76,7 +76,7 @@ fn a_path_that_is_too_long_is_left() {
     let program = named("unlink", &longest, None);
     assert_eq!(start(&program).1.len(), 2047);
     let program = named("unlink", &(longest + "/b"), None);
-    let mut planner = Planner::new(Kept::default());
+    let mut planner = Planner::new(KeptOps::default());
     let Ok(()) = program.tell(&mut planner);
     let left: Vec<_> = planner.left.keys().map(|(reason, _)| *reason).collect();
     assert_eq!(left, [SkipReason::TooLong]);
@@ -87,21 +87,21 @@ fn a_path_that_is_too_long_is_left() {
 /// reported.
 #[test]
 fn a_tree_may_be_deeper_than_paths() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     let deep = "/a".repeat(2000);
     for number in 0..40 {
         let (from, to) = (format!("/t{number}{deep}/x"), format!("/t{}", number + 1));
-        let named = Named { first: given(&from), second: given(&to) };
+        let named = PathArguments { first: given(&from), second: given(&to) };
         program.does(("rename", [1, 1, 0, 0, 0, 0], 0), Some(named));
     }
-    let mut planner = Planner::new(Kept::default());
+    let mut planner = Planner::new(KeptOps::default());
     let Ok(()) = program.tell(&mut planner);
     let entries = planner.world.entries();
     assert_eq!(entries.iter().map(|entry| entry.path.len()).max(), Some(4095));
     let gaps: Vec<_> = entries.iter().map(|entry| entry.gap).filter(Option::is_some).collect();
     assert_eq!(gaps, [Some(Gap::Depth)]);
     // This visits all of the tree.
-    let mut again = Planner::new(Kept::default());
+    let mut again = Planner::new(KeptOps::default());
     let Ok(()) = program.tell(&mut again);
     planner.world.as_in(&again.world);
     assert_eq!(planner.world.entries(), entries);

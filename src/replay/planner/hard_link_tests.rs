@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use super::tests::{Kept, call};
+use super::tests::{KeptOps, call};
 use super::*;
 use crate::event::FileStat;
-use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
+use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
 use crate::operation::{Sink, Step};
 use crate::replay::dependencies::{OpId, Worker};
 use crate::units::{DevId, Fd};
@@ -14,15 +14,15 @@ const MODE: u32 = libc::S_IFREG | 0o644;
 
 /// Program whose processes each have one file open, as descriptor 3.
 #[derive(Debug)]
-struct Program {
-    planner: Planner<Kept>,
+struct LinkProgram {
+    planner: Planner<KeptOps>,
     time: u64,
     opened: u64,
 }
 
-impl Program {
+impl LinkProgram {
     fn new() -> Self {
-        Self { planner: Planner::new(Kept::default()), time: 0, opened: 0 }
+        Self { planner: Planner::new(KeptOps::default()), time: 0, opened: 0 }
     }
 
     fn does(
@@ -40,8 +40,8 @@ impl Program {
         operation.offset = Some(what.1[3]).filter(|_| file.is_some());
         operation.named = named.map(|name| {
             let path = FilePath::new(name, PathSource::Kernel);
-            let first = Some(Given { path, absolute: Some(name.into()) });
-            Box::new(Named { first, second: None })
+            let first = Some(PathArgument { path, absolute: Some(name.into()) });
+            Box::new(PathArguments { first, second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
         let Ok(()) = self.planner.step(KernelTime(self.time + 5), &step);
@@ -112,7 +112,7 @@ impl Program {
 /// Fails if an operation by one name does not wait for an operation by the other.
 #[test]
 fn two_names_of_one_inode_are_one_file() {
-    let mut program = Program::new();
+    let mut program = LinkProgram::new();
     let one = program.opens(1, "/a", 0, 11, MODE, 4099);
     let other = program.opens(2, "/b", 0, 11, MODE, 4099);
     program.does(1, ("ftruncate", [3, 23, 0, 0, 0, 0], 0), Some(&one), None, &[]);
@@ -126,7 +126,7 @@ fn two_names_of_one_inode_are_one_file() {
 #[test]
 fn a_second_name_is_opened_as_if_it_were_to_be_made() {
     for flags in [0, libc::O_TRUNC] {
-        let mut program = Program::new();
+        let mut program = LinkProgram::new();
         program.opens(1, "/a", libc::O_CREAT, 11, MODE, 0);
         program.opens(2, "/b", libc::O_CREAT | flags, 11, MODE, 0);
         program.check(&[(&["/a", "/b"], 0)]);
@@ -136,7 +136,7 @@ fn a_second_name_is_opened_as_if_it_were_to_be_made() {
 /// Fails if a file that no captured operation has made is taken for another name of a removed one.
 #[test]
 fn the_inode_of_a_file_that_is_gone_is_another_ones() {
-    let mut program = Program::new();
+    let mut program = LinkProgram::new();
     let one = program.opens(1, "/a", 0, 11, MODE, 23);
     program.unlinks(1, "/a");
     program.closes(1, &one);
@@ -147,7 +147,7 @@ fn the_inode_of_a_file_that_is_gone_is_another_ones() {
 
 #[test]
 fn a_file_is_there_while_it_is_open() {
-    let mut program = Program::new();
+    let mut program = LinkProgram::new();
     program.opens(1, "/a", 0, 11, MODE, 23);
     program.unlinks(1, "/a");
     program.opens(2, "/b", 0, 11, MODE, 23);
@@ -156,7 +156,7 @@ fn a_file_is_there_while_it_is_open() {
 
 #[test]
 fn another_file_with_the_same_inode_has_another_length_or_mode() {
-    let mut program = Program::new();
+    let mut program = LinkProgram::new();
     program.opens(1, "/a", 0, 11, MODE, 23);
     program.opens(2, "/b", 0, 11, MODE, 29);
     program.opens(3, "/c", 0, 11, MODE | 0o111, 23);
@@ -168,7 +168,7 @@ fn another_file_with_the_same_inode_has_another_length_or_mode() {
 /// Fails if two files of a plan that were one are not counted.
 #[test]
 fn what_was_known_too_late_is_counted() {
-    let mut program = Program::new();
+    let mut program = LinkProgram::new();
     program.does(1, ("truncate", [1, 23, 0, 0, 0, 0], 0), None, Some("/b"), &[]);
     program.opens(1, "/a", 0, 11, MODE, 23);
     program.opens(2, "/b", 0, 11, MODE, 23);

@@ -7,8 +7,8 @@
 //! only for operations that are in the plan, too. So it blocks no other worker forever, whatever
 //! call its own worker is inside of. The totals of operations do not include it.
 
-use super::{Out, Planner};
-use crate::event::syscall_table::{CallId, Class, Role};
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::handles::Handle;
@@ -16,7 +16,7 @@ use crate::replay::planned_op::PlannedOp;
 use crate::replay::resources::{Accessor, appends, moves_position};
 use crate::units::{Fd, KernelTime};
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Closes descriptors that were closed by the end of their process, or by an exec.
     pub(super) fn went(
         &mut self,
@@ -94,12 +94,16 @@ impl<O: Out> Planner<O> {
     /// position is not in the plan. So the operation begins where the capture's did.
     pub(super) fn stand(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
         let class = operation.call.call().class;
-        if !matches!(class, Class::Read | Class::Write | Class::Transfer | Class::Seek) {
+        if !matches!(
+            class,
+            CallClass::Read | CallClass::Write | CallClass::Transfer | CallClass::Seek
+        ) {
             return Ok(());
         }
         let Ok(handles) = self.descriptors(operation, true) else { return Ok(()) };
         let target = operation.target.as_ref().map(|(_, file)| file);
-        let offset = if class == Class::Seek { seeked_from(operation) } else { operation.offset };
+        let offset =
+            if class == CallClass::Seek { seeked_from(operation) } else { operation.offset };
         let places = [(offset, operation.file.as_ref()), (operation.target_offset, target)];
         for (number, (handle, (offset, file))) in handles.into_iter().zip(places).enumerate() {
             let is_target = number == 1;
@@ -135,7 +139,7 @@ impl<O: Out> Planner<O> {
     /// Adds an `fcntl` for a skipped call (`close_range`) that has marked a descriptor as
     /// close-on-exec, if the flag is that of one descriptor.
     pub(super) fn marked(&mut self, operation: &SyscallOperation, fd: Fd) -> Result<(), O::Error> {
-        let is_range = operation.call.call().class == Class::CloseRange;
+        let is_range = operation.call.call().class == CallClass::CloseRange;
         let handle = self.handles.get(operation.process, fd, None).filter(|_| is_range);
         let Some(handle) = handle.filter(|handle| self.handles.usable(*handle).is_ok()) else {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Arguments in memory that decide the result of a call: they must have been read, or be the same
 //! in the replay.
 
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::SyscallOperation;
 use crate::replay::replayability::SkipReason;
 
@@ -54,7 +54,7 @@ pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), S
     let flags = operation.file.as_ref().and_then(|file| file.flags).unwrap_or(0);
     let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
     let is_refused = operation.errno() == Some(libc::EINVAL);
-    if !is_direct || !is_refused || !matches!(call.class, Class::Read | Class::Write) {
+    if !is_direct || !is_refused || !matches!(call.class, CallClass::Read | CallClass::Write) {
         return Ok(());
     }
     let is_odd = |value: u64| !value.is_multiple_of(SECTOR_BYTES);

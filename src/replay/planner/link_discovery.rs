@@ -4,9 +4,9 @@
 
 use std::cell::RefCell;
 
-use super::{Out, Planner};
+use super::{PlanOutput, Planner};
 use crate::operation::{Sink, Step};
-use crate::replay::links::{Links, Seen};
+use crate::replay::links::{SymlinkEvidence, SymlinkMap};
 use crate::units::KernelTime;
 
 /// Number of calls before the first comparison of links. Programs load their libraries first,
@@ -17,18 +17,18 @@ const FIRST_COMPARISON: u64 = if cfg!(test) { 4 } else { 4096 };
 #[derive(Clone, Debug, Default)]
 pub struct Outdated {
     /// Links that the log has shown.
-    pub links: Links,
+    pub links: SymlinkMap,
     /// Number of calls after which they were found.
     pub calls: u64,
 }
 
 /// Planner with known links, which also collects the links that the log shows.
 #[derive(Debug)]
-pub struct Linked<'a, O> {
+pub struct LinkDiscovery<'a, O> {
     /// Planner of the operations.
     pub planner: Planner<O>,
-    seen: Seen,
-    known: &'a Links,
+    seen: SymlinkEvidence,
+    known: &'a SymlinkMap,
     calls: u64,
     /// Number of calls at the next comparison. The distance doubles, so all plans together take no
     /// longer than three plans of the whole log.
@@ -37,17 +37,24 @@ pub struct Linked<'a, O> {
     outdated: &'a RefCell<Option<Outdated>>,
 }
 
-impl<'a, O: Out> Linked<'a, O> {
+impl<'a, O: PlanOutput> LinkDiscovery<'a, O> {
     /// Creates a plan that knows the links of an earlier one, which ended as outdated after
     /// `known.calls` calls (0: there was no earlier one).
     pub fn new(out: O, known: &'a Outdated, outdated: &'a RefCell<Option<Outdated>>) -> Self {
         let planner = Planner::new(out).knowing(&known.links);
         let compare_at = FIRST_COMPARISON.max(known.calls.saturating_mul(2));
-        Self { planner, seen: Seen::default(), known: &known.links, calls: 0, compare_at, outdated }
+        Self {
+            planner,
+            seen: SymlinkEvidence::default(),
+            known: &known.links,
+            calls: 0,
+            compare_at,
+            outdated,
+        }
     }
 
     /// Returns the links that the log has shown so far.
-    pub fn links(&self) -> Links {
+    pub fn links(&self) -> SymlinkMap {
         self.seen.links()
     }
 
@@ -65,7 +72,7 @@ impl<'a, O: Out> Linked<'a, O> {
     }
 }
 
-impl<O: Out> Sink for Linked<'_, O> {
+impl<O: PlanOutput> Sink for LinkDiscovery<'_, O> {
     type Error = O::Error;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
@@ -88,27 +95,27 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    use super::super::tests::{Kept, call};
-    use super::{FIRST_COMPARISON, Linked, Outdated};
-    use crate::operation::model::{FilePath, Given, Named, OpenFile, PathSource};
+    use super::super::tests::{KeptOps, call};
+    use super::{FIRST_COMPARISON, LinkDiscovery, Outdated};
+    use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
     use crate::operation::{Sink, Step};
     use crate::replay::dependencies::{OpId, Worker};
-    use crate::replay::links::Links;
+    use crate::replay::links::SymlinkMap;
     use crate::replay::planner::Planner;
     use crate::units::KernelTime;
 
     /// Plans calls of one process each.
-    fn plan(links: &Links, calls: &[(u32, &str, &str, i64)]) -> Planner<Kept> {
-        let mut planner = Planner::new(Kept::default()).knowing(links);
+    fn plan(links: &SymlinkMap, calls: &[(u32, &str, &str, i64)]) -> Planner<KeptOps> {
+        let mut planner = Planner::new(KeptOps::default()).knowing(links);
         for (process, name, path, ret) in calls {
             let start = u64::from(*process) * 100;
             let mut operation = call((name, [1; 6], *ret), *process, 1, (start, start + 7));
-            let given = |path: &str| Given {
+            let given = |path: &str| PathArgument {
                 path: FilePath::new(path, PathSource::Uprobe),
                 absolute: Some(path.into()),
             };
             let second = (*name == "symlink").then(|| given("f"));
-            operation.named = Some(Box::new(Named { first: Some(given(path)), second }));
+            operation.named = Some(Box::new(PathArguments { first: Some(given(path)), second }));
             (operation.fd, operation.file) = (None, None);
             let step = Step::SyscallEnded(&operation, &[]);
             let Ok(()) = planner.step(KernelTime(start + 7), &step);
@@ -116,7 +123,7 @@ mod tests {
         planner
     }
 
-    fn paths(planner: &Planner<Kept>) -> Vec<Vec<u8>> {
+    fn paths(planner: &Planner<KeptOps>) -> Vec<Vec<u8>> {
         planner.world.entries().into_iter().map(|entry| entry.path).collect()
     }
 
@@ -124,7 +131,7 @@ mod tests {
     /// the number of opens that it took, the links found, and the number of operations in the plan.
     fn open(known: &Outdated, opens: &[(&str, &str)]) -> (usize, Option<Outdated>, usize) {
         let outdated = RefCell::new(None);
-        let mut linked = Linked::new(Kept::default(), known, &outdated);
+        let mut linked = LinkDiscovery::new(KeptOps::default(), known, &outdated);
         let mut taken = 0;
         for (number, (given, got)) in (0..).zip(opens) {
             let mut operation = call(("openat", [0; 6], 3), 1, 1, (number * 100, number * 100 + 7));
@@ -173,7 +180,7 @@ mod tests {
     /// or if the removal of the link does not wait for calls that went through it.
     #[test]
     fn a_path_through_a_link_is_that_of_the_place_behind_it() {
-        let links: Links = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
+        let links: SymlinkMap = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
         let planner = plan(
             &links,
             &[
@@ -196,7 +203,7 @@ mod tests {
     /// Fails if a link is there that was only made later, although a call had found nothing there.
     #[test]
     fn a_link_where_nothing_was_found_was_not_there() {
-        let links: Links =
+        let links: SymlinkMap =
             [(b"/via".to_vec(), b"real".to_vec()), (b"/real/l".to_vec(), b"f".to_vec())]
                 .into_iter()
                 .collect();

@@ -1,34 +1,34 @@
 //! `flock`: when a lock attempt can be replayed, and the operations for which it waits.
 
-use super::{Out, Planner};
-use crate::event::syscall_table::Class;
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::dependencies::{OpId, TimedOp, WaitSet};
 use crate::replay::handles::{Handle, HandleTarget};
-use crate::replay::locks::{Asked, Locked, Wish, wish};
+use crate::replay::locks::{FlockRequest, LockAttempt, LockTarget, wish};
 use crate::replay::replayability::SkipReason;
 
 /// Results of a call that a signal has ended, or that the kernel restarts afterwards
 /// (`include/linux/errno.h`).
 const INTERRUPTED: [i32; 5] = [libc::EINTR, 512, 513, 514, 516];
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Returns the lock that a call requests.
-    fn asked(&self, operation: &SyscallOperation, handle: Option<Handle>) -> Option<Asked> {
-        let is_lock = operation.call.call().class == Class::Lock;
-        let Wish::Lock(mode, _) = wish(&operation.args) else { return None };
+    fn asked(&self, operation: &SyscallOperation, handle: Option<Handle>) -> Option<LockAttempt> {
+        let is_lock = operation.call.call().class == CallClass::Lock;
+        let FlockRequest::Lock(mode, _) = wish(&operation.args) else { return None };
         let handle = handle.filter(|_| is_lock)?;
         let description = self.handles.description(handle);
-        Some(Asked { locked: self.locked_by(operation, handle), description, mode })
+        Some(LockAttempt { locked: self.locked_by(operation, handle), description, mode })
     }
 
     /// Returns the object whose lock a call changes.
-    pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> Locked {
+    pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> LockTarget {
         let inode = operation.file.as_ref().and_then(|file| file.stat?.inode());
         match (self.handles.behind(handle), inode) {
-            (HandleTarget::File(file), _) => Locked::File(file),
-            (_, Some((dev, ino))) => Locked::Directory(dev, ino),
-            (_, None) => Locked::Unknown(self.handles.description(handle)),
+            (HandleTarget::File(file), _) => LockTarget::File(file),
+            (_, Some((dev, ino))) => LockTarget::Directory(dev, ino),
+            (_, None) => LockTarget::Unknown(self.handles.description(handle)),
         }
     }
 
@@ -55,7 +55,7 @@ impl<O: Out> Planner<O> {
     /// reported only when it is complete; or the release was not recorded. Implicit operations
     /// release these locks before.
     pub(super) fn make_way(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
-        if operation.call.call().class != Class::Lock || operation.ret != Some(0) {
+        if operation.call.call().class != CallClass::Lock || operation.ret != Some(0) {
             return Ok(());
         }
         let handle = self.descriptors(operation, true).ok().and_then(|[first, _]| first);
@@ -73,10 +73,10 @@ impl<O: Out> Planner<O> {
         at: TimedOp,
         before: &mut WaitSet,
     ) {
-        if operation.call.call().class != Class::Lock {
+        if operation.call.call().class != CallClass::Lock {
             return;
         }
-        let is_unlock = wish(&operation.args) == Wish::Unlock;
+        let is_unlock = wish(&operation.args) == FlockRequest::Unlock;
         match (self.asked(operation, Some(handle)), operation.errno()) {
             (None, None) if is_unlock => {
                 self.locks.let_go(self.handles.description(handle), at.at, before);

@@ -2,20 +2,22 @@
 
 use std::rc::Rc;
 
-use super::dependency_selection::{Found, Needs};
+use super::dependency_selection::{DependencySelection, PassFindings};
 use super::partial_plan::Selected;
-use super::tests::{Kept, call};
+use super::tests::{KeptOps, call};
 use super::*;
 use crate::analysis::filter::{Events, Filter};
 use crate::event::syscall_table::CallId;
-use crate::operation::model::{FilePath, Given as GivenPath, Named, OpenFile, PathSource};
+use crate::operation::model::{
+    FilePath, OpenFile, PathArgument as GivenPath, PathArguments, PathSource,
+};
 use crate::operation::{Sink, Step};
-use crate::replay::links::Links;
+use crate::replay::links::SymlinkMap;
 use crate::units::Fd;
 
 /// Operations of a program, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Program {
+pub(super) struct RecordedProgram {
     pub(super) did: Vec<(Box<SyscallOperation>, Vec<FdEffect>)>,
     opened: u64,
 }
@@ -25,8 +27,12 @@ pub(super) fn given(path: &str) -> Option<GivenPath> {
     Some(GivenPath { absolute: Some(path.bytes.clone()), path })
 }
 
-impl Program {
-    pub(super) fn does(&mut self, what: (&str, [u64; 6], i64), named: Option<Named>) -> &mut Self {
+impl RecordedProgram {
+    pub(super) fn does(
+        &mut self,
+        what: (&str, [u64; 6], i64),
+        named: Option<PathArguments>,
+    ) -> &mut Self {
         let start = 10 * self.did.len() as u64;
         let mut operation = call(what, 1, 0, (start, start + 5));
         (operation.file, operation.fd) = (None, None);
@@ -38,7 +44,10 @@ impl Program {
     /// Adds a call with one path or two.
     fn names(&mut self, name: &str, first: &str, second: &str) -> &mut Self {
         let second = if second.is_empty() { None } else { given(second) };
-        self.does((name, [1, 1, 0, 0, 0, 0], 0), Some(Named { first: given(first), second }))
+        self.does(
+            (name, [1, 1, 0, 0, 0, 0], 0),
+            Some(PathArguments { first: given(first), second }),
+        )
     }
 
     /// Opens a file as descriptor 3. Returns the number of the open.
@@ -99,18 +108,18 @@ impl Program {
     }
 
     /// Returns the partial plan for calls with this name.
-    fn part(&self, name: &str) -> Planner<Kept> {
+    fn part(&self, name: &str) -> Planner<KeptOps> {
         let calls = vec![CallId::by_name(name).expect(name)];
         let events = Some(Events { calls, ..Events::default() });
         self.part_of(&Filter { events, ..Filter::default() }, false)
     }
 
     /// Returns a partial plan; `forgets`: state is evicted after each operation.
-    pub(super) fn part_of(&self, filter: &Filter, forgets: bool) -> Planner<Kept> {
-        let mut found = Found::default();
+    pub(super) fn part_of(&self, filter: &Filter, forgets: bool) -> Planner<KeptOps> {
+        let mut found = PassFindings::default();
         for passes in 0.. {
             assert!(passes < 99, "it does not end");
-            let needs = Needs::new(filter.clone(), found, &Links::default());
+            let needs = DependencySelection::new(filter.clone(), found, &SymlinkMap::default());
             let mut needs = if forgets { needs.forgetting_at_once() } else { needs };
             let Ok(()) = self.tell(&mut needs);
             found = needs.found;
@@ -118,7 +127,8 @@ impl Program {
                 break;
             }
         }
-        let selected = Selected::new(filter.clone(), found, &Links::default(), Kept::default());
+        let selected =
+            Selected::new(filter.clone(), found, &SymlinkMap::default(), KeptOps::default());
         let mut selected = if forgets { selected.forgetting_at_once() } else { selected };
         let Ok(()) = self.tell(&mut selected);
         let (planner, mut needs) = selected.end();
@@ -130,7 +140,7 @@ impl Program {
 /// Checks the numbers of the program's operations that are in the partial plan for calls with this
 /// name. Nothing is open before the first one.
 #[track_caller]
-fn check(program: &Program, name: &str, expected: &[u64]) {
+fn check(program: &RecordedProgram, name: &str, expected: &[u64]) {
     let planner = program.part(name);
     let first = planner.first.expect("something is planned");
     let number = |op: &PlannedOp| (op.start + first) / 10;
@@ -146,7 +156,7 @@ fn check(program: &Program, name: &str, expected: &[u64]) {
 /// Fails if a file is read that is missing, or is shorter.
 #[test]
 fn who_reads_needs_who_has_made_the_file() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     program.names("mkdir", "/d", "").opens("/d/a", libc::O_CREAT | libc::O_WRONLY);
     program.moves("pwrite64", 0, 13).closes().opens("/other", libc::O_CREAT);
     program.closes().names("rename", "/d/a", "/d/b").opens("/d/b", libc::O_RDONLY);
@@ -158,7 +168,7 @@ fn who_reads_needs_who_has_made_the_file() {
 /// Fails if each rename, or link, takes a pass over the log.
 #[test]
 fn what_is_renamed_again_and_again_takes_few_passes() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     program.opens("/0", libc::O_CREAT | libc::O_WRONLY);
     program.moves("pwrite64", 0, 13).closes();
     for number in 0..600 {
@@ -178,7 +188,7 @@ fn what_is_renamed_again_and_again_takes_few_passes() {
 /// Fails if a read at an unknown offset begins at another position than in the capture.
 #[test]
 fn who_reads_where_nobody_knows_needs_who_read_before() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     program.opens("/a", libc::O_RDWR);
     program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None).moves("pread64", 7, 13);
     program.with_it(("readv", [3, 1, 1, 0, 0, 0], 99), None);
@@ -192,7 +202,7 @@ fn who_reads_where_nobody_knows_needs_who_read_before() {
 /// Fails if a name exists that is to be made.
 #[test]
 fn who_makes_a_name_needs_who_has_removed_it() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     let makes = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
     program.opens("/a", makes);
     program.moves("pwrite64", 0, 7).closes().names("unlink", "/a", "").opens("/a", makes);
@@ -204,7 +214,7 @@ fn who_makes_a_name_needs_who_has_removed_it() {
 /// Fails if all writes are needed, or none.
 #[test]
 fn who_reads_needs_the_writes_that_made_it_so_long() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     program.opens("/a", libc::O_CREAT | libc::O_EXCL | libc::O_RDWR);
     program.moves("pwrite64", 0, 100).moves("pwrite64", 50, 50).moves("pwrite64", 50, 51);
     program.moves("pread64", 0, 101).moves("pwrite64", 0, 200);
@@ -215,7 +225,7 @@ fn who_reads_needs_the_writes_that_made_it_so_long() {
 /// Fails if descriptors of skipped operations stay open.
 #[test]
 fn files_that_are_opened_one_after_the_other_take_one_descriptor() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     for number in 0..101 {
         program.opens(&format!("/{number}"), libc::O_CREAT | libc::O_WRONLY);
         program.moves("pwrite64", 0, 5).closes();
@@ -229,7 +239,7 @@ fn files_that_are_opened_one_after_the_other_take_one_descriptor() {
 /// Fails if a directory is removed that is not empty.
 #[test]
 fn who_removes_a_directory_needs_it_empty() {
-    let mut program = Program::default();
+    let mut program = RecordedProgram::default();
     program.names("mkdir", "/d", "").opens("/d/a", libc::O_CREAT | libc::O_RDWR);
     program.closes().names("rmdir", "/d", "");
     program.did.last_mut().expect("added").0.ret = Some(-i64::from(libc::ENOTEMPTY));

@@ -1,13 +1,13 @@
 //! Observations: facts about the initial files that the result of an operation shows.
 
-use super::{Out, Planner};
-use crate::event::syscall_table::Class;
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::handles::{Handle, HandleTarget};
 use crate::replay::infer_initial_state;
 use crate::replay::namespace::{EntryKind, NodeId};
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Records what the result of an operation shows of the initial files. Returns the target of a
     /// descriptor that the operation has made.
     pub(super) fn learn(
@@ -24,13 +24,13 @@ impl<O: Out> Planner<O> {
         }
         match (call.class, nodes[0]) {
             // An open file gets a name (`linkat` with `AT_EMPTY_PATH`).
-            (Class::Name, None) => {
+            (CallClass::Name, None) => {
                 let file = handle.and_then(|handle| self.handles.file(handle));
                 let (new, file) = nodes[1].zip(file)?;
                 self.world.made(new, EntryKind::File(file));
                 None
             }
-            (Class::Open, Some(node)) => {
+            (CallClass::Open, Some(node)) => {
                 let stat = operation.file.as_ref().and_then(|file| file.stat);
                 let flags = infer_initial_state::open_flags(operation);
                 let is_open = |file| self.handles.has_open(file);

@@ -7,19 +7,19 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::needs_tests::{Program, given};
-use super::tests::Kept;
+use super::needs_tests::{RecordedProgram, given};
+use super::tests::KeptOps;
 use super::*;
 use crate::analysis::filter::{Events, Filter};
 use crate::event::FileStat;
 use crate::event::syscall_table::CallId;
-use crate::operation::model::{FilePath, Named, OpenFile, PathSource};
+use crate::operation::model::{FilePath, OpenFile, PathArguments, PathSource};
 use crate::replay::namespace::EntryKind as Kind;
 use crate::units::{DevId, Fd};
 
 /// Entry at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
+enum ModelNode {
     Directory,
     /// File, by its number.
     File(usize),
@@ -27,8 +27,8 @@ enum Node {
 
 /// Names and files, as a kernel has them.
 #[derive(Debug, Default)]
-struct Kernel {
-    names: BTreeMap<String, Node>,
+struct ModelKernel {
+    names: BTreeMap<String, ModelNode>,
     /// Length of each file, bytes.
     files: Vec<u64>,
     /// Inode number of each file that is there. Another file gets the number when the file is gone.
@@ -41,14 +41,14 @@ fn error(errno: i32) -> i64 {
     -i64::from(errno)
 }
 
-impl Kernel {
+impl ModelKernel {
     /// Returns the entry at a path, if the names that lead there are directories.
-    fn find(&self, path: &str) -> Result<Option<Node>, i32> {
+    fn find(&self, path: &str) -> Result<Option<ModelNode>, i32> {
         let ends = path.match_indices('/').skip(1).map(|(at, _)| at);
         for end in ends {
             match self.names.get(&path[..end]) {
-                Some(Node::Directory) => {}
-                Some(Node::File(_)) => return Err(libc::ENOTDIR),
+                Some(ModelNode::Directory) => {}
+                Some(ModelNode::File(_)) => return Err(libc::ENOTDIR),
                 None => return Err(libc::ENOENT),
             }
         }
@@ -61,10 +61,10 @@ impl Kernel {
         after.next().is_none_or(|(name, _)| !name.starts_with(&below))
     }
 
-    fn makes_file(&mut self, path: &str) -> Node {
-        let (file, node) = (self.files.len(), Node::File(self.files.len()));
+    fn makes_file(&mut self, path: &str) -> ModelNode {
+        let (file, node) = (self.files.len(), ModelNode::File(self.files.len()));
         let Self { inodes, held, names, .. } = self;
-        let has_name = |file: &usize| names.values().any(|node| *node == Node::File(*file));
+        let has_name = |file: &usize| names.values().any(|node| *node == ModelNode::File(*file));
         inodes.retain(|file, _| held.contains(file) || has_name(file));
         let free = (1..).find(|number| !inodes.values().any(|taken| taken == number));
         inodes.insert(file, free.expect("few files"));
@@ -77,15 +77,15 @@ impl Kernel {
         if self.find(path)?.is_some() {
             return Err(libc::EEXIST);
         }
-        self.names.insert(path.to_owned(), Node::Directory);
+        self.names.insert(path.to_owned(), ModelNode::Directory);
         Ok(0)
     }
 
     fn remove(&mut self, path: &str, is_directory: bool) -> Result<i64, i32> {
         match (self.find(path)?.ok_or(libc::ENOENT)?, is_directory) {
-            (Node::Directory, false) => return Err(libc::EISDIR),
-            (Node::File(_), true) => return Err(libc::ENOTDIR),
-            (Node::Directory, true) if !self.is_empty(path) => return Err(libc::ENOTEMPTY),
+            (ModelNode::Directory, false) => return Err(libc::EISDIR),
+            (ModelNode::File(_), true) => return Err(libc::ENOTDIR),
+            (ModelNode::Directory, true) if !self.is_empty(path) => return Err(libc::ENOTEMPTY),
             _ => {}
         }
         self.names.remove(path);
@@ -95,7 +95,7 @@ impl Kernel {
     fn link(&mut self, from: &str, to: &str) -> Result<i64, i32> {
         match (self.find(from)?.ok_or(libc::ENOENT)?, self.find(to)?) {
             (_, Some(_)) => Err(libc::EEXIST),
-            (Node::Directory, None) => Err(libc::EPERM),
+            (ModelNode::Directory, None) => Err(libc::EPERM),
             (file, None) => {
                 self.names.insert(to.to_owned(), file);
                 Ok(0)
@@ -109,15 +109,15 @@ impl Kernel {
             return Err(libc::EINVAL);
         }
         match (node, self.find(to)?) {
-            (one, Some(other)) if one == other && (from == to || one != Node::Directory) => {
+            (one, Some(other)) if one == other && (from == to || one != ModelNode::Directory) => {
                 return Ok(0);
             }
-            (_, Some(Node::Directory)) if from.starts_with(&format!("{to}/")) => {
+            (_, Some(ModelNode::Directory)) if from.starts_with(&format!("{to}/")) => {
                 return Err(libc::ENOTEMPTY);
             }
-            (Node::File(_), Some(Node::Directory)) => return Err(libc::EISDIR),
-            (Node::Directory, Some(Node::File(_))) => return Err(libc::ENOTDIR),
-            (Node::Directory, Some(Node::Directory)) if !self.is_empty(to) => {
+            (ModelNode::File(_), Some(ModelNode::Directory)) => return Err(libc::EISDIR),
+            (ModelNode::Directory, Some(ModelNode::File(_))) => return Err(libc::ENOTDIR),
+            (ModelNode::Directory, Some(ModelNode::Directory)) if !self.is_empty(to) => {
                 return Err(libc::ENOTEMPTY);
             }
             _ => {}
@@ -132,16 +132,16 @@ impl Kernel {
         Ok(0)
     }
 
-    fn open(&mut self, path: &str, flags: i32) -> Result<Node, i32> {
+    fn open(&mut self, path: &str, flags: i32) -> Result<ModelNode, i32> {
         let creates = flags & libc::O_CREAT != 0;
         let node = match self.find(path)? {
             Some(_) if creates && flags & libc::O_EXCL != 0 => return Err(libc::EEXIST),
-            Some(Node::Directory) if flags & libc::O_ACCMODE != 0 => return Err(libc::EISDIR),
+            Some(ModelNode::Directory) if flags & libc::O_ACCMODE != 0 => return Err(libc::EISDIR),
             Some(node) => node,
             None if creates => self.makes_file(path),
             None => return Err(libc::ENOENT),
         };
-        if let Node::File(file) = node
+        if let ModelNode::File(file) = node
             && flags & libc::O_TRUNC != 0
         {
             self.files[file] = 0;
@@ -163,8 +163,8 @@ impl Kernel {
     }
 
     /// Executes a call on an open file. Returns its result.
-    fn moves(&mut self, name: &str, node: Node, offset: u64, bytes: u64) -> i64 {
-        let Node::File(file) = node else { return error(libc::EISDIR) };
+    fn moves(&mut self, name: &str, node: ModelNode, offset: u64, bytes: u64) -> i64 {
+        let ModelNode::File(file) = node else { return error(libc::EISDIR) };
         let length = &mut self.files[file];
         let moved = match name {
             "pread64" => length.saturating_sub(offset).min(bytes),
@@ -200,14 +200,14 @@ fn path(choice: u8) -> String {
 
 /// Program, and the kernel that executes it.
 #[derive(Debug, Default)]
-struct Original {
-    program: Program,
-    kernel: Kernel,
-    open: BTreeMap<u64, (Rc<OpenFile>, Node)>,
+struct OriginalProgram {
+    program: RecordedProgram,
+    kernel: ModelKernel,
+    open: BTreeMap<u64, (Rc<OpenFile>, ModelNode)>,
     opened: u64,
 }
 
-impl Original {
+impl OriginalProgram {
     fn does(&mut self, [what, which, one, other]: [u8; 4]) {
         let (first, second) = (path(one), path(other));
         let open: Vec<u64> = self.open.keys().copied().collect();
@@ -227,7 +227,7 @@ impl Original {
     fn names(&mut self, name: &str, first: &str, second: &str) {
         let ret = self.kernel.names(name, first, second);
         let second = if matches!(name, "link" | "rename") { given(second) } else { None };
-        let named = Named { first: given(first), second };
+        let named = PathArguments { first: given(first), second };
         self.program.does((name, [1, 1, 0, 0, 0, 0], ret), Some(named));
     }
 
@@ -235,13 +235,13 @@ impl Original {
         let result = self.kernel.open(path, flags);
         let fd = (3..).find(|fd| !self.open.contains_key(fd)).expect("few are open");
         let ret = result.map_or_else(error, |_| fd.cast_signed());
-        let named = result.err().map(|_| Named { first: given(path), second: None });
+        let named = result.err().map(|_| PathArguments { first: given(path), second: None });
         let args = [0, 1, flags.cast_unsigned().into(), 0, 0, 0];
         self.program.does(("openat", args, ret), named);
         let Ok(node) = result else { return };
         let (mode, size, ino) = match node {
-            Node::Directory => (libc::S_IFDIR, 0, 0),
-            Node::File(file) => {
+            ModelNode::Directory => (libc::S_IFDIR, 0, 0),
+            ModelNode::File(file) => {
                 self.kernel.held.push(file);
                 (libc::S_IFREG, self.kernel.files[file], self.kernel.inodes[&file])
             }
@@ -281,7 +281,7 @@ impl Original {
     fn closes(&mut self, fd: u64) {
         let (file, node) = self.open.remove(&fd).expect("open");
         let held = &mut self.kernel.held;
-        let place = held.iter().position(|held| node == Node::File(*held));
+        let place = held.iter().position(|held| node == ModelNode::File(*held));
         place.map(|place| held.swap_remove(place));
         self.program.does(("close", [fd, 0, 0, 0, 0, 0], 0), None);
         let (operation, effects) = self.program.did.last_mut().expect("it was added");
@@ -296,8 +296,8 @@ fn number(fd: u64) -> Fd {
 
 /// Replays a plan on the initial files that it requires. Returns the calls whose results differ
 /// from the capture.
-fn replayed(planner: &Planner<Kept>) -> Vec<String> {
-    let mut kernel = Kernel::default();
+fn replayed(planner: &Planner<KeptOps>) -> Vec<String> {
+    let mut kernel = ModelKernel::default();
     let mut made = BTreeMap::new();
     for entry in planner.world.entries() {
         let path = String::from_utf8(entry.path).expect("text");
@@ -305,14 +305,14 @@ fn replayed(planner: &Planner<Kept>) -> Vec<String> {
             Kind::File(file) => {
                 let node = *made.entry(file).or_insert_with(|| {
                     kernel.files.push(planner.world.size(file).first());
-                    Node::File(kernel.files.len() - 1)
+                    ModelNode::File(kernel.files.len() - 1)
                 });
                 kernel.names.insert(path, node);
             }
-            _ => drop(kernel.names.insert(path, Node::Directory)),
+            _ => drop(kernel.names.insert(path, ModelNode::Directory)),
         }
     }
-    let mut open: BTreeMap<Handle, Node> = BTreeMap::new();
+    let mut open: BTreeMap<Handle, ModelNode> = BTreeMap::new();
     let mut others = Vec::new();
     for op in &planner.out.0 {
         let name = op.call.call().name;
@@ -348,7 +348,7 @@ fn replayed(planner: &Planner<Kept>) -> Vec<String> {
     others
 }
 
-impl Original {
+impl OriginalProgram {
     /// Creates a program on a kernel with these names, which has opened all of them. Each is of a
     /// file with some bytes, or a further name of the file with the same number.
     fn on(names: &[(u8, u8)]) -> Self {
@@ -371,7 +371,7 @@ impl Original {
             }
         }
         let names = &original.kernel.names;
-        let files = names.iter().filter(|(_, node)| **node != Node::Directory);
+        let files = names.iter().filter(|(_, node)| **node != ModelNode::Directory);
         let files: Vec<String> = files.map(|(path, _)| path.clone()).collect();
         for path in files {
             original.opens(&path, libc::O_RDWR);
@@ -391,9 +391,9 @@ proptest! {
         names in prop::collection::vec(any::<(u8, u8)>(), 1..9),
         choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
     ) {
-        let mut original = Original::on(&names);
+        let mut original = OriginalProgram::on(&names);
         choices.iter().for_each(|choice| original.does(*choice));
-        let mut whole = Planner::new(Kept::default());
+        let mut whole = Planner::new(KeptOps::default());
         let Ok(()) = original.program.tell(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new());
         prop_assert_eq!(whole.world.unexplained, 0);
@@ -409,7 +409,7 @@ proptest! {
         window in prop::option::of((any::<u16>(), any::<u16>())),
         forgets: bool,
     ) {
-        let mut original = Original::default();
+        let mut original = OriginalProgram::default();
         choices.iter().for_each(|choice| original.does(*choice));
         let program = &original.program;
         let calls: Vec<&str> = NAMES.into_iter().chain(MOVES).chain(["openat", "close"]).collect();
@@ -420,7 +420,7 @@ proptest! {
             window: window.map(|(from, until)| (time(from), time(until))),
             ..Filter::default()
         };
-        let whole = Planner::new(Kept::default());
+        let whole = Planner::new(KeptOps::default());
         let mut whole = if forgets { whole.forgetting_at_once() } else { whole };
         let Ok(()) = program.tell(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new(), "the whole");

@@ -1,16 +1,16 @@
 //! Partial plan: wanted operations, and those on which they depend
 //! ([`super::dependency_selection`]).
 
-use super::dependency_selection::{Found, Needs, Verdict};
-use super::{Out, Planner};
-use crate::analysis::done::{Done, What};
+use super::dependency_selection::{DependencySelection, PassFindings, Selection};
+use super::{PlanOutput, Planner};
+use crate::analysis::completed_op::{CompletedOp, OpKind};
 use crate::analysis::filter::Filter;
 use crate::event::syscall_table::Role;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::operation::{Sink, Step};
-use crate::replay::in_flight::Inside;
-use crate::replay::links::Links;
+use crate::replay::in_flight::InFlightKey;
+use crate::replay::links::SymlinkMap;
 use crate::replay::replayability::SkipReason;
 use crate::units::KernelTime;
 
@@ -18,45 +18,45 @@ use crate::units::KernelTime;
 #[derive(Debug)]
 pub struct Selected<O> {
     /// Decides on each operation.
-    needs: Needs,
+    needs: DependencySelection,
     /// Planner of the selected operations.
     planner: Planner<O>,
 }
 
-impl<O: Out> Selected<O> {
+impl<O: PlanOutput> Selected<O> {
     /// Creates the last pass with the findings of the earlier ones.
-    pub fn new(filter: Filter, found: Found, links: &Links, out: O) -> Self {
+    pub fn new(filter: Filter, found: PassFindings, links: &SymlinkMap, out: O) -> Self {
         let planner = Planner::new(out).knowing(links);
-        Self { needs: Needs::new(filter, found, links), planner }
+        Self { needs: DependencySelection::new(filter, found, links), planner }
     }
 
     /// Ends the pass after the last step.
-    pub fn end(mut self) -> (Planner<O>, Needs) {
+    pub fn end(mut self) -> (Planner<O>, DependencySelection) {
         self.planner.world.as_in(self.needs.world());
         (self.planner, self.needs)
     }
 }
 
-impl<O: Out> Sink for Selected<O> {
+impl<O: PlanOutput> Sink for Selected<O> {
     type Error = O::Error;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
         let verdict = self.needs.judge(time, step);
         let planner = &mut self.planner;
         match (verdict, step) {
-            (Verdict::Wanted, _) => {
+            (Selection::Wanted, _) => {
                 planner.step(time, step)?;
                 planner.wanted(step);
                 Ok(())
             }
-            (Verdict::Needed, _) => {
+            (Selection::Needed, _) => {
                 planner.is_needed = true;
                 planner.step(time, step)?;
                 planner.is_needed = false;
                 Ok(())
             }
             (_, Step::SyscallEnded(operation, effects)) => {
-                planner.not_done(verdict, What::Call(operation.call));
+                planner.not_done(verdict, OpKind::Call(operation.call));
                 let effects = match self.needs.is_behind(time) {
                     true => Vec::new(),
                     false => self.needs.of_needed(effects),
@@ -64,11 +64,11 @@ impl<O: Out> Sink for Selected<O> {
                 planner.passed_by(operation, &effects)
             }
             (_, Step::SyscallUnfinished(operation, _)) => {
-                planner.not_done(verdict, What::Call(operation.call));
+                planner.not_done(verdict, OpKind::Call(operation.call));
                 planner.passed_by(operation, &[])
             }
             (_, Step::AsyncEnded(operation, _) | Step::AsyncUnfinished(operation, _)) => {
-                planner.not_done(verdict, What::Async(operation.opcode));
+                planner.not_done(verdict, OpKind::Async(operation.opcode));
                 planner.asynchronous_passed_by(operation);
                 Ok(())
             }
@@ -80,19 +80,19 @@ impl<O: Out> Sink for Selected<O> {
     }
 }
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Notes an operation that is in the plan because it is wanted.
     fn wanted(&mut self, step: &Step<'_>) {
-        let start = Done::of(step).map(|done| self.since_first(done.start));
+        let start = CompletedOp::of(step).map(|completed_op| self.since_first(completed_op.start));
         self.wanted_from = self.wanted_from.into_iter().chain(start).min();
     }
 
     /// Counts a wanted operation that is not replayed.
-    fn not_done(&mut self, verdict: Verdict, what: What) {
+    fn not_done(&mut self, verdict: Selection, what: OpKind) {
         match verdict {
-            Verdict::Left(reason) => *self.left.entry((reason, what)).or_default() += 1,
-            Verdict::Followed => self.followed += 1,
-            Verdict::Wanted | Verdict::Needed | Verdict::Out => {}
+            Selection::Left(reason) => *self.left.entry((reason, what)).or_default() += 1,
+            Selection::Followed => self.followed += 1,
+            Selection::Wanted | Selection::Needed | Selection::Out => {}
         }
     }
 
@@ -103,20 +103,20 @@ impl<O: Out> Planner<O> {
         effects: &[FdEffect],
     ) -> Result<(), O::Error> {
         if operation.call.call().arg(Role::Iocbs).is_none() {
-            self.under_way.over(Inside::Call(operation.thread));
+            self.under_way.over(InFlightKey::Call(operation.thread));
         }
         self.foreign(operation, effects, SkipReason::NoFile)
     }
 
     fn asynchronous_passed_by(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
-        self.under_way.over(Inside::Operation(operation.id));
+        self.under_way.over(InFlightKey::Operation(operation.id));
         flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 }
 
 #[cfg(test)]
-impl<O: Out> Selected<O> {
+impl<O: PlanOutput> Selected<O> {
     /// Returns a pass that evicts after each operation.
     pub(super) fn forgetting_at_once(self) -> Self {
         let Self { needs, planner } = self;

@@ -1,11 +1,11 @@
 //! Skipped operations, and the entries that they left in the capture but not in the replay.
 
-use super::{Out, Planner};
-use crate::event::syscall_table::Class;
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::replay::replayability::SkipReason;
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Skips an operation that has ended.
     pub(super) fn refuse(
         &mut self,
@@ -23,8 +23,8 @@ impl<O: Out> Planner<O> {
     fn left_name(&mut self, operation: &SyscallOperation, reason: SkipReason) {
         let class = operation.call.call().class;
         let may_make = match class {
-            Class::Name => reason == SkipReason::Device,
-            Class::Open => reason == SkipReason::Unread,
+            CallClass::Name => reason == SkipReason::Device,
+            CallClass::Open => reason == SkipReason::Unread,
             _ => false,
         };
         if !may_make || operation.errno().is_some() {
@@ -32,7 +32,7 @@ impl<O: Out> Planner<O> {
         }
         let Ok([Some(path), _]) = self.paths(operation) else { return };
         let Some(node) = self.world.find(&path) else { return };
-        if class == Class::Name || self.world.is_known_absent(node) {
+        if class == CallClass::Name || self.world.is_known_absent(node) {
             self.strangers.made(node);
         }
     }

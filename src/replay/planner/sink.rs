@@ -1,14 +1,14 @@
 //! Sink of the planner: handles each step of the capture.
 
-use super::{NewThread, Out, Planner};
+use super::{NewThread, PlanOutput, Planner};
 use crate::event::syscall_table::Role;
 use crate::operation::{Sink, Step};
 use crate::replay::dependencies::WaitSet;
-use crate::replay::in_flight::Inside;
+use crate::replay::in_flight::InFlightKey;
 use crate::replay::replayability::SkipReason;
 use crate::units::KernelTime;
 
-impl<O: Out> Sink for Planner<O> {
+impl<O: PlanOutput> Sink for Planner<O> {
     type Error = O::Error;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
@@ -36,7 +36,7 @@ impl<O: Out> Sink for Planner<O> {
             }
             Step::SyscallEnded(operation, effects) => {
                 if operation.call.call().arg(Role::Iocbs).is_none() {
-                    self.under_way.over(Inside::Call(operation.thread));
+                    self.under_way.over(InFlightKey::Call(operation.thread));
                 }
                 let sendfile = self.as_sendfile(operation);
                 self.ended(sendfile.as_ref().unwrap_or(operation), effects)?;
@@ -44,7 +44,7 @@ impl<O: Out> Sink for Planner<O> {
                 self.forget();
             }
             Step::SyscallUnfinished(operation, _) => {
-                self.under_way.over(Inside::Call(operation.thread));
+                self.under_way.over(InFlightKey::Call(operation.thread));
                 self.leave(operation, SkipReason::NoResult);
             }
             Step::AsyncFile(operation) => self.submitted(operation),
@@ -67,7 +67,7 @@ impl<O: Out> Sink for Planner<O> {
                 for last in self.lanes.ended(thread.key) {
                     self.families.thread_ended(thread.process, time, last);
                 }
-                self.under_way.over(Inside::Call(thread.key));
+                self.under_way.over(InFlightKey::Call(thread.key));
                 self.new.remove(&thread.key);
             }
             _ => {}

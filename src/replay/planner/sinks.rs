@@ -7,8 +7,8 @@
 //!   splice   file 3, pipe 7, 1 MiB   = 65536      sendfile SINK, file 3, 65536
 //! ```
 
-use super::{Out, Planner};
-use crate::event::syscall_table::{CallId, Class, Role};
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::replay::handles::Handle;
 use crate::replay::replay_paths::of_file;
@@ -17,11 +17,11 @@ use crate::replay::replayability::SkipReason;
 /// Name of the call that replays such a transfer.
 const DOES: &str = "sendfile64";
 
-impl<O: Out> Planner<O> {
+impl<O: PlanOutput> Planner<O> {
     /// Returns a `splice` from a file to a pipe as the `sendfile` that reads the same bytes.
     pub(super) fn as_sendfile(&self, operation: &SyscallOperation) -> Option<SyscallOperation> {
         let call = operation.call.call();
-        if call.class != Class::Transfer || call.name != "splice" {
+        if call.class != CallClass::Transfer || call.name != "splice" {
             return None;
         }
         // One of the two is a pipe (splice(2)): not the first one, if that is a file.

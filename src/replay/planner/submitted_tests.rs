@@ -1,6 +1,6 @@
 //! Plans of invented asynchronous operations.
 
-use super::tests::{Kept, call, file, told};
+use super::tests::{KeptOps, call, file, told};
 use super::*;
 use crate::event::async_table::{Interface, Opcode};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -13,8 +13,8 @@ const FDSYNC: u16 = 3;
 
 /// Plans the operations of a thread. Each line is one: `TIME open`, `TIME close`, `TIME submit
 /// NUMBER OPCODE OFFSET` or `TIME got NUMBER RESULT`.
-fn plan(lines: &[&str], change: impl Fn(&mut AsyncOperation)) -> Planner<Kept> {
-    let mut planner = Planner::new(Kept::default());
+fn plan(lines: &[&str], change: impl Fn(&mut AsyncOperation)) -> Planner<KeptOps> {
+    let mut planner = Planner::new(KeptOps::default());
     let mut under_way: Vec<AsyncOperation> = Vec::new();
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
@@ -83,7 +83,7 @@ fn operation(id: u64, opcode: u64, offset: u64, start: KernelTime) -> AsyncOpera
     }
 }
 
-fn left(planner: &Planner<Kept>) -> Vec<(&'static str, u64)> {
+fn left(planner: &Planner<KeptOps>) -> Vec<(&'static str, u64)> {
     planner.left.iter().map(|(key, count)| (key.0.as_str(), *count)).collect()
 }
 

@@ -11,15 +11,15 @@ use super::*;
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathSource, ProcessInfo, ThreadInfo};
 use crate::operation::{Sink, Step};
-use crate::replay::locks::{Mode, Wish, wish};
+use crate::replay::locks::{FlockRequest, Mode, wish};
 use crate::units::{CpuId, Fd, Pid, Tid};
 
 const FD: Fd = Fd(3);
 
 #[derive(Debug, Default)]
-pub(super) struct Kept(pub(super) Vec<PlannedOp>);
+pub(super) struct KeptOps(pub(super) Vec<PlannedOp>);
 
-impl Out for Kept {
+impl PlanOutput for KeptOps {
     type Error = Infallible;
 
     fn planned(&mut self, planned: &PlannedOp) -> Result<(), Infallible> {
@@ -30,7 +30,7 @@ impl Out for Kept {
 
 /// Event of a capture.
 #[derive(Debug)]
-enum Seen {
+enum CaptureEvent {
     Ended(Box<SyscallOperation>, Vec<FdEffect>),
     Forked { parent: u32, child: u32 },
     Exit { process: u32, has_fd: bool },
@@ -88,17 +88,17 @@ fn flock(flags: i32, ret: i64) -> Made<'static> {
 }
 
 /// Plans events in the order of their times.
-fn plan(mut seen: Vec<(u64, Seen)>) -> Planner<Kept> {
-    let mut planner = Planner::new(Kept::default());
+fn plan(mut seen: Vec<(u64, CaptureEvent)>) -> Planner<KeptOps> {
+    let mut planner = Planner::new(KeptOps::default());
     seen.sort_by_key(|(time, _)| *time);
     for (time, seen) in &seen {
         let steps = match seen {
-            Seen::Ended(operation, effects) => vec![Step::SyscallEnded(operation, effects)],
-            Seen::Forked { parent, child } => {
+            CaptureEvent::Ended(operation, effects) => vec![Step::SyscallEnded(operation, effects)],
+            CaptureEvent::Forked { parent, child } => {
                 let [parent, child] = [parent, child].map(|process| ProcessKey(*process));
                 vec![Step::Forked { parent, child }]
             }
-            Seen::Exit { process, has_fd } => {
+            CaptureEvent::Exit { process, has_fd } => {
                 exit(&mut planner, *process, *has_fd, KernelTime(*time));
                 Vec::new()
             }
@@ -110,7 +110,7 @@ fn plan(mut seen: Vec<(u64, Seen)>) -> Planner<Kept> {
     planner
 }
 
-fn exit(planner: &mut Planner<Kept>, process: u32, has_fd: bool, time: KernelTime) {
+fn exit(planner: &mut Planner<KeptOps>, process: u32, has_fd: bool, time: KernelTime) {
     let key = ProcessKey(process);
     let thread =
         ThreadInfo { key: ThreadKey(process), process: key, tid: Tid(1), comm: Vec::new() };
@@ -127,9 +127,9 @@ fn exit(planner: &mut Planner<Kept>, process: u32, has_fd: bool, time: KernelTim
 
 /// Locks of one file, as a kernel has them: the mode by open file description.
 #[derive(Debug, Default)]
-struct Kernel(BTreeMap<u64, Mode>);
+struct LockModel(BTreeMap<u64, Mode>);
 
-impl Kernel {
+impl LockModel {
     /// Tries a lock; returns true if it is acquired. A lock of another kind is lost in any case.
     fn locks(&mut self, open: u64, mode: Mode) -> bool {
         if self.0.get(&open) == Some(&mode) {
@@ -147,7 +147,7 @@ impl Kernel {
 
 /// Process of the original.
 #[derive(Debug)]
-struct Process {
+struct OriginalProcess {
     key: u32,
     /// Open file description, if any.
     open: Option<u64>,
@@ -159,10 +159,10 @@ struct Process {
 
 /// Programs at work: bytes choose their operations.
 #[derive(Debug, Default)]
-struct Original {
-    kernel: Kernel,
-    seen: Vec<(u64, Seen)>,
-    processes: Vec<Process>,
+struct OriginalRun {
+    kernel: LockModel,
+    seen: Vec<(u64, CaptureEvent)>,
+    processes: Vec<OriginalProcess>,
     /// Idle children: key, open file description, and end of each.
     children: Vec<(u32, u64, u64)>,
     next: u32,
@@ -170,10 +170,10 @@ struct Original {
 
 const EAGAIN: i64 = -(libc::EWOULDBLOCK as i64);
 
-impl Original {
-    fn process(&mut self) -> Process {
+impl OriginalRun {
+    fn process(&mut self) -> OriginalProcess {
         self.next += 1;
-        Process { key: self.next, open: None, waits: None, end: 0 }
+        OriginalProcess { key: self.next, open: None, waits: None, end: 0 }
     }
 
     fn gone(&mut self, open: u64) {
@@ -188,7 +188,7 @@ impl Original {
         while let Some(at) = self.children.iter().position(|child| child.2 <= now) {
             let (process, open, _) = self.children.remove(at);
             self.gone(open);
-            self.seen.push((now + slack, Seen::Exit { process, has_fd: true }));
+            self.seen.push((now + slack, CaptureEvent::Exit { process, has_fd: true }));
         }
     }
 
@@ -197,7 +197,7 @@ impl Original {
         let [early, late] = [early, late].map(|byte| u64::from(byte) % 40);
         self.children_end(now, late);
         let at = usize::from(who) % self.processes.len();
-        let Process { key, open, waits, end } = self.processes[at];
+        let OriginalProcess { key, open, waits, end } = self.processes[at];
         if end >= now {
             return;
         }
@@ -215,7 +215,7 @@ impl Original {
                 self.processes[at].waits = None;
                 self.processes[at].end = time.1;
                 let operation = call(flock(flags(mode), 0), key, open, time);
-                return self.seen.push((time.1, Seen::Ended(operation, effects)));
+                return self.seen.push((time.1, CaptureEvent::Ended(operation, effects)));
             }
             (None, choice @ 0..=1) => {
                 let mode = modes[usize::from(choice)];
@@ -244,18 +244,18 @@ impl Original {
                 self.next += 1;
                 self.children.push((self.next, open, now + 10 * early));
                 self.processes[at].end = now;
-                let forked = Seen::Forked { parent: key, child: self.next };
+                let forked = CaptureEvent::Forked { parent: key, child: self.next };
                 return self.seen.push((now, forked));
             }
             _ => {
                 self.processes[at] = self.process();
                 self.processes[at].end = time.1;
                 self.gone(open);
-                return self.seen.push((time.1, Seen::Exit { process: key, has_fd: true }));
+                return self.seen.push((time.1, CaptureEvent::Exit { process: key, has_fd: true }));
             }
         };
         self.processes[at].end = time.1;
-        self.seen.push((time.1, Seen::Ended(call(call_made, key, open, time), effects)));
+        self.seen.push((time.1, CaptureEvent::Ended(call(call_made, key, open, time), effects)));
     }
 
     fn opens(&mut self, at: usize, now: u64, time: (u64, u64)) {
@@ -264,14 +264,14 @@ impl Original {
         let flags = libc::O_RDWR.cast_unsigned().into();
         let operation = call(("openat", [0, 1, flags, 0, 0, 0], 3), process.key, now, time);
         let effects = vec![FdEffect::Created { fd: FD, file: file(now) }];
-        self.seen.push((time.1, Seen::Ended(operation, effects)));
+        self.seen.push((time.1, CaptureEvent::Ended(operation, effects)));
     }
 }
 
 /// Replays a plan; `choose` selects one of the operations that may run next. Returns the calls
 /// whose results differ.
 fn replayed(planned: &[PlannedOp], mut choose: impl FnMut(usize) -> usize) -> Vec<PlannedOp> {
-    let (mut kernel, mut slots, mut opens) = (Kernel::default(), BTreeMap::new(), 0);
+    let (mut kernel, mut slots, mut opens) = (LockModel::default(), BTreeMap::new(), 0);
     let (mut done, mut other): (BTreeSet<OpId>, _) = (BTreeSet::new(), Vec::new());
     let mut left: Vec<&PlannedOp> = planned.iter().collect();
     while !left.is_empty() {
@@ -298,13 +298,13 @@ fn replayed(planned: &[PlannedOp], mut choose: impl FnMut(usize) -> usize) -> Ve
                 0
             }
             (_, Some(open)) => match wish(&op.args) {
-                Wish::Lock(mode, _) if kernel.locks(open, mode) => 0,
-                Wish::Lock(..) => EAGAIN,
-                Wish::Unlock => {
+                FlockRequest::Lock(mode, _) if kernel.locks(open, mode) => 0,
+                FlockRequest::Lock(..) => EAGAIN,
+                FlockRequest::Unlock => {
                     kernel.0.remove(&open);
                     0
                 }
-                Wish::Other => 0,
+                FlockRequest::Other => 0,
             },
         };
         if ret != op.ret {
@@ -316,8 +316,8 @@ fn replayed(planned: &[PlannedOp], mut choose: impl FnMut(usize) -> usize) -> Ve
 }
 
 /// Returns the events of programs whose operations are chosen by these bytes.
-fn original(choices: &[[u8; 4]]) -> Vec<(u64, Seen)> {
-    let mut original = Original::default();
+fn original(choices: &[[u8; 4]]) -> Vec<(u64, CaptureEvent)> {
+    let mut original = OriginalRun::default();
     for _ in 0..5 {
         let process = original.process();
         original.processes.push(process);
@@ -376,21 +376,21 @@ fn what_a_plan_has_is_needed() {
     assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
 }
 
-fn opened(process: u32, time: u64) -> (u64, Seen) {
-    let mut original = Original::default();
-    let process = Process { key: process, open: None, waits: None, end: 0 };
+fn opened(process: u32, time: u64) -> (u64, CaptureEvent) {
+    let mut original = OriginalRun::default();
+    let process = OriginalProcess { key: process, open: None, waits: None, end: 0 };
     original.processes.push(process);
     original.opens(0, time, (time, time + 1));
     original.seen.remove(0)
 }
 
-fn locked(what: Made<'_>, process: u32, open: u64, time: (u64, u64)) -> (u64, Seen) {
-    (time.1, Seen::Ended(call(what, process, open, time), Vec::new()))
+fn locked(what: Made<'_>, process: u32, open: u64, time: (u64, u64)) -> (u64, CaptureEvent) {
+    (time.1, CaptureEvent::Ended(call(what, process, open, time), Vec::new()))
 }
 
 /// Formats worker, number, name, result and dependencies of each operation; `*` marks an implicit
 /// one.
-pub(super) fn told(planner: &Planner<Kept>) -> String {
+pub(super) fn told(planner: &Planner<KeptOps>) -> String {
     let tell = |op: &PlannedOp| {
         let star = if op.implicit { "*" } else { "" };
         let before: Vec<String> =
@@ -405,10 +405,10 @@ pub(super) fn told(planner: &Planner<Kept>) -> String {
 fn what_goes_with_a_process_is_closed() {
     let seen = vec![
         opened(1, 10),
-        (20, Seen::Forked { parent: 1, child: 2 }),
+        (20, CaptureEvent::Forked { parent: 1, child: 2 }),
         locked(flock(libc::LOCK_SH, 0), 2, 10, (30, 31)),
-        (40, Seen::Exit { process: 1, has_fd: true }),
-        (50, Seen::Exit { process: 2, has_fd: true }),
+        (40, CaptureEvent::Exit { process: 1, has_fd: true }),
+        (50, CaptureEvent::Exit { process: 2, has_fd: true }),
         opened(3, 60),
     ];
     let planner = plan(seen);
@@ -432,7 +432,7 @@ fn who_got_a_lock_has_waited_for_who_had_it() {
         locked(flock(libc::LOCK_EX, 0), 1, 10, (30, 31)),
         locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 2, 20, (32, 33)),
         locked(flock(libc::LOCK_EX, 0), 2, 20, (34, 50)),
-        (51, Seen::Exit { process: 1, has_fd: true }),
+        (51, CaptureEvent::Exit { process: 1, has_fd: true }),
     ];
     expect_test::expect![[r#"
         0.0 openat 3 []

@@ -5,7 +5,7 @@ use crate::replay::dependencies::{OpId, Worker};
 use crate::replay::namespace::FileId;
 use crate::replay::plan_file::{PlanWriter, finish};
 use crate::replay::planned_op::{PlannedOp, WorkerInfo};
-use crate::replay::planner::{Out, Planner};
+use crate::replay::planner::{PlanOutput, Planner};
 
 /// Returns the operation of a line `CALL PATH OFFSET RESULT`.
 fn operation(number: u32, line: &str) -> PlannedOp {
@@ -41,11 +41,11 @@ fn operation(number: u32, line: &str) -> PlannedOp {
     }
 }
 
-fn side(comm: &str, lines: &[&str]) -> Side {
+fn side(comm: &str, lines: &[&str]) -> PlanSide {
     side_of(WorkerInfo { comm: comm.into(), ..WorkerInfo::default() }, lines)
 }
 
-fn side_of(who: WorkerInfo, lines: &[&str]) -> Side {
+fn side_of(who: WorkerInfo, lines: &[&str]) -> PlanSide {
     let mut planner = Planner::new(PlanWriter::new(Vec::new()).expect("memory"));
     for (number, line) in (0..).zip(lines) {
         planner.out.planned(&operation(number, line)).expect("memory");
@@ -54,7 +54,7 @@ fn side_of(who: WorkerInfo, lines: &[&str]) -> Side {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
     let (reader, index) = PlanReader::new(file).expect("a plan");
-    Side::new(reader, index).expect("a plan")
+    PlanSide::new(reader, index).expect("a plan")
 }
 
 const PLAN: [&str; 4] = ["open /a - 3", "read - 0 100", "read - 100 50", "close - - 0"];
@@ -62,10 +62,10 @@ const PLAN: [&str; 4] = ["open /a - 3", "read - 0 100", "read - 100 50", "close 
 /// Compares [`PLAN`] with a recording. `expected`: `SAME DIFFERENT MISSING EXTRA OWN`;
 /// `difference`: that of the first example.
 #[track_caller]
-fn check(recorded: &[&str], expected: &str, difference: Option<Difference>) {
+fn check(recorded: &[&str], expected: &str, difference: Option<OperationDifference>) {
     let traced = compare(&side("app", &PLAN), &side("replay 0", recorded), b"/again/files");
     let traced = traced.expect("plans");
-    let Traced { same, missing, extra, own, .. } = traced;
+    let VerifyResult { same, missing, extra, own, .. } = traced;
     let different: u64 = traced.different.values().sum();
     assert_eq!(format!("{same} {different} {missing} {extra} {own}"), expected);
     assert_eq!(traced.examples.first().map(|it| it.difference), difference);
@@ -89,11 +89,11 @@ fn each_thing_that_is_another_one_is_told() {
         lines[at] = line;
         lines
     };
-    check(&with(0, "open /again/files2/a - 3"), "3 1 0 0 0", Some(Difference::Path));
-    check(&with(0, "creat /a - 3"), "3 1 0 0 0", Some(Difference::Call));
-    check(&with(0, "open /a - -2"), "3 1 0 0 0", Some(Difference::Result));
-    check(&with(1, "read - 4096 100"), "3 1 0 0 0", Some(Difference::Offset));
-    check(&with(1, "read - 0 99"), "3 1 0 0 0", Some(Difference::Result));
+    check(&with(0, "open /again/files2/a - 3"), "3 1 0 0 0", Some(OperationDifference::Path));
+    check(&with(0, "creat /a - 3"), "3 1 0 0 0", Some(OperationDifference::Call));
+    check(&with(0, "open /a - -2"), "3 1 0 0 0", Some(OperationDifference::Result));
+    check(&with(1, "read - 4096 100"), "3 1 0 0 0", Some(OperationDifference::Offset));
+    check(&with(1, "read - 0 99"), "3 1 0 0 0", Some(OperationDifference::Result));
 }
 
 /// Fails if a missing operation makes all later ones differ.
@@ -130,7 +130,7 @@ fn a_place_that_is_not_known_is_not_compared_and_counted() {
 #[test]
 fn lanes_without_threads_are_counted() {
     let lane = || side_of(WorkerInfo { lane: Some(0), ..WorkerInfo::default() }, &PLAN);
-    let check = |plan: &Side, recording: &Side| {
+    let check = |plan: &PlanSide, recording: &PlanSide| {
         let traced = compare(plan, recording, b"/").expect("plans");
         (traced.missing, traced.missing_in_lanes)
     };

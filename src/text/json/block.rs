@@ -7,7 +7,7 @@ use super::object::{Object, key};
 use crate::anomaly::Link;
 use crate::event::block::RequestOp;
 use crate::operation::attribution::{BlockContents, Piece, device_of};
-use crate::operation::block::{BlockRequest, DiskstatsClass, Ending, FlushRole};
+use crate::operation::block::{BlockRequest, DiskstatsClass, FlushRole, RequestEnd};
 use crate::operation::model::ThreadInfo;
 use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
@@ -109,11 +109,11 @@ fn file(object: &mut Object<'_>, behind: &BlockContents) {
     }
 }
 
-fn ending(ending: Ending) -> &'static str {
+fn ending(ending: RequestEnd) -> &'static str {
     match ending {
-        Ending::Completed => "completed",
-        Ending::Absorbed { .. } => "absorbed",
-        Ending::Unfinished(_) => "unfinished",
+        RequestEnd::Completed => "completed",
+        RequestEnd::Absorbed { .. } => "absorbed",
+        RequestEnd::Unfinished(_) => "unfinished",
     }
 }
 

@@ -2,7 +2,7 @@
 //! ours, and plain.
 
 use super::super::{escape, number_format};
-use crate::operation::model::{FilePath, Mounts};
+use crate::operation::model::{FilePath, MountNamespace};
 
 /// What begins a member, in one piece: most of a line is keys.
 macro_rules! key {
@@ -49,9 +49,9 @@ impl<'a> Object<'a> {
 
     /// In which mounts a path is one, if they are not the tracer's.
     pub(super) fn mounts(&mut self, key: &str, path: Option<&FilePath>) {
-        let mounts = path.map_or(Mounts::OWN, |path| path.mounts);
-        if mounts != Mounts::OWN {
-            let known = Some(u64::from(mounts.0)).filter(|_| mounts != Mounts::UNKNOWN);
+        let mounts = path.map_or(MountNamespace::OWN, |path| path.mounts);
+        if mounts != MountNamespace::OWN {
+            let known = Some(u64::from(mounts.0)).filter(|_| mounts != MountNamespace::UNKNOWN);
             self.unsigned(key, known);
         }
     }

@@ -4,8 +4,8 @@ use super::super::argument;
 use super::super::errno::ErrnoName;
 use super::object::{Object, key};
 use crate::event::layer::Layer;
-use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::{FilePath, Given, SyscallOperation, Unfinished};
+use crate::event::syscall_table::{CallClass, Role};
+use crate::operation::model::{FilePath, PathArgument, SyscallOperation, Unfinished};
 use crate::operation::spans::Span;
 use crate::units::{Fd, KernelTime};
 
@@ -96,7 +96,7 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
             given.and_then(|given| given.second.as_ref()),
         );
     }
-    if operation.call.call().class == Class::Transfer {
+    if operation.call.call().class == CallClass::Transfer {
         object.unsigned(key!("offset2"), operation.target_offset);
     }
     for (key, role) in [(key!("dirfd"), Role::DirFd), (key!("dirfd2"), Role::DirFd2)] {
@@ -123,7 +123,7 @@ fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
 }
 
 /// From the root, for a path that was given and begins at a known place.
-fn absolute(object: &mut Object<'_>, key: &str, bytes_key: &str, given: Option<&Given>) {
+fn absolute(object: &mut Object<'_>, key: &str, bytes_key: &str, given: Option<&PathArgument>) {
     if let Some(path) = given.and_then(|given| given.absolute.as_deref()) {
         object.bytes(key, bytes_key, Some(path));
     }
@@ -139,7 +139,8 @@ fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
         Some((_, file)) => file.path.as_ref(),
         // dup2(n, n) does nothing, and succeeds: both are the same file.
         None => {
-            let duplicated = operation.call.call().class == Class::Dup && operation.ret >= Some(0);
+            let duplicated =
+                operation.call.call().class == CallClass::Dup && operation.ret >= Some(0);
             operation.path().filter(|_| duplicated)
         }
     }

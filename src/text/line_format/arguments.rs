@@ -2,8 +2,8 @@
 
 use super::super::flags::{self, CommandArgument, OpenFlags};
 use super::super::{argument, escape, number_format};
-use crate::event::syscall_table::{Class, Role};
-use crate::operation::model::{FilePath, Mounts, SyscallOperation};
+use crate::event::syscall_table::{CallClass, Role};
+use crate::operation::model::{FilePath, MountNamespace, SyscallOperation};
 use crate::units::Fd;
 
 /// Writes the arguments with commas between them.
@@ -45,7 +45,7 @@ fn argument(
         Role::Fd => descriptor(line, fd, operation.path()),
         // What dup2 is given is a number and no file: its file of before is closed, the new one is
         // the result.
-        Role::Fd2 if operation.call.call().class == Class::Dup => {
+        Role::Fd2 if operation.call.call().class == CallClass::Dup => {
             number_format::signed(line, fd.0.into())
         }
         Role::Fd2 => {
@@ -157,11 +157,11 @@ pub(super) fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
     if path.source.is_doubtful() {
         line.push(b'?');
     }
-    if path.mounts != Mounts::OWN {
+    if path.mounts != MountNamespace::OWN {
         line.push(b'@');
         match path.mounts {
-            Mounts::UNKNOWN => line.push(b'?'),
-            Mounts(number) => number_format::unsigned(line, number.into()),
+            MountNamespace::UNKNOWN => line.push(b'?'),
+            MountNamespace(number) => number_format::unsigned(line, number.into()),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::super::errno::ErrnoName;
 use super::super::{escape, number_format};
 use crate::anomaly::Link;
 use crate::operation::attribution::{BlockContents, Piece, StackedLocation, device_of};
-use crate::operation::block::{BlockRequest, Ending, Unfinished};
+use crate::operation::block::{BlockRequest, RequestEnd, UnfinishedRequest};
 use crate::units::{DevId, KernelTime};
 
 /// Columns of the time at the beginning of a line.
@@ -147,10 +147,12 @@ fn device(line: &mut Vec<u8>, disks: &FxHashMap<DevId, Vec<u8>>, dev: DevId) {
 /// How it ended, in one word.
 fn ending(request: &BlockRequest) -> String {
     match (request.ending, request.error) {
-        (Some(Ending::Completed), Some(error)) => ErrnoName(error).to_string(),
-        (Some(Ending::Completed), None) => "completed".to_owned(),
-        (Some(Ending::Absorbed { .. }), _) => "absorbed".to_owned(),
-        (Some(Ending::Unfinished(Unfinished::GivenUp)), _) => "given-up".to_owned(),
-        (Some(Ending::Unfinished(Unfinished::CaptureEnd)) | None, _) => "unfinished".to_owned(),
+        (Some(RequestEnd::Completed), Some(error)) => ErrnoName(error).to_string(),
+        (Some(RequestEnd::Completed), None) => "completed".to_owned(),
+        (Some(RequestEnd::Absorbed { .. }), _) => "absorbed".to_owned(),
+        (Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp)), _) => "given-up".to_owned(),
+        (Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd)) | None, _) => {
+            "unfinished".to_owned()
+        }
     }
 }

@@ -81,19 +81,19 @@ use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 /// Writes every operation that ends, and every anomaly, as one line for people.
 #[derive(Debug)]
-pub struct Lines<W> {
+pub struct LineWriter<W> {
     start: KernelTime,
     open_flags: &'static OpenFlags,
     /// Names of disks, escaped.
     disks: FxHashMap<DevId, Vec<u8>>,
     /// The threads as their lines name them.
-    tasks: FxHashMap<ThreadKey, Task>,
+    tasks: FxHashMap<ThreadKey, TaskLabel>,
     /// The line in work: kept for its capacity.
     line: Vec<u8>,
     out: W,
 }
 
-impl<W: io::Write> Lines<W> {
+impl<W: io::Write> LineWriter<W> {
     /// Times count from `start`; `disks` names the whole disks; each line is one `write_all` to
     /// `out`.
     pub fn new(
@@ -202,13 +202,13 @@ impl<W: io::Write> Lines<W> {
     }
 }
 
-impl<W: io::Write> Sink for Lines<W> {
+impl<W: io::Write> Sink for LineWriter<W> {
     type Error = io::Error;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
         match step {
             Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) => {
-                self.tasks.insert(thread.key, Task::new(thread));
+                self.tasks.insert(thread.key, TaskLabel::new(thread));
             }
             Step::ThreadEnded(thread) => drop(self.tasks.remove(&thread.key)),
             Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
@@ -239,7 +239,7 @@ impl<W: io::Write> Sink for Lines<W> {
 
 /// A thread as its lines name it: the same on nearly all of them, so it is written once.
 #[derive(Debug)]
-struct Task {
+struct TaskLabel {
     /// Escaped.
     name: Vec<u8>,
     /// The numbers it has on its last line.
@@ -248,7 +248,7 @@ struct Task {
     text: Vec<u8>,
 }
 
-impl Task {
+impl TaskLabel {
     fn new(thread: &ThreadInfo) -> Self {
         Self { name: escaped(&thread.comm, b"["), ids: None, text: Vec::new() }
     }

@@ -4,7 +4,7 @@ use super::super::errno::ErrnoName;
 use super::super::flags::{self, OpenFlags};
 use super::super::{argument, number_format};
 use super::arguments::{self, descriptor};
-use crate::event::syscall_table::{Class, Role};
+use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{SyscallOperation, Unfinished};
 use crate::units::Fd;
 
@@ -37,8 +37,8 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
         return;
     }
     let made = match operation.call.call().class {
-        Class::Open | Class::Dup | Class::Make(_) => true,
-        Class::Control => {
+        CallClass::Open | CallClass::Dup | CallClass::Make(_) => true,
+        CallClass::Control => {
             matches!(command(operation), Some(flags::F_DUPFD | flags::F_DUPFD_CLOEXEC))
         }
         _ => false,
@@ -52,7 +52,7 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
         Ok(_) | Err(_) => number_format::signed(line, ret),
     }
     let Ok(bits) = u32::try_from(ret) else { return };
-    if operation.call.call().class != Class::Control {
+    if operation.call.call().class != CallClass::Control {
         return;
     }
     match command(operation) {

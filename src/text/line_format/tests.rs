@@ -3,7 +3,7 @@ use std::rc::Rc;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::Lines;
+use super::LineWriter;
 use crate::event::syscall_table::CallId;
 use crate::operation::Step;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -13,8 +13,8 @@ use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
 /// Output of the sink for this step.
-fn written(told: impl FnOnce(&mut Lines<Vec<u8>>)) -> String {
-    let mut sink = Lines::new(START, fixtures::disks(), Vec::new());
+fn written(told: impl FnOnce(&mut LineWriter<Vec<u8>>)) -> String {
+    let mut sink = LineWriter::new(START, fixtures::disks(), Vec::new());
     tell(&mut sink, &Step::ThreadSeen(&fixtures::thread(b"tar")));
     told(&mut sink);
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("UTF-8")
@@ -22,7 +22,7 @@ fn written(told: impl FnOnce(&mut Lines<Vec<u8>>)) -> String {
 
 /// Compares, below a ruler as wide as the column of the time.
 #[track_caller]
-fn check(told: impl FnOnce(&mut Lines<Vec<u8>>), expected: Expect) {
+fn check(told: impl FnOnce(&mut LineWriter<Vec<u8>>), expected: Expect) {
     expected.assert_eq(&format!("--------------\n{}", written(told)));
 }
 
@@ -143,7 +143,7 @@ fn commands_of_fcntl() {
 fn flags_are_those_of_the_machine() {
     let open = call("openat", &[CWD, 0, 0o40000], -2, None, None);
     let text = |machine| {
-        let mut sink = Lines::new(START, [], Vec::new()).machine(machine);
+        let mut sink = LineWriter::new(START, [], Vec::new()).machine(machine);
         tell(&mut sink, &Step::SyscallEnded(&open, &[]));
         String::from_utf8(sink.finish().expect("a vector takes everything")).expect("UTF-8")
     };

@@ -30,12 +30,12 @@ pub(super) struct Headers {
     pub changed_ns: i64,
     /// Length of the read at the beginning of the file.
     pub head_bytes: usize,
-    pub format: Format,
+    pub format: ProgramFormat,
 }
 
 /// Format of the file, with the next file that the kernel opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ProgramFormat {
     /// A script, and its interpreter.
     Script { interpreter: PathBuf },
     /// A 64-bit ELF file, the length of its program headers, and its loader.
@@ -46,8 +46,8 @@ impl Headers {
     /// Returns the next file that the kernel opens.
     pub(super) fn next(&self) -> Option<&PathBuf> {
         match &self.format {
-            Format::Script { interpreter } => Some(interpreter),
-            Format::Elf { loader, .. } => loader.as_ref(),
+            ProgramFormat::Script { interpreter } => Some(interpreter),
+            ProgramFormat::Elf { loader, .. } => loader.as_ref(),
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn read(file: &File) -> std::io::Result<Option<Headers>> {
     let changed_ns = found.ctime().saturating_mul(1_000_000_000).saturating_add(found.ctime_nsec());
     let head = read_up_to(file, 0, HEAD_BYTES)?;
     let format = if head.starts_with(b"#!") {
-        interpreter_of(&head).map(|interpreter| Format::Script { interpreter })
+        interpreter_of(&head).map(|interpreter| ProgramFormat::Script { interpreter })
     } else {
         elf(file, &head)?
     };
@@ -94,7 +94,7 @@ fn interpreter_of(head: &[u8]) -> Option<PathBuf> {
 
 /// Reads the program headers and the path of the loader, as `load_elf_binary()` in
 /// `fs/binfmt_elf.c` does.
-fn elf(file: &File, head: &[u8]) -> std::io::Result<Option<Format>> {
+fn elf(file: &File, head: &[u8]) -> std::io::Result<Option<ProgramFormat>> {
     let Some((offset, length)) = place_of_table(head) else { return Ok(None) };
     let table = read_up_to(file, offset, length)?;
     if table.len() != length {
@@ -103,7 +103,7 @@ fn elf(file: &File, head: &[u8]) -> std::io::Result<Option<Format>> {
     let found =
         table.chunks_exact(PROGRAM_HEADER_BYTES).find(|it| u32_at(it, 0) == Some(PT_INTERP));
     let Some(found) = found else {
-        return Ok(Some(Format::Elf { table_bytes: length, loader: None }));
+        return Ok(Some(ProgramFormat::Elf { table_bytes: length, loader: None }));
     };
     let place = u64_at(found, 8).zip(u64_at(found, 32).and_then(|it| usize::try_from(it).ok()));
     let Some((offset, bytes)) = place.filter(|it| (2..=PATH_BYTES_MAX).contains(&it.1)) else {
@@ -112,7 +112,7 @@ fn elf(file: &File, head: &[u8]) -> std::io::Result<Option<Format>> {
     let path = read_up_to(file, offset, bytes)?;
     let path = path.strip_suffix(b"\0").filter(|it| it.len() + 1 == bytes);
     let path = path.map(|it| Path::new(OsStr::from_bytes(it))).filter(|it| it.is_absolute());
-    Ok(path.map(|it| Format::Elf { table_bytes: length, loader: Some(it.to_owned()) }))
+    Ok(path.map(|it| ProgramFormat::Elf { table_bytes: length, loader: Some(it.to_owned()) }))
 }
 
 /// Returns offset and length of the program headers of a 64-bit file.

@@ -5,7 +5,7 @@
 //! reads is in `docs/accounting.md`.
 //!
 //! The files may belong to other users, and their file systems may not respond, so a helper opens
-//! and reads them ([`apart`]). An interpreter or loader is named in the previous file, so the
+//! and reads them ([`helper_main`]). An interpreter or loader is named in the previous file, so the
 //! helper is asked in rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +17,19 @@ use super::source::Described;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::{UnreadProgram, UnreadPrograms};
 use crate::event::decode::common_type;
+use crate::sys::cancellation::Cancellation;
 use crate::sys::clock;
-use crate::sys::helper::{self, Failure};
-use crate::sys::patience::Patience;
+use crate::sys::sandboxed_helper::{self, HelperFailure};
 use crate::tracefs::{EventFormat, IntField, StringField};
 use crate::units::Pid;
 
-pub mod apart;
 mod headers;
-mod question;
+pub mod helper_main;
+mod protocol;
 
-use apart::BOUNDS;
-use headers::{ELF_HEADER_BYTES, Format, Headers};
-use question::{Answer, FILES_MAX, Question, Said};
+use headers::{ELF_HEADER_BYTES, Headers, ProgramFormat};
+use helper_main::BOUNDS;
+use protocol::{FILES_MAX, HeaderReply, HeadersAnswer, HeadersQuestion};
 
 /// Largest number of paths that are remembered.
 const PATHS_MAX: usize = 1 << 12;
@@ -99,14 +99,14 @@ impl SeenPrograms {
 
     /// Has the files read. Returns the facts, and the programs with a file that exists and could
     /// not be read. A program that is gone or has another format gets no fact.
-    pub fn describe(self, patience: &mut Patience<'_>) -> (Vec<Fact>, UnreadPrograms) {
+    pub fn describe(self, patience: &mut Cancellation<'_>) -> (Vec<Fact>, UnreadPrograms) {
         let (mut facts, mut unread) = (Vec::new(), UnreadPrograms::default());
         // On aarch64 the kernel reads a note, too, if it is configured so (`parse_elf_properties()`
         // in `fs/binfmt_elf.c`).
         if cfg!(not(target_arch = "x86_64")) {
             return (facts, unread);
         }
-        let mut files = Files::new();
+        let mut files = HeaderCache::new();
         files.read_with_next(self.paths.clone(), patience);
         for path in &self.paths {
             let without_dots = without_dots(path).into_os_string().into_encoded_bytes();
@@ -140,18 +140,19 @@ fn without_dots(path: &Path) -> PathBuf {
 /// Returns the first of these files that exists, and the files that the kernel opens to start it:
 /// interpreters, then the loader. True if one of them could not be read. Such a file is left out,
 /// together with the files that it needs, because a process that looks at it may block.
-pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<PathBuf>, bool) {
-    let mut files = Files::new();
+pub fn needed_by(first_of: &[PathBuf], patience: &mut Cancellation<'_>) -> (Vec<PathBuf>, bool) {
+    let mut files = HeaderCache::new();
     files.read_with_next(first_of.iter().cloned().collect(), patience);
-    let is_there = |it: &&PathBuf| !matches!(files.of.get(*it), None | Some(Err(Unread::Gone)));
+    let is_there =
+        |it: &&PathBuf| !matches!(files.of.get(*it), None | Some(Err(HeadersError::Gone)));
     let mut needed = Vec::new();
     let mut next = first_of.iter().find(is_there);
     while let Some(path) = next.filter(|_| needed.len() <= DEPTH_MAX + 1) {
         next = match files.of.get(path) {
             Some(Ok(headers)) => headers.next(),
-            Some(Err(Unread::Failed(_))) => return (needed, true),
-            Some(Err(Unread::Gone)) | None => break,
-            Some(Err(Unread::Other)) => None,
+            Some(Err(HeadersError::Failed(_))) => return (needed, true),
+            Some(Err(HeadersError::Gone)) | None => break,
+            Some(Err(HeadersError::Other)) => None,
         };
         needed.push(path.clone());
     }
@@ -160,7 +161,7 @@ pub fn needed_by(first_of: &[PathBuf], patience: &mut Patience<'_>) -> (Vec<Path
 
 /// Reason why a file has no headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Unread {
+enum HeadersError {
     /// The file does not exist.
     Gone,
     /// The file has another format.
@@ -170,18 +171,18 @@ enum Unread {
 }
 
 /// Files that the helper was asked about.
-struct Files {
+struct HeaderCache {
     until: u64,
-    of: BTreeMap<PathBuf, Result<Headers, Unread>>,
+    of: BTreeMap<PathBuf, Result<Headers, HeadersError>>,
 }
 
-impl Files {
+impl HeaderCache {
     fn new() -> Self {
         Self { until: clock::now().0.saturating_add(READ_NS_MAX), of: BTreeMap::new() }
     }
 
     /// Reads these files, and the files that they lead to.
-    fn read_with_next(&mut self, mut wanted: BTreeSet<PathBuf>, patience: &mut Patience<'_>) {
+    fn read_with_next(&mut self, mut wanted: BTreeSet<PathBuf>, patience: &mut Cancellation<'_>) {
         // Interpreters come first, then the loader.
         for _ in 0..=DEPTH_MAX + 1 {
             let mut waiting = Vec::from_iter(wanted);
@@ -196,20 +197,22 @@ impl Files {
     }
 
     /// Asks about these files once. Returns those without a result caused by another file.
-    fn read(&mut self, waiting: Vec<PathBuf>, patience: &mut Patience<'_>) -> Vec<PathBuf> {
+    fn read(&mut self, waiting: Vec<PathBuf>, patience: &mut Cancellation<'_>) -> Vec<PathBuf> {
         let is_late = clock::now().0 >= self.until;
         if is_late || patience.is_over() {
             let why = if is_late { "the time was up" } else { "a signal came" };
-            let missed = waiting.into_iter().map(|it| (it, Err(Unread::Failed(why.to_owned()))));
+            let missed =
+                waiting.into_iter().map(|it| (it, Err(HeadersError::Failed(why.to_owned()))));
             self.of.extend(missed);
             return Vec::new();
         }
-        let question = Question { paths: waiting };
-        let reply = helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
-        let Answer { said, at_hand } = Answer::decode(&reply.answer, question.paths.len());
+        let question = HeadersQuestion { paths: waiting };
+        let reply = sandboxed_helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
+        let HeadersAnswer { said, at_hand } =
+            HeadersAnswer::decode(&reply.answer, question.paths.len());
         // A helper that cannot be started cannot be started for the other files, either.
-        let is_none = matches!(reply.failure, Some(Failure::NotStarted(_)));
-        let is_of_all = reply.failure.as_ref().is_some_and(Failure::is_of_all);
+        let is_none = matches!(reply.failure, Some(HelperFailure::NotStarted(_)));
+        let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
         let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
         let mut left: BTreeMap<usize, PathBuf> = question.paths.into_iter().enumerate().collect();
         let is_innocent = is_of_all && !said.is_empty() && at_hand.is_none();
@@ -222,7 +225,7 @@ impl Files {
         let others = std::mem::take(&mut left).into_values();
         let (missed, waiting): (Vec<_>, Vec<_>) = others.partition(|_| is_none);
         let missed = blamed.into_iter().chain(missed);
-        self.of.extend(missed.map(|it| (it, Err(Unread::Failed(why.clone())))));
+        self.of.extend(missed.map(|it| (it, Err(HeadersError::Failed(why.clone())))));
         waiting
     }
 
@@ -234,12 +237,12 @@ impl Files {
         let mut changed_ns = 0;
         let headers = |path: &Path| match self.of.get(path) {
             Some(Ok(headers)) => Ok(headers),
-            Some(Err(Unread::Failed(why))) if path == program => Err(Some(why.clone())),
-            Some(Err(Unread::Failed(why))) => {
+            Some(Err(HeadersError::Failed(why))) if path == program => Err(Some(why.clone())),
+            Some(Err(HeadersError::Failed(why))) => {
                 let path = path.as_os_str().as_encoded_bytes().escape_ascii();
                 Err(Some(format!("its {path}: {why}")))
             }
-            Some(Err(Unread::Gone | Unread::Other)) | None => Err(None),
+            Some(Err(HeadersError::Gone | HeadersError::Other)) | None => Err(None),
         };
         let mut path = program;
         for _ in 0..=DEPTH_MAX {
@@ -247,12 +250,14 @@ impl Files {
             changed_ns = file.changed_ns.max(changed_ns);
             reads.push(file.head_bytes);
             match &file.format {
-                Format::Script { interpreter } => path = interpreter,
-                Format::Elf { table_bytes, loader } => {
+                ProgramFormat::Script { interpreter } => path = interpreter,
+                ProgramFormat::Elf { table_bytes, loader } => {
                     reads.push(*table_bytes);
                     if let Some(loader) = loader {
                         let its = headers(loader)?;
-                        let Format::Elf { table_bytes, .. } = its.format else { return Err(None) };
+                        let ProgramFormat::Elf { table_bytes, .. } = its.format else {
+                            return Err(None);
+                        };
                         changed_ns = its.changed_ns.max(changed_ns);
                         // The path ends with NUL.
                         reads.extend([loader.as_os_str().len() + 1, ELF_HEADER_BYTES, table_bytes]);
@@ -265,16 +270,16 @@ impl Files {
     }
 }
 
-fn read(said: Said) -> Result<Headers, Unread> {
-    let failed = |why: &str| Err(Unread::Failed(why.to_owned()));
+fn read(said: HeaderReply) -> Result<Headers, HeadersError> {
+    let failed = |why: &str| Err(HeadersError::Failed(why.to_owned()));
     match said {
-        Said::Read(headers) => Ok(headers),
-        Said::Gone => Err(Unread::Gone),
-        Said::Other => Err(Unread::Other),
-        Said::NotRegular => {
+        HeaderReply::Read(headers) => Ok(headers),
+        HeaderReply::Gone => Err(HeadersError::Gone),
+        HeaderReply::Other => Err(HeadersError::Other),
+        HeaderReply::NotRegular => {
             failed("it is not a regular file, or is in a file system of the kernel")
         }
-        Said::Closed => failed("it cannot be opened or read"),
+        HeaderReply::Closed => failed("it cannot be opened or read"),
     }
 }
 

@@ -2,17 +2,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::*;
-use crate::sys::patience::testing::{ended_by, endless};
+use crate::sys::cancellation::testing::{ended_by, endless};
 
 /// Runs the helper, if a test starts this program as one.
 #[test]
 #[ignore = "run by a_script_is_read_once_more_than_its_interpreter"]
 fn helper() {
-    super::apart::answer().expect("there is a question");
+    super::helper_main::answer().expect("there is a question");
 }
 
-fn read(paths: &[&Path], patience: &mut Patience<'_>) -> Files {
-    let mut files = Files::new();
+fn read(paths: &[&Path], patience: &mut Cancellation<'_>) -> HeaderCache {
+    let mut files = HeaderCache::new();
     files.read_with_next(paths.iter().map(|it| (*it).to_owned()).collect(), patience);
     files
 }
@@ -24,7 +24,8 @@ fn a_script_is_read_once_more_than_its_interpreter() {
     std::fs::write(&script, "#! /bin/sh -e\n").expect("write it");
     // A file that only its owner may read is opened before the helper gives up its privileges.
     std::fs::copy("/bin/sh", &private).expect("write it");
-    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).expect("the test owns the file");
+    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700))
+        .expect("the test owns the file");
     let shell = Path::new("/bin/sh");
     let files = read(&[&script, shell, &private], endless());
     let (_, of_script) = files.reads_of(&script).expect("it is there");
@@ -74,39 +75,42 @@ fn files_that_are_not_read_for_a_signal_are_told() {
 #[test]
 fn question_and_answer_are_understood() {
     let paths: Vec<PathBuf> = ["/a", "/b c", "/d"].map(PathBuf::from).into();
-    let bytes = Question { paths: paths.clone() }.encode();
-    assert_eq!(Question::decode(&bytes[..bytes.len() - 1]), None);
-    assert_eq!(Question::decode(&bytes), Some(Question { paths }));
-    let script = Format::Script { interpreter: "/bin/sh".into() };
-    let elf = Format::Elf { table_bytes: 56, loader: Some("/ld".into()) };
-    let read = |format| Said::Read(Headers { changed_ns: -7, head_bytes: 256, format });
-    let said = [(1, read(script)), (0, Said::Gone), (2, read(elf))];
+    let bytes = HeadersQuestion { paths: paths.clone() }.encode();
+    assert_eq!(HeadersQuestion::decode(&bytes[..bytes.len() - 1]), None);
+    assert_eq!(HeadersQuestion::decode(&bytes), Some(HeadersQuestion { paths }));
+    let script = ProgramFormat::Script { interpreter: "/bin/sh".into() };
+    let elf = ProgramFormat::Elf { table_bytes: 56, loader: Some("/ld".into()) };
+    let read = |format| HeaderReply::Read(Headers { changed_ns: -7, head_bytes: 256, format });
+    let said = [(1, read(script)), (0, HeaderReply::Gone), (2, read(elf))];
     let mut answer = Vec::new();
     for (file, said) in &said {
-        question::at_hand(&mut answer, *file).expect("memory");
-        question::say(&mut answer, *file, said).expect("memory");
+        protocol::at_hand(&mut answer, *file).expect("memory");
+        protocol::say(&mut answer, *file, said).expect("memory");
     }
-    let decoded = Answer::decode(&answer, 3);
-    assert_eq!(decoded, Answer { said: said.clone().into(), at_hand: None });
+    let decoded = HeadersAnswer::decode(&answer, 3);
+    assert_eq!(decoded, HeadersAnswer { said: said.clone().into(), at_hand: None });
     // The last result is cut off.
-    let decoded = Answer::decode(&answer[..answer.len() - 1], 3);
+    let decoded = HeadersAnswer::decode(&answer[..answer.len() - 1], 3);
     assert_eq!((decoded.said.len(), decoded.at_hand), (2, Some(2)));
     // Results for a file that is not in the question, and a second result for the same file, are
     // rejected.
-    assert_eq!(Answer::decode(&answer, 2).said.len(), 2);
+    assert_eq!(HeadersAnswer::decode(&answer, 2).said.len(), 2);
     let twice = [answer.clone(), answer].concat();
-    assert_eq!(Answer::decode(&twice, 3).said.len(), 3);
+    assert_eq!(HeadersAnswer::decode(&twice, 3).said.len(), 3);
     // The kernel does not read that many bytes.
-    let long = Format::Elf { table_bytes: 65537, loader: None };
+    let long = ProgramFormat::Elf { table_bytes: 65537, loader: None };
     let mut answer = Vec::new();
-    question::say(&mut answer, 0, &read(long)).expect("memory");
-    assert_eq!(Answer::decode(&answer, 1), Answer { said: Vec::new(), at_hand: Some(0) });
+    protocol::say(&mut answer, 0, &read(long)).expect("memory");
+    assert_eq!(
+        HeadersAnswer::decode(&answer, 1),
+        HeadersAnswer { said: Vec::new(), at_hand: Some(0) }
+    );
 }
 
 proptest::proptest! {
     #[test]
     fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..9, 0..200)) {
-        let decoded = Answer::decode(&bytes, 3);
+        let decoded = HeadersAnswer::decode(&bytes, 3);
         proptest::prop_assert!(decoded.said.len() <= 3 && decoded.at_hand.is_none_or(|it| it < 3));
     }
 }

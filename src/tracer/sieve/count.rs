@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::{BlockRequest, Ending};
+use crate::block::{BlockRequest, RequestEnd};
 use crate::capture::header::{OthersOnDevice, RequestCount};
 use crate::units::{DevId, SECTOR_BYTES};
 
 /// Counts by device.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut(BTreeMap<DevId, OthersOnDevice>);
+pub(super) struct LeftOutRequests(BTreeMap<DevId, OthersOnDevice>);
 
-impl LeftOut {
+impl LeftOutRequests {
     /// Counts a request that has ended. A request that became part of another one is counted there;
     /// a request whose end was not seen is not counted by operation.
     pub(super) fn add(&mut self, request: &BlockRequest) {
-        if matches!(request.ending, Some(Ending::Absorbed { .. })) {
+        if matches!(request.ending, Some(RequestEnd::Absorbed { .. })) {
             return;
         }
         let device = self.0.entry(request.dev).or_default();

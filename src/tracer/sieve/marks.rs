@@ -29,13 +29,13 @@ struct Chunk {
 
 /// Marks by chunk. Chunks leave in the order of their arrival.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct RecordMarks {
     chunks: VecDeque<Chunk>,
     /// Number of the first chunk.
     first: u64,
 }
 
-impl Marks {
+impl RecordMarks {
     /// Returns the number of the next chunk.
     pub(super) fn next_chunk(&self) -> u64 {
         self.first + self.chunks.len() as u64

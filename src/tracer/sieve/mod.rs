@@ -32,25 +32,25 @@ use std::collections::HashMap;
 use rustc_hash::FxHashSet;
 
 pub(super) use self::marks::Mark;
-use self::marks::{Marks, RecordRef};
-use self::places::Places;
-use self::requests::{Hit, Requests};
-use self::rings::Rings;
-use super::log::Data;
+use self::marks::{RecordMarks, RecordRef};
+use self::places::FilePlaces;
+use self::requests::{BlockRecord, SievedRequests};
+use self::rings::UringOwners;
+use super::log_thread::Data;
+use super::process_tree::Tree;
 use super::source::Described;
-use super::tree::Tree;
-use crate::block::{At, BlockOptions};
+use crate::block::{BlockOptions, EventContext};
 use crate::capture::fact::{Fact, NameOf, Text};
 use crate::capture::header::{Disk, Others};
 use crate::event::block::BlockEvent;
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::decode::{Decoder, common_type};
 use crate::event::fs::{FS_POINTS, FsEvent, WRITEBACK_POINTS};
-use crate::event::probed::{FILE_PREFIX, GROUP_PREFIX};
+use crate::event::probe_events::{FILE_PREFIX, GROUP_PREFIX};
 use crate::event::uring::{URING_POINTS, UringEvent};
-use crate::event::{EventKind, FileStat, Probed};
+use crate::event::{EventKind, FileStat, ProbeObservation};
 use crate::record::abi::record_type;
-use crate::record::page::{self, Entry};
+use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, records};
 use crate::sys::{clock, disks};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
@@ -63,7 +63,7 @@ pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 
 /// Decoded event.
 #[derive(Debug)]
-enum What {
+enum SievedEvent {
     Block(BlockEvent),
     Fs(FsEvent),
     Uring(UringEvent),
@@ -73,13 +73,13 @@ enum What {
 }
 
 #[derive(Debug)]
-struct Arrived {
+struct ArrivedRecord {
     time: KernelTime,
     cpu: CpuId,
     pid: Pid,
     tid: Tid,
     record: RecordRef,
-    what: What,
+    what: SievedEvent,
 }
 
 /// State of the sieve.
@@ -90,7 +90,7 @@ pub(super) struct Sieve {
     marked: FxHashSet<u16>,
     /// Probes that report files.
     probes: FxHashSet<u16>,
-    arrived: Vec<Arrived>,
+    arrived: Vec<ArrivedRecord>,
     /// Records that cannot be parsed: the reader of the log reports the error.
     odd: Vec<RecordRef>,
     /// Files from facts, and the time by which each was open, with its process, or its thread as
@@ -98,10 +98,10 @@ pub(super) struct Sieve {
     files: Vec<(Option<Pid>, Option<Tid>, KernelTime, FileStat)>,
     /// Mounts, if a fact has reported them.
     mounted: Option<Vec<u8>>,
-    marks: Marks,
-    requests: Requests,
-    places: Places,
-    rings: Rings,
+    marks: RecordMarks,
+    requests: SievedRequests,
+    places: FilePlaces,
+    rings: UringOwners,
     /// Block devices by their device nodes.
     nodes: HashMap<(DevId, u64), DevId>,
     /// A newer list of disks, and the time of reading it: earlier records may concern disks that
@@ -146,10 +146,10 @@ impl Sieve {
             odd: Vec::new(),
             files: Vec::new(),
             mounted: None,
-            marks: Marks::default(),
-            requests: Requests::new(options),
-            places: Places::new(writeback),
-            rings: Rings::default(),
+            marks: RecordMarks::default(),
+            requests: SievedRequests::new(options),
+            places: FilePlaces::new(writeback),
+            rings: UringOwners::default(),
             nodes: HashMap::new(),
             newer: None,
         };
@@ -190,7 +190,7 @@ impl Sieve {
                     if record.kind == record_type::LOST {
                         self.lost(time, data.cpu);
                     } else if let Some(payload) = record.payload(&layout) {
-                        let at = At { time, cpu, pid, tid };
+                        let at = EventContext { time, cpu, pid, tid };
                         self.hit(at, payload, chunk, &mut index);
                     }
                 }
@@ -198,13 +198,13 @@ impl Sieve {
             Layout::Pages(layout) => {
                 for entry in page::entries(&data.bytes, layout).flatten() {
                     match entry {
-                        Entry::Hit(start, time) => {
+                        PageEntry::Hit(start, time) => {
                             let bytes = data.bytes.get(start..).unwrap_or_default();
                             let Some(payload) = page::payload(bytes) else { continue };
-                            let at = At { time, cpu, pid: Pid(-1), tid: Tid(-1) };
+                            let at = EventContext { time, cpu, pid: Pid(-1), tid: Tid(-1) };
                             self.hit(at, payload, chunk, &mut index);
                         }
-                        Entry::Lost(time, _) => self.lost(time, data.cpu),
+                        PageEntry::Lost(time, _) => self.lost(time, data.cpu),
                     }
                 }
             }
@@ -214,7 +214,7 @@ impl Sieve {
         chunk
     }
 
-    fn hit(&mut self, at: At, payload: &[u8], chunk: u64, index: &mut usize) {
+    fn hit(&mut self, at: EventContext, payload: &[u8], chunk: u64, index: &mut usize) {
         let Some(id) = common_type(payload) else { return };
         let is_marked = self.marked.contains(&id);
         if !is_marked && !self.probes.contains(&id) {
@@ -223,24 +223,24 @@ impl Sieve {
         let record = RecordRef { chunk, index: *index };
         *index += usize::from(is_marked);
         let what = match self.decoder.decode(payload) {
-            Ok(EventKind::Block(event)) => What::Block(event),
-            Ok(EventKind::Fs(event)) => What::Fs(event),
-            Ok(EventKind::Uring(event)) => What::Uring(event),
+            Ok(EventKind::Block(event)) => SievedEvent::Block(event),
+            Ok(EventKind::Fs(event)) => SievedEvent::Fs(event),
+            Ok(EventKind::Uring(event)) => SievedEvent::Uring(event),
             Ok(EventKind::Probed(it)) => match *it {
-                Probed::File { stat, .. } => What::File(stat),
+                ProbeObservation::File { stat, .. } => SievedEvent::File(stat),
                 _ => return,
             },
             _ => return self.odd.push(record),
         };
-        let At { time, cpu, pid, tid } = at;
+        let EventContext { time, cpu, pid, tid } = at;
         let tid = if tid.0 < 0 { self.decoder.thread(payload).unwrap_or(tid) } else { tid };
-        self.arrived.push(Arrived { time, cpu, pid, tid, record, what });
+        self.arrived.push(ArrivedRecord { time, cpu, pid, tid, record, what });
     }
 
     fn lost(&mut self, time: KernelTime, cpu: u32) {
         let record = RecordRef { chunk: u64::MAX, index: 0 };
         let (cpu, pid, tid) = (CpuId(cpu), Pid(-1), Tid(-1));
-        self.arrived.push(Arrived { time, cpu, pid, tid, record, what: What::Lost });
+        self.arrived.push(ArrivedRecord { time, cpu, pid, tid, record, what: SievedEvent::Lost });
     }
 
     /// Stores the file or the mounts that a fact reports.
@@ -269,35 +269,36 @@ impl Sieve {
                 self.opened(end, &stat);
             }
         }
-        let (mut due, later): (Vec<Arrived>, Vec<Arrived>) =
+        let (mut due, later): (Vec<ArrivedRecord>, Vec<ArrivedRecord>) =
             std::mem::take(&mut self.arrived).into_iter().partition(|it| it.time < until);
         self.arrived = later;
         due.sort_by_key(|it| it.time);
         for it in due {
-            let Arrived { time, cpu, pid, tid, record, what } = it;
+            let ArrivedRecord { time, cpu, pid, tid, record, what } = it;
             let by_own = tree.has_task(pid, tid);
             if let Some((_, disks)) = self.newer.take_if(|it| it.0 <= time) {
                 self.has_only_disks(&disks);
             }
             match what {
-                What::Block(event) => {
+                SievedEvent::Block(event) => {
                     if self.requests.is_of_unknown(&event) {
                         self.look_at_disks();
                     }
-                    let hit = Hit { at: At { time, cpu, pid, tid }, record, by_own };
+                    let hit =
+                        BlockRecord { at: EventContext { time, cpu, pid, tid }, record, by_own };
                     self.requests.push(&hit, &event, &mut self.places, &mut self.marks);
                 }
-                What::Fs(event) => {
+                SievedEvent::Fs(event) => {
                     let mark = self.places.learn(time, &event, by_own);
                     self.marks.set(record, mark);
                 }
-                What::Uring(event) => {
+                SievedEvent::Uring(event) => {
                     let mark = self.rings.learn(&event, by_own);
                     self.marks.set(record, mark);
                 }
-                What::File(stat) if by_own => self.opened(time, &stat),
-                What::File(_) => {}
-                What::Lost => {
+                SievedEvent::File(stat) if by_own => self.opened(time, &stat),
+                SievedEvent::File(_) => {}
+                SievedEvent::Lost => {
                     self.requests.records_lost(&mut self.marks);
                     self.places.records_lost();
                     self.rings.records_lost();

@@ -13,19 +13,19 @@ use super::marks::Mark;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Disk;
 use crate::event::FileStat;
-use crate::event::block::Place;
-use crate::event::fs::{Extent, FsEvent, Unit};
+use crate::event::block::DevicePosition;
+use crate::event::fs::{AddressUnit, Extent, FsEvent};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
 /// File system and inode.
-type FileKey = (DevId, u64);
+type InodeKey = (DevId, u64);
 
 /// A part of a file in which the distance between two bytes is the same on the device and in the
 /// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    file: FileKey,
-    unit: Unit,
+struct PlaceRun {
+    file: InodeKey,
+    unit: AddressUnit,
     is_shared: bool,
     /// Address on the device minus offset in the file, in bytes, modulo 2^64.
     shift: u64,
@@ -54,22 +54,22 @@ const DEPTH_MAX: usize = 8;
 
 /// Known extents of files.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct FilePlaces {
     block_bytes: FxHashMap<DevId, u64>,
-    runs: FxHashMap<DevId, RangeMap<u64, Run>>,
+    runs: FxHashMap<DevId, RangeMap<u64, PlaceRun>>,
     count: usize,
     /// Number of runs that were dropped for want of room.
     pub(super) given_up: u64,
     /// Files that the program has opened, and the time of the last open. An open may become known
     /// earlier or later than the records of its time.
-    files: FxHashMap<FileKey, KernelTime>,
+    files: FxHashMap<InodeKey, KernelTime>,
     /// Devices on which the program has opened files, and devices that it has opened.
     devices: FxHashSet<DevId>,
     /// True if any file may have been opened by the program.
     is_any: bool,
     /// Devices that were used through their own inodes.
     used: FxHashSet<DevId>,
-    images: FxHashMap<FileKey, Image>,
+    images: FxHashMap<InodeKey, Image>,
     /// True if extents reported by iomap also hold for writeback, because tracepoints report those
     /// of writeback.
     writeback_is_told: bool,
@@ -77,7 +77,7 @@ pub(super) struct Places {
     facts: Vec<Fact>,
 }
 
-impl Places {
+impl FilePlaces {
     pub(super) fn new(writeback_is_told: bool) -> Self {
         Self { writeback_is_told, ..Self::default() }
     }
@@ -130,7 +130,7 @@ impl Places {
     }
 
     /// Records that the program works with this file.
-    fn has_file(&mut self, time: KernelTime, key: FileKey) {
+    fn has_file(&mut self, time: KernelTime, key: InodeKey) {
         if self.files.len() >= FILES_MAX && !self.files.contains_key(&key) {
             self.is_any = true;
             return;
@@ -176,7 +176,7 @@ impl Places {
 
     /// Handles an evicted inode, whose number may be reused for another file. Returns true if the
     /// log needs the event.
-    fn evict(&mut self, time: KernelTime, file: FileKey) -> bool {
+    fn evict(&mut self, time: KernelTime, file: InodeKey) -> bool {
         let Some(opened) = self.files.get(&file) else { return false };
         // A later open refers to the next file with this number.
         if *opened < time {
@@ -188,8 +188,8 @@ impl Places {
     /// Stores an extent. Returns true if the log needs the event.
     fn learn_extent(&mut self, it: &Extent, by_own: bool) -> bool {
         let unit = match it.unit {
-            Unit::Bytes => Some(1),
-            Unit::Blocks => self.block_bytes.get(&it.dev).copied(),
+            AddressUnit::Bytes => Some(1),
+            AddressUnit::Blocks => self.block_bytes.get(&it.dev).copied(),
         };
         let Some(unit) = unit else { return true };
         let begin = it.address.saturating_mul(unit);
@@ -197,7 +197,8 @@ impl Places {
         let file = (it.dev, it.ino);
         let shift = begin.wrapping_sub(it.offset.saturating_mul(unit));
         let is_own = by_own || self.files.contains_key(&file);
-        let mut run = Run { file, unit: it.unit, is_shared: it.is_shared, shift, is_told: true };
+        let mut run =
+            PlaceRun { file, unit: it.unit, is_shared: it.is_shared, shift, is_told: true };
         if begin >= end {
             return is_own;
         }
@@ -205,7 +206,7 @@ impl Places {
             self.forget_untold();
         }
         let runs = self.runs.entry(it.on).or_default();
-        let told = |of: &&Run| of.is_told;
+        let told = |of: &&PlaceRun| of.is_told;
         let differs = runs.overlapping(begin..end).map(|it| it.1).filter(told).any(|it| *it != run);
         let gap = runs.gaps(&(begin..end)).next().is_some();
         let has_untold = runs.overlapping(begin..end).any(|it| !it.1.is_told);
@@ -254,11 +255,11 @@ impl Places {
     }
 
     /// True if some of these sectors may belong to a file that the program has opened.
-    pub(super) fn hold_own(&self, place: Place, nr_sector: u64) -> bool {
+    pub(super) fn hold_own(&self, place: DevicePosition, nr_sector: u64) -> bool {
         self.is_any || self.hold(place, nr_sector, 0)
     }
 
-    fn hold(&self, place: Place, nr_sector: u64, depth: usize) -> bool {
+    fn hold(&self, place: DevicePosition, nr_sector: u64, depth: usize) -> bool {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
         if begin >= end || depth >= DEPTH_MAX {
@@ -270,7 +271,7 @@ impl Places {
             return true;
         }
         runs.overlapping(begin..end).any(|(at, run)| {
-            if run.unit == Unit::Bytes && !self.writeback_is_told && is_unknown_own {
+            if run.unit == AddressUnit::Bytes && !self.writeback_is_told && is_unknown_own {
                 return true;
             }
             if self.files.contains_key(&run.file) {
@@ -285,11 +286,11 @@ impl Places {
     }
 
     /// Writes the known extents at the location of a request that is in the log.
-    pub(super) fn tell(&mut self, time: KernelTime, place: Place, nr_sector: u64) {
+    pub(super) fn tell(&mut self, time: KernelTime, place: DevicePosition, nr_sector: u64) {
         self.tell_at(time, place, nr_sector, 0);
     }
 
-    fn tell_at(&mut self, time: KernelTime, place: Place, nr_sector: u64, depth: usize) {
+    fn tell_at(&mut self, time: KernelTime, place: DevicePosition, nr_sector: u64, depth: usize) {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
         let Some(runs) = self.runs.get(&place.dev).filter(|_| begin < end) else { return };
@@ -300,7 +301,7 @@ impl Places {
                 self.facts.extend(self.fact(time, place.dev, &at, run));
                 if let Some(runs) = self.runs.get_mut(&place.dev) {
                     self.count -= runs.len();
-                    runs.insert(at.clone(), Run { is_told: true, ..run });
+                    runs.insert(at.clone(), PlaceRun { is_told: true, ..run });
                     self.count += runs.len();
                 }
             }
@@ -313,11 +314,11 @@ impl Places {
     }
 
     /// Returns a run as a text of [`Text::PLACES`], with a time just before this one.
-    fn fact(&self, time: KernelTime, on: DevId, at: &Range<u64>, run: Run) -> Option<Fact> {
+    fn fact(&self, time: KernelTime, on: DevId, at: &Range<u64>, run: PlaceRun) -> Option<Fact> {
         let (begin, end) = (at.start, at.end);
         let (word, unit) = match run.unit {
-            Unit::Bytes => ("bytes", 1),
-            Unit::Blocks => ("blocks", *self.block_bytes.get(&run.file.0)?),
+            AddressUnit::Bytes => ("bytes", 1),
+            AddressUnit::Blocks => ("blocks", *self.block_bytes.get(&run.file.0)?),
         };
         let offset = begin.wrapping_sub(run.shift) / unit;
         let (dev, ino) = run.file;
@@ -336,17 +337,17 @@ impl Places {
 
 impl Image {
     /// Returns the location of a byte of the file on the device, or on a partition of it.
-    fn place(&self, offset: u64) -> Place {
+    fn place(&self, offset: u64) -> DevicePosition {
         let sector = offset.saturating_sub(self.offset) / SECTOR_BYTES;
         let holds = |it: &&(u64, u64, DevId)| it.0 <= sector && sector < it.1;
         match self.partitions.iter().find(holds) {
-            Some((start, _, dev)) => Place { dev: *dev, sector: sector - start },
-            None => Place { dev: self.dev, sector },
+            Some((start, _, dev)) => DevicePosition { dev: *dev, sector: sector - start },
+            None => DevicePosition { dev: self.dev, sector },
         }
     }
 }
 
-fn image(disk: &Disk) -> Option<(FileKey, Image)> {
+fn image(disk: &Disk) -> Option<(InodeKey, Image)> {
     let file = disk.loop_file.as_ref()?;
     let offset = disk.attributes.get("loop/offset").and_then(|it| it.parse().ok());
     let partitions = disk.partitions.iter().filter_map(|partition| {

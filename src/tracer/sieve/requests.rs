@@ -6,20 +6,21 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::count::LeftOut;
-use super::marks::{Mark, Marks, RecordRef};
-use super::places::Places;
+use super::count::LeftOutRequests;
+use super::marks::{Mark, RecordMarks, RecordRef};
+use super::places::FilePlaces;
 use crate::block::{
-    At, BlockOptions, BlockRequest, BlockStep, BlockTracker, Ending, FlushRole, Part, RequestId,
+    BlockOptions, BlockRequest, BlockStep, BlockTracker, EventContext, FlushRole, RequestEnd,
+    RequestId, RequestPart,
 };
 use crate::capture::header::Disk;
-use crate::event::block::{BlockEvent, BlockPoint, Place, RequestOp};
+use crate::event::block::{BlockEvent, BlockPoint, DevicePosition, RequestOp};
 use crate::units::{CpuId, DevId, KernelTime, Tid};
 
 /// Record of a block tracepoint.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
-    pub(super) at: At,
+pub(super) struct BlockRecord {
+    pub(super) at: EventContext,
     pub(super) record: RecordRef,
     /// True if its thread is followed.
     pub(super) by_own: bool,
@@ -30,9 +31,9 @@ type BioKey = (KernelTime, CpuId);
 
 /// A bio with sectors that are not part of decided requests.
 #[derive(Debug)]
-struct Bio {
+struct HeldBio {
     records: Vec<RecordRef>,
-    top: Place,
+    top: DevicePosition,
     nr_sector: u32,
     is_own: bool,
     /// True if a part of the bio belongs to a request that is kept.
@@ -45,7 +46,7 @@ struct Bio {
 
 /// Request in flight.
 #[derive(Debug, Default)]
-struct Unit {
+struct HeldRequest {
     records: Vec<RecordRef>,
     bios: Vec<BioKey>,
     parts_seen: usize,
@@ -59,20 +60,20 @@ struct Unit {
 #[derive(Debug)]
 struct Remapped {
     records: Vec<RecordRef>,
-    from: Place,
-    to: Place,
+    from: DevicePosition,
+    to: DevicePosition,
     is_own: bool,
 }
 
 /// A step of a request.
 #[derive(Debug)]
-struct Seen {
+struct SeenStep {
     id: RequestId,
-    parts: std::sync::Arc<Vec<Part>>,
+    parts: std::sync::Arc<Vec<RequestPart>>,
     /// True if the request goes to the driver.
     is_issued: bool,
-    ending: Option<Ending>,
-    /// The request, for [`LeftOut`].
+    ending: Option<RequestEnd>,
+    /// The request, for [`LeftOutRequests`].
     request: Option<Box<BlockRequest>>,
     /// Request that a flush serves.
     serves: Option<RequestId>,
@@ -88,10 +89,10 @@ const THREADS_MAX: usize = 1 << 14;
 
 /// All waiting requests and bios.
 #[derive(Debug)]
-pub(super) struct Requests {
+pub(super) struct SievedRequests {
     tracker: BlockTracker,
-    bios: FxHashMap<BioKey, Bio>,
-    units: FxHashMap<RequestId, Unit>,
+    bios: FxHashMap<BioKey, HeldBio>,
+    units: FxHashMap<RequestId, HeldRequest>,
     remapped: FxHashMap<Tid, Remapped>,
     last_bio: FxHashMap<Tid, BioKey>,
     /// Stacked devices and the devices below them: all their requests are kept.
@@ -104,12 +105,12 @@ pub(super) struct Requests {
     known: FxHashSet<DevId>,
     /// Devices that were searched for because no list of disks had them.
     sought: FxHashSet<DevId>,
-    pub(super) left_out: LeftOut,
+    pub(super) left_out: LeftOutRequests,
     /// Number of requests of other programs that were kept because the decision took too long.
     pub(super) kept_undecided: u64,
 }
 
-impl Requests {
+impl SievedRequests {
     pub(super) fn new(options: BlockOptions) -> Self {
         Self {
             tracker: BlockTracker::new(BlockOptions { in_flight_limit: UNITS_MAX, ..options }),
@@ -122,7 +123,7 @@ impl Requests {
             partitions: FxHashSet::default(),
             known: FxHashSet::default(),
             sought: FxHashSet::default(),
-            left_out: LeftOut::default(),
+            left_out: LeftOutRequests::default(),
             kept_undecided: 0,
         }
     }
@@ -161,7 +162,7 @@ impl Requests {
     /// Handles lost records: records of undecided requests are kept, and so are records that waited
     /// for them. Decided requests of other programs in the driver keep their marks: from now on the
     /// tracker prefers newer requests.
-    pub(super) fn records_lost(&mut self, marks: &mut Marks) {
+    pub(super) fn records_lost(&mut self, marks: &mut RecordMarks) {
         self.tracker.records_lost();
         for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
             unit.keep(marks);
@@ -175,14 +176,14 @@ impl Requests {
     /// Takes the next event.
     pub(super) fn push(
         &mut self,
-        hit: &Hit,
+        hit: &BlockRecord,
         event: &BlockEvent,
-        places: &mut Places,
-        marks: &mut Marks,
+        places: &mut FilePlaces,
+        marks: &mut RecordMarks,
     ) {
         // Bios pass from one device to another in threads of drivers.
         let is_stacked = self.is_stacked(event);
-        let hit = &Hit { by_own: hit.by_own || is_stacked, ..*hit };
+        let hit = &BlockRecord { by_own: hit.by_own || is_stacked, ..*hit };
         match event.point {
             BlockPoint::BioQueue => self.queued(hit, is_stacked, event, places, marks),
             BlockPoint::Remap => self.remap(hit, event, marks),
@@ -199,7 +200,7 @@ impl Requests {
             return marks.set(hit.record, mark);
         }
         // A request that was absorbed belongs to its host when the host is decided.
-        seen.sort_by_key(|it| !matches!(it.ending, Some(Ending::Absorbed { .. })));
+        seen.sort_by_key(|it| !matches!(it.ending, Some(RequestEnd::Absorbed { .. })));
         let asks = matches!(event.point, BlockPoint::GetRq | BlockPoint::Insert);
         for step in seen {
             let by_own = is_stacked || asks && hit.by_own;
@@ -209,7 +210,7 @@ impl Requests {
     }
 
     /// Keeps undecided records that can wait no longer: those of this chunk and of earlier ones.
-    pub(super) fn keep_undecided(&mut self, until: u64, is_end: bool, marks: &mut Marks) {
+    pub(super) fn keep_undecided(&mut self, until: u64, is_end: bool, marks: &mut RecordMarks) {
         let is_old = |it: &[RecordRef]| it.iter().any(|it| it.chunk <= until);
         for unit in self.units.values_mut().filter(|it| it.mark.is_none()) {
             if is_old(&unit.records) {
@@ -265,13 +266,13 @@ impl Requests {
 
     fn queued(
         &mut self,
-        hit: &Hit,
+        hit: &BlockRecord,
         is_stacked: bool,
         event: &BlockEvent,
-        places: &mut Places,
-        marks: &mut Marks,
+        places: &mut FilePlaces,
+        marks: &mut RecordMarks,
     ) {
-        let here = Place { dev: event.dev, sector: event.sector };
+        let here = DevicePosition { dev: event.dev, sector: event.sector };
         let mut records = vec![hit.record];
         let mut top = here;
         if let Some(remapped) = self.remapped.remove(&hit.at.tid) {
@@ -285,7 +286,7 @@ impl Requests {
         let is_data = event.rwbs.op() == RequestOp::Write && event.nr_sector > 0;
         let writes = is_data && !event.rwbs.is_meta();
         let is_own = hit.by_own || writes && places.hold_own(top, event.nr_sector.into());
-        let mut bio = Bio {
+        let mut bio = HeldBio {
             records,
             top,
             nr_sector: event.nr_sector,
@@ -311,9 +312,9 @@ impl Requests {
         self.bios.insert(key, bio);
     }
 
-    fn remap(&mut self, hit: &Hit, event: &BlockEvent, marks: &mut Marks) {
+    fn remap(&mut self, hit: &BlockRecord, event: &BlockEvent, marks: &mut RecordMarks) {
         let Some(from) = event.from else { return marks.set(hit.record, Mark::Kept) };
-        let to = Place { dev: event.dev, sector: event.sector };
+        let to = DevicePosition { dev: event.dev, sector: event.sector };
         if self.remapped.len() >= THREADS_MAX {
             self.remapped.drain().for_each(|it| it.1.decide(marks));
         }
@@ -327,7 +328,7 @@ impl Requests {
     }
 
     /// Handles a split of the bio that the thread has queued last.
-    fn split(&mut self, hit: &Hit, event: &BlockEvent, marks: &mut Marks) {
+    fn split(&mut self, hit: &BlockRecord, event: &BlockEvent, marks: &mut RecordMarks) {
         let last = self.last_bio.get(&hit.at.tid).and_then(|it| self.bios.get_mut(it));
         match last.filter(|it| it.top.dev == event.dev || it.left > 0) {
             Some(bio) if !bio.is_own => bio.records.push(hit.record),
@@ -336,7 +337,7 @@ impl Requests {
     }
 
     /// Returns the steps that the event makes in requests, and true if it fits no request.
-    fn steps(&mut self, at: &At, event: &BlockEvent) -> (Vec<Seen>, bool) {
+    fn steps(&mut self, at: &EventContext, event: &BlockEvent) -> (Vec<SeenStep>, bool) {
         let (mut seen, mut has_anomaly) = (Vec::new(), false);
         self.tracker.push(at, event, &mut |step| {
             let (request, is_issued) = match step {
@@ -353,7 +354,7 @@ impl Requests {
                 FlushRole::Device { serves } => serves.map(|it| it.request),
                 _ => None,
             };
-            seen.push(Seen {
+            seen.push(SeenStep {
                 id: request.id,
                 parts: std::sync::Arc::clone(&request.parts),
                 is_issued,
@@ -367,7 +368,14 @@ impl Requests {
     }
 
     /// Assigns the record, and newly added bios, to the request.
-    fn note(&mut self, seen: &Seen, hit: &Hit, is_queued: bool, by_own: bool, marks: &mut Marks) {
+    fn note(
+        &mut self,
+        seen: &SeenStep,
+        hit: &BlockRecord,
+        is_queued: bool,
+        by_own: bool,
+        marks: &mut RecordMarks,
+    ) {
         let serves_own = seen.serves.and_then(|it| self.units.get(&it)).is_some_and(|it| it.is_own);
         let unit = self.units.entry(seen.id).or_default();
         if !is_queued && unit.records.last() != Some(&hit.record) {
@@ -396,8 +404,8 @@ impl Requests {
     }
 
     /// Follows up on a step: absorbs, decides or counts the request.
-    fn follow(&mut self, seen: Seen, places: &mut Places, marks: &mut Marks) {
-        if let Some(Ending::Absorbed { into: Some(host), .. }) = seen.ending {
+    fn follow(&mut self, seen: SeenStep, places: &mut FilePlaces, marks: &mut RecordMarks) {
+        if let Some(RequestEnd::Absorbed { into: Some(host), .. }) = seen.ending {
             if let Some(unit) = self.units.remove(&seen.id) {
                 self.absorb(seen.id, unit, host, marks);
             }
@@ -413,7 +421,13 @@ impl Requests {
         }
     }
 
-    fn absorb(&mut self, id: RequestId, unit: Unit, host: RequestId, marks: &mut Marks) {
+    fn absorb(
+        &mut self,
+        id: RequestId,
+        unit: HeldRequest,
+        host: RequestId,
+        marks: &mut RecordMarks,
+    ) {
         let into = self.units.entry(host).or_default();
         into.is_own |= unit.is_own && into.mark.is_none();
         for key in unit.bios {
@@ -434,7 +448,7 @@ impl Requests {
         }
     }
 
-    fn decide(&mut self, id: RequestId, places: &mut Places, marks: &mut Marks) {
+    fn decide(&mut self, id: RequestId, places: &mut FilePlaces, marks: &mut RecordMarks) {
         let Some(unit) = self.units.get_mut(&id).filter(|it| it.mark.is_none()) else { return };
         let mark = if unit.is_own { Mark::Kept } else { Mark::Dropped };
         unit.mark = Some(mark);
@@ -461,9 +475,9 @@ impl Requests {
     }
 }
 
-impl Unit {
+impl HeldRequest {
     /// Keeps the records of the request, whatever follows.
-    fn keep(&mut self, marks: &mut Marks) {
+    fn keep(&mut self, marks: &mut RecordMarks) {
         self.is_own = true;
         self.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
     }
@@ -480,7 +494,7 @@ fn has_no_beginning(request: &BlockRequest) -> bool {
 
 impl Remapped {
     /// Decides the records of a remapped bio that was never queued.
-    fn decide(self, marks: &mut Marks) {
+    fn decide(self, marks: &mut RecordMarks) {
         let mark = if self.is_own { Mark::Kept } else { Mark::Dropped };
         self.records.into_iter().for_each(|it| marks.set(it, mark));
     }

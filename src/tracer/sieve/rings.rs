@@ -10,14 +10,14 @@ const RINGS_MAX: usize = 1 << 16;
 
 /// Rings by their addresses in the kernel.
 #[derive(Debug, Default)]
-pub(super) struct Rings {
+pub(super) struct UringOwners {
     /// Rings that a thread of the program has used.
     own: FxHashSet<u64>,
     /// Rings that only other programs have used.
     others: FxHashSet<u64>,
 }
 
-impl Rings {
+impl UringOwners {
     /// Handles lost records: a ring of another program may be the program's by now.
     pub(super) fn records_lost(&mut self) {
         self.others.clear();

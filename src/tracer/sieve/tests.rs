@@ -1,23 +1,23 @@
 //! Tests of requests of the program and of other programs, event by event.
 
-use super::marks::{Mark, Marks, RecordRef};
-use super::places::Places;
-use super::requests::{Hit, Requests};
-use crate::block::{At, BlockOptions};
+use super::marks::{Mark, RecordMarks, RecordRef};
+use super::places::FilePlaces;
+use super::requests::{BlockRecord, SievedRequests};
+use crate::block::{BlockOptions, EventContext};
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{BlockEvent, BlockPoint, Rwbs};
-use crate::event::fs::{Extent, FsEvent, Unit};
+use crate::event::fs::{AddressUnit, Extent, FsEvent};
 use crate::event::uring::{UringEvent, UringPoint};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
 const DEV: DevId = DevId(7 << 20 | 3);
 
 struct Case {
-    requests: Requests,
-    places: Places,
-    marks: Marks,
+    requests: SievedRequests,
+    places: FilePlaces,
+    marks: RecordMarks,
     count: usize,
 }
 
@@ -28,18 +28,18 @@ const KERNEL: i32 = 300;
 
 impl Case {
     fn new() -> Self {
-        let mut marks = Marks::default();
+        let mut marks = RecordMarks::default();
         marks.add(64);
-        let places = Places::new(true);
-        Self { requests: Requests::new(BlockOptions::default()), places, marks, count: 0 }
+        let places = FilePlaces::new(true);
+        Self { requests: SievedRequests::new(BlockOptions::default()), places, marks, count: 0 }
     }
 
-    fn at(&mut self, tid: i32) -> Hit {
+    fn at(&mut self, tid: i32) -> BlockRecord {
         self.count += 1;
         let time = KernelTime(1000 * self.count as u64);
-        let at = At { time, cpu: CpuId(0), pid: Pid(tid), tid: Tid(tid) };
+        let at = EventContext { time, cpu: CpuId(0), pid: Pid(tid), tid: Tid(tid) };
         let record = RecordRef { chunk: 0, index: self.count - 1 };
-        Hit { at, record, by_own: tid == OWN }
+        BlockRecord { at, record, by_own: tid == OWN }
     }
 
     fn push(&mut self, tid: i32, point: BlockPoint, letters: &str, sector: u64, nr_sector: u32) {
@@ -75,7 +75,7 @@ impl Case {
     }
 
     fn says(&mut self, tid: i32, ino: u64, block: u64, count: u64) -> Mark {
-        let (offset, length, address, unit) = (0, count * 4096, block * 4096, Unit::Bytes);
+        let (offset, length, address, unit) = (0, count * 4096, block * 4096, AddressUnit::Bytes);
         let dev = DEV;
         let it = Extent { dev, ino, on: DEV, unit, offset, length, address, is_shared: false };
         self.places.learn(self.now(), &FsEvent::Extent(it), tid == OWN)
@@ -229,7 +229,7 @@ fn what_waits_too_long_is_kept() {
 /// if another program's operations are kept.
 #[test]
 fn operations_of_io_uring_are_those_of_their_ring() {
-    let mut rings = super::rings::Rings::default();
+    let mut rings = super::rings::UringOwners::default();
     let event = |point, ctx| UringEvent {
         point,
         ctx,
@@ -417,7 +417,7 @@ fn a_partition_that_is_new_is_looked_for() {
         nr_sector: 8,
         error: 0,
         rwbs: Rwbs::new(b"W"),
-        from: Some(crate::event::block::Place { dev: from, sector: 8 }),
+        from: Some(crate::event::block::DevicePosition { dev: from, sector: 8 }),
         comm: None,
         chain: None,
     };

@@ -4,14 +4,14 @@
 //! files. Each file is opened at the path that the process has (so also in a container, while it
 //! runs), or at the tracer's own path, if the file there is still the same. Functions compiled at
 //! run time come from `/tmp/perf-PID.map`, if the program writes that list. Data that programs have
-//! made is read by helpers ([`apart`]), each for one file. If a file kills its helper, the
+//! made is read by helpers ([`helper_main`]), each for one file. If a file kills its helper, the
 //! addresses in that file have no names, and the reason is reported.
 
-pub mod apart;
-mod compiled;
-pub(super) mod copies;
+pub(super) mod file_access;
+pub mod helper_main;
 pub(super) mod kernel;
-pub(super) mod question;
+mod perf_map;
+pub(super) mod protocol;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::code::{Code, CodeFile, Identity};
+use super::executable_mappings::{CodeFile, CodeMapping, FileIdentity};
 use crate::capture::fact::Symbol;
 use crate::capture::header::{Unread, UnreadFile};
+use crate::sys::cancellation::Cancellation;
 use crate::sys::clock;
-use crate::sys::helper::{self, Bounds, Failure, Said};
-use crate::sys::patience::Patience;
+use crate::sys::sandboxed_helper::{self, HelperFailure, HelperReply, ResourceLimits};
 use crate::units::{KernelTime, Pid};
-pub(super) use compiled::owner_of;
-use question::{Answer, Asked, Group, Named, Question, State};
+pub(super) use perf_map::owner_of;
+use protocol::{AskedProcess, CopyState, FunctionOffset, Group, SymbolsAnswer, SymbolsQuestion};
 
 /// Hidden subcommand that starts this program as the helper.
 pub const VERB: &str = "name-functions";
@@ -49,12 +49,12 @@ const LISTS: &[u8] = b"/tmp/perf-PID.map";
 
 /// An address of a program.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct UnresolvedAddress {
     pub pid: Pid,
     pub address: u64,
     pub since: KernelTime,
     /// Mapping at the address.
-    pub code: Option<Code>,
+    pub code: Option<CodeMapping>,
 }
 
 /// Results for the addresses of programs.
@@ -71,17 +71,18 @@ pub(super) struct Programs {
 /// Returns the functions of programs at these addresses. `owners` has the users of processes, which
 /// may have ended.
 pub(super) fn of_programs(
-    wanted: Vec<Wanted>,
+    wanted: Vec<UnresolvedAddress>,
     owners: &FxHashMap<Pid, Option<u32>>,
-    patience: &mut Patience<'_>,
+    patience: &mut Cancellation<'_>,
 ) -> Programs {
-    let mut by_file: BTreeMap<Option<Arc<CodeFile>>, BTreeMap<Pid, Vec<Wanted>>> = BTreeMap::new();
+    let mut by_file: BTreeMap<Option<Arc<CodeFile>>, BTreeMap<Pid, Vec<UnresolvedAddress>>> =
+        BTreeMap::new();
     for it in wanted {
         let file = it.code.as_ref().map(|it| &it.file).filter(|it| is_path(&it.path));
         let by_pid = by_file.entry(file.cloned()).or_default();
         by_pid.entry(it.pid).or_default().push(it);
     }
-    let mut asking = Asking::new(HELPER, apart::BOUNDS, patience);
+    let mut asking = HelperSession::new(HELPER, helper_main::BOUNDS, patience);
     for (file, by_pid) in by_file {
         let asked = by_pid.into_iter().map(|(pid, wanted)| {
             let owner = owners.get(&pid).copied().flatten();
@@ -104,29 +105,34 @@ pub(super) fn is_path(path: &[u8]) -> bool {
 }
 
 /// Returns the part of a question that concerns a process.
-fn asked(pid: Pid, owner: Option<u32>, of_file: bool, wanted: &[Wanted]) -> Asked {
+fn asked(
+    pid: Pid,
+    owner: Option<u32>,
+    of_file: bool,
+    wanted: &[UnresolvedAddress],
+) -> AskedProcess {
     let code = wanted.first().and_then(|it| it.code.as_ref());
     let mapped = code.map_or((0, 0), |it| (it.start, it.end));
-    let place = |it: &Wanted| if of_file { place(it) } else { it.address };
-    Asked { pid, owner, mapped, places: wanted.iter().map(place).collect() }
+    let place = |it: &UnresolvedAddress| if of_file { place(it) } else { it.address };
+    AskedProcess { pid, owner, mapped, places: wanted.iter().map(place).collect() }
 }
 
 /// Returns the offset of an address in its file.
-fn place(wanted: &Wanted) -> u64 {
+fn place(wanted: &UnresolvedAddress) -> u64 {
     let code = wanted.code.as_ref();
     code.map_or(0, |it| it.offset.saturating_add(wanted.address.saturating_sub(it.start)))
 }
 
 /// Returns the symbol of an address; a name comes with the distance from its start.
-fn symbol(wanted: &Wanted, known: Option<Named>) -> Symbol {
-    let Wanted { pid, address, since, code } = wanted;
+fn symbol(wanted: &UnresolvedAddress, known: Option<FunctionOffset>) -> Symbol {
+    let UnresolvedAddress { pid, address, since, code } = wanted;
     let (name, offset) = known.unwrap_or_default();
     let mut symbol =
         Symbol { pid: *pid, address: *address, since: *since, name, offset, ..Symbol::default() };
     if let Some(code) = code {
         symbol.module = code.file.path.clone();
         symbol.place = place(wanted);
-        if let Identity::BuildId(id) = &code.file.identity {
+        if let FileIdentity::BuildId(id) = &code.file.identity {
             symbol.build_id = id.clone();
         }
     }
@@ -134,14 +140,14 @@ fn symbol(wanted: &Wanted, known: Option<Named>) -> Symbol {
 }
 
 /// Part of a question, and the addresses that it covers.
-type Of = (Asked, Vec<Wanted>);
+type AddressOwner = (AskedProcess, Vec<UnresolvedAddress>);
 
 /// State of the questions to helpers.
 #[derive(Debug)]
-struct Asking<'a, 'p> {
-    patience: &'a mut Patience<'p>,
+struct HelperSession<'a, 'p> {
+    patience: &'a mut Cancellation<'p>,
     arguments: &'static [&'static str],
-    bounds: Bounds,
+    bounds: ResourceLimits,
     until: KernelTime,
     names_bytes: usize,
     programs: Programs,
@@ -149,11 +155,11 @@ struct Asking<'a, 'p> {
     last_unread: Vec<u8>,
 }
 
-impl<'a, 'p> Asking<'a, 'p> {
+impl<'a, 'p> HelperSession<'a, 'p> {
     fn new(
         arguments: &'static [&'static str],
-        bounds: Bounds,
-        patience: &'a mut Patience<'p>,
+        bounds: ResourceLimits,
+        patience: &'a mut Cancellation<'p>,
     ) -> Self {
         let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -169,7 +175,7 @@ impl<'a, 'p> Asking<'a, 'p> {
 
     /// Asks about a file, or about the lists, of all these processes. Helpers run one after the
     /// other, until each process has a result or was the one whose copy killed a helper.
-    fn ask_all(&mut self, file: Option<&CodeFile>, mut waiting: Vec<Of>) {
+    fn ask_all(&mut self, file: Option<&CodeFile>, mut waiting: Vec<AddressOwner>) {
         let path = file.map_or(LISTS, |it| &it.path);
         while !waiting.is_empty() {
             if clock::now() > self.until {
@@ -180,21 +186,26 @@ impl<'a, 'p> Asking<'a, 'p> {
                 return self.give_up(path, &why, waiting);
             }
             if self.patience.is_over() {
-                return self.give_up(path, &Failure::NotWaitedFor.to_string(), waiting);
+                return self.give_up(path, &HelperFailure::NotWaitedFor.to_string(), waiting);
             }
             let rest = waiting.split_off(waiting.len().min(PROCESSES_MAX));
-            let (asked, mut wanted): (Vec<Asked>, Vec<Option<Vec<Wanted>>>) =
+            let (asked, mut wanted): (Vec<AskedProcess>, Vec<Option<Vec<UnresolvedAddress>>>) =
                 waiting.into_iter().map(|(asked, wanted)| (asked, Some(wanted))).unzip();
-            let question = Question { file: file.cloned(), processes: asked };
-            let Said { answer, failure } =
-                helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
-            let Answer { groups, at_hand } = Answer::decode(&answer, &question.processes);
+            let question = SymbolsQuestion { file: file.cloned(), processes: asked };
+            let HelperReply { answer, failure } = sandboxed_helper::ask(
+                self.arguments,
+                &question.encode(),
+                &self.bounds,
+                self.patience,
+            );
+            let SymbolsAnswer { groups, at_hand } =
+                SymbolsAnswer::decode(&answer, &question.processes);
             // Earlier files may have used up the limits. In that case the current file is asked
             // about once more, first.
             let is_innocent =
-                !groups.is_empty() && failure.as_ref().is_some_and(Failure::is_of_all);
+                !groups.is_empty() && failure.as_ref().is_some_and(HelperFailure::is_of_all);
             groups.into_iter().for_each(|it| self.take(path, it, &mut wanted));
-            let mut left: Vec<(usize, Of)> = question
+            let mut left: Vec<(usize, AddressOwner)> = question
                 .processes
                 .into_iter()
                 .zip(wanted)
@@ -218,21 +229,21 @@ impl<'a, 'p> Asking<'a, 'p> {
     }
 
     /// Stores the result for a copy.
-    fn take(&mut self, path: &[u8], group: Group, wanted: &mut [Option<Vec<Wanted>>]) {
+    fn take(&mut self, path: &[u8], group: Group, wanted: &mut [Option<Vec<UnresolvedAddress>>]) {
         let Group { state, found } = group;
         let why = match state {
-            State::Closed => {
+            CopyState::Closed => {
                 Some("it cannot be opened without privileges, and was not copied before")
             }
-            State::Unreadable => Some("it is not a readable ELF file"),
-            State::Read | State::Cut | State::Other | State::Gone => None,
+            CopyState::Unreadable => Some("it is not a readable ELF file"),
+            CopyState::Read | CopyState::Cut | CopyState::Other | CopyState::Gone => None,
         };
         if let Some(why) = why {
             let wanted = found.iter().filter_map(|(place, _)| wanted.get(*place)?.as_ref());
             let addresses = wanted.map(Vec::len).sum();
             self.note_unread(path, why, addresses);
         }
-        self.programs.cut += u64::from(state == State::Cut);
+        self.programs.cut += u64::from(state == CopyState::Cut);
         for (place, names) in found {
             let theirs = wanted.get_mut(place).and_then(Option::take).unwrap_or_default();
             let mut too_many = 0;
@@ -250,7 +261,7 @@ impl<'a, 'p> Asking<'a, 'p> {
     }
 
     /// Stores these addresses without names.
-    fn give_up(&mut self, path: &[u8], why: &str, lost: Vec<Of>) {
+    fn give_up(&mut self, path: &[u8], why: &str, lost: Vec<AddressOwner>) {
         let wanted = lost.iter().flat_map(|it| &it.1);
         self.programs.named.extend(wanted.clone().map(|it| symbol(it, None)));
         self.note_unread(path, why, wanted.count());
@@ -279,26 +290,26 @@ impl<'a, 'p> Asking<'a, 'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::patience::testing::{ended_by, endless};
+    use crate::sys::cancellation::testing::{ended_by, endless};
 
     /// Runs this test program as a helper.
     #[test]
     #[ignore = "run by functions_of_our_own_are_found_in_our_file"]
     fn helper() {
-        apart::answer().expect("there is a question");
+        helper_main::answer().expect("there is a question");
     }
 
     #[test]
     fn functions_of_our_own_are_found_in_our_file() {
         let text = std::fs::read("/proc/self/maps").expect("our own");
         let address = functions_of_our_own_are_found_in_our_file as fn() as usize as u64 + 1;
-        let mut seen = super::super::chains::SeenChains::default();
+        let mut seen = super::super::callchain_addresses::SeenChains::default();
         let pid = Pid(std::process::id().cast_signed());
         let which = crate::capture::fact::Text::MAPS;
         let time = KernelTime(5);
         seen.note_fact(&crate::capture::fact::Fact::Text { time, which, pid, text });
         let code = seen.at_for_tests(pid, address).expect("the test program is mapped");
-        let wanted = vec![Wanted { pid, address, since: time, code: Some(code) }];
+        let wanted = vec![UnresolvedAddress { pid, address, since: time, code: Some(code) }];
         let Programs { named, unread, .. } = of_programs(wanted, &FxHashMap::default(), endless());
         let name = String::from_utf8_lossy(&named[0].name).into_owned();
         assert!(
@@ -315,7 +326,8 @@ mod tests {
         let list = format!("/tmp/perf-{pid}.map");
         std::fs::write(&list, "1000 20 compiled\n").expect("it is written");
         let since = KernelTime(1);
-        let wanted = [0x1005, 0x1021].map(|address| Wanted { pid, address, since, code: None });
+        let wanted =
+            [0x1005, 0x1021].map(|address| UnresolvedAddress { pid, address, since, code: None });
         let programs = of_programs(wanted.into(), &FxHashMap::default(), endless());
         std::fs::remove_file(&list).expect("the test owns the file");
         let found = programs.named.iter().map(|it| (it.name.as_slice(), it.offset));
@@ -329,36 +341,36 @@ mod tests {
     fn dies() {
         use std::io::Write;
         // The limits prevent a core dump.
-        helper::limit(&apart::BOUNDS).expect("it is allowed");
-        let (question, mut socket) = helper::asked().expect("there is a question");
-        let question = Question::decode(&question).expect("a question");
+        sandboxed_helper::limit(&helper_main::BOUNDS).expect("it is allowed");
+        let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");
+        let question = SymbolsQuestion::decode(&question).expect("a question");
         for (number, asked) in question.processes.iter().enumerate() {
-            question::begin(&mut socket, &[number]).expect("the tracer listens");
+            protocol::begin(&mut socket, &[number]).expect("the tracer listens");
             if asked.pid.0 % 2 == 0 {
                 socket.write_all(&[0, 0]).expect("the tracer listens");
                 std::process::abort();
             }
             let named = asked.places.iter().map(|it| Some((format!("f{it}").into_bytes(), 1)));
-            question::end(&mut socket, State::Read, named).expect("the tracer listens");
+            protocol::end(&mut socket, CopyState::Read, named).expect("the tracer listens");
         }
     }
 
-    fn wanted(pid: i32, path: &str) -> Vec<Wanted> {
-        let identity = Identity::BuildId(b"id".to_vec());
+    fn wanted(pid: i32, path: &str) -> Vec<UnresolvedAddress> {
+        let identity = FileIdentity::BuildId(b"id".to_vec());
         let file = Arc::new(CodeFile { path: path.into(), identity });
-        let code = Some(Code { start: 0, end: 9, offset: 0, file });
+        let code = Some(CodeMapping { start: 0, end: 9, offset: 0, file });
         let (pid, since) = (Pid(pid), KernelTime(1));
-        let wanted = |address| Wanted { pid, address, since, code: code.clone() };
+        let wanted = |address| UnresolvedAddress { pid, address, since, code: code.clone() };
         [3, 5].map(wanted).into()
     }
 
-    fn all_of(asking: &mut Asking<'_, '_>, path: &str, pids: impl Iterator<Item = i32>) {
-        let file = CodeFile { path: path.into(), identity: Identity::BuildId(b"id".to_vec()) };
+    fn all_of(asking: &mut HelperSession<'_, '_>, path: &str, pids: impl Iterator<Item = i32>) {
+        let file = CodeFile { path: path.into(), identity: FileIdentity::BuildId(b"id".to_vec()) };
         let of = |pid| (asked(Pid(pid), None, true, &wanted(pid, path)), wanted(pid, path));
         asking.ask_all(Some(&file), pids.map(of).collect());
     }
 
-    fn names(asking: &Asking<'_, '_>) -> Vec<(i32, String)> {
+    fn names(asking: &HelperSession<'_, '_>) -> Vec<(i32, String)> {
         let name = |it: &Symbol| (it.pid.0, String::from_utf8_lossy(&it.name).into_owned());
         asking.programs.named.iter().map(name).collect()
     }
@@ -367,7 +379,7 @@ mod tests {
 
     #[test]
     fn of_a_helper_that_dies_only_what_it_was_at_is_lost() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS, endless());
+        let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, endless());
         all_of(&mut asking, "/a\n", 1..=5);
         all_of(&mut asking, "/b", 7..=7);
         let expected = [1, 2, 3, 4, 5, 7].into_iter().flat_map(|pid| {
@@ -382,7 +394,7 @@ mod tests {
     /// Fails, or does not end, if a helper without an answer is asked again.
     #[test]
     fn whoever_says_nothing_is_not_asked_for_ever() {
-        let mut asking = Asking::new(&["--list"], apart::BOUNDS, endless());
+        let mut asking = HelperSession::new(&["--list"], helper_main::BOUNDS, endless());
         all_of(&mut asking, "/a", 1..=3);
         assert_eq!(asking.programs.named.len(), 6);
         let reason = "the answer makes no sense".to_owned();
@@ -392,7 +404,7 @@ mod tests {
 
     #[test]
     fn when_there_is_no_time_left_nobody_is_asked() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS, endless());
+        let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, endless());
         asking.until = KernelTime(0);
         for number in 0..UNREAD_MAX + 3 {
             all_of(&mut asking, &format!("/{number}"), 1..=1);
@@ -404,16 +416,16 @@ mod tests {
 
     #[test]
     fn when_a_signal_has_come_nobody_is_asked() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS, ended_by(libc::SIGINT));
+        let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, ended_by(libc::SIGINT));
         all_of(&mut asking, "/a", 1..=3);
-        let reason = Failure::NotWaitedFor.to_string();
+        let reason = HelperFailure::NotWaitedFor.to_string();
         let first = vec![UnreadFile { path: "/a".into(), addresses: 6, reason }];
         assert_eq!(asking.programs.unread, Unread { files: 1, addresses: 6, first });
     }
 
     #[test]
     fn names_have_room_or_are_told() {
-        let mut asking = Asking::new(DIES, apart::BOUNDS, endless());
+        let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, endless());
         asking.names_bytes = NAMES_BYTES_MAX - 2;
         all_of(&mut asking, "/a", 1..=1);
         assert_eq!(names(&asking), [(1, "f3".to_owned()), (1, String::new())]);

@@ -23,7 +23,7 @@ pub(super) mod dwarf {
 }
 
 /// Values of registers by their DWARF numbers; `None`: unknown.
-pub(super) type Registers = [Option<u64>; 17];
+pub(super) type FollowedRegisters = [Option<u64>; 17];
 
 /// Registers that a function preserves for its caller, unless a rule defines otherwise: rbx, rbp,
 /// r12 to r15.
@@ -48,12 +48,12 @@ pub(super) struct CallFrames<'a> {
     debug_frame: DebugFrame<Bytes<'a>>,
     bases: BaseAddresses,
     context: UnwindContext<usize>,
-    rows: FxHashMap<u64, Option<Rc<Row>>>,
+    rows: FxHashMap<u64, Option<Rc<UnwindRule>>>,
 }
 
 /// Unwind rules of one address.
 #[derive(Debug)]
-struct Row {
+struct UnwindRule {
     frame: CfaRule<usize>,
     /// Rules by the numbers of registers.
     rules: [Option<RegisterRule<usize>>; 17],
@@ -65,17 +65,17 @@ struct Row {
 /// The caller of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
-    pub registers: Registers,
+    pub registers: FollowedRegisters,
     /// True if the address is not a return address.
     pub is_exact: bool,
 }
 
 /// Result of unwinding one frame; `None`: this is the outermost function.
-pub(super) type Back = Result<Option<Caller>, NoWay>;
+pub(super) type UnwindResult = Result<Option<Caller>, UnwindError>;
 
 /// Reason why a frame cannot be unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoWay {
+pub(super) enum UnwindError {
     /// The file has no information about this address.
     NotTold,
     /// The content of the stack at this address is unknown.
@@ -135,7 +135,12 @@ impl<'a> CallFrames<'a> {
     }
 
     /// Unwinds the frame at this address of the file, with these registers.
-    pub(super) fn back(&mut self, address: u64, registers: &Registers, memory: Memory<'_>) -> Back {
+    pub(super) fn back(
+        &mut self,
+        address: u64,
+        registers: &FollowedRegisters,
+        memory: Memory<'_>,
+    ) -> UnwindResult {
         let row = match self.rows.get(&address) {
             Some(known) => known.clone(),
             None => {
@@ -147,7 +152,7 @@ impl<'a> CallFrames<'a> {
                 found
             }
         };
-        let row = row.ok_or(NoWay::NotTold)?;
+        let row = row.ok_or(UnwindError::NotTold)?;
         if row.in_debug_frame {
             follow(&row, &self.debug_frame, registers, memory)
         } else {
@@ -155,7 +160,7 @@ impl<'a> CallFrames<'a> {
         }
     }
 
-    fn find(&mut self, address: u64) -> Option<Row> {
+    fn find(&mut self, address: u64) -> Option<UnwindRule> {
         let Self { eh_frame, index, debug_frame, bases, context, .. } = self;
         let table = index.as_ref().and_then(ParsedEhFrameHdr::table);
         let entry = match table {
@@ -169,7 +174,7 @@ impl<'a> CallFrames<'a> {
         }
         let entry = debug_frame.fde_for_address(bases, address, DebugFrame::cie_from_offset);
         let found = row(&entry.ok()?, debug_frame, bases, context, address)?;
-        Some(Row { in_debug_frame: true, ..found })
+        Some(UnwindRule { in_debug_frame: true, ..found })
     }
 }
 
@@ -179,38 +184,40 @@ fn row<'a, S: UnwindSection<Bytes<'a>>>(
     bases: &BaseAddresses,
     context: &mut UnwindContext<usize>,
     address: u64,
-) -> Option<Row> {
+) -> Option<UnwindRule> {
     let row = entry.unwind_info_for_address(section, bases, context, address).ok()?;
     let mut rules = [const { None }; 17];
     for (number, rule) in (0..).zip(&mut rules) {
         *rule = row.register(Register(number));
     }
     let is_signal = entry.is_signal_trampoline();
-    Some(Row { frame: row.cfa().clone(), rules, in_debug_frame: false, is_signal })
+    Some(UnwindRule { frame: row.cfa().clone(), rules, in_debug_frame: false, is_signal })
 }
 
 fn follow<'a, S: UnwindSection<Bytes<'a>>>(
-    Row { frame, rules, is_signal, .. }: &Row,
+    UnwindRule { frame, rules, is_signal, .. }: &UnwindRule,
     section: &S,
-    registers: &Registers,
+    registers: &FollowedRegisters,
     memory: Memory<'_>,
-) -> Back {
+) -> UnwindResult {
     if rules.get(usize::from(dwarf::RETURN)) == Some(&Some(RegisterRule::Undefined)) {
         return Ok(None);
     }
-    let read = |at: u64| memory(at).ok_or(NoWay::Memory(at));
+    let read = |at: u64| memory(at).ok_or(UnwindError::Memory(at));
     let expression = |expression: &UnwindExpression<usize>, given: Option<u64>| {
-        let bytes = expression.get(section).map_err(|_| NoWay::Broken)?.0;
+        let bytes = expression.get(section).map_err(|_| UnwindError::Broken)?.0;
         evaluate(bytes, given, registers, memory)
     };
     let frame = match frame {
         CfaRule::RegisterAndOffset { register, offset } => {
-            let base = known(registers, register.0).ok_or(NoWay::Broken)?;
+            let base = known(registers, register.0).ok_or(UnwindError::Broken)?;
             base.wrapping_add_signed(*offset)
         }
         CfaRule::Expression(it) => expression(it, None)?,
     };
-    let value = |number: u16, rule: Option<&RegisterRule<usize>>| -> Result<Option<u64>, NoWay> {
+    let value = |number: u16,
+                 rule: Option<&RegisterRule<usize>>|
+     -> Result<Option<u64>, UnwindError> {
         Ok(match rule {
             // By convention the canonical frame address is the caller's stack pointer.
             None if number == dwarf::SP => Some(frame),
@@ -227,7 +234,7 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
             None | Some(RegisterRule::Undefined | RegisterRule::Architectural) => None,
         })
     };
-    let mut back = Registers::default();
+    let mut back = FollowedRegisters::default();
     for ((number, rule), register) in (0..).zip(rules).zip(&mut back) {
         *register = match value(number, rule.as_ref()) {
             // Only the return address and the stack pointer must be known.
@@ -236,7 +243,7 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
         };
     }
     match known(&back, dwarf::RETURN) {
-        None => Err(NoWay::Broken),
+        None => Err(UnwindError::Broken),
         // The outermost function of a thread has no caller.
         Some(0) => Ok(None),
         Some(_) => Ok(Some(Caller { registers: back, is_exact: *is_signal })),
@@ -244,7 +251,7 @@ fn follow<'a, S: UnwindSection<Bytes<'a>>>(
 }
 
 /// Returns the value of a register, by its number.
-pub(super) fn known(registers: &Registers, number: u16) -> Option<u64> {
+pub(super) fn known(registers: &FollowedRegisters, number: u16) -> Option<u64> {
     registers.get(usize::from(number)).copied().flatten()
 }
 
@@ -252,32 +259,32 @@ pub(super) fn known(registers: &Registers, number: u16) -> Option<u64> {
 fn evaluate(
     bytes: Bytes<'_>,
     given: Option<u64>,
-    registers: &Registers,
+    registers: &FollowedRegisters,
     memory: Memory<'_>,
-) -> Result<u64, NoWay> {
+) -> Result<u64, UnwindError> {
     let mut evaluation = Evaluation::new(bytes, ENCODING);
     evaluation.set_max_iterations(EXPRESSION_STEPS_MAX);
     if let Some(given) = given {
         evaluation.set_initial_value(given);
     }
-    let broken = |_| NoWay::Broken;
+    let broken = |_| UnwindError::Broken;
     let mut state = evaluation.evaluate().map_err(broken)?;
     loop {
         state = match state {
             EvaluationResult::Complete => break,
             EvaluationResult::RequiresRegister { register, .. } => {
-                let value = known(registers, register.0).ok_or(NoWay::Broken)?;
+                let value = known(registers, register.0).ok_or(UnwindError::Broken)?;
                 evaluation.resume_with_register(Value::Generic(value)).map_err(broken)?
             }
             EvaluationResult::RequiresMemory { address, size, .. } => {
-                let value = memory(address).ok_or(NoWay::Memory(address))?;
+                let value = memory(address).ok_or(UnwindError::Memory(address))?;
                 let unused = 64_u32.saturating_sub(8 * u32::from(size));
                 let value = value.checked_shl(unused).map_or(0, |it| it >> unused);
                 evaluation.resume_with_memory(Value::Generic(value)).map_err(broken)?
             }
-            _ => return Err(NoWay::Broken),
+            _ => return Err(UnwindError::Broken),
         };
     }
-    let value = evaluation.value_result().ok_or(NoWay::Broken)?;
+    let value = evaluation.value_result().ok_or(UnwindError::Broken)?;
     value.to_u64(u64::MAX).map_err(broken)
 }

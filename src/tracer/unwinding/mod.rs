@@ -1,14 +1,14 @@
 //! Stack unwinding: turns copies of stacks into call chains at the end of a recording, when all
 //! mappings are known.
 //!
-//! The log is read again, and the copies in it are passed to helpers ([`apart`]), each for one
+//! The log is read again, and the copies in it are passed to helpers ([`helper_main`]), each for one
 //! process, because the unwind information is in files that programs have made. If a helper dies at
 //! a stack, that stack and later ones of the process have no functions, and the reason is reported.
 
-pub mod apart;
 mod cfi;
-mod question;
-mod walk;
+pub mod helper_main;
+mod protocol;
+mod unwinder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,22 +19,22 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::chains::SeenChains;
-use super::code::{Code, CodeFile};
+use super::callchain_addresses::SeenChains;
+use super::executable_mappings::{CodeFile, CodeMapping};
 use super::symbols::is_path;
-use crate::capture::fact::{Fact, Unwound, UnwoundHit, UserStack};
+use crate::capture::fact::{Fact, UnwoundHit, UnwoundStack, UserStack};
 use crate::capture::format::{FrameHeader, FrameKind};
-use crate::capture::later;
-use crate::capture::unwound::{HITS_MAX, WAYS_MAX, WORDS_MAX};
-use crate::record::program::{ABI_64, Program, x86};
+use crate::capture::trailing_facts;
+use crate::capture::user_stack::{HITS_MAX, WAYS_MAX, WORDS_MAX};
+use crate::record::program::{ABI_64, UserState, x86};
 use crate::record::{Layout, RecordKind, SampleLayout, records};
+use crate::sys::cancellation::Cancellation;
 use crate::sys::clock;
-use crate::sys::helper::{self, Bounds, Failure, Said};
-use crate::sys::patience::Patience;
+use crate::sys::sandboxed_helper::{self, HelperFailure, HelperReply, ResourceLimits};
 use crate::units::{KernelTime, Pid, Tid};
-use cfi::Registers;
-use question::{Answer, AskedFile, Event, Question};
-use walk::{Mapped, Sampled};
+use cfi::FollowedRegisters;
+use protocol::{AskedFile, MemoryEvent, StacksAnswer, StacksQuestion};
+use unwinder::{CodeRange, SampledStack};
 
 /// Hidden subcommand that starts this program as the helper.
 pub const VERB: &str = "unwind-stacks";
@@ -62,16 +62,16 @@ const HELPER: &[&str] = &["--exact", "tracer::unwinding::tests::helper", "--igno
 
 /// A sample with the copy of its stack.
 #[derive(Debug)]
-struct Hit {
+struct StackSample {
     time: KernelTime,
     tid: Tid,
-    sampled: Sampled,
+    sampled: SampledStack,
 }
 
 /// Waiting samples of a process, and the bytes of their stacks.
 #[derive(Debug, Default)]
-struct Waiting {
-    hits: Vec<Hit>,
+struct PendingSamples {
+    hits: Vec<StackSample>,
     bytes: usize,
 }
 
@@ -79,13 +79,13 @@ struct Waiting {
 #[derive(Debug)]
 struct Unwinding<'a, 'p> {
     seen: &'a mut SeenChains,
-    patience: &'a mut Patience<'p>,
+    patience: &'a mut Cancellation<'p>,
     arguments: &'static [&'static str],
-    bounds: Bounds,
+    bounds: ResourceLimits,
     until: KernelTime,
-    waiting: BTreeMap<Pid, Waiting>,
+    waiting: BTreeMap<Pid, PendingSamples>,
     waiting_bytes: usize,
-    ways: FxHashMap<(Pid, Unwound), u32>,
+    ways: FxHashMap<(Pid, UnwoundStack), u32>,
     words: usize,
     stacks: Vec<UserStack>,
     hits: Vec<UnwoundHit>,
@@ -102,12 +102,12 @@ struct Unwinding<'a, 'p> {
 pub mod fuzzing {
     /// Answers a question as the helper does; every file of the question has these bytes.
     pub fn go_back(question: &[u8], file: &[u8]) {
-        let Some(question) = super::Question::decode(question) else { return };
-        let stacks = question.events.iter().filter(|it| matches!(it, super::Event::Stack(_)));
+        let Some(question) = super::Question::decode(protocol) else { return };
+        let stacks = protocol.events.iter().filter(|it| matches!(it, super::Event::Stack(_)));
         let stacks = stacks.count();
         let files = super::walk::Files::new(vec![super::cfi::CallFrames::of(file)]);
         let mut out = Vec::new();
-        super::apart::go_back(files, question.events, &mut out).expect("memory");
+        super::apart::go_back(files, protocol.events, &mut out).expect("memory");
         assert_eq!(super::Answer::decode(&out, stacks).ways.len(), stacks);
     }
 }
@@ -118,10 +118,10 @@ pub(super) fn unwind(
     mut log: &File,
     layouts: &[Layout],
     seen: &mut SeenChains,
-    patience: &mut Patience<'_>,
+    patience: &mut Cancellation<'_>,
 ) -> (Vec<Fact>, Vec<String>) {
     seen.code.sort();
-    let mut unwinding = Unwinding::new(seen, HELPER, apart::BOUNDS, patience);
+    let mut unwinding = Unwinding::new(seen, HELPER, helper_main::BOUNDS, patience);
     let read = unwinding.read(&mut log, layouts);
     unwinding.ask_all();
     let (facts, mut doubts) = unwinding.finish();
@@ -137,8 +137,8 @@ impl<'a, 'p> Unwinding<'a, 'p> {
     fn new(
         seen: &'a mut SeenChains,
         arguments: &'static [&'static str],
-        bounds: Bounds,
-        patience: &'a mut Patience<'p>,
+        bounds: ResourceLimits,
+        patience: &'a mut Cancellation<'p>,
     ) -> Self {
         let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -166,7 +166,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             _ => None,
         };
         let is_wanted = |it: &FrameHeader| it.kind == FrameKind::DATA && layout(it).is_some();
-        later::for_each(log, &is_wanted, &mut |header, bytes| {
+        trailing_facts::for_each(log, &is_wanted, &mut |header, bytes| {
             let Some(layout) = layout(&header) else { return ControlFlow::Continue(()) };
             for (_, record) in records(&bytes).flatten() {
                 self.take(&record, &layout);
@@ -184,11 +184,11 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         if clock::now() > self.until {
             return Some(format!("no time was left after {} s", ALL_TIME.as_secs()));
         }
-        self.patience.is_over().then(|| Failure::NotWaitedFor.to_string())
+        self.patience.is_over().then(|| HelperFailure::NotWaitedFor.to_string())
     }
 
     fn take(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
-        let Some(program) = record.program(layout).filter(Program::is_there) else { return };
+        let Some(program) = record.program(layout).filter(UserState::is_there) else { return };
         let (Some((pid, tid)), Some(time)) = (record.task(layout), record.time(layout)) else {
             return;
         };
@@ -199,9 +199,9 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             return self.lose("there were too many mappings to store", 1);
         }
         let sampled = sampled(&program);
-        let bytes = sampled.stack.len() + size_of::<Hit>();
+        let bytes = sampled.stack.len() + size_of::<StackSample>();
         let waiting = self.waiting.entry(pid).or_default();
-        waiting.hits.push(Hit { time, tid, sampled });
+        waiting.hits.push(StackSample { time, tid, sampled });
         waiting.bytes += bytes;
         self.waiting_bytes += bytes;
         if waiting.bytes >= QUESTION_BYTES {
@@ -229,7 +229,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
     /// Asks about the waiting samples of this process number: one helper for each process that had
     /// the number.
     fn ask_of(&mut self, pid: Pid) {
-        let Waiting { mut hits, bytes } = self.waiting.remove(&pid).unwrap_or_default();
+        let PendingSamples { mut hits, bytes } = self.waiting.remove(&pid).unwrap_or_default();
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
         hits.sort_by_key(|it| it.time);
         let births: Vec<KernelTime> = self.seen.code.births(pid).collect();
@@ -246,7 +246,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
     }
 
     /// Asks about samples of one process, in the order of their times.
-    fn ask(&mut self, process: (Pid, KernelTime), hits: &[Hit]) {
+    fn ask(&mut self, process: (Pid, KernelTime), hits: &[StackSample]) {
         let (pid, _) = process;
         if let Some(why) = self.over() {
             return self.lose(&why, hits.len());
@@ -255,9 +255,9 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             return self.lose(&why, hits.len());
         }
         let question = self.question(pid, hits);
-        let Said { answer, failure } =
-            helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
-        let Answer { ways, missed } = Answer::decode(&answer, hits.len());
+        let HelperReply { answer, failure } =
+            sandboxed_helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
+        let StacksAnswer { ways, missed } = StacksAnswer::decode(&answer, hits.len());
         let path = |it: usize| question.files.get(it).map(|it| it.file.path.clone());
         self.missed.extend(missed.into_iter().filter_map(path));
         let lost = hits.len() - ways.len();
@@ -272,26 +272,29 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         }
     }
 
-    fn question(&self, pid: Pid, hits: &[Hit]) -> Question {
-        let mut question = Question { pid, ..Question::default() };
+    fn question(&self, pid: Pid, hits: &[StackSample]) -> StacksQuestion {
+        let mut question = StacksQuestion { pid, ..StacksQuestion::default() };
         let mut numbers = FxHashMap::default();
-        let time = |it: Option<&Hit>| it.map_or(KernelTime::MIN, |it| it.time);
+        let time = |it: Option<&StackSample>| it.map_or(KernelTime::MIN, |it| it.time);
         let history = self.seen.code.history(pid, time(hits.first()), time(hits.last()));
         let mut history = history.into_iter().peekable();
         for hit in hits {
             while let Some((_, code)) = history.next_if(|it| it.0 <= hit.time) {
                 let event = code.map(|code| {
                     let file = number(&mut numbers, &mut question.files, code);
-                    Event::Map(code.start, Mapped { end: code.end, offset: code.offset, file })
+                    MemoryEvent::Map(
+                        code.start,
+                        CodeRange { end: code.end, offset: code.offset, file },
+                    )
                 });
-                question.events.push(event.unwrap_or(Event::Clear));
+                question.events.push(event.unwrap_or(MemoryEvent::Clear));
             }
-            question.events.push(Event::Stack(Box::new(hit.sampled.clone())));
+            question.events.push(MemoryEvent::Stack(Box::new(hit.sampled.clone())));
         }
         question
     }
 
-    fn found(&mut self, pid: Pid, hit: &Hit, way: Unwound) {
+    fn found(&mut self, pid: Pid, hit: &StackSample, way: UnwoundStack) {
         if self.hits.len() >= HITS_MAX {
             return self.lose("there were too many", 1);
         }
@@ -342,7 +345,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
 fn number(
     numbers: &mut FxHashMap<Arc<CodeFile>, usize>,
     files: &mut Vec<AskedFile>,
-    code: &Code,
+    code: &CodeMapping,
 ) -> Option<usize> {
     if !is_path(&code.file.path) {
         return None;
@@ -376,12 +379,12 @@ const REGISTERS: [(u32, usize); 17] = [
     (x86::IP, 16),
 ];
 
-fn sampled(program: &Program<'_>) -> Sampled {
-    let mut registers = Registers::default();
+fn sampled(program: &UserState<'_>) -> SampledStack {
+    let mut registers = FollowedRegisters::default();
     for (bit, place) in REGISTERS {
         registers.get_mut(place).into_iter().for_each(|it| *it = program.register(bit));
     }
-    Sampled { registers, stack: program.stack.to_vec(), is_full: program.is_full }
+    SampledStack { registers, stack: program.stack.to_vec(), is_full: program.is_full }
 }
 
 #[cfg(test)]

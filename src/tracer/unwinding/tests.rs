@@ -1,13 +1,14 @@
 use super::*;
-use crate::capture::fact::{Ending, Text};
-use crate::sys::patience::testing::{ended_by, endless};
-use crate::tracer::code;
+use crate::capture::fact::{StackEnd, Text};
+use crate::sys::cancellation::testing::{ended_by, endless};
+use crate::sys::sandboxed_helper::HelperFailure;
+use crate::tracer::executable_mappings;
 
 /// Runs this test program as a helper.
 #[test]
 #[ignore = "run by a_stack_of_our_own_functions_leads_to_the_outermost_one"]
 fn helper() {
-    apart::answer().expect("there is a question");
+    helper_main::answer().expect("there is a question");
 }
 
 /// Runs a helper that answers for the first two samples of a question and then dies.
@@ -15,31 +16,35 @@ fn helper() {
 #[ignore = "run by what_a_helper_did_not_survive_is_lost_and_told"]
 fn dies() {
     use std::io::Write;
-    helper::limit(&apart::BOUNDS).expect("it is allowed");
-    let (question, mut socket) = helper::asked().expect("there is a question");
-    let question = Question::decode(&question).expect("a question");
-    let stacks = question.events.iter().filter(|it| matches!(it, Event::Stack(_)));
+    sandboxed_helper::limit(&helper_main::BOUNDS).expect("it is allowed");
+    let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");
+    let question = StacksQuestion::decode(&question).expect("a question");
+    let stacks = question.events.iter().filter(|it| matches!(it, MemoryEvent::Stack(_)));
     for _ in stacks.take(2) {
-        let way = Unwound { addresses: [7].into(), ending: Ending::Outermost, is_guessed: false };
-        socket.write_all(&question::encode_way(&way)).expect("the tracer listens");
+        let way =
+            UnwoundStack { addresses: [7].into(), ending: StackEnd::Outermost, is_guessed: false };
+        socket.write_all(&protocol::encode_way(&way)).expect("the tracer listens");
     }
     std::process::abort();
 }
 
-fn hit(time: u64) -> Hit {
-    let sampled = Sampled { registers: Registers::default(), stack: Vec::new(), is_full: true };
-    Hit { time: KernelTime(time), tid: Tid(1), sampled }
+fn hit(time: u64) -> StackSample {
+    let sampled =
+        SampledStack { registers: FollowedRegisters::default(), stack: Vec::new(), is_full: true };
+    StackSample { time: KernelTime(time), tid: Tid(1), sampled }
 }
 
 #[test]
 fn what_a_helper_did_not_survive_is_lost_and_told() {
     const DIES: &[&str] = &["--exact", "tracer::unwinding::tests::dies", "--ignored"];
     let mut seen = SeenChains::default();
-    let mut unwinding = Unwinding::new(&mut seen, DIES, apart::BOUNDS, endless());
+    let mut unwinding = Unwinding::new(&mut seen, DIES, helper_main::BOUNDS, endless());
     // The answers cover both samples of the first process, two of three of the second, and one and
     // then one of the third.
-    let waiting =
-        |times: &[u64]| Waiting { hits: times.iter().map(|it| hit(*it)).collect(), bytes: 0 };
+    let waiting = |times: &[u64]| PendingSamples {
+        hits: times.iter().map(|it| hit(*it)).collect(),
+        bytes: 0,
+    };
     for (pid, times) in [(1, &[11, 10][..]), (2, &[10, 11, 12]), (3, &[10])] {
         unwinding.waiting.insert(Pid(pid), waiting(times));
     }
@@ -60,13 +65,14 @@ fn what_a_helper_did_not_survive_is_lost_and_told() {
 #[test]
 fn what_nobody_waits_for_is_lost_and_told() {
     let mut seen = SeenChains::default();
-    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, ended_by(libc::SIGINT));
+    let mut unwinding =
+        Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, ended_by(libc::SIGINT));
     for pid in [1, 2] {
         let hits = vec![hit(10), hit(11)];
-        unwinding.waiting.insert(Pid(pid), Waiting { hits, bytes: 0 });
+        unwinding.waiting.insert(Pid(pid), PendingSamples { hits, bytes: 0 });
     }
     unwinding.ask_all();
-    let why = Failure::NotWaitedFor.to_string();
+    let why = HelperFailure::NotWaitedFor.to_string();
     let expected = vec![format!("4 stacks of programs were not unwound: {why}")];
     assert_eq!(unwinding.finish(), (Vec::new(), expected));
 }
@@ -74,10 +80,10 @@ fn what_nobody_waits_for_is_lost_and_told() {
 #[test]
 fn no_more_than_there_is_room_for() {
     let mut seen = SeenChains::default();
-    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
-    let way = |address| Unwound {
+    let mut unwinding = Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, endless());
+    let way = |address| UnwoundStack {
         addresses: [address].into(),
-        ending: Ending::Outermost,
+        ending: StackEnd::Outermost,
         is_guessed: false,
     };
     unwinding.found(Pid(1), &hit(1), way(1));
@@ -94,20 +100,20 @@ fn no_more_than_there_is_room_for() {
 
 #[test]
 fn a_stack_of_our_own_functions_leads_to_the_outermost_one() {
-    let (sampled, expected) = walk::tests::called_at_their_beginnings();
+    let (sampled, expected) = unwinder::tests::called_at_their_beginnings();
     let mut seen = SeenChains::default();
     let text = std::fs::read("/proc/self/maps").expect("our own");
     let (pid, time) = (Pid(std::process::id().cast_signed()), KernelTime(5));
     seen.note_fact(&Fact::Text { time, which: Text::MAPS, pid, text });
-    let mut unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
-    let hits = vec![Hit { time: KernelTime(9), tid: Tid(1), sampled }];
-    unwinding.waiting.insert(pid, Waiting { hits, bytes: 0 });
+    let mut unwinding = Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, endless());
+    let hits = vec![StackSample { time: KernelTime(9), tid: Tid(1), sampled }];
+    unwinding.waiting.insert(pid, PendingSamples { hits, bytes: 0 });
     unwinding.ask_all();
     let (facts, doubts) = unwinding.finish();
     assert_eq!(doubts, Vec::<String>::new());
     let Some(Fact::Stack(stack)) = facts.first() else { panic!("{facts:?}") };
     let expected =
-        Unwound { addresses: expected.into(), ending: Ending::Outermost, is_guessed: false };
+        UnwoundStack { addresses: expected.into(), ending: StackEnd::Outermost, is_guessed: false };
     assert_eq!(stack.way, expected);
 }
 
@@ -115,13 +121,13 @@ fn a_stack_of_our_own_functions_leads_to_the_outermost_one() {
 fn a_history_is_told_before_what_came_later() {
     let mut seen = SeenChains::default();
     let changes = [(7, 10, "map /a"), (7, 20, "exec"), (7, 22, "map [vdso]"), (7, 30, "map /b")];
-    seen.code = code::made(&changes);
-    let unwinding = Unwinding::new(&mut seen, HELPER, apart::BOUNDS, endless());
+    seen.code = executable_mappings::made(&changes);
+    let unwinding = Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, endless());
     let question = unwinding.question(Pid(7), &[hit(15), hit(25)]);
-    let shown = |event: &Event| match event {
-        Event::Map(_, mapped) => format!("map {:?}", mapped.file),
-        Event::Clear => "clear".into(),
-        Event::Stack(_) => "stack".into(),
+    let shown = |event: &MemoryEvent| match event {
+        MemoryEvent::Map(_, mapped) => format!("map {:?}", mapped.file),
+        MemoryEvent::Clear => "clear".into(),
+        MemoryEvent::Stack(_) => "stack".into(),
     };
     let shown: Vec<String> = question.events.iter().map(shown).collect();
     assert_eq!(shown, ["map Some(0)", "stack", "clear", "map None", "stack"]);
@@ -134,10 +140,10 @@ fn a_history_is_told_before_what_came_later() {
 fn each_process_of_a_number_is_asked_about_for_itself() {
     const ONE: &[&str] = &["--exact", "tracer::unwinding::tests::one", "--ignored"];
     let mut seen = SeenChains::default();
-    seen.code = code::made(&[(7, 10, "born 1"), (7, 20, "born 1"), (7, 21, "exec")]);
-    let mut unwinding = Unwinding::new(&mut seen, ONE, apart::BOUNDS, endless());
+    seen.code = executable_mappings::made(&[(7, 10, "born 1"), (7, 20, "born 1"), (7, 21, "exec")]);
+    let mut unwinding = Unwinding::new(&mut seen, ONE, helper_main::BOUNDS, endless());
     let hits = [25, 5, 15, 16, 20].map(hit).into();
-    unwinding.waiting.insert(Pid(7), Waiting { hits, bytes: 0 });
+    unwinding.waiting.insert(Pid(7), PendingSamples { hits, bytes: 0 });
     unwinding.ask_all();
     let (facts, doubts) = unwinding.finish();
     assert_eq!(doubts, Vec::<String>::new());
@@ -157,11 +163,11 @@ fn each_process_of_a_number_is_asked_about_for_itself() {
 #[ignore = "run by each_process_of_a_number_is_asked_about_for_itself"]
 fn one() {
     use std::io::Write;
-    let (question, mut socket) = helper::asked().expect("there is a question");
-    let question = Question::decode(&question).expect("a question");
-    let stacks = question.events.iter().filter(|it| matches!(it, Event::Stack(_)));
+    let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");
+    let question = StacksQuestion::decode(&question).expect("a question");
+    let stacks = question.events.iter().filter(|it| matches!(it, MemoryEvent::Stack(_)));
     let count = stacks.count();
-    let (addresses, ending) = ([count as u64].into(), Ending::Outermost);
-    let way = question::encode_way(&Unwound { addresses, ending, is_guessed: false });
+    let (addresses, ending) = ([count as u64].into(), StackEnd::Outermost);
+    let way = protocol::encode_way(&UnwoundStack { addresses, ending, is_guessed: false });
     socket.write_all(&way.repeat(count)).expect("the tracer listens");
 }

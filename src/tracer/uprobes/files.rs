@@ -11,23 +11,23 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::naming::Ground;
+use super::super::name_source::Environment;
 use super::super::options::Follow;
 use super::super::programs;
-use super::apart::BOUNDS;
-use super::question::{Answer, Asked, Question, Said};
+use super::helper_main::BOUNDS;
+use super::protocol::{AskedBinary, SiteReply, SitesAnswer, SitesQuestion};
 use super::{FILES_MAX, SEARCH_NS_MAX, VERB};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::Sites;
-use crate::sys::helper::{self, Failure};
-use crate::sys::patience::Patience;
+use crate::sys::cancellation::Cancellation;
 use crate::sys::proc::{self, MappedCode};
+use crate::sys::sandboxed_helper::{self, HelperFailure};
 use crate::sys::{clock, regular};
 use crate::units::Pid;
 
 /// A file and its probe sites.
 #[derive(Debug)]
-pub(super) struct Probed {
+pub(super) struct ProbedBinary {
     pub name: String,
     /// Found, not opened (`O_PATH`): enough for the kernel to identify the file.
     pub file: File,
@@ -38,7 +38,7 @@ pub(super) struct Probed {
 
 /// A file that is not yet searched.
 #[derive(Debug)]
-struct Found {
+struct CandidateBinary {
     name: String,
     file: File,
     bytes: u64,
@@ -47,15 +47,19 @@ struct Found {
 
 /// Files of a recording.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    pub all: Vec<Probed>,
+pub(super) struct ProbedBinaries {
+    pub all: Vec<ProbedBinary>,
     /// Number of files for which there was no room.
     pub left_out: usize,
 }
 
 /// Returns the files with sites, and those that were not searched, each once.
-pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patience<'_>) -> Files {
-    let mut files = Files::default();
+pub(super) fn probed(
+    ground: Environment<'_>,
+    wanted: &[CallId],
+    patience: &mut Cancellation<'_>,
+) -> ProbedBinaries {
+    let mut files = ProbedBinaries::default();
     let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
     for group in found(ground, &mut files.left_out, patience) {
         look_through(group, wanted, until, &mut files.all, patience);
@@ -66,12 +70,12 @@ pub(super) fn probed(ground: Ground<'_>, wanted: &[CallId], patience: &mut Patie
 /// Returns the files by owner: one question is about files of one owner, so that no file can forge
 /// results for a file of another owner. Files of root come first.
 fn found(
-    ground: Ground<'_>,
+    ground: Environment<'_>,
     left_out: &mut usize,
-    patience: &mut Patience<'_>,
-) -> Vec<VecDeque<Found>> {
+    patience: &mut Cancellation<'_>,
+) -> Vec<VecDeque<CandidateBinary>> {
     let mut seen = BTreeSet::new();
-    let mut groups: BTreeMap<u64, VecDeque<Found>> = BTreeMap::new();
+    let mut groups: BTreeMap<u64, VecDeque<CandidateBinary>> = BTreeMap::new();
     let mut count = 0;
     for (MappedCode { name, link }, only_static) in candidates(ground, left_out, patience) {
         let Some((file, about)) = regular::find_regular(&link, true) else { continue };
@@ -84,7 +88,7 @@ fn found(
         }
         count += 1;
         let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-        let found = Found { name, file, bytes: about.len(), only_static };
+        let found = CandidateBinary { name, file, bytes: about.len(), only_static };
         groups.entry(trust(&about)).or_default().push_back(found);
     }
     groups.into_values().collect()
@@ -102,11 +106,11 @@ fn trust(about: &Metadata) -> u64 {
 
 /// Asks about these files until each has a result.
 fn look_through(
-    mut waiting: VecDeque<Found>,
+    mut waiting: VecDeque<CandidateBinary>,
     wanted: &[CallId],
     until: u64,
-    files: &mut Vec<Probed>,
-    patience: &mut Patience<'_>,
+    files: &mut Vec<ProbedBinary>,
+    patience: &mut Cancellation<'_>,
 ) {
     while !waiting.is_empty() {
         if clock::now().0 >= until || patience.is_over() {
@@ -114,21 +118,24 @@ fn look_through(
             files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
             return;
         }
-        let asked = |it: &Found| Asked { fd: it.file.as_raw_fd(), only_static: it.only_static };
-        let question = Question {
+        let asked = |it: &CandidateBinary| AskedBinary {
+            fd: it.file.as_raw_fd(),
+            only_static: it.only_static,
+        };
+        let question = SitesQuestion {
             pid: std::process::id(),
             calls: wanted.to_vec(),
             files: waiting.iter().map(asked).collect(),
         };
         let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
-        let reply = helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
-        let Answer { said, at_hand } = Answer::decode(&reply.answer, &question, &lengths);
-        let is_of_all = reply.failure.as_ref().is_some_and(Failure::is_of_all);
+        let reply = sandboxed_helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
+        let SitesAnswer { said, at_hand } = SitesAnswer::decode(&reply.answer, &question, &lengths);
+        let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
         // Earlier files may have used up the limits. In that case the current file is asked about
         // once more, first.
         let is_innocent = is_of_all && !said.is_empty();
         let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
-        let mut left: BTreeMap<usize, Found> = waiting.drain(..).enumerate().collect();
+        let mut left: BTreeMap<usize, CandidateBinary> = waiting.drain(..).enumerate().collect();
         for (place, said) in said {
             files.extend(left.remove(&place).and_then(|it| it.looked_through(said)));
         }
@@ -139,27 +146,28 @@ fn look_through(
     }
 }
 
-impl Found {
-    fn looked_through(self, said: Said) -> Option<Probed> {
+impl CandidateBinary {
+    fn looked_through(self, said: SiteReply) -> Option<ProbedBinary> {
         let why = match said {
-            Said::Read(sites) if sites == Sites::default() => return None,
-            Said::Read(sites) => {
+            SiteReply::Read(sites) if sites == Sites::default() => return None,
+            SiteReply::Read(sites) => {
                 let Self { name, file, .. } = self;
-                return Some(Probed { name, file, sites, missed: None });
+                return Some(ProbedBinary { name, file, sites, missed: None });
             }
             // Other files have no code that is understood here.
-            Said::NoCode | Said::Linked => return None,
-            Said::TooMany => "has more places than are probed",
-            Said::TooLarge => "has more than 256 MiB",
-            Said::Closed => "cannot be opened",
+            SiteReply::NoCode | SiteReply::Linked => return None,
+            SiteReply::TooMany => "has more places than are probed",
+            SiteReply::TooLarge => "has more than 256 MiB",
+            SiteReply::Closed => "cannot be opened",
         };
         self.missed(why)
     }
 
     /// Reports the file, unless it would not have been probed anyway.
-    fn missed(self, why: &str) -> Option<Probed> {
+    fn missed(self, why: &str) -> Option<ProbedBinary> {
         let Self { name, file, only_static, .. } = self;
-        let probed = Probed { name, file, sites: Sites::default(), missed: Some(why.to_owned()) };
+        let probed =
+            ProbedBinary { name, file, sites: Sites::default(), missed: Some(why.to_owned()) };
         (!only_static).then_some(probed)
     }
 }
@@ -167,9 +175,9 @@ impl Found {
 /// Returns the files that are mapped as code; true for files that matter only when they are
 /// statically linked.
 fn candidates(
-    ground: Ground<'_>,
+    ground: Environment<'_>,
     left_out: &mut usize,
-    patience: &mut Patience<'_>,
+    patience: &mut Cancellation<'_>,
 ) -> Vec<(MappedCode, bool)> {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut files = proc::mapped_code("self");
@@ -212,7 +220,7 @@ fn is_c_library(name: &str) -> bool {
 
 /// Returns the program that a command starts, and the interpreters and the loader that the kernel
 /// starts for it; true if one could not be read. A helper reads their headers.
-fn launched(command: &str, patience: &mut Patience<'_>) -> (Vec<MappedCode>, bool) {
+fn launched(command: &str, patience: &mut Cancellation<'_>) -> (Vec<MappedCode>, bool) {
     let (needed, is_cut) = programs::needed_by(&places_of(command), patience);
     let code = |it: PathBuf| MappedCode { name: it.display().to_string(), link: it };
     (needed.into_iter().map(code).collect(), is_cut)
@@ -231,7 +239,7 @@ fn places_of(command: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::patience::testing::endless;
+    use crate::sys::cancellation::testing::endless;
 
     #[test]
     fn a_command_is_looked_for_in_the_path() {

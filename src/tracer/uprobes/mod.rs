@@ -12,22 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 
-use super::bench::Bench;
-use super::naming::Ground;
-use super::probes::{Covers, Probes};
-use crate::event::probed::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
+use super::name_source::Environment;
+use super::probe_validation::Bench;
+use super::probes::{ProbeCoverage, Probes};
+use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites;
-use crate::sys::instance::Instance;
-use crate::sys::patience::Patience;
-use crate::sys::probe_events::{Kind, ProbeGroup};
+use crate::sys::cancellation::Cancellation;
+use crate::sys::probe_events::{ProbeGroup, ProbeKind};
 use crate::sys::proc;
+use crate::sys::tracefs_instance::Instance;
 
-pub mod apart;
 mod files;
-mod question;
+pub mod helper_main;
+mod protocol;
 
-use files::{Files, Probed};
+use files::{ProbedBinaries, ProbedBinary};
 
 /// Hidden subcommand that starts this program as the helper that searches code.
 pub const VERB: &str = "find-sites";
@@ -59,11 +59,12 @@ const PANIC_ON_WARN: &str = "/proc/sys/kernel/panic_on_warn";
 /// # Errors
 ///
 /// Reason why there are none, as text.
-pub fn find(ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Probes, String> {
+pub fn find(ground: Environment<'_>, patience: &mut Cancellation<'_>) -> Result<Probes, String> {
     if let Some(why) = hindrance(ground.machine, &proc::host().kernel_release) {
         return Err(why);
     }
-    let mut group = ProbeGroup::new(ground.tracefs, Kind::User).map_err(|it| it.to_string())?;
+    let mut group =
+        ProbeGroup::new(ground.tracefs, ProbeKind::User).map_err(|it| it.to_string())?;
     let wanted: Vec<CallId> =
         ground.calls.iter().copied().filter(|it| it.call().has_path()).collect();
     let mut files = files::probed(ground, &wanted, patience);
@@ -72,9 +73,10 @@ pub fn find(ground: Ground<'_>, patience: &mut Patience<'_>) -> Result<Probes, S
     }
     let lock = Instance::create(ground.tracefs, "probes").map_err(|it| it.to_string())?;
     define_all(&mut group, &mut files.all, patience)?;
-    let Ground { tracefs, machine, own_name, .. } = ground;
+    let Environment { tracefs, machine, own_name, .. } = ground;
     let bench = Bench { tracefs, machine, own_name, instance: &lock, calls: ground.calls };
-    let covers = bench.try_out_twice(&group, &[], Covers::paths).map_err(|it| it.to_string())?;
+    let covers =
+        bench.try_out_twice(&group, &[], ProbeCoverage::paths).map_err(|it| it.to_string())?;
     if covers.shown.is_empty() {
         return Err(
             "probes could be made in libraries, but showed none of the paths of a test".to_owned()
@@ -118,8 +120,8 @@ pub fn hindrance(machine: &str, release: &str) -> Option<String> {
 /// names.
 fn define_all(
     group: &mut ProbeGroup,
-    files: &mut [Probed],
-    patience: &mut Patience<'_>,
+    files: &mut [ProbedBinary],
+    patience: &mut Cancellation<'_>,
 ) -> Result<(), String> {
     let mut left = PROBES_MAX;
     for file in files {
@@ -142,7 +144,7 @@ fn define_all(
     Ok(())
 }
 
-fn define(group: &mut ProbeGroup, probed: &Probed) -> io::Result<()> {
+fn define(group: &mut ProbeGroup, probed: &ProbedBinary) -> io::Result<()> {
     for site in &probed.sites.sites {
         for register in &site.registers {
             let mut fields = format!("name=+0(%{register}):ustring address=%{register}:x64");
@@ -159,7 +161,10 @@ fn define(group: &mut ProbeGroup, probed: &Probed) -> io::Result<()> {
     Ok(())
 }
 
-fn text(covers: &Covers, Files { all: files, left_out }: &Files) -> String {
+fn text(
+    covers: &ProbeCoverage,
+    ProbedBinaries { all: files, left_out }: &ProbedBinaries,
+) -> String {
     let paths = if covers.paths() {
         "the paths of calls".to_owned()
     } else {
@@ -168,7 +173,7 @@ fn text(covers: &Covers, Files { all: files, left_out }: &Files) -> String {
     let places = files.iter().filter(|it| !it.sites.sites.is_empty());
     let places: Vec<String> =
         places.map(|it| format!("{} ({} places)", it.name, it.sites.sites.len())).collect();
-    let blank: Vec<&Probed> = files.iter().filter(|it| is_blank(it)).collect();
+    let blank: Vec<&ProbedBinary> = files.iter().filter(|it| is_blank(it)).collect();
     let reported = blank.iter().take(TOLD_MAX).map(|file| match &file.missed {
         Some(why) => format!(", none of {}, which was not searched: {why}", file.name),
         None => format!(", none of {}, whose code is not understood", file.name),
@@ -198,7 +203,7 @@ fn text(covers: &Covers, Files { all: files, left_out }: &Files) -> String {
 }
 
 /// True if no call of the file can be probed.
-fn is_blank(file: &Probed) -> bool {
+fn is_blank(file: &ProbedBinary) -> bool {
     file.missed.is_some() || file.sites.sites.is_empty() && file.sites.hidden.is_empty()
 }
 

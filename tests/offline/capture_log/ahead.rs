@@ -4,8 +4,8 @@
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
-use iotrace_perf::capture::ahead::Ahead;
 use iotrace_perf::capture::format::{Codec, FILE_HEADER_BYTES, FrameKind};
+use iotrace_perf::capture::prefetch::Prefetch;
 use iotrace_perf::capture::reader::{Item, Reader};
 use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::units::KernelTime;
@@ -128,7 +128,7 @@ fn both(
 ) -> [Outcome; 2] {
     let reader = || Reader::new(Input { bytes: log, piece, fails_at });
     let Ok(alone) = reader() else { return [vec![], vec![]] };
-    let ahead = Ahead::with_threads(reader().expect("it was a log before"), threads);
+    let ahead = Prefetch::with_threads(reader().expect("it was a log before"), threads);
     [taken(alone, count), taken(ahead, count)]
 }
 

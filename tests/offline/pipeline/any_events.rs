@@ -3,14 +3,14 @@
 
 use std::convert::Infallible;
 
-use iotrace_perf::event::block::{BlockEvent, BlockPoint, Place, Rwbs};
+use iotrace_perf::event::block::{BlockEvent, BlockPoint, DevicePosition, Rwbs};
 use iotrace_perf::event::fault::{FaultEvent, FaultPlace};
-use iotrace_perf::event::fs::{Extent, FsEvent, Unit};
+use iotrace_perf::event::fs::{AddressUnit, Extent, FsEvent};
 use iotrace_perf::event::syscall_table::{CALLS, CallId};
 use iotrace_perf::event::task::TaskEvent;
 use iotrace_perf::event::{Event, EventKind, FileStat, Name, ReadNames, SeenFd, SysEnter, SysExit};
 use iotrace_perf::operation::block::BlockOptions;
-use iotrace_perf::operation::context::Followed;
+use iotrace_perf::operation::context::Observability;
 use iotrace_perf::operation::process::Scope;
 use iotrace_perf::operation::tracker::Tracker;
 use iotrace_perf::operation::{Sink, Step};
@@ -145,7 +145,7 @@ fn block() -> impl Strategy<Value = BlockEvent> {
             error,
             rwbs: Rwbs::new(letters.as_bytes()),
             from: (point == BlockPoint::Remap)
-                .then_some(Place { dev: DevId::new(7, 1), sector: sector / 2 }),
+                .then_some(DevicePosition { dev: DevId::new(7, 1), sector: sector / 2 }),
             comm: None,
             chain: None,
         },
@@ -154,7 +154,7 @@ fn block() -> impl Strategy<Value = BlockEvent> {
 
 fn file_system() -> impl Strategy<Value = FsEvent> {
     let dev = DevId::new(7, 0);
-    let unit = prop::sample::select(vec![Unit::Bytes, Unit::Blocks]);
+    let unit = prop::sample::select(vec![AddressUnit::Bytes, AddressUnit::Blocks]);
     let place = (0..9u64, 0..9u64, any::<u64>());
     let extent = (0..3u64, unit, place, any::<bool>()).prop_map(
         move |(ino, unit, (offset, length, address), is_shared)| {
@@ -246,10 +246,10 @@ fn options() -> impl Strategy<Value = BlockOptions> {
     )
 }
 
-fn followed() -> impl Strategy<Value = (Followed, KernelTime)> {
+fn followed() -> impl Strategy<Value = (Observability, KernelTime)> {
     let followed = prop_oneof![
-        4 => Just(Followed::ALL),
-        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Followed { descriptors, positions, directories: positions, roots: execs, execs, waits: execs, mappings: positions.then_some(4096) }),
+        4 => Just(Observability::ALL),
+        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Observability { descriptors, positions, directories: positions, roots: execs, execs, waits: execs, mappings: positions.then_some(4096) }),
     ];
     (followed, prop_oneof![0u64..40, Just(u64::MAX)].prop_map(KernelTime))
 }
@@ -299,7 +299,7 @@ fn entered(pid: i32, tid: i32) -> Fed {
 fn system() -> Tracker {
     let scope =
         Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(5) };
-    Tracker::new(scope, BlockOptions::default(), Followed::ALL, KernelTime::MIN)
+    Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN)
 }
 
 /// The end of a thread and the birth of the one that has its number now were both lost.

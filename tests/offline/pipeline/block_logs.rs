@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use iotrace_perf::analysis::totals::BlockTotals;
+use iotrace_perf::analysis::call_totals::BlockTotals;
 use iotrace_perf::capture::fact::Text;
 use iotrace_perf::operation::attribution::{BlockContents, Piece};
 use iotrace_perf::operation::block::{BlockStep, DiskstatsClass};

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iotrace_perf::anomaly::{AnomalyKind, Ledger};
-use iotrace_perf::event::chain::ChainId;
-use iotrace_perf::operation::block::{BlockStep, Ending, RequestId};
+use iotrace_perf::event::callchain::ChainId;
+use iotrace_perf::operation::block::{BlockStep, RequestEnd, RequestId};
 use iotrace_perf::operation::model::{SyscallOperation, ThreadInfo, Unfinished};
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::units::KernelTime;
@@ -119,7 +119,7 @@ impl<S: Sink> Checked<S> {
         if ends {
             self.requests_ended.insert(request.id);
         }
-        if request.ending == Some(Ending::Completed) {
+        if request.ending == Some(RequestEnd::Completed) {
             assert!(request.completed.is_some(), "{request:?}");
         }
     }

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_perf::analysis::latency::{Latency, Layer, Options};
-use iotrace_perf::analysis::split::LAYERS;
+use iotrace_perf::analysis::latency::{Latency, LatencyLayer, LatencyOptions};
+use iotrace_perf::analysis::layer_split::LAYERS;
 use iotrace_perf::event::layer::Layer as Inside;
 
 use super::{names, read, run};
 
-const ALL: Options =
-    Options { syscalls: true, vfs: true, fs: true, block: true, queued: false, unit_ns: 1 };
+const ALL: LatencyOptions =
+    LatencyOptions { syscalls: true, vfs: true, fs: true, block: true, queued: false, unit_ns: 1 };
 
 /// How often each was at work, by layer and name.
 fn counts(log: &str) -> BTreeMap<(&'static str, String), u64> {
     let (summary, _, fold) = run(&read(log, "iocap"), Latency::new(ALL));
     let books = summary.ledger.spans;
     assert_eq!((books.without_begin, books.without_end, books.left_out), (0, 0, 0), "{log}");
-    let inside = |layer: Layer| matches!(layer, Layer::Inside(_));
+    let inside = |layer: LatencyLayer| matches!(layer, LatencyLayer::Inside(_));
     let rows = fold.rows().into_iter().filter(|it| inside(it.0.0));
     rows.map(|((layer, what, _), it)| ((layer.as_str(), what), it.spread.count())).collect()
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use iotrace_perf::analysis::done::What;
+use iotrace_perf::analysis::completed_op::OpKind;
 use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::replay::dependencies::OpId;
 use iotrace_perf::replay::planned_op::PlannedOp;
-use iotrace_perf::replay::planner::{Out, Planner};
+use iotrace_perf::replay::planner::{PlanOutput, Planner};
 use iotrace_perf::replay::replayability::SkipReason;
 
 use super::{names, read, run};
@@ -15,7 +15,7 @@ use super::{names, read, run};
 #[derive(Default)]
 struct Kept(Vec<PlannedOp>);
 
-impl Out for Kept {
+impl PlanOutput for Kept {
     type Error = Infallible;
 
     fn planned(&mut self, planned: &PlannedOp) -> Result<(), Infallible> {
@@ -41,7 +41,7 @@ fn every_call_has_its_place() {
         for (is_call, followed, endless) in
             [(true, plan.followed, endless), (false, 0, endless_asynchronous)]
         {
-            let is_meant = |it: &What| matches!(it, What::Call(_)) == is_call;
+            let is_meant = |it: &OpKind| matches!(it, OpKind::Call(_)) == is_call;
             let of = |is_endless: bool| -> u64 {
                 let left = plan.left.iter().filter(|it| is_meant(&it.0.1));
                 left.filter(|it| (it.0.0 == SkipReason::NoResult) == is_endless)

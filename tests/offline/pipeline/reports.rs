@@ -4,26 +4,28 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use iotrace_perf::analysis::done::What;
-use iotrace_perf::analysis::files::Files;
-use iotrace_perf::analysis::latency::{Latency, Layer, Options, RowKey, Times};
+use iotrace_perf::analysis::completed_op::OpKind;
+use iotrace_perf::analysis::files::FileTotals;
+use iotrace_perf::analysis::group_stats::GroupStats;
+use iotrace_perf::analysis::latency::{
+    Latency, LatencyLayer, LatencyOptions, LatencyTimes, RowKey,
+};
 use iotrace_perf::analysis::pattern::{Direction, Patterns};
 use iotrace_perf::analysis::summary::IoSummary;
-use iotrace_perf::analysis::tally::Tally;
 use iotrace_perf::event::block::RequestOp;
-use iotrace_perf::event::syscall_table::Class;
+use iotrace_perf::event::syscall_table::CallClass;
 use iotrace_perf::operation::block::BlockStep;
 use iotrace_perf::operation::{Sink, Step, disk};
 use iotrace_perf::report;
-use iotrace_perf::text::fields::{FieldLines, Fields, RowForm};
+use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::table::{Cell, Form, Report, Table};
+use iotrace_perf::text::table::{Cell, Report, Table, TableFormat};
 use iotrace_perf::units::{DevId, KernelTime};
 use serde_json::Value;
 
 use super::{names, read, run};
 
-fn printed(report: &Report, form: Form) -> String {
+fn printed(report: &Report, form: TableFormat) -> String {
     let mut out = Vec::new();
     report.print(form, &mut out).expect("memory");
     String::from_utf8(out).expect("UTF-8")
@@ -109,8 +111,8 @@ fn check_table(table: &Table, [text, csv]: [&str; 2], json: &Value, what: &str) 
 }
 
 fn check(report: &Report, what: &str) {
-    let json: Value = serde_json::from_str(&printed(report, Form::Json)).expect("JSON");
-    let (text, csv) = (printed(report, Form::Text), printed(report, Form::Csv));
+    let json: Value = serde_json::from_str(&printed(report, TableFormat::Json)).expect("JSON");
+    let (text, csv) = (printed(report, TableFormat::Text), printed(report, TableFormat::Csv));
     assert!(text.chars().chain(csv.chars()).all(|it| it == '\n' || !it.is_control()), "{what}");
     assert_eq!(json["kind"], report.kind);
     for table in &report.tables {
@@ -121,7 +123,7 @@ fn check(report: &Report, what: &str) {
     }
 }
 
-fn sum<'a>(all: impl Iterator<Item = &'a Tally>) -> [u64; 5] {
+fn sum<'a>(all: impl Iterator<Item = &'a GroupStats>) -> [u64; 5] {
     all.fold([0; 5], |sum, it| {
         let its = [it.count, it.errors, it.read, it.written, it.time.sum()];
         std::array::from_fn(|at| sum[at] + its[at])
@@ -134,7 +136,7 @@ fn all_forms_of_a_summary_have_the_numbers_of_the_operations() {
     for name in names("iocap") {
         let (summary, totals, fold) = run(&read(&name, "iocap"), IoSummary::default());
         for (call, its) in totals.calls() {
-            let classes = fold.calls.iter().filter(|it| it.0.0 == What::Call(call));
+            let classes = fold.calls.iter().filter(|it| it.0.0 == OpKind::Call(call));
             let [count, errors, read, written, time_ns] = sum(classes.map(|it| it.1));
             assert_eq!(
                 (count, errors, read.max(written), time_ns),
@@ -161,7 +163,7 @@ fn all_forms_of_a_summary_have_the_numbers_of_the_operations() {
 fn all_forms_of_files_have_the_numbers_of_the_operations() {
     let mut bytes = 0;
     for name in names("iocap") {
-        let (summary, _, fold) = run(&read(&name, "iocap"), Files::default());
+        let (summary, _, fold) = run(&read(&name, "iocap"), FileTotals::default());
         let (_, _, all) = run(&read(&name, "iocap"), IoSummary::default());
         let moved = |it: &iotrace_perf::analysis::files::FileUse| {
             [it.count, it.read.bytes, it.written.bytes, it.time.sum()]
@@ -188,8 +190,14 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
     let mut requests = 0;
     for name in names("iocap") {
         for (queued, unit_ns) in [(false, 1), (true, 1_000_000)] {
-            let options =
-                Options { syscalls: true, vfs: true, fs: true, block: true, queued, unit_ns };
+            let options = LatencyOptions {
+                syscalls: true,
+                vfs: true,
+                fs: true,
+                block: true,
+                queued,
+                unit_ns,
+            };
             let (summary, totals, fold) = run(&read(&name, "iocap"), Latency::new(options));
             let rows = fold.rows();
             for ((_, operation, _), it) in &rows {
@@ -197,14 +205,14 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
                 assert_eq!(it.octaves.iter().sum::<u64>(), count, "{name}: {operation}");
             }
             for (call, its) in totals.calls() {
-                let is_it = |it: &(&RowKey, &&Times)| {
-                    (it.0.0, it.0.1.as_str()) == (Layer::Syscall, call.call().name)
+                let is_it = |it: &(&RowKey, &&LatencyTimes)| {
+                    (it.0.0, it.0.1.as_str()) == (LatencyLayer::Syscall, call.call().name)
                 };
                 let classes = rows.iter().filter(is_it).map(|it| &it.1.spread);
                 let both = classes.fold((0, 0), |all, it| (all.0 + it.count(), all.1 + it.sum()));
                 assert_eq!(both, (its.count, its.time_ns), "{name}");
             }
-            let blocks = rows.iter().filter(|it| it.0.0 == Layer::Block);
+            let blocks = rows.iter().filter(|it| it.0.0 == LatencyLayer::Block);
             let counted: u64 = blocks.map(|it| it.1.spread.count()).sum();
             let known: u64 = totals.blocks.values().map(|it| it.requests).sum();
             assert!(counted + fold.without_begin >= known, "{name}: {counted} {known}");
@@ -240,17 +248,18 @@ fn all_forms_of_a_pattern_have_the_numbers_of_the_operations() {
     for name in names("iocap") {
         let (summary, totals, fold) = run(&read(&name, "iocap"), Patterns::default());
         let (_, _, all) = run(&read(&name, "iocap"), IoSummary::default());
-        let of_class = |class: Class| {
+        let of_class = |class: CallClass| {
             let (asked, calls) = all.calls.iter().fold((0, 0), |sum, ((what, _), it)| match what {
-                What::Async(opcode) if opcode.class() == class => (sum.0 + it.count, sum.1),
-                What::Call(call) if call.call().class == class => (sum.0, sum.1 + it.count),
+                OpKind::Async(opcode) if opcode.class() == class => (sum.0 + it.count, sum.1),
+                OpKind::Call(call) if call.call().class == class => (sum.0, sum.1 + it.count),
                 _ => sum,
             });
             assert_eq!(calls, totals.class(class).count, "{name}");
             asynchronous += asked;
             asked + calls
         };
-        let [reads, writes, transfers] = [Class::Read, Class::Write, Class::Transfer].map(of_class);
+        let [reads, writes, transfers] =
+            [CallClass::Read, CallClass::Write, CallClass::Transfer].map(of_class);
         let streams: u64 = fold.streams.iter().map(|it| it.1.stream.count).sum();
         let counted = streams + fold.elsewhere + fold.untold;
         // A transfer may be in a stream of each of its files.
@@ -278,7 +287,7 @@ fn all_forms_of_a_pattern_have_the_numbers_of_the_operations() {
 fn twenty_three_writes_are_twenty_two_transitions() {
     let (summary, _, fold) = run(&read("v1/dd", "iocap"), Patterns::default());
     let report = report::pattern::report(&fold, &summary, 0);
-    let csv = of_csv(&printed(&report, Form::Csv), "streams");
+    let csv = of_csv(&printed(&report, TableFormat::Csv), "streams");
     let is_it = |it: &&BTreeMap<String, String>| it["path"] == "/tmp/iotrace-corpus/zeroes";
     let rows: Vec<_> = csv.iter().filter(is_it).collect();
     assert_eq!(rows.len(), 1, "{rows:#?}");
@@ -342,7 +351,7 @@ fn rows_of_fields_are_the_operations() {
             let all: Vec<String> = all.iter().map(|&it| it.to_owned()).collect();
             let lines = FieldLines::new(
                 (start, disks.clone()),
-                (form, Fields::of(&all).expect("fields")),
+                (form, FieldSelection::of(&all).expect("fields")),
                 Vec::new(),
             );
             let lines = run(&log, lines.expect("memory")).2.finish().expect("memory");

@@ -25,7 +25,7 @@ use crate::support::oracle::proc_io::{ProcIo, add_asynchronous, by_file, class};
 use crate::support::oracle::strace::Log;
 use crate::support::oracle::strace::compare::compare_counted;
 use crate::support::scratch_dir;
-use iotrace_perf::event::syscall_table::Class;
+use iotrace_perf::event::syscall_table::CallClass;
 
 /// Fails unless the audit says that the only thing that is no recorded call is what the kernel
 /// itself read to start one program, whose file was looked at.
@@ -363,7 +363,7 @@ fn pages_read(server: &Server, operations: &[JsonOperation], table: &str) -> Ran
     let file = server.file(&server.query(&format!("SELECT pg_relation_filepath('{table}')")));
     let file = file.to_str().expect("text");
     let forks = ["", "_fsm", "_vm"].map(|it| format!("{file}{it}"));
-    let reads = |it: &&JsonOperation| class(it) == Some(Class::Read);
+    let reads = |it: &&JsonOperation| class(it) == Some(CallClass::Read);
     let bytes = |it: &JsonOperation| it.result.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
     let sums = of_files(operations, &|name| forks.iter().any(|it| it == name))
         .map(|it| it.into_iter().filter(reads).map(bytes).sum::<u64>());
@@ -400,7 +400,7 @@ fn log_is_as_counted(server: &Server, operations: &[JsonOperation]) {
         name.is_some_and(|it| it.len() == 24 && it.bytes().all(|it| it.is_ascii_hexdigit()))
     };
     let [certain, doubtful] = of_files(operations, &in_log);
-    let writes = |it: &&&JsonOperation| class(it) == Some(Class::Write);
+    let writes = |it: &&&JsonOperation| class(it) == Some(CallClass::Write);
     let syncs = |it: &&&JsonOperation| it.name == "fdatasync";
     let wal = server.query("SELECT wal_write, wal_sync FROM pg_stat_wal");
     let (written, synced) = wal.split_once('|').expect("two numbers");

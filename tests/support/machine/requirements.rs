@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use iotrace_perf::sys::again::{Ring, Rules};
+use iotrace_perf::sys::reissue::{CallRing, UringPolicy};
 
 use crate::support::machine::postgres;
 
@@ -102,7 +102,7 @@ fn missing(need: Need) -> Option<String> {
             // Linux 6.6 there is no such setting.
             let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
             let is_off = setting.is_ok_and(|it| it.trim() != "0");
-            let ring = Ring::new(1, Rules::new());
+            let ring = CallRing::new(1, UringPolicy::new());
             ring.err().map(|it| it.to_string()).or(is_off.then(|| "io_uring_disabled".to_owned()))
         }
         Need::Program(name) => missing_program(name, "--version"),

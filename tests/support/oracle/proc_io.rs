@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use iotrace_perf::event::syscall_table::{CALLS, Class};
+use iotrace_perf::event::syscall_table::{CALLS, CallClass};
 
 use crate::support::driver::json::{JsonAsync, JsonOperation};
 
@@ -71,11 +71,11 @@ impl ProcIo {
                 continue;
             }
             let both = matches!(operation.name.as_str(), "sendfile64" | "copy_file_range");
-            if class == Class::Read || both {
+            if class == CallClass::Read || both {
                 books.read_bytes += result.max(0);
                 books.read_calls += 1;
             }
-            if class == Class::Write || both {
+            if class == CallClass::Write || both {
                 books.write_bytes += result.max(0);
                 books.write_calls += 1;
             }
@@ -89,8 +89,8 @@ pub(crate) fn by_file(operations: &[JsonOperation]) -> BTreeMap<String, [u64; 2]
     let mut files: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for operation in operations {
         let side = match class(operation) {
-            Some(Class::Read) => 0,
-            Some(Class::Write) => 1,
+            Some(CallClass::Read) => 0,
+            Some(CallClass::Write) => 1,
             _ => continue,
         };
         let bytes = operation.result.and_then(|it| u64::try_from(it).ok());
@@ -116,7 +116,7 @@ pub(crate) fn add_asynchronous(files: &mut BTreeMap<String, [u64; 2]>, operation
 }
 
 /// Class of a call in the table.
-pub(crate) fn class(operation: &JsonOperation) -> Option<Class> {
+pub(crate) fn class(operation: &JsonOperation) -> Option<CallClass> {
     CALLS.iter().find(|it| it.name == operation.name).map(|it| it.class)
 }
 

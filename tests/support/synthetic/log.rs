@@ -5,8 +5,10 @@ use std::rc::Rc;
 
 use iotrace_perf::capture::fact::{Fact, FactsFrame, Text};
 use iotrace_perf::capture::format::{Codec, FrameKind};
-use iotrace_perf::capture::header::{Clock, Counts, Disk, End, Header, Host, Layout, Scope};
-use iotrace_perf::capture::header::{Ring as RingInfo, Tracepoint};
+use iotrace_perf::capture::header::{
+    CaptureScope, Clock, Counts, Disk, End, Header, Host, RecordLayout,
+};
+use iotrace_perf::capture::header::{RingInfo, Tracepoint};
 use iotrace_perf::capture::writer::{DataFrame, Writer};
 use iotrace_perf::event::FileStat;
 use iotrace_perf::event::decode::common_type;
@@ -192,14 +194,14 @@ fn header(cpus: u32, tracepoints: Vec<Tracepoint>) -> Header {
             all_on_ns: START + 1,
             ..Clock::default()
         },
-        scope: Scope { mode: "system".into(), ..Scope::default() },
+        scope: CaptureScope { mode: "system".into(), ..CaptureScope::default() },
         own_pid: OWN.pid.cast_signed(),
         calls: CALLS.iter().map(|it| it.name.to_owned()).collect(),
         names: "reader".into(),
-        layouts: vec![Layout {
+        layouts: vec![RecordLayout {
             source: "perf".into(),
             sample_type: SAMPLE_TYPE,
-            ..Layout::default()
+            ..RecordLayout::default()
         }],
         rings: vec![ring("main", 2 << 20), ring("names", 256 << 10)],
         tracepoints,

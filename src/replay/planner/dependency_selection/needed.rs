@@ -5,21 +5,21 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 
 use super::renames::Renames;
-use crate::replay::locks::Locked;
-use crate::replay::namespace::{FileId, Keys};
+use crate::replay::locks::LockTarget;
+use crate::replay::namespace::{FileId, PlaceKeys};
 use crate::units::KernelTime;
 
 /// Needed items with the times until which they are needed.
 #[derive(Debug)]
-pub(super) struct Until<T>(FxHashMap<T, KernelTime>);
+pub(super) struct NeededUntil<T>(FxHashMap<T, KernelTime>);
 
-impl<T> Default for Until<T> {
+impl<T> Default for NeededUntil<T> {
     fn default() -> Self {
         Self(FxHashMap::default())
     }
 }
 
-impl<T: Copy + Eq + Hash> Until<T> {
+impl<T: Copy + Eq + Hash> NeededUntil<T> {
     /// Adds an item; returns true if that is new.
     pub(super) fn add(&mut self, thing: T, until: KernelTime) -> bool {
         let known = self.0.get(&thing).copied();
@@ -38,15 +38,19 @@ impl<T: Copy + Eq + Hash> Until<T> {
 
 /// Needed names with the times until which they are needed.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    pub(super) until: Until<u64>,
+pub(super) struct NeededNames {
+    pub(super) until: NeededUntil<u64>,
     /// Needed names by their directory.
     within: FxHashMap<u64, Vec<u64>>,
 }
 
-impl Names {
+impl NeededNames {
     /// Adds a name; returns true if that is new.
-    pub(super) fn add(&mut self, Keys { place, within }: Keys, until: KernelTime) -> bool {
+    pub(super) fn add(
+        &mut self,
+        PlaceKeys { place, within }: PlaceKeys,
+        until: KernelTime,
+    ) -> bool {
         if !self.until.0.contains_key(&place) {
             self.within.entry(within).or_default().push(place);
         }
@@ -64,9 +68,9 @@ impl Names {
 
 /// Set of dense numbers, one bit each.
 #[derive(Debug, Default)]
-pub(super) struct Numbers(Vec<u64>);
+pub(super) struct NumberSet(Vec<u64>);
 
-impl Numbers {
+impl NumberSet {
     fn place(number: u64) -> Option<(usize, u64)> {
         Some((usize::try_from(number / 64).ok()?, 1 << (number % 64)))
     }
@@ -90,20 +94,20 @@ impl Numbers {
 
 /// Findings that are passed on from one pass to the next.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct PassFindings {
     /// Open files: operations that make, duplicate, change or close their descriptors are needed.
-    pub(super) descriptions: Numbers,
+    pub(super) descriptions: NumberSet,
     /// Open files that were read or written at an unknown offset: operations that move their
     /// positions are needed.
-    pub(super) unplaced: Until<u64>,
+    pub(super) unplaced: NeededUntil<u64>,
     /// Names: operations that make, rename or remove their entries are needed.
-    pub(super) names: Names,
+    pub(super) names: NeededNames,
     /// Files: operations that truncate them, or lengthen them other than by a write, are needed.
-    pub(super) files: Until<FileId>,
+    pub(super) files: NeededUntil<FileId>,
     /// Files whose bytes must be there: operations that write past their ends are needed, too.
-    pub(super) bytes: Until<FileId>,
+    pub(super) bytes: NeededUntil<FileId>,
     /// Locked files: other operations that lock them are needed.
-    pub(super) locks: Until<Locked>,
+    pub(super) locks: NeededUntil<LockTarget>,
     /// End of the last wanted operation.
     pub(super) last: KernelTime,
     /// Renames that may turn out to be needed.
@@ -112,7 +116,7 @@ pub struct Found {
     pub(super) has_grown: bool,
 }
 
-impl Found {
+impl PassFindings {
     /// Ends a pass. Returns true if the pass has found something new, which requires another one.
     pub fn take_grown(&mut self) -> bool {
         self.has_grown |= std::mem::take(&mut self.renames).follow(&mut self.names);

@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use super::needed::Names;
-use crate::replay::namespace::Keys;
+use super::needed::NeededNames;
+use crate::replay::namespace::PlaceKeys;
 use crate::units::KernelTime;
 
 /// Maximum number of places of the renames that are kept, the newest ones: 4 MiB. Dependencies
@@ -26,7 +26,7 @@ pub(super) struct Rename {
     /// Places whose entry it changes.
     pub(super) changed: Vec<u64>,
     /// Places that its paths lead through and to.
-    pub(super) places: Vec<Keys>,
+    pub(super) places: Vec<PlaceKeys>,
     /// Directory that it replaced.
     pub(super) removed: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Renames {
 
     /// Adds the dependencies of renames that change needed names; returns true if some of them are
     /// new.
-    pub(super) fn follow(self, names: &mut Names) -> bool {
+    pub(super) fn follow(self, names: &mut NeededNames) -> bool {
         let mut is_new = false;
         for rename in self.kept.iter().rev() {
             if !rename.changed.iter().any(|name| names.until.has(*name, rename.start)) {

@@ -64,7 +64,7 @@ fn assert_counted_as_the_table_says(kernel: &str, text: &str) {
         let accounting::Accounted { read, write } = accounting::of(&operation);
         let [read_bytes, write_bytes, read_calls, write_calls] = counted;
         assert_eq!([read.bytes, write.bytes], [read_bytes, write_bytes], "{kernel}: {line}");
-        let may_be = |it: accounting::Side| it.calls..=it.calls + it.doubtful;
+        let may_be = |it: accounting::IoCounts| it.calls..=it.calls + it.doubtful;
         assert!(may_be(read).contains(&read_calls), "{kernel}: {line}");
         assert!(may_be(write).contains(&write_calls), "{kernel}: {line}");
         doubtful += read.doubtful.max(write.doubtful);

@@ -7,7 +7,7 @@ use super::names::{errno_number, kernel_name};
 use super::{Call, Log};
 use crate::support::driver::json::JsonOperation;
 use crate::support::oracle::name_compare::{Score, Truth, is_open};
-use iotrace_perf::event::syscall_table::{CALLS, Class, Role};
+use iotrace_perf::event::syscall_table::{CALLS, CallClass, Role};
 
 /// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -276,7 +276,7 @@ fn expected_fd(call: &Call) -> Option<i32> {
     let name = kernel_name(&call.name);
     let row = CALLS.iter().find(|it| it.name == name);
     match row.map(|it| (it.class, it.arg(Role::Fd))) {
-        Some((Class::Open | Class::Make(_), _)) => returned_fd(call),
+        Some((CallClass::Open | CallClass::Make(_), _)) => returned_fd(call),
         Some((_, Some(index))) => argument_fd(call, index),
         _ => None,
     }

@@ -1,0 +1,185 @@
+//! Totals of operations: counts and bytes.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use super::accounting::{self, Accounted, IoCounts};
+use crate::event::async_table::Opcode;
+use crate::event::syscall_table::{CALLS, CallClass, CallId};
+use crate::operation::asynchronous::AsyncOperation;
+use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
+use crate::operation::model::SyscallOperation;
+use crate::operation::{Sink, Step};
+use crate::units::{DevId, KernelTime};
+
+/// Counted copies by `copy_file_range`, by the device of the written file; `None` if it is unknown.
+pub type CopyCounts = BTreeMap<Option<DevId>, IoCounts>;
+
+/// Mask of type and number of an ioctl request: the length of the argument differs between 64 and
+/// 32 bits (`_IOC()`).
+const IOCTL_KIND: u64 = 0xffff;
+
+/// Request `BTRFS_IOC_SEND` (`include/uapi/linux/btrfs.h`).
+const BTRFS_IOC_SEND: u64 = 0x9426;
+
+/// Totals of one system call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallTotals {
+    /// Operations that ended.
+    pub count: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Sum of the results of the data calls that did not fail, in bytes.
+    pub bytes: u64,
+    /// Sum of the times between entry and exit, ns.
+    pub time_ns: u64,
+}
+
+/// Totals of one class of block requests on one device, as `/proc/diskstats` counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockTotals {
+    /// Requests that completed.
+    pub requests: u64,
+    /// Sectors (512 bytes each).
+    pub sectors: u64,
+    /// Number of merges.
+    pub merges: u64,
+}
+
+/// Fold of the totals.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    calls: Vec<CallTotals>,
+    /// Kernel accounting of the calls.
+    pub accounted: Accounted,
+    /// Copies that the kernel may have counted twice.
+    pub copies: CopyCounts,
+    /// Calls of `ioctl` with `BTRFS_IOC_SEND`, inside which the kernel writes the stream
+    /// (`write_buf()` in `fs/btrfs/send.c`).
+    pub btrfs_sends: u64,
+    /// Page faults on files.
+    pub faults: u64,
+    /// Asynchronous operations that ended, by opcode.
+    pub asynchronous: BTreeMap<Opcode, CallTotals>,
+    /// Totals of block requests by device and class.
+    pub blocks: BTreeMap<(DevId, DiskstatsClass), BlockTotals>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self {
+            faults: 0,
+            accounted: Accounted::default(),
+            copies: CopyCounts::new(),
+            btrfs_sends: 0,
+            calls: vec![CallTotals::default(); CALLS.len()],
+            asynchronous: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+        }
+    }
+}
+
+impl Totals {
+    /// Returns the totals of the calls that occurred, in the order of the table.
+    pub fn calls(&self) -> impl Iterator<Item = (CallId, &CallTotals)> {
+        CallId::all().zip(&self.calls).filter(|it| it.1.count > 0)
+    }
+
+    /// Returns the sum over the calls of a class.
+    pub fn class(&self, class: CallClass) -> CallTotals {
+        self.calls().filter(|it| it.0.call().class == class).fold(
+            CallTotals::default(),
+            |sum, (_, it)| CallTotals {
+                count: sum.count + it.count,
+                errors: sum.errors + it.errors,
+                bytes: sum.bytes + it.bytes,
+                time_ns: sum.time_ns + it.time_ns,
+            },
+        )
+    }
+
+    /// Returns the totals of one call by name.
+    pub fn call(&self, name: &str) -> CallTotals {
+        self.calls().find(|it| it.0.call().name == name).map(|it| *it.1).unwrap_or_default()
+    }
+
+    fn syscall(&mut self, operation: &SyscallOperation) {
+        let Some(totals) = self.calls.get_mut(usize::from(operation.call.0)) else { return };
+        totals.count += 1;
+        totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
+        let call = operation.call.call();
+        match operation.errno() {
+            Some(_) => totals.errors += 1,
+            None if call.returns_bytes() => {
+                totals.bytes += operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+            }
+            None => {}
+        }
+        self.btrfs_sends +=
+            u64::from(call.name == "ioctl" && operation.args[1] & IOCTL_KIND == BTRFS_IOC_SEND);
+        self.account(operation);
+    }
+
+    fn account(&mut self, operation: &SyscallOperation) {
+        let accounted = accounting::of(operation);
+        self.accounted.read += accounted.read;
+        self.accounted.write += accounted.write;
+        if operation.call.call().name == "copy_file_range" && accounted.write.calls > 0 {
+            let stat = operation.target.as_ref().and_then(|it| it.1.stat.as_ref());
+            *self.copies.entry(stat.map(|it| it.dev)).or_default() += accounted.write;
+        }
+    }
+
+    fn asynchronous(&mut self, operation: &AsyncOperation) {
+        let totals = self.asynchronous.entry(operation.opcode).or_default();
+        totals.count += 1;
+        totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
+        totals.errors += u64::from(operation.errno().is_some());
+        totals.bytes = totals.bytes.saturating_add(operation.bytes().unwrap_or(0));
+    }
+
+    fn request(&mut self, request: &BlockRequest) {
+        let Some(class) = request.diskstats_class() else { return };
+        let totals = self.blocks.entry((request.dev, class)).or_default();
+        totals.requests += 1;
+        totals.sectors += request.diskstats_sectors();
+        totals.merges += u64::from(request.merges);
+    }
+}
+
+impl Sink for Totals {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Step::SyscallEnded(operation, _) = step {
+            self.syscall(operation);
+        } else if let Step::Fault(_) = step {
+            self.faults += 1;
+        } else if let Step::AsyncEnded(operation, _) = step {
+            self.asynchronous(operation);
+        } else if let Step::Block { step: BlockStep::Ended(request), .. } = step {
+            self.request(request);
+        }
+        Ok(())
+    }
+}
+
+/// Sink that adds to the totals and passes on to another sink.
+#[derive(Debug)]
+pub struct WithTotals<'a, S> {
+    /// Totals of all steps.
+    pub totals: &'a mut Totals,
+    /// Next sink.
+    pub sink: S,
+}
+
+impl<S: Sink> Sink for WithTotals<'_, S> {
+    type Error = S::Error;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
+        match self.totals.step(time, step) {
+            Ok(()) => self.sink.step(time, step),
+            Err(never) => match never {},
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Names of processes, kept as long as they may be needed.
+
+use rustc_hash::FxHashMap;
+
+use crate::operation::Step;
+use crate::operation::model::{ProcessKey, ThreadInfo};
+use crate::units::{Pid, Tid};
+
+/// Last name of each process that runs or has a row in a table.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessNames(FxHashMap<ProcessKey, KnownProcess>);
+
+#[derive(Clone, Debug)]
+struct KnownProcess {
+    pid: Pid,
+    comm: Vec<u8>,
+    has_row: bool,
+}
+
+impl ProcessNames {
+    /// Takes the names in a step.
+    pub fn look(&mut self, step: &Step<'_>) {
+        match step {
+            Step::ProcessSeen(it) => {
+                let known = KnownProcess { pid: it.pid, comm: it.comm.clone(), has_row: false };
+                self.0.insert(it.key, known);
+            }
+            Step::ThreadRenamed(thread) => self.renamed(thread),
+            Step::ProcessEnded(it) if !self.has_row(it.key) => drop(self.0.remove(&it.key)),
+            _ => {}
+        }
+    }
+
+    /// Applies a rename: a process has the name of its first thread.
+    fn renamed(&mut self, thread: &ThreadInfo) {
+        if let Some(it) = self.0.get_mut(&thread.process)
+            && Tid(it.pid.0) == thread.tid
+        {
+            it.comm.clone_from(&thread.comm);
+        }
+    }
+
+    fn has_row(&self, process: ProcessKey) -> bool {
+        self.0.get(&process).is_some_and(|it| it.has_row)
+    }
+
+    /// Keeps the name of this process after its end, because a table has a row about it.
+    pub fn keep(&mut self, process: ProcessKey) {
+        self.0.entry(process).and_modify(|it| it.has_row = true);
+    }
+
+    /// Returns the name; empty if it is unknown.
+    pub fn of(&self, process: ProcessKey) -> &[u8] {
+        self.0.get(&process).map_or(&[], |it| &it.comm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::model::{ProcessInfo, ThreadKey};
+
+    fn process(number: u32) -> ProcessInfo {
+        let pid = Pid(100 + i32::try_from(number).expect("small"));
+        let comm = format!("p{number}").into_bytes();
+        ProcessInfo { key: ProcessKey(number), pid, parent: None, comm, user: None }
+    }
+
+    fn thread(process: &ProcessInfo, tid: i32, comm: &str) -> ThreadInfo {
+        let key = ThreadKey(u32::try_from(tid).expect("positive"));
+        ThreadInfo { key, process: process.key, tid: Tid(tid), comm: comm.into() }
+    }
+
+    #[test]
+    fn a_name_is_kept_for_a_row_and_no_other() {
+        let mut names = ProcessNames::default();
+        let all = [0, 1, 2].map(process);
+        all.iter().for_each(|it| names.look(&Step::ProcessSeen(it)));
+        names.keep(ProcessKey(1));
+        // The last name counts, and only that of the first thread; the end of a thread is not that
+        // of its process.
+        for (it, tid, comm) in [(&all[1], 101, "new"), (&all[2], 7, "other")] {
+            names.look(&Step::ThreadRenamed(&thread(it, tid, comm)));
+            names.look(&Step::ThreadEnded(&thread(it, tid, comm)));
+        }
+        all[..2].iter().for_each(|it| names.look(&Step::ProcessEnded(it)));
+        let known = [0, 1, 2].map(|it| names.of(ProcessKey(it)).to_vec());
+        assert_eq!(known, [b"".to_vec(), b"new".to_vec(), b"p2".to_vec()]);
+        assert_eq!(names.0.len(), 2);
+    }
+}

@@ -1,0 +1,183 @@
+//! Hits of the tracer's own probes: the names identify the probes, and the formats give the offsets
+//! of their fields.
+
+use super::{FileStat, ProbeObservation};
+use crate::tracefs::{BindError, EventFormat, IntField, StringField};
+use crate::units::{DevId, Fd};
+
+/// Prefix of the groups of the tracer's probes; the tracer's process number follows.
+pub const GROUP_PREFIX: &str = "iotrace_";
+/// Prefix of the names of probes that see a path.
+pub const PATH_PREFIX: &str = "path";
+/// Prefix of the names of probes that see a program pass a path.
+pub const GIVEN_PREFIX: &str = "given";
+/// Prefix of the names of those probes among them that see every call: its number is a field of
+/// them.
+pub const NUMBERED_PREFIX: &str = "given_nr";
+/// Name of that field.
+pub const NUMBER_FIELD: &str = "nr";
+/// Prefix of the names of probes that see a file bound to a descriptor.
+pub const FILE_PREFIX: &str = "file";
+
+/// Fields of a probe.
+#[derive(Debug)]
+pub(super) enum ProbeShape {
+    Path { name: StringField, copy: IntField, address: Option<IntField> },
+    Given { name: StringField, address: IntField },
+    File { fd: IntField, mode: IntField, ino: IntField, dev: IntField, size: IntField },
+}
+
+impl ProbeShape {
+    /// Binds the fields of one of the tracer's probes; `None` for other tracepoints.
+    pub(super) fn of(
+        system: &str,
+        name: &str,
+        format: &EventFormat,
+    ) -> Result<Option<Self>, BindError> {
+        if !system.starts_with(GROUP_PREFIX) {
+            return Ok(None);
+        }
+        if name.starts_with(PATH_PREFIX) {
+            let (name, copy) = (format.string("name")?, format.int("copy")?);
+            return Ok(Some(Self::Path { name, copy, address: format.int_opt("address")? }));
+        }
+        if name.starts_with(GIVEN_PREFIX) {
+            let (name, address) = (format.string("name")?, format.int("address")?);
+            return Ok(Some(Self::Given { name, address }));
+        }
+        if name.starts_with(FILE_PREFIX) {
+            let int = |name| format.int(name);
+            let (fd, mode, ino) = (int("fd")?, int("mode")?, int("ino")?);
+            return Ok(Some(Self::File { fd, mode, ino, dev: int("dev")?, size: int("size")? }));
+        }
+        Ok(None)
+    }
+
+    pub(super) fn read(&self, payload: &[u8]) -> Option<Box<ProbeObservation>> {
+        Some(Box::new(match self {
+            Self::Path { name, copy, address } => {
+                // An error is not a pointer, and the other fields are then undefined.
+                let copied = !is_error(copy.read_u64(payload)?);
+                let bytes = name.read_bytes(payload)?;
+                // A string that could not be fetched is empty; others have their NUL.
+                let whole = bytes.strip_suffix(b"\0").filter(|_| copied).map(<[u8]>::to_vec);
+                let address = match address.as_ref().filter(|_| copied) {
+                    Some(address) => Some(address.read_u64(payload)?),
+                    None => None,
+                };
+                ProbeObservation::Path { address, bytes: whole }
+            }
+            Self::Given { name, address } => {
+                let bytes = name.read_bytes(payload)?.strip_suffix(b"\0").map(<[u8]>::to_vec);
+                ProbeObservation::Given { address: address.read_u64(payload)?, bytes }
+            }
+            Self::File { fd, mode, ino, dev, size } => {
+                let small = |field: &IntField| u32::try_from(field.read_u64(payload)?).ok();
+                let fd = Fd(i32::try_from(fd.read_i64(payload)?).ok()?);
+                let (ino, size) = (ino.read_u64(payload)?, size.read_u64(payload)?);
+                let stat = FileStat { mode: small(mode)?, dev: DevId(small(dev)?), ino, size };
+                ProbeObservation::File { fd, stat }
+            }
+        }))
+    }
+}
+
+/// Checks for an error: the kernel's functions return one as a pointer into the last page of all.
+fn is_error(pointer: u64) -> bool {
+    pointer >= u64::MAX - 4094
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMON: &str = "name: probe\nID: 7\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+
+    fn shape(name: &str, fields: &str) -> ProbeShape {
+        let text = format!("{COMMON}{fields}\nprint fmt: \"\"\n");
+        let format = EventFormat::parse(&text).expect("parses");
+        ProbeShape::of("iotrace_42", name, &format).expect("bound").expect("a probe of ours")
+    }
+
+    /// Checks a hit of a path: the string (with or without its NUL), and the kernel's pointer to
+    /// its copy.
+    #[track_caller]
+    fn path(string: &[u8], copy: u64, expected: (Option<u64>, Option<&[u8]>)) {
+        let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:1;\n\
+            \tfield:u64 copy;\toffset:12;\tsize:8;\tsigned:0;\n\
+            \tfield:u64 address;\toffset:20;\tsize:8;\tsigned:0;\n";
+        let mut payload = vec![7, 0, 0, 0, 42, 0, 0, 0];
+        let length = u32::try_from(string.len()).expect("short");
+        payload.extend((length << 16 | 28).to_le_bytes());
+        payload.extend(copy.to_le_bytes());
+        payload.extend(0x1000_u64.to_le_bytes());
+        payload.extend(string);
+        let (address, bytes) = expected;
+        let bytes = bytes.map(<[u8]>::to_vec);
+        let read = shape("path_42", fields).read(&payload).expect("long enough");
+        assert_eq!(*read, ProbeObservation::Path { address, bytes });
+    }
+
+    #[test]
+    fn a_path_is_what_the_kernel_copied() {
+        let kernel = 0xffff_8926_8138_4000;
+        path(b"/etc\0", kernel, (Some(0x1000), Some(b"/etc")));
+        path(b"\0", kernel, (Some(0x1000), Some(b"")));
+        path(b"(fault)\0", kernel, (Some(0x1000), Some(b"(fault)")));
+    }
+
+    #[test]
+    fn what_could_not_be_copied_is_no_path() {
+        let efault = u64::MAX - 13;
+        path(b"", efault, (None, None));
+        path(b"(fault)\0", efault, (None, None));
+        path(b"", 0xffff_8926_8138_4000, (Some(0x1000), None));
+        path(b"/cut off", 0xffff_8926_8138_4000, (Some(0x1000), None));
+    }
+
+    #[test]
+    fn a_path_that_is_handed_over_stands_at_its_address() {
+        let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:1;\n\
+            \tfield:u64 address;\toffset:12;\tsize:8;\tsigned:0;\n";
+        for (string, bytes) in
+            [(&b"/etc\0"[..], Some(b"/etc".to_vec())), (b"/cut", None), (b"", None)]
+        {
+            let mut payload = vec![7, 0, 0, 0, 42, 0, 0, 0];
+            let length = u32::try_from(string.len()).expect("short");
+            payload.extend((length << 16 | 20).to_le_bytes());
+            payload.extend(0x1000_u64.to_le_bytes());
+            payload.extend(string);
+            let read = shape("given_42", fields).read(&payload).expect("long enough");
+            assert_eq!(*read, ProbeObservation::Given { address: 0x1000, bytes });
+        }
+    }
+
+    #[test]
+    fn a_descriptor_gets_its_file() {
+        let fields = "\tfield:s32 fd;\toffset:8;\tsize:4;\tsigned:1;\n\
+            \tfield:u16 mode;\toffset:12;\tsize:2;\tsigned:0;\n\
+            \tfield:u64 ino;\toffset:14;\tsize:8;\tsigned:0;\n\
+            \tfield:u32 dev;\toffset:22;\tsize:4;\tsigned:0;\n\
+            \tfield:u64 size;\toffset:26;\tsize:8;\tsigned:0;\n";
+        let mut payload = vec![7, 0, 0, 0, 42, 0, 0, 0, 3, 0, 0, 0, 0xa4, 0x81];
+        payload.extend(99_u64.to_le_bytes());
+        payload.extend((254_u32 << 20 | 1).to_le_bytes());
+        payload.extend(4096_u64.to_le_bytes());
+        let read = shape("file_42", fields).read(&payload).expect("long enough");
+        let stat = FileStat { mode: 0o100_644, dev: DevId::new(254, 1), ino: 99, size: 4096 };
+        assert!(stat.has_position());
+        assert_eq!(*read, ProbeObservation::File { fd: Fd(3), stat });
+        assert_eq!(shape("file_42", fields).read(&payload[..30]), None);
+    }
+
+    #[test]
+    fn probes_of_others_are_none_of_ours() {
+        let format = EventFormat::parse(&format!("{COMMON}\nprint fmt: \"\"\n")).expect("parses");
+        assert!(ProbeShape::of("kprobes", "path_42", &format).expect("no error").is_none());
+        assert!(ProbeShape::of("iotrace_42", "path_42", &format).is_err());
+    }
+}

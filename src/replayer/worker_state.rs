@@ -1,0 +1,222 @@
+//! State of one worker: schedules its operations, applies their results, and notifies waiting
+//! workers.
+//!
+//! The calls themselves are made by a thread ([`super::worker`]) or by a ring ([`super::lane`]).
+
+use std::sync::mpsc::Sender;
+
+use super::progress::Count;
+use super::progress_counters::WaitTarget;
+use super::run::{Pacing, ReplayOrder};
+use super::steps::{ImplicitOp, OpMeta, OpTiming, ReplayStep, ReplayedResult};
+use super::worker::{Shared, WorkerMessage};
+use crate::sys::reissue::{CallBatch, CallMemory};
+
+/// State of a worker.
+#[derive(Debug)]
+pub(super) struct WorkerState<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) worker: u32,
+    /// Other workers wait for some of its operations.
+    is_waited_for: bool,
+    tell: &'a Sender<WorkerMessage>,
+    births: &'a [(u32, u32)],
+    /// Captured end time up to which operations run in the current part: before the window, then
+    /// inside it.
+    until: u64,
+    part: WindowState,
+    /// Number of completed operations, and the counter that publishes it.
+    done: (u32, Option<&'a Count>),
+    /// End of the last operation in ns since the replay began, and its captured end in ns since the
+    /// first operation. Kept only for closed pacing, which is never requested where stamps are not
+    /// times.
+    last: (u64, u64),
+}
+
+/// Position of the worker relative to the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WindowState {
+    Before,
+    AtGate,
+    Inside,
+}
+
+/// Decision whether an operation is to be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WindowReach {
+    Yes,
+    /// Undecided until the gate is open; the caller then retries.
+    AtGate,
+    No,
+}
+
+impl<'a> WorkerState<'a> {
+    /// Creates the state before the first operation.
+    pub(super) fn new(shared: &'a Shared, worker: u32, tell: &'a Sender<WorkerMessage>) -> Self {
+        let births = shared.births.get(worker as usize).map_or(&[][..], |it| it);
+        let plan = shared.source.index.workers.get(worker as usize);
+        let window = shared.options.window;
+        Self {
+            shared,
+            worker,
+            is_waited_for: plan.is_some_and(|it| it.is_waited_for),
+            tell,
+            births,
+            until: window.from.or(window.until).unwrap_or(u64::MAX),
+            part: if window.from.is_none() { WindowState::Inside } else { WindowState::Before },
+            done: (0, shared.progress.of(worker)),
+            last: (0, 0),
+        }
+    }
+
+    /// Decides whether an operation is to be executed.
+    pub(super) fn reaches(&mut self, moment: &OpTiming) -> WindowReach {
+        // The moment is read only where there is a window.
+        if self.until == u64::MAX || moment.behind <= self.until {
+            WindowReach::Yes
+        } else {
+            self.reaches_behind(moment.behind)
+        }
+    }
+
+    /// Decides about an operation that ends after the current part, and advances to the next part.
+    fn reaches_behind(&mut self, end: u64) -> WindowReach {
+        let window = self.shared.options.window;
+        let until = window.until.unwrap_or(u64::MAX);
+        if self.part == WindowState::Inside || end > until {
+            return WindowReach::No;
+        }
+        if self.part == WindowState::Before {
+            let _ = self.tell.send(WorkerMessage::Prepared);
+            self.part = WindowState::AtGate;
+        }
+        if !self.shared.gate.is_open() {
+            return WindowReach::AtGate;
+        }
+        self.part = WindowState::Inside;
+        self.until = until;
+        self.last = (0, window.from.unwrap_or(0));
+        WindowReach::Yes
+    }
+
+    /// Returns the due time in ns since the replay began; `None`: immediately.
+    pub(super) fn time(&self, moment: &OpTiming) -> Option<u64> {
+        let options = &self.shared.options;
+        let from = options.window.from.unwrap_or(0);
+        match options.pacing {
+            _ if self.part != WindowState::Inside => None,
+            Pacing::Max => None,
+            Pacing::Open => Some(options.scaled(moment.start.saturating_sub(from))),
+            Pacing::Closed => {
+                let (ended, captured_end) = self.last;
+                let gap = options.scaled(moment.start.saturating_sub(captured_end));
+                Some(ended.saturating_add(gap))
+            }
+        }
+    }
+
+    /// Returns true if all operations that must precede this one are over.
+    pub(super) fn has_turn(&self, step: ReplayStep<'_>) -> bool {
+        let turns = &self.shared.turns;
+        match self.shared.options.order {
+            ReplayOrder::Total => turns.is_turn(step.moment.turn),
+            ReplayOrder::Dependencies => {
+                step.waits.iter().all(|&(worker, number)| turns.is_done(worker, number))
+            }
+            ReplayOrder::Thread | ReplayOrder::None => true,
+        }
+    }
+
+    /// Records that the worker waits for the dependencies of a step and can do nothing else;
+    /// `None`: it no longer waits.
+    pub(super) fn waits(&self, step: Option<ReplayStep<'_>>) {
+        let turns = &self.shared.turns;
+        let is_open = |wait: &&(u32, u32)| !turns.is_done(wait.0, wait.1);
+        let others = step.and_then(|step| match self.shared.options.order {
+            ReplayOrder::Total => Some(WaitTarget::Turn(step.moment.turn)),
+            _ => step.waits.iter().find(is_open).map(|wait| WaitTarget::Operation(*wait)),
+        });
+        turns.waits(self.worker, others);
+    }
+
+    /// Makes the call of an operation.
+    pub(super) fn call(
+        &mut self,
+        batch: &mut CallBatch,
+        index: usize,
+        memory: &mut CallMemory,
+        step: ReplayStep<'_>,
+    ) -> ReplayedResult {
+        let slots = &self.shared.slots;
+        let due = step.due;
+        let copy = match (due.besides, due.handle) {
+            (ImplicitOp::ClosesCopy, Some(handle)) => Some(slots.copy(handle)),
+            _ => None,
+        };
+        let start = self.shared.stamps.now();
+        let ret = batch.call(index, memory, slots, copy);
+        let end = self.shared.stamps.now();
+        self.made(step, ret, end);
+        ReplayedResult { ret, start, end }
+    }
+
+    /// Executes an implicit operation. Its result and its times are not compared.
+    pub(super) fn implicit(
+        &self,
+        batch: &mut CallBatch,
+        index: usize,
+        memory: &mut CallMemory,
+        due: &OpMeta,
+    ) -> ReplayedResult {
+        let slots = &self.shared.slots;
+        batch.call(index, memory, slots, None);
+        if let (ImplicitOp::Implicit, Some(handle)) = (due.besides, due.handle) {
+            slots.closed(handle);
+        }
+        ReplayedResult::default()
+    }
+
+    /// Applies the result of a call.
+    pub(super) fn made(
+        &mut self,
+        ReplayStep { due, moment, .. }: ReplayStep<'_>,
+        ret: i64,
+        end: u64,
+    ) {
+        let slots = &self.shared.slots;
+        match (due.besides, due.handle) {
+            (ImplicitOp::Nothing, _) => {}
+            (ImplicitOp::Makes, _) => slots.made(due.makes, ret),
+            // The descriptor is closed even if the call fails (close(2)).
+            (ImplicitOp::Closes, Some(handle)) => slots.closed(handle),
+            _ => {}
+        }
+        if self.shared.options.pacing == Pacing::Closed {
+            self.last = (end, moment.end);
+        }
+        if due.names.is_some_and(|it| it != (ret >= 0)) && self.shared.options.ends_at_names {
+            let _ = self.tell.send(WorkerMessage::NamesDiffer);
+            self.shared.turns.stop();
+        }
+        self.done.0 += 1;
+        if let Some(count) = self.done.1 {
+            count.set(self.done.0);
+        }
+    }
+
+    /// Publishes that an operation is over, and reports the workers that it starts.
+    pub(super) fn over(&mut self, number: u32, step: ReplayStep<'_>) {
+        let turns = &self.shared.turns;
+        match self.shared.options.order {
+            ReplayOrder::Total => turns.turn_done(step.moment.turn),
+            ReplayOrder::Dependencies if self.is_waited_for => turns.done(self.worker, number + 1),
+            ReplayOrder::Dependencies | ReplayOrder::Thread | ReplayOrder::None => {}
+        }
+        while let [(behind, born), rest @ ..] = self.births
+            && *behind == number
+        {
+            let _ = self.tell.send(WorkerMessage::Born(*born));
+            self.births = rest;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Opening of a recording: events from the chosen source, probes for names and for layers.
+
+use super::error::TracerError;
+use super::layers::Layers;
+use super::name_source::{self, Environment, NameSource, Naming};
+use super::options::{Follow, Options};
+use super::probes::Probes;
+use super::session::{exact_args, records_everybody};
+use super::source::{self, OpenedSource, RingSizes};
+use super::source_selection::{SourceChoice, SourceWish, choose};
+use super::tracepoint_plan::{self, CallChainRequest, PlanRequest, SourceKind};
+use super::{inherited_source, perf_source, tracefs_source};
+use crate::capture::header::Host;
+use crate::sys::cancellation::Cancellation;
+use crate::sys::perf::Functions;
+use crate::sys::tracefs::Tracefs;
+use crate::sys::{socket, tracefs_instance};
+use crate::units::Pid;
+
+/// Probes that report names, and probes that report layers.
+type NameAndLayerProbes = (Naming, Option<Layers>);
+
+/// Opened events, the chosen source, and the probes.
+pub(super) type OpenedEvents = (OpenedSource, SourceChoice, NameAndLayerProbes);
+
+/// Environment in which events are opened.
+#[derive(Clone, Copy)]
+pub(super) struct OpeningContext<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// Followed processes; empty for the whole system.
+    pub followed: &'a [Pid],
+    /// Name of the tracer's own threads.
+    pub own_name: &'a str,
+    /// Tracefs, which describes the tracepoints.
+    pub tracefs: &'a Tracefs,
+    /// Sizes of the rings.
+    pub sizes: RingSizes,
+}
+
+/// Opens all events from the best available source, or from the requested one.
+///
+/// # Errors
+///
+/// [`TracerError`]; all that was opened is closed in that case.
+pub(super) fn open_events(
+    options: &Options,
+    context: OpeningContext<'_>,
+    warnings: &mut Vec<String>,
+    patience: &mut Cancellation<'_>,
+) -> Result<OpenedEvents, TracerError> {
+    // Stale instances are removed whatever the source: their rings hold memory, and may be written
+    // to. Where there are no instances there is nothing to remove.
+    let _ = tracefs_instance::remove_stale(context.tracefs);
+    socket::remove_left();
+    let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
+    let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
+        open_from(source, options, context, warnings, patience)
+    };
+    let mut told = Vec::new();
+    let ((opened, tellers), choice) = match open(choice.source, &mut told) {
+        // Memory for another set of rings, or a kernel that forbids instances: only trying shows
+        // that.
+        Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
+            let source = SourceKind::Perf;
+            told.clear();
+            let reason = match why {
+                TracerError::Instance(error) => error.to_string(),
+                // The failure has another cause than the source.
+                TracerError::Names(_) | TracerError::Interrupted(_) => return Err(why),
+                other => other.to_string(),
+            };
+            (open(source, &mut told)?, SourceChoice { source, reason })
+        }
+        opened => (opened?, choice),
+    };
+    warnings.append(&mut told);
+    Ok((opened, choice, tellers))
+}
+
+/// Opens all events from this source.
+fn open_from(
+    source: SourceKind,
+    options: &Options,
+    context: OpeningContext<'_>,
+    warnings: &mut Vec<String>,
+    patience: &mut Cancellation<'_>,
+) -> Result<(OpenedSource, NameAndLayerProbes), TracerError> {
+    let OpeningContext { host, followed, own_name, tracefs, sizes } = context;
+    let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
+    let (follow, command) = (&options.follow, options.command.as_slice());
+    let ground = Environment { tracefs, source, machine, own_name, calls, follow, command };
+    let naming = name_source::choose(options.names, ground, warnings, patience);
+    if let Some(signal) = patience.ended_by() {
+        return Err(TracerError::Interrupted(signal));
+    }
+    let naming = naming.map_err(TracerError::Names)?;
+    let layers = options.layers.then(|| Layers::find(tracefs, source));
+    let of_layers = layers.iter().flat_map(Layers::tracepoints);
+    let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
+    let probes: Vec<(String, String)> =
+        probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
+    let wanted = PlanRequest {
+        calls,
+        machine,
+        own_name,
+        names_ring: naming.names.has_ring(),
+        links: naming.names.links(),
+        lists: naming.names.reads(),
+        pairs: naming.names.reads_pairs(),
+        exact_args: exact_args(options),
+        programs: naming.names != NameSource::Off,
+        accounting: matches!(options.follow, Follow::Launched) && !records_everybody(options),
+        block: options.block,
+        extents: options.extents,
+        devices: &options.devices,
+        uring: options.uring,
+        layers: layers.as_ref().map(Layers::has_probes),
+        chains: CallChainRequest {
+            bios: options.chains.is_some(),
+            calls: options.chains.is_some_and(|it| it.calls),
+        },
+        faults: options.faults.then(|| source::fault_point(tracefs)),
+        source,
+        system: records_everybody(options),
+        probes: &probes,
+    };
+    let planned = tracepoint_plan::plan(&wanted);
+    let described = source::describe(planned, tracefs, options.is_default, warnings)?;
+    let functions = options.chains.map_or(Functions::default(), |it| it.functions);
+    let mut opened = match source {
+        SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
+        SourceKind::Inherited => {
+            let named = options.follow.named(followed);
+            inherited_source::open(described, &host.cpus, sizes, followed, &named, warnings)?
+        }
+        SourceKind::Tracefs => {
+            let names = naming.names;
+            tracefs_source::open(described, tracefs, &host.cpus, sizes, names, functions)?
+        }
+    };
+    if options.exact_args && !exact_args(options) {
+        warnings.push(
+            "no real-time priority (SCHED_FIFO), so memory that arguments point to is not read; run as root outside of a \
+             container without CAP_SYS_NICE"
+                .to_owned(),
+        );
+    }
+    if naming.names == NameSource::Event && !exact_args(options) {
+        // The entries carry the paths, so no reader is needed.
+        opened.drained.append(&mut opened.names);
+    }
+    Ok((opened, (naming, layers)))
+}

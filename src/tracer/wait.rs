@@ -1,0 +1,83 @@
+//! Wait for the end of a recording: end of the program, signals, time limit.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+
+use super::error::TracerError;
+use super::options::{Follow, Options};
+use crate::sys::clock;
+use crate::sys::mounts::MountWatch;
+use crate::sys::spawn::{PausedChild, process_fd};
+
+/// Opens descriptors that become readable when the launched program, or a process attached to, has
+/// ended.
+pub(super) fn awaited(
+    options: &Options,
+    held: Option<&PausedChild>,
+) -> Result<Vec<OwnedFd>, TracerError> {
+    let pids: Vec<i32> = match (held, &options.follow) {
+        (Some(program), _) => vec![program.pid()],
+        (None, Follow::Attached(pids)) => pids.clone(),
+        (None, _) => Vec::new(),
+    };
+    let mut fds = Vec::new();
+    for pid in pids {
+        match process_fd(pid) {
+            Ok(fd) => fds.push(fd),
+            // The process has ended since it was found.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => {
+                return Err(TracerError::System { what: "watch a process", source: error });
+            }
+        }
+    }
+    Ok(fds)
+}
+
+/// Events that ended a wait.
+pub(super) struct WaitResult {
+    /// The log cannot be written any more.
+    pub(super) log_failed: bool,
+    /// Something was mounted or unmounted.
+    pub(super) mounts_changed: bool,
+    /// Indices of the processes that have ended, ascending.
+    pub(super) ended: Vec<usize>,
+}
+
+/// Waits until one of the descriptors is readable, or the timeout is over.
+pub(super) fn wait_for(
+    signals: BorrowedFd<'_>,
+    log_failed: &EventFd,
+    mounts: Option<&MountWatch>,
+    ends: &[OwnedFd],
+    timeout: PollTimeout,
+) -> WaitResult {
+    let mut fds = vec![
+        PollFd::new(signals, PollFlags::POLLIN),
+        PollFd::new(log_failed.as_fd(), PollFlags::POLLIN),
+    ];
+    fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+    fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
+    // An interrupted wait counts as a completed one: the caller checks everything again.
+    let _ = poll(&mut fds, timeout);
+    let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
+    let at = |place: usize| ready.get(place).copied().unwrap_or(false);
+    let ended = (0..ends.len()).filter(|it| at(it + 2)).collect();
+    WaitResult { log_failed: at(1), mounts_changed: at(ends.len() + 2), ended }
+}
+
+/// Returns the remaining time; `None` if the time is over.
+pub(super) fn time_left(deadline: Option<u64>) -> Option<PollTimeout> {
+    let Some(deadline) = deadline else { return Some(PollTimeout::NONE) };
+    let left = deadline.checked_sub(clock::now().0).filter(|&it| it > 0)?;
+    let milliseconds = i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX);
+    Some(PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX))
+}
+
+/// Returns the duration in nanoseconds.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
