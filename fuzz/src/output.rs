@@ -88,7 +88,7 @@ impl Outputs {
         let out = |kind| Harmless { kind, kept: keeps.then(Vec::new) };
         let rows = |form| {
             let out = out(if form == RowForm::Json { Kind::Json } else { Kind::Text });
-            FieldLines::new((start, disks()), (form, Fields::default()), out).expect("memory")
+            FieldLines::new(start, disks(), form, Fields::default(), out).expect("memory")
         };
         Self {
             lines: Lines::new(start, disks(), out(Kind::Text)).machine(&header.host.machine),
