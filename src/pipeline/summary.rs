@@ -23,6 +23,7 @@ pub struct Summary {
     /// Programs that were started.
     pub started: Started,
     /// Texts of the kernel.
+    pub texts: Vec<(Text, Pid, Vec<u8>)>,
     /// Time of the last record, of the last round, or of the end.
     pub last_time: KernelTime,
     /// Bytes of the log that are damaged, or truncated at its end.

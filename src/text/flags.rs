@@ -68,9 +68,9 @@ pub(super) enum CommandArgument {
     Hidden,
     /// A number, with sign.
     Number,
-    /// `FD_CLOEXEC`.
+    /// Flag `FD_CLOEXEC`.
     DescriptorFlags,
-    /// `O_*`.
+    /// Flags `O_*`.
     OpenFlags,
     /// Bits without names here, or any value.
     Bits,

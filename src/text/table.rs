@@ -24,7 +24,7 @@ pub enum Cell {
     Count(u64),
     /// A number that may be negative.
     Signed(i64),
-    /// Nanoseconds.
+    /// Number of nanoseconds.
     Ns(u64),
     /// A mean.
     Mean(f64),
