@@ -325,8 +325,5 @@ fn rounds_that_were_done_are_told() {
     // What ends a round from outside is told.
     let (code, stdout, stderr) = check(Signal::SIGKILL);
     assert_eq!((code, &*stdout), (Some(125), ""));
-    assert!(
-        stderr.contains("replay init of a round was killed (signal: 9"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("replay init of a round was killed (signal: 9"), "{stderr}");
 }

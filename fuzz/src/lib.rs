@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `format` | a `format` file, NUL, payload of a record | accepted input prints unchanged |
 //! | `record` | layout of perf's samples, records | times as differences can be undone |
-//! | `page` | `events/header_page` or nothing, NUL, pages of a ring | continued times: same entries |
+//! | `page` | `events/header_page` or nothing, NUL, ring pages | continued times: same entries |
 //! | `event` | number of a log, of a tracepoint, payload | |
 //! | `log` | a complete log | as `frames`, without the counters |
 //! | `frames` | number of a log, frames with payloads ([`frames`]) | see below |
