@@ -140,7 +140,7 @@ pub(super) fn substitute(text: &OsStr) -> Result<OsString, CliError> {
     let mut rest = text;
     while let Some((before, tail)) = rest.split_once('{') {
         filled.push_str(before);
-        let (name, behind) = behind.split_once('}').ok_or_else(|| {
+        let (name, behind) = tail.split_once('}').ok_or_else(|| {
             CliError::Usage(format!("a brace is not closed in the output name {text}"))
         })?;
         filled.push_str(&value(name)?);

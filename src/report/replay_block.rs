@@ -34,7 +34,6 @@ pub struct BlockRun<'a> {
     pub cpus: usize,
     /// True if requests were issued at their times, independent of the completion of others.
     pub is_open: bool,
-    pub is_open: bool,
 }
 
 impl BlockRun<'_> {

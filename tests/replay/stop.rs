@@ -333,8 +333,5 @@ fn finished_rounds_are_reported() {
     // A signal from outside that ends a round is reported.
     let (code, stdout, stderr) = check(Signal::SIGKILL);
     assert_eq!((code, &*stdout), (Some(125), ""));
-    assert!(
-        stderr.contains("replay init of a round was killed (signal: 9"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("replay init of a round was killed (signal: 9"), "{stderr}");
 }

@@ -341,8 +341,10 @@ fn rows_of_fields_are_the_operations() {
         let fields = |form, all: &[&str]| {
             let all: Vec<String> = all.iter().map(|&it| it.to_owned()).collect();
             let lines = FieldLines::new(
-                (start, disks.clone()),
-                (form, Fields::of(&all).expect("fields")),
+                start,
+                disks.clone(),
+                form,
+                Fields::of(&all).expect("fields"),
                 Vec::new(),
             );
             let lines = run(&log, lines.expect("memory")).2.finish().expect("memory");
