@@ -91,8 +91,8 @@ impl Resources {
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
             for (depth, name) in world.way(node).enumerate() {
                 let touch = if depth == 0 && changes { Touch::Changes } else { Touch::Uses };
-                // Ended operations determine the state of a name. An operation that found the name in
-                // that state came after them, and before those that change the name later.
+                // Ended operations determine the state of a name. An operation that found the name
+                // in that state came after them, and before those that change the name later.
                 let saw = match found_there(operation, place, depth) {
                     Some(true) => world.thing(name).is_some(),
                     Some(false) => world.is_absent(name),
