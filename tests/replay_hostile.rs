@@ -316,7 +316,11 @@ fn too_many_threads_are_refused() {
     replay.init().success();
     let finished = replay.run();
     assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
-    assert!(finished.stderr().contains("the plan needs 10007 threads at once"), "{}", finished.stderr());
+    assert!(
+        finished.stderr().contains("the plan needs 10007 threads at once"),
+        "{}",
+        finished.stderr()
+    );
     replay.init().success();
     replay.purge().success();
 }
@@ -354,7 +358,8 @@ fn who_waits_in_vain_is_told() {
         replay.init().success();
         let finished = replay.run_with(options);
         assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
-        let told = format!(": {waiting} of its threads wait for each other, or for operations that");
+        let told =
+            format!(": {waiting} of its threads wait for each other, or for operations that");
         assert!(finished.stderr().contains(&told), "{}", finished.stderr());
         // The others have done what they had to do.
         let done = fs::read_dir(replay.files()).expect("there").count();
