@@ -323,7 +323,11 @@ fn too_many_threads_are_refused() {
     replay.init().success();
     let finished = replay.run();
     assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
-    assert!(finished.stderr().contains("the plan needs 10007 threads at once"), "{}", finished.stderr());
+    assert!(
+        finished.stderr().contains("the plan needs 10007 threads at once"),
+        "{}",
+        finished.stderr()
+    );
     replay.init().success();
     replay.purge().success();
 }
