@@ -1,7 +1,8 @@
-//! What `/proc/diskstats` counts, and what recordings come to: the tables of docs/block-matrix.md. `scripts/block-matrix`
-//! builds and starts it.
+//! Comparison of `/proc/diskstats` with recordings: the tables of docs/block-matrix.md.
+//! `scripts/block-matrix` builds and starts it.
 //!
-//! Every job with every scheduler on every stack of devices, with idle and with busy CPUs, so many rounds in a row.
+//! Every job runs with every scheduler on every stack of devices, with idle and with busy CPUs, for
+//! a number of rounds.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -28,7 +29,7 @@ struct Options {
     only: String,
 }
 
-/// Rows of a table that say the same of several recordings.
+/// Row of a table: the counts of several recordings with the same job or place.
 #[derive(Default)]
 struct Row {
     name: String,
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
                 round_of(&options, backing, is_busy, (&mut by_job, &mut by_place));
             }
         }
-        // Whoever stops it has what was found so far.
+        // A user who stops the program has the results so far.
         print(&options, round + 1, &by_job, &by_place);
     }
     let is_good = by_job.iter().all(|it: &Row| it.equal == it.devices);
@@ -99,8 +100,9 @@ fn round_of(
     }
 }
 
-/// One recording; hits of the devices that never reached a ring, or 0 where nobody counts them; and how often somebody else
-/// used a device while the recording was not wholly on, so that it was made again.
+/// Makes one recording. Also returns the hits of the devices that never reached a ring, 0 if the
+/// kernel does not count them; and how often the recording was repeated because another process
+/// used a device while it was being switched on or off.
 fn one(options: &Options, stack: &Stack, job: Job) -> (Vec<Compared>, u64, u64) {
     let names: Vec<&str> = stack.devices().into_iter().map(LoopDevice::name).collect();
     let names = names.join(",");
@@ -110,7 +112,7 @@ fn one(options: &Options, stack: &Stack, job: Job) -> (Vec<Compared>, u64, u64) 
     (devices, missing.as_u64().unwrap_or(0), disturbed)
 }
 
-/// The row of this name; it is made if there is none.
+/// Finds the row of this name, or adds it.
 fn row<'a>(rows: &'a mut Vec<Row>, name: &str) -> &'a mut Row {
     let place = rows.iter().position(|it| it.name == name).unwrap_or_else(|| {
         rows.push(Row { name: name.to_owned(), ..Row::default() });

@@ -1,4 +1,4 @@
-//! How fast the OTF2 sink takes steps: reads of one file by four threads, with and without a known position.
+//! Speed of the OTF2 sink: reads of one file by four threads, with and without a known position.
 //!
 //! One element is one system call operation: a `SyscallBegun` and a `SyscallEnded`.
 
@@ -45,7 +45,7 @@ fn operation(thread: u32, file: &Rc<OpenFile>) -> SyscallOperation {
     }
 }
 
-/// A sink that knows its threads, in a directory of its own.
+/// A sink with known threads, in a directory of its own.
 fn sink() -> (OtfSink, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut sink =

@@ -1,8 +1,9 @@
-//! How many names are right, and what they cost the program, for each source of names: the table of
+//! Correctness of names and their cost for the program, for each source of names: the table of
 //! docs/names-table.md. `scripts/names-table` builds and starts it.
 //!
-//! Each program of tests/recording/names.rs runs once under strace, which says what is opened, and then in rounds: untraced, and
-//! recorded with each value that `--names` takes. Within a round each case runs once, and each round begins with another.
+//! Each program of tests/recording/names.rs runs once under strace, which shows the opens, and then in
+//! rounds: untraced, and recorded with each value of `--names`. Within a round each case runs once,
+//! and each round begins with another.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -25,7 +26,7 @@ use crate::support::scratch_dir;
 const USAGE: &str = "usage: scripts/names-table [--rounds N] [--only PART OF A PROGRAM'S NAME]";
 const ROUNDS: usize = 9;
 
-/// What stands for "no names" in `--names`: the other cases are compared with it.
+/// Value of `--names` for no names: the other cases are compared with it.
 const WITHOUT: &str = "off";
 
 fn main() -> ExitCode {
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Rounds, and what the names of programs must contain. Cargo adds `--bench`.
+/// Rounds, and a part of the programs' names. Cargo adds `--bench`.
 fn options() -> Option<(usize, String)> {
     let (mut rounds, mut only) = (ROUNDS, String::new());
     let mut words = std::env::args().skip(1).filter(|it| it != "--bench");
@@ -69,7 +70,7 @@ fn options() -> Option<(usize, String)> {
     Some((rounds, only))
 }
 
-/// What `--names` takes, as the program itself says; `auto` is one of the others.
+/// Values of `--names`, as the program itself lists them; `auto` is one of the others.
 fn values() -> Vec<String> {
     let mut command = Command::new(BINARY);
     let refused = process::run(command.args(["record", "--names", "?", "--", "true"]), TIMEOUT);
@@ -79,7 +80,7 @@ fn values() -> Vec<String> {
     let mut values: Vec<String> = listed.split(", ").map(str::to_owned).collect();
     assert!(values.iter().any(|it| it == WITHOUT), "{values:?}");
     values.retain(|it| it != "auto");
-    // What is compared with stands first.
+    // The reference comes first.
     values.sort_by_key(|it| it != WITHOUT);
     values
 }
@@ -92,7 +93,7 @@ fn machine() -> String {
     format!("Linux {}, {cpus} CPUs, load {load} before the first run.", release.trim())
 }
 
-/// A row of the table; `None`: untraced.
+/// Case of a row of the table; `None`: untraced.
 struct Case {
     names: Option<String>,
     times_ns: Vec<f64>,
@@ -132,7 +133,7 @@ fn measure(workload: Workload, values: &[String], rounds: usize) {
     }
 }
 
-/// A place for a run, and its program below the one that says how long it took.
+/// Directory of a run, and its program below the one that reports its duration.
 fn timed_run(prepared: &Prepared, timed: &str, number: usize) -> (std::path::PathBuf, Vec<String>) {
     let (place, program) = prepared.next(number);
     let mut command = vec![timed.to_owned(), "1".to_owned(), "/dev/null".to_owned()];
@@ -140,7 +141,7 @@ fn timed_run(prepared: &Prepared, timed: &str, number: usize) -> (std::path::Pat
     (place, command)
 }
 
-/// What strace sees of a run.
+/// Opens of a run as strace shows them.
 fn truth(place: &Path, program: &[String]) -> Bags {
     let path = place.join("strace");
     let mut strace = Command::new("strace");

@@ -1,5 +1,5 @@
-//! How fast the pure stages are: `cargo bench`. The input is made up by [`synthetic`]; rates are per record, per byte
-//! or per system call, as each group says.
+//! Speed of the pure stages: `cargo bench`. The input is created by [`synthetic`]; rates are per
+//! record, per byte or per system call, as each group states.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -26,10 +26,10 @@ use synthetic::CALLS_PER_ROUND;
 
 const CPUS: u32 = 4;
 const ROUNDS: u64 = 5;
-/// Of the groups whose single pass takes long.
+/// Measurement time of the groups with a long single pass.
 const LONG: Duration = Duration::from_secs(10);
 
-/// One million items of four streams, each sorted, a round every 100,000.
+/// Benchmark of one million items in four streams, each sorted, with a round every 100,000.
 fn merge(criterion: &mut Criterion) {
     const STREAMS: u64 = 4;
     const ITEMS: u64 = 1_000_000;
@@ -60,7 +60,7 @@ fn merge(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Ring bytes to events: found, read, decoded.
+/// Benchmark from ring bytes to events: found, read, decoded.
 fn decode(criterion: &mut Criterion) {
     let bytes = synthetic::records(0, 0, CALLS_PER_ROUND);
     let layout = synthetic::layout();
@@ -94,7 +94,7 @@ fn decode(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What the tracer does with ring bytes while the program runs.
+/// Benchmark of the tracer's work on ring bytes while the program runs.
 fn write_log(criterion: &mut Criterion) {
     let bytes = synthetic::records(0, 0, CALLS_PER_ROUND);
     let frame = synthetic::frame(0, 0, CALLS_PER_ROUND);
@@ -136,7 +136,7 @@ fn note(text: &str) {
     eprintln!("{text}");
 }
 
-/// Counts the steps and does nothing with them.
+/// Sink that only counts the steps.
 #[derive(Default)]
 struct Count(u64);
 
@@ -158,7 +158,8 @@ fn run<S: Sink<Error: std::fmt::Debug>>(log: &[u8], mut sink: S) -> S {
     sink
 }
 
-/// A whole log of a million system calls: read, merged, decoded, paired; then printed, too.
+/// Benchmark of a complete log of a million system calls: read, merged, decoded, paired; then
+/// printed, too.
 fn operations(criterion: &mut Criterion) {
     let calls = u64::from(CPUS) * ROUNDS * CALLS_PER_ROUND;
     let log = synthetic::log(CPUS, ROUNDS);

@@ -1,10 +1,11 @@
-//! Writes a capture log of a machine and a length that nobody has at hand:
+//! Writes a capture log of a machine or length that is not available for tests:
 //!
 //! ```text
-//! cargo run --release --example synthetic -- --cpus 256 --threads 10000 --processes 100 --records 10000000 -o big.iocap
+//! cargo run --release --example synthetic -- --cpus 256 --threads 10000 --processes 100 \
+//!     --records 10000000 -o big.iocap
 //! ```
 //!
-//! What is in it to the last record is printed, to be compared with what `iotrace-perf info big.iocap` says.
+//! The exact contents are printed, for a comparison with `iotrace-perf info big.iocap`.
 
 use std::error::Error;
 use std::fs::File;

@@ -1,21 +1,22 @@
-//! Finds the OTF2 library: `$OTF2_DIR`, then `$OTF2_CONFIG` or `otf2-config`, then `pkg-config otf2`.
+//! Search for the OTF2 library: `$OTF2_DIR`, then `$OTF2_CONFIG` or `otf2-config`, then `pkg-config
+//! otf2`.
 //!
-//! A variable that is set but unusable is an error, never a reason to look elsewhere. Nothing is
+//! A variable that is set but unusable is an error, never a reason to search elsewhere. Nothing is
 //! downloaded. Environment:
 //!
 //! * `OTF2_DIR`: a prefix with `include/otf2` and `lib` (as `scripts/install-otf2` makes it)
-//! * `OTF2_CONFIG`: the `otf2-config` program to ask
+//! * `OTF2_CONFIG`: the `otf2-config` program to run
 //! * `OTF2_STATIC`: `1` links the static library, `0` the shared one. Unset: static if there is one
-//!   and it lies outside the system's directories, where the tracer under `sudo` would not find the
-//!   shared one (`sudo` drops `LD_LIBRARY_PATH`)
+//!   outside of the system's directories, where the tracer under `sudo` would not find the shared
+//!   one (`sudo` drops `LD_LIBRARY_PATH`)
 //!
 //! For the build scripts of packages that depend on this one:
 //!
 //! * `DEP_OTF2_LIBDIR`: the directory of the library
-//! * `DEP_OTF2_RPATH`: the same, set only if the program needs it as an rpath
+//! * `DEP_OTF2_RPATH`: that directory, set only if the program needs it as an rpath
 //! * `DEP_OTF2_VERSION`: `3.0`
 //! * `DEP_OTF2_LINKAGE`: `static` or `shared`
-//! * `DEP_OTF2_INCLUDE`: the directory that holds `otf2/otf2.h`
+//! * `DEP_OTF2_INCLUDE`: the directory with `otf2/otf2.h`
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,16 +27,16 @@ const HEADER: &str = "otf2/OTF2_GeneralDefinitions.h";
 const OLDEST: (u32, u32) = (2, 3);
 /// The newest version that was tested.
 const NEWEST_TESTED: (u32, u32) = (3, 2);
-/// Upstream's name of the library, and Debian's.
+/// Names of the library: upstream's, and Debian's.
 const NAMES: [&str; 2] = ["otf2", "open-trace-format2"];
 
 struct Found {
     version: (u32, u32),
     include: PathBuf,
     libdir: PathBuf,
-    /// Without `lib` and extension.
+    /// Name without `lib` and extension.
     name: String,
-    /// For messages: who said so.
+    /// Source of this result, for messages.
     source: String,
 }
 
@@ -79,7 +80,7 @@ fn find() -> Result<Found, String> {
     ))
 }
 
-/// The variable's value; an empty one counts as unset.
+/// Value of a variable; an empty one counts as unset.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -124,7 +125,7 @@ fn from_pkg_config() -> Result<Found, String> {
     from_flags(version, &compile, &link, format!("{program} otf2"))
 }
 
-/// From `-I`, `-L` and `-l`; what is left out means the system's directories.
+/// Parses `-I`, `-L` and `-l`; a missing one means the system's directories.
 fn from_flags(
     version: (u32, u32),
     compile: &str,
@@ -180,7 +181,7 @@ fn header_version(include: &Path) -> Result<(u32, u32), String> {
     Ok((number("OTF2_VERSION_MAJOR")?, number("OTF2_VERSION_MINOR")?))
 }
 
-/// `3.0.2` or `otf2-config: version 3.0.2`.
+/// Parses `3.0.2` or `otf2-config: version 3.0.2`.
 fn parse_version(text: &str) -> Result<(u32, u32), String> {
     let last = text.split_whitespace().last().unwrap_or_default();
     let mut numbers = last.split('.').map(|part| {
@@ -212,7 +213,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Whether the static library is to be linked.
+/// True if the static library is to be linked.
 fn is_static(found: &Found) -> Result<bool, String> {
     let there = has(&found.libdir, &found.name, "a");
     let place = format!("lib{}.a in {}", found.name, found.libdir.display());
@@ -229,13 +230,13 @@ fn is_static(found: &Found) -> Result<bool, String> {
     }
 }
 
-/// Whether the loader looks into this directory by itself.
+/// True if the loader searches this directory by default.
 fn is_system(libdir: &Path) -> bool {
     let real = fs::canonicalize(libdir).unwrap_or_else(|_| libdir.into());
     ["/usr/lib", "/usr/lib64", "/lib", "/lib64"].iter().any(|dir| real.starts_with(dir))
 }
 
-/// Tells cargo what was found.
+/// Passes the result to cargo.
 fn announce(found: &Found) -> Result<(), String> {
     let Found { version, include, libdir, name, source } = found;
     let (major, minor) = *version;

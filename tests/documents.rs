@@ -18,7 +18,7 @@
 //!
 //! - Commands without `sudo` read the logs of `tests/documents/logs`, as `NAME/traces.iocap`: the
 //!   same on every machine. Their standard output is compared. With `UPDATE_EXPECT=1` it is written
-//!   into the documents, where only numbers differ.
+//!   into the documents, where numbers or some words differ.
 //! - All commands of a page are run in a row on this machine, in a directory with the files that
 //!   `tests/documents/programs.sh` makes. They have to succeed. Outputs are compared where a mark
 //!   says so.
@@ -27,13 +27,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 #[path = "documents/book.rs"]
 mod book;
 #[path = "documents/compare.rs"]
 mod compare;
 
-use compare::{aligned, shape};
+use compare::{aligned, alike, most_alike, shape};
 
 /// Directory in which the recorded commands ran; documents show it.
 const DEMO: &str = "/tmp/demo";
@@ -314,12 +315,36 @@ fn difference(block: &Block, step: &Step, printed: &[String]) -> Option<String> 
     })
 }
 
-/// The documented lines with the numbers that were printed, by line numbers.
+/// The documented lines as they were printed, by line numbers.
 fn updated(step: &Step, printed: &[String]) -> Option<BTreeMap<usize, String>> {
     let documented: Vec<String> = step.output.iter().map(|(_, line)| line.clone()).collect();
-    let found = aligned(&documented, printed, |one, other| shape(one) == shape(other))?;
+    let found = aligned(&documented, printed, |one, other| shape(one) == shape(other))
+        .or_else(|| alike(&documented, printed))?;
     let lines = step.output.iter().zip(found);
     Some(lines.filter_map(|((number, _), at)| Some((*number, printed[at?].clone()))).collect())
+}
+
+/// Documented lines that were not printed, with the printed ones that are most like them.
+fn reworded(step: &Step, printed: &[String]) -> BTreeMap<usize, String> {
+    let shapes: Vec<String> = printed.iter().map(|line| shape(line)).collect();
+    let missing = step.output.iter().filter(|(_, line)| !shapes.contains(&shape(line)));
+    let lines = missing.filter(|(_, line)| line != ANY_LINES);
+    lines.filter_map(|(number, line)| Some((*number, most_alike(line, printed)?.clone()))).collect()
+}
+
+/// Puts these lines into a document, by their numbers.
+fn rewrite(page: &str, changed: &BTreeMap<usize, String>) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock();
+    if changed.is_empty() {
+        return;
+    }
+    let file = root().join(page);
+    let text = fs::read_to_string(&file).expect("UTF-8");
+    let lines = text.lines().enumerate();
+    let lines = lines.map(|(number, line)| changed.get(&number).map_or(line, String::as_str));
+    let lines: Vec<&str> = lines.collect();
+    fs::write(&file, lines.join("\n") + "\n").expect("a document");
 }
 
 // --- What a machine needs ---
@@ -409,7 +434,7 @@ fn reports_of_the_logs_are_those_in_the_documents() {
     for (page, text) in pages() {
         let place = Place::new("reports", &page);
         place.put_logs("");
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut changed = BTreeMap::new();
         for block in blocks(&page, &text) {
             for step in &block.steps {
                 let command = match &block.mark {
@@ -435,17 +460,13 @@ fn reports_of_the_logs_are_those_in_the_documents() {
                 let printed = place.printed(0);
                 compared += 1;
                 if update && let Some(new) = updated(step, &printed) {
-                    for (number, line) in new {
-                        lines[number] = line;
-                    }
+                    changed.extend(new);
                 } else {
                     wrong.extend(difference(&block, step, &printed));
                 }
             }
         }
-        if update {
-            fs::write(root().join(&page), lines.join("\n") + "\n").expect("a document");
-        }
+        rewrite(&page, &changed);
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert!(compared > 15, "only {compared} outputs were compared");
@@ -456,6 +477,7 @@ fn commands_of_the_documents_run_on_this_machine() {
     if !can_run(true) {
         return;
     }
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
     let mut wrong = Vec::new();
     let mut run = 0;
     for (page, text) in pages() {
@@ -468,6 +490,7 @@ fn commands_of_the_documents_run_on_this_machine() {
         if blocks.iter().all(|block| block.steps.is_empty() || only_reads(block)) {
             continue;
         }
+        let mut changed = BTreeMap::new();
         let place = Place::new("commands", &page);
         place.put_logs(&text);
         let programs = root().join("tests/documents/programs.sh");
@@ -495,10 +518,19 @@ fn commands_of_the_documents_run_on_this_machine() {
             let numbers = 0..block.steps.len();
             let printed: Vec<String> = numbers.flat_map(|number| place.printed(number)).collect();
             let with_output = block.steps.iter().filter(|step| !step.output.is_empty());
-            if block.mark == Mark::AnyOrder {
-                wrong.extend(with_output.filter_map(|step| difference(block, step, &printed)));
+            if block.mark != Mark::AnyOrder {
+                continue;
+            }
+            for step in with_output {
+                let found = difference(block, step, &printed);
+                if found.is_some() && update {
+                    changed.extend(reworded(step, &printed));
+                } else {
+                    wrong.extend(found);
+                }
             }
         }
+        rewrite(&page, &changed);
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert!(run > 30, "only {run} commands were run");

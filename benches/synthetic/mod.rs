@@ -1,4 +1,5 @@
-//! Records as the kernel writes them, made up: threads that read and write one after the other, each on its own CPU.
+//! Synthetic records in the kernel's format: threads that read and write one after the other, each
+//! on its own CPU.
 
 use iotrace_perf::capture::format::{Codec, FrameKind};
 use iotrace_perf::capture::header::{
@@ -13,12 +14,12 @@ const ENTER_FORMAT: &str =
     include_str!("../../tests/corpus/tracefs/6.18.44-fc-v669/events/raw_syscalls/sys_enter/format");
 const EXIT_FORMAT: &str =
     include_str!("../../tests/corpus/tracefs/6.18.44-fc-v669/events/raw_syscalls/sys_exit/format");
-/// `common_type` of the two; any would do.
+/// `common_type` of the entry; any number would do.
 const ENTER: u16 = 700;
 const EXIT: u16 = 701;
-/// `PERF_SAMPLE_TID`, `_TIME`, `_RAW`.
+/// Bits `PERF_SAMPLE_TID`, `_TIME`, `_RAW`.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 10;
-/// The process of all threads.
+/// Process of all threads.
 const PID: u32 = 5000;
 /// Nanoseconds from one system call of a thread to its next, and from entry to exit.
 const PERIOD: u64 = 1000;
@@ -26,12 +27,12 @@ const DURATION: u64 = 300;
 /// System calls of one CPU between two rounds: a busy CPU's in 100 ms.
 pub(crate) const CALLS_PER_ROUND: u64 = 50_000;
 
-/// How the records are laid out.
+/// Layout of the records.
 pub(crate) fn layout() -> SampleLayout {
     SampleLayout::new(SAMPLE_TYPE, 0).expect("it has all that is needed")
 }
 
-/// The header of such a capture.
+/// Header of such a capture.
 pub(crate) fn header(cpus: u32) -> Header {
     let tracepoint = |name: &str, id, format: &str| Tracepoint {
         system: "raw_syscalls".into(),
@@ -75,13 +76,13 @@ fn sample(out: &mut Vec<u8>, tid: u32, time: u64, payload: &[u8]) {
     out.resize(out.len() + raw - 4 - payload.len(), 0);
 }
 
-/// The fields that each tracepoint begins with, and the number of the call.
+/// Common fields of a tracepoint, and the number of the call.
 fn payload(id: u16, tid: u32, number: u64) -> Vec<u8> {
     [&id.to_le_bytes()[..], &[0, 0], &tid.to_le_bytes(), &number.to_le_bytes()].concat()
 }
 
-/// Records of so many system calls of the thread on this CPU, from call number `first` on. Times vary a little, as
-/// times do.
+/// Records of this number of system calls of the thread on this CPU, from call number `first` on.
+/// Times vary a little, as real ones do.
 pub(crate) fn records(cpu: u32, first: u64, calls: u64) -> Vec<u8> {
     let tid = PID + cpu;
     let mut out = Vec::new();
@@ -102,7 +103,7 @@ pub(crate) fn records(cpu: u32, first: u64, calls: u64) -> Vec<u8> {
     out
 }
 
-/// What the frame of these records says of them.
+/// Frame header of these records.
 pub(crate) fn frame(cpu: u32, first: u64, calls: u64) -> DataFrame {
     DataFrame {
         cpu,
@@ -115,7 +116,7 @@ pub(crate) fn frame(cpu: u32, first: u64, calls: u64) -> DataFrame {
     }
 }
 
-/// A whole log: so many rounds of all CPUs.
+/// A complete log: this number of rounds of all CPUs.
 pub(crate) fn log(cpus: u32, rounds: u64) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     writer.json(FrameKind::HEADER, KernelTime(1), &header(cpus)).expect("memory takes all");

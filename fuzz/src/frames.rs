@@ -1,7 +1,8 @@
-//! Bytes → a log whose frames are whole: with checksums in the way little of what is behind them would be reached.
+//! Conversion of bytes into a log with complete frames: checksums would prevent most bytes from
+//! reaching the code after them.
 //!
 //! ```text
-//! u8 which log's header (255: u32 length and a header of its own), then frames:
+//! u8 number of a log whose header is used (255: u32 length and a header), then frames:
 //!   u8 kind, u8 layout, u8 CPU, u8 stream, u64 time, u16 length, payload
 //! ```
 
@@ -17,13 +18,14 @@ use iotrace_perf::pipeline::{self, Summary};
 
 use super::{corpus, integer};
 
-/// The header has a text of its own.
+/// Number for a header with a text of its own.
 const OWN: u64 = 255;
-/// A seed has no more of a payload, and no more altogether.
+/// Limit on the payload of a frame in a seed.
 const SEED_PAYLOAD: usize = 6 << 10;
+/// Limit on a complete seed.
 const SEED_BYTES: usize = 24 << 10;
 
-/// The headers of all logs of the corpus.
+/// Headers of all logs of the corpus.
 fn headers() -> &'static [Vec<u8>] {
     static HEADERS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     HEADERS.get_or_init(|| {
@@ -31,7 +33,7 @@ fn headers() -> &'static [Vec<u8>] {
     })
 }
 
-/// The frames of a log.
+/// Frames of a log.
 pub fn frames_of(log: &[u8]) -> Vec<(FrameHeader, Vec<u8>)> {
     let items = Reader::new(log).expect("a log of the corpus");
     let frame = |it| match it {
@@ -41,7 +43,7 @@ pub fn frames_of(log: &[u8]) -> Vec<(FrameHeader, Vec<u8>)> {
     items.filter_map(frame).collect()
 }
 
-/// The log that these bytes describe.
+/// Log that these bytes describe.
 pub fn log_of(bytes: &[u8]) -> Vec<u8> {
     let (which, mut rest) = integer::<1>(bytes);
     let mut log = [&FILE_MAGIC[..], &MAJOR.to_le_bytes(), &[0; 6]].concat();
@@ -67,7 +69,7 @@ pub fn log_of(bytes: &[u8]) -> Vec<u8> {
     log
 }
 
-/// Takes a length and so many bytes off the front, or as many as there are.
+/// Takes a length and that number of bytes off the front, or as many as there are.
 fn piece<'a, const N: usize>(rest: &mut &'a [u8]) -> &'a [u8] {
     let (length, behind) = integer::<N>(rest);
     let (piece, behind) = behind.split_at(behind.len().min(length as usize));
@@ -101,7 +103,8 @@ fn push(
     log.extend(payload);
 }
 
-/// The logs of the corpus as such bytes: the first of what each frame has; a few with the text of their header.
+/// Seeds from the logs of the corpus: the first part of each frame; a few with the text of their
+/// header.
 pub fn seeds(give: &mut dyn FnMut(&[u8])) {
     for (number, log) in corpus("logs", ".iocap").iter().enumerate() {
         let frames = frames_of(log);
@@ -129,7 +132,7 @@ pub fn seeds(give: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// What the sink that `make` gives for the header is shown of a log; `None`: it is refused.
+/// Passes a log to the sink that `make` creates for the header; `None`: the log is refused.
 pub fn run<S: iotrace_perf::operation::Sink>(
     log: &[u8],
     make: impl FnOnce(&iotrace_perf::capture::header::Header) -> S,
@@ -137,7 +140,7 @@ pub fn run<S: iotrace_perf::operation::Sink>(
     let (items, header) = pipeline::open::<_, Infallible>(log).ok()?;
     let mut sink = make(&header);
     let summary = pipeline::run(items, header, &mut sink, &mut || true).ok()?;
-    // What the ends of commands ask of it.
+    // Values that the ends of commands use.
     let _ = (summary.lost(), summary.missing(), summary.end_time(), summary.disks());
     let _ = summary.text(Text::MOUNTINFO);
     Some((summary, sink))

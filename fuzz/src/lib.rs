@@ -1,25 +1,29 @@
-//! What the targets share. `scripts/fuzz` builds and runs them.
+//! Common parts of the fuzz targets. `scripts/fuzz` builds and runs them.
 //!
-//! A target is a function from bytes to nothing: it must come back, soon, without a panic and with little memory, whatever the bytes
-//! are. Where more is known of what comes out (it can be read back, it is one line, the books are balanced), the target says so.
+//! A target is a function from any bytes to nothing: it must return soon, without a panic and with
+//! little memory. Some targets also check the result: that it can be read back, that it is one
+//! line, or that the counters balance.
 //!
-//! | Target | Bytes | Must hold besides |
+//! | Target | Bytes | Further checks |
 //! |---|---|---|
-//! | `format` | a `format` file, NUL, payload of a record | what is accepted prints back as it was |
+//! | `format` | a `format` file, NUL, payload of a record | accepted input prints unchanged |
 //! | `record` | layout of perf's samples, records | times as differences can be undone |
-//! | `page` | `events/header_page` or nothing, NUL, pages of a ring | continued times give the same entries |
-//! | `event` | which log's formats, which tracepoint, payload | |
-//! | `log` | a whole log | as `frames`, without the books |
-//! | `frames` | which log's header, frames with their payloads ([`frames`]): whole ones are made of them | the steps keep their promises, the books are balanced, all lines are harmless |
-//! | `otf2` | the same | (an archive is written into a temporary directory) |
-//! | `names` | a path and the name of a thread | they come out of every form of output as they went in |
-//! | `control` | lines of the control socket | what is understood is understood again when it is asked again |
+//! | `page` | `events/header_page` or nothing, NUL, ring pages | continued times: same entries |
+//! | `event` | number of a log, of a tracepoint, payload | |
+//! | `log` | a complete log | as `frames`, without the counters |
+//! | `frames` | number of a log, frames with payloads ([`frames`]) | see below |
+//! | `otf2` | as `frames` | (an archive is written into a temporary directory) |
+//! | `names` | a path and the name of a thread | every format of output preserves them |
+//! | `control` | lines of the control socket | a parsed line is parsed equally again |
 //! | `code` | an ELF file | |
-//! | `plan` | a plan of a replay, or what is in its frames ([`plans`]): whole ones are made of that | what is accepted can be told; nothing is done |
-//! | `import` | which tool's, a log of another tool | what becomes of it is read as `log` |
-//! | `unwind` | what was in a process's memory and on its stack, an ELF file | |
+//! | `plan` | a plan, or payloads of its frames ([`plans`]) | accepted plans can be printed |
+//! | `import` | number of a tool, a log of that tool | the result is read as `log` |
+//! | `unwind` | memory and stack of a process, an ELF file | |
 //!
-//! A target makes its own first inputs of `tests/corpus` ([`seeds`]).
+//! The bytes of `frames` and `plan` become complete frames. `frames` checks that the steps keep
+//! their promises, the counters balance, and all lines are harmless. `plan` executes nothing.
+//!
+//! A target creates its own seeds from `tests/corpus` ([`seeds`]).
 
 pub mod frames;
 pub mod output;
@@ -27,7 +31,7 @@ pub mod plans;
 
 use std::path::{Path, PathBuf};
 
-/// If it was asked for, gives all that `make` tells to the directory `IOTRACE_SEEDS` and ends the process.
+/// If `IOTRACE_SEEDS` is set, writes all seeds of `make` to that directory and ends the process.
 pub fn seeds(make: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     let Some(directory) = std::env::var_os("IOTRACE_SEEDS") else { return };
     let mut number = 0;
@@ -39,7 +43,8 @@ pub fn seeds(make: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     std::process::exit(0);
 }
 
-/// All files of the corpus with this ending, or of this name, below a directory, sorted by their paths.
+/// Files of the corpus with this extension, or of this name, below a directory, sorted by their
+/// paths.
 pub fn corpus(below: &str, ending: &str) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
@@ -55,18 +60,18 @@ pub fn corpus(below: &str, ending: &str) -> Vec<Vec<u8>> {
     found.iter().map(|it| std::fs::read(it).expect("a file of the corpus")).collect()
 }
 
-/// A small program of this machine, for want of one in the corpus.
+/// A small program of this machine, as the corpus has none.
 pub fn program() -> Vec<u8> {
     std::fs::read("/bin/true").unwrap_or_default()
 }
 
-/// The first integer, and what is behind it.
+/// Splits the first integer off.
 pub fn integer<const N: usize>(bytes: &[u8]) -> (u64, &[u8]) {
     let (first, rest) = bytes.split_at(bytes.len().min(N));
     (first.iter().rev().fold(0, |all, it| all << 8 | u64::from(*it)), rest)
 }
 
-/// What is before the first NUL, and what is behind it.
+/// Splits the bytes at the first NUL.
 pub fn halves(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|it| *it == 0).unwrap_or(bytes.len());
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())

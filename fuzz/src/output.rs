@@ -1,4 +1,4 @@
-//! Every form of output at once, each line looked at as it comes.
+//! All formats of output at once, with a check of each line.
 
 use std::io;
 
@@ -12,16 +12,16 @@ use iotrace_perf::text::json::JsonLines;
 use iotrace_perf::text::line_format::Lines;
 use iotrace_perf::units::KernelTime;
 
-/// What lines are.
+/// Format of lines.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Text,
     Json,
-    /// In it names stand as they are, which may be no text.
+    /// Names are not escaped and need not be UTF-8.
     Ioreplay,
 }
 
-/// Takes lines, looks whether each is harmless, and keeps them if they are wanted.
+/// Output that checks whether each line is harmless, and keeps lines if that is requested.
 pub struct Harmless {
     kind: Kind,
     pub kept: Option<Vec<u8>>,
@@ -49,14 +49,14 @@ impl io::Write for Harmless {
     }
 }
 
-/// Text, and nothing in it but ends of lines drives a terminal.
+/// Checks for UTF-8 text in which only line ends control a terminal.
 pub fn check(bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).unwrap_or_else(|it| panic!("{it}: {bytes:?}"));
     let breaks = |it: char| it.is_control() && it != '\n' || matches!(it, '\u{2028}' | '\u{2029}');
     assert!(!text.contains(breaks), "{text:?}");
 }
 
-/// Everything is wanted.
+/// Selection of all operations.
 #[derive(Debug)]
 pub struct All;
 
@@ -70,7 +70,7 @@ impl Choice for All {
     }
 }
 
-/// All forms.
+/// All formats.
 pub struct Outputs {
     pub lines: Lines<Harmless>,
     pub json: JsonLines<Harmless>,
@@ -81,14 +81,14 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Those of a log with this header.
+    /// Outputs of a log with this header.
     pub fn new(header: &Header, keeps: bool) -> Self {
         let start = KernelTime(header.clock.start_ns);
         let disks = || disk::names(&header.disks);
         let out = |kind| Harmless { kind, kept: keeps.then(Vec::new) };
         let rows = |form| {
             let out = out(if form == RowForm::Json { Kind::Json } else { Kind::Text });
-            FieldLines::new((start, disks()), (form, Fields::default()), out).expect("memory")
+            FieldLines::new(start, disks(), form, Fields::default(), out).expect("memory")
         };
         Self {
             lines: Lines::new(start, disks(), out(Kind::Text)).machine(&header.host.machine),

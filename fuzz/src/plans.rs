@@ -1,7 +1,8 @@
-//! Plans of replays, whole as to their frames: hostile is what is in these.
+//! Plans of replays with complete frames: only their payloads are hostile.
 //!
 //! ```text
-//!   bytes ─► lengths of INDEX, FILES, NAMES (2 each), their payloads ─► the rest are operations, one frame for all workers
+//!   bytes ─► lengths of INDEX, FILES, NAMES (2 each), their payloads
+//!            ─► the rest are operations, one frame for all workers
 //! ```
 
 use std::fs::File;
@@ -13,10 +14,10 @@ use iotrace_perf::replay::plan_file::{
 
 use crate::integer;
 
-/// The kinds of frames, in the order in which they are written: operations, files, names, index.
+/// Kinds of frames, in the order in which they are written: operations, files, names, index.
 const KINDS: [u32; 4] = [1, 2, 4, 3];
 
-/// What the bytes say that is in the frames, in that order.
+/// Splits the bytes into the payloads of the frames, in that order.
 fn payloads(data: &[u8]) -> [&[u8]; 4] {
     let (mut data, mut lengths) = (data, [0; 3]);
     for length in &mut lengths {
@@ -31,14 +32,14 @@ fn payloads(data: &[u8]) -> [&[u8]; 4] {
     [data, files, names, index]
 }
 
-/// Bytes that say so.
+/// Bytes with these payloads.
 pub fn input([operations, files, names, index]: [&[u8]; 4]) -> Vec<u8> {
     let length = |it: &[u8]| u16::try_from(it.len()).expect("a short seed").to_le_bytes();
     let lengths = [index, files, names].map(length).concat();
     [&lengths, index, files, names, operations].concat()
 }
 
-/// Where the frame of a kind begins, if the frames before it have these payloads.
+/// Position of the frame of a kind, if the frames before it have these payloads.
 pub fn place(payloads: [&[u8]; 4], kind: usize) -> u64 {
     let before = payloads[..kind].iter().map(|it| FRAME_HEADER_BYTES + compressed(it).len());
     FILE_HEADER_BYTES + before.sum::<usize>() as u64
@@ -48,7 +49,7 @@ fn compressed(payload: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(payload, 1).expect("memory")
 }
 
-/// The plan of which the bytes tell what is in it.
+/// Plan with the payloads of these bytes.
 pub fn plan(data: &[u8]) -> File {
     let payloads = payloads(data);
     let mut bytes = [&FILE_MAGIC[..], &VERSION.to_le_bytes(), &[0; 6]].concat();

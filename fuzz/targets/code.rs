@@ -1,4 +1,4 @@
-//! An ELF file: where its code hands paths to the kernel.
+//! ELF files: search for the code that passes paths to the kernel.
 #![no_main]
 
 use std::sync::OnceLock;

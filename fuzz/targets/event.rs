@@ -1,4 +1,5 @@
-//! Payloads of the tracepoints that the logs of the corpus have, by their formats; the letters of block requests.
+//! Payloads of the tracepoints in the logs of the corpus, by their formats; the letters of block
+//! requests.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -11,7 +12,7 @@ use iotrace_perf_fuzz::output::check;
 use iotrace_perf_fuzz::{corpus, frames, integer};
 use libfuzzer_sys::fuzz_target;
 
-/// Of each log: the decoder and the numbers of its tracepoints.
+/// Decoder of each log, and the numbers of its tracepoints.
 fn decoders() -> &'static [(Decoder, Vec<u16>)] {
     static DECODERS: OnceLock<Vec<(Decoder, Vec<u16>)>> = OnceLock::new();
     let of = |log: &Vec<u8>| {

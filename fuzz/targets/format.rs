@@ -6,10 +6,10 @@ use iotrace_perf::tracefs::EventFormat;
 use iotrace_perf_fuzz::{corpus, halves};
 use libfuzzer_sys::fuzz_target;
 
-/// Systems whose tracepoints are read.
+/// Systems of the tracepoints.
 const SYSTEMS: [&str; 8] =
     ["syscalls", "raw_syscalls", "block", "io_uring", "task", "sched", "exceptions", "ext4"];
-/// The number of the tracepoint.
+/// Number of the tracepoint.
 const ID: u16 = 7;
 
 fn seeds() {

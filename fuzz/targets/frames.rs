@@ -1,4 +1,5 @@
-//! Frames of a log through the pipeline into all text forms; see `iotrace_perf_fuzz::frames` for the bytes.
+//! Frames of a log, through the pipeline into all text formats; see `iotrace_perf_fuzz::frames` for
+//! the bytes.
 #![no_main]
 
 use iotrace_perf_fuzz::frames;

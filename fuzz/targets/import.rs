@@ -1,4 +1,4 @@
-//! Logs of other tools, in each format that may be theirs; what becomes of them is read as a log of ours.
+//! Logs of other tools, in each of their formats; the result is read as a log of ours.
 #![no_main]
 
 use std::io::BufReader;
@@ -8,14 +8,14 @@ use iotrace_perf_fuzz::output::Outputs;
 use iotrace_perf_fuzz::{corpus, frames};
 use libfuzzer_sys::fuzz_target;
 
-/// The first byte says which; above them: whichever it looks like.
+/// Formats by the first byte; larger values detect the format.
 const FORMATS: [Format; 5] =
     [Format::Strace, Format::Ioriot, Format::IoriotReplay, Format::FioIolog, Format::Blktrace];
 
-/// What is read at once: lines and records do not end where it does.
+/// Bytes that are read at once: less than a line or record may have.
 const READ_BYTES: usize = 1024;
 
-/// Two records of blktrace: a request is issued, and is done.
+/// Two records of blktrace: the issue and the completion of a request.
 fn blktrace() -> Vec<u8> {
     let record = |action: u32, time: u64| {
         let mut bytes = 0x6561_7407_u32.to_le_bytes().to_vec();

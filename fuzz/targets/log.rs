@@ -1,4 +1,4 @@
-//! A whole log: the reader's way through damaged bytes, unpacking, what is looked for at its end.
+//! A complete log: reading damaged bytes, decompression, and the search for facts at its end.
 #![no_main]
 
 use std::io::Cursor;
@@ -8,7 +8,7 @@ use iotrace_perf_fuzz::output::Outputs;
 use iotrace_perf_fuzz::{corpus, frames};
 use libfuzzer_sys::fuzz_target;
 
-/// Longer logs are too slow a start.
+/// Limit on seeds: longer logs are too slow.
 const SEED_BYTES: usize = 20 << 10;
 
 fn seeds() {

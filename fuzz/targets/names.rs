@@ -1,4 +1,4 @@
-//! Other people's names in every form of output: a path, NUL, the name of a thread.
+//! Untrusted names in all formats of output: a path, NUL, the name of a thread.
 #![no_main]
 
 use std::io::Write as _;
@@ -35,7 +35,7 @@ fn seeds() {
     });
 }
 
-/// The bytes of a member, from its text or, if that is not all, from the digits beside it.
+/// Bytes of a member, from its text or, if there are any, from its hexadecimal digits.
 fn member(object: &Value, key: &str) -> Vec<u8> {
     let text = object[key].as_str().unwrap_or_else(|| panic!("{key} in {object}"));
     let Some(digits) = object.get(format!("{key}_bytes")) else { return text.into() };
@@ -44,11 +44,11 @@ fn member(object: &Value, key: &str) -> Vec<u8> {
         u8::from_str_radix(std::str::from_utf8(it).expect("digits"), 16).expect("digits")
     };
     let bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
-    assert_eq!(unshown(text.as_bytes()).as_ref(), Some(&bytes), "both say the same");
+    assert_eq!(unshown(text.as_bytes()).as_ref(), Some(&bytes), "both are equal");
     bytes
 }
 
-/// The fields of a line of CSV (RFC 4180), what was done to names undone.
+/// Fields of a line of CSV (RFC 4180), without the escapes of names.
 fn fields(line: &str) -> Vec<Vec<u8>> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = line.chars().peekable();

@@ -1,4 +1,5 @@
-//! Frames of a log through the pipeline into an OTF2 archive; see `iotrace_perf_fuzz::frames` for the bytes.
+//! Frames of a log, through the pipeline into an OTF2 archive; see `iotrace_perf_fuzz::frames` for
+//! the bytes.
 #![no_main]
 
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use iotrace_perf::otf2::{EndFacts, OtfOptions, OtfSink};
 use iotrace_perf_fuzz::frames;
 use libfuzzer_sys::fuzz_target;
 
-/// In memory, if the machine has a place for that.
+/// Temporary directory, in memory if the machine has one there.
 fn directory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };

@@ -8,10 +8,10 @@ use iotrace_perf::record::page::{Entry, entries, payload};
 use iotrace_perf_fuzz::{corpus, frames, halves};
 use libfuzzer_sys::fuzz_target;
 
-/// Of a seed, bytes.
+/// Limit on the bytes of a seed.
 const SEED_BYTES: usize = 4 << 10;
 
-/// What x86-64 has (`events/header_page`).
+/// Contents of `events/header_page` on x86-64.
 const USUAL: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
     \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\

@@ -1,4 +1,5 @@
-//! Plans of replays: the bytes are a whole one, or (behind a first byte that is even) what is in the frames of one.
+//! Plans of replays: the bytes are a complete one, or (after an even first byte) the payloads of
+//! its frames.
 #![no_main]
 
 use iotrace_perf::replay::comparison::Comparison;
@@ -14,7 +15,7 @@ use iotrace_perf_fuzz::output::check;
 use iotrace_perf_fuzz::plans;
 use libfuzzer_sys::fuzz_target;
 
-/// Operations that are made ready, at least.
+/// Smallest number of operations that are prepared.
 const OPERATIONS: u64 = 2000;
 
 fn operation(call: u16, args: [u64; 6], ret: i64) -> Operation<'static> {

@@ -1,4 +1,4 @@
-//! Perf's records, as they lie in a ring.
+//! Records of perf, as in a ring.
 #![no_main]
 
 use iotrace_perf::capture::delta;
@@ -10,7 +10,7 @@ use iotrace_perf::record::{SampleLayout, records};
 use iotrace_perf_fuzz::{corpus, frames, integer};
 use libfuzzer_sys::fuzz_target;
 
-/// Of a seed, bytes.
+/// Limit on the bytes of a seed.
 const SEED_BYTES: usize = 4 << 10;
 
 fn seeds() {

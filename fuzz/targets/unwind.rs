@@ -1,13 +1,14 @@
-//! A question about stacks, and the file that tells the ways back from its functions.
+//! A request for unwinding, and a file with unwind tables of its functions.
 //!
-//! `u16` length, so many bytes of a question as the helper gets it, the file.
+//! `u16` length, the bytes of the helper's request, the file.
 #![no_main]
 
 use iotrace_perf::tracer::unwinding::fuzzing::go_back;
 use iotrace_perf_fuzz::integer;
 use libfuzzer_sys::fuzz_target;
 
-/// A question about two stacks of a program that lies at this address: so many bytes of its code are returned to.
+/// Request for two stacks of a program at this address, with return addresses in this range of its
+/// code.
 fn question(base: u64, from: u64, to: u64) -> Vec<u8> {
     let mut out = vec![7, 0, 0, 0, 0, 0, 0, 0, 0];
     [base, base + (1 << 20), 0].iter().for_each(|it| out.extend(it.to_le_bytes()));

@@ -1,4 +1,4 @@
-//! How fast events are written: a million system calls each as enter, begin, complete, leave.
+//! Speed of writing events: a million system calls each as enter, begin, complete, leave.
 //!
 //! `cargo run --release -p otf2-sys --example write_speed -- DIRECTORY [OPERATIONS]`
 

@@ -6,8 +6,8 @@
 //!                └─ error ────┴────► [abandoned]     nothing is written any more
 //! ```
 //!
-//! After a failure of the library its objects are not even closed (see `memory`): their memory, some
-//! MiB per open writer of the library, and their open files stay with the process.
+//! After a failure of the library its objects are not even closed (see `memory`): their memory,
+//! some MiB per open writer of the library, and their open files stay with the process.
 //!
 //! The library's archive is shared by [`Archive`] and its [`EvtWriter`]s and closed with the last
 //! of them, so a writer can never outlive it.
@@ -40,17 +40,17 @@ use crate::strings::{Strings, terminated};
 /// The anchor file is one buffer of 256 KiB in the library; this leaves room for the rest of it.
 const ANCHOR_TEXT_BYTES_MAX: usize = 192 * 1024;
 
-/// How an archive uses memory and files.
+/// Limits on an archive's memory and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of memory for the events of all locations. A quarter is for those that wait for a
-    /// writer of OTF2: beyond that a nameless file in the archive's directory has them, about half as large
-    /// as they are in the archive. The rest is for writers that stay open, 4.25 MiB each. Exceeded
-    /// by what closing a location needs (one such writer), and by up to 2 KiB for each location if there are more than
-    /// some four thousand. Default: 64 MiB.
+    /// Bytes of memory for the events of all locations. A quarter is for locations without a writer
+    /// of OTF2: events beyond that are in a nameless file in the archive's directory, about half as
+    /// large as they are in the archive. The rest is for writers that stay open, 4.25 MiB each.
+    /// Closing a location exceeds the budget by one such writer, and more than some four thousand
+    /// locations by up to 2 KiB each. Default: 64 MiB.
     pub memory_budget_bytes: u64,
-    /// How many event files may stay open, best derived from `RLIMIT_NOFILE`; no more than the
-    /// budget has room for. The locations that wait need one file together, and closing one needs one
+    /// Limit on open event files, best derived from `RLIMIT_NOFILE`; no more than the budget has
+    /// room for. The locations without a writer need one file together, and closing one needs one
     /// more for a moment. Default: 512.
     pub open_files_max: u64,
 }
@@ -61,7 +61,7 @@ impl Default for Options {
     }
 }
 
-/// What is known about a location after its writer was closed.
+/// Totals of a location, kept after its writer was closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LocationTotals {
     pub(crate) events: u64,
@@ -137,7 +137,7 @@ impl Drop for Shared {
     }
 }
 
-/// What was not finished is not wanted: events that wait are not written out for it.
+/// Abandons an unfinished archive: waiting events are not written out for it.
 impl Drop for Archive {
     fn drop(&mut self) {
         self.shared.pool.abandon();
@@ -250,7 +250,7 @@ impl Archive {
         self.shared.strings.borrow().cut()
     }
 
-    /// What events occupy in memory, and how many of their files are open.
+    /// Current memory of events, and number of their open files.
     #[must_use]
     pub fn memory_use(&self) -> MemoryUse {
         let (waiting_bytes, waiting_bytes_max, waiting_file_bytes) =
@@ -263,17 +263,17 @@ impl Archive {
         }
     }
 
-    /// A new location with its writer. Locations are numbered from 0 and never reopened.
+    /// Opens a new location with its writer. Locations are numbered from 0 and never reopened.
     ///
     /// # Errors
     ///
-    /// What the library reports, such as a lack of memory.
+    /// Errors of the library, such as a lack of memory.
     pub fn event_writer(&mut self) -> Result<EvtWriter> {
         EvtWriter::open(&self.shared)
     }
 
-    /// Writes what the writer still holds and closes its file. Returns how many events the location
-    /// has.
+    /// Writes the rest of the writer's events and closes its file. Returns the number of the
+    /// location's events.
     ///
     /// # Errors
     ///
@@ -285,7 +285,7 @@ impl Archive {
         writer.close()
     }
 
-    /// Sets who wrote the archive.
+    /// Sets the creator of the archive.
     ///
     /// # Errors
     ///
@@ -297,7 +297,7 @@ impl Archive {
         })
     }
 
-    /// Sets what the archive is about.
+    /// Sets the description of the archive.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl Archive {
         })
     }
 
-    /// Sets on which machine the events happened.
+    /// Sets the machine on which the events happened.
     ///
     /// # Errors
     ///
@@ -321,8 +321,8 @@ impl Archive {
         })
     }
 
-    /// Sets a property, replacing an earlier value. `name` is `NAMESPACE::NAME` of `[A-Za-z0-9_]`; it is
-    /// stored in upper case. An empty value cannot be stored and is left out.
+    /// Sets a property, replacing an earlier value. `name` is `NAMESPACE::NAME` of `[A-Za-z0-9_]`;
+    /// it is stored in upper case. An empty value cannot be stored and is omitted.
     ///
     /// # Errors
     ///
@@ -360,8 +360,8 @@ impl Archive {
 
     /// Writes the definitions and closes the archive. All event writers must be closed.
     ///
-    /// `define` gets the place for the global definitions; strings are written before it is called.
-    /// If it fails, or anything else, the archive is left without an anchor file.
+    /// `define` gets the writer of the global definitions; strings are written before the call. If
+    /// it or any other step fails, the archive is left without an anchor file.
     ///
     /// # Errors
     ///
@@ -386,7 +386,7 @@ impl Archive {
     }
 
     /// Ends the event files and gives each location its file of definitions. It is empty, but
-    /// readers complain about each one that is missing.
+    /// readers complain about each missing one.
     fn write_local_definitions(&self) -> Result<()> {
         let shared = &self.shared;
         let object = || self.path.display().to_string();
@@ -418,7 +418,7 @@ impl Archive {
     }
 }
 
-/// The names as C wants them.
+/// Names as NUL-terminated strings.
 fn c_names(dir: &Path, name: &str) -> Result<(CString, CString)> {
     let bytes = match dir.as_os_str().as_bytes() {
         // The library would take an empty path for the root directory.
@@ -431,7 +431,8 @@ fn c_names(dir: &Path, name: &str) -> Result<(CString, CString)> {
     Ok((c_dir, c_name.ok_or_else(|| Error::ArchiveName(name.into()))?))
 }
 
-/// The library notices only an existing directory `name/`, and then goes on to overwrite files.
+/// Refuses existing parts: the library notices only an existing directory `name/`, and then goes on
+/// to overwrite files.
 fn refuse_existing(dir: &Path, name: &str) -> Result<()> {
     for part in [format!("{name}.otf2"), format!("{name}.def"), name.to_owned()] {
         let path = dir.join(part);
@@ -443,7 +444,8 @@ fn refuse_existing(dir: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether `name` is `A::B` or `A::B::C`, … of letters, digits and `_`, which every version takes.
+/// True if `name` is `A::B` or `A::B::C`, … of letters, digits and `_`, which every version
+/// accepts.
 fn is_property_name(name: &str) -> bool {
     let usable = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -15,7 +15,7 @@ use crate::ffi::{
 use crate::refs::{AttributeRef, StringRef};
 use crate::values::AttributeType;
 
-/// The most attributes of one event; the record must fit into a chunk.
+/// Limit on the attributes of one event; the record must fit into a chunk.
 const ATTRIBUTES_MAX: usize = 255;
 
 /// Additional values of an event; an empty slice costs nothing.
@@ -58,7 +58,7 @@ impl AttributeValue {
     }
 }
 
-/// The type, then the value, in the shortest way.
+/// Encoding: the type, then the value, in the shortest form.
 impl Field for AttributeValue {
     fn put(self, bytes: &mut Vec<u8>) {
         self.to_c().0.put(bytes);
@@ -102,7 +102,8 @@ impl AttributeList {
         .map(Self)
     }
 
-    /// Whether an event could have these attributes: [`AttributeList::fill`] will not refuse them.
+    /// Checks that an event may have these attributes: [`AttributeList::fill`] will not refuse
+    /// them.
     #[inline]
     pub(crate) fn check(&self, attributes: Attributes<'_>) -> Result<()> {
         let is_twice = |(index, it): (usize, &(AttributeRef, AttributeValue))| {
@@ -115,7 +116,7 @@ impl AttributeList {
         Ok(())
     }
 
-    /// The list for an event with these attributes: null for none.
+    /// Returns the list for an event with these attributes: null for none.
     #[inline]
     pub(crate) fn fill(&self, attributes: Attributes<'_>) -> Result<*mut OTF2_AttributeList> {
         if attributes.is_empty() {
@@ -148,7 +149,7 @@ impl AttributeList {
         Ok(self.0.as_ptr())
     }
 
-    /// Forgets what a failed event has left behind.
+    /// Removes the rest of a failed event.
     pub(crate) fn clear(&self) {
         // SAFETY: the list lives as long as `self`. The call cannot fail for a valid list.
         unsafe { OTF2_AttributeList_RemoveAllAttributes(self.0.as_ptr()) };

@@ -1,6 +1,7 @@
-//! Numbers as few bytes: seven bits in each, the lowest first, a set eighth bit if more follow.
+//! Numbers in a variable number of bytes: seven bits in each, the lowest first, a set eighth bit if
+//! more follow.
 
-/// The most bytes that a number takes.
+/// Limit on the bytes of a number.
 pub(crate) const NUMBER_BYTES_MAX: usize = 10;
 
 /// A field of a record.
@@ -8,7 +9,7 @@ pub(crate) trait Field: Sized {
     /// Appends it.
     fn put(self, bytes: &mut Vec<u8>);
 
-    /// Takes it off the front; `None` if it is not there.
+    /// Takes the value off the front; `None` if it is incomplete.
     fn take(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -70,7 +71,7 @@ impl Field for u8 {
     }
 }
 
-/// The sign becomes the lowest bit, so that small negative numbers are short, too.
+/// Encoding with the sign as the lowest bit, so that small negative numbers are short, too.
 impl Field for i64 {
     #[inline]
     fn put(self, bytes: &mut Vec<u8>) {
@@ -84,7 +85,8 @@ impl Field for i64 {
     }
 }
 
-/// A number of bytes, or [`OTF2_UNDEFINED_UINT64`](crate::constants::OTF2_UNDEFINED_UINT64), which becomes 0.
+/// A number of bytes, or [`OTF2_UNDEFINED_UINT64`](crate::constants::OTF2_UNDEFINED_UINT64), which
+/// becomes 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrUndefined(pub(crate) u64);
 

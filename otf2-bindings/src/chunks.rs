@@ -1,4 +1,4 @@
-//! Memory for the library's buffers, in pieces of the one size it asks for.
+//! Memory for the library's buffers, in chunks of the one size that it requests.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -8,16 +8,16 @@ use crate::memory::CHUNK_BYTES;
 const BYTES: usize = 256 * 1024;
 const _: () = assert!(BYTES as u64 == CHUNK_BYTES);
 
-/// Aligned for any C type.
+/// Layout of a chunk: aligned for any C type.
 const LAYOUT: Layout = match Layout::from_size_align(BYTES, 16) {
     Ok(layout) => layout,
     Err(_) => panic!("a power of two"),
 };
 
-/// Free ones that are kept, to be used again soon.
+/// Limit on free chunks that are kept for reuse.
 const FREE_MAX: usize = 32;
 
-/// A chunk that is in use, or could be.
+/// A chunk of memory.
 #[derive(Debug)]
 pub(crate) struct Chunk(NonNull<u8>);
 
@@ -29,17 +29,17 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated by `take` with this layout, and only here given back.
+        // SAFETY: allocated by `take` with this layout, and freed only here.
         unsafe { dealloc(self.0.as_ptr(), LAYOUT) };
     }
 }
 
-/// The chunks that nobody uses.
+/// Free chunks, kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks(Vec<Chunk>);
 
 impl Chunks {
-    /// A chunk; `None` if the machine has no more memory.
+    /// Returns a chunk; `None` if the machine has no more memory.
     pub(crate) fn take(&mut self) -> Option<Chunk> {
         self.0.pop().or_else(|| {
             // SAFETY: the layout is not empty.

@@ -18,7 +18,7 @@ use crate::refs::{AttributeRef, LocationGroupRef, LocationRef, StringRef, System
 use crate::strings::terminated;
 use crate::values::{AttributeType, LocationGroupType, LocationType, SystemTreeDomain};
 
-/// How many definitions of a kind there are.
+/// Number of definitions of a kind.
 #[derive(Debug)]
 pub(crate) struct Count {
     kind: &'static str,
@@ -47,13 +47,13 @@ impl Count {
     }
 }
 
-/// The place for the global definitions, given to the closure of
+/// Writer of the global definitions, passed to the closure of
 /// [`Archive::finish`](crate::Archive::finish).
 ///
-/// Each method that defines something takes the reference it is to have; references of a kind must
-/// come as 0, 1, 2, … and refer only to what is defined already. Each fails with
-/// [`Error::NotDense`] or [`Error::Dangling`] otherwise, and with what the library reports, such as
-/// a full disk.
+/// Each method that defines something takes its reference. References of a kind must be 0, 1, 2, …
+/// in this order and refer only to earlier definitions. Otherwise a method fails with
+/// [`Error::NotDense`] or [`Error::Dangling`]. It also fails with errors of the library, such as a
+/// full disk.
 #[derive(Debug)]
 pub struct GlobalDefs<'a> {
     shared: &'a Shared,
@@ -74,7 +74,7 @@ pub struct GlobalDefs<'a> {
 }
 
 impl<'a> GlobalDefs<'a> {
-    /// Opens the file and writes the strings there are.
+    /// Opens the file and writes the strings so far.
     pub(crate) fn open(shared: &'a Shared) -> Result<Self> {
         let archive = shared.archive()?;
         let raw = checked_pointer(
@@ -106,7 +106,7 @@ impl<'a> GlobalDefs<'a> {
         Ok(defs)
     }
 
-    /// Checks that what every archive needs was written, and closes the file.
+    /// Checks that the required definitions were written, and closes the file.
     pub(crate) fn close(self) -> Result<()> {
         if !self.has_clock {
             return Err(Error::NoClock);
@@ -170,13 +170,13 @@ impl<'a> GlobalDefs<'a> {
         }
     }
 
-    /// The times of the first and the last event of the archive, in ticks.
+    /// Times of the first and the last event of the archive, in ticks.
     #[must_use]
     pub fn event_times(&self) -> Option<(u64, u64)> {
         self.shared.event_times.get()
     }
 
-    /// How many events the location has.
+    /// Number of events of the location.
     #[must_use]
     pub fn events(&self, location: LocationRef) -> u64 {
         let locations = self.shared.locations.borrow();
@@ -187,7 +187,7 @@ impl<'a> GlobalDefs<'a> {
 
 #[expect(clippy::missing_errors_doc, reason = "the same for all, see `GlobalDefs`")]
 impl GlobalDefs<'_> {
-    /// The reference of `text`, as [`Archive::intern`](crate::Archive::intern) gives it.
+    /// Returns the reference of `text`, as [`Archive::intern`](crate::Archive::intern) does.
     pub fn string(&mut self, text: &str) -> Result<StringRef> {
         let id = self.shared.strings.borrow_mut().intern(text)?;
         self.write_new_strings()?;
@@ -269,7 +269,7 @@ impl GlobalDefs<'_> {
         })
     }
 
-    /// What kind of resource a node is; a node may have several.
+    /// Defines a kind of resource of a node; a node may have several.
     pub fn system_tree_node_domain(
         &mut self,
         node: SystemTreeNodeRef,

@@ -16,11 +16,11 @@ pub struct Region {
     pub canonical_name: StringRef,
     /// A description for people.
     pub description: StringRef,
-    /// What happens in it.
+    /// Role of its code.
     pub role: RegionRole,
-    /// Who defines it.
+    /// Paradigm that defines it.
     pub paradigm: Paradigm,
-    /// Flags.
+    /// Flags of the region.
     pub flags: RegionFlags,
     /// The source file; viewers group regions by it.
     pub source_file: StringRef,
@@ -37,9 +37,9 @@ pub struct IoParadigm<'a> {
     pub identification: StringRef,
     /// The name for people: "POSIX I/O".
     pub name: StringRef,
-    /// Whose handles are.
+    /// Class of its handles.
     pub class: IoParadigmClass,
-    /// Flags.
+    /// Flags of the paradigm.
     pub flags: IoParadigmFlags,
     /// Properties, at most 255.
     pub properties: &'a [(IoParadigmProperty, AttributeValue)],
@@ -52,9 +52,9 @@ pub struct MetricMember {
     pub name: StringRef,
     /// A description for people.
     pub description: StringRef,
-    /// Where it comes from.
+    /// Source of the values.
     pub metric_type: MetricType,
-    /// What a value says, and for which time.
+    /// Meaning of a value, and the time for which it is valid.
     pub mode: MetricMode,
     /// A value `v` means `v · base ^ exponent` units.
     pub base: MetricBase,

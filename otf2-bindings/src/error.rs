@@ -1,8 +1,8 @@
-//! What can go wrong, and how the C library tells it.
+//! Errors of the crate, and of the C library.
 //!
 //! OTF2 returns a code from the outermost of several nested calls ("integrity fault") and prints
 //! the cause ("no space left on device") to standard error on the way. The callback registered here
-//! catches what would be printed and keeps the first report, which is the cause.
+//! catches these reports and keeps the first one, which is the cause.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -19,11 +19,11 @@ use crate::ffi::{
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an archive could not be written. The text fits "failed to {error}".
+/// Reason for which an archive could not be written. The text follows "failed to".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The archive, or a part of one, is there already. Nothing was changed.
+    /// The archive, or a part of one, exists already. Nothing was changed.
     Exists(PathBuf),
     /// The name of an archive is empty, or has a `/` or a NUL in it.
     ArchiveName(String),
@@ -41,9 +41,9 @@ pub enum Error {
     TooMany {
         /// "attributes" or "metric values".
         what: &'static str,
-        /// How many were given.
+        /// Number of values.
         given: usize,
-        /// How many are possible.
+        /// Limit on that number.
         max: usize,
     },
     /// The property's name is not of the form `NAMESPACE::NAME` with `[A-Za-z0-9_]`.
@@ -72,7 +72,7 @@ pub enum Error {
     NoClock,
     /// The archive has no location; readers refuse that.
     NoLocation,
-    /// Locations that have events but no definition: the first one's id.
+    /// A location has events but no definition: the first one's id.
     LocationUndefined(u64),
     /// The clock properties do not cover the times of the events.
     ClockRange {
@@ -86,22 +86,22 @@ pub enum Error {
 /// A failure that the OTF2 library reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryError {
-    /// What was being done: "write an event of", "create", …
+    /// Action that failed: "write an event of", "create", …
     pub doing: &'static str,
-    /// To what: "location 3", a path.
+    /// Object of the action: "location 3", a path.
     pub object: String,
     /// OTF2's number of the cause (it depends on the version of OTF2).
     pub code: i32,
     /// OTF2's name of the cause (`INVALID_ARGUMENT`); for system calls the number in `errno`.
     pub name: String,
-    /// OTF2's words for the cause: "No space left on device".
+    /// OTF2's description of the cause: "No space left on device".
     pub description: String,
-    /// What OTF2 reported besides, often a file name; may be empty.
+    /// Further report of OTF2, often a file name; may be empty.
     pub message: String,
 }
 
 impl Error {
-    /// Whether the file system is full.
+    /// True if the file system is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Library(error) if error.code == OTF2_ERROR_ENOSPC)
@@ -173,7 +173,7 @@ impl fmt::Display for LibraryError {
     }
 }
 
-/// The first thing that the library reported since the last look.
+/// First report of the library since the last check.
 #[derive(Debug)]
 pub(crate) struct Report {
     code: OTF2_ErrorCode,
@@ -182,7 +182,7 @@ pub(crate) struct Report {
 
 thread_local! {
     static FIRST_REPORT: RefCell<Option<Report>> = const { RefCell::new(None) };
-    /// Mirrors whether `FIRST_REPORT` holds something, for the cheap check.
+    /// True if `FIRST_REPORT` has a value, for a cheap check.
     static REPORTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -221,7 +221,7 @@ unsafe extern "C" fn on_report(
     code
 }
 
-/// `format` with its arguments filled in, cut at 1 KiB.
+/// Fills the arguments into `format`; the result is truncated to 1 KiB.
 fn formatted(format: *const c_char, arguments: va_list) -> String {
     if format.is_null() {
         return String::new();
@@ -237,13 +237,13 @@ fn formatted(format: *const c_char, arguments: va_list) -> String {
     CStr::from_bytes_until_nul(&buffer).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The first report since the last call of this function.
+/// Takes the first report since the last call of this function.
 fn take_report() -> Option<Report> {
     REPORTED.set(false);
     FIRST_REPORT.take()
 }
 
-/// Runs a call of the library whose result code tells success.
+/// Runs a call of the library whose result code reports success.
 ///
 /// A report counts as a failure even if the code is "success": closing an archive, for example,
 /// reports that the anchor file could not be written and returns success.
@@ -268,7 +268,7 @@ pub(crate) fn checked_pointer<T>(
     std::ptr::NonNull::new(call()).ok_or_else(|| failure(doing, object(), 1))
 }
 
-/// The error for a failed call: the first report, or the code returned if nothing was reported.
+/// Error for a failed call: the first report, or the returned code if there was no report.
 #[cold]
 pub(crate) fn failure(doing: &'static str, object: String, returned: OTF2_ErrorCode) -> Error {
     let (code, message) =
@@ -283,7 +283,8 @@ pub(crate) fn failure(doing: &'static str, object: String, returned: OTF2_ErrorC
     })
 }
 
-/// The error for events that could not be kept until the library takes them, mostly for lack of room on the disk.
+/// Error for events that could not be kept until the library takes them, mostly because the disk is
+/// full.
 #[cold]
 pub(crate) fn not_kept(object: String, error: &std::io::Error) -> Error {
     let is_full = error.kind() == std::io::ErrorKind::StorageFull;
@@ -297,7 +298,7 @@ pub(crate) fn not_kept(object: String, error: &std::io::Error) -> Error {
     })
 }
 
-/// Whether the error is that a file or directory exists.
+/// True if the error is that a file or directory exists.
 pub(crate) fn is_existing(error: &Error) -> bool {
     matches!(error, Error::Library(error) if error.code == OTF2_ERROR_EEXIST)
 }
@@ -312,7 +313,7 @@ fn error_description(code: OTF2_ErrorCode) -> *const c_char {
     unsafe { OTF2_Error_GetDescription(code) }
 }
 
-/// A copy of a text that the library keeps for ever.
+/// Copies a text of the library, which is static.
 fn static_text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();

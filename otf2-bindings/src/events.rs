@@ -17,8 +17,8 @@ use crate::values::{
 };
 use crate::waiting::Waiting;
 
-/// A location that has so much in the spool may get a writer of the library: as events that is about a chunk. With less
-/// it would not write to its file before it is closed anyway.
+/// Bytes in the spool from which on a location may get a writer of the library: as events they are
+/// about a chunk. A writer with less would not write to its file before it is closed anyway.
 const BUSY_BYTES: u64 = 128 * 1024;
 
 /// The beginning of an I/O operation.
@@ -26,23 +26,24 @@ const BUSY_BYTES: u64 = 128 * 1024;
 pub struct IoBegin {
     /// The handle that is read, written or flushed; it must be active.
     pub handle: IoHandleRef,
-    /// The direction.
+    /// Direction of the operation.
     pub mode: IoOperationMode,
     /// Blocking (no flag) or not.
     pub flags: IoOperationFlags,
-    /// Bytes asked for; `None` if that is unknown or no data is transferred.
+    /// Requested bytes; `None` if that is unknown or no data is transferred.
     pub bytes_request: Option<u64>,
-    /// Names the operation in its later events; unique among the open operations of the handle.
+    /// Identifies the operation in its later events; unique among the open operations of the
+    /// handle.
     pub matching_id: u64,
 }
 
 /// Writes the events of one location, in the order of their times.
 ///
-/// Times are ticks of the archive's clock. An event whose time lies before the one of the event
-/// before it gets the time of that event and is counted ([`EvtWriter::clamped`]).
+/// Times are ticks of the archive's clock. An event whose time is earlier than that of the previous
+/// event gets the previous time and is counted ([`EvtWriter::clamped`]).
 ///
 /// Each method fails with [`Error::Abandoned`] after any failure in the archive, and otherwise with
-/// what the library reports, such as a full disk.
+/// errors of the library, such as a full disk.
 ///
 /// Close a writer with [`Archive::close_event_writer`](crate::Archive::close_event_writer). One
 /// that is dropped is closed, too; its failure is then returned by `Archive::finish`.
@@ -56,7 +57,7 @@ pub struct EvtWriter {
     clamped: u64,
 }
 
-/// Where the events go.
+/// Destination of the events.
 ///
 /// ```text
 ///             much to write, and few others have        closed
@@ -68,7 +69,7 @@ pub struct EvtWriter {
 enum Output {
     Waiting(Waiting),
     Library(LibraryWriter),
-    /// Or nothing can be written any more.
+    /// Closed, or the archive has failed.
     Closed,
 }
 
@@ -92,13 +93,13 @@ impl EvtWriter {
         Rc::ptr_eq(&self.shared, shared)
     }
 
-    /// The location that this writer writes.
+    /// Location of this writer.
     #[must_use]
     pub const fn location(&self) -> LocationRef {
         self.location
     }
 
-    /// How many events had a time before the one of the event before them.
+    /// Number of events with a time before that of the previous event.
     #[must_use]
     pub const fn clamped(&self) -> u64 {
         self.clamped
@@ -110,7 +111,7 @@ impl EvtWriter {
         self.last_time
     }
 
-    /// Writes the rest, closes the file and books the totals.
+    /// Writes the rest, closes the file and records the totals.
     pub(crate) fn close(&mut self) -> Result<u64> {
         let library = match std::mem::replace(&mut self.output, Output::Closed) {
             Output::Waiting(waiting) => self.hand_over(waiting)?,
@@ -122,7 +123,7 @@ impl EvtWriter {
         Ok(events)
     }
 
-    /// Keeps what the definitions will say about the location.
+    /// Keeps the totals of the location for its definition.
     fn book(&self, events: u64) {
         let mut locations = self.shared.locations.borrow_mut();
         let index = usize::try_from(self.location.id()).unwrap_or(usize::MAX);
@@ -155,7 +156,7 @@ impl EvtWriter {
         Ok(())
     }
 
-    /// Writes one event while the location has no writer of the library, which it may get here.
+    /// Writes one event while the location has no writer of the library; it may get one here.
     #[inline(never)]
     fn wait(&mut self, time: u64, record: Record<'_>, attributes: Attributes<'_>) -> Result<()> {
         self.shared.attributes.check(attributes)?;
@@ -186,7 +187,7 @@ impl EvtWriter {
         Ok(())
     }
 
-    /// Gives what waits to a writer of the library.
+    /// Passes the waiting events to a writer of the library.
     fn hand_over(&self, waiting: Waiting) -> Result<LibraryWriter> {
         let shared = &*self.shared;
         let mut library = LibraryWriter::open(shared, self.location)?;
@@ -198,7 +199,8 @@ impl EvtWriter {
         match replayed {
             Ok(()) => Ok(library),
             Err(error) => {
-                // The archive is abandoned; its library must not have an open writer when it is closed.
+                // The archive is abandoned; the library must not have an open writer when it is
+                // closed.
                 let _ = library.close(shared);
                 Err(error)
             }
@@ -223,7 +225,7 @@ impl Drop for EvtWriter {
     }
 }
 
-/// `None` as OTF2 writes it.
+/// Converts `None` to OTF2's undefined value.
 const fn or_undefined(bytes: Option<u64>) -> OrUndefined {
     match bytes {
         Some(bytes) => OrUndefined(bytes),
@@ -231,7 +233,7 @@ const fn or_undefined(bytes: Option<u64>) -> OrUndefined {
     }
 }
 
-/// A method per kind of event.
+/// Defines a method per kind of event.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
@@ -268,18 +270,18 @@ events! {
     /// The handle is no longer active.
     fn io_destroy_handle(handle: IoHandleRef) = IoDestroyHandle { handle: handle.id() };
 
-    /// `new` becomes active and stands for the same open file as `old`.
+    /// The handle `new` becomes active and refers to the same open file as `old`.
     fn io_duplicate_handle(old: IoHandleRef, new: IoHandleRef, status: IoStatusFlags)
         = IoDuplicateHandle { old: old.id(), new: new.id(), status: status.0 };
 
-    /// The position of the handle changes: bytes asked for, counted from `whence`, and the new
-    /// position in bytes from the start.
+    /// The position of the handle changes: requested offset in bytes, counted from `whence`, and
+    /// the new position in bytes from the start.
     fn io_seek(handle: IoHandleRef, offset_request: i64, whence: SeekOption, offset_result: u64)
         = IoSeek {
             handle: handle.id(), request: offset_request, whence: whence.0, result: offset_result
         };
 
-    /// The status flags of the handle are these from now on.
+    /// The status flags of the handle change to these.
     fn io_change_status_flags(handle: IoHandleRef, status: IoStatusFlags)
         = IoChangeStatusFlags { handle: handle.id(), status: status.0 };
 
@@ -293,11 +295,12 @@ events! {
         bytes_request: or_undefined(begin.bytes_request), matching_id: begin.matching_id
     };
 
-    /// A non-blocking operation is on its way: the call that began it returns.
+    /// A non-blocking operation is in flight: the call that began it returns.
     fn io_operation_issued(handle: IoHandleRef, matching_id: u64)
         = IoOperationIssued { handle: handle.id(), matching_id: matching_id };
 
-    /// The operation is done; bytes transferred, or `None` if it failed or transfers no data.
+    /// The operation has completed; with the transferred bytes, or `None` if it failed or transfers
+    /// no data.
     fn io_operation_complete(handle: IoHandleRef, bytes_result: Option<u64>, matching_id: u64)
         = IoOperationComplete {
             handle: handle.id(), bytes_result: or_undefined(bytes_result), matching_id: matching_id

@@ -1,9 +1,9 @@
-//! What this crate uses of `<otf2/otf2.h>`, declared by hand under the C names.
+//! Declarations of `<otf2/otf2.h>` that this crate uses, written by hand with the C names.
 //!
 //! Valid for OTF2 2.3 to 3.2: two functions got one more argument with 3.0 (`cfg(otf2_3)`, set by
 //! `build.rs`), nothing else here changed. C enumerations are integers, so a value of a newer
-//! library is a number and not undefined behaviour. `tests/abi.rs` compares every line of this
-//! file and of `constants.rs` with the headers of the library in use.
+//! library is a number and not undefined behaviour. `tests/abi.rs` compares every line of this file
+//! and of `constants.rs` with the headers of the installed library.
 
 #![expect(non_camel_case_types, non_snake_case, reason = "the names of the C library")]
 
@@ -53,7 +53,7 @@ pub(crate) type OTF2_SystemTreeNodeRef = u32;
 pub(crate) type OTF2_TimeStamp = u64;
 pub(crate) type OTF2_Type = u8;
 
-/// A `va_list` as the callee of a variadic function sees it. It is only ever handed on.
+/// A `va_list` as the callee of a variadic function gets it. It is only ever passed on.
 ///
 /// A `va_list` parameter is a pointer in the calling conventions of Linux on x86, aarch64, arm,
 /// riscv64, ppc64le and s390x (an array or a large struct passed by reference, or a pointer).
@@ -70,7 +70,7 @@ macro_rules! opaque {
 }
 opaque! { OTF2_Archive OTF2_AttributeList OTF2_DefWriter OTF2_EvtWriter OTF2_GlobalDefWriter }
 
-/// The members that the writer sets; `stringRef` in C.
+/// Members that the writer sets; `stringRef` in C.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union OTF2_AttributeValue {
@@ -496,7 +496,7 @@ unsafe extern "C" {
         error_callback_in: OTF2_ErrorCallback,
         user_data: *mut c_void,
     ) -> OTF2_ErrorCallback;
-    /// Of the C library, to format the messages that OTF2 reports.
+    /// Function of the C library that formats the reports of OTF2.
     pub(crate) fn vsnprintf(
         buffer: *mut c_char,
         size: usize,

@@ -1,4 +1,4 @@
-//! Definitions of what the events name: regions, I/O paradigms, files, handles, metrics.
+//! Definitions that events refer to: regions, I/O paradigms, files, handles, metrics.
 
 use crate::attributes::AttributeValue;
 use crate::constants::{
@@ -83,7 +83,7 @@ impl GlobalDefs<'_> {
         })
     }
 
-    /// A regular file. `scope` is the part of the system that can see it under this name.
+    /// Defines a regular file. `scope` is the part of the system that can see it under this name.
     pub fn io_regular_file(
         &mut self,
         this: IoFileRef,
@@ -117,7 +117,7 @@ impl GlobalDefs<'_> {
         })
     }
 
-    /// A fact about a file or directory.
+    /// Defines a property of a file or directory.
     pub fn io_file_property(
         &mut self,
         file: IoFileRef,
@@ -168,7 +168,7 @@ impl GlobalDefs<'_> {
         })
     }
 
-    /// How a `PRE_CREATED` handle was open at the beginning; exactly once for each of them.
+    /// Defines the state of a `PRE_CREATED` handle at the beginning; exactly once for each of them.
     pub fn io_pre_created_handle_state(
         &mut self,
         handle: IoHandleRef,

@@ -13,16 +13,16 @@
 //! one `.evt` and one `.def` file per location. It is readable only once [`Archive::finish`] has
 //! returned `Ok`; an archive that failed or was dropped before has no anchor file.
 //!
-//! What the writer takes care of, because OTF2 does not:
+//! The writer ensures the following, because OTF2 does not:
 //!
 //! * an existing archive is refused, never overwritten;
 //! * events of one location never go back in time (they are moved to the location's last time and
-//!   counted), for OTF2 would drop them;
-//! * the memory of events that are not yet written has one budget for all locations, however many,
+//!   counted), because OTF2 would drop them;
+//! * the memory of events that are not yet written has one budget for any number of locations,
 //!   and the number of open event files has a limit;
-//! * definitions are dense, in order, and refer to nothing that does not exist, for readers crash
-//!   on or refuse anything else;
-//! * the library prints nothing: what it reports becomes an [`Error`].
+//! * definitions are dense, in order, and refer only to existing ones, because readers crash on or
+//!   refuse anything else;
+//! * the library prints nothing: its reports become an [`Error`].
 //!
 //! An archive and its writers belong to one thread (they are `!Send`): OTF2 hangs now and then
 //! when several threads open and close writers.

@@ -1,4 +1,4 @@
-//! The library's writer of one location.
+//! Writer of the library for one location.
 
 use std::ptr::NonNull;
 
@@ -13,9 +13,9 @@ use crate::ffi::{
 use crate::record::Record;
 use crate::refs::LocationRef;
 
-/// Open until it is closed: the library's writer stays with the archive if this is only dropped.
+/// Open writer of the library: if this value is only dropped, the writer stays with the archive.
 ///
-/// All methods must get the archive that opened it.
+/// All methods must get the archive that opened the writer.
 #[derive(Debug)]
 pub(crate) struct LibraryWriter {
     raw: NonNull<OTF2_EvtWriter>,
@@ -23,15 +23,15 @@ pub(crate) struct LibraryWriter {
 }
 
 impl LibraryWriter {
-    /// Opens it; once only for each location, or the library would begin its file anew.
+    /// Opens the writer; only once for each location, or the library would overwrite its file.
     pub(crate) fn open(shared: &Shared, location: LocationRef) -> Result<Self> {
         let archive = shared.archive()?;
         let raw = checked_pointer(
             "create",
             || format!("location {}", location.id()),
             || {
-                // SAFETY: the archive is open, has its callbacks, and its event files are open. The id is new to the
-                // library, so it makes a writer that nothing else uses.
+                // SAFETY: the archive is open, has its callbacks, and its event files are open. The
+                // id is new to the library, so it makes a writer that no other code uses.
                 unsafe { OTF2_Archive_GetEvtWriter(archive, location.id()) }
             },
         )
@@ -40,7 +40,7 @@ impl LibraryWriter {
         Ok(Self { raw, location })
     }
 
-    /// Writes an event, whose time must not lie before that of the one before it.
+    /// Writes an event, whose time must not be before that of the previous one.
     #[inline(always)]
     pub(crate) fn write(
         &mut self,
@@ -50,8 +50,8 @@ impl LibraryWriter {
         attributes: Attributes<'_>,
     ) -> Result<()> {
         let list = shared.attributes.fill(attributes)?;
-        // SAFETY: the writer is open, for `close` takes `self`, and the archive is, while anybody has `shared`. The list
-        // is null or filled for this event.
+        // SAFETY: the writer is open, for `close` takes `self`, and the archive is open as long as
+        // `shared` exists. The list is null or filled for this event.
         let code = unsafe { record.call(self.raw.as_ptr(), list, time) };
         if code == OTF2_SUCCESS { Ok(()) } else { Err(self.failed(shared, code)) }
     }
@@ -64,7 +64,7 @@ impl LibraryWriter {
         failure("write an event of", format!("location {}", self.location.id()), code)
     }
 
-    /// Writes the rest and closes the file. Returns how many events the location has.
+    /// Writes the rest and closes the file. Returns the number of the location's events.
     pub(crate) fn close(self, shared: &Shared) -> Result<u64> {
         let Some(archive) = shared.archive_for_closing() else { return Err(Error::Abandoned) };
         let abandoned = shared.pool.is_abandoned();
@@ -75,7 +75,8 @@ impl LibraryWriter {
             unsafe { OTF2_EvtWriter_GetNumberOfEvents(self.raw.as_ptr(), &raw mut events) }
         });
         let closed = checked("write the events of", object, || {
-            // SAFETY: the writer is open and of this archive; `self` is gone after, so it is closed once.
+            // SAFETY: the writer is open and of this archive; `self` is consumed, so it is closed
+            // once.
             unsafe { OTF2_Archive_CloseEvtWriter(archive, self.raw.as_ptr()) }
         });
         if abandoned {

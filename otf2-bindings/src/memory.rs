@@ -1,10 +1,11 @@
-//! Where the library's buffers live and when they are written to disk.
+//! Memory of the library's buffers, and the times at which they are written to disk.
 //!
-//! OTF2 asks for memory in chunks, one buffer per open writer. A null answer makes it write all chunks
-//! of that buffer to the location's file, give them back and ask again. The file is opened at the
-//! first such write and stays open until the writer is closed, with a buffer of 4 MiB under it. So a
-//! writer of the library is dear: it has one chunk, 256 KiB however little is in it, and 4 MiB more
-//! when it has written. What bounds memory and open files is that few locations have one:
+//! OTF2 requests memory in chunks, one buffer per open writer. A null result makes it write all
+//! chunks of that buffer to the location's file, free them and request memory again. The file is
+//! opened at the first such write and stays open until the writer is closed, with a buffer of 4 MiB
+//! under it. So a writer of the library is expensive: it has one chunk, 256 KiB with any content,
+//! and 4 MiB more when it has written. Memory and open files are bounded because few locations have
+//! a writer:
 //!
 //! ```text
 //!   waiting ([`crate::waiting`])          open in the library            closed
@@ -13,20 +14,21 @@
 //!                 the others when they are closed, one at a time
 //! ```
 //!
-//! So the memory of an archive depends neither on the number of its events nor, but for some hundred
-//! bytes, on that of its locations.
+//! So the memory of an archive depends neither on the number of its events nor, except for some
+//! hundred bytes, on that of its locations.
 //!
-//! Once something failed, nothing is written any more: OTF2 would try again at each buffer's end,
-//! and would write an anchor file that makes a broken archive look whole.
+//! After a failure nothing is written any more: OTF2 would try again at each buffer's end, and
+//! would write an anchor file that makes a broken archive look complete.
 //!
 //! # A defect of the library to work around (OTF2 3.0 to 3.2, `otf2_file_write_buffered`)
 //!
-//! When writing the buffer under a file fails, OTF2 frees it and frees it again when the file is closed.
-//! So
+//! When writing the buffer of a file fails, OTF2 frees it, and frees it again when the file is
+//! closed. So
 //!
 //! * after a failure the library's objects are left alone, never closed (`Pool::fail`);
-//! * closing a writer must not write that buffer halfway: with one chunk at a time the buffer is written
-//!   whenever it is full, so what closing adds fits into it, and is written with one call that is safe.
+//! * closing a writer must not write that buffer halfway: with one chunk at a time the buffer is
+//!   written whenever it is full, so the data that closing adds fits into it, and is written with
+//!   one call that is safe.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -44,18 +46,19 @@ const FILE_BUFFER_BYTES: u64 = 4 * 1024 * 1024;
 /// The size of all chunks, the smallest possible.
 pub(crate) const CHUNK_BYTES: u64 = OTF2_CHUNK_SIZE_MIN;
 
-/// How many chunks of definitions fill the library's buffer, which is then written and empty again.
+/// Number of chunks of definitions that fill the library's buffer, which is then written and empty
+/// again.
 const DEFINITION_CHUNKS_MAX: usize = 16;
 const _: () = assert!(DEFINITION_CHUNKS_MAX as u64 * CHUNK_BYTES == FILE_BUFFER_BYTES);
 // The buffer is empty again after a whole number of chunks.
 const _: () = assert!(FILE_BUFFER_BYTES.is_multiple_of(CHUNK_BYTES));
 
-/// What events may use, divided.
+/// Shares of the budget for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// For all locations that wait.
+    /// Memory for all locations without a writer.
     pub(crate) waiting_bytes: u64,
-    /// Writers of the library that may stay open.
+    /// Limit on writers of the library that stay open.
     pub(crate) writers: u64,
 }
 
@@ -67,35 +70,36 @@ impl Shares {
     }
 }
 
-/// When to write: no callback after the write, for it would add a `BufferFlush` event, which says
-/// that the traced program stood still meanwhile.
+/// Callbacks for writes: none after the write, because it would add a `BufferFlush` event, which
+/// means that the traced program stood still meanwhile.
 pub(crate) static FLUSH_CALLBACKS: OTF2_FlushCallbacks =
     OTF2_FlushCallbacks { otf2_pre_flush: Some(before_flush), otf2_post_flush: None };
 
-/// Where chunks come from.
+/// Callbacks for chunks.
 pub(crate) static MEMORY_CALLBACKS: OTF2_MemoryCallbacks =
     OTF2_MemoryCallbacks { otf2_allocate: Some(allocate), otf2_free_all: Some(free_all) };
 
-/// How much memory and how many files an archive uses.
+/// Memory and files in use by an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Locations that have a writer of OTF2 now: each has 256 KiB, and 4 MiB more if its file is open.
+    /// Current number of locations with a writer of OTF2: each has 256 KiB, and 4 MiB more if its
+    /// file is open.
     pub library_writers: u64,
     /// The largest value of `library_writers` so far.
     pub library_writers_max: u64,
-    /// Event files that are open now.
+    /// Current number of open event files.
     pub open_files: u64,
     /// The largest value of `open_files` so far.
     pub open_files_max: u64,
-    /// Bytes of memory that the events of the other locations have now.
+    /// Current memory of the other locations' events, in bytes.
     pub waiting_bytes: u64,
     /// The largest value of `waiting_bytes` so far.
     pub waiting_bytes_max: u64,
-    /// The size of the nameless file that has the rest of their events.
+    /// Size of the nameless file with the rest of their events.
     pub waiting_file_bytes: u64,
 }
 
-/// The books of one archive. The library's callbacks get a pointer to it, on the archive's thread.
+/// Counters of one archive. The library's callbacks get a pointer to it, on the archive's thread.
 #[derive(Debug)]
 pub(crate) struct Pool {
     writers_max: u64,
@@ -104,7 +108,7 @@ pub(crate) struct Pool {
     counts: Cell<MemoryUse>,
 }
 
-/// Whether buffers are written and the library's objects may be closed.
+/// State of the writes and of the library's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Writing,
@@ -115,7 +119,7 @@ enum State {
 }
 
 impl Pool {
-    /// With so many writers of events that may stay open.
+    /// Creates it with a limit on the writers of events that stay open.
     pub(crate) fn new(writers_max: u64) -> Self {
         Self {
             writers_max,
@@ -125,40 +129,41 @@ impl Pool {
         }
     }
 
-    /// From now on no buffer is written to disk.
+    /// Stops all writes of buffers to disk.
     pub(crate) fn abandon(&self) {
         if self.state.get() == State::Writing {
             self.state.set(State::Abandoned);
         }
     }
 
-    /// The library failed: no buffer is written any more, and nothing of it is closed.
+    /// Records a failure of the library: no buffer is written any more, and no object of it is
+    /// closed.
     pub(crate) fn fail(&self) {
         self.state.set(State::Failed);
     }
 
-    /// Whether nothing is written any more.
+    /// True if nothing is written any more.
     #[inline]
     pub(crate) fn is_abandoned(&self) -> bool {
         self.state.get() != State::Writing
     }
 
-    /// Whether the library's objects must be left alone.
+    /// True if the library's objects must be left alone.
     pub(crate) fn is_failed(&self) -> bool {
         self.state.get() == State::Failed
     }
 
-    /// What the library has; what waits is not known here.
+    /// Counters of the library's writers and files; those of waiting events are not known here.
     pub(crate) fn counts(&self) -> MemoryUse {
         self.counts.get()
     }
 
-    /// Whether one more location may have a writer of the library for long.
+    /// True if one more location may have a writer of the library permanently.
     pub(crate) fn has_writer_to_give(&self) -> bool {
         self.counts.get().library_writers < self.writers_max
     }
 
-    /// A chunk more for this buffer; null if the machine has no more memory.
+    /// Adds a chunk to this buffer; null if the machine has no more memory.
     fn grow(&self, buffer: &mut Buffer) -> *mut c_void {
         let chunk = buffer.spare.take().or_else(|| self.free.borrow_mut().take());
         let Some(chunk) = chunk else { return null_mut() };
@@ -167,7 +172,7 @@ impl Pool {
         start.cast()
     }
 
-    /// Takes all chunks of a buffer back but one.
+    /// Takes all chunks of a buffer back except for one.
     fn shrink(&self, buffer: &mut Buffer) {
         while let Some(chunk) = buffer.chunks.pop() {
             if buffer.spare.is_none() {
@@ -187,12 +192,13 @@ impl Pool {
     }
 }
 
-/// The chunks of one buffer of the library. It hangs at the buffer's "per buffer data" pointer
-/// from the first `allocate` to the last `free_all`; after a failure for ever, for the library may use them.
+/// Chunks of one buffer of the library. The buffer's "per buffer data" pointer refers to it from
+/// the first `allocate` to the last `free_all`; after a failure forever, because the library may
+/// still use them.
 struct Buffer {
     chunks: Vec<Chunk>,
-    /// A chunk kept back when the others are freed after a write. The library asks for one at once
-    /// and cannot cope with a refusal then: it would go on with memory it has freed.
+    /// A chunk kept back when the others are freed after a write. The library requests one at once
+    /// and cannot handle a refusal then: it would go on with memory that it has freed.
     spare: Option<Chunk>,
     is_events: bool,
     file_open: bool,

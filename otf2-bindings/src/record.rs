@@ -1,10 +1,10 @@
-//! An event as a value: handed to the library, or written as bytes and read back.
+//! An event as a value: passed to the library, or encoded as bytes and read back.
 //!
 //! ```text
-//!   head     number of the kind; bits: has attributes, same time as the event before
-//!   time     unless the same: since the event before
+//!   head     number of the kind; bits: has attributes, same time as the previous event
+//!   time     unless the same: since the previous event
 //!   fields   in the order of the table
-//!   [attributes: how many; each its id, type, value]
+//!   [attributes: their number; the id, type and value of each]
 //! ```
 
 use crate::attributes::{AttributeValue, Attributes};
@@ -24,20 +24,20 @@ const HAS_ATTRIBUTES: u8 = 0x40;
 const SAME_TIME: u8 = 0x80;
 const METRIC: u8 = 12;
 
-/// The most fields in the table below, with room to spare.
+/// Limit on the fields in the table below, with room to spare.
 const FIELDS_MAX: usize = 8;
 
-/// The most values of a metric event.
+/// Limit on the values of a metric event.
 pub(crate) const VALUES_MAX: usize = u8::MAX as usize;
 
-/// The types of the values of a metric event, as many as there can be.
+/// Types of the values of a metric event, for the largest number of values.
 static METRIC_TYPES: [u8; VALUES_MAX] = [OTF2_TYPE_UINT64; VALUES_MAX];
 
 // A slice of u64 is handed to C as an array of the union.
 const _: () = assert!(size_of::<OTF2_MetricValue>() == size_of::<u64>());
 const _: () = assert!(align_of::<OTF2_MetricValue>() == align_of::<u64>());
 
-/// The type as C takes it.
+/// Conversion to the type of the C function.
 trait Raw {
     type C;
     fn raw(self) -> Self::C;
@@ -65,7 +65,8 @@ impl Raw for OrUndefined {
     }
 }
 
-/// The kinds of events: number in the bytes, fields in the order of the function of the library.
+/// Defines the kinds of events: number in the encoding, fields in the order of the library's
+/// function.
 macro_rules! records {
     ($($number:literal $kind:ident { $($field:ident: $type:ty),* } = $function:ident;)*) => {
         /// An event without its time and attributes.
@@ -90,14 +91,16 @@ macro_rules! records {
             ) -> OTF2_ErrorCode {
                 match self {
                     $(Self::$kind { $($field),* } => {
-                        // SAFETY: the caller's promise; the other arguments are numbers to the library.
+                        // SAFETY: the caller's promise; the other arguments are numbers to the
+                        // library.
                         unsafe { $function(writer, list, time, $($field.raw()),*) }
                     })*
                     Self::Metric { metric, values } => {
                         let count = u8::try_from(values.len()).unwrap_or(u8::MAX);
                         let (types, values) = (METRIC_TYPES.as_ptr(), values.as_ptr().cast());
-                        // SAFETY: the caller's promise; `types` and `values` have at least `count` elements, and a
-                        // u64 is a valid element of the union (same size and alignment, see above).
+                        // SAFETY: the caller's promise; `types` and `values` have at least `count`
+                        // elements, and a u64 is a valid element of the union (same size and
+                        // alignment, see above).
                         unsafe {
                             OTF2_EvtWriter_Metric(writer, list, time, metric, count, types, values)
                         }
@@ -164,7 +167,7 @@ records! {
     11 IoOperationCancelled { handle: u32, matching_id: u64 } = OTF2_EvtWriter_IoOperationCancelled;
 }
 
-/// What reading back needs room for.
+/// Buffers for reading back.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     values: Vec<u64>,
@@ -172,11 +175,11 @@ pub(crate) struct Scratch {
 }
 
 impl Record<'_> {
-    /// The most bytes that the event may take.
+    /// Limit on the encoded bytes of the event.
     #[inline]
     pub(crate) fn bytes_max(self, attributes: usize) -> usize {
         let values = if let Self::Metric { values, .. } = self { values.len() } else { 0 };
-        // Head and time, and how many attributes; each has an id, a type and a value.
+        // Head, time, and number of attributes; each has an id, a type and a value.
         (FIELDS_MAX + 3 + values + 3 * attributes) * NUMBER_BYTES_MAX
     }
 
@@ -199,7 +202,8 @@ impl Record<'_> {
     }
 }
 
-/// Takes an event off the front and hands it with its time and attributes to `use_it`; `None` if there is none.
+/// Takes an event off the front and passes it with its time and attributes to `use_it`; `None` if
+/// there is none.
 #[inline]
 pub(crate) fn take<T>(
     bytes: &mut &[u8],

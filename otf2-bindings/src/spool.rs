@@ -1,29 +1,30 @@
-//! The file for events that wait, and how much of them may stay in memory.
+//! Spool: the file for events of locations without a writer, and their share of the memory.
 //!
 //! ```text
 //!   block 0: of location 7      block 1: of location 3     block 2: of location 7 …
 //!   [next: 2, used] events …    [unknown yet] events …     [unknown yet] events …
 //! ```
 //!
-//! A location's events are a chain of blocks of the file; each block but the last says which is the next one and how
-//! much of it is used. So what a chain needs in memory does not grow with its length, and the blocks of a location that
-//! was closed serve others. The file has no name and vanishes with the archive.
+//! A location's events are a chain of blocks of the file; each block except for the last has the
+//! number of the next one and its used bytes. So the memory of a chain does not grow with its
+//! length, and the blocks of a closed location are reused. The file has no name and vanishes with
+//! the archive.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// The size of a block, of which only what is written occupies the disk.
+/// Size of a block, of which only the written part occupies the disk.
 const BLOCK_BYTES: u32 = 32 * 1024;
 /// The number of the next block, and the bytes used in this one.
 const HEADER_BYTES: u32 = 8;
-/// What fits into an empty block.
+/// Bytes that fit into an empty block.
 pub(crate) const PIECE_BYTES_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) as usize;
 
-/// What a location may collect in memory: more makes nothing faster.
+/// Limit on the bytes that a location collects in memory: more is not faster.
 const BUFFER_BYTES_MAX: u64 = 4096;
-/// Less would mean a system call for every other event.
+/// Lower limit: less would mean a system call for every other event.
 const BUFFER_BYTES_MIN: u64 = 512;
 
 /// Blocks of one location.
@@ -31,19 +32,19 @@ const BUFFER_BYTES_MIN: u64 = 512;
 pub(crate) struct Chain {
     first: u32,
     last: u32,
-    /// Bytes used in the last one, with the header.
+    /// Bytes used in the last one, including the header.
     used: u32,
     blocks: u32,
 }
 
-/// The events of all locations that wait.
+/// Events of all locations without a writer.
 #[derive(Debug)]
 pub(crate) struct Spool {
     path: PathBuf,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     file: Option<File>,
     blocks: u32,
-    /// The first block of each chain that nobody uses any more, and how many it has.
+    /// First block and length of each chain that is free.
     free: Vec<(u32, u32)>,
     budget_bytes: u64,
     locations: u64,
@@ -52,7 +53,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// The file will be made, and its name removed, at this path.
+    /// Creates a spool; the file will be created at this path, and its name removed.
     pub(crate) fn new(budget_bytes: u64, path: &Path) -> Self {
         Self {
             path: path.into(),
@@ -70,19 +71,19 @@ impl Spool {
         self.locations += 1;
     }
 
-    /// The location has no events here any more; its blocks are for others.
+    /// Records that the location has no events here any more; its blocks are reused.
     pub(crate) fn location_closed(&mut self, chain: Option<Chain>) {
         self.locations -= 1;
         self.free.extend(chain.map(|it| (it.first, it.blocks)));
     }
 
-    /// How much a location may collect before it appends that to its chain.
+    /// Bytes that a location may collect before it appends them to its chain.
     pub(crate) fn buffer_limit(&self) -> usize {
         let share = self.budget_bytes / self.locations.max(1);
         usize::try_from(share.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)).unwrap_or(usize::MAX)
     }
 
-    /// A buffer has another size now.
+    /// Records the new size of a buffer.
     pub(crate) fn buffer_resized(&mut self, old: usize, new: usize) {
         self.buffer_bytes = self.buffer_bytes + new as u64 - old as u64;
         self.buffer_bytes_max = self.buffer_bytes_max.max(self.buffer_bytes);
@@ -189,7 +190,7 @@ fn place(block: u32, position: u32) -> u64 {
     u64::from(block) * u64::from(BLOCK_BYTES) + u64::from(position)
 }
 
-/// A new file whose name is removed at once.
+/// Creates a file whose name is removed at once.
 fn nameless(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
     fs::remove_file(path)?;

@@ -1,6 +1,6 @@
 //! The string table: each text once, numbered in the order of its first use.
 //!
-//! Events name strings by number, so the numbers are given out while events are written and the
+//! Events refer to strings by number, so the numbers are assigned while events are written and the
 //! definitions follow at the end. Memory: one copy of each text and two pointers to it.
 
 use std::borrow::Cow;
@@ -10,11 +10,11 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::refs::StringRef;
 
-/// Longer texts are cut to this many bytes (and then end in `…`): a record must fit into one
-/// definition chunk of 256 KiB.
+/// Limit on the bytes of a text; longer ones are truncated (and then end in `…`): a record must fit
+/// into one definition chunk of 256 KiB.
 pub const STRING_BYTES_MAX: usize = 64 * 1024;
 
-/// Stands at the end of a text that was cut.
+/// End of a text that was truncated.
 const CUT_MARK: &str = "…";
 
 /// All strings of an archive.
@@ -46,13 +46,13 @@ impl Strings {
         self.texts.get(index).map(|text| &**text)
     }
 
-    /// How many different texts were stored shortened.
+    /// Number of different texts that were truncated.
     pub(crate) fn cut(&self) -> u64 {
         self.cut
     }
 }
 
-/// A text as it can be stored: no NUL, not too long.
+/// A text as it can be stored: without NUL, not too long.
 struct Storable<'a> {
     stored: Cow<'a, str>,
     cut: bool,
@@ -73,7 +73,7 @@ fn storable(text: &str) -> Storable<'_> {
     Storable { stored: shortened.into(), cut: true }
 }
 
-/// `text` for C: no NUL inside, not longer than `STRING_BYTES_MAX`, and a NUL at the end.
+/// Converts `text` for C: no NUL inside, not longer than `STRING_BYTES_MAX`, and a NUL at the end.
 ///
 /// `buffer` is overwritten; it saves an allocation per string.
 pub(crate) fn terminated<'a>(text: &str, buffer: &'a mut Vec<u8>) -> &'a std::ffi::CStr {

@@ -50,7 +50,7 @@ macro_rules! flags {
                 Self(self.0 | other.0)
             }
 
-            /// Whether all flags of `other` are set.
+            /// True if all flags of `other` are set.
             #[must_use]
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
@@ -89,9 +89,9 @@ values! {
         /// A string reference.
         STRING = OTF2_TYPE_STRING;
     }
-    /// What kind of shared resource a system tree node is.
+    /// Kind of shared resource of a system tree node.
     SystemTreeDomain(u8) {
-        /// Everything below can reach each other over a network.
+        /// Everything below is connected by a network.
         MACHINE = OTF2_SYSTEM_TREE_DOMAIN_MACHINE;
         /// One node: everything below shares memory.
         SHARED_MEMORY = OTF2_SYSTEM_TREE_DOMAIN_SHARED_MEMORY;
@@ -110,25 +110,25 @@ values! {
         /// A network device.
         NETWORKING_DEVICE = OTF2_SYSTEM_TREE_DOMAIN_NETWORKING_DEVICE;
     }
-    /// What a location group stands for.
+    /// Kind of a location group.
     LocationGroupType(u8) {
-        /// Unknown.
+        /// Unknown kind.
         UNKNOWN = OTF2_LOCATION_GROUP_TYPE_UNKNOWN;
         /// A process.
         PROCESS = OTF2_LOCATION_GROUP_TYPE_PROCESS;
     }
-    /// What a location stands for.
+    /// Kind of a location.
     LocationType(u8) {
-        /// Unknown.
+        /// Unknown kind.
         UNKNOWN = OTF2_LOCATION_TYPE_UNKNOWN;
         /// A thread, or anything with a call stack of its own.
         CPU_THREAD = OTF2_LOCATION_TYPE_CPU_THREAD;
         /// A source of metric values only.
         METRIC = OTF2_LOCATION_TYPE_METRIC;
     }
-    /// What happens in a region.
+    /// Role of a region's code.
     RegionRole(u8) {
-        /// Unknown.
+        /// Unknown role.
         UNKNOWN = OTF2_REGION_ROLE_UNKNOWN;
         /// A function.
         FUNCTION = OTF2_REGION_ROLE_FUNCTION;
@@ -143,9 +143,9 @@ values! {
         /// A file operation that moves no file data.
         FILE_IO_METADATA = OTF2_REGION_ROLE_FILE_IO_METADATA;
     }
-    /// Who defines a region.
+    /// Paradigm that defines a region.
     Paradigm(u8) {
-        /// Unknown.
+        /// Unknown paradigm.
         UNKNOWN = OTF2_PARADIGM_UNKNOWN;
         /// The user, by hand.
         USER = OTF2_PARADIGM_USER;
@@ -162,7 +162,7 @@ values! {
         /// No paradigm: for example an I/O function.
         NONE = OTF2_PARADIGM_NONE;
     }
-    /// Whether handles of an I/O paradigm belong to one process or to many.
+    /// Class of an I/O paradigm: whether its handles belong to one process or to many.
     IoParadigmClass(u8) {
         /// A handle belongs to one process.
         SERIAL = OTF2_IO_PARADIGM_CLASS_SERIAL;
@@ -174,30 +174,30 @@ values! {
         /// The version of the implementation, a string.
         VERSION = OTF2_IO_PARADIGM_PROPERTY_VERSION;
     }
-    /// What a handle may be used for.
+    /// Permitted accesses of a handle.
     IoAccessMode(u8) {
-        /// `O_RDONLY`.
+        /// Flag `O_RDONLY`.
         READ_ONLY = OTF2_IO_ACCESS_MODE_READ_ONLY;
-        /// `O_WRONLY`.
+        /// Flag `O_WRONLY`.
         WRITE_ONLY = OTF2_IO_ACCESS_MODE_WRITE_ONLY;
-        /// `O_RDWR`.
+        /// Flag `O_RDWR`.
         READ_WRITE = OTF2_IO_ACCESS_MODE_READ_WRITE;
         /// `O_EXEC` of POSIX.
         EXECUTE_ONLY = OTF2_IO_ACCESS_MODE_EXECUTE_ONLY;
         /// `O_SEARCH` of POSIX.
         SEARCH_ONLY = OTF2_IO_ACCESS_MODE_SEARCH_ONLY;
     }
-    /// What the offset of a seek counts from.
+    /// Origin of the offset of a seek.
     SeekOption(u8) {
-        /// `SEEK_SET`.
+        /// Option `SEEK_SET`.
         FROM_START = OTF2_IO_SEEK_FROM_START;
-        /// `SEEK_CUR`.
+        /// Option `SEEK_CUR`.
         FROM_CURRENT = OTF2_IO_SEEK_FROM_CURRENT;
-        /// `SEEK_END`.
+        /// Option `SEEK_END`.
         FROM_END = OTF2_IO_SEEK_FROM_END;
-        /// `SEEK_DATA`.
+        /// Option `SEEK_DATA`.
         DATA = OTF2_IO_SEEK_DATA;
-        /// `SEEK_HOLE`.
+        /// Option `SEEK_HOLE`.
         HOLE = OTF2_IO_SEEK_HOLE;
     }
     /// The direction of an I/O operation.
@@ -209,20 +209,20 @@ values! {
         /// Written data to the device (`fsync`).
         FLUSH = OTF2_IO_OPERATION_MODE_FLUSH;
     }
-    /// Where a metric member comes from.
+    /// Source of a metric member.
     MetricType(u8) {
         /// Anything else.
         OTHER = OTF2_METRIC_TYPE_OTHER;
-        /// PAPI.
+        /// Values of PAPI.
         PAPI = OTF2_METRIC_TYPE_PAPI;
-        /// `getrusage`.
+        /// Values of `getrusage`.
         RUSAGE = OTF2_METRIC_TYPE_RUSAGE;
         /// The user.
         USER = OTF2_METRIC_TYPE_USER;
     }
-    /// What a metric value says and for which time.
+    /// Meaning of a metric value, and the time for which it is valid.
     MetricMode(u8) {
-        /// Grows since the start; true at this time.
+        /// Grows since the start; valid at this time.
         ACCUMULATED_START = OTF2_METRIC_ACCUMULATED_START;
         /// Accumulated, at this point.
         ACCUMULATED_POINT = OTF2_METRIC_ACCUMULATED_POINT;
@@ -230,11 +230,11 @@ values! {
         ACCUMULATED_LAST = OTF2_METRIC_ACCUMULATED_LAST;
         /// Accumulated, until the next value.
         ACCUMULATED_NEXT = OTF2_METRIC_ACCUMULATED_NEXT;
-        /// True at this point only.
+        /// Valid at this point only.
         ABSOLUTE_POINT = OTF2_METRIC_ABSOLUTE_POINT;
-        /// True since the last value.
+        /// Valid since the last value.
         ABSOLUTE_LAST = OTF2_METRIC_ABSOLUTE_LAST;
-        /// True until the next value.
+        /// Valid until the next value.
         ABSOLUTE_NEXT = OTF2_METRIC_ABSOLUTE_NEXT;
         /// A change, at this point.
         RELATIVE_POINT = OTF2_METRIC_RELATIVE_POINT;
@@ -243,7 +243,7 @@ values! {
         /// A change, until the next value.
         RELATIVE_NEXT = OTF2_METRIC_RELATIVE_NEXT;
     }
-    /// When a metric class is recorded.
+    /// Times at which a metric class is recorded.
     MetricOccurrence(u8) {
         /// At every enter and leave.
         SYNCHRONOUS_STRICT = OTF2_METRIC_SYNCHRONOUS_STRICT;
@@ -252,7 +252,7 @@ values! {
         /// At any time.
         ASYNCHRONOUS = OTF2_METRIC_ASYNCHRONOUS;
     }
-    /// What a metric instance is about.
+    /// Subject of a metric instance.
     MetricScope(u8) {
         /// A location.
         LOCATION = OTF2_SCOPE_LOCATION;
@@ -265,14 +265,14 @@ values! {
     }
     /// The base of the exponent of a metric member.
     MetricBase(u8) {
-        /// 2.
+        /// Base 2.
         BINARY = OTF2_BASE_BINARY;
-        /// 10.
+        /// Base 10.
         DECIMAL = OTF2_BASE_DECIMAL;
     }
     /// The kind of location that records a metric class.
     RecorderKind(u8) {
-        /// Unknown.
+        /// Unknown kind.
         UNKNOWN = OTF2_RECORDER_KIND_UNKNOWN;
         /// None in particular.
         ABSTRACT = OTF2_RECORDER_KIND_ABSTRACT;
@@ -303,25 +303,25 @@ flags! {
         /// Stands for all handles of the paradigm.
         ALL_PROXY = OTF2_IO_HANDLE_FLAG_ALL_PROXY;
     }
-    /// What was asked for when a handle was opened.
+    /// Requested behaviour of the open of a handle.
     IoCreationFlags(u32) {
-        /// `O_CREAT`.
+        /// Flag `O_CREAT`.
         CREATE = OTF2_IO_CREATION_FLAG_CREATE;
-        /// `O_TRUNC`.
+        /// Flag `O_TRUNC`.
         TRUNCATE = OTF2_IO_CREATION_FLAG_TRUNCATE;
-        /// `O_DIRECTORY`.
+        /// Flag `O_DIRECTORY`.
         DIRECTORY = OTF2_IO_CREATION_FLAG_DIRECTORY;
-        /// `O_EXCL`.
+        /// Flag `O_EXCL`.
         EXCLUSIVE = OTF2_IO_CREATION_FLAG_EXCLUSIVE;
-        /// `O_NOCTTY`.
+        /// Flag `O_NOCTTY`.
         NO_CONTROLLING_TERMINAL = OTF2_IO_CREATION_FLAG_NO_CONTROLLING_TERMINAL;
-        /// `O_NOFOLLOW`.
+        /// Flag `O_NOFOLLOW`.
         NO_FOLLOW = OTF2_IO_CREATION_FLAG_NO_FOLLOW;
-        /// `O_PATH`.
+        /// Flag `O_PATH`.
         PATH = OTF2_IO_CREATION_FLAG_PATH;
-        /// `O_TMPFILE`.
+        /// Flag `O_TMPFILE`.
         TEMPORARY_FILE = OTF2_IO_CREATION_FLAG_TEMPORARY_FILE;
-        /// `O_LARGEFILE`.
+        /// Flag `O_LARGEFILE`.
         LARGEFILE = OTF2_IO_CREATION_FLAG_LARGEFILE;
         /// Reserved for MPI-IO: no seeking.
         NO_SEEK = OTF2_IO_CREATION_FLAG_NO_SEEK;
@@ -330,21 +330,21 @@ flags! {
     }
     /// Flags of an open handle.
     IoStatusFlags(u32) {
-        /// `O_CLOEXEC`.
+        /// Flag `O_CLOEXEC`.
         CLOSE_ON_EXEC = OTF2_IO_STATUS_FLAG_CLOSE_ON_EXEC;
-        /// `O_APPEND`.
+        /// Flag `O_APPEND`.
         APPEND = OTF2_IO_STATUS_FLAG_APPEND;
-        /// `O_NONBLOCK`.
+        /// Flag `O_NONBLOCK`.
         NON_BLOCKING = OTF2_IO_STATUS_FLAG_NON_BLOCKING;
-        /// `O_ASYNC`.
+        /// Flag `O_ASYNC`.
         ASYNC = OTF2_IO_STATUS_FLAG_ASYNC;
-        /// `O_SYNC`.
+        /// Flag `O_SYNC`.
         SYNC = OTF2_IO_STATUS_FLAG_SYNC;
-        /// `O_DSYNC`.
+        /// Flag `O_DSYNC`.
         DATA_SYNC = OTF2_IO_STATUS_FLAG_DATA_SYNC;
-        /// `O_DIRECT`.
+        /// Flag `O_DIRECT`.
         AVOID_CACHING = OTF2_IO_STATUS_FLAG_AVOID_CACHING;
-        /// `O_NOATIME`.
+        /// Flag `O_NOATIME`.
         NO_ACCESS_TIME = OTF2_IO_STATUS_FLAG_NO_ACCESS_TIME;
         /// Deleted when closed (MPI-IO).
         DELETE_ON_CLOSE = OTF2_IO_STATUS_FLAG_DELETE_ON_CLOSE;

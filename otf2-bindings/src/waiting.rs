@@ -1,4 +1,4 @@
-//! The events of a location that has no writer of the library.
+//! Events of a location that has no writer of the library.
 
 use std::io;
 
@@ -6,18 +6,19 @@ use crate::attributes::Attributes;
 use crate::record::{self, Record, Scratch, VALUES_MAX};
 use crate::spool::{Chain, PIECE_BYTES_MAX, Spool};
 
-/// The smallest buffer: a location that does next to nothing needs no more.
+/// Smallest buffer: enough for a location with next to no events.
 const BUFFER_BYTES_FIRST: usize = 256;
 
-// The largest event there can be fits into an empty block of the file, beside a buffer that is nearly full.
+// The largest possible event fits into an empty block of the file, after a buffer that is nearly
+// full.
 const _: () = assert!((VALUES_MAX * 4 + 100) * 10 + 4096 < PIECE_BYTES_MAX);
 
-/// A chain of blocks in the spool, and what is to be appended to it.
+/// A chain of blocks in the spool, and the buffer that will be appended to it.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     buffer: Vec<u8>,
     chain: Option<Chain>,
-    /// In the chain.
+    /// Bytes in the chain.
     bytes: u64,
 }
 
@@ -27,23 +28,24 @@ impl Waiting {
         Self::default()
     }
 
-    /// How many bytes were appended to the chain.
+    /// Number of bytes that were appended to the chain.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether so many bytes can be added.
+    /// True if this number of bytes can be added.
     #[inline]
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.buffer.capacity() - self.buffer.len() >= bytes
     }
 
-    /// Adds an event, `since` the one before it.
+    /// Adds an event; `since` is the time since the previous one.
     pub(crate) fn push(&mut self, since: u64, record: Record<'_>, attributes: Attributes<'_>) {
         record.put(since, attributes, &mut self.buffer);
     }
 
-    /// Makes room for so many bytes: a larger buffer or, if it is as large as it may be, an empty one.
+    /// Makes room for this number of bytes: a larger buffer or, if it is at its limit, an empty
+    /// one.
     pub(crate) fn make_room(&mut self, bytes: usize, spool: &mut Spool) -> io::Result<()> {
         let old = self.buffer.capacity();
         let limit = spool.buffer_limit();
@@ -62,7 +64,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// Hands out all events in their order. `damaged` makes an error of what the file did not give back.
+    /// Passes on all events in their order. `damaged` creates the error for data that the file did
+    /// not return.
     pub(crate) fn replay<E>(
         self,
         spool: &mut Spool,
@@ -85,7 +88,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Gives everything back to the spool.
+    /// Returns all memory and blocks to the spool.
     pub(crate) fn forget(self, spool: &mut Spool) {
         spool.buffer_resized(self.buffer.capacity(), 0);
         spool.location_closed(self.chain);

@@ -12,7 +12,8 @@ const FFI: &str = include_str!("../src/ffi.rs");
 const CONSTANTS: &str = include_str!("../src/constants.rs");
 const VALUES: &str = include_str!("../src/values.rs");
 
-/// The source without comments, attributes (but `cfg(otf2_3)`, as `@3`) and line breaks.
+/// Removes comments, attributes (except for `cfg(otf2_3)`, as `@3`) and line breaks from the
+/// source.
 fn flattened(source: &str) -> String {
     let code: Vec<&str> =
         source.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
@@ -42,7 +43,7 @@ fn c_type(rust: &str) -> String {
     .into()
 }
 
-/// `RESULT name(TYPES);` from `(a: A, b: B) -> R`.
+/// Converts `(a: A, b: B) -> R` to `RESULT name(TYPES);`.
 fn prototype(name: &str, signature: &str, is_3: bool) -> String {
     let (arguments, result) = signature.rsplit_once(')').expect("a signature");
     let arguments: Vec<String> = arguments
@@ -140,8 +141,8 @@ fn c_source() -> (String, [usize; 4]) {
     (c, counts)
 }
 
-/// Structures and unions: two pointers each, and eight bytes with eight bytes of alignment, which
-/// is what the Rust declarations have.
+/// Structures and unions: two pointers each, and eight bytes with eight bytes of alignment, as in
+/// the Rust declarations.
 const LAYOUTS: &str = r#"
 _Static_assert(sizeof(OTF2_FlushCallbacks) == 2 * sizeof(void *), "size");
 _Static_assert(offsetof(OTF2_FlushCallbacks, otf2_pre_flush) == 0, "offset");
@@ -161,7 +162,7 @@ _Static_assert(sizeof(((OTF2_AttributeValue *)0)->stringRef) == 4, "member");
 _Static_assert(sizeof(((OTF2_MetricValue *)0)->unsigned_int) == 8, "member");
 "#;
 
-/// Compiles; the compiler's complaints.
+/// Compiles; the error is the compiler's messages.
 fn compile(name: &str, source: &str) -> Result<(), String> {
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("{name}.{}.c", std::process::id()));
@@ -183,7 +184,7 @@ fn compile(name: &str, source: &str) -> Result<(), String> {
 #[test]
 fn declarations_match_the_headers() {
     let (source, [functions, callbacks, constants, aliases]) = c_source();
-    // The parser above sees the whole of the files: as many items as a plain search finds.
+    // The parser above finds all items of the files: as many as a plain search.
     let count = |text: &str, word: &str| text.matches(word).count();
     assert_eq!(functions, count(FFI, "pub(crate) fn "));
     assert_eq!(callbacks, count(FFI, "Option<\n"));
@@ -209,7 +210,7 @@ fn a_wrong_declaration_is_found() {
     }
 }
 
-/// In `values.rs`, each `NAME = OTF2_…_NAME;` pairs names that belong together.
+/// Fails if in `values.rs` an `NAME = OTF2_…_NAME;` pairs names that do not belong together.
 #[test]
 fn named_values_are_those_of_c() {
     let mut rows = 0;

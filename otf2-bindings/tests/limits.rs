@@ -1,6 +1,6 @@
 //! Many locations, many definitions, a full disk.
 //!
-//! Some of it needs a process of its own: the test program then runs itself again with one of the
+//! Some tests need a process of their own: the test program then runs itself again with one of the
 //! ignored tests, under `ulimit` or in a mount namespace.
 
 mod common;
@@ -21,13 +21,13 @@ const READ: RegionRef = RegionRef::new(0);
 const LOCATIONS: usize = 3000;
 /// Values of one event, ten bytes each.
 const VALUES: u8 = 250;
-/// More than one chunk of 256 KiB.
+/// Number of events: more than one chunk of 256 KiB.
 const EVENTS: u64 = 110;
-/// The default.
+/// Default memory budget.
 const BUDGET: u64 = 64 * 1024 * 1024;
-/// What it has room for: three quarters of it, 4.25 MiB each.
+/// Number of writers for which it has room: three quarters of it, 4.25 MiB each.
 const WRITERS: u64 = 11;
-/// Tells the ignored tests where to write.
+/// Variable with the output directory of the ignored tests.
 const DIRECTORY: &str = "OTF2_SYS_TEST_DIRECTORY";
 
 /// Runs `shell` with `"$0" "$@"` being an ignored test of this program.
@@ -90,7 +90,8 @@ fn child_writes_three_thousand_locations() -> Result<()> {
             writer.metric(time, MetricRef::new(0), &values, &[])?;
         }
     }
-    // All have as much to write, and those that get no writer of the library share a quarter of the budget.
+    // All have equal amounts to write, and those without a writer of the library share a quarter of
+    // the budget.
     let used = archive.memory_use();
     assert_eq!((used.open_files, used.library_writers), (WRITERS, WRITERS));
     let waiting = BUDGET / 4;
@@ -129,7 +130,7 @@ fn define_metric(defs: &mut GlobalDefs<'_>) -> Result<()> {
     defs.metric_class(MetricRef::new(0), &members, occurrence, recorder)
 }
 
-/// Writes the same to sixteen locations, one after the other or all at the same time.
+/// Writes equal events to sixteen locations, one after the other or all at the same time.
 fn write_sixteen(dir: &Scratch, options: Options, together: bool) -> Result<MemoryUse> {
     const EVENTS: u64 = 200_000;
     let mut archive = Archive::create(dir.path(), "traces", options)?;
@@ -154,7 +155,7 @@ fn write_sixteen(dir: &Scratch, options: Options, together: bool) -> Result<Memo
     Ok(used)
 }
 
-/// An event; some are larger than others.
+/// Writes an event; some are larger than others.
 fn write_some(writer: &mut EvtWriter, time: u64) -> Result<()> {
     if time.is_multiple_of(1000) {
         let value = AttributeValue::Uint64(u64::MAX - time);
@@ -164,7 +165,7 @@ fn write_some(writer: &mut EvtWriter, time: u64) -> Result<()> {
     writer.enter(time / 3 * 3, READ, &[])
 }
 
-/// The files of events by name.
+/// Event files by name.
 fn event_files(dir: &Scratch) -> Vec<(PathBuf, Vec<u8>)> {
     let list = fs::read_dir(dir.path().join("traces")).expect("list");
     let mut files: Vec<_> = list
@@ -176,7 +177,7 @@ fn event_files(dir: &Scratch) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// What gets a writer of the library and when changes nothing in the archive.
+/// Fails if the archive depends on which locations get a writer of the library, and when.
 #[test]
 fn events_that_waited_are_the_same() -> Result<()> {
     let (writers, none, few) =
@@ -203,7 +204,8 @@ fn events_that_waited_are_the_same() -> Result<()> {
     Ok(())
 }
 
-/// The file of events that wait is as large as what waits at the same time, and nobody sees it.
+/// Fails if the file of waiting events is larger than the events that wait at the same time, or has
+/// a name.
 #[test]
 fn the_space_of_closed_locations_is_used_again() -> Result<()> {
     let dir = Scratch::new("again");
@@ -231,8 +233,8 @@ fn the_space_of_closed_locations_is_used_again() -> Result<()> {
     Ok(())
 }
 
-/// Counts the definitions with the Python reader, which follows every reference (`otf2-print -G` takes minutes for so
-/// many).
+/// Python program that counts the definitions, following every reference (`otf2-print -G` takes
+/// minutes for this number).
 const COUNT_DEFINITIONS: &str = "
 import sys, otf2
 with otf2.reader.open(sys.argv[1]) as trace:
@@ -312,7 +314,7 @@ fn a_full_disk_is_reported_and_survived() {
             return skip("cannot mount a file system of its own here");
         }
         assert_passed(&output);
-        // Nothing of it is printed by the library itself.
+        // The library itself prints no error.
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!errors.contains("[OTF2]"), "{errors}");
     }
@@ -346,7 +348,7 @@ fn child_fills_the_disk_with_events() -> Result<()> {
     Ok(())
 }
 
-/// Each location fits into memory; the disk is full when the last ones are closed.
+/// Fills the disk when the last locations are closed: each location fits into memory.
 #[test]
 #[ignore = "run by a_full_disk_is_reported_and_survived"]
 fn child_fills_the_disk_when_closing() -> Result<()> {
@@ -367,7 +369,7 @@ fn child_fills_the_disk_when_closing() -> Result<()> {
     Ok(())
 }
 
-/// No location's file may be opened, so all events go to the file for those that wait.
+/// Fills the disk with events that wait: no location's file may be opened.
 #[test]
 #[ignore = "run by a_full_disk_is_reported_and_survived"]
 fn child_fills_the_disk_with_events_that_wait() -> Result<()> {

@@ -1,4 +1,4 @@
-//! What the writer refuses, repairs or survives.
+//! Errors that the writer refuses, repairs or survives.
 
 #[expect(dead_code, reason = "each test program uses a part of it")]
 mod common;
@@ -170,7 +170,7 @@ fn an_unfinished_archive_has_no_anchor() -> Result<()> {
     let mut archive = dir.archive()?;
     let mut writer = archive.event_writer()?;
     writer.enter(1, READ, &[])?;
-    // The writer outlives the archive: what it has is not wanted any more.
+    // The writer outlives the archive: its events are dropped.
     drop(archive);
     assert_eq!(writer.leave(2, READ, &[]), Err(Error::Abandoned));
     drop(writer);

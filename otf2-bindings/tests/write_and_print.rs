@@ -1,4 +1,4 @@
-//! A small archive with a record of every kind, judged by what `otf2-print` makes of it.
+//! A small archive with a record of every kind, compared with the output of `otf2-print`.
 
 #[expect(dead_code, reason = "each test program uses a part of it")]
 mod common;
@@ -163,7 +163,7 @@ fn write_archive(dir: &Scratch) -> Result<()> {
     archive.finish(|defs| define(defs, locations.0, locations.1))
 }
 
-/// Each expected line is found, its words in this order, after the one before it.
+/// Checks that each expected line is found, with its words in this order, after the previous one.
 fn assert_lines(printed: &str, expected: &[&str]) {
     let mut lines = printed.lines();
     for wanted in expected {

@@ -46,7 +46,7 @@ const UNIDENTIFIED_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
     /// The file is already watched.
-    #[error("it is already watched")]
+    #[error("it is watched already")]
     Watched,
     /// Too many files are watched.
     #[error("{FILES_MAX} files are watched already, which is the maximum; remove one first")]

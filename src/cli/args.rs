@@ -172,7 +172,7 @@ pub(super) struct StacksArgs {
 /// Weight of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum WeightArg {
-    /// Bytes
+    /// Bytes of the bios or calls
     Bytes,
     /// Number of bios or calls
     Count,
@@ -180,7 +180,7 @@ pub(super) enum WeightArg {
     Time,
 }
 
-/// Filters.
+/// Options that filter operations.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct FilterArgs {
     /// Only operations of threads with these names (*, ?, […], {a,b})
@@ -237,11 +237,11 @@ pub(super) struct PrintArgs {
 /// Direction of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum SideArg {
-    /// Reads
+    /// Reads only
     R,
-    /// Writes
+    /// Writes only
     W,
-    /// Both
+    /// Reads and writes
     Rw,
 }
 
@@ -304,7 +304,7 @@ pub(super) enum NamesArg {
     Links,
     /// Only of files that were open before the recording
     Snapshot,
-    /// None
+    /// No names
     Off,
 }
 

@@ -102,8 +102,8 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
             }
             (form, fields) => {
                 let form = if form == ScriptFormat::Csv { RowForm::Csv } else { RowForm::Json };
-                let shape = (form, fields.unwrap_or_default());
-                let sink = FieldLines::new((start, disks), shape, out);
+                let fields = fields.unwrap_or_default();
+                let sink = FieldLines::new(start, disks, form, fields, out);
                 let (summary, sink) = self.fill(sink.map_err(CliError::output)?)?;
                 sink.finish().map_err(CliError::output)?;
                 Ok(summary)

@@ -129,9 +129,9 @@ pub(super) enum SpeedArg {
 /// Generated content of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentArg {
-    /// Holes.
+    /// Holes without data.
     Sparse,
-    /// Zeros.
+    /// Zero bytes.
     Zero,
     /// Incompressible bytes made from this seed.
     Random(u64),

@@ -1,15 +1,14 @@
 //! Names of open files through renames and removals.
 //!
-//! The name of a file is the one at the time of its opening. A rename of the file, or of a
-//! directory above it, gives it another name; a removal, or a rename onto it, makes it `NAME
-//! (deleted)`, as in `/proc/PID/fd`. Names from the kernel are resolved; the path arguments of a
-//! call may lead through symbolic links. So a call is followed only if its targets are certain:
+//! The name of a file is the one at its opening. A rename of the file, or of a directory above it,
+//! gives it another name; a removal, or a rename onto it, makes it `NAME (deleted)`, as in
+//! `/proc/PID/fd`. The kernel's names are resolved; path arguments may lead through symbolic links.
+//! So a call is followed only if its targets are certain:
 //!
 //! ```text
 //!   path of the call        ─┬─ directory is real ──► open files of that name, and those below it
 //!   (from the root; ".." only│  (the kernel has reported a name below it that was not moved since)
-//!    after a real directory) └─ else ──────────────► open files with such a part in their names
-//!                                                    become doubtful
+//!    after a real directory) └─ else ──────────────► names with such a part become doubtful
 //! ```
 //!
 //! A name that was read during the call may be from before or after the change: it becomes
@@ -66,8 +65,7 @@ pub struct FileNames {
 #[derive(Clone, Debug)]
 struct NamedOpenFile {
     description: Weak<Description>,
-    /// True if the file has no name of its own any more; its last name is only that of the files
-    /// below it.
+    /// True if the file has no name any more; the last one is only a prefix of those below it.
     deleted: bool,
     /// True if another file may have been mounted over it: its name leads to another file.
     covered: bool,
@@ -140,8 +138,7 @@ impl FileNames {
         self.count += 1;
     }
 
-    /// Sorts in the files that were opened since the last call. Must be called before names are
-    /// looked up.
+    /// Sorts in the files that were opened since the last call. Precedes any search for names.
     pub fn sort_in(&mut self) {
         let new = std::mem::take(&mut self.new);
         self.count -= new.len();
@@ -203,8 +200,7 @@ impl FileNames {
         }
     }
 
-    /// Handles a rename with unknown paths; `parts`: the last parts of both names, if those are
-    /// known.
+    /// Handles a rename with unknown paths; `parts`: the last parts of both names, if known.
     pub fn doubt_renamed(&mut self, parts: Option<[&[u8]; 2]>) {
         self.sort_in();
         let may_be = |path: &[u8]| parts.is_none_or(|it| it.iter().any(|it| has_part(path, it)));
@@ -339,14 +335,7 @@ impl FileNames {
     }
 
     /// Gives an open file its new name, if that is certain.
-    fn put_moved(
-        &mut self,
-        path: &[u8],
-        known: NamedOpenFile,
-        old: &[u8],
-        new: &NamedPlace,
-        span: CallSpan,
-    ) {
+    fn put_moved(&mut self, path: &[u8], known: NamedOpenFile, old: &[u8], new: &NamedPlace, span: CallSpan) {
         let Some(description) = known.description.upgrade() else { return };
         if !new.sure || !is_certain(&description, &known, span) {
             description.doubt_name();
@@ -389,17 +378,15 @@ impl FileNames {
             let touched = is_touched(path);
             if touched {
                 doubted += list.len();
-                list.iter()
-                    .filter_map(|it| it.description.upgrade())
-                    .for_each(|it| it.doubt_name());
+                let open = list.iter().filter_map(|it| it.description.upgrade());
+                open.for_each(|it| it.doubt_name());
             }
             !touched
         });
         self.count -= doubted;
     }
 
-    /// Removes and returns the open files of this name (but not those that have lost it), and all
-    /// below.
+    /// Removes and returns the open files of this name, unless they have lost it, and all below.
     fn take(&mut self, spot: &NamedPlace) -> Vec<(Vec<u8>, NamedOpenFile)> {
         let mut taken = Vec::new();
         let below: Vec<Vec<u8>> = self.range_below(&spot.path).map(|it| it.0.clone()).collect();
@@ -453,8 +440,7 @@ impl FileNames {
         }
     }
 
-    /// Returns the inodes of the open files of this name, if none is a directory; `None`: not
-    /// known.
+    /// Returns the inodes of the open files of this name; `None`: a directory, or not all known.
     fn files_at(&self, spot: &NamedPlace) -> Option<BTreeSet<(DevId, u64)>> {
         let known =
             self.open.get(&spot.path).into_iter().flatten().filter(|it| !it.deleted && !it.covered);
@@ -485,8 +471,7 @@ impl FileNames {
         real.for_each(|it| it.1.retain(|it| !is_covered(it)));
     }
 
-    /// Handles a place (`None`: anywhere), in these mounts or in all, whose files are at another
-    /// place now, or at none.
+    /// Handles a place (`None`: anywhere), in these mounts or in all, whose files were moved away.
     pub fn displace(&mut self, spot: Option<&NamedPlace>, only: Option<MountNamespace>) {
         self.sort_in();
         let mut doubted = 0;

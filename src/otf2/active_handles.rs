@@ -33,7 +33,7 @@ pub(super) struct HandleEventOutput<'a> {
 /// Handle and file of a descriptor.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// [`OpenFile::id`].
+    /// Identity from [`OpenFile::id`].
     file: u64,
     /// Certainty of the file's name when the handle was chosen.
     certainty: Option<Certainty>,

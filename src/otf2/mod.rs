@@ -7,7 +7,8 @@
 //!   definitions                                             events
 //!   Linux ─ HOST ─┬─ comm [pid] ───── comm:tid              Enter read · Begin … Complete · Leave
 //!                 └─ block devices
-//!                      └─ sda ─ sda queue ─ sda requests    Enter busy · Begin · Issued … Complete · Leave
+//!                      └─ sda ─ sda queue ─ sda requests    Enter busy · Begin · Issued …
+//!                                                           … Complete · Leave
 //!   files, handles, regions: whatever the events named
 //! ```
 //!

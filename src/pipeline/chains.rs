@@ -1,4 +1,4 @@
-//! Chains of functions → numbers: the same way has the same number.
+//! Registry of call chains: equal chains get the same number.
 
 use rustc_hash::FxHashMap;
 
@@ -7,38 +7,37 @@ use crate::event::callchain::{CallChain, ChainId};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
 use crate::operation::symbols::Symbols;
-use crate::operation::user_stacks::{UnwindStats, UserStacks};
+use crate::operation::user_stacks::{UserStacks, UnwindStats};
 use crate::record::abi::context;
 use crate::record::{Layout, RecordKind};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
-/// Different chains that get numbers: hits that come through others have none, and are counted.
+/// Limit on different chains with numbers: samples with further chains have none, and are counted.
 const CHAINS_MAX: usize = 1 << 17;
 
-/// Addresses and numbers of all chains together: the same for what comes when there are so many.
+/// Limit on the addresses and numbers of all chains together; it has the same effect.
 const WORDS_MAX: usize = 16 << 20;
 
-/// The chains that were seen.
+/// Registry of the chains so far.
 #[derive(Debug, Default)]
 pub(super) struct CallChainTable {
-    /// By the addresses, and behind them, if functions of a program are among them, the process and
-    /// how many programs it has had.
+    /// Numbers by the addresses, followed, if functions of a program are among them, by the process
+    /// and the number of programs that it has had.
     known: FxHashMap<Box<[u64]>, ChainId>,
-    /// The sum of their lengths.
+    /// Sum of the chains' lengths.
     words: usize,
-    /// How many programs there have been under the number of a process.
+    /// Number of programs so far under the number of a process.
     programs: FxHashMap<Pid, u32>,
     /// Unwound call chains of stack copies.
     pub(super) ways: UserStacks,
-    /// How far they led.
+    /// Results of the unwinding.
     pub(super) found: UnwindStats,
-    /// Hits that came when there were too many.
+    /// Samples beyond the limits.
     pub(super) left_out: u64,
 }
 
 impl CallChainTable {
-    /// A process may have become another program, or be another one with the number of one of
-    /// before: its addresses mean something else then.
+    /// Records an exec, or a new process with a used number: the meanings of its addresses change.
     pub(super) fn learn(&mut self, task: &TaskEvent) {
         let pid = match task {
             TaskEvent::Comm { pid, exec: true, .. } => pid,
@@ -48,9 +47,10 @@ impl CallChainTable {
         *self.programs.entry(*pid).or_default() += 1;
     }
 
-    /// Gives an event the number of its chain, if its record has one; an event that tells the chain
-    /// if it is new. In programs without frame pointers anything may be taken for an address: that
-    /// makes no chain another one, if what is called how is known before.
+    /// Gives an event the number of its chain, if its record has one; returns a further event with
+    /// a chain that is new. In programs without frame pointers any value may be taken for an
+    /// address: those that cannot be code by the known symbols become 0, so they do not make chains
+    /// differ.
     pub(super) fn look_at(
         &mut self,
         event: &mut Event,
@@ -69,7 +69,7 @@ impl CallChainTable {
         let (pid, time) = (event.pid, event.time);
         let kernel: Box<[u64]> = chain.kernel().collect();
         let user: Box<[u64]> = if layout.has_program() {
-            // A thread of the kernel has none.
+            // A kernel thread has none.
             let has_program = record.program(layout).is_none_or(|program| program.is_there());
             if has_program { self.way(event.tid, time) } else { Box::default() }
         } else {
@@ -101,7 +101,7 @@ impl CallChainTable {
 }
 
 impl CallChainTable {
-    /// The functions of the program that were found from a copy of its stack.
+    /// Functions of the program that were unwound from a copy of its stack.
     fn way(&mut self, tid: Tid, time: KernelTime) -> Box<[u64]> {
         let way = self.ways.of(tid, time);
         self.found.add(way);
@@ -122,7 +122,7 @@ mod tests {
         Layout::of("perf", bits, 0, "").expect("it is read")
     }
 
-    /// A sample with this chain.
+    /// Creates a sample with this chain.
     fn record(pid: i32, words: &[u64]) -> (Event, Vec<u8>) {
         let mut body: Vec<u8> =
             [pid, pid, 9, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -145,7 +145,7 @@ mod tests {
         symbols
     }
 
-    /// The number that it gets, and whether it is new.
+    /// Number of the chain, and whether it is new.
     fn look(chains: &mut CallChainTable, pid: i32, words: &[u64]) -> (Option<u32>, bool) {
         let (mut event, bytes) = record(pid, words);
         let is_new = chains.look_at(&mut event, &bytes, &layout(), &symbols()).is_some();
@@ -180,13 +180,13 @@ mod tests {
         assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));
         assert_eq!(look(&mut chains, 7, &through(0x8888)), (Some(0), false));
         assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), true));
-        // Where there is no room for more words, those that are known are still known.
+        // Without room for more addresses, known chains are still recognized.
         chains.words = WORDS_MAX - 1;
         assert_eq!(look(&mut chains, 7, &[context::KERNEL, 9]), (None, false));
         assert_eq!(look(&mut chains, 7, &through(3)), (Some(1), false));
         assert_eq!(chains.left_out, 1);
         chains.words = 0;
-        // The kernel's are what they are.
+        // The kernel's addresses keep their meaning.
         assert_eq!(look(&mut chains, 7, &[context::KERNEL, 9]), (Some(2), true));
     }
 }

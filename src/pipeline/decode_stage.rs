@@ -1,6 +1,7 @@
-//! From frames to events, in order and with their names: everything before the tracker.
+//! Decode stage: from frames to events, in order and with their names: everything before the
+//! tracker.
 //!
-//! Data goes one way, to [`StageOutput`], so the next stage may run in another thread.
+//! Data flows in one direction, to [`StageOutput`], so the next stage may run in another thread.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -19,27 +20,27 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
-use crate::event::fs::{AddressUnit, Extent};
+use crate::event::fs::{Extent, AddressUnit};
 use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
-use crate::operation::fanotify_join::{FanotifyJoin, FanotifyOpen};
 use crate::operation::join::{NameJoin, ReadName};
+use crate::operation::fanotify_join::{FanotifyJoin, FanotifyOpen};
 use crate::operation::startup_buffer::StartupBuffer;
 use crate::operation::thread_owner::ThreadOwners;
 use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// What waits for its round has no more bytes than this and thrice the rings, or it does not wait:
-/// a log that was made to harm has no rounds, and packed a thousandth of its bytes.
+/// Limit on the bytes that wait for their round, in addition to three times the rings: a malicious
+/// log has no rounds, and its compressed size is a thousandth.
 const WAITING_BYTES_MAX: usize = 288 << 20;
-/// Nor, where the rings are large, more than this.
+/// Limit on the bytes that wait with large rings.
 const WAITING_BYTES_LIMIT: usize = 4 << 30;
-/// Texts that are kept to the end.
+/// Limit on the texts that are kept until the end, in bytes.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// How many bytes may wait: between two rounds there may be what was in all rings, and 96 MiB more,
-/// and each record takes some more in memory than in its ring.
+/// Limit on the bytes that wait: between two rounds there may be the contents of all rings, and 96
+/// MiB more, and each record needs more memory than space in its ring.
 fn waiting_bytes_max(header: &Header) -> usize {
     let rings: u64 = header.rings.iter().fold(0, |sum, it| sum.saturating_add(it.bytes));
     let all = rings.saturating_mul(header.host.cpus.len() as u64);
@@ -47,54 +48,54 @@ fn waiting_bytes_max(header: &Header) -> usize {
     wanted.saturating_add(WAITING_BYTES_MAX).min(WAITING_BYTES_LIMIT)
 }
 
-/// Records of one ring that wait for their turn.
+/// Records of one ring that wait for their time.
 #[derive(Debug)]
 struct PendingRecords {
     bytes: Vec<u8>,
     cpu: CpuId,
     layout: Layout,
-    /// Records in it that have not had their turn.
+    /// Records in it whose time has not come.
     left: usize,
 }
 
-/// The stages before the tracker, and what waits between them.
+/// Stages before the tracker, and the data that waits between them.
 pub(super) struct DecodeStage {
     decoder: Decoder,
     layouts: Vec<Layout>,
-    /// For records without a process.
+    /// Owners of threads, for records without a process.
     owners: ThreadOwners,
-    /// If the kernel has followed tasks by their numbers.
+    /// Reused numbers, if the kernel followed tasks by their numbers.
     reused: Option<PidReuse>,
-    /// Nothing is passed on before the snapshot is over: it says whose threads there are.
+    /// True after the snapshot, which has the owners of threads: no event is passed on before.
     snapshot_over: bool,
     merger: Merger<PendingItem>,
     buffers: VecDeque<PendingRecords>,
     /// Bytes of all buffers, and of the descriptors that wait.
     buffered: usize,
-    /// Of the texts that the summary keeps.
+    /// Bytes of the texts that the summary keeps.
     text_bytes: usize,
-    /// [`waiting_bytes_max`].
+    /// Limit from [`waiting_bytes_max`].
     waiting_bytes_max: usize,
-    /// Number of the first buffer; behind the last number comes 0 again.
+    /// Number of the first buffer; numbers wrap around to 0.
     first_buffer: u32,
     names: NameJoin,
-    /// Entries may carry paths, and names are wanted.
+    /// True if entries may have paths, and names are wanted.
     takes_strings: bool,
-    /// Those that were seen.
+    /// Call chains so far.
     chains: CallChainTable,
-    /// Until the snapshot is over.
+    /// Startup buffer, until the snapshot is over.
     opening: Option<StartupBuffer>,
-    /// Whether mounts are known.
+    /// True if mounts are known.
     knows_mounts: bool,
     /// Frames of facts for the whole recording that were passed on, by their times and checksums.
     last_facts: HashSet<(u64, u32)>,
-    /// Events of a round, between decoding and pairing.
+    /// Buffer for the events of a round, between decoding and pairing.
     events: Vec<Event>,
     summary: Summary,
 }
 
 impl DecodeStage {
-    /// For a log with this header.
+    /// Creates the stage for a log with this header.
     pub(super) fn new<E>(header: Header) -> Result<Self, PipelineError<E>> {
         let mut decoder = Decoder::new(&header.host.machine);
         for it in &header.tracepoints {
@@ -139,7 +140,7 @@ impl DecodeStage {
         })
     }
 
-    /// Works through all frames; the last of what they hold comes with [`Self::finish`].
+    /// Processes all frames; the last of their events come with [`Self::finish`].
     pub(super) fn read<N: StageOutput>(
         &mut self,
         items: impl Iterator<Item = io::Result<Item>>,
@@ -156,7 +157,7 @@ impl DecodeStage {
         self.finish(next)
     }
 
-    /// What is known of the log besides its operations, when all of it has been read.
+    /// Returns the summary, when the complete log has been read.
     pub(super) fn into_summary(self) -> Summary {
         self.summary
     }
@@ -169,7 +170,7 @@ impl DecodeStage {
     ) -> Result<(), N::Error> {
         match frame.kind {
             FrameKind::DATA => self.data(frame, payload, next)?,
-            // The fact may have been passed on first of all, and comes in its turn once more.
+            // The fact may have been passed on at the beginning, and comes again in its turn.
             FrameKind::LAST_FACTS
                 if !self.last_facts.insert((frame.first_time, frame.payload_crc)) => {}
             FrameKind::FACTS | FrameKind::LAST_FACTS => {
@@ -191,7 +192,7 @@ impl DecodeStage {
         Ok(())
     }
 
-    /// Finds the records of a frame and puts them where they wait.
+    /// Finds the records of a frame and buffers them.
     fn data<N: StageOutput>(
         &mut self,
         frame: &FrameHeader,
@@ -218,7 +219,7 @@ impl DecodeStage {
         self.limit_waiting(next)
     }
 
-    /// Too much waits for a round that does not come.
+    /// Passes everything on if too much waits for a round that does not come.
     fn limit_waiting<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let places = self.merger.waiting() * size_of::<(KernelTime, PendingItem)>();
         if self.buffered + places > self.waiting_bytes_max {
@@ -229,7 +230,7 @@ impl DecodeStage {
         Ok(())
     }
 
-    /// A text that is kept to the end.
+    /// Keeps a text until the end.
     fn keep_text(&mut self, which: Text, pid: Pid, text: Vec<u8>) {
         let bytes = text.len() + size_of::<(Text, Pid, Vec<u8>)>();
         if self.text_bytes + bytes > TEXT_BYTES_MAX {
@@ -243,7 +244,7 @@ impl DecodeStage {
     fn fact<N: StageOutput>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
             Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
-                // Those are looked at beside the program, which goes on.
+                // These names are read while the program runs on.
                 if !matches!(self.summary.header.names.as_str(), "links" | "fanotify") {
                     self.summary.names_wait.add(cpu, tid, record_time, end);
                 }
@@ -253,7 +254,7 @@ impl DecodeStage {
             Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
                 self.summary.unheard.push((since, until, errno));
             }
-            // What a file system opens itself is no call's.
+            // Opens by a file system itself belong to no call.
             Fact::Opened { errno: libc::EXDEV, .. } => {}
             Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
                 let told = FanotifyOpen { since, until, end, stat, bytes };
@@ -268,10 +269,9 @@ impl DecodeStage {
                 let position = Some(position);
                 let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
                 let bytes = held_bytes(&seen);
-                // A long snapshot comes when the stream has passed its time. Its names are judged
-                // all the same; whether its positions hold is unknown.
-                if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen))
-                {
+                // A long snapshot may come after its time. Its names are still used; whether its
+                // positions are valid is unknown.
+                if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen)) {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {
                         return next.take(StageMessage::SeenFd(Box::new(late), end));
@@ -295,7 +295,7 @@ impl DecodeStage {
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {
                 let all = PendingItem::FileSystems(file_systems(&text));
-                // The first is about what was there before.
+                // The first mounts are those of the start.
                 if std::mem::replace(&mut self.knows_mounts, true) {
                     if let Err(PendingItem::FileSystems(late)) = self.merger.push(time, all) {
                         return next.take(StageMessage::FileSystems(late));
@@ -305,7 +305,7 @@ impl DecodeStage {
                 }
             }
             Fact::Text { which: Text::PLACES, time, text, .. } => {
-                // One that comes too late may not hold any more.
+                // Late extents may not be valid any more.
                 let late = self.merger.push(time, PendingItem::Places(places(&text))).is_err();
                 self.summary.beyond_bounds += u64::from(late);
             }
@@ -331,7 +331,7 @@ impl DecodeStage {
         self.time_passes(next)
     }
 
-    /// Passes on what waited only for time, and the time up to which all was passed on.
+    /// Passes on the events that waited only for time, and the time up to which all were passed on.
     fn time_passes<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let until = self.merger.released();
         let events = &mut self.events;
@@ -344,7 +344,7 @@ impl DecodeStage {
         next.take(StageMessage::ToldUntil(told))
     }
 
-    /// Decodes what is due, in order, and passes it on.
+    /// Decodes the due records, in order, and passes their events on.
     fn pass_on<N: StageOutput>(
         &mut self,
         due: Vec<(KernelTime, PendingItem)>,
@@ -421,7 +421,7 @@ impl DecodeStage {
         }
     }
 
-    /// Gives an event its names, and passes on those that have theirs.
+    /// Gives an event its names, and passes on those whose names are complete.
     fn event<N: StageOutput>(&mut self, event: Event, next: &mut N) -> Result<(), N::Error> {
         if self.opening.is_none() && self.names.passes(&event) {
             return next.take(StageMessage::Event(event));
@@ -443,12 +443,13 @@ impl DecodeStage {
                 }
             }
         }
-        // Its room is used again.
+        // The buffer is reused.
         self.events = events;
         Ok(())
     }
 
-    /// The snapshot is over: the first events with what it says of them.
+    /// Ends the startup buffer after the snapshot: passes its events on, with the facts of the
+    /// snapshot.
     fn end_opening<N: StageOutput>(&mut self, next: &mut N) -> Result<(), N::Error> {
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut opened = opening.finish();
@@ -493,7 +494,7 @@ impl DecodeStage {
     }
 }
 
-/// Lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
+/// Parses lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
 fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
     let line = |text: &str| {
         let (dev, bytes) = text.split_once(' ')?;
@@ -502,7 +503,7 @@ fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }
 
-/// Lines of [`Text::PLACES`].
+/// Parses lines of [`Text::PLACES`].
 fn places(text: &[u8]) -> Box<[Extent]> {
     let line = |line: &str| {
         let mut words = line.split(' ');
@@ -516,12 +517,12 @@ fn places(text: &[u8]) -> Box<[Extent]> {
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }
 
-/// A fact that has its place in time.
+/// Event of a fact that has its place in time but no task.
 fn of_no_task(time: KernelTime, kind: EventKind) -> Event {
     Event { time, cpu: CpuId(0), pid: Pid(-1), tid: Tid(-1), kind }
 }
 
-/// What a descriptor that a snapshot saw takes while it waits.
+/// Memory of a descriptor from a snapshot while it waits.
 fn held_bytes(seen: &SeenFd) -> usize {
     size_of::<SeenFd>() + seen.link.len()
 }
@@ -530,7 +531,7 @@ fn usize_of(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// True if the kernel had the list of recorded tasks.
+/// True if the kernel had a list of recorded tasks.
 fn follows_numbers(header: &Header) -> bool {
     header.scope.mode != "system" && !header.scope.foreign_kept
 }

@@ -1,10 +1,10 @@
-//! What waits in the front, and that it has an end.
+//! Tests of the decode stage: data that waits, and its limits.
 
 use super::*;
 use crate::record::abi::{record_type, sample_type as bit};
 use crate::units::Fd;
 
-/// Keeps the messages.
+/// Output that keeps the messages.
 #[derive(Default)]
 struct MessageLog {
     times: Vec<u64>,
@@ -35,7 +35,7 @@ fn front() -> DecodeStage {
     DecodeStage::new::<std::convert::Infallible>(header).expect("a header")
 }
 
-/// A frame with the end of a thread at each of these times, over and over.
+/// A frame with the end of a thread at each of these times, repeatedly.
 fn data(times: &[u64]) -> (FrameHeader, Vec<u8>) {
     let record = |time: &u64| {
         let head = [&record_type::EXIT.to_le_bytes()[..], &[0, 0, 48, 0]].concat();

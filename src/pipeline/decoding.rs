@@ -1,4 +1,4 @@
-//! A record's bytes → an event, or the reason why there is none.
+//! Decoding of a record's bytes into an event, or the reason for which there is none.
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::decode::Decoder;
@@ -10,14 +10,14 @@ use crate::record::parse::RecordBody;
 use crate::record::{Layout, Record, RecordKind, SampleLayout, page};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
-/// What a record turned out to be.
+/// Result of decoding a record.
 pub(super) enum Decoded {
     Event(Event),
     Bookkeeping,
     Anomaly(Anomaly),
 }
 
-/// A record of perf.
+/// Decodes a record of perf.
 pub(super) fn decode(
     decoder: &Decoder,
     bytes: &[u8],
@@ -49,7 +49,7 @@ pub(super) fn decode(
     Decoded::Event(Event { time, cpu, pid, tid, kind })
 }
 
-/// A hit in a page: it has no process, and its time was found with it.
+/// Decodes an event in a page: it has no process, and its time was found with it.
 pub(super) fn decode_hit(
     decoder: &Decoder,
     bytes: &[u8],
@@ -73,8 +73,8 @@ pub(super) fn decode_hit(
         _ => true,
     };
     match owners.of(tid) {
-        // Block events interrupt anybody, and what file systems say, journals and a ring's last
-        // results may come from any kernel thread; who is not known is not one of those that are
+        // Block events may interrupt any thread, and events of file systems, journals and a ring's
+        // last results may come from any kernel thread. An unknown thread is not one that is
         // followed.
         None if is_of_a_task => Decoded::Anomaly(Anomaly {
             kind: AnomalyKind::NoProcess,
@@ -83,13 +83,13 @@ pub(super) fn decode_hit(
             pid: Pid(-1),
             tid,
             count: 1,
-            detail: "the process of this thread is not known".into(),
+            detail: "the process of this thread is unknown".into(),
         }),
         pid => Decoded::Event(Event { time, cpu, pid: pid.unwrap_or(Pid(-1)), tid, kind }),
     }
 }
 
-/// The paths that a record carries, the entry of a call.
+/// Paths in the record of a call's entry.
 pub(super) fn strings(decoder: &Decoder, bytes: &[u8], layout: &Layout) -> Vec<EventString> {
     let payload = match layout {
         Layout::Pages(_) => page::payload(bytes),
@@ -103,7 +103,7 @@ pub(super) fn strings(decoder: &Decoder, bytes: &[u8], layout: &Layout) -> Vec<E
     payload.map(|payload| decoder.strings(payload)).unwrap_or_default()
 }
 
-/// Births and execs say whose a thread is.
+/// Learns the owner of a thread from a birth or an exec.
 pub(super) fn learn(owners: &mut ThreadOwners, task: &TaskEvent) {
     match *task {
         TaskEvent::Fork { pid, tid, .. } => owners.is_of(tid, pid),

@@ -1,4 +1,4 @@
-//! A frame's records, found and put where they wait for their turn.
+//! Records of a frame: found, and queued until their time.
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::SeenFd;
@@ -8,42 +8,42 @@ use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, records};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// What is sorted by time. Kept small: sorting moves as many of these as there are records.
+/// Item that is sorted by time. Kept small: sorting moves as many of these as there are records.
 #[derive(Debug)]
 pub(super) enum PendingItem {
     /// A record: number of its buffer and place in it.
     Record(u32, u32),
-    /// So many records of this CPU's ring were dropped before.
+    /// This number of records of the CPU's ring was dropped before.
     Lost(CpuId, u64),
-    /// A descriptor that a snapshot saw.
+    /// A descriptor from a snapshot.
     Seen(Box<SeenFd>),
-    /// What was mounted.
+    /// Mounted file systems.
     FileSystems(Box<[(DevId, Option<u64>)]>),
-    /// What file systems said before, in records that were left out.
+    /// Extents of file systems from earlier records that were not kept.
     Places(Box<[Extent]>),
 }
 
-/// The records of one frame on their way to where they wait.
+/// Records of one frame on their way to the queue.
 pub(super) struct Arrivals<'a> {
     merger: &'a mut Merger<PendingItem>,
     /// Number of the frame's buffer.
     number: u32,
     cpu: CpuId,
-    /// All of them.
+    /// Number of all records.
     pub(super) found: u64,
-    /// Those that wait in the buffer.
+    /// Number of those that wait in the buffer.
     pub(super) left: usize,
-    /// Those that could not be used.
+    /// Anomalies of those that could not be used.
     pub(super) refused: Vec<Anomaly>,
 }
 
 impl<'a> Arrivals<'a> {
-    /// Of buffer `number`.
+    /// Creates it for the buffer with this number.
     pub(super) fn new(merger: &'a mut Merger<PendingItem>, number: u32, cpu: CpuId) -> Self {
         Self { merger, number, cpu, found: 0, left: 0, refused: Vec::new() }
     }
 
-    /// All records of a frame; `frame_time` stands for the time of those that have none.
+    /// Takes all records of a frame; `frame_time` is the time of those that have none.
     pub(super) fn take(&mut self, bytes: &[u8], layout: Layout, frame_time: KernelTime) {
         match layout {
             Layout::Perf(layout) => {
@@ -59,7 +59,7 @@ impl<'a> Arrivals<'a> {
                 for found in page::entries(bytes, layout) {
                     match found {
                         Ok(PageEntry::Hit(start, time)) => self.record(time, start),
-                        // The kernel had no room to say how many: at least one.
+                        // The kernel had no room for the number: at least one.
                         Ok(PageEntry::Lost(time, count)) => self.lost(time, count.unwrap_or(1)),
                         Err(error) => self.refuse(frame_time, &error.to_string()),
                     }
@@ -70,7 +70,7 @@ impl<'a> Arrivals<'a> {
 
     fn record(&mut self, time: KernelTime, start: usize) {
         self.found += 1;
-        // A payload has no more than 64 MiB.
+        // A payload has at most 64 MiB.
         let start = u32::try_from(start).unwrap_or(u32::MAX);
         match self.merger.push(time, PendingItem::Record(self.number, start)) {
             Ok(()) => self.left += 1,

@@ -1,4 +1,4 @@
-//! Block requests of other programs and of the kernel's own threads, beside a recording of some
+//! Block requests of other programs and of the kernel's own threads during a recording of some
 //! processes: those that the recording has counted, and those in the log that are not shown.
 
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use crate::units::DevId;
 /// Requests of others for one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherRequests {
-    /// By operation: requests that `/proc/diskstats` counts, and bytes.
+    /// Requests that `/proc/diskstats` counts, and their bytes, by operation.
     pub operations: BTreeMap<String, (u64, u64)>,
     /// Requests that it does not count.
     pub not_counted: u64,
-    /// Requests of `operations` that are in the log one by one.
+    /// Requests of `operations` that are in the log individually.
     pub recorded: u64,
 }
 
@@ -52,8 +52,8 @@ impl Summary {
         all
     }
 
-    /// True if requests of others were counted and the count is not in the log, for the recording
-    /// did not end in order.
+    /// True if requests of others were counted and the count is not in the log, because the
+    /// recording did not end in order.
     pub fn others_are_unknown(&self) -> bool {
         self.header.scope.others_counted && self.end.is_none()
     }
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
     use crate::capture::header::{End, OthersOnDevice, RequestCount};
 
-    /// Fails if what is counted and what is recorded are not added up, or if a torn log seems to
-    /// have no others.
+    /// Fails if counted and recorded requests are not added up, or if a torn log seems to have no
+    /// others.
     #[test]
     fn counted_and_recorded_requests_add_up() {
         let dev = DevId::new(7, 3);

@@ -1,9 +1,9 @@
-//! Tasks that got the number of one that had just ended.
+//! Reuse of numbers: tasks with the number of one that had just ended.
 //!
-//! A tracefs instance follows tasks by their numbers, and takes a number off its list when the last
-//! of the task that had it is freed: some time after its end (`delayed_put_task_struct()`, behind a
-//! grace period of RCU). Who has the number by then is not followed any more, and nothing in the
-//! rings tells it.
+//! A tracefs instance follows tasks by their numbers, and removes a number from its list when the
+//! last task with that number is freed: some time after its end (`delayed_put_task_struct()`, after
+//! a grace period of RCU). A new task with the number is not followed any more from then on, and
+//! the rings have no sign of it.
 
 use std::collections::VecDeque;
 
@@ -12,22 +12,22 @@ use rustc_hash::FxHashMap;
 use crate::event::task::TaskEvent;
 use crate::units::{KernelTime, Tid};
 
-/// So long after its end a task may still be freed, ns: grace periods take some hundredths of a
-/// second, more on busy machines.
+/// Time after its end in which a task may still be freed, ns: grace periods take some hundredths of
+/// a second, more on busy machines.
 const FREED_NS_MAX: u64 = 1_000_000_000;
 
-/// Numbers that were given again too early.
+/// Numbers that were reused too early.
 #[derive(Debug, Default)]
 pub(super) struct PidReuse {
     ended: FxHashMap<Tid, KernelTime>,
-    /// In the order of their ends.
+    /// Ended tasks in the order of their ends.
     order: VecDeque<(KernelTime, Tid)>,
-    /// How many tasks may not have been followed.
+    /// Number of tasks that may not have been followed.
     pub(super) count: u64,
 }
 
 impl PidReuse {
-    /// Takes note of a birth or an end.
+    /// Records a birth or an end.
     pub(super) fn learn(&mut self, time: KernelTime, task: &TaskEvent) {
         match *task {
             TaskEvent::Exit { tid, .. } => {
@@ -47,7 +47,7 @@ impl PidReuse {
         let is_old = |freed: &(KernelTime, Tid)| freed.0.0.saturating_add(FREED_NS_MAX) < time.0;
         while let Some((ended, tid)) = self.order.front().copied().filter(is_old) {
             self.order.pop_front();
-            // It may have ended once more.
+            // The number may have been reused and its task ended again.
             if self.ended.get(&tid) == Some(&ended) {
                 self.ended.remove(&tid);
             }

@@ -1,5 +1,5 @@
-//! Messages of the decode stage to the track stage; they own their values, so a thread may lie
-//! between.
+//! Messages of the decode stage to the track stage; they own their values, so the stages may run in
+//! different threads.
 
 use std::io;
 
@@ -18,25 +18,25 @@ pub(super) enum StageMessage {
     Event(Event),
     /// A record could not be used.
     Anomaly(Box<Anomaly>),
-    /// Bytes of the log could not.
+    /// Bytes of the log could not be used.
     Damage(Box<Anomaly>),
-    /// So many records were found.
+    /// This number of records was found.
     Records(u64),
-    /// One of them is perf's own.
+    /// One of them is a bookkeeping record of perf.
     Bookkeeping,
-    /// A snapshot saw a task, whose it is, or one of [`FOR_TRACKER`].
+    /// A snapshot has a task, its user, or one of [`FOR_TRACKER`].
     Fact(Box<Fact>),
-    /// It saw a descriptor; that comes after what happened since.
+    /// A snapshot has a descriptor; later events come first.
     SeenFd(Box<SeenFd>, KernelTime),
     /// Mounts at the start, or mounts that are known too late for their place in time.
     FileSystems(Box<[(DevId, Option<u64>)]>),
-    /// The opening is over; its events follow.
+    /// The startup buffer has ended; its events follow.
     Opened(Box<StartupFacts>),
-    /// The disks that there were at the end.
+    /// Disks that existed at the end.
     Disks(Vec<Disk>),
-    /// All that happened before this time has been passed on.
+    /// All events before this time have been passed on.
     ToldUntil(KernelTime),
-    /// A round is over.
+    /// A round has ended.
     Round,
 }
 
@@ -52,7 +52,7 @@ pub(super) const FOR_TRACKER: [Text; 8] = [
     Text::SWITCHING_OFF,
 ];
 
-/// Why the front cannot go on.
+/// Reason for which the decode stage cannot continue.
 #[derive(Debug)]
 pub(super) enum StageFailure {
     /// A kind of record that this version does not read.
@@ -70,11 +70,11 @@ impl<E> From<StageFailure> for PipelineError<E> {
     }
 }
 
-/// Where the front passes things on to.
+/// Destination of the decode stage's messages.
 pub(super) trait StageOutput {
-    /// Why no more is taken, or why there is no more.
+    /// Reason for which no more messages are accepted, or come.
     type Error: From<StageFailure>;
 
-    /// Takes the next one.
+    /// Takes the next message.
     fn take(&mut self, passed: StageMessage) -> Result<(), Self::Error>;
 }

@@ -1,4 +1,4 @@
-//! What is known of a log besides its operations.
+//! Summary of a log: everything except for its operations.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,64 +11,65 @@ use crate::operation::symbols::Symbols;
 use crate::operation::user_stacks::UnwindStats;
 use crate::units::{CpuId, KernelTime, Pid, Tid};
 
-/// What is known of a log besides its operations.
+/// Summary of a log: everything except for its operations.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The header.
+    /// Header of the log.
     pub header: Header,
-    /// The end frame; `None` if the recording did not end in order.
+    /// End frame; `None` if the recording did not end in order.
     pub end: Option<End>,
-    /// The books.
+    /// Counters of records and operations.
     pub ledger: Ledger,
     /// Programs that were started.
     pub started: StartedPrograms,
-    /// Texts of the kernel's.
+    /// Texts of the kernel.
     pub texts: Vec<(Text, Pid, Vec<u8>)>,
     /// Time of the last record, of the last round, or of the end.
     pub last_time: KernelTime,
-    /// Bytes of the log that are damaged, or cut off at its end.
+    /// Bytes of the log that are damaged, or truncated at its end.
     pub damaged_bytes: u64,
     /// True if the log ends in the middle of a frame.
     pub torn: bool,
-    /// What reading names cost the programs.
+    /// Overhead of reading names for the programs.
     pub names_wait: NamesWait,
-    /// Times between which fanotify did not tell all opens, and why (errno; `EOVERFLOW`: its queue
-    /// was full).
+    /// Times between which fanotify did not report all opens, and the reason (errno; `EOVERFLOW`:
+    /// its queue was full).
     pub unheard: Vec<(KernelTime, KernelTime, i32)>,
-    /// What the addresses of chains are called.
+    /// Names of the addresses in call chains.
     pub symbols: Symbols,
-    /// Tasks that got the number of one that had just ended: they may not have been recorded.
+    /// Tasks with the number of one that had just ended: they may not have been recorded.
     pub reused_numbers: u64,
-    /// How far stacks of programs that were copied led.
+    /// Results of unwinding copied stacks of programs.
     pub ways: UnwindStats,
-    /// Facts that were left out, for they would have kept more alive than a reader has room for.
+    /// Facts that were skipped, because they would have kept more alive than a reader has room for.
     pub beyond_bounds: u64,
     /// Recorded processes that had not ended when the recording did.
     pub alive_at_end: u64,
-    /// Hits whose chains were not kept, for there were too many different ones.
+    /// Samples whose chains were not kept, because there were too many different ones.
     pub chains_left_out: u64,
 }
 
-/// How long CPUs were held until names had been read: nothing else runs on a CPU meanwhile. Opens
-/// that wait for the reader of one CPU at the same time wait for the same moments, so these count
-/// once.
+/// Time for which CPUs were blocked until names had been read: nothing else runs on a CPU
+/// meanwhile. Opens that wait for the reader of one CPU at the same time share the same moments,
+/// which count once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesWait {
     /// Sum over all CPUs, ns: at most the recorded time of each.
     pub ns: u64,
     /// Number of opens.
     pub opens: u64,
-    /// Until when each CPU's time is counted.
+    /// End of the counted time of each CPU.
     until: FxHashMap<CpuId, KernelTime>,
-    /// Opens of which a name was counted lately.
+    /// Opens of which a name was counted recently.
     lately: FxHashSet<(Tid, KernelTime)>,
 }
 
-/// Opens that are remembered: names of one open come within a round.
+/// Limit on the opens that are remembered: names of one open come within a round.
 const LATELY_MAX: usize = 1 << 16;
 
 impl NamesWait {
-    /// A name of the open whose exit was on this CPU at `record_time` had been read at `end`.
+    /// Counts a name that had been read at `end`, of the open whose exit was on this CPU at
+    /// `record_time`.
     pub(super) fn add(&mut self, cpu: CpuId, tid: Tid, record_time: KernelTime, end: KernelTime) {
         let until = self.until.entry(cpu).or_default();
         self.ns = self.ns.saturating_add(end.0.saturating_sub(record_time.max(*until).0));
@@ -81,23 +82,23 @@ impl NamesWait {
 }
 
 impl Summary {
-    /// When the capture started.
+    /// Start of the capture.
     pub fn start(&self) -> KernelTime {
         KernelTime(self.header.clock.start_ns)
     }
 
-    /// When it ended, as far as the log says.
+    /// End of the capture, as far as the log has it.
     pub fn end_time(&self) -> KernelTime {
         self.last_time.max(self.start())
     }
 
-    /// The block devices: as they were at the start, and those that came during the recording as
+    /// Block devices: as they were at the start, and those that appeared during the recording as
     /// they were at its end.
     pub fn disks(&self) -> Vec<Disk> {
         disk::all(&self.header, self.end.as_ref())
     }
 
-    /// The text of this kind, if it was recorded.
+    /// Text of this kind, if it was recorded.
     pub fn text(&self, which: Text) -> Option<&[u8]> {
         self.texts.iter().find(|text| text.0 == which).map(|text| text.2.as_slice())
     }
@@ -109,16 +110,16 @@ impl Summary {
             let by_ring =
                 end.rings.iter().flat_map(|ring| [Some(ring.overrun), Some(ring.dropped)]);
             let mut all = end.tracepoints.iter().map(|tracepoint| tracepoint.lost).chain(by_ring);
-            // Whatever a damaged log says.
+            // Saturating, as the log may be damaged.
             all.try_fold(0_u64, |sum, it| Some(sum.saturating_add(it?)))
         });
         counted.unwrap_or(0).max(self.ledger.lost)
     }
 
-    /// Samples that went missing without a word, where that is not 0; `None` without an end frame.
-    /// Of perf's tracepoints: hits − samples − lost. Of a tracefs ring, which does not count hits
-    /// by tracepoint: what the kernel says was taken out and was not found in it, and what was left
-    /// in it.
+    /// Samples that went missing without a report, where that is not 0; `None` without an end
+    /// frame. For perf's tracepoints: hits − samples − lost. For a tracefs ring, which does not
+    /// count hits by tracepoint: records that were taken out by the kernel's count and not found in
+    /// it, and those that were left in it.
     pub fn missing(&self) -> Option<Vec<(String, i64)>> {
         let end = self.end.as_ref()?;
         let less = |all: u64, known: u64| KernelTime(all).signed_since(KernelTime(known));

@@ -1,12 +1,12 @@
-//! The front in a thread of its own, beside the back.
+//! Threaded pipeline: the decode stage in a thread of its own, parallel to the track stage.
 //!
 //! ```text
-//!  items ──► front ──► batch ──┐ bounded ┌──► back ──► sink
-//!            (its own thread)  └─────────┘    (the caller's)
+//!  items ──► decode ──► batch ──┐ bounded ┌──► track ──► sink
+//!            (its own thread)   └─────────┘    (the caller's)
 //! ```
 //!
-//! What is passed on is the same, in the same order. So the steps are, and of all that goes wrong
-//! the first counts: a failure of the front comes behind everything that it passed on before.
+//! The messages are the same, in the same order. So the steps are the same, and the first error is
+//! reported: a failure of the decode stage comes after all its earlier messages.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,13 +22,14 @@ use crate::capture::header::Header;
 use crate::capture::reader::Item;
 use crate::operation::Sink;
 
-/// So many go to the other thread at once: waking it takes as long as working through a hundred.
+/// Messages that are sent to the other thread at once: waking it takes as long as processing a
+/// hundred.
 const BATCH: usize = 1024;
-/// So many batches may wait, some MiB.
+/// Limit on the batches that wait, some MiB.
 const BATCHES_MAX: usize = 16;
 
-/// The same as [`run`], where there is more than one CPU in two threads. Steps come later than
-/// their items are taken, so it is for logs that do not grow.
+/// Processes the rest of a log as [`run`] does, in two threads if there is more than one CPU. Steps
+/// come later than their items are taken, so it is for logs that do not grow.
 ///
 /// # Errors
 ///
@@ -45,7 +46,7 @@ pub fn run_threaded<S: Sink>(
     run_in_two_threads(items, header, sink, go_on)
 }
 
-/// The same, however many CPUs there are.
+/// Processes the rest of a log as [`run`] does, in two threads on any number of CPUs.
 ///
 /// # Errors
 ///
@@ -62,7 +63,7 @@ pub fn run_in_two_threads<S: Sink>(
     let read = || {
         let mut sender = Batches { batch: Vec::with_capacity(BATCH), sender };
         let read = front.read(&mut items, &mut sender);
-        // Also what came before a failure.
+        // The messages before a failure are sent, too.
         sender.flush().and(read)
     };
     let done = scope(|threads| {
@@ -76,12 +77,12 @@ pub fn run_in_two_threads<S: Sink>(
             Err(panic) => std::panic::resume_unwind(panic),
         }))
     });
-    // Without a thread it is done here.
+    // If no thread can be started, this one does the work.
     done.unwrap_or_else(|| front.read(items, &mut back))?;
     back.finish(front.into_summary())
 }
 
-/// Passes on whatever comes.
+/// Passes all messages on.
 fn take_all<N: StageOutput>(
     batches: Receiver<Vec<StageMessage>>,
     next: &mut N,
@@ -89,11 +90,11 @@ fn take_all<N: StageOutput>(
     batches.into_iter().flatten().try_for_each(|batch| next.take(batch))
 }
 
-/// Why the front has ended.
+/// Reason for which the decode stage has ended.
 #[derive(Debug)]
 enum DecodeEnd {
     Failed(StageFailure),
-    /// The back has ended.
+    /// The track stage has ended.
     Nobody,
 }
 
@@ -103,7 +104,7 @@ impl From<StageFailure> for DecodeEnd {
     }
 }
 
-/// Collects what is passed on.
+/// Output that collects messages in batches.
 struct Batches {
     batch: Vec<StageMessage>,
     sender: SyncSender<Vec<StageMessage>>,
@@ -142,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Passes on so many numbers, of which so many are wanted. Those that came, and whether the
-    /// front went on to its end.
+    /// Passes `count` numbers on, of which `wanted` are accepted. Returns the accepted ones, and
+    /// whether the decode stage continued to its end.
     fn pass_on(count: u64, wanted: usize) -> (Vec<u64>, bool) {
         let (sender, batches) = sync_channel(BATCHES_MAX);
         let front = move || {
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_front_ends_when_nobody_takes_anything() {
-        // It would never end otherwise.
+        // Without the refusal it would never end.
         let (numbers, done) = pass_on(u64::MAX, BATCH + 3);
         assert_eq!((numbers.len(), done), (BATCH + 3, false));
     }

@@ -1,4 +1,4 @@
-//! Second stage: events become steps in the tracker and go to the sink.
+//! Track stage: events become steps in the tracker and go to the sink.
 
 use super::error::PipelineError;
 use super::recorded::followed;
@@ -17,18 +17,18 @@ use crate::units::{KernelTime, Pid, Tid};
 /// Tracker, sink, and the callback that continues or stops.
 pub(super) struct TrackStage<'a, S> {
     tracker: Tracker,
-    /// Those that there were at the start.
+    /// Disks that existed at the start.
     disks: Vec<Disk>,
     sink: &'a mut S,
     /// Time up to which all steps were passed on. An anomaly has a time of its own, which may be
-    /// before or after its time comes.
+    /// before or after this time.
     now: KernelTime,
-    /// Asked at each round.
+    /// Called in each round; false stops the run.
     go_on: &'a mut dyn FnMut() -> bool,
 }
 
 impl<'a, S: Sink> TrackStage<'a, S> {
-    /// For a log with this header.
+    /// Creates the stage for a log with this header.
     pub(super) fn new(
         header: &Header,
         sink: &'a mut S,
@@ -38,7 +38,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
         Self { tracker, disks, sink, now: KernelTime::MIN, go_on }
     }
 
-    /// All of the log has been passed on, and this is what is known of it.
+    /// Ends the run after the last message of the log, and returns its summary.
     pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
         let at = summary.last_time.max(self.now);
         self.tracker.finish(at, self.sink).map_err(PipelineError::Sink)?;
@@ -52,7 +52,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
         Ok(Summary { ledger, started, beyond_bounds, alive_at_end, ..summary })
     }
 
-    /// Facts without a step.
+    /// Handles facts without a step.
     fn learn(&mut self, passed: StageMessage) {
         let tracker = &mut self.tracker;
         match passed {
@@ -74,7 +74,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
         }
     }
 
-    /// What was seen, but for what has a place in time and comes as an event.
+    /// Handles facts of a snapshot, except for those with a place in time, which come as events.
     fn fact(&mut self, fact: Fact) {
         let tracker = &mut self.tracker;
         let (pid, tid) = match &fact {
@@ -82,7 +82,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
             Fact::User { pid, .. } | Fact::Text { pid, .. } => (*pid, Tid(pid.0)),
             _ => (Pid(0), Tid(0)),
         };
-        // Texts of no process are of number 0.
+        // Texts without a process have number 0.
         if pid.0 != 0 && !tracker.has_room_for_task(pid, tid) {
             return;
         }
@@ -100,7 +100,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
                 Text::DISKSTATS_START => tracker.seen_counters(time, &text),
                 _ => {}
             },
-            // These are joined to events before.
+            // The decode stage joins these to events.
             Fact::Name { .. }
             | Fact::Fd { .. }
             | Fact::Opened { .. }
@@ -129,7 +129,8 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
                 tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, self.sink)
             }
             StageMessage::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
-            // It stands for no record that was read, so it is not in the books of records.
+            // It is not the anomaly of a record that was read, so it is not in the counters of
+            // records.
             StageMessage::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
             StageMessage::ToldUntil(time) => self.sink.told_until(time),
             StageMessage::Round => {
@@ -165,7 +166,7 @@ fn scope(header: &Header) -> Scope {
     }
 }
 
-/// Which block tracepoints the capture has.
+/// Block tracepoints of the capture.
 fn block_options(header: &Header) -> BlockOptions {
     let has = |name: &str| header.tracepoints.iter().any(|tracepoint| tracepoint.name == name);
     BlockOptions {

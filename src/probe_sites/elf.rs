@@ -1,5 +1,5 @@
-//! What of an ELF file matters here: the code, where it lies in the file, and where functions
-//! begin.
+//! Parts of an ELF file that matter here: the code, its position in the file, and the beginnings of
+//! functions.
 
 use object::elf::{EM_X86_64, FileHeader64, PF_X};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -12,16 +12,16 @@ use super::error::SitesError;
 /// An executable or a library.
 #[derive(Debug)]
 pub(super) struct CodeImage<'a> {
-    /// Segments with code: address, place in the file, bytes.
+    /// Segments with code: address, position in the file, bytes.
     segments: Vec<(u64, u64, &'a [u8])>,
-    /// Where functions begin: sorted, each once.
+    /// Entries of functions: sorted, each once.
     functions: Vec<u64>,
-    /// Those that others may call: sorted.
+    /// Entries of exported functions: sorted.
     exported: Vec<u64>,
 }
 
-/// How `.eh_frame_hdr` is written by all linkers: version, then how its three parts are written
-/// (Linux Standard Base, "Exception Frames": `DW_EH_PE_*`).
+/// Header of `.eh_frame_hdr` as all linkers write it: version, then the encodings of its three
+/// parts (Linux Standard Base, "Exception Frames": `DW_EH_PE_*`).
 const TABLE_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 
 impl<'a> CodeImage<'a> {
@@ -50,28 +50,28 @@ impl<'a> CodeImage<'a> {
         Ok(Self { segments, functions, exported })
     }
 
-    /// This code, at this address, with functions that begin there.
+    /// Creates code at this address, with functions at these entries.
     #[cfg(test)]
     pub(super) fn of(address: u64, code: &'a [u8], functions: &[u64]) -> Self {
         let functions = functions.to_vec();
         Self { segments: vec![(address, 0, code)], functions, exported: Vec::new() }
     }
 
-    /// The same, with this function for others.
+    /// Exports a function.
     #[cfg(test)]
     pub(super) fn exporting(mut self, function: u64) -> Self {
         self.exported.push(function);
         self
     }
 
-    /// The code so many bytes before this address, or as much as there is.
+    /// Code of this number of bytes before an address, or as much as there is.
     pub(super) fn before(&self, address: u64, bytes: u64) -> &'a [u8] {
         let start = address.saturating_sub(bytes);
         let length = usize::try_from(address - start).unwrap_or(0);
         self.at(start).get(..length).unwrap_or_default()
     }
 
-    /// The code from this address to the end of its segment; empty where there is none.
+    /// Code from this address to the end of its segment; empty outside of segments.
     pub(super) fn at(&self, address: u64) -> &'a [u8] {
         let found = self.segments.iter().find_map(|&(start, _, code)| {
             let place = usize::try_from(address.checked_sub(start)?).ok()?;
@@ -80,7 +80,7 @@ impl<'a> CodeImage<'a> {
         found.unwrap_or_default()
     }
 
-    /// Where in the file the code of this address lies.
+    /// Position in the file of the code at this address.
     pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
         self.segments.iter().find_map(|&(start, offset, code)| {
             let place = address.checked_sub(start)?;
@@ -88,18 +88,18 @@ impl<'a> CodeImage<'a> {
         })
     }
 
-    /// The function that an address lies in: where it begins.
+    /// Entry of the function that contains an address.
     pub(super) fn function_of(&self, address: u64) -> Option<u64> {
         let behind = self.functions.partition_point(|&function| function <= address);
         self.functions.get(behind.checked_sub(1)?).copied()
     }
 
-    /// True if a function begins there that others may call.
+    /// True if an exported function begins there.
     pub(super) fn is_exported(&self, address: u64) -> bool {
         self.exported.binary_search(&address).is_ok()
     }
 
-    /// The addresses of all places where these bytes stand in the code.
+    /// Addresses of these bytes in the code.
     pub(super) fn places(&self, bytes: [u8; 2]) -> impl Iterator<Item = u64> {
         let in_segment = move |&(start, _, code): &(u64, u64, &'a [u8])| {
             let pairs = code.windows(2).zip(0_u64..);
@@ -108,8 +108,8 @@ impl<'a> CodeImage<'a> {
         self.segments.iter().flat_map(in_segment)
     }
 
-    /// The addresses of all bytes that may be a `call` or `jmp` with a 32-bit distance, and where
-    /// it would lead.
+    /// Addresses of all bytes that may be a `call` or `jmp` with a 32-bit distance, and their
+    /// targets.
     pub(super) fn jumps(&self) -> impl Iterator<Item = (u64, u64)> {
         let in_segment = |&(start, _, code): &(u64, u64, &'a [u8])| {
             let windows = code.windows(5).zip(0_u64..);
@@ -125,7 +125,7 @@ impl<'a> CodeImage<'a> {
     }
 }
 
-/// What links a program when it starts, as its headers say.
+/// Interpreter of a program, as its headers have it.
 pub(super) fn interpreter(head: &[u8]) -> Option<String> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
@@ -134,7 +134,7 @@ pub(super) fn interpreter(head: &[u8]) -> Option<String> {
     String::from_utf8(path.to_vec()).ok()
 }
 
-/// Where the functions of this table of symbols begin.
+/// Entries of the functions of this symbol table.
 fn functions<'a>(
     symbols: impl Iterator<Item = impl ObjectSymbol<'a>>,
 ) -> impl Iterator<Item = u64> {
@@ -142,10 +142,10 @@ fn functions<'a>(
     own.map(|function| function.address())
 }
 
-/// The functions that the table for unwinding knows: nearly all, also where there are no symbols.
+/// Functions of the unwind table: nearly all, even without symbols.
 fn unwound(address: u64, table: &[u8]) -> Vec<u64> {
     let Some(rest) = table.strip_prefix(&TABLE_HEADER) else { return Vec::new() };
-    // Where the frames are, and how many entries there are.
+    // Position of the frames, and number of entries.
     let entries = rest.get(8..).unwrap_or_default();
     let (entries, _) = entries.as_chunks::<8>();
     let function = |&[a, b, c, d, ..]: &[u8; 8]| {

@@ -8,7 +8,7 @@ pub enum SitesError {
     /// Not an ELF file of 64 bits, or a damaged one.
     #[error("not a 64-bit ELF file")]
     NoElf,
-    /// Code of another machine.
+    /// Code of another architecture.
     #[error("not for x86-64")]
     Machine,
 }

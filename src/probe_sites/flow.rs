@@ -1,5 +1,5 @@
-//! The ways through one function: which instruction may follow which, and what is known before
-//! each.
+//! Control flow of one function: the possible successors of each instruction, and the known values
+//! before each.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,14 +11,14 @@ use iced_x86::{
 use super::elf::CodeImage;
 use super::value::MachineState;
 
-/// Instructions of one function that are looked at. Those of the C libraries that hand paths over
-/// have some hundreds at most.
+/// Limit on the instructions of one function. Functions of the C libraries that pass paths to the
+/// kernel have some hundreds at most.
 const INSTRUCTIONS_MAX: usize = 4000;
 
-/// Steps until all is known; what is left then is not used.
+/// Limit on the steps of the analysis; the rest is not used.
 const STEPS_MAX: usize = 60_000;
 
-/// A function, from its entry on, as far as its code can be followed.
+/// A function from its entry on, as far as its code can be followed.
 #[derive(Debug)]
 pub(super) struct Flow {
     entry: u64,
@@ -29,16 +29,16 @@ pub(super) struct Flow {
 #[derive(Debug)]
 pub(super) struct FlowNode {
     pub(super) instruction: Instruction,
-    /// Those that may come next.
+    /// Possible successors.
     pub(super) next: Vec<u64>,
-    /// What comes next need not be one of those.
+    /// True if there may be other successors.
     pub(super) leaves: bool,
     pub(super) before: MachineState,
 }
 
 impl FlowNode {
-    /// True if the kernel does what the instruction does itself, instead of letting it run
-    /// elsewhere, which needs two traps (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in
+    /// True if the kernel emulates the instruction instead of executing it out of line, which needs
+    /// two traps (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in
     /// `arch/x86/kernel/uprobes.c`, from 4.18 on).
     pub(super) fn is_emulated(&self) -> bool {
         let code = self.instruction.code();
@@ -48,10 +48,10 @@ impl FlowNode {
             || code == Opcode::Nopd && self.instruction.len() == 1
     }
 
-    /// True if it may run elsewhere, and does not wait for anything there: a signal would have to
-    /// wait, too (`uprobe_deny_signal()` in `kernel/events/uprobes.c`).
+    /// True if the instruction may be executed out of line and cannot block there: a signal would
+    /// be delayed (`uprobe_deny_signal()` in `kernel/events/uprobes.c`).
     pub(super) fn may_step(&self) -> bool {
-        // `is_prefix_bad()` in `arch/x86/kernel/uprobes.c`: such instructions take no probe.
+        // `is_prefix_bad()` in `arch/x86/kernel/uprobes.c`: such instructions cannot have a probe.
         let is_refused = self.instruction.has_lock_prefix()
             || matches!(
                 self.instruction.segment_prefix(),
@@ -62,7 +62,7 @@ impl FlowNode {
 }
 
 impl Flow {
-    /// The ways from this address on; `None`: there are too many.
+    /// Follows the code from this address on; `None`: there are too many instructions.
     pub(super) fn of(
         code: &CodeImage<'_>,
         entry: u64,
@@ -77,12 +77,11 @@ impl Flow {
                 return None;
             }
             let is_new = !nodes.contains_key(&ip);
-            let node =
-                nodes.entry(ip).or_insert_with(|| FlowNode::decode(code, ip, incoming.clone()));
+            let node = nodes.entry(ip).or_insert_with(|| FlowNode::decode(code, ip, incoming.clone()));
             if !is_new && !node.before.meet(&incoming, ip) {
                 continue;
             }
-            // Behind a call that does not return stands the next function.
+            // A call that does not return is followed by the next function.
             let behind = node.instruction.next_ip();
             if behind != node.instruction.near_branch_target()
                 && code.function_of(behind) == Some(behind)
@@ -104,28 +103,28 @@ impl Flow {
         self.nodes.get(&ip)
     }
 
-    /// True if every way to `target` leads through `through`.
+    /// True if every path to `target` leads through `through`.
     pub(super) fn is_on_every_way(&self, through: u64, target: u64) -> bool {
         through == target || !self.reach(self.entry, |node| node == through).0.contains(&target)
     }
 
-    /// True if every way from `from` on comes to one of these, and none leaves the function before.
+    /// True if every path from `from` reaches one of these, and none leaves the function before.
     pub(super) fn always_comes_to(&self, from: u64, targets: &[u64]) -> bool {
         !self.reach(from, |node| targets.contains(&node)).1
     }
 
-    /// How many instructions there are from one on, until these.
+    /// Number of instructions from one to these.
     pub(super) fn distance(&self, from: u64, targets: &[u64]) -> usize {
         self.reach(from, |node| targets.contains(&node)).0.len()
     }
 
-    /// Those before it.
+    /// Predecessors of an instruction.
     pub(super) fn before(&self, ip: u64) -> impl Iterator<Item = (u64, &FlowNode)> {
         self.nodes().filter(move |node| node.1.next.contains(&ip))
     }
 
-    /// Where one comes from `from`, not going on where `ends` says so; and whether the function may
-    /// be left on the way.
+    /// Instructions that are reachable from `from`, not beyond those for which `ends` is true; and
+    /// whether the function may be left on a path.
     fn reach(&self, from: u64, ends: impl Fn(u64) -> bool) -> (BTreeSet<u64>, bool) {
         let (mut seen, mut leaves) = (BTreeSet::new(), false);
         let mut waiting = vec![from];
@@ -154,7 +153,7 @@ impl FlowNode {
             FlowControl::ConditionalBranch => (vec![behind, target], false),
             _ => (Vec::new(), true),
         };
-        // Behind the code, or none at all. (`syscall` is a call for the decoder.)
+        // Beyond the code, or an invalid instruction. (`syscall` is a call for the decoder.)
         let leaves = leaves || instruction.is_invalid();
         Self {
             instruction,

@@ -1,17 +1,21 @@
 //! Finds the code addresses where a uprobe can read the path of a system call.
 //!
-//! In: the bytes of an ELF file for x86-64, and the calls that matter. Out: [`Site`]s: a place in
+//! In: the bytes of an ELF file for x86-64, and the calls that matter. Out: [`Site`]s: positions in
 //! the file at which certain registers hold the addresses of the paths of the next system call.
 //!
 //! ```text
-//!   every `syscall`  ──►  what is known before it  ──►  which call, which paths  ──►  a place on every way to it
-//!   (and what calls       (flow, value: which           (the number is known,         where a register holds the path,
-//!   it for others)         registers hold the same)      the table has it)            best one that the kernel emulates
+//!   every `syscall`  ──►  values before it  ──►  call and paths      ──►  a place on every path to
+//! it
+//!   (and functions        (flow, value:          (the number is           where a register has the
+//! path,
+//!   that make it          registers with         known, the table         preferably one that the
+//! kernel
+//!   for others)           equal values)          has its paths)           emulates
 //! ```
 //!
-//! Nothing has to be right here for a name to be right: a path is taken for that of a call only if
-//! it stood where the call has it (`operation::inside`). What is wrong here makes
-//! names unknown. No file is opened, and no kernel asked.
+//! A correct name does not depend on this code: a path is assigned to a call only if it was at the
+//! address that the call has (`operation::inside`). Errors here result in unknown names. This code
+//! opens no file and makes no request to the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,46 +32,46 @@ mod value;
 use elf::CodeImage;
 use flow::{Flow, FlowNode};
 pub use value::NAMES as REGISTERS;
-use value::{ARGUMENTS, EntrySlot, NAMES, NUMBER, TrackedValue};
+use value::{ARGUMENTS, NAMES, NUMBER, EntrySlot, TrackedValue};
 
-/// The machine whose code is understood here, as `uname -m` says.
+/// Architecture of the code, as `uname -m` prints it.
 pub const MACHINE: &str = "x86_64";
 
-/// A place at which paths are known.
+/// A position in a file at which paths are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// In the file, bytes.
+    /// Position in the file, bytes.
     pub offset: u64,
-    /// The registers that hold the addresses of paths, as the kernel's probes call them.
+    /// Registers with the addresses of paths, by the names of the kernel's probes.
     pub registers: Vec<&'static str>,
-    /// The calls that come behind it.
+    /// Calls that follow.
     pub calls: BTreeSet<CallId>,
-    /// The kernel does itself what the instruction there does; if not, a hit costs a second trap.
+    /// True if the kernel emulates the instruction there; if not, a hit costs a second trap.
     pub emulated: bool,
-    /// Other calls pass here, too: the register that holds the number of the call, as the kernel's
-    /// probes call it.
+    /// Register with the number of the call, if other calls pass here, too, by the name of the
+    /// kernel's probes.
     pub number: Option<&'static str>,
 }
 
-/// What a file holds.
+/// Results for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites {
-    /// Where probes see paths; each place once.
+    /// Positions where probes see paths; each once.
     pub sites: Vec<Site>,
-    /// Calls with a path that no place was found for, each as often as it is made.
+    /// Calls with a path for which no position was found, once for each place that makes them.
     pub hidden: Vec<CallId>,
-    /// Instructions that make a call whose number is not known here: anything may be called there.
+    /// Number of instructions that make a call with an unknown number: any call may be made there.
     pub unknown: usize,
 }
 
-/// How far calls are looked for that are made by a function of the same file for others.
+/// Limit on the nesting of functions that make calls for others.
 const FORWARDERS_DEEP: usize = 3;
 
-/// The sites of these calls in the bytes of an ELF file.
+/// Finds the sites of these calls in the bytes of an ELF file.
 ///
 /// # Errors
 ///
-/// If it is not one with code for x86-64.
+/// The file is not one with code for x86-64.
 pub fn find(bytes: &[u8], wanted: &[CallId]) -> Result<Sites, SitesError> {
     Ok(find_in(&CodeImage::parse(bytes)?, wanted))
 }
@@ -83,7 +87,7 @@ fn find_in(code: &CodeImage<'_>, wanted: &[CallId]) -> Sites {
     };
     let syscalls = code.places([0x0f, 0x05]).filter(|place| finder.may_matter(*place));
     let places: Vec<Option<u64>> = syscalls.map(|syscall| code.function_of(syscall)).collect();
-    // Without symbols and tables the begins of functions are unknown.
+    // Without symbols and tables the entries of functions are unknown.
     finder.sites.unknown = places.iter().filter(|place| place.is_none()).count();
     let mut functions: BTreeSet<u64> = places.into_iter().flatten().collect();
     for _ in 0..FORWARDERS_DEEP {
@@ -99,19 +103,19 @@ fn find_in(code: &CodeImage<'_>, wanted: &[CallId]) -> Sites {
     sites
 }
 
-/// What links a program when it starts, if the first bytes of its file say so.
+/// Interpreter of a program, if the first bytes of its file have it.
 pub fn interpreter(head: &[u8]) -> Option<String> {
     elf::interpreter(head)
 }
 
-/// A function that makes a call for others: where it gets number and arguments from.
+/// A function that makes a call for others: the sources of number and arguments.
 #[derive(Clone, Debug)]
 struct Forwarder {
     number: EntrySlot,
     arguments: [Option<EntrySlot>; 6],
 }
 
-/// A place where a call is made, and what holds its paths there.
+/// A place where a call is made, and the values with its paths there.
 #[derive(Clone, Debug)]
 struct Handover {
     at: u64,
@@ -119,32 +123,32 @@ struct Handover {
     paths: Vec<TrackedValue>,
 }
 
-/// Looks through one file.
+/// Search in one file.
 struct SiteFinder<'a> {
     code: &'a CodeImage<'a>,
     wanted: &'a [CallId],
     info: InstructionInfoFactory,
     forwarders: BTreeMap<u64, Forwarder>,
-    /// By the address.
+    /// Sites by address.
     found: BTreeMap<u64, Site>,
     sites: Sites,
 }
 
-/// What a call is made with, if this instruction makes one: its number, and its arguments.
+/// Number and arguments of a call that an instruction makes.
 type Made = (Option<TrackedValue>, [Option<TrackedValue>; 6]);
 
-/// Bytes before a `syscall` in which its number is mostly put into `eax`.
+/// Bytes before a `syscall` in which its number is usually loaded into `eax`.
 const NUMBER_BYTES: u64 = 48;
 
 /// `mov $imm32,%eax`.
 const MOV_EAX: u8 = 0xb8;
 
-/// Greater than the numbers of all calls.
+/// Upper bound of the numbers of all calls.
 const NUMBERS_END: u32 = 1024;
 
 impl SiteFinder<'_> {
-    /// False for a `syscall` right behind numbers that are those of other calls: most are, and to
-    /// follow the ways through all functions takes seconds.
+    /// False for a `syscall` directly after a number that is another call's: that is true for most,
+    /// and following the code of all functions takes seconds.
     fn may_matter(&self, syscall: u64) -> bool {
         let before = self.code.before(syscall, NUMBER_BYTES);
         let numbers = before.windows(5).filter_map(|window| match window {
@@ -195,8 +199,8 @@ impl SiteFinder<'_> {
         }
     }
 
-    /// The call that an instruction makes: `syscall`, or one that leads to a function which makes
-    /// it for others.
+    /// Call that an instruction makes: a `syscall`, or a call of a function that makes one for
+    /// others.
     fn made_by(&self, node: &FlowNode) -> Option<Made> {
         let state = &node.before;
         if node.instruction.mnemonic() == Mnemonic::Syscall {
@@ -212,24 +216,19 @@ impl SiteFinder<'_> {
         ))
     }
 
-    /// The call of this number, if it matters and is given paths.
-    fn handover(
-        &self,
-        at: u64,
-        number: u64,
-        arguments: &[Option<TrackedValue>; 6],
-    ) -> Option<Handover> {
+    /// Call of this number, if it matters and has paths.
+    fn handover(&self, at: u64, number: u64, arguments: &[Option<TrackedValue>; 6]) -> Option<Handover> {
         let is_it = |call: &&CallId| call.call().number(MACHINE).map(u64::from) == Some(number);
         let call = *self.wanted.iter().find(is_it)?;
         let paths: Option<Vec<TrackedValue>> =
             path_places(call).map(|place| arguments.get(place).copied().flatten()).collect();
-        // A null pointer is no path. A path of unknown origin counts as hidden.
+        // A null pointer is not a path. A path of unknown origin counts as hidden.
         let paths = paths.unwrap_or_default();
         let is_there = !paths.contains(&TrackedValue::Number(0)) && call.call().has_path();
         is_there.then_some(Handover { at, call, paths })
     }
 
-    /// A site at the entry of a function that makes calls for others, if programs may call it
+    /// Adds a site at the entry of a function that makes calls for others, if it is exported
     /// (`syscall(2)`).
     fn add_exported(&mut self, flow: &Flow, entry: u64, forwarder: &Forwarder) {
         let Some(node) = flow.node(entry).filter(|_| self.code.is_exported(entry)) else { return };
@@ -254,7 +253,7 @@ impl SiteFinder<'_> {
         self.found.insert(entry, Site { offset, registers, calls, emulated, number });
     }
 
-    /// A site at this instruction, for these calls.
+    /// Adds a site at this instruction, for these calls.
     fn add(&mut self, node: &FlowNode, covered: &[Handover]) {
         let ip = node.instruction.ip();
         let Some(offset) = self.code.file_offset(ip) else { return };
@@ -271,7 +270,7 @@ impl SiteFinder<'_> {
     }
 }
 
-/// Where a call has its paths.
+/// Indices of a call's path arguments.
 fn path_places(call: CallId) -> impl Iterator<Item = usize> {
     [Role::Path, Role::Path2].into_iter().filter_map(move |role| call.call().arg(role))
 }
@@ -282,8 +281,8 @@ fn holds(node: &FlowNode, handover: &Handover) -> bool {
     !handover.paths.is_empty() && paths.all(|path| node.before.holder(*path).is_some())
 }
 
-/// The emulated instruction that most of these calls are sure to come behind, the nearest of
-/// several; and those calls.
+/// Emulated instruction that certainly precedes most of these calls, the nearest of several; and
+/// those calls.
 fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u64>)> {
     let emulated = flow.nodes().filter(|node| node.1.is_emulated());
     let candidates = emulated.filter_map(|(at, node)| {
@@ -297,7 +296,7 @@ fn shared(flow: &Flow, left: &[Handover], places: &[u64]) -> Option<(u64, Vec<u6
         .max_by_key(|(at, covered)| (covered.len(), std::cmp::Reverse(flow.distance(*at, places))))
 }
 
-/// The instructions directly before a call, all of them; none if one of them will not do.
+/// All instructions directly before a call; none if one of them is not suitable.
 fn just_before(flow: &Flow, handover: &Handover, places: &[u64]) -> Vec<u64> {
     let before: Vec<(u64, &FlowNode)> = flow.before(handover.at).collect();
     let will_do = |number: &(u64, &FlowNode)| {

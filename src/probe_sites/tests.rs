@@ -1,11 +1,12 @@
 use super::*;
 
-/// Where the code of the tests lies, and where a second function of it begins.
+/// Address of the tests' code.
 const CODE: u64 = 0x1000;
+/// Address of a second function in it.
 const SECOND: u64 = 0x1040;
 
-/// The sites of this code, as `PLACE REGISTERS CALLS`, with an asterisk where the kernel emulates;
-/// then what is hidden, and how many numbers are unknown.
+/// Checks the sites of this code, as `POSITION REGISTERS CALLS`, with an asterisk where the kernel
+/// emulates; then the hidden calls, and the number of unknown ones.
 #[track_caller]
 fn check(code: &[&[u8]], second: &[&[u8]], expected: &str) {
     let mut bytes = code.concat();
@@ -58,13 +59,13 @@ fn better_one_that_the_kernel_emulates_with_the_path_wherever_it_is() {
     check(&[before, &[OPENAT, SYSCALL, RET]].concat(), &[], "4* di openat");
 }
 
-/// `test %esi,%esi; je` behind the call.
+/// `test %esi,%esi; je` to after the call.
 #[test]
 fn not_one_from_which_the_function_may_return() {
     check(&[&[0x85, 0xf6], &[0x74, 0x07], UNLINK, SYSCALL, RET], &[], "4 di unlink");
 }
 
-/// `cmpb $0,(%rdx); je` to a second call; one place is on the way to both.
+/// `cmpb $0,(%rdx); je` to a second call; one position is on the path to both.
 #[test]
 fn one_for_two_calls() {
     let code: &[&[u8]] =
@@ -95,7 +96,7 @@ fn a_path_is_followed_over_the_stack() {
         check(&code, &[RET], expected);
     };
     check(&[0xc7, 0x44, 0x24, 0x04, 7, 0, 0, 0], "17* di unlink");
-    // Another path is put there: `movl $7,12(%rsp)`.
+    // Another path is stored there: `movl $7,12(%rsp)`.
     check(&[0xc7, 0x44, 0x24, 0x0c, 7, 0, 0, 0], "27 di unlink");
 }
 
@@ -130,7 +131,8 @@ fn a_call_that_lies_in_no_function_is_told() {
     assert_eq!(sites, Sites { unknown: 1, ..Sites::default() });
 }
 
-/// `mov (%rdi),%rdi` right before the call: only the call itself would do, and that must not be.
+/// `mov (%rdi),%rdi` directly before the call: only the call itself would be suitable, which is not
+/// permitted.
 #[test]
 fn never_the_call_itself() {
     check(&[UNLINK, &[0x48, 0x8b, 0x3f], SYSCALL, RET], &[], "hidden unlink");
@@ -155,7 +157,7 @@ fn of_the_library_that_is_in_use() {
     let path = maps.lines().find_map(|line| {
         line.split_whitespace().nth(5).filter(|path| path.ends_with("/libc.so.6"))
     });
-    // Another C library, or another machine: what is said below is of this one.
+    // Other C libraries, or architectures, may differ from the following.
     let Some(path) = path.filter(|_| cfg!(target_arch = "x86_64")) else { return };
     let bytes = std::fs::read(path).expect("readable");
     let wanted: Vec<CallId> = CallId::default_set().filter(|call| call.call().has_path()).collect();
@@ -166,7 +168,7 @@ fn of_the_library_that_is_in_use() {
             sites.sites.iter().filter(|site| site.calls.contains(&call)).collect();
         assert!(!places.is_empty(), "{call:?}");
         let is_open = call.call().name == "openat";
-        // `syscall(2)` is rarely asked for one.
+        // `syscall(2)` is rarely used for this call.
         let mut places = places.into_iter().filter(|place| place.number.is_none());
         assert!(
             !is_open || places.all(|place| place.emulated),
@@ -183,7 +185,7 @@ fn of_the_library_that_is_in_use() {
     assert_eq!(sites.hidden, [], "none is made where it cannot be seen");
 }
 
-/// `mov %rdi,%rax; mov %rsi,%rdi; mov %rdx,%rsi; syscall; ret`: what `syscall(2)` does.
+/// `mov %rdi,%rax; mov %rsi,%rdi; mov %rdx,%rsi; syscall; ret`: the code of `syscall(2)`.
 #[test]
 fn who_may_be_called_by_others_is_seen_at_the_entry() {
     let forwarder: &[&[u8]] =

@@ -1,4 +1,4 @@
-//! What is known of registers and stack at one place of a function: which of them hold the same.
+//! Known values of registers and stack at one place of a function: which of them are equal.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use iced_x86::{
     Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
-/// Where something stood when the function was entered.
+/// Location of a value when the function was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EntrySlot {
     /// A register, by its number.
     Register(usize),
-    /// So many bytes above the stack pointer: 0 is the return address.
+    /// This number of bytes above the stack pointer: 0 is the return address.
     Stack(i64),
 }
 
-/// Something that a register or a place of the stack holds. Equal values are the same number.
+/// Value in a register or in a stack slot. Equal values are the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TrackedValue {
-    /// What stood there when the function was entered.
+    /// Value at this location when the function was entered.
     Entry(EntrySlot),
-    /// This number.
+    /// A constant.
     Number(u64),
-    /// The address so many bytes above the stack pointer of the entry.
+    /// The address this number of bytes above the stack pointer of the entry.
     StackAddress(i64),
-    /// What the instruction at this address has put there.
+    /// Result of the instruction at this address.
     Made(u64, EntrySlot),
-    /// One of several, where ways meet.
+    /// One of several values, where paths join.
     Met(u64, EntrySlot),
 }
 
-/// Registers and stack before an instruction.
+/// Values of registers and stack before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MachineState {
     registers: [TrackedValue; 16],
-    /// 8 bytes each, by the distance from the stack pointer of the entry.
+    /// Slots of 8 bytes, by the distance from the stack pointer of the entry.
     stack: BTreeMap<i64, TrackedValue>,
 }
 
@@ -44,30 +44,30 @@ const RSP: usize = 4;
 const RBP: usize = 5;
 const R11: usize = 11;
 
-/// What a function may change (System V ABI, AMD64): `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8` to
-/// `r11`.
+/// Registers that a function may change (System V ABI, AMD64): `rax`, `rcx`, `rdx`, `rsi`, `rdi`,
+/// `r8` to `r11`.
 const CHANGED_BY_CALLS: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 
-/// The registers that a system call takes its arguments from.
+/// Registers with the arguments of a system call.
 pub(super) const ARGUMENTS: [usize; 6] = [7, 6, 2, 10, 8, 9];
 
 /// The register with the number of a system call.
 pub(super) const NUMBER: usize = RAX;
 
-/// What the kernel's probes call the registers, by their numbers.
+/// Names of the registers in the kernel's probes, by their numbers.
 pub const NAMES: [&str; 16] = [
     "ax", "cx", "dx", "bx", "sp", "bp", "si", "di", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
     "r15",
 ];
 
-/// The number of a general register, whatever part of it is meant.
+/// Number of a general register, for any part of it.
 fn number(register: Register) -> Option<usize> {
     let full = register.full_register();
     full.is_gpr64().then(|| full.number())
 }
 
 impl MachineState {
-    /// At the entry of a function.
+    /// State at the entry of a function.
     pub(super) fn entry() -> Self {
         let mut registers = [TrackedValue::Number(0); 16];
         for (number, register) in registers.iter_mut().enumerate() {
@@ -89,12 +89,12 @@ impl MachineState {
         }
     }
 
-    /// The register that holds it.
+    /// Register that holds a value.
     pub(super) fn holder(&self, value: TrackedValue) -> Option<usize> {
         self.registers.iter().position(|&register| register == value)
     }
 
-    /// What a function finds there that is entered now: by a `call`, or by a jump.
+    /// Value that a function finds there when it is entered now: by a `call`, or by a jump.
     pub(super) fn handed(&self, slot: EntrySlot, is_call: bool) -> Option<TrackedValue> {
         match slot {
             EntrySlot::Register(number) => Some(self.register(number)),
@@ -107,11 +107,11 @@ impl MachineState {
 
     fn loaded(&self, at: i64) -> Option<TrackedValue> {
         let kept = self.stack.get(&at).copied();
-        // What is above belongs to who called.
+        // Slots above belong to the caller.
         kept.or((at >= 8).then_some(TrackedValue::Entry(EntrySlot::Stack(at))))
     }
 
-    /// Takes in another way to the instruction at `ip`. True if that changes anything.
+    /// Joins another path to the instruction at `ip`. True if that changes the state.
     pub(super) fn meet(&mut self, other: &Self, ip: u64) -> bool {
         let before = self.clone();
         for (number, (ours, theirs)) in self.registers.iter_mut().zip(&other.registers).enumerate()
@@ -124,7 +124,7 @@ impl MachineState {
         *self != before
     }
 
-    /// The place on the stack that an instruction's memory operand is, if it is known to be one.
+    /// Stack slot of an instruction's memory operand, if it is known.
     fn stack_place(&self, it: &Instruction) -> Option<i64> {
         let is_plain = it.memory_index() == Register::None
             && !matches!(it.memory_segment(), Register::FS | Register::GS);
@@ -133,7 +133,7 @@ impl MachineState {
         Some(at.wrapping_add(it.memory_displacement64().cast_signed()))
     }
 
-    /// So many bytes are written; what they are is known of 8 at most.
+    /// Writes this number of bytes; the value is known for at most 8.
     fn store(&mut self, at: i64, bytes: usize, value: Option<TrackedValue>) {
         let end = at.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.stack.retain(|place, _| *place + 8 <= at || *place >= end);
@@ -166,7 +166,7 @@ impl MachineState {
         self.set(into, value.unwrap_or(TrackedValue::Made(ip, EntrySlot::Register(into))));
     }
 
-    /// What the operand holds, if it is one of 64 bits or a number.
+    /// Value of an operand with 64 bits or a constant.
     fn operand(&self, it: &Instruction, operand: u32) -> Option<TrackedValue> {
         match it.op_kind(operand) {
             OpKind::Register => {
@@ -179,7 +179,7 @@ impl MachineState {
         }
     }
 
-    /// What it is behind this instruction, if the next one is executed.
+    /// Advances the state over this instruction, to the next one.
     pub(super) fn step(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
         let ip = it.ip();
         let made = |number: usize| TrackedValue::Made(ip, EntrySlot::Register(number));
@@ -220,11 +220,10 @@ impl MachineState {
             }
             (Mnemonic::Mov, Some(target)) => {
                 let value = self.operand(it, 1);
-                // Half of a register: only a number is known.
+                // Half of a register: only a constant is known.
                 let is_known = is_wide || it.op0_register().is_gpr32();
-                let value = value.filter(|value| {
-                    is_known && (is_wide || matches!(value, TrackedValue::Number(_)))
-                });
+                let value = value
+                    .filter(|value| is_known && (is_wide || matches!(value, TrackedValue::Number(_))));
                 self.set(target, value.unwrap_or(made(target)));
             }
             (Mnemonic::Mov, None) if self.stack_place(it).is_some() => {
@@ -238,7 +237,7 @@ impl MachineState {
         }
     }
 
-    /// An instruction of which only is known what it writes to.
+    /// Advances over an instruction of which only the written operands are known.
     fn change(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
         let writes = |access: OpAccess| {
             use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};

@@ -141,7 +141,7 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
     let unknown: u64 = all.map(|file| file.read.unknown + file.written.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
-            "{unknown} bytes were read or written before or not, which is unknown: their offset is not known, or the pieces of \
+            "it is unknown whether {unknown} bytes had been read or written before: their offset is not known, or the pieces of \
              the file are too many"
         ));
     }

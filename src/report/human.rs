@@ -15,7 +15,7 @@ pub(super) fn known_time(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_owned(), time)
 }
 
-/// Bytes.
+/// Number of bytes.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|unit| bytes >= unit.0);

@@ -60,7 +60,7 @@ const MOUNTINFO_BYTES_MAX: u64 = 32 << 20;
 ///
 /// # Errors
 ///
-/// Those of reading its `mountinfo`; `FileTooLarge`: it is longer than [`MOUNTINFO_BYTES_MAX`].
+/// Those of reading its `mountinfo`; `FileTooLarge`: it is longer than the limit.
 pub fn mounts_of(process: &str) -> io::Result<Vec<MountInfo>> {
     let file = File::open(format!("{process}/mountinfo"))?;
     let text = within(file, MOUNTINFO_BYTES_MAX)?;

@@ -1,5 +1,4 @@
-//! What the kernel makes of an argument register: of an `int` it takes the lower half, whatever the
-//! upper holds.
+//! Kernel's view of an argument register: an `int` is the lower half, whatever the upper half has.
 
 use crate::event::syscall_table::Role;
 use crate::operation::model::SyscallOperation;
@@ -15,7 +14,7 @@ pub(super) fn int(register: u64) -> i32 {
     unsigned_int(register).cast_signed()
 }
 
-/// The descriptor in the register that has this role; `None`: the call has no such argument.
+/// Descriptor in the register with this role; `None`: the call has no such argument.
 pub(super) fn descriptor(operation: &SyscallOperation, role: Role) -> Option<Fd> {
     let register = operation.args.get(operation.call.call().arg(role)?)?;
     Some(Fd(int(*register)))

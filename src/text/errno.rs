@@ -8,9 +8,9 @@ use nix::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrnoName(pub i32);
 
-/// Numbers that the kernel keeps to itself (`include/linux/errno.h`). Tracepoints show them all the
-/// same: a call that a signal interrupted leaves the kernel with one of the first, and drivers let
-/// others slip through.
+/// Numbers that the kernel uses only internally (`include/linux/errno.h`). Tracepoints show them
+/// nevertheless: a call that a signal interrupted leaves the kernel with one of the first, and
+/// drivers leak others.
 const INTERNAL: &[(i32, &str)] = &[
     (512, "ERESTARTSYS"),
     (513, "ERESTARTNOINTR"),
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn every_number_of_the_headers_has_its_name() {
-        // 41 and 58 were never given away (`include/uapi/asm-generic/errno.h`).
+        // 41 and 58 were never assigned (`include/uapi/asm-generic/errno.h`).
         let nameless: Vec<i32> = (1..=133)
             .filter(|&number| ErrnoName(number).to_string() == format!("E{number}"))
             .collect();

@@ -1,10 +1,10 @@
-//! Other people's bytes, made harmless and kept whole.
+//! Lossless escapes of untrusted bytes.
 
 use super::number_format;
 
-/// Which bytes are letters that no form of output has to change: what most names consist of, so it
-/// is asked of each byte of every line. Neither quotes nor commas nor backslashes are, nor what
-/// names stand between.
+/// Letters that no output format has to escape. Most names consist of them, so this is checked for
+/// each byte of every line. Quotes, commas, backslashes and the delimiters of names are not among
+/// them.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b' ';
@@ -15,7 +15,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// True if nothing has to be changed, whatever the form.
+/// True if no format has to escape anything.
 #[inline]
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| PLAIN[usize::from(*byte)])
@@ -23,9 +23,8 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
 
 /// A JSON string, quotes included.
 ///
-/// Beyond what JSON demands, every control character and everything that some reader takes for the
-/// end of a line (U+0085, U+2028, U+2029) is written as `\uXXXX`: a line stays one line, and a
-/// terminal is not driven by it.
+/// Beyond the requirements of JSON, control characters and all line ends of any reader (U+0085,
+/// U+2028, U+2029) are written as `\uXXXX`: a line stays one line, and a terminal does not obey it.
 pub(super) fn json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     if is_plain(text.as_bytes()) {
@@ -45,15 +44,15 @@ fn json_letter(out: &mut Vec<u8>, letter: char) {
             push(out, letter);
         }
         letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => {
-            // All of them lie below U+10000: no surrogates are needed.
+            // All of them are below U+10000: no surrogates are needed.
             out.extend_from_slice(format!("\\u{:04x}", u32::from(letter)).as_bytes());
         }
         letter => push(out, letter),
     }
 }
 
-/// Bytes that are not UTF-8 as text: what is text stays, other bytes become `\xNN`, a backslash
-/// becomes two.
+/// Escapes bytes that are not UTF-8: text stays, other bytes become `\xNN`, a backslash becomes
+/// two.
 pub(super) fn lossless(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
@@ -65,9 +64,9 @@ pub(super) fn lossless(bytes: &[u8]) -> String {
     out
 }
 
-/// Bytes for a line that people read: what is not UTF-8, control characters, invisible characters
-/// and those that turn the direction of writing become `\xNN` byte by byte, and so does each of
-/// `delimiters`; a backslash becomes two.
+/// Escapes bytes for a line for people: bytes that are not UTF-8, control characters, invisible
+/// characters and those that change the direction of writing become `\xNN` byte by byte, and so
+/// does each of `delimiters`; a backslash becomes two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     let changed = |byte: &u8| PLAIN[usize::from(*byte)] && bytes.contains(byte);
     if is_plain(bytes) && !delimiters.iter().any(changed) {
@@ -88,9 +87,9 @@ pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     }
 }
 
-/// A sentence with other people's words in it, some of which [`shown`] may have changed already:
-/// what a terminal would obey, or show as nothing, becomes `\xNN` byte by byte. It is not to be
-/// read back: backslashes stay.
+/// Escapes a sentence with untrusted words, some of which [`shown`] may have escaped already:
+/// characters that a terminal obeys or does not show become `\xNN` byte by byte. Backslashes stay,
+/// so the result cannot be parsed back.
 pub fn harmless(sentence: &str) -> String {
     let mut out = Vec::with_capacity(sentence.len());
     for letter in sentence.chars() {
@@ -103,9 +102,9 @@ pub fn harmless(sentence: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// JSON on any number of lines, with nothing in it but their ends that a terminal would obey: what
-/// JSON itself does not demand to be written as `\uXXXX`, and [`json_string`] does. Such letters
-/// stand in strings only.
+/// Escapes JSON on any number of lines, so that a terminal obeys only its line ends: letters that
+/// JSON need not escape, and [`json_string`] does, become `\uXXXX`. Such letters occur in strings
+/// only.
 pub fn json_lines(json: &str) -> String {
     let mut out = Vec::with_capacity(json.len());
     for letter in json.chars() {
@@ -117,7 +116,7 @@ pub fn json_lines(json: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The bytes that [`shown`] or [`lossless`] has made a line of; `None`: it has made no such line.
+/// Original bytes of a line from [`shown`] or [`lossless`]; `None`: neither returns such a line.
 pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -142,8 +141,8 @@ pub fn unshown(line: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes of the traced system as a field of CSV: what [`shown`] makes of them, in quotes if they
-/// need them.
+/// Writes bytes of the traced system as a field of CSV: escaped by [`shown`], in quotes if
+/// necessary.
 pub(super) fn csv(out: &mut Vec<u8>, bytes: &[u8]) {
     if is_plain(bytes) {
         return out.extend_from_slice(bytes);
@@ -153,7 +152,7 @@ pub(super) fn csv(out: &mut Vec<u8>, bytes: &[u8]) {
     quote(out, from);
 }
 
-/// The same of our own words.
+/// Writes a word of ours as a field of CSV.
 pub(super) fn csv_word(out: &mut Vec<u8>, word: &str) {
     let from = out.len();
     out.extend_from_slice(word.as_bytes());
@@ -162,7 +161,7 @@ pub(super) fn csv_word(out: &mut Vec<u8>, word: &str) {
     }
 }
 
-/// RFC 4180, of what was written from there on.
+/// Quotes the text from this position by RFC 4180.
 fn quote(out: &mut Vec<u8>, from: usize) {
     let written = out.get(from..).unwrap_or_default();
     if written.iter().any(|written| matches!(written, b',' | b'"' | b'\n' | b'\r')) {
@@ -175,8 +174,8 @@ fn quote(out: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// True if the bytes hold something that [`misleads`], or a byte that is no text and that a
-/// terminal of eight bits obeys.
+/// True if the bytes contain a character that [`misleads`], or a byte that is not UTF-8 and that an
+/// eight-bit terminal obeys.
 pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
     bytes.utf8_chunks().any(|chunk| {
         chunk.valid().contains(misleads)
@@ -184,8 +183,7 @@ pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
     })
 }
 
-/// True for what a terminal obeys instead of showing it, or shows as nothing; the last are letters
-/// of tags.
+/// True for a character that a terminal obeys or does not show; the last ones are letters of tags.
 fn misleads(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

@@ -1,6 +1,6 @@
-//! Operations as rows of chosen fields: CSV, or JSON Lines with these keys only. Requests, calls,
-//! asynchronous operations and faults share the fields that mean the same; what a row does not have
-//! is empty (`null`). `docs/json.md` describes each.
+//! Operations as rows of selected fields: CSV, or JSON Lines with these keys only. Requests, calls,
+//! asynchronous operations and faults share the fields with the same meaning; a missing value is
+//! empty (`null`). `docs/json.md` describes each field.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use crate::operation::model::{FilePath, SyscallOperation, ThreadInfo, ThreadKey,
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
 
-/// A row, whatever it is about.
+/// A row for any kind of operation.
 #[derive(Debug, Default)]
 struct FieldRow<'a> {
     kind: &'static str,
@@ -47,12 +47,11 @@ struct FieldRow<'a> {
 /// A name of ours.
 type Cow<'a> = std::borrow::Cow<'a, str>;
 
-/// A field and how it is written from a row: straight into the line, there are as many of them as
-/// rows times columns.
+/// A field, and the function that writes its value directly into the line: there are as many values
+/// as rows times columns.
 type Field = (&'static str, fn(&FieldRow<'_>, &mut LineTarget<'_>));
 
-/// Where a line is written. A comma follows each value, also the last one until the
-/// line ends.
+/// Output of a line. A comma follows each value, even the last one until the line ends.
 struct LineTarget<'a> {
     form: RowForm,
     line: &'a mut Vec<u8>,
@@ -102,7 +101,8 @@ fn bytes(value: Option<&[u8]>) -> CellValue<'_> {
     value.map_or(CellValue::None, CellValue::Bytes)
 }
 
-/// The table, and all of it in a row: without a call for each field, that is half the work.
+/// Defines the table of fields, and a function for all of them in a row: without a call for each
+/// field, that is half the work.
 macro_rules! fields {
     ($($key:literal: |$row:ident| $value:expr;)*) => {
         const FIELDS: &[Field] = &[$(($key, |$row, place| place.put($key, $value))),*];
@@ -142,16 +142,16 @@ fields! {
     "unfinished": |row| plain(row.unfinished);
 }
 
-/// Fields in the order in which they are written; `None`: all, in that of the table.
+/// Selected fields in the order in which they are written; `None`: all, in the order of the table.
 #[derive(Clone, Debug, Default)]
 pub struct FieldSelection(Option<Vec<&'static Field>>);
 
 impl FieldSelection {
-    /// These; all if there are none.
+    /// Selects these fields; all if there are none.
     ///
     /// # Errors
     ///
-    /// The first name that is none of a field, and those that are.
+    /// The first unknown name, and the known ones.
     pub fn of(names: &[String]) -> Result<Self, String> {
         let find = |name: &String| {
             FIELDS.iter().find(|field| field.0 == name).ok_or_else(|| {
@@ -171,7 +171,7 @@ impl FieldSelection {
     }
 }
 
-/// In which form.
+/// Format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowForm {
     /// Comma-separated, the names of the fields first.
@@ -180,7 +180,7 @@ pub enum RowForm {
     Json,
 }
 
-/// Writes a row for every operation that ends, and every anomaly.
+/// Sink that writes a row for every operation that ends, and every anomaly.
 #[derive(Debug)]
 pub struct FieldLines<W> {
     start: KernelTime,
@@ -199,8 +199,10 @@ impl<W: io::Write> FieldLines<W> {
     ///
     /// The writer's own.
     pub fn new(
-        (start, disks): (KernelTime, impl IntoIterator<Item = (DevId, String)>),
-        (form, fields): (RowForm, FieldSelection),
+        start: KernelTime,
+        disks: impl IntoIterator<Item = (DevId, String)>,
+        form: RowForm,
+        fields: FieldSelection,
         mut out: W,
     ) -> io::Result<Self> {
         if form == RowForm::Csv {
@@ -210,7 +212,7 @@ impl<W: io::Write> FieldLines<W> {
         Ok(Self { start, disks, names: FxHashMap::default(), fields, form, line: Vec::new(), out })
     }
 
-    /// Flushes the writer and gives it back.
+    /// Flushes the writer and returns it.
     ///
     /// # Errors
     ///
@@ -245,7 +247,7 @@ fn thread_of(step: &Step<'_>) -> Option<ThreadKey> {
     }
 }
 
-// These two are written into each other, so that the row is made where it is used.
+// Both functions are inlined, so that the row is created where it is used.
 #[inline(always)]
 fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<FieldRow<'a>> {
     match step {
@@ -256,7 +258,7 @@ fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<FieldRow<'a>> {
         Step::Fault(it) => Some(fault(it, start)),
         Step::Anomaly(it) => Some(anomaly(it, start)),
         Step::Block { step: BlockStep::Ended(it), thread, pieces } => {
-            Some(request(it, (*thread, pieces), start))
+            Some(request(it, *thread, pieces, start))
         }
         _ => None,
     }
@@ -289,11 +291,7 @@ fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime
     }
 }
 
-fn asynchronous(
-    it: &AsyncOperation,
-    unfinished: Option<NoResult>,
-    start: KernelTime,
-) -> FieldRow<'_> {
+fn asynchronous(it: &AsyncOperation, unfinished: Option<NoResult>, start: KernelTime) -> FieldRow<'_> {
     FieldRow {
         kind: "async",
         name: it.opcode.to_string().into(),
@@ -344,7 +342,8 @@ fn anomaly(it: &Anomaly, start: KernelTime) -> FieldRow<'_> {
 
 fn request<'a>(
     it: &'a BlockRequest,
-    (thread, pieces): (Option<&'a ThreadInfo>, &'a [Piece]),
+    thread: Option<&'a ThreadInfo>,
+    pieces: &'a [Piece],
     start: KernelTime,
 ) -> FieldRow<'a> {
     let between = |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.since(from?)?.0);
@@ -374,9 +373,7 @@ fn request<'a>(
         service: between(it.issued, it.completed),
         unfinished: match it.ending {
             Some(RequestEnd::Absorbed { .. }) => Some("absorbed"),
-            Some(RequestEnd::Unfinished(block::UnfinishedRequest::CaptureEnd)) => {
-                Some("capture-end")
-            }
+            Some(RequestEnd::Unfinished(block::UnfinishedRequest::CaptureEnd)) => Some("capture-end"),
             Some(RequestEnd::Unfinished(block::UnfinishedRequest::GivenUp)) => Some("given-up"),
             Some(RequestEnd::Completed) | None => None,
         },

@@ -1,4 +1,4 @@
-//! Operations made by hand, for the tests of both forms.
+//! Fixtures of operations for the tests of all formats.
 
 use std::rc::Rc;
 
@@ -24,10 +24,10 @@ use crate::operation::spans::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
-/// When the captures of the tests begin.
+/// Start of the tests' captures.
 pub(super) const START: KernelTime = KernelTime(5_000_000_000);
 
-/// The register of `AT_FDCWD` as programs pass it: a 32-bit number, the upper half left zero.
+/// Register with `AT_FDCWD` as programs pass it: a 32-bit number, with an upper half of zero.
 pub(super) const CWD: u64 = 0xffff_ff9c;
 
 /// The disks of the tests.
@@ -35,7 +35,7 @@ pub(super) fn disks() -> [(DevId, String); 2] {
     [(DevId::new(7, 0), "loop0".to_owned()), (DevId::new(8, 16), "odd disk\x1b".to_owned())]
 }
 
-/// This many nanoseconds after the start.
+/// Time this many nanoseconds after the start.
 pub(super) fn at(ns: i64) -> KernelTime {
     KernelTime(START.0.checked_add_signed(ns).expect("in range"))
 }
@@ -96,7 +96,7 @@ pub(super) fn call(
     }
 }
 
-/// A sync in which a file system was at work, and waited for a request.
+/// A sync with work in a file system, and a wait for a request.
 pub(super) fn with_spans() -> SyscallOperation {
     let span = |layer, what, begin, end| Span { layer, what, begin: at(begin), end: at(end) };
     let spans = vec![
@@ -122,7 +122,7 @@ pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
     open
 }
 
-/// A touch of a file in memory.
+/// A page fault on a file.
 pub(super) fn fault(file: &Rc<OpenFile>) -> Fault {
     Fault {
         thread: ThreadKey(0),
@@ -138,7 +138,7 @@ pub(super) fn fault(file: &Rc<OpenFile>) -> Fault {
     }
 }
 
-/// An operation of a ring on a file, that took 80 µs.
+/// An operation of a ring on a file, which took 80 µs.
 pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
     AsyncOperation {
         id: 0,
@@ -166,7 +166,7 @@ pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
     }
 }
 
-/// One on two files in mounts that are not the tracer's.
+/// An asynchronous operation on two files in mounts that are not the tracer's.
 pub(super) fn asynchronous_elsewhere() -> AsyncOperation {
     let file = elsewhere(b"/data/a\xff");
     AsyncOperation { target: Some((Fd(9), Rc::clone(&file))), ..asynchronous(&file) }
@@ -186,8 +186,8 @@ pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
     })
 }
 
-/// Several of them: plain, known to the last, of a registered file, failed, with several results,
-/// of a kind of tomorrow, with two files.
+/// Several asynchronous operations: plain, completely known, on a registered file, failed, with
+/// several results, of an unknown kind, with two files.
 pub(super) fn asynchronous_ones() -> Vec<AsyncOperation> {
     let one = asynchronous(&file(b"/data/a\xff", PathSource::Link));
     let of_aio = Opcode { interface: Interface::Aio, number: 1 };
@@ -212,7 +212,7 @@ pub(super) fn asynchronous_ones() -> Vec<AsyncOperation> {
     ]
 }
 
-/// A write of 8 sectors that went all the way.
+/// A complete write of 8 sectors.
 pub(super) fn request() -> BlockRequest {
     BlockRequest {
         id: RequestId(0),
@@ -241,8 +241,8 @@ pub(super) fn request() -> BlockRequest {
     }
 }
 
-/// Requests with every ending: an error, absorbed, unfinished, given up, without a submitter,
-/// without a scheduler.
+/// Requests with each kind of ending: an error, absorbed, unfinished, given up, without a
+/// submitter, without a scheduler.
 pub(super) fn requests() -> Vec<BlockRequest> {
     let plain = request();
     let open = BlockRequest { completed: None, bytes_done: 0, ..plain.clone() };
@@ -291,8 +291,8 @@ pub(super) fn requests() -> Vec<BlockRequest> {
     ]
 }
 
-/// Pieces of a request: of a file on a partition, of a file without a name that two have written,
-/// of a journal.
+/// Pieces of a request: of a file on a partition, of a file without a name with two writers, of a
+/// journal.
 pub(super) fn pieces() -> Vec<Piece> {
     let by =
         |pid: i32| EventContext { time: at(290_000), cpu: CpuId(0), pid: Pid(pid), tid: Tid(pid) };
@@ -342,7 +342,7 @@ pub(super) fn pieces() -> Vec<Piece> {
     ]
 }
 
-/// Records that the kernel dropped, with a detail that tries to draw.
+/// Records that the kernel dropped, with a detail that contains control characters.
 pub(super) fn lost() -> Anomaly {
     Anomaly {
         kind: AnomalyKind::Lost,
@@ -355,13 +355,13 @@ pub(super) fn lost() -> Anomaly {
     }
 }
 
-/// Gives a sink one step; what follows of it is in its writer.
+/// Passes one step to a sink, which writes the result to its writer.
 #[track_caller]
 pub(super) fn tell<S: Sink<Error = std::io::Error>>(sink: &mut S, step: &Step<'_>) {
     sink.step(at(0), step).expect("a vector takes everything");
 }
 
-/// Gives a sink calls that ended.
+/// Passes ended calls to a sink.
 #[track_caller]
 pub(super) fn tell_calls<S: Sink<Error = std::io::Error>>(
     sink: &mut S,
@@ -372,12 +372,13 @@ pub(super) fn tell_calls<S: Sink<Error = std::io::Error>>(
     }
 }
 
-/// Gives a sink a request in all its steps; only the last may write anything.
+/// Passes all steps of a request to a sink; only the last may write anything.
 #[track_caller]
 pub(super) fn tell_request<S: Sink<Error = std::io::Error>>(
     sink: &mut S,
     request: &BlockRequest,
-    (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
+    thread: Option<&ThreadInfo>,
+    pieces: &[Piece],
 ) {
     for step in [BlockStep::Queued(request), BlockStep::Issued(request), BlockStep::Ended(request)]
     {

@@ -1,25 +1,25 @@
-//! Flags and commands by name, from the kernel's headers. Bits without a name are shown in
+//! Names of flags and commands, from the kernel's headers. Bits without a name are shown in
 //! hexadecimal, never dropped.
 
 use super::number_format;
 
-/// A set of bits and its name. Sets of several bits stand before the single bits that they contain.
+/// A set of bits and its name. Sets of several bits precede the single bits that they contain.
 type Flag = (u32, &'static str);
 
-/// The `O_*` names of one kind of machine.
+/// `O_*` names of one architecture.
 pub(super) type OpenFlags = [Flag; 17];
 
 /// Bits of the access mode (`include/uapi/asm-generic/fcntl.h`): a number, not flags.
 const ACCESS_MODE: u32 = 0o3;
 
-/// x86-64, and every machine that uses `include/uapi/asm-generic/fcntl.h` as it is (riscv64,
-/// loongarch64).
+/// Flags of x86-64, and every architecture that uses `include/uapi/asm-generic/fcntl.h` unchanged
+/// (riscv64, loongarch64).
 pub(super) static OPEN_GENERIC: OpenFlags = open_flags(0o40000, 0o100_000, 0o200_000, 0o400_000);
 
-/// aarch64 (`arch/arm64/include/uapi/asm/fcntl.h`).
+/// Flags of aarch64 (`arch/arm64/include/uapi/asm/fcntl.h`).
 pub(super) static OPEN_AARCH64: OpenFlags = open_flags(0o200_000, 0o400_000, 0o40000, 0o100_000);
 
-/// Four bits differ between machines, the others do not.
+/// Table of an architecture: four bits differ between architectures, the others do not.
 const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) -> OpenFlags {
     [
         (0o100, "O_CREAT"),
@@ -28,7 +28,7 @@ const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) 
         (0o1000, "O_TRUNC"),
         (0o2000, "O_APPEND"),
         (0o4000, "O_NONBLOCK"),
-        // Its own bit and O_DSYNC's: what knows only O_DSYNC still does the half of it.
+        // Its own bit and O_DSYNC's: a kernel that knows only O_DSYNC still does half of it.
         (0o4_010_000, "O_SYNC"),
         (0o10000, "O_DSYNC"),
         (0o20000, "O_ASYNC"),
@@ -55,24 +55,24 @@ pub(super) static RENAME: [Flag; 3] =
 /// Flags of a descriptor (`include/uapi/asm-generic/fcntl.h`).
 pub(super) static DESCRIPTOR: [Flag; 1] = [(1, "FD_CLOEXEC")];
 
-/// The one flag of `dup3`; its bit is the same on all machines of the table.
+/// The one flag of `dup3`; its bit is the same on all architectures of the table.
 pub(super) static DUP: [Flag; 1] = [(0o2_000_000, "O_CLOEXEC")];
 
-/// `SEEK_*` (`include/uapi/linux/fs.h`): the number is the place.
+/// `SEEK_*` (`include/uapi/linux/fs.h`): the number is the index.
 const WHENCE: [&str; 5] = ["SEEK_SET", "SEEK_CUR", "SEEK_END", "SEEK_DATA", "SEEK_HOLE"];
 
-/// What the argument of a `fcntl` command is.
+/// Kind of the argument of a `fcntl` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandArgument {
-    /// There is none, or it is a pointer.
+    /// No argument, or a pointer.
     Hidden,
     /// A number, with sign.
     Number,
-    /// `FD_CLOEXEC`.
+    /// Flag `FD_CLOEXEC`.
     DescriptorFlags,
-    /// `O_*`.
+    /// Flags `O_*`.
     OpenFlags,
-    /// Bits that are not named here, or anything.
+    /// Bits without names here, or any value.
     Bits,
 }
 
@@ -124,7 +124,7 @@ pub(super) const F_GETFL: u32 = 3;
 /// `F_DUPFD_CLOEXEC`: the result is a descriptor.
 pub(super) const F_DUPFD_CLOEXEC: u32 = 1030;
 
-/// The `O_*` names on a machine of this kind (`uname -m`).
+/// `O_*` names of an architecture (`uname -m`).
 pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlags {
     match machine {
         "aarch64" => &OPEN_AARCH64,
@@ -132,7 +132,7 @@ pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlags {
     }
 }
 
-/// The bit of `O_DIRECT` on a machine of this kind (`uname -m`).
+/// Bit of `O_DIRECT` on an architecture (`uname -m`).
 pub fn direct_flag(machine: &str) -> u32 {
     let named = open_flags_of(machine).iter().find(|flags| flags.1 == "O_DIRECT");
     named.map_or(0, |named| named.0)
@@ -144,7 +144,7 @@ pub(super) fn open(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
         0 => "O_RDONLY",
         1 => "O_WRONLY",
         2 => "O_RDWR",
-        // Neither reading nor writing, but for ioctl (open(2)).
+        // Neither reads nor writes, but ioctl (open(2)).
         _ => "O_ACCMODE",
     };
     out.extend_from_slice(access.as_bytes());
@@ -154,7 +154,8 @@ pub(super) fn open(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
     }
 }
 
-/// Flags joined by `|`; what has no name is one number at the end, no flag at all is `0`.
+/// Writes flags joined by `|`; bits without a name are one number at the end, no flag at all is
+/// `0`.
 pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
     let mut rest = flags;
     let mut join = "";
@@ -174,7 +175,7 @@ pub(super) fn bits(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
     }
 }
 
-/// `SEEK_*`, or the number.
+/// Writes `SEEK_*`, or the number.
 pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
     match usize::try_from(number).ok().and_then(|number| WHENCE.get(number)) {
         Some(name) => out.extend_from_slice(name.as_bytes()),
@@ -182,7 +183,7 @@ pub(super) fn whence(out: &mut Vec<u8>, number: u32) {
     }
 }
 
-/// `F_*`, or the number.
+/// Writes `F_*`, or the number.
 pub(super) fn command(out: &mut Vec<u8>, number: u32) {
     match COMMANDS.iter().find(|command| command.0 == number) {
         Some((_, name, _)) => out.extend_from_slice(name.as_bytes()),
@@ -190,7 +191,7 @@ pub(super) fn command(out: &mut Vec<u8>, number: u32) {
     }
 }
 
-/// What the argument of this command is.
+/// Kind of the argument of this command.
 pub(super) fn command_argument(number: u32) -> CommandArgument {
     COMMANDS.iter().find(|command| command.0 == number).map_or(Bits, |command| command.2)
 }

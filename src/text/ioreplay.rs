@@ -2,11 +2,11 @@
 //! `t=END;:,D=DURATION;:,i=PID:TID;:,o=NAME;:,d=FD;:,p=PATH;:,…`, version 3 of its capture log
 //! (times in nanoseconds since 1970), one line for each call, in the order of the ends.
 //!
-//! What a line has depends on the call ([`ROWS`]): `d` descriptor, `p` and `P` paths from the root,
-//! `f` flags, `m` mode, `b` bytes, `c` how many were asked for, `s` the result, `O` offset or
-//! owner, `W` whence, `F` and `G` of `fcntl` (`G` also a group). Calls that the format does not
-//! know (such as `pread64`), those without an end, and those with a path that is doubtful, not
-//! known from the root, or would break the line or drive a terminal, have no line, and are counted.
+//! The fields of a line depend on the call ([`ROWS`]): `d` descriptor, `p` and `P` absolute paths,
+//! `f` flags, `m` mode, `b` bytes, `c` requested bytes, `s` the result, `O` offset or owner, `W`
+//! whence, `F` and `G` of `fcntl` (`G` also a group). Some calls have no line, and are counted:
+//! those that the format does not have (such as `pread64`), those without an end, and those whose
+//! path is doubtful, not absolute, or would break the line or control a terminal.
 
 use std::io;
 
@@ -16,25 +16,25 @@ use crate::operation::model::{PathArgument, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
-/// Between the fields, and at the end of a line.
+/// Separator of the fields, also at the end of a line.
 const SEPARATOR: &[u8] = b";:,";
 
-/// Where a field is from.
+/// Source of a field's value.
 #[derive(Clone, Copy, Debug)]
 enum FieldOrigin {
-    /// What the call returned.
+    /// Result of the call.
     Return,
-    /// A register, of which the kernel looks at 32 bits.
+    /// A register, of which the kernel uses 32 bits.
     Int(usize),
     /// A register.
     Long(usize),
-    /// The path of the file that it works on.
+    /// Path of the call's file.
     Path,
-    /// The second path.
+    /// Second path.
     Path2,
 }
 
-/// The kernel's name of a call, that in the log, and its fields.
+/// A call by the kernel's name and by that in the log, with its fields.
 type Row = (&'static str, &'static str, &'static [(u8, FieldOrigin)]);
 
 use FieldOrigin::{Int, Long, Path, Path2, Return};
@@ -44,7 +44,7 @@ const MOVES: &[(u8, FieldOrigin)] = &[(b'd', Int(0)), (b'b', Return)];
 const OF_PATH: &[(u8, FieldOrigin)] = &[(b'p', Path), (b's', Return)];
 const RENAMES: &[(u8, FieldOrigin)] = &[(b'p', Path), (b'P', Path2), (b's', Return)];
 
-/// The calls of the format; a new one is a new row.
+/// Calls of the format; a new one is a new row.
 const ROWS: &[Row] = &[
     ("open", "open", &[(b'd', Return), (b'p', Path), (b'f', Int(1)), (b'm', Int(2))]),
     ("openat", "openat", &[(b'd', Return), (b'p', Path), (b'f', Int(2)), (b'm', Int(3))]),
@@ -92,12 +92,12 @@ const ROWS: &[Row] = &[
     ("fchown", "fchown", &[(b'd', Int(0)), (b'O', Int(1)), (b'G', Int(2)), (b's', Return)]),
 ];
 
-/// Writes a line for each call.
+/// Sink that writes a line for each call.
 #[derive(Debug)]
 pub struct IoreplayLines<W> {
-    /// What to add to a time, round the end of the numbers, to have one since 1970, ns.
+    /// Offset from a time to one since 1970, ns, with overflow.
     to_realtime: u64,
-    /// The line in work: kept for its capacity.
+    /// Buffer of the current line, kept for its capacity.
     line: Vec<u8>,
     /// Calls without a line.
     left_out: u64,
@@ -105,7 +105,7 @@ pub struct IoreplayLines<W> {
 }
 
 impl<W: io::Write> IoreplayLines<W> {
-    /// The first line; `start` was at `start_realtime_ns` since 1970.
+    /// Writes the first line; `start` was at `start_realtime_ns` since 1970.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl<W: io::Write> IoreplayLines<W> {
         Ok(Self { to_realtime, line: Vec::new(), left_out: 0, out })
     }
 
-    /// Flushes the writer; gives it back, with the number of operations that have no line.
+    /// Flushes the writer; returns it, with the number of operations without a line.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<W: io::Write> IoreplayLines<W> {
         Ok((self.out, self.left_out))
     }
 
-    /// Writes it into `self.line`; `None`: the format has no line for it.
+    /// Writes the operation into `self.line`; `None`: the format has no line for it.
     fn line(&mut self, operation: &SyscallOperation) -> Option<()> {
         let name = operation.call.call().name;
         let (_, said, fields) = ROWS.iter().find(|row| row.0 == name)?;
@@ -173,7 +173,7 @@ impl<W: io::Write> IoreplayLines<W> {
     }
 }
 
-/// What the call was given, or the name of what it has opened.
+/// Path argument of the call, or the name of the opened file.
 fn path(operation: &SyscallOperation) -> Option<&[u8]> {
     let given = operation.named.as_ref().and_then(|named| named.first.as_ref());
     let given = given.filter(|given| !given.path.source.is_doubtful()).map(PathArgument::whole);
@@ -182,8 +182,8 @@ fn path(operation: &SyscallOperation) -> Option<&[u8]> {
     printable(given.or_else(|| opened().map(|opened| opened.bytes.as_slice())))
 }
 
-/// A path from the root that neither breaks the line nor drives a terminal: the format has no way
-/// to escape a letter. Bytes that are no text stay, but for those of 0x80 to 0x9f.
+/// An absolute path that neither breaks the line nor controls a terminal: the format has no
+/// escapes. Bytes that are not UTF-8 stay, except for 0x80 to 0x9f.
 fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
     let breaks = |byte: &[u8]| {
         drives_terminal(byte) || byte.windows(SEPARATOR.len()).any(|window| window == SEPARATOR)

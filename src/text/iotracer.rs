@@ -4,9 +4,9 @@
 //! `VFS` is a read or write of a regular file by a system call or an asynchronous operation, or one
 //! side of a transfer inside the kernel, its address the offset in the file in bytes; `BLK` a piece
 //! of a block request, when its bio was queued, its address the sector (of 512 bytes) on the disk.
-//! What has no place in this format is counted: accesses whose offset is not known, and requests
-//! that are neither read nor write, or came to no device. Of an asynchronous operation whose result
-//! was not seen (the program fetched it without a call) the line tells what was asked for; these
+//! Accesses without a place in this format are counted: those with an unknown offset, and requests
+//! that are neither read nor write, or reached no device. For an asynchronous operation without a
+//! recorded result (the program fetched it without a call) the line has the requested bytes; these
 //! are counted, too.
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
-/// One access as a line, without its end; its time counts from `start`. `None`: it is not known who
-/// it was.
+/// Formats one access as a line, without its end; its time counts from `start`. `comm` is `None` if
+/// the thread is unknown.
 pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<&[u8]>) {
     number_format::seconds(out, access.begin.signed_since(start), 0);
     out.extend_from_slice(if access.is_write { b";W;" } else { b";R;" });
@@ -42,58 +42,58 @@ pub fn line(out: &mut Vec<u8>, access: &Access, start: KernelTime, comm: Option<
     number_format::signed(out, access.pid.0.into());
 }
 
-/// A point in time, in seconds.
+/// Writes a point in time, in seconds.
 pub fn time(out: &mut Vec<u8>, time: KernelTime) {
     number_format::seconds(out, time.signed_since(KernelTime::MIN), 0);
 }
 
-/// Which accesses get a line.
+/// Selection of the accesses with a line.
 pub trait AccessFilter {
-    /// Whether that which ends with a step does. It is shown all steps.
+    /// True for an access that ends with this step and is selected. It is called for all steps.
     fn wants(&mut self, step: &Step<'_>) -> bool;
-    /// Whether a part of it that is of this file does.
+    /// True if the part of the access with this file is selected.
     fn wants_file(&self, file: Option<&OpenFile>) -> bool;
 }
 
-/// What the lines do not say.
+/// Counts of missing and inexact lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OmittedParts {
-    /// Accesses that have no line.
+    /// Accesses without a line.
     pub left_out: u64,
-    /// Lines that tell what was asked for, because the result was not seen.
+    /// Lines with the requested bytes, because the result was not seen.
     pub asked: u64,
-    /// Lines that come behind later ones: too much was waiting for what began earlier.
+    /// Lines that follow later ones: too many lines waited for an earlier access.
     pub out_of_order: u64,
 }
 
-/// Lines that wait at most for what began before them and has not ended.
+/// Limit on the lines that wait for accesses that began earlier and have not ended.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Writes a line for each access.
+/// Sink that writes a line for each access.
 #[derive(Debug)]
 pub struct IotracerLines<W, P> {
     start: KernelTime,
     names: RecentNames,
-    /// Accesses that have begun and not ended, by their beginning: how many.
+    /// Number of accesses in flight, by their beginning.
     open: BTreeMap<KernelTime, usize>,
-    /// When the first bio of each request was queued, as far as it was known when the request
-    /// began.
+    /// Time at which the first bio of each request was queued, as far as it was known when the
+    /// request began.
     requests: FxHashMap<RequestId, KernelTime>,
     /// Asynchronous operations that may be accesses, by number.
     asynchronous: FxHashSet<u64>,
-    /// Lines of those that have ended, by their beginning and by number.
+    /// Lines of ended accesses, by their beginning and by number.
     ended: BTreeMap<(KernelTime, u64), Vec<u8>>,
     number: u64,
-    /// The last beginning that was written.
+    /// Last beginning that was written.
     written: KernelTime,
-    /// Accesses that have no line, and lines of what was asked for: its result was not seen.
+    /// Counts of missing and inexact lines so far.
     doubts: OmittedParts,
     choice: P,
     out: W,
 }
 
 impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
-    /// Times count from `start`.
+    /// Creates the sink; times count from `start`.
     pub fn new(start: KernelTime, choice: P, out: W) -> Self {
         Self {
             start,
@@ -110,12 +110,13 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
         }
     }
 
-    /// Says what is wanted.
+    /// Returns the selection.
     pub fn choice(&self) -> &P {
         &self.choice
     }
 
-    /// Writes what waits and flushes the writer; gives it back, with what the lines do not say.
+    /// Writes the waiting lines and flushes the writer; returns it, with the counts of missing and
+    /// inexact lines.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
         }
     }
 
-    /// Writes what nothing can come before any more.
+    /// Writes the lines that no other line can precede any more.
     fn write_ready(&mut self) -> io::Result<()> {
         let first_open = self.open.first_key_value().map(|first| *first.0);
         let mut waiting = self.ended.len();
@@ -165,7 +166,7 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
         self.number += 1;
     }
 
-    /// An operation that has ended.
+    /// Handles an operation that has ended.
     fn sides(&mut self, step: &Step<'_>) {
         for side in access::sides(step) {
             let is_wanted = self.choice.wants_file(side.file.map(|file| &**file));
@@ -203,8 +204,8 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
         }
     }
 
-    /// An asynchronous operation has begun, or its file is known; whose it is is known later than
-    /// that there is one.
+    /// Handles the begin of an asynchronous operation, or its file, which becomes known later than
+    /// the operation.
     fn asynchronous(&mut self, operation: &AsyncOperation) {
         let may_be = operation.file.as_ref().is_none_or(|file| is_regular(file));
         let moves = operation.opcode.class().moves_bytes();
@@ -229,12 +230,12 @@ fn is_regular(file: &OpenFile) -> bool {
     file.stat.is_some_and(|stat| stat.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// Nothing says what it is.
+/// True if the file's type is unknown.
 fn may_be_regular(file: &OpenFile) -> bool {
     file.stat.is_none() && !file.is_made()
 }
 
-/// A read or write of a regular file, or a transfer from or to one.
+/// True for a read or write of a regular file, or a transfer from or to one.
 fn is_access(operation: &SyscallOperation) -> bool {
     let target = operation.target.as_ref().map(|target| &target.1);
     let mut files = operation.file.iter().chain(target);
@@ -302,7 +303,7 @@ mod tests {
     use crate::units::DevId;
     use crate::units::Fd;
 
-    /// Everything, or only what is of a file of this name.
+    /// Selects all accesses, or only those of a file of this name.
     struct OnlyFile(Option<&'static [u8]>);
 
     impl AccessFilter for OnlyFile {
@@ -327,7 +328,7 @@ mod tests {
         let mut lines = IotracerLines::new(START, OnlyFile(name), Vec::new());
         tell(&mut lines, &Step::ThreadSeen(&thread(b"a;b\n")));
         let (first, second) = (regular(b"/f"), regular(b"/g"));
-        // It began before all others and ends behind them.
+        // It begins before all others and ends after them.
         let mut early = asynchronous(&first);
         early.offset = Some(8192);
         early.start = START;

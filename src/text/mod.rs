@@ -2,13 +2,11 @@
 //! tracer.
 //!
 //! In: the [`Step`](crate::operation::Step)s of operations in time order. Out: one line per
-//! operation that came to an end, in the order of the ends, to any [`std::io::Write`]. Each line
-//! goes out in one `write_all`, so that the writer decides about buffering: give these sinks a
-//! buffered one.
+//! operation that has ended, in the order of the ends, to any [`std::io::Write`]. Each line is one
+//! `write_all`, so the writer decides about buffering: pass a buffered one to these sinks.
 //!
-//! Names of files, threads and disks are other people's bytes. Both forms write every one of them
-//! losslessly, and neither passes on a control character, so that a file's name cannot drive the
-//! terminal that shows it.
+//! Names of files, threads and disks are untrusted. All formats write each of them losslessly and
+//! escape control characters, so that a file's name cannot control the terminal that shows it.
 
 pub mod fields;
 pub mod ioreplay;

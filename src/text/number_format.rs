@@ -1,31 +1,31 @@
-//! Numbers into a line: much of what a trace is, so written without the machinery of `std::fmt`.
+//! Formatting of numbers: a large part of a trace, so it does without the machinery of `std::fmt`.
 
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// `number` in decimal.
+/// Writes `number` in decimal.
 pub(super) fn unsigned(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// `number` in decimal, with a minus sign if it has one.
+/// Writes `number` in decimal, with a minus sign if it is negative.
 pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// `number` in hexadecimal, `0x` before it.
+/// Writes `number` in hexadecimal, preceded by `0x`.
 pub(super) fn hex(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(format!("{number:#x}").as_bytes());
 }
 
-/// One byte as two lower-case hexadecimal digits.
+/// Writes one byte as two lower-case hexadecimal digits.
 pub(super) fn hex_byte(out: &mut Vec<u8>, byte: u8) {
     for nibble in [byte >> 4, byte & 0xf] {
         out.push(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
     }
 }
 
-/// Seconds with nine decimals, right-aligned in `width` columns (0: as short as it gets).
+/// Writes seconds with nine decimals, right-aligned in `width` columns (0: as short as possible).
 pub(super) fn seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
     let mut room = itoa::Buffer::new();
     let whole = room.format(ns.unsigned_abs() / SECOND_NS).as_bytes();
@@ -38,16 +38,16 @@ pub(super) fn seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
     decimals(out, ns.unsigned_abs() % SECOND_NS, SECOND_NS);
 }
 
-/// Seconds with six decimals; what is below a microsecond is cut.
+/// Writes seconds with six decimals, truncated to microseconds.
 pub(super) fn seconds_us(out: &mut Vec<u8>, ns: u64) {
     unsigned(out, ns / SECOND_NS);
     decimals(out, ns % SECOND_NS / 1000, SECOND_NS / 1000);
 }
 
-/// A point, and what `part` of `whole`, a power of ten, is in decimals: all of them.
+/// Writes a point, and all decimals of `part` of `whole`, a power of ten.
 fn decimals(out: &mut Vec<u8>, part: u64, whole: u64) {
     let start = out.len();
-    // The sum has a one before as many digits as the whole has zeroes; the point takes its place.
+    // The sum has a one before as many digits as the whole has zeros; the point replaces the one.
     unsigned(out, whole + part);
     if let Some(one) = out.get_mut(start) {
         *one = b'.';

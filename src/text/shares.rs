@@ -1,7 +1,7 @@
 //! Percentages that add up: the largest remainders are rounded up, the others down.
 
-/// Tenths of a percent of each part. Together they are what all parts are of the whole, rounded; so
-/// parts that are the whole together make 1000.
+/// Tenths of a percent of each part. Their sum is the share of all parts in the whole, rounded; so
+/// parts that add up to the whole result in 1000.
 pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
     let whole = u128::from(whole);
     if whole == 0 {
@@ -14,7 +14,7 @@ pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
     let remainder =
         |number: &usize| parts.get(*number).map_or(0, |part| u128::from(*part) * 1000 % whole);
     let mut order: Vec<usize> = (0..parts.len()).collect();
-    // Of equal remainders the first: the sort is stable.
+    // Of equal remainders the first is rounded up: the sort is stable.
     order.sort_by_key(|order| std::cmp::Reverse(remainder(order)));
     for index in order.into_iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
         if let Some(share) = shares.get_mut(index) {
@@ -24,7 +24,7 @@ pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
     shares.into_iter().map(|share| u64::try_from(share).unwrap_or(u64::MAX)).collect()
 }
 
-/// `99.8 %`.
+/// Formats tenths as `99.8 %`.
 pub fn percent(tenths: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(tenths(&[2, 4, 1], 7), [286, 571, 143]);
         assert_eq!(tenths(&[1, 1], 3), [334, 333]);
         assert_eq!(tenths(&[5, 0], 5), [1000, 0]);
-        // A transfer counts on both of its files.
+        // A transfer counts for both of its files.
         assert_eq!(tenths(&[3, 3], 3), [1000, 1000]);
         assert_eq!(tenths(&[1], 0), [0]);
         assert_eq!(percent(998), "99.8 %");

@@ -1,14 +1,15 @@
 //! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have
 //! the same numbers.
 //!
-//! Keys of columns are those of JSON and CSV and carry their unit (`time_ns`); for people times are
-//! in microseconds with three decimals, which is as exact.
+//! Keys of columns are those of JSON and CSV and contain their unit (`time_ns`); for people times
+//! are in microseconds with three decimals, which is as exact.
 
 use std::io;
 
 use super::{escape, number_format, shares};
 
-/// The version of the shapes in `docs/json.md`: it rises when a key changes its meaning or goes.
+/// Version of the documented formats (`docs/json.md`): it is incremented when a key changes its
+/// meaning or is removed.
 pub const VERSION: u64 = 1;
 
 /// Mark after a name that may be another file's.
@@ -17,41 +18,41 @@ pub const UNVERIFIED: &str = " (unverified)";
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Not known, or there is none.
+    /// Unknown, or no value.
     None,
     /// A number: of things, or bytes.
     Count(u64),
     /// A number that may be negative.
     Signed(i64),
-    /// Nanoseconds.
+    /// Number of nanoseconds.
     Ns(u64),
-    /// How many on average.
+    /// A mean.
     Mean(f64),
-    /// Part of a whole, 1 is all of it.
+    /// Part of a whole, from 0 to 1.
     Share(f64),
-    /// The same, and the tenths of a percent that people see: those of a column add up
+    /// Part of a whole, and the tenths of a percent for people: those of a column add up
     /// ([`shares::tenths`]).
     Part(f64, u64),
     /// True or false.
     Flag(bool),
     /// Bytes of the traced system: a path, a program's name.
     Name(Vec<u8>),
-    /// The same, of a path that may be another file's; for programs another column says so.
+    /// A path that may be another file's; for programs another column states that.
     Unverified(Vec<u8>),
     /// Words of ours.
     Word(String),
 }
 
 impl Cell {
-    /// A part of a whole; none of nothing.
+    /// Part of a whole; none if the whole is 0.
     pub fn share(part: u64, whole: u64) -> Self {
-        // Of what is shown with six digits nothing is lost.
+        // Six digits are shown, so nothing is lost.
         #[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
         let share = part as f64 / whole as f64;
         if whole == 0 { Self::None } else { Self::Share(share) }
     }
 
-    /// The cells of a column: parts of a whole; none of nothing.
+    /// Cells of a column: parts of a whole; none if the whole is 0.
     pub fn parts(parts: &[u64], whole: u64) -> Vec<Self> {
         let cell = |(part, tenths): (&u64, u64)| match Self::share(*part, whole) {
             Self::Share(share) => Self::Part(share, tenths),
@@ -60,12 +61,12 @@ impl Cell {
         parts.iter().zip(shares::tenths(parts, whole)).map(cell).collect()
     }
 
-    /// A number, if it is known.
+    /// Cell of a number that may be unknown.
     pub fn count(number: Option<u64>) -> Self {
         number.map_or(Self::None, Self::Count)
     }
 
-    /// A time, if it is known.
+    /// Cell of a time that may be unknown.
     pub fn ns(number: Option<u64>) -> Self {
         number.map_or(Self::None, Self::Ns)
     }
@@ -112,24 +113,24 @@ impl Cell {
 /// A value for programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CellValue<'a> {
-    /// Not known, or there is none.
+    /// Unknown, or no value.
     None,
     Unsigned(u64),
     Signed(i64),
-    /// With so many decimals.
+    /// A number with this number of decimals.
     Fraction(f64, usize),
     Flag(bool),
     /// Bytes of the traced system.
     Bytes(&'a [u8]),
     /// Words of ours.
     Word(&'a str),
-    /// One of ours that no form has to change: letters, digits, dashes, colons.
+    /// A word of ours that no format has to escape: letters, digits, dashes, colons.
     Plain(&'a str),
 }
 
-// Where the kind of the value is known at compile time, no more than its own arm is left of these.
+// Where the kind of the value is known at compile time, only its own arm is left of these.
 impl CellValue<'_> {
-    /// A member of an object; with a second one that has all bytes of a name that is no text.
+    /// Writes a member of an object, and a second one with all bytes of a name that is not UTF-8.
     #[inline(always)]
     pub(super) fn member(self, key: &str, out: &mut Vec<u8>) {
         out.push(b'"');
@@ -163,7 +164,8 @@ impl CellValue<'_> {
         }
     }
 
-    /// RFC 4180, and nothing in it drives a terminal or ends a line. What is not known is empty.
+    /// Writes a CSV field (RFC 4180) without line ends or characters that control a terminal. An
+    /// unknown value is empty.
     #[inline(always)]
     pub(super) fn csv(self, out: &mut Vec<u8>) {
         match self {
@@ -175,7 +177,7 @@ impl CellValue<'_> {
         }
     }
 
-    /// What is the same in all forms.
+    /// Writes a value that is the same in all formats.
     #[inline(always)]
     fn number(self, out: &mut Vec<u8>) {
         match self {
@@ -188,34 +190,34 @@ impl CellValue<'_> {
     }
 }
 
-/// What is in a column.
+/// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its key for programs; empty: they do not get it.
+    /// Key for programs; empty: not for programs.
     pub key: &'static str,
-    /// Its heading for people; empty: people do not see it.
+    /// Heading for people; empty: not for people.
     pub title: &'static str,
 }
 
 /// Rows of the same kind.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its key for programs.
+    /// Key for programs.
     pub key: &'static str,
-    /// What it is, for people.
+    /// Title for people.
     pub title: String,
-    /// Its columns.
+    /// Columns of the table.
     pub columns: Vec<Column>,
-    /// As many cells in each as there are columns.
+    /// Rows, each with as many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// All that a verb has to say.
+/// Complete report of a subcommand.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The verb.
+    /// Name of the subcommand.
     pub kind: &'static str,
-    /// Single values: key, what it is for people (empty: they do not see it), value.
+    /// Single values: key, title for people (empty: not for people), value.
     pub facts: Vec<(&'static str, &'static str, Cell)>,
     /// The tables.
     pub tables: Vec<Table>,
@@ -223,7 +225,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// In which form.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
     /// For people.
@@ -235,7 +237,7 @@ pub enum TableFormat {
 }
 
 impl Report {
-    /// Prints it.
+    /// Prints the report.
     ///
     /// # Errors
     ///
@@ -333,12 +335,12 @@ impl Report {
 }
 
 impl Table {
-    /// The cells of a row that programs get.
+    /// Cells of a row for programs.
     fn for_programs<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
         self.columns.iter().zip(row).filter(|column| !column.0.key.is_empty())
     }
 
-    /// Numbers stand at the right of their column, text at the left.
+    /// Writes the table for people: numbers are right-aligned, text is left-aligned.
     fn text(&self, out: &mut Vec<u8>) {
         let shown: Vec<usize> =
             (0..self.columns.len()).filter(|column| !self.title_of(*column).is_empty()).collect();

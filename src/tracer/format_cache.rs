@@ -1,5 +1,5 @@
 //! Cache of tracepoint formats: stores what tracefs reports of this kernel's tracepoints, for users
-//! who may not read tracefs.
+//! without the right to read tracefs.
 
 use std::path::PathBuf;
 

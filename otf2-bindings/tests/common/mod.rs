@@ -1,4 +1,4 @@
-//! What the tests share: directories of their own, and the programs that judge archives.
+//! Common parts of the tests: scratch directories, and the programs that check archives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Gives up a test that this machine cannot run. That is a failure in CI, where it must run.
+/// Reports a test that this machine cannot run as skipped. That is a failure in CI, where it must
+/// run.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub(crate) fn skip(reason: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "cannot run in CI: {reason}");
@@ -67,7 +68,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// The output of `otf2-print`, which must not complain; `None` if it is not installed.
+/// Output of `otf2-print`, which must not complain; `None` if it is not installed.
 pub(crate) fn otf2_print(options: &[&str], anchor: &Path) -> Option<String> {
     let anchor = anchor.to_str().expect("the path of the test is UTF-8");
     let output = run("otf2-print", &[options, &[anchor]].concat())?;
@@ -76,14 +77,14 @@ pub(crate) fn otf2_print(options: &[&str], anchor: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).expect("otf2-print writes UTF-8"))
 }
 
-/// `otf2-print` reads the whole archive and finds nothing wrong.
+/// Fails unless `otf2-print` reads the whole archive without complaints.
 pub(crate) fn assert_valid(anchor: &Path) {
     if otf2_print(&["--silent", "-Werror"], anchor).is_none() {
         skip("otf2-print (Debian: otf2-tools) is not installed");
     }
 }
 
-/// One node, one process, region 0, and a thread for each location.
+/// Defines one node, one process, region 0, and a thread for each location.
 pub(crate) fn define_minimum(defs: &mut GlobalDefs<'_>, locations: &[LocationRef]) -> Result<()> {
     let (first, last) = defs.event_times().unwrap_or((0, 0));
     defs.clock_properties(1_000_000_000, first, last - first, None)?;

@@ -365,7 +365,7 @@ fn what_cannot_be_is_refused() {
          read 7 13 0 1
          add 7 14 5",
         expect![[r#"
-            add 7 11 3: it is already watched
+            add 7 11 3: it is watched already
             add 8 11 0: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; keep fewer, or remove a file
             add 8 11 262145: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; keep fewer, or remove a file
             add 4 11 262144: at least 1 and at most 262144 accesses can be kept of a file, and 1048576 of all; keep fewer, or remove a file

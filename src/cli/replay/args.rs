@@ -216,7 +216,7 @@ pub(super) enum PacingArg {
     Open,
     /// After the thread's previous operation has ended, with the captured pause
     Closed,
-    /// Immediately
+    /// Immediately, without pauses
     Max,
 }
 

@@ -5,7 +5,7 @@ use super::object::{Object, key};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::units::KernelTime;
 
-/// Writes the line into `line`; `name` are the members that tell the thread's name.
+/// Writes the line into `line`; `name` is the members with the thread's name.
 pub(super) fn write(
     line: &mut Vec<u8>,
     start: KernelTime,
@@ -63,7 +63,7 @@ pub(super) fn write(
     object.end();
 }
 
-/// The keys of what belongs to the operation and was not read.
+/// Keys of the operation's values that could not be read.
 fn unread(operation: &AsyncOperation) -> Vec<&'static str> {
     let opcode = operation.opcode;
     let lacks = [

@@ -17,7 +17,8 @@ pub(super) fn write(
     start: KernelTime,
     disks: &FxHashMap<DevId, String>,
     request: &BlockRequest,
-    (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
+    thread: Option<&ThreadInfo>,
+    pieces: &[Piece],
 ) {
     let since = |time: Option<KernelTime>| time.map(|time| time.signed_since(start));
     let error = request.error.map(|error| ErrnoName(error).to_string());
@@ -45,7 +46,7 @@ pub(super) fn write(
     object.unsigned(key!("bytes_done"), Some(request.bytes_done));
     object.signed(key!("bio_queued_ns"), since(request.bio_queued()));
     object.unsigned(key!("request"), Some(request.id.0));
-    // Every flush of the device has the letter, too.
+    // Every flush of the device has that letter, too.
     let preflush = request.rwbs.is_preflush() && request.op != RequestOp::Flush;
     object.boolean(key!("preflush"), preflush);
     let serves = match request.flush {
@@ -73,7 +74,7 @@ fn piece(
     object.signed(key!("pid"), Some(piece.queued.pid.0.into()));
     object.signed(key!("tid"), Some(piece.queued.tid.0.into()));
     file(object, &piece.behind);
-    // The places above, the nearest first.
+    // Locations on the devices above, the nearest first.
     object.objects(key!("levels"), &piece.levels, |object, it| {
         object.text(key!("dev"), Some(&it.dev.to_string()));
         object.text(key!("disk"), disks.get(&it.dev).map(String::as_str));
@@ -92,7 +93,7 @@ fn piece(
     });
 }
 
-/// The members of what is a file.
+/// Writes the members of a piece of a file.
 fn file(object: &mut Object<'_>, behind: &BlockContents) {
     if let BlockContents::File { key, offset, file, .. } = behind {
         let path = file.as_ref().and_then(|file| file.path.as_ref());

@@ -4,7 +4,7 @@ use super::object::{Object, key};
 use crate::operation::fault::Fault;
 use crate::units::KernelTime;
 
-/// Writes the line into `line`; `name` are the members that tell the thread's name.
+/// Writes the line into `line`; `name` is the members with the thread's name.
 pub(super) fn write(line: &mut Vec<u8>, start: KernelTime, name: &[u8], fault: &Fault) {
     let path = fault.file.path.as_ref();
     let mut object = Object::begin(line, "fault");

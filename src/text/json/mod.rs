@@ -1,7 +1,7 @@
 //! Operations as JSON Lines: one object per line, for programs. `docs/json/script.md` describes every key.
 //!
-//! Keys are only ever added, always come in the same order, and are left out only where
-//! `docs/json.md` says so.
+//! Keys are only ever added, have a fixed order, and are omitted only where `docs/json.md` states
+//! that.
 
 mod asynchronous;
 mod block;
@@ -26,17 +26,17 @@ use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
 use object::{Object, key};
 
-/// The members for a thread whose name is not known.
+/// Members for a thread without a known name.
 const NO_NAME: &[u8] = b",\"comm\":null";
 
-/// Writes every operation that ends, and every anomaly, as one line of JSON.
+/// Sink that writes every operation that ends, and every anomaly, as one line of JSON.
 #[derive(Debug)]
 pub struct JsonLines<W> {
     start: KernelTime,
     disks: FxHashMap<DevId, String>,
-    /// The members that tell a thread's name, ready to be copied into each of its lines.
+    /// Members with each thread's name, ready to be copied into its lines.
     names: FxHashMap<ThreadKey, Vec<u8>>,
-    /// The line in work: kept for its capacity.
+    /// Buffer of the current line, kept for its capacity.
     line: Vec<u8>,
     out: W,
 }
@@ -53,7 +53,7 @@ impl<W: io::Write> JsonLines<W> {
         Self { start, disks, names: FxHashMap::default(), line: Vec::with_capacity(1024), out }
     }
 
-    /// Flushes the writer and gives it back.
+    /// Flushes the writer and returns it.
     ///
     /// # Errors
     ///
@@ -98,9 +98,10 @@ impl<W: io::Write> JsonLines<W> {
     fn request(
         &mut self,
         request: &BlockRequest,
-        asked: (Option<&ThreadInfo>, &[Piece]),
+        thread: Option<&ThreadInfo>,
+        pieces: &[Piece],
     ) -> io::Result<()> {
-        block::write(&mut self.line, self.start, &self.disks, request, asked);
+        block::write(&mut self.line, self.start, &self.disks, request, thread, pieces);
         self.out.write_all(&self.line)
     }
 
@@ -128,13 +129,13 @@ impl<W: io::Write> Sink for JsonLines<W> {
             Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
             Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
-                self.request(request, (*thread, pieces))?
+                self.request(request, *thread, pieces)?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
             Step::Fault(fault) => self.fault(fault)?,
             Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
             Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
-            // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
+            // A request's last step has all its data, and its anomalies are also `Step::Anomaly`.
             Step::Block { .. }
             | Step::Aside { .. }
             | Step::AsyncBegun(_)

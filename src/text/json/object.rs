@@ -1,10 +1,10 @@
-//! One JSON object on one line, member by member. Keys are written as [`key!`] makes them: they are
-//! ours, and plain.
+//! Writer of one JSON object on one line, member by member. [`key!`] creates the keys, which need
+//! no escapes.
 
 use super::super::{escape, number_format};
 use crate::operation::model::{FilePath, MountNamespace};
 
-/// What begins a member, in one piece: most of a line is keys.
+/// Begin of a member, in one piece: most of a line is keys.
 macro_rules! key {
     ($key:literal) => {
         concat!(",\"", $key, "\":")
@@ -32,12 +32,12 @@ impl<'a> Object<'a> {
         self.out.extend_from_slice(b"}\n");
     }
 
-    /// Members that were written before.
+    /// Writes members that were formatted before.
     pub(super) fn members(&mut self, members: &[u8]) {
         self.out.extend_from_slice(members);
     }
 
-    /// A number that has no sign.
+    /// Writes an unsigned number.
     #[inline]
     pub(super) fn unsigned(&mut self, key: &str, value: Option<u64>) {
         self.out.extend_from_slice(key.as_bytes());
@@ -47,7 +47,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// In which mounts a path is one, if they are not the tracer's.
+    /// Writes the mounts of a path, if they are not the tracer's.
     pub(super) fn mounts(&mut self, key: &str, path: Option<&FilePath>) {
         let mounts = path.map_or(MountNamespace::OWN, |path| path.mounts);
         if mounts != MountNamespace::OWN {
@@ -56,7 +56,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A number that may be negative.
+    /// Writes a number that may be negative.
     #[inline]
     pub(super) fn signed(&mut self, key: &str, value: Option<i64>) {
         self.out.extend_from_slice(key.as_bytes());
@@ -66,13 +66,13 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// `true` or `false`.
+    /// Writes `true` or `false`.
     pub(super) fn boolean(&mut self, key: &str, value: bool) {
         self.out.extend_from_slice(key.as_bytes());
         self.out.extend_from_slice(if value { b"true" } else { b"false" });
     }
 
-    /// One of our own words: nothing in it needs escaping.
+    /// Writes one of our own words, which needs no escapes.
     #[inline]
     pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
         self.out.extend_from_slice(key.as_bytes());
@@ -82,7 +82,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Some of our own words.
+    /// Writes a list of our own words.
     pub(super) fn words(&mut self, key: &str, values: &[&str]) {
         self.out.extend_from_slice(key.as_bytes());
         self.out.push(b'[');
@@ -95,7 +95,7 @@ impl<'a> Object<'a> {
         self.out.push(b']');
     }
 
-    /// A list of objects.
+    /// Writes a list of objects.
     pub(super) fn objects<T>(
         &mut self,
         key: &str,
@@ -115,7 +115,7 @@ impl<'a> Object<'a> {
         self.out.push(b']');
     }
 
-    /// Any text.
+    /// Writes any text.
     pub(super) fn text(&mut self, key: &str, value: Option<&str>) {
         self.out.extend_from_slice(key.as_bytes());
         match value {
@@ -124,14 +124,14 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Bytes that are mostly text, see [`bytes_members`].
+    /// Writes bytes that are mostly text, see [`bytes_members`].
     pub(super) fn bytes(&mut self, key: &str, bytes_key: &str, value: Option<&[u8]>) {
         bytes_members(self.out, key, bytes_key, value);
     }
 }
 
-/// A member with the text; if the bytes are not UTF-8, it is escaped, and a second member has them
-/// in hexadecimal.
+/// Writes a member with the text; if the bytes are not UTF-8, it is escaped, and a second member
+/// has them in hexadecimal.
 pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value: Option<&[u8]>) {
     out.extend_from_slice(key.as_bytes());
     let Some(bytes) = value else { return null(out) };
@@ -150,7 +150,7 @@ pub(super) fn bytes_members(out: &mut Vec<u8>, key: &str, bytes_key: &str, value
     out.push(b'"');
 }
 
-/// What needs no escaping.
+/// Writes text that needs no escapes.
 #[inline]
 fn quoted(out: &mut Vec<u8>, plain: &[u8]) {
     out.push(b'"');

@@ -9,7 +9,7 @@ use crate::operation::model::{FilePath, PathArgument, SyscallOperation, Unfinish
 use crate::operation::spans::Span;
 use crate::units::{Fd, KernelTime};
 
-/// Writes the line into `line`; `name` are the members that tell the thread's name.
+/// Writes the line into `line`; `name` is the members with the thread's name.
 pub(super) fn write(
     line: &mut Vec<u8>,
     start: KernelTime,
@@ -61,7 +61,7 @@ pub(super) fn write(
     object.end();
 }
 
-/// What was at work meanwhile.
+/// Writes the spans inside the call.
 fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
     // Requests have lines of their own.
     let inside = spans.iter().filter(|span| !matches!(span.layer, Layer::Queue | Layer::Device));
@@ -76,7 +76,8 @@ fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
     }
 }
 
-/// What only some calls have: a second file or the duplicate made, a second path, directories.
+/// Writes members that only some calls have: a second file or the duplicate, a second path,
+/// directories.
 fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     let target = operation.target.as_ref().map(|(fd, _)| *fd);
     let fd2 = target.or_else(|| argument::descriptor(operation, Role::Fd2));
@@ -106,7 +107,7 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     }
 }
 
-/// The keys of what stands in the program's memory and was not read.
+/// Writes the keys of values in the program's memory that could not be read.
 fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
     let roles = operation.call.call().args.iter().zip(&operation.args);
     let told = roles.filter(|role| *role.1 != 0).filter_map(|(role, _)| match role {
@@ -122,15 +123,15 @@ fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
     }
 }
 
-/// From the root, for a path that was given and begins at a known place.
+/// Writes the absolute path of an argument that begins at a known directory.
 fn absolute(object: &mut Object<'_>, key: &str, bytes_key: &str, given: Option<&PathArgument>) {
     if let Some(path) = given.and_then(|given| given.absolute.as_deref()) {
         object.bytes(key, bytes_key, Some(path));
     }
 }
 
-/// The second path that was given, or the one behind the second descriptor: a transfer's target, or
-/// what a call that duplicates made of it.
+/// Second path argument, or the path of the second descriptor: a transfer's target, or the
+/// duplicate of a descriptor.
 fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
     if let Some(path) = operation.second_path() {
         return Some(path);
@@ -139,8 +140,7 @@ fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
         Some((_, file)) => file.path.as_ref(),
         // dup2(n, n) does nothing, and succeeds: both are the same file.
         None => {
-            let duplicated =
-                operation.call.call().class == CallClass::Dup && operation.ret >= Some(0);
+            let duplicated = operation.call.call().class == CallClass::Dup && operation.ret >= Some(0);
             operation.path().filter(|_| duplicated)
         }
     }

@@ -13,14 +13,14 @@ use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
-/// Output of the sink for this step.
+/// Returns the output of the sink for these steps.
 fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
     let mut sink = JsonLines::new(START, fixtures::disks(), Vec::new());
     told(&mut sink);
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("JSON is UTF-8")
 }
 
-/// Compares, and parses every line.
+/// Compares the output, and parses every line.
 #[track_caller]
 fn check(told: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Value> {
     let text = written(told);
@@ -76,7 +76,7 @@ fn calls_that_fail() {
     );
 }
 
-/// Requests have lines of their own.
+/// Fails if requests are members of a call: they have lines of their own.
 #[test]
 fn what_is_at_work_inside() {
     check_calls(
@@ -192,9 +192,9 @@ fn block_requests() {
     let lines = check(
         |sink| {
             for request in fixtures::requests() {
-                fixtures::tell_request(sink, &request, (Some(&fixtures::thread(b"fio")), &[]));
+                fixtures::tell_request(sink, &request, Some(&fixtures::thread(b"fio")), &[]);
             }
-            fixtures::tell_request(sink, &fixtures::request(), (None, &fixtures::pieces()));
+            fixtures::tell_request(sink, &fixtures::request(), None, &fixtures::pieces());
         },
         expect![[r#"
             {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"request":0,"preflush":false,"serves":null,"serves_waiting":null,"pieces":[]}
@@ -251,7 +251,8 @@ fn every_key_is_documented() {
         fixtures::tell_request(
             sink,
             &fixtures::request(),
-            (Some(&fixtures::thread(b"\xff")), &fixtures::pieces()),
+            Some(&fixtures::thread(b"\xff")),
+            &fixtures::pieces(),
         );
         tell(sink, &Step::Fault(&fixtures::fault(&strange)));
         tell(sink, &Step::Anomaly(&fixtures::lost()));
@@ -277,7 +278,7 @@ fn every_key_is_documented() {
     }
 }
 
-/// Those of the object, and of the objects in its lists.
+/// Collects the keys of the object, and of the objects in its lists.
 fn collect_keys(value: &Value, keys: &mut BTreeSet<String>) {
     if let Some(object) = value.as_object() {
         keys.extend(object.keys().cloned());
@@ -286,7 +287,7 @@ fn collect_keys(value: &Value, keys: &mut BTreeSet<String>) {
     value.as_array().into_iter().flatten().for_each(|array| collect_keys(array, keys));
 }
 
-/// The bytes that the two keys stand for.
+/// Original bytes of a value with two keys.
 fn bytes_of(line: &Value, key: &str) -> Vec<u8> {
     match line.get(format!("{key}_bytes")) {
         None => line[key].as_str().expect("text").as_bytes().to_vec(),
@@ -312,7 +313,7 @@ proptest! {
         let text = written(|sink| {
             tell(sink, &Step::ThreadSeen(&fixtures::thread(&comm)));
             fixtures::tell_calls(sink, &[read]);
-            fixtures::tell_request(sink, &request, (Some(&fixtures::thread(&comm)), &[]));
+            fixtures::tell_request(sink, &request, Some(&fixtures::thread(&comm)), &[]);
         });
         prop_assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'));
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();

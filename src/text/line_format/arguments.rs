@@ -1,4 +1,4 @@
-//! The arguments of a system call, each by its role.
+//! Arguments of a system call, each by its role.
 
 use super::super::flags::{self, CommandArgument, OpenFlags};
 use super::super::{argument, escape, number_format};
@@ -29,7 +29,7 @@ pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &Sysc
     }
 }
 
-/// One argument that is shown.
+/// Writes one argument.
 fn argument(
     line: &mut Vec<u8>,
     open_flags: &OpenFlags,
@@ -43,8 +43,8 @@ fn argument(
     let fd = Fd(argument::int(register));
     match role {
         Role::Fd => descriptor(line, fd, operation.path()),
-        // What dup2 is given is a number and no file: its file of before is closed, the new one is
-        // the result.
+        // The second argument of dup2 is a number, not a file: its previous file is closed, the new
+        // one is the result.
         Role::Fd2 if operation.call.call().class == CallClass::Dup => {
             number_format::signed(line, fd.0.into())
         }
@@ -77,7 +77,7 @@ fn argument(
         Role::LastFd => number_format::unsigned(line, bits.into()),
         Role::RangeFlags => flags::bits(line, &flags::CLOSE_RANGE, bits),
         Role::RenameFlags => flags::bits(line, &flags::RENAME, bits),
-        // What is not looked at is shown as it is, should it ever come here.
+        // Other roles are shown as numbers, should they ever occur here.
         Role::CommandArg
         | Role::Opaque
         | Role::MemoryFlags
@@ -105,7 +105,7 @@ fn argument(
     }
 }
 
-/// The argument of a `fcntl` command, by what it means.
+/// Writes the argument of a `fcntl` command, by its kind.
 fn command_argument(
     line: &mut Vec<u8>,
     open_flags: &OpenFlags,
@@ -121,7 +121,7 @@ fn command_argument(
     }
 }
 
-/// A descriptor with the name behind it, if one is known.
+/// Writes a descriptor, followed by the name if it is known.
 pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
     number_format::signed(line, fd.0.into());
     if let Some(path) = path {
@@ -129,7 +129,7 @@ pub(super) fn descriptor(line: &mut Vec<u8>, fd: Fd, path: Option<&FilePath>) {
     }
 }
 
-/// An address, and what it shows.
+/// Writes an address, and the file that is mapped there.
 fn address(line: &mut Vec<u8>, register: u64, operation: &SyscallOperation) {
     number_format::hex(line, register);
     if let Some(path) = operation.path() {
@@ -141,7 +141,7 @@ fn address(line: &mut Vec<u8>, register: u64, operation: &SyscallOperation) {
     }
 }
 
-/// A path that was given; `?` if it is not known.
+/// Writes a path argument; `?` if it is unknown.
 fn quoted(line: &mut Vec<u8>, path: Option<&FilePath>) {
     match path {
         Some(path) => name(line, b'"', path, b'"'),
@@ -149,7 +149,8 @@ fn quoted(line: &mut Vec<u8>, path: Option<&FilePath>) {
     }
 }
 
-/// A name between delimiters, a `?` if it is not sure, and `@N` in other mounts than the tracer's.
+/// Writes a name between delimiters, with a `?` if it is not certain, and `@N` in other mounts than
+/// the tracer's.
 pub(super) fn name(line: &mut Vec<u8>, open: u8, path: &FilePath, close: u8) {
     line.push(open);
     escape::shown(line, &path.bytes, &[open, close]);

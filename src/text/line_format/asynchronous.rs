@@ -30,7 +30,7 @@ pub(super) fn write(line: &mut Vec<u8>, operation: &AsyncOperation, unfinished: 
     line.push(b'\n');
 }
 
-/// What is known of what was asked for; `?` for what belongs to it and is not known.
+/// Writes the known arguments; `?` for an unknown one.
 fn arguments(line: &mut Vec<u8>, operation: &AsyncOperation) {
     let opcode = operation.opcode;
     let begin = line.len();
@@ -57,7 +57,7 @@ fn arguments(line: &mut Vec<u8>, operation: &AsyncOperation) {
     }
 }
 
-/// A comma, if this is not the first argument.
+/// Writes a comma, unless this is the first argument.
 fn separate(line: &mut Vec<u8>, begin: usize) {
     if line.len() > begin {
         line.extend_from_slice(b", ");

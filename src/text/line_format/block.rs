@@ -1,6 +1,6 @@
 //! `TIME DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING`, the submitter, and
 //! the attribution: `<- LEVEL SECTOR` for each device above, and in brackets the pieces: a file
-//! with the offset, or a word. A `?` after a name says that it is not sure.
+//! with the offset, or a word. A `?` after a name means that it is not certain.
 
 use rustc_hash::FxHashMap;
 
@@ -11,10 +11,10 @@ use crate::operation::attribution::{BlockContents, Piece, StackedLocation, devic
 use crate::operation::block::{BlockRequest, RequestEnd, UnfinishedRequest};
 use crate::units::{DevId, KernelTime};
 
-/// Columns of the time at the beginning of a line.
+/// Width of the time at the beginning of a line, in columns.
 pub(super) const TIME_WIDTH: usize = 14;
 
-/// Writes all columns but the last, which is the submitter.
+/// Writes all columns except for the last, which is the submitter.
 pub(super) fn write(
     line: &mut Vec<u8>,
     start: KernelTime,
@@ -53,10 +53,10 @@ pub(super) fn write(
     line.extend_from_slice(ending(request).as_bytes());
 }
 
-/// So many pieces stand in a line; how many more there are is said. `script --json` has all.
+/// Limit on the pieces in a line, which has the number of the others. `script --json` has all.
 const PIECES_SHOWN_MAX: usize = 4;
 
-/// Writes the devices above and what lies in the request's sectors.
+/// Writes the devices above and the contents of the request's sectors.
 pub(super) fn write_pieces(
     line: &mut Vec<u8>,
     disks: &FxHashMap<DevId, Vec<u8>>,
@@ -91,7 +91,7 @@ fn write_piece(
     with_length: bool,
 ) {
     write_behind(line, &piece.behind);
-    // What it is at the same time.
+    // Contents of the same sectors on the devices above.
     for StackedLocation { place, behind } in &piece.above {
         line.extend_from_slice(b" = ");
         device(line, disks, place.dev);
@@ -136,7 +136,7 @@ fn write_behind(line: &mut Vec<u8>, behind: &BlockContents) {
     }
 }
 
-/// Its name, or its number.
+/// Writes the device's name, or its number.
 fn device(line: &mut Vec<u8>, disks: &FxHashMap<DevId, Vec<u8>>, dev: DevId) {
     match disks.get(&dev) {
         Some(name) => line.extend_from_slice(name),
@@ -144,7 +144,7 @@ fn device(line: &mut Vec<u8>, disks: &FxHashMap<DevId, Vec<u8>>, dev: DevId) {
     }
 }
 
-/// How it ended, in one word.
+/// Ending of a request, in one word.
 fn ending(request: &BlockRequest) -> String {
     match (request.ending, request.error) {
         (Some(RequestEnd::Completed), Some(error)) => ErrnoName(error).to_string(),

@@ -1,14 +1,16 @@
-//! Operations as lines for people: system calls as `strace` shows them, block requests in the
-//! spirit of `blkparse`.
+//! Operations as lines for people: system calls as `strace` prints them, block requests similar to
+//! `blkparse`.
 //!
 //! One line per operation, written when it ends, so the lines are in the order of the ends. The
-//! time is that of the
-//! *beginning*: seconds since the start of the capture, nine decimals, at least 14 columns wide, negative for what
+//! time is that of the *beginning*: seconds since the start of the capture, nine decimals, at least
+//! 14 columns wide, negative for operations that began before. Columns are separated by one space;
+//! long lines are broken here only:
 //! began before. Columns are separated by one space:
 //!
 //! ```text
 //! TIME           COMM[PID/TID] CPU  CALL(ARGUMENTS) = RESULT <SECONDS>
-//!    0.000123456 tar[4711/4712] cpu1 openat(AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC) = 3</etc/passwd> <0.000012>
+//!    0.000123456 tar[4711/4712] cpu1 openat(AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC)
+//!        = 3</etc/passwd> <0.000012>
 //!    0.000200000 tar[4711/4712] cpu1 pread64(3</etc/passwd>, 4096, offset 0) = 4096 <0.000003>
 //!    0.000300000 tar[4711/4712] cpu1 openat(AT_FDCWD, "/nix", O_RDONLY) = -1 ENOENT <0.000001>
 //!    0.000400000 tar[4711/4712] cpu1 read(3</etc/passwd>, 4096) = ? (capture ended)
@@ -17,38 +19,40 @@
 //!    0.000210000 fio[12/12] cpu0 io_uring:READ(7</data/a>, ?, offset ?) = 4096 <0.000080>
 //!    0.000220000 fio[12/12] cpu0 aio:PWRITE(5</data/b>, 4096, offset 8192) = 4096 <0.000091>
 //!
-//! TIME           DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING COMM[PID/TID] [PIECES]
-//!    0.000300000 loop0 7:0 W 2048 + 8 Q2G 0.000000400 G2I 0.000000600 I2D 0.000002000 D2C 0.000080000 Q2C 0.000083000 completed fio[12/12] [/data/b @8192]
+//! TIME           DISK DEV RWBS SECTOR + SECTORS Q2G s G2I s I2D s D2C s Q2C s ENDING
+//!        COMM[PID/TID] [PIECES]
+//!    0.000300000 loop0 7:0 W 2048 + 8 Q2G 0.000000400 G2I 0.000000600 I2D 0.000002000
+//!        D2C 0.000080000 Q2C 0.000083000 completed fio[12/12] [/data/b @8192]
 //!
 //! ! WHAT: count COUNT, TIME CPU [PID/TID]: DETAIL
 //! ! lost: count 17, 0.000400000 cpu1 [4711/4712]: the ring of cpu1 was full
 //! ```
 //!
-//! **System calls.** Buffers and pointers to structures are left out; the other arguments come in the order of the
-//! call. Offsets are marked `offset`, lengths of vectors `iovcnt`. An address in memory is followed
-//! by the file that is mapped there, and `+` with the offset in it. A descriptor is followed by its
-//! file's name in angle brackets, a `?` after a name says that it is not sure
-//! ([`PathSource::is_doubtful`]), a `?` in the place of a path that it is not known; `@N` behind it
-//! says that it is a path in mounts that are not the tracer's (`@?`: not known in which). `SECONDS`
-//! is how long the call took, six decimals, the rest cut. A call without an exit has `?` for its
+//! **System calls.** Buffers and pointers to structures are omitted; the other arguments are in the
+//! order of the call. Offsets are marked `offset`, lengths of vectors `iovcnt`. An address in
+//! memory is followed by the file that is mapped there, and `+` with the offset in it. A descriptor
+//! is followed by its file's name in angle brackets. A `?` after a name means that it is not
+//! certain ([`PathSource::is_doubtful`]), a `?` in place of a path that it is unknown. `@N` after a
+//! path means that it is in mounts that are not the tracer's (`@?`: unknown which). `SECONDS` is
+//! the duration of the call, truncated to six decimals. A call without an exit has `?` for its
 //! result, with the reason, and no duration.
 //!
-//! **Asynchronous operations.** `?` stands for unknown bytes and offsets. They begin when the kernel takes them
-//! from the queue (`aio`: when `io_submit` began) and end when the result is in the other queue
-//! (`aio`: when `io_getevents` returned with it).
+//! **Asynchronous operations.** `?` means unknown bytes and offsets. They begin when the kernel
+//! takes them from the queue (`aio`: when `io_submit` began) and end when the result is in the
+//! other queue (`aio`: when `io_getevents` returned with it).
 //!
 //! **Page faults.** `fault(ADDRESS<FILE>+OFFSET, read)`; they have no end.
 //!
-//! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS` count 512 bytes.
-//! Five latencies in seconds, nine decimals, `-` if one of the two times is not known: `Q2G` from
-//! the queued bio to the allocation of the request, `G2I` from there to the I/O scheduler
-//! (inserted), `I2D` from there to the driver (issued), `D2C` in the driver and device (to
-//! completed), `Q2C` all of it. Without an I/O scheduler `G2I` and `I2D` are `-`. `ENDING` is
+//! **Block requests.** `DEV` is `MAJOR:MINOR`, `RWBS` the kernel's letters, `SECTOR` and `SECTORS`
+//! count 512 bytes. Five latencies in seconds, nine decimals, `-` if one of the two times is
+//! unknown: `Q2G` from the queued bio to the allocation of the request, `G2I` from there to the I/O
+//! scheduler (inserted), `I2D` from there to the driver (issued), `D2C` in the driver and device
+//! (to completed), `Q2C` the sum. Without an I/O scheduler `G2I` and `I2D` are `-`. `ENDING` is
 //! `completed`, the name of the error, `absorbed` (became a part of another request), `unfinished`
 //! (the capture ended) or `given-up`. The task is the submitter; the pieces in brackets are the
 //! files with their offsets, or a word.
 //!
-//! **Names.** `?` stands for a name that is not known. Control characters, invisible ones, and bytes that are not
+//! **Names.** `?` means an unknown name. Control characters, invisible ones, and bytes that are not
 //! UTF-8 are shown as `\xNN`, a backslash as two; so are the delimiters: `"` within quotes, `<` and
 //! `>` within angle brackets, `[` in the name of a thread, the space in the name of a disk.
 //!
@@ -79,16 +83,16 @@ use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinishe
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 
-/// Writes every operation that ends, and every anomaly, as one line for people.
+/// Sink that writes every operation that ends, and every anomaly, as one line for people.
 #[derive(Debug)]
 pub struct LineWriter<W> {
     start: KernelTime,
     open_flags: &'static OpenFlags,
     /// Names of disks, escaped.
     disks: FxHashMap<DevId, Vec<u8>>,
-    /// The threads as their lines name them.
+    /// Threads in the form of their lines.
     tasks: FxHashMap<ThreadKey, TaskLabel>,
-    /// The line in work: kept for its capacity.
+    /// Buffer of the current line, kept for its capacity.
     line: Vec<u8>,
     out: W,
 }
@@ -108,15 +112,15 @@ impl<W: io::Write> LineWriter<W> {
         Self { start, open_flags: &flags::OPEN_GENERIC, disks, tasks, line, out }
     }
 
-    /// The capture is from a machine of this kind (`uname -m`): four of the `O_*` flags depend on
-    /// it. Without this they are those of x86-64.
+    /// Sets the capture's architecture (`uname -m`), on which four of the `O_*` flags depend. The
+    /// default is x86-64.
     #[must_use]
     pub fn machine(mut self, machine: &str) -> Self {
         self.open_flags = flags::open_flags_of(machine);
         self
     }
 
-    /// Flushes the writer and gives it back.
+    /// Flushes the writer and returns it.
     ///
     /// # Errors
     ///
@@ -155,7 +159,7 @@ impl<W: io::Write> LineWriter<W> {
         self.out.write_all(&self.line)
     }
 
-    /// The columns before what was asked for.
+    /// Writes the columns before the arguments.
     fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: (Pid, Tid), cpu: CpuId) {
         self.line.clear();
         number_format::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
@@ -172,7 +176,8 @@ impl<W: io::Write> LineWriter<W> {
     fn request(
         &mut self,
         request: &BlockRequest,
-        (thread, pieces): (Option<&ThreadInfo>, &[Piece]),
+        thread: Option<&ThreadInfo>,
+        pieces: &[Piece],
     ) -> io::Result<()> {
         self.line.clear();
         let disk = self.disks.get(&request.dev).map(Vec::as_slice);
@@ -214,13 +219,13 @@ impl<W: io::Write> Sink for LineWriter<W> {
             Step::SyscallEnded(operation, _) => self.syscall(operation, None)?,
             Step::SyscallUnfinished(operation, why) => self.syscall(operation, Some(*why))?,
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
-                self.request(request, (*thread, pieces))?
+                self.request(request, *thread, pieces)?
             }
             Step::Anomaly(anomaly) => self.anomaly(anomaly)?,
             Step::Fault(fault) => self.fault(fault)?,
             Step::AsyncEnded(operation, _) => self.asynchronous(operation, None)?,
             Step::AsyncUnfinished(operation, why) => self.asynchronous(operation, Some(*why))?,
-            // A request's last step tells all of it, and its anomalies come as `Step::Anomaly` too.
+            // A request's last step has all its data, and its anomalies are also `Step::Anomaly`.
             Step::Block { .. }
             | Step::Aside { .. }
             | Step::AsyncBegun(_)
@@ -237,14 +242,15 @@ impl<W: io::Write> Sink for LineWriter<W> {
     }
 }
 
-/// A thread as its lines name it: the same on nearly all of them, so it is written once.
+/// A thread in the form of its lines: it is the same on nearly all of them, so it is formatted
+/// once.
 #[derive(Debug)]
 struct TaskLabel {
-    /// Escaped.
+    /// Escaped name.
     name: Vec<u8>,
-    /// The numbers it has on its last line.
+    /// Numbers on its last line.
     ids: Option<(Pid, Tid)>,
-    /// The name with those numbers.
+    /// Name with those numbers.
     text: Vec<u8>,
 }
 
@@ -263,7 +269,7 @@ impl TaskLabel {
     }
 }
 
-/// `COMM[PID/TID]`.
+/// Writes `COMM[PID/TID]`.
 fn task(line: &mut Vec<u8>, name: Option<&[u8]>, ids: Option<(Pid, Tid)>) {
     line.extend_from_slice(name.unwrap_or(b"?"));
     match ids {

@@ -1,4 +1,4 @@
-//! `CALL(ARGUMENTS) = RESULT <SECONDS>`.
+//! Lines of system calls: `CALL(ARGUMENTS) = RESULT <SECONDS>`.
 
 use super::super::errno::ErrnoName;
 use super::super::flags::{self, OpenFlags};
@@ -45,7 +45,7 @@ fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperati
     };
     match i32::try_from(ret) {
         Ok(fd) if made => descriptor(line, Fd(fd), operation.path()),
-        // An address.
+        // The result is an address.
         Err(_) if operation.call.call().changes_mappings() => {
             number_format::hex(line, ret.cast_unsigned())
         }
@@ -72,7 +72,7 @@ fn duration(line: &mut Vec<u8>, operation: &SyscallOperation) {
     }
 }
 
-/// The command of a `fcntl`.
+/// Command of a `fcntl`.
 fn command(operation: &SyscallOperation) -> Option<u32> {
     let index = operation.call.call().arg(Role::Command)?;
     operation.args.get(index).map(|arg| argument::unsigned_int(*arg))

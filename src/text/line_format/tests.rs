@@ -12,7 +12,7 @@ use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
 use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
 use crate::units::Fd;
 
-/// Output of the sink for this step.
+/// Returns the output of the sink for these steps.
 fn written(told: impl FnOnce(&mut LineWriter<Vec<u8>>)) -> String {
     let mut sink = LineWriter::new(START, fixtures::disks(), Vec::new());
     tell(&mut sink, &Step::ThreadSeen(&fixtures::thread(b"tar")));
@@ -20,7 +20,7 @@ fn written(told: impl FnOnce(&mut LineWriter<Vec<u8>>)) -> String {
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("UTF-8")
 }
 
-/// Compares, below a ruler as wide as the column of the time.
+/// Compares the output, below a ruler as wide as the column of the time.
 #[track_caller]
 fn check(told: impl FnOnce(&mut LineWriter<Vec<u8>>), expected: Expect) {
     expected.assert_eq(&format!("--------------\n{}", written(told)));
@@ -226,9 +226,9 @@ fn block_requests() {
     check(
         |sink| {
             for request in fixtures::requests() {
-                fixtures::tell_request(sink, &request, (Some(&fixtures::thread(b"fio")), &[]));
+                fixtures::tell_request(sink, &request, Some(&fixtures::thread(b"fio")), &[]);
             }
-            fixtures::tell_request(sink, &fixtures::request(), (None, &fixtures::pieces()));
+            fixtures::tell_request(sink, &fixtures::request(), None, &fixtures::pieces());
         },
         expect![[r#"
             --------------

@@ -179,7 +179,7 @@ fn check(file_system: &str, source: &str) {
     }
     let reported = Counts::by_us(&many.recording.requests()) + others(&many);
     let plain = |it: Counts| {
-        let class = |it: super::support::block_books::Class| (it.requests, it.sectors);
+        let class = |it: crate::support::oracle::diskstats_check::Class| (it.requests, it.sectors);
         (class(it.reads), class(it.writes), class(it.discards), it.flushes)
     };
     assert_eq!(
