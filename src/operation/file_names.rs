@@ -335,7 +335,14 @@ impl FileNames {
     }
 
     /// Gives an open file its new name, if that is certain.
-    fn put_moved(&mut self, path: &[u8], known: NamedOpenFile, old: &[u8], new: &NamedPlace, span: CallSpan) {
+    fn put_moved(
+        &mut self,
+        path: &[u8],
+        known: NamedOpenFile,
+        old: &[u8],
+        new: &NamedPlace,
+        span: CallSpan,
+    ) {
         let Some(description) = known.description.upgrade() else { return };
         if !new.sure || !is_certain(&description, &known, span) {
             description.doubt_name();

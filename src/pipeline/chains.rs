@@ -7,7 +7,7 @@ use crate::event::callchain::{CallChain, ChainId};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
 use crate::operation::symbols::Symbols;
-use crate::operation::user_stacks::{UserStacks, UnwindStats};
+use crate::operation::user_stacks::{UnwindStats, UserStacks};
 use crate::record::abi::context;
 use crate::record::{Layout, RecordKind};
 use crate::units::{CpuId, KernelTime, Pid, Tid};

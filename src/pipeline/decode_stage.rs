@@ -20,12 +20,12 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
-use crate::event::fs::{Extent, AddressUnit};
+use crate::event::fs::{AddressUnit, Extent};
 use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
-use crate::operation::join::{NameJoin, ReadName};
 use crate::operation::fanotify_join::{FanotifyJoin, FanotifyOpen};
+use crate::operation::join::{NameJoin, ReadName};
 use crate::operation::startup_buffer::StartupBuffer;
 use crate::operation::thread_owner::ThreadOwners;
 use crate::record::Layout;
@@ -271,7 +271,8 @@ impl DecodeStage {
                 let bytes = held_bytes(&seen);
                 // A long snapshot may come after its time. Its names are still used; whether its
                 // positions are valid is unknown.
-                if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen)) {
+                if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen))
+                {
                     let late = SeenFd { position: None, ..*late };
                     if self.opening.is_none() {
                         return next.take(StageMessage::SeenFd(Box::new(late), end));

@@ -77,7 +77,8 @@ impl Flow {
                 return None;
             }
             let is_new = !nodes.contains_key(&ip);
-            let node = nodes.entry(ip).or_insert_with(|| FlowNode::decode(code, ip, incoming.clone()));
+            let node =
+                nodes.entry(ip).or_insert_with(|| FlowNode::decode(code, ip, incoming.clone()));
             if !is_new && !node.before.meet(&incoming, ip) {
                 continue;
             }

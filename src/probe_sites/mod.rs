@@ -32,7 +32,7 @@ mod value;
 use elf::CodeImage;
 use flow::{Flow, FlowNode};
 pub use value::NAMES as REGISTERS;
-use value::{ARGUMENTS, NAMES, NUMBER, EntrySlot, TrackedValue};
+use value::{ARGUMENTS, EntrySlot, NAMES, NUMBER, TrackedValue};
 
 /// Architecture of the code, as `uname -m` prints it.
 pub const MACHINE: &str = "x86_64";
@@ -217,7 +217,12 @@ impl SiteFinder<'_> {
     }
 
     /// Call of this number, if it matters and has paths.
-    fn handover(&self, at: u64, number: u64, arguments: &[Option<TrackedValue>; 6]) -> Option<Handover> {
+    fn handover(
+        &self,
+        at: u64,
+        number: u64,
+        arguments: &[Option<TrackedValue>; 6],
+    ) -> Option<Handover> {
         let is_it = |call: &&CallId| call.call().number(MACHINE).map(u64::from) == Some(number);
         let call = *self.wanted.iter().find(is_it)?;
         let paths: Option<Vec<TrackedValue>> =

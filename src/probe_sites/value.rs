@@ -222,8 +222,9 @@ impl MachineState {
                 let value = self.operand(it, 1);
                 // Half of a register: only a constant is known.
                 let is_known = is_wide || it.op0_register().is_gpr32();
-                let value = value
-                    .filter(|value| is_known && (is_wide || matches!(value, TrackedValue::Number(_))));
+                let value = value.filter(|value| {
+                    is_known && (is_wide || matches!(value, TrackedValue::Number(_)))
+                });
                 self.set(target, value.unwrap_or(made(target)));
             }
             (Mnemonic::Mov, None) if self.stack_place(it).is_some() => {

@@ -16,7 +16,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::dependencies::{AccessHistory, TimedOp, AccessMode, WaitSet};
+use super::dependencies::{AccessHistory, AccessMode, TimedOp, WaitSet};
 use super::evicted_accesses::EvictedAccesses;
 use super::handles::{Handle, Handles};
 use super::infer_initial_state::{found_there, open_flags, removes_directory, sought};
@@ -90,7 +90,8 @@ impl Resources {
             let changes =
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
             for (depth, name) in world.way(node).enumerate() {
-                let touch = if depth == 0 && changes { AccessMode::Changes } else { AccessMode::Uses };
+                let touch =
+                    if depth == 0 && changes { AccessMode::Changes } else { AccessMode::Uses };
                 // Ended operations determine the state of a name. An operation that found the name
                 // in that state came after them, and before those that change the name later.
                 let saw = match found_there(operation, place, depth) {
@@ -146,8 +147,10 @@ impl Resources {
         }
         let offset = if is_target { operation.target_offset } else { operation.offset };
         let bytes = operation.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
-        let writes = call.class == CallClass::Write || call.class == CallClass::Transfer && is_target;
-        let reads = call.class == CallClass::Read || call.class == CallClass::Transfer && !is_target;
+        let writes =
+            call.class == CallClass::Write || call.class == CallClass::Transfer && is_target;
+        let reads =
+            call.class == CallClass::Read || call.class == CallClass::Transfer && !is_target;
         match call.class {
             _ if reads || writes => {
                 let is_longer =
@@ -159,7 +162,9 @@ impl Resources {
                 }
             }
             CallClass::Resize => self.resized(file, accessor),
-            CallClass::Sync => accessor.touch(self.whole.entry(file).or_default(), AccessMode::Changes),
+            CallClass::Sync => {
+                accessor.touch(self.whole.entry(file).or_default(), AccessMode::Changes)
+            }
             CallClass::Seek => {
                 accessor.touch(self.lengths.entry(file).or_default(), AccessMode::Uses);
                 // Positions of data depend on all earlier writes.

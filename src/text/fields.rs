@@ -291,7 +291,11 @@ fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime
     }
 }
 
-fn asynchronous(it: &AsyncOperation, unfinished: Option<NoResult>, start: KernelTime) -> FieldRow<'_> {
+fn asynchronous(
+    it: &AsyncOperation,
+    unfinished: Option<NoResult>,
+    start: KernelTime,
+) -> FieldRow<'_> {
     FieldRow {
         kind: "async",
         name: it.opcode.to_string().into(),
@@ -373,7 +377,9 @@ fn request<'a>(
         service: between(it.issued, it.completed),
         unfinished: match it.ending {
             Some(RequestEnd::Absorbed { .. }) => Some("absorbed"),
-            Some(RequestEnd::Unfinished(block::UnfinishedRequest::CaptureEnd)) => Some("capture-end"),
+            Some(RequestEnd::Unfinished(block::UnfinishedRequest::CaptureEnd)) => {
+                Some("capture-end")
+            }
             Some(RequestEnd::Unfinished(block::UnfinishedRequest::GivenUp)) => Some("given-up"),
             Some(RequestEnd::Completed) | None => None,
         },

@@ -11,7 +11,7 @@ use nix::sys::wait::WaitStatus;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size, wait_until,
+    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size,
 };
 use crate::support::machine::subreaper::Subreaper;
 use crate::support::machine::turns::alone;

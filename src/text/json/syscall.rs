@@ -140,7 +140,8 @@ fn second_path(operation: &SyscallOperation) -> Option<&FilePath> {
         Some((_, file)) => file.path.as_ref(),
         // dup2(n, n) does nothing, and succeeds: both are the same file.
         None => {
-            let duplicated = operation.call.call().class == CallClass::Dup && operation.ret >= Some(0);
+            let duplicated =
+                operation.call.call().class == CallClass::Dup && operation.ret >= Some(0);
             operation.path().filter(|_| duplicated)
         }
     }

@@ -6,10 +6,12 @@ use std::convert::Infallible;
 
 use iotrace_perf::analysis::completed_op::OpKind;
 use iotrace_perf::analysis::files::FileTotals;
-use iotrace_perf::analysis::latency::{Latency, LatencyLayer, LatencyOptions, RowKey, LatencyTimes};
+use iotrace_perf::analysis::group_stats::GroupStats;
+use iotrace_perf::analysis::latency::{
+    Latency, LatencyLayer, LatencyOptions, LatencyTimes, RowKey,
+};
 use iotrace_perf::analysis::pattern::{Direction, Patterns};
 use iotrace_perf::analysis::summary::IoSummary;
-use iotrace_perf::analysis::group_stats::GroupStats;
 use iotrace_perf::event::block::RequestOp;
 use iotrace_perf::event::syscall_table::CallClass;
 use iotrace_perf::operation::block::BlockStep;
@@ -17,7 +19,7 @@ use iotrace_perf::operation::{Sink, Step, disk};
 use iotrace_perf::report;
 use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::table::{Cell, TableFormat, Report, Table};
+use iotrace_perf::text::table::{Cell, Report, Table, TableFormat};
 use iotrace_perf::units::{DevId, KernelTime};
 use serde_json::Value;
 
@@ -188,8 +190,14 @@ fn all_forms_of_latency_have_the_times_of_the_operations() {
     let mut requests = 0;
     for name in names("iocap") {
         for (queued, unit_ns) in [(false, 1), (true, 1_000_000)] {
-            let options =
-                LatencyOptions { syscalls: true, vfs: true, fs: true, block: true, queued, unit_ns };
+            let options = LatencyOptions {
+                syscalls: true,
+                vfs: true,
+                fs: true,
+                block: true,
+                queued,
+                unit_ns,
+            };
             let (summary, totals, fold) = run(&read(&name, "iocap"), Latency::new(options));
             let rows = fold.rows();
             for ((_, operation, _), it) in &rows {
@@ -250,7 +258,8 @@ fn all_forms_of_a_pattern_have_the_numbers_of_the_operations() {
             asynchronous += asked;
             asked + calls
         };
-        let [reads, writes, transfers] = [CallClass::Read, CallClass::Write, CallClass::Transfer].map(of_class);
+        let [reads, writes, transfers] =
+            [CallClass::Read, CallClass::Write, CallClass::Transfer].map(of_class);
         let streams: u64 = fold.streams.iter().map(|it| it.1.stream.count).sum();
         let counted = streams + fold.elsewhere + fold.untold;
         // A transfer may be in a stream of each of its files.
