@@ -74,11 +74,8 @@ pub mod analysis;
 
 // Replay, import and the user interface.
 
-// Turns a capture into a replay plan: initial files, operations, dependencies.
+// Turns a capture into a replay plan, executes the plan and compares the results with the capture.
 pub mod replay;
-
-// Executes a replay plan and compares its results with the capture.
-pub mod replayer;
 
 // Turns the log of another tool into a capture log.
 pub mod import;

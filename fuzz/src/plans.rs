@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{Seek, Write};
 
-use iotrace_perf::replay::plan_file::{
+use iotrace_perf::replay::plan::plan_file::{
     END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, VERSION,
 };
 

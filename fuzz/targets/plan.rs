@@ -3,12 +3,12 @@
 #![no_main]
 
 use iotrace_perf::replay::comparison::Comparison;
-use iotrace_perf::replay::hole_map::{Kind, Part};
-use iotrace_perf::replay::plan_file::{
+use iotrace_perf::replay::plan::hole_map::{Kind, Part};
+use iotrace_perf::replay::plan::plan_file::{
     CallPlan, FileBefore, FileKind, GivenPlan, Index, LeftPlan, Operation, PlanReader, WorkerPlan,
 };
 use iotrace_perf::replay::verify_recording::{Side, compare};
-use iotrace_perf::replayer::{init, read};
+use iotrace_perf::replay::execute::{init, read};
 use iotrace_perf::report::replay_run::{Run, report};
 use iotrace_perf::text::table::Form;
 use iotrace_perf_fuzz::output::check;

@@ -1,33 +1,19 @@
-//! Turns a capture into a replay plan: initial files, operations, dependencies. Also compares the
-//! results of a replay with the capture.
+//! Replay of a capture: a plan is made from the capture, executed, and compared with the capture.
+//!
+//! ```text
+//!   Step ─► plan ─► plan file ─► execute ─► Comparison
+//!        └► fio: logs and jobs for fio
+//! ```
+//!
+//! This file's siblings are results of a replay, which `execute` fills in and reports render. The
+//! subrooms use each other in one direction: `plan`, then `fio` and the results, then `execute`.
 
-mod async_lanes;
-mod asynchronous;
-pub mod block;
+pub mod block_comparison;
 pub mod comparison;
-pub mod dependencies;
-mod evicted_accesses;
-mod external_entries;
+pub mod execute;
 pub mod fio;
-pub mod handles;
-pub mod hole_map;
-mod in_flight;
-pub mod infer_initial_state;
-pub mod initial_size;
-pub mod initially_absent;
 pub mod lateness;
-pub mod links;
-pub mod locks;
-pub mod low_watermark;
-pub mod namespace;
 pub mod outcome;
-pub mod plan_file;
-pub mod planned_op;
-pub mod planner;
-mod process_waits;
-mod replay_paths;
-pub mod replayability;
-mod resources;
-mod symlink_follow;
+pub mod plan;
 pub mod timeline;
 pub mod verify_recording;

@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 use zstd::bulk::Decompressor;
 
 use super::outcome::{makes_descriptor, outcome};
-use super::plan_file::{Index, Operation, PlanError, PlanReader};
-use super::replay_paths::is_kernels;
+use super::plan::plan_file::{Index, Operation, PlanError, PlanReader};
+use super::plan::replay_paths::is_kernels;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 
 /// Name of the threads of a replay, followed by the number of the worker.

@@ -4,9 +4,9 @@ use rustc_hash::FxHashSet;
 
 use super::rows::{column, first_rows, others};
 use crate::analysis::completed_op::OpKind;
-use crate::replay::hole_map::hole_bytes;
-use crate::replay::namespace::{EntryKind, FsModel, Gap, ListedEntry};
-use crate::replay::planner::{PlanOutput, Planner};
+use crate::replay::plan::hole_map::hole_bytes;
+use crate::replay::plan::namespace::{EntryKind, FsModel, Gap, ListedEntry};
+use crate::replay::plan::planner::{PlanOutput, Planner};
 use crate::text::table::{Cell, Column, Report, Table};
 
 const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];

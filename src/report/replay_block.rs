@@ -6,10 +6,8 @@ use std::path::Path;
 use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
 use super::rows::{column, first_rows};
 use crate::event::block::RequestOp;
-use crate::replay::block::{
-    BlockComparison, BlockMismatch, BlockOutcome, BlockPlan, BlockTimes, CapturedRequestKind,
-    NotAsked,
-};
+use crate::replay::block_comparison::{BlockComparison, BlockMismatch, BlockOutcome, BlockTimes};
+use crate::replay::plan::block::{BlockPlan, CapturedRequestKind, NotAsked};
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;

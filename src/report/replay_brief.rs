@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::replay::comparison::{Compared, Comparison, Pair};
-    use crate::replay::plan_file::{CallPlan, Index, LeftPlan, WorkerPlan};
+    use crate::replay::plan::plan_file::{CallPlan, Index, LeftPlan, WorkerPlan};
     use crate::text::table::TableFormat;
 
     fn worker() -> WorkerPlan {

@@ -6,7 +6,7 @@ use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result
 use super::rows::{column, first_rows};
 use crate::replay::comparison::{Comparison, Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
-use crate::replay::plan_file::Index;
+use crate::replay::plan::plan_file::Index;
 use crate::replay::timeline::TimelineCounts;
 use crate::text::table::{Cell, Column, Report, Table};
 
@@ -264,7 +264,7 @@ fn mismatches(run: &ReplayRun<'_>, shown: &[&Mismatch]) -> Table {
 fn left(index: &Index) -> Table {
     let columns =
         vec![column("reason", "reason"), column("call", "call"), column("count", "operations")];
-    let row = |replay: &crate::replay::plan_file::LeftPlan| {
+    let row = |replay: &crate::replay::plan::plan_file::LeftPlan| {
         vec![
             Cell::Word(replay.reason.clone()),
             Cell::Word(replay.call.clone()),

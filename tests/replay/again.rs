@@ -15,11 +15,11 @@ use crate::support::machine::requirements::{Need, require};
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{copy_program, scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
-use iotrace_perf::replay::dependencies::{OpId, Worker};
-use iotrace_perf::replay::handles::Handle;
-use iotrace_perf::replay::plan_file::{PlanWriter, finish};
-use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{PlanOutput, Planner};
+use iotrace_perf::replay::plan::dependencies::{OpId, Worker};
+use iotrace_perf::replay::plan::handles::Handle;
+use iotrace_perf::replay::plan::plan_file::{PlanWriter, finish};
+use iotrace_perf::replay::plan::planned_op::{PlannedOp, WorkerInfo};
+use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
 use serde_json::Value;
 
 /// Options that give every name of a program that uses the C library.

@@ -15,10 +15,10 @@ use crate::support::machine::requirements::{Need, require, require_all};
 use crate::support::machine::turns::beside_others;
 use crate::support::{copy_program, scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
-use iotrace_perf::replay::dependencies::{OpId, Worker};
-use iotrace_perf::replay::plan_file::{PlanWriter, finish};
-use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{PlanOutput, Planner};
+use iotrace_perf::replay::plan::dependencies::{OpId, Worker};
+use iotrace_perf::replay::plan::plan_file::{PlanWriter, finish};
+use iotrace_perf::replay::plan::planned_op::{PlannedOp, WorkerInfo};
+use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 

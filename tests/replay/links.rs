@@ -10,12 +10,12 @@ use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
-use iotrace_perf::replay::dependencies::{OpId, Worker};
-use iotrace_perf::replay::handles::Handle;
-use iotrace_perf::replay::links::SymlinkMap;
-use iotrace_perf::replay::plan_file::{PlanWriter, finish};
-use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{PlanOutput, Planner};
+use iotrace_perf::replay::plan::dependencies::{OpId, Worker};
+use iotrace_perf::replay::plan::handles::Handle;
+use iotrace_perf::replay::plan::links::SymlinkMap;
+use iotrace_perf::replay::plan::plan_file::{PlanWriter, finish};
+use iotrace_perf::replay::plan::planned_op::{PlannedOp, WorkerInfo};
+use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
 use nix::libc::{O_CREAT, O_RDWR};
 use serde_json::Value;
 

@@ -14,11 +14,13 @@ use super::super::error::CliError;
 use super::super::exit_code::MISMATCH;
 use super::super::values::{ContentArg, SpeedArg};
 use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
+use crate::replay::execute::file_content::ContentsSource;
+use crate::replay::execute::run::{
+    self, Engine, Machine, Pacing, ReplayOptions, ReplayOrder, Replayed,
+};
+use crate::replay::execute::time_window::TimeWindow;
 use crate::replay::outcome::Outcome;
-use crate::replay::plan_file::{Index, PlanError, PlanReader};
-use crate::replayer::file_content::ContentsSource;
-use crate::replayer::run::{self, Engine, Machine, Pacing, ReplayOptions, ReplayOrder, Replayed};
-use crate::replayer::time_window::TimeWindow;
+use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};
 use crate::report;
 use crate::report::replay_run::ReplayRun;
 use crate::sys::regular;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::super::error::CliError;
 use super::super::values::{ContentArg, InitContentArg};
 use super::args::InitArgs;
-use crate::replay::plan_file::{FileBefore, Fingerprint};
-use crate::replayer::replay_dirs::ReplayDirs;
-use crate::replayer::settings::Settings;
+use crate::replay::execute::replay_dirs::ReplayDirs;
+use crate::replay::execute::settings::Settings;
+use crate::replay::plan::plan_file::{FileBefore, Fingerprint};
 use crate::sys::identity::Identity;
 
 /// Creates the directories, or empties those of an earlier replay.

@@ -8,9 +8,9 @@ use super::super::error::CliError;
 use super::super::{analyse, signals};
 use super::args::{LevelArg, RunArgs};
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
-use crate::replay::initially_absent::AbsentError;
-use crate::replayer::in_place::otherwise;
-use crate::replayer::run::{self, Machine, ReplayOptions};
+use crate::replay::execute::in_place::otherwise;
+use crate::replay::execute::run::{self, Machine, ReplayOptions};
+use crate::replay::plan::initially_absent::AbsentError;
 use crate::sys::{drop_caches, sandbox};
 
 /// Note of the report.

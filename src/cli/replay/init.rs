@@ -12,9 +12,9 @@ use super::super::values::{ContentArg, InitContentArg};
 use super::args::InitArgs;
 use super::common::{bar, contents, damaged, open, usage};
 use super::dirs;
-use crate::replay::plan_file::FileKind;
-use crate::replayer::init::{self, CreatedCounts, InitOptions};
-use crate::replayer::originals::Originals;
+use crate::replay::execute::init::{self, CreatedCounts, InitOptions};
+use crate::replay::execute::originals::Originals;
+use crate::replay::plan::plan_file::FileKind;
 
 /// `replay init`.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {

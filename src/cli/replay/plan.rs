@@ -16,10 +16,10 @@ use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
 use super::super::{analyse, summary_lines};
 use super::args::PlanArgs;
-use crate::replay::links::SymlinkEvidence;
-use crate::replay::plan_file::{PlanWriter, ThreadedWriter, finish};
-use crate::replay::planned_op::PlannedOp;
-use crate::replay::planner::{
+use crate::replay::plan::links::SymlinkEvidence;
+use crate::replay::plan::plan_file::{PlanWriter, ThreadedWriter, finish};
+use crate::replay::plan::planned_op::PlannedOp;
+use crate::replay::plan::planner::{
     DependencySelection, LinkDiscovery, Outdated, PassFindings, PlanOutput, Planner, Selected,
 };
 use crate::report;

@@ -7,7 +7,7 @@ use super::super::exit_code::MISMATCH;
 use super::super::message::say;
 use super::args::PurgeArgs;
 use super::common::usage;
-use crate::replayer::replay_dirs::{AllPurged, purge_all};
+use crate::replay::execute::replay_dirs::{AllPurged, purge_all};
 
 /// Removes the files of a replay.
 pub(super) fn run(args: &PurgeArgs) -> Result<ExitCode, CliError> {

@@ -10,11 +10,11 @@ use super::super::{analyse, signals};
 use super::args::RunArgs;
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use super::dirs;
-use crate::replay::plan_file::{FileBefore, Fingerprint};
-use crate::replayer::manifest::{DirState, ReplayDir};
-use crate::replayer::replay_dirs::ReplayDirs;
-use crate::replayer::run::{self, Machine};
-use crate::replayer::verify_initial_state;
+use crate::replay::execute::manifest::{DirState, ReplayDir};
+use crate::replay::execute::replay_dirs::ReplayDirs;
+use crate::replay::execute::run::{self, Machine};
+use crate::replay::execute::verify_initial_state;
+use crate::replay::plan::plan_file::{FileBefore, Fingerprint};
 use crate::sys::identity::{self, Identity};
 use crate::sys::{drop_caches, sandbox};
 

@@ -6,7 +6,7 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
-use super::super::replayability::{SkipReason, Treatment, treatment};
+use super::super::plan::replayability::{SkipReason, Treatment, treatment};
 use super::job::{Job, JobDirection};
 use super::names::{ExportNames, FileName};
 use super::{Logs, NotExported};

@@ -29,7 +29,7 @@ pub use job::{Job, JobDirection};
 pub use jobs::{JOBS_MAX, prepare_jobs, replay_jobs};
 pub use names::{DIRECTORIES, FileName, NAME_BYTES_MAX};
 
-use super::replayability::SkipReason;
+use super::plan::replayability::SkipReason;
 
 /// Storage of the logs.
 pub trait Logs {

@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::replay_paths::of_file;
-use super::super::replayability::SkipReason;
+use super::super::plan::replay_paths::of_file;
+use super::super::plan::replayability::SkipReason;
 use super::NotExported;
 use crate::operation::model::OpenFile;
 use crate::text::escape::drives_terminal;

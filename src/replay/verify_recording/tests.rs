@@ -1,11 +1,11 @@
 use std::io::Write;
 
 use super::*;
-use crate::replay::dependencies::{OpId, Worker};
-use crate::replay::namespace::FileId;
-use crate::replay::plan_file::{PlanWriter, finish};
-use crate::replay::planned_op::{PlannedOp, WorkerInfo};
-use crate::replay::planner::{PlanOutput, Planner};
+use crate::replay::plan::dependencies::{OpId, Worker};
+use crate::replay::plan::namespace::FileId;
+use crate::replay::plan::plan_file::{PlanWriter, finish};
+use crate::replay::plan::planned_op::{PlannedOp, WorkerInfo};
+use crate::replay::plan::planner::{PlanOutput, Planner};
 
 /// Returns the operation of a line `CALL PATH OFFSET RESULT`.
 fn operation(number: u32, line: &str) -> PlannedOp {

@@ -5,10 +5,10 @@ use std::convert::Infallible;
 
 use iotrace_perf::analysis::completed_op::OpKind;
 use iotrace_perf::analysis::summary::IoSummary;
-use iotrace_perf::replay::dependencies::OpId;
-use iotrace_perf::replay::planned_op::PlannedOp;
-use iotrace_perf::replay::planner::{PlanOutput, Planner};
-use iotrace_perf::replay::replayability::SkipReason;
+use iotrace_perf::replay::plan::dependencies::OpId;
+use iotrace_perf::replay::plan::planned_op::PlannedOp;
+use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
+use iotrace_perf::replay::plan::replayability::SkipReason;
 
 use super::{names, read, run};
 

@@ -1,0 +1,185 @@
+//! Comparison of a block replay with the capture.
+
+use std::collections::BTreeMap;
+
+use super::comparison::TimePair;
+use super::lateness::Lateness;
+use super::plan::block::{BlockPlan, CapturedRequest, CapturedRequestKind};
+
+/// Number of differing requests that are kept at most.
+const EXAMPLES_MAX: usize = 1000;
+
+/// Result of a replayed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayedRequest {
+    /// Index of the request in the plan.
+    pub number: u32,
+    /// Time of issue, in ns since the replay began.
+    pub start: u64,
+    /// Time of completion, in ns since the replay began.
+    pub end: u64,
+    /// Bytes moved, or an error number.
+    pub result: Result<u64, i32>,
+    /// Lateness at issue in ns; `None`: the request had no due time.
+    pub late: Option<u64>,
+}
+
+/// Relation of a replayed result to the captured one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BlockOutcome {
+    /// Same result.
+    Same,
+    /// Both failed, with different errors.
+    OtherError,
+    /// Replayed request failed, the captured one succeeded.
+    Failed,
+    /// Replayed request succeeded, the captured one failed.
+    Succeeded,
+    /// Replayed request moved fewer bytes.
+    Less,
+}
+
+impl BlockOutcome {
+    /// Returns the word for the outcome in machine-readable outputs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::OtherError => "other-error",
+            Self::Failed => "failed",
+            Self::Succeeded => "succeeded",
+            Self::Less => "less",
+        }
+    }
+
+    /// Returns a sentence for the report.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Same => "the same result",
+            Self::OtherError => "failed with another error",
+            Self::Failed => "failed, and had not",
+            Self::Succeeded => "succeeded, and had not",
+            Self::Less => "fewer bytes",
+        }
+    }
+
+    fn of(asked: &CapturedRequest, result: Result<u64, i32>) -> Self {
+        match (asked.error, result) {
+            (Some(one), Err(other)) if one == other => Self::Same,
+            (Some(_), Err(_)) => Self::OtherError,
+            (Some(_), Ok(_)) => Self::Succeeded,
+            (None, Err(_)) => Self::Failed,
+            (None, Ok(bytes)) if asked.kind.moves_bytes() && bytes < asked.bytes => Self::Less,
+            (None, Ok(_)) => Self::Same,
+        }
+    }
+}
+
+/// Request with a result that differs from the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockMismatch {
+    /// Captured request.
+    pub asked: CapturedRequest,
+    /// Relation of the two results.
+    pub outcome: BlockOutcome,
+    /// Replayed result.
+    pub result: Result<u64, i32>,
+}
+
+/// Captured and replayed requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct BlockTimes {
+    /// Times from issue to completion.
+    pub times: TimePair,
+    /// Bytes moved in the replay.
+    pub bytes: u64,
+}
+
+/// Comparison of all requests.
+#[derive(Clone, Debug, Default)]
+pub struct BlockComparison {
+    /// Number of requests by outcome and kind.
+    pub outcomes: BTreeMap<(BlockOutcome, CapturedRequestKind), u64>,
+    /// Times by kind.
+    pub kinds: BTreeMap<CapturedRequestKind, BlockTimes>,
+    /// Lateness of requests at issue.
+    pub lateness: Lateness,
+    /// Time from the begin of the first request to the end of the last one, in ns.
+    pub span: u64,
+    /// Highest number of requests in flight.
+    pub depth: u64,
+    /// Number of requests issued before all requests had completed that preceded them in the
+    /// capture.
+    pub early: u64,
+    /// Requests with differing results, in order of issue, as far as kept.
+    pub mismatches: Vec<BlockMismatch>,
+}
+
+impl BlockComparison {
+    /// Compares the results of a plan's requests, which may be in any order.
+    pub fn new(plan: &BlockPlan, mut got: Vec<ReplayedRequest>) -> Self {
+        got.sort_unstable_by_key(|it| it.number);
+        let mut comparison = Self::default();
+        for it in &got {
+            comparison.add(&plan.all[it.number as usize], it);
+        }
+        let first = got.iter().map(|it| it.start).min().unwrap_or(0);
+        let last = got.iter().map(|it| it.end).max().unwrap_or(0);
+        comparison.span = last.saturating_sub(first);
+        comparison.depth = depth(&got);
+        comparison.early = early(plan, &got);
+        comparison
+    }
+
+    fn add(&mut self, asked: &CapturedRequest, got: &ReplayedRequest) {
+        let outcome = BlockOutcome::of(asked, got.result);
+        *self.outcomes.entry((outcome, asked.kind)).or_default() += 1;
+        let of_kind = self.kinds.entry(asked.kind).or_default();
+        of_kind.times.add([asked.completed - asked.issued, got.end.saturating_sub(got.start)]);
+        of_kind.bytes += got.result.unwrap_or(0);
+        if let Some(late) = got.late {
+            self.lateness.add(late);
+        }
+        if outcome != BlockOutcome::Same && self.mismatches.len() < EXAMPLES_MAX {
+            self.mismatches.push(BlockMismatch { asked: *asked, outcome, result: got.result });
+        }
+    }
+
+    /// Returns the number of replayed requests.
+    pub fn count(&self) -> u64 {
+        self.outcomes.values().sum()
+    }
+
+    /// Returns the number of requests with a differing result.
+    pub fn mismatched(&self) -> u64 {
+        self.outcomes.iter().filter(|it| it.0.0 != BlockOutcome::Same).map(|it| it.1).sum()
+    }
+}
+
+/// Returns the highest number of requests in flight.
+fn depth(got: &[ReplayedRequest]) -> u64 {
+    // An end sorts before a begin at the same time.
+    let ends = got.iter().map(|it| (it.end, false));
+    let mut times: Vec<(u64, bool)> = got.iter().map(|it| (it.start, true)).chain(ends).collect();
+    times.sort_unstable();
+    let (mut now, mut most) = (0_u64, 0);
+    for (_, begins) in times {
+        now = if begins { now + 1 } else { now.saturating_sub(1) };
+        most = most.max(now);
+    }
+    most
+}
+
+/// Returns the number of requests that began before all their dependencies had completed.
+fn early(plan: &BlockPlan, got: &[ReplayedRequest]) -> u64 {
+    let mut done = vec![u64::MAX; plan.all.len()];
+    for it in got {
+        done[plan.rank[it.number as usize] as usize] = it.end;
+    }
+    // Latest end among the first n completions of the capture, by n.
+    let mut last = vec![0];
+    for it in done {
+        last.push(it.max(*last.last().unwrap_or(&0)));
+    }
+    let is_early = |it: &&ReplayedRequest| it.start < last[plan.waits[it.number as usize] as usize];
+    got.iter().filter(is_early).count() as u64
+}

@@ -1,0 +1,230 @@
+//! Worker thread: executes the operations of one captured thread, each when its turn has come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, SyncSender};
+
+use super::decoder_threads::DecodeRequest;
+use super::frames::Frames;
+use super::inherited_fds::InheritedFds;
+use super::interruptible_threads::InterruptibleThreads;
+use super::load::{LoadedOps, PlanSource};
+use super::preload::Preload;
+use super::progress::Progress;
+use super::progress_counters::ProgressCounters;
+use super::run::{ReplayOptions, ReplayOrder};
+use super::steps::{ImplicitOp, OpTiming, ReplayStep, ReplayedResult};
+use super::time_window::StartGate;
+use super::timestamps::Timestamps;
+use super::worker_state::{WindowReach, WorkerState};
+use crate::replay::plan::plan_file::PlanError;
+use crate::sys::reissue::{CallBatch, CallMemory, FdSlots, WriteContents};
+use crate::sys::thread;
+
+/// State that all threads of a replay share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) source: PlanSource,
+    /// Operations that are loaded before the replay begins.
+    pub(super) ahead: Preload,
+    pub(super) options: ReplayOptions,
+    pub(super) turns: ProgressCounters,
+    /// Barrier for workers that have finished the operations before the window.
+    pub(super) gate: StartGate,
+    pub(super) progress: Progress,
+    pub(super) at_work: InterruptibleThreads,
+    pub(super) slots: FdSlots,
+    pub(super) contents: Arc<WriteContents>,
+    /// For each worker the workers that its operations start, in order: index of the operation, and
+    /// the new worker.
+    pub(super) births: Vec<Vec<(u32, u32)>>,
+    pub(super) stamps: Timestamps,
+    /// Descriptors open before the first operation.
+    pub(super) given: InheritedFds,
+    /// True if polling the clock is better than sleeping: there are more CPUs than threads.
+    pub(super) may_spin: AtomicBool,
+}
+
+/// Message of a worker to the thread that has started it.
+#[derive(Debug)]
+pub(super) enum WorkerMessage {
+    /// The worker is born.
+    Born(u32),
+    /// A worker has finished the operations before the window and waits for the others.
+    Prepared,
+    /// An operation on names has succeeded and failed in the capture, or the other way round, and
+    /// nothing more is executed ([`ReplayOptions::ends_at_names`]).
+    NamesDiffer,
+    /// The worker has ended.
+    Ended(u32),
+    /// The worker has failed.
+    Failed(u32, WorkerFailure),
+}
+
+/// Reason why a worker has failed.
+#[derive(Debug)]
+pub(super) enum WorkerFailure {
+    Plan(PlanError),
+    Memory(std::io::Error),
+    Ring(std::io::Error),
+    /// The helper that reads its plan has failed.
+    Helper,
+    /// The thread has panicked.
+    Panicked,
+}
+
+/// Reports a thread that panics: the thread that has started it would otherwise wait forever.
+#[derive(Debug)]
+pub(super) struct WorkerEndNotice<'a>(pub(super) u32, pub(super) &'a Sender<WorkerMessage>);
+
+impl Drop for WorkerEndNotice<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.1.send(WorkerMessage::Failed(self.0, WorkerFailure::Panicked));
+        }
+    }
+}
+
+/// Worker while it is running.
+struct WorkerThread<'a> {
+    course: WorkerState<'a>,
+    memory: CallMemory,
+}
+
+/// Executes all operations of a worker.
+pub(super) fn work(
+    shared: &Shared,
+    worker: u32,
+    helpers: &SyncSender<DecodeRequest>,
+    tell: &Sender<WorkerMessage>,
+) {
+    let _ending = WorkerEndNotice(worker, tell);
+    shared.at_work.begins(worker);
+    let result = all(shared, worker, helpers, tell);
+    shared.at_work.ends(worker);
+    shared.given.left(&shared.slots);
+    // The thread that has started this one waits for the message.
+    let failed = |failure| WorkerMessage::Failed(worker, failure);
+    let _ = tell.send(result.map_or_else(failed, |()| WorkerMessage::Ended(worker)));
+}
+
+fn all(
+    shared: &Shared,
+    worker: u32,
+    helpers: &SyncSender<DecodeRequest>,
+    tell: &Sender<WorkerMessage>,
+) -> Result<(), WorkerFailure> {
+    thread::set_exact_timers();
+    shared.given.open(&shared.slots);
+    let memory = CallMemory::new(shared.source.longest, shared.contents.clone());
+    let memory = memory.map_err(WorkerFailure::Memory)?;
+    let mut work = WorkerThread { course: WorkerState::new(shared, worker, tell), memory };
+    let mut frames = Frames::new(shared.ahead.take(worker), worker, helpers);
+    let mut goes_on = true;
+    while goes_on && let Some(mut loaded) = frames.next()? {
+        goes_on = work.frame(&mut loaded);
+        frames.done(loaded);
+    }
+    frames.end();
+    Ok(())
+}
+
+impl WorkerThread<'_> {
+    /// Executes the operations of a frame. Returns false if the replay is over.
+    fn frame(&mut self, loaded: &mut LoadedOps) -> bool {
+        let mut goes_on = true;
+        for index in 0..loaded.steps.len() {
+            let Some(step) = loaded.steps.get(index) else { break };
+            let done = if self.reaches(step.moment) {
+                self.one(&mut loaded.batch, index, step)
+            } else {
+                None
+            };
+            let Some((got, late)) = done else {
+                goes_on = false;
+                break;
+            };
+            loaded.results.push(got, late);
+            self.course.over(loaded.number(index), step);
+        }
+        loaded.at = self.course.shared.stamps.both();
+        goes_on
+    }
+
+    /// Returns whether an operation is to be executed; waits until it may begin.
+    fn reaches(&mut self, moment: &OpTiming) -> bool {
+        loop {
+            match self.course.reaches(moment) {
+                WindowReach::Yes => return true,
+                WindowReach::AtGate => self.course.shared.gate.wait(),
+                WindowReach::No => return false,
+            }
+        }
+    }
+
+    /// Executes an operation when its turn and its due time have come. Returns its result, and its
+    /// lateness if it has a due time; `None` if the replay is over.
+    fn one(
+        &mut self,
+        batch: &mut CallBatch,
+        index: usize,
+        step: ReplayStep<'_>,
+    ) -> Option<(ReplayedResult, Option<u64>)> {
+        if step.due.besides == ImplicitOp::Waits {
+            return self.waiting(batch, index, step);
+        }
+        if !self.is_turn(step) {
+            return None;
+        }
+        let late = self.pace(step.moment);
+        if self.course.shared.turns.is_over() {
+            return None;
+        }
+        if step.due.besides.is_implicit() {
+            return Some((self.course.implicit(batch, index, &mut self.memory, step.due), None));
+        }
+        Some((self.course.call(batch, index, &mut self.memory, step), late))
+    }
+
+    /// Executes a call that waited for other threads in the capture. It waits here before the call
+    /// is made, and the wait is part of the operation's time.
+    fn waiting(
+        &mut self,
+        batch: &mut CallBatch,
+        index: usize,
+        step: ReplayStep<'_>,
+    ) -> Option<(ReplayedResult, Option<u64>)> {
+        let late = self.pace(step.moment);
+        let start = self.course.shared.stamps.now();
+        if !self.is_turn(step) {
+            return None;
+        }
+        Some((
+            ReplayedResult { start, ..self.course.call(batch, index, &mut self.memory, step) },
+            late,
+        ))
+    }
+
+    /// Waits for the operations that must precede this one. Returns false if the replay is over.
+    fn is_turn(&self, step: ReplayStep<'_>) -> bool {
+        let (turns, worker) = (&self.course.shared.turns, self.course.worker);
+        match self.course.shared.options.order {
+            ReplayOrder::Total => turns.wait_for_turn(step.moment.turn, worker),
+            ReplayOrder::Dependencies => {
+                let mut waits = step.waits.iter();
+                !turns.is_over()
+                    && waits.all(|&(other, number)| turns.wait_for(other, number, worker))
+            }
+            ReplayOrder::Thread | ReplayOrder::None => !turns.is_over(),
+        }
+    }
+
+    /// Waits for the due time. Returns the lateness in ns if there is a due time.
+    fn pace(&self, moment: &OpTiming) -> Option<u64> {
+        let time = self.course.time(moment)?;
+        let Shared { stamps, turns, may_spin, .. } = self.course.shared;
+        // ORDERING: only a flag.
+        let may_spin = may_spin.load(Ordering::Relaxed);
+        Some(stamps.wait_until(time, may_spin, || turns.is_over()))
+    }
+}

@@ -1,0 +1,184 @@
+//! Arguments of an operation: paths and descriptors.
+
+use super::{PlanOutput, Planner};
+use crate::event::syscall_table::{CallClass, Role};
+use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
+use crate::replay::plan::handles::{Handle, HandleTarget};
+use crate::replay::plan::infer_initial_state;
+use crate::replay::plan::namespace::EntryKind;
+use crate::replay::plan::planned_op::InheritedFd;
+use crate::replay::plan::replay_paths::{at_start, of_file, short};
+use crate::replay::plan::replayability::SkipReason;
+use crate::replay::plan::resources::moves_position;
+use crate::units::Fd;
+
+impl<O: PlanOutput> Planner<O> {
+    /// Returns the paths that an operation was given, from the root.
+    pub(super) fn paths(
+        &mut self,
+        operation: &SyscallOperation,
+    ) -> Result<[Option<Vec<u8>>; 2], SkipReason> {
+        let call = operation.call.call();
+        if call.class == CallClass::Open && operation.errno().is_none() {
+            let file = operation.file.as_ref().ok_or(SkipReason::NoName)?;
+            let path = of_file(file)?.to_vec();
+            return Ok([Some(short(self.without_gone(file, path))?), None]);
+        }
+        // `utimensat` without a path works on its descriptor.
+        let is_given = call.paths(&operation.args)[0].is_some_and(|path| path != 0);
+        if !is_given {
+            return Ok([None, None]);
+        }
+        let named = operation.named.as_ref().ok_or(SkipReason::NoName)?;
+        let first = named.first.as_ref().ok_or(SkipReason::NoName)?;
+        // An empty path means the directory itself.
+        let first = match first.path.bytes.is_empty() {
+            true => None,
+            false => Some(short(self.given_path(first)?)?),
+        };
+        if call.arg(Role::Path2).is_none() {
+            return Ok([first, None]);
+        }
+        let second = named.second.as_ref().ok_or(SkipReason::NoName)?;
+        let second = match call.is_symlink() {
+            true if second.path.source.is_doubtful() => return Err(SkipReason::NoName),
+            true => second.path.bytes.clone(),
+            false => self.given_path(second)?,
+        };
+        Ok([first, Some(short(second)?)])
+    }
+
+    /// Returns the handles of the descriptors that an operation was given.
+    pub(super) fn descriptors(
+        &mut self,
+        operation: &SyscallOperation,
+        no_path: bool,
+    ) -> Result<[Option<Handle>; 2], SkipReason> {
+        let call = operation.call.call();
+        if call.class == CallClass::Open {
+            return Ok([None, None]);
+        }
+        let is_directory_meant = call.has_path() && no_path;
+        let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
+        let file = operation.file.as_deref();
+        let first = self.descriptor(operation, role, file)?;
+        // The second descriptor of a `dup` is its result.
+        let is_second = call.class == CallClass::Transfer;
+        let target = operation.target.as_ref().filter(|_| is_second).map(|(_, file)| &**file);
+        let second = match is_second {
+            true => self.target(operation, target)?,
+            false => None,
+        };
+        Ok([first, second])
+    }
+
+    /// Checks that a close-on-exec flag belongs to one descriptor. The flag is that of a process's
+    /// descriptor, but the replay has one descriptor for all processes that share it by a fork.
+    /// Operations that get or set the flag while several processes share the descriptor are
+    /// skipped, and so are operations that get a flag that was set then.
+    pub(super) fn has_own_flags(
+        &mut self,
+        operation: &SyscallOperation,
+        handle: Option<Handle>,
+    ) -> Result<(), SkipReason> {
+        let command = operation.call.call().arg(Role::Command);
+        let command = command.and_then(|register| i32::try_from(operation.args[register]).ok());
+        let (Some(libc::F_GETFD | libc::F_SETFD), Some(handle)) = (command, handle) else {
+            return Ok(());
+        };
+        let sets = command == Some(libc::F_SETFD);
+        if self.handles.has_own_flag(handle, sets) { Ok(()) } else { Err(SkipReason::SharedFlags) }
+    }
+
+    pub(super) fn descriptor(
+        &mut self,
+        operation: &SyscallOperation,
+        role: Role,
+        file: Option<&OpenFile>,
+    ) -> Result<Option<Handle>, SkipReason> {
+        let call = operation.call.call();
+        let Some(register) = call.arg(role) else { return Ok(None) };
+        let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
+        let fd = Fd(i32::from_le_bytes([a, b, c, d]));
+        let known = self.handles.get(operation.process, fd, file.map(|file| file.id));
+        let handle = match (known, file) {
+            (Some(handle), _) => handle,
+            (None, _) if operation.errno() == Some(libc::EBADF) => return Ok(None),
+            (None, None) => return Err(SkipReason::NoFile),
+            (None, Some(file)) => {
+                let lists = call.class == CallClass::List;
+                // Calls with an explicit offset show nothing of the position.
+                let stands = moves_position(operation, false);
+                let offset = operation.offset.filter(|_| stands).unwrap_or(0);
+                self.open_before(operation.process, fd, file, lists, offset)
+            }
+        };
+        self.handles.usable(handle).map(Some)
+    }
+
+    /// Adds a descriptor that was open before the first operation. `lists`: the descriptor is of a
+    /// directory; `offset`: its position.
+    pub(super) fn open_before(
+        &mut self,
+        process: ProcessKey,
+        fd: Fd,
+        file: &OpenFile,
+        lists: bool,
+        offset: u64,
+    ) -> Handle {
+        let found = self.found_open(file, lists);
+        let behind =
+            found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, behind)| *behind);
+        let handle = self.handles.given(process, fd, file.id, behind);
+        if let Ok((path, _)) = found {
+            self.handles.position(handle).set(offset);
+            let behind = self.handles.file(handle);
+            self.given.push(InheritedFd { handle, path, file: behind, flags: file.flags, offset });
+        }
+        handle
+    }
+}
+
+impl<O: PlanOutput> Planner<O> {
+    /// Returns the path of an open file at the start, and its handle target.
+    fn found_open(
+        &mut self,
+        file: &OpenFile,
+        lists: bool,
+    ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
+        let told = at_start(file)?;
+        let is_directory = lists || file.stat.is_some_and(|stat| stat.is_directory());
+        // A file without a known name has been removed.
+        let Ok(path) = of_file(file) else { return self.was_at(told, is_directory) };
+        let node = self.world.find(path).ok_or(SkipReason::NoDirectory)?;
+        // The file may have been reported first when it had another name, or its name may just have
+        // been given to another file.
+        let Some(first) = self.world.path_at_start(node) else {
+            return self.was_at(told, is_directory);
+        };
+        let first = short(first)?;
+        if is_directory {
+            self.world.was_there(node, EntryKind::Directory);
+            return Ok((first, HandleTarget::Directory));
+        }
+        let flags = file.flags.unwrap_or(0)
+            & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
+        let is_open = |file| self.handles.has_open(file);
+        let file = infer_initial_state::opened(&mut self.world, node, flags, file.stat, is_open);
+        Ok((first, file.map_or(HandleTarget::Directory, HandleTarget::File)))
+    }
+
+    /// Returns the file or directory that was at a path at the start, whatever is there now.
+    fn was_at(
+        &mut self,
+        told: &[u8],
+        is_directory: bool,
+    ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
+        let path = short(told.to_vec())?;
+        let kind = if is_directory { EntryKind::Directory } else { EntryKind::Any };
+        match self.world.thing_at_start(&path, kind).ok_or(SkipReason::NoName)? {
+            EntryKind::File(file) => Ok((path, HandleTarget::File(file))),
+            _ => Ok((path, HandleTarget::Directory)),
+        }
+    }
+}
