@@ -6,13 +6,10 @@
 
 #![expect(unsafe_code, reason = "the one place for it; see each SAFETY note")]
 
-pub mod block_device;
 pub mod cancellation;
 pub mod capabilities;
 pub mod clock;
-pub mod device_users;
 pub mod disks;
-pub mod drop_caches;
 pub mod fanotify;
 pub mod fiemap;
 pub mod files;
@@ -28,11 +25,9 @@ pub mod output_path;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;
-pub mod reflink;
 pub mod regular;
-pub mod reissue;
+pub mod replay;
 pub mod ring;
-pub mod sandbox;
 pub mod sandboxed_helper;
 mod seccomp;
 mod session;
@@ -42,4 +37,3 @@ pub mod thread;
 pub mod trace_ring;
 pub mod tracefs;
 pub mod tracefs_instance;
-pub mod tsc;

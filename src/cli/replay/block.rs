@@ -22,8 +22,8 @@ use crate::replay::plan::block::{Allowed, BlockPlan, BlockRequests, CapturedRequ
 use crate::replay::plan::plan_file::FILE_MAGIC;
 use crate::report;
 use crate::report::replay_block::BlockRun;
-use crate::sys::block_device::BlockTarget;
 use crate::sys::regular;
+use crate::sys::replay::block_device::BlockTarget;
 use crate::units::DevId;
 
 pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {

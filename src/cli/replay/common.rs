@@ -24,7 +24,7 @@ use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};
 use crate::report;
 use crate::report::replay_run::ReplayRun;
 use crate::sys::regular;
-use crate::sys::reissue::UringPolicy;
+use crate::sys::replay::reissue::UringPolicy;
 
 /// Runs all operations of a plan; a terminal shows the progress.
 pub(super) fn run_plan(

@@ -11,7 +11,7 @@ use super::common::{check_window, damaged, open, options, print_report, run_plan
 use crate::replay::execute::in_place::otherwise;
 use crate::replay::execute::run::{self, Machine, ReplayOptions};
 use crate::replay::plan::initially_absent::AbsentError;
-use crate::sys::{drop_caches, sandbox};
+use crate::sys::replay::{drop_caches, sandbox};
 
 /// Note of the report.
 const NOTE: &str = "it was done to the captured files themselves";

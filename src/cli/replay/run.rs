@@ -16,7 +16,7 @@ use crate::replay::execute::run::{self, Machine};
 use crate::replay::execute::verify_initial_state;
 use crate::replay::plan::plan_file::{FileBefore, Fingerprint};
 use crate::sys::identity::{self, Identity};
-use crate::sys::{drop_caches, sandbox};
+use crate::sys::replay::{drop_caches, sandbox};
 
 /// Replays a plan on the files that `replay init` made.
 pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {

@@ -23,7 +23,7 @@ use super::run::{Pacing, ReplayOptions};
 use super::timestamps::Timestamps;
 use crate::replay::block_comparison::ReplayedRequest;
 use crate::replay::plan::block::{BlockPlan, CapturedRequest, CapturedRequestKind};
-use crate::sys::block_device::{BlockTarget, DirectBuffer};
+use crate::sys::replay::block_device::{BlockTarget, DirectBuffer};
 use crate::sys::thread;
 
 /// Threads at most. Deeper queues are clipped, which the report shows.

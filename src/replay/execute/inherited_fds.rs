@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::replay::plan::plan_file::GivenPlan;
-use crate::sys::reissue::FdSlots;
+use crate::sys::replay::reissue::FdSlots;
 use crate::sys::{files, thread};
 
 /// Path of a descriptor that could not be opened, and the error.

@@ -23,7 +23,7 @@ use crate::replay::plan::links::TEXT_BYTES_MAX;
 use crate::replay::plan::plan_file::{FileBefore, FileKind};
 use crate::sys::files;
 use crate::sys::identity::{self, Identity};
-use crate::sys::sandbox::{self, SandboxError};
+use crate::sys::replay::sandbox::{self, SandboxError};
 
 /// Reason why files cannot be created.
 #[derive(Debug, Error)]

@@ -9,7 +9,7 @@ use super::steps::{ImplicitOp, ReplayedResult};
 use super::worker::{WorkerEndNotice, WorkerFailure};
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::clock;
-use crate::sys::reissue::CallRing;
+use crate::sys::replay::reissue::CallRing;
 use crate::units::KernelTime;
 
 /// Lane with its seat in the ring.

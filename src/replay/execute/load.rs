@@ -13,8 +13,8 @@ use crate::replay::plan::plan_file::{
     CallPlan, Index, OPERATIONS_MAX, Operation, PlanError, PlanReader,
 };
 use crate::replay::plan::replayability::{Treatment, treatment};
-use crate::sys::reissue::{BufferSizes, CallBatch, CallSignature, CapturedCall};
-use crate::sys::tsc::ClockSample;
+use crate::sys::replay::reissue::{BufferSizes, CallBatch, CallSignature, CapturedCall};
+use crate::sys::replay::tsc::ClockSample;
 
 /// Captured facts of an operation that are not read before the comparison.
 #[derive(Clone, Copy, Debug)]

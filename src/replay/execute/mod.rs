@@ -8,7 +8,7 @@
 //!        ─► purge ─► files that the manifest lists are removed
 //! ```
 //!
-//! Everything happens inside a directory that is the root of the process ([`crate::sys::sandbox`]),
+//! Everything happens inside a directory that is the root of the process ([`crate::sys::replay::sandbox`]),
 //! except replays on the captured files themselves ([`in_place`]).
 
 pub mod block;

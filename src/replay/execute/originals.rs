@@ -21,7 +21,7 @@ use nix::unistd::{Whence, getegid, lseek};
 
 use super::sparse_layout::set_length;
 use crate::sys::files;
-use crate::sys::reflink::reflink;
+use crate::sys::replay::reflink::reflink;
 
 /// Bytes that are copied at once.
 const CHUNK_BYTES: usize = 1 << 20;

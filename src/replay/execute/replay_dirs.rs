@@ -19,7 +19,7 @@ use super::settings::Settings;
 use crate::replay::plan::plan_file::{FileBefore, Fingerprint};
 use crate::sys::files;
 use crate::sys::identity::Identity;
-use crate::sys::sandbox::{SandboxDirectory, SandboxMount};
+use crate::sys::replay::sandbox::{SandboxDirectory, SandboxMount};
 
 /// Reason why the directories of a replay cannot be used.
 #[derive(Debug, Error)]

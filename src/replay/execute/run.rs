@@ -26,10 +26,10 @@ use super::worker::{Shared, WorkerFailure, WorkerMessage};
 use super::worker_pool::{self, WorkerPool};
 use crate::replay::comparison::Comparison;
 use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};
-use crate::sys::reissue::{
+use crate::sys::replay::reissue::{
     CallRing, DataSink, FdSlots, UringPolicy, UringUnavailable, WriteContents,
 };
-use crate::sys::tsc::CycleCounter;
+use crate::sys::replay::tsc::CycleCounter;
 use crate::sys::{limits, thread};
 
 /// Ordering constraints between operations.

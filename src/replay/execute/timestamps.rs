@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys::clock;
-use crate::sys::tsc::{ClockSample, CycleCounter};
+use crate::sys::replay::tsc::{ClockSample, CycleCounter};
 use crate::units::KernelTime;
 
 /// Remaining time that a waiting thread spends polling the clock instead of sleeping: a sleep takes

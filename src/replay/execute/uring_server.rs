@@ -21,7 +21,7 @@ use super::lane::{Lane, LaneWait};
 use super::timestamps::{SLEEP_NS, SPIN_NS};
 use super::worker::{Shared, WorkerEndNotice, WorkerFailure, WorkerMessage};
 use super::worker_state::WorkerState;
-use crate::sys::reissue::{CallMemory, CallRing};
+use crate::sys::replay::reissue::{CallMemory, CallRing};
 use crate::sys::{clock, thread};
 use crate::units::KernelTime;
 

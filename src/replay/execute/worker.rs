@@ -18,7 +18,7 @@ use super::time_window::StartGate;
 use super::timestamps::Timestamps;
 use super::worker_state::{WindowReach, WorkerState};
 use crate::replay::plan::plan_file::PlanError;
-use crate::sys::reissue::{CallBatch, CallMemory, FdSlots, WriteContents};
+use crate::sys::replay::reissue::{CallBatch, CallMemory, FdSlots, WriteContents};
 use crate::sys::thread;
 
 /// State that all threads of a replay share.

@@ -13,7 +13,7 @@ use super::uring_server::serve;
 use super::worker::{Shared, WorkerMessage, work};
 use crate::replay::plan::plan_file::{Index, WorkerPlan};
 use crate::replay::verify_recording::THREAD_NAME;
-use crate::sys::reissue::{CallRing, UringPolicy};
+use crate::sys::replay::reissue::{CallRing, UringPolicy};
 
 /// Returns the number of rings that a plan needs at most.
 pub(super) fn rings(index: &Index, engine: Engine) -> usize {

@@ -10,7 +10,7 @@ use super::progress_counters::WaitTarget;
 use super::run::{Pacing, ReplayOrder};
 use super::steps::{ImplicitOp, OpMeta, OpTiming, ReplayStep, ReplayedResult};
 use super::worker::{Shared, WorkerMessage};
-use crate::sys::reissue::{CallBatch, CallMemory};
+use crate::sys::replay::reissue::{CallBatch, CallMemory};
 
 /// State of a worker.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use iotrace_perf::sys::reissue::{CallRing, UringPolicy};
+use iotrace_perf::sys::replay::reissue::{CallRing, UringPolicy};
 
 use crate::support::machine::postgres;
 

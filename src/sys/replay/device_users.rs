@@ -1,6 +1,6 @@
 //! Users of a block device: mounts, swap, devices built upon it, and processes that have it open.
 //!
-//! The kernel's own check is an exclusive open ([`super::target`]). This module names the users,
+//! The kernel's own check is an exclusive open ([`super::block_device`]). This module names the users,
 //! and finds those without such an open: the files of loop devices, and programs that have a device
 //! open.
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::mounts;
+use crate::sys::mounts;
 use crate::units::DevId;
 
 /// A block device, its partitions, and its backing file.

@@ -17,8 +17,11 @@ use std::time::Duration;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 
+use super::batch::CallBatch;
+use super::buffer_sizes::BUFFER_BYTES_MAX;
+use super::memory::CallMemory;
+use super::slots::FdSlots;
 use super::uring_availability::{UringPolicy, UringUnavailable};
-use super::{BUFFER_BYTES_MAX, CallBatch, CallMemory, FdSlots};
 use crate::sys::clock;
 use crate::units::KernelTime;
 
@@ -268,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::event::syscall_table::CallId;
-    use crate::sys::reissue::{BufferSizes, CallSignature, CapturedCall, WriteContents};
+    use crate::sys::replay::reissue::{BufferSizes, CallSignature, CapturedCall, WriteContents};
 
     /// A call: its name, its registers, and whether a ring makes it.
     type Asked = (&'static str, [u64; 6], bool);

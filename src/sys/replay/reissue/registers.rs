@@ -1,7 +1,8 @@
 //! Registers of a call: the name of the call alone decides which of them are pointers. Nothing that
 //! was captured can make another number a pointer.
 
-use super::CallRefusal;
+use super::buffer_sizes::{BUFFER_BYTES_MAX, SCRATCH_BYTES};
+use super::refusal::CallRefusal;
 use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// A captured call.
@@ -55,12 +56,6 @@ pub(super) enum Register<'a> {
     /// Buffers that the kernel writes to or reads: how many, and the bytes of all of them.
     Vector { is_into: bool, count: u32, bytes: u32 },
 }
-
-/// Memory for the structures that the kernel returns: the largest has 256 bytes (`struct statx`).
-pub(super) const SCRATCH_BYTES: u64 = 4096;
-
-/// Limit on the bytes that one call moves (`MAX_RW_COUNT` in `include/linux/fs.h`).
-pub const BUFFER_BYTES_MAX: u64 = 0x7fff_f000;
 
 /// Limit on the buffers of a call (`UIO_MAXIOV`).
 const VECTOR_MAX: u64 = 1024;

@@ -1,29 +1,10 @@
-//! Captured system calls, made once more: the same numbers in the registers, with our own memory
-//! and descriptors in place of the program's.
-//!
-//! ```text
-//!   Wanted ──► Batch::push ──► Batch::call        registers of a read, for example:
-//!   (captured call)            (call to make)      [slot 7 → 12] [our buffer] [4096]
-//! ```
-//!
-//! `registers.rs` alone decides which registers are pointers. Concurrent calls of one thread go
-//! through a [`CallRing`].
+//! Batches of calls that are ready to be made.
 
-mod memory;
-mod registers;
-mod ring;
-mod sink;
-mod slots;
-mod uring_availability;
-
-pub use memory::{CallMemory, WriteContents};
-pub use registers::{BUFFER_BYTES_MAX, CallSignature, CapturedCall};
-pub use ring::CallRing;
-pub use sink::DataSink;
-pub use slots::FdSlots;
-pub use uring_availability::{UringPolicy, UringUnavailable};
-
-use registers::{Register, SCRATCH_BYTES};
+use super::buffer_sizes::BufferSizes;
+use super::memory::CallMemory;
+use super::refusal::CallRefusal;
+use super::registers::{CallSignature, CapturedCall, Register};
+use super::slots::FdSlots;
 
 /// Time at which the value of a register is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,35 +43,6 @@ struct Prepared {
 enum BatchAddress {
     Text(usize),
     Words(usize),
-}
-
-/// The longest buffers of a replay, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferSizes {
-    /// Longest buffer that a call writes from.
-    pub from: u64,
-    /// Longest buffer that a call reads into.
-    pub into: u64,
-}
-
-impl BufferSizes {
-    /// Limits the lengths to what the kernel moves in one call. `into` has at least the size of the
-    /// structures that the kernel returns.
-    pub fn new(from: u64, into: u64) -> Self {
-        Self {
-            from: from.clamp(1, BUFFER_BYTES_MAX),
-            into: into.clamp(SCRATCH_BYTES, BUFFER_BYTES_MAX),
-        }
-    }
-}
-
-/// Reason for which a call cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallRefusal {
-    /// The architecture has no such call.
-    NoSuchCall,
-    /// The call needs a longer buffer than there is.
-    TooLong,
 }
 
 /// Calls that are ready to be made, and the memory with their paths.
@@ -234,7 +186,7 @@ impl CallBatch {
     }
 
     /// Returns the number of a call and the current values of its registers.
-    fn registers(
+    pub(super) fn registers(
         &self,
         index: usize,
         memory: &mut CallMemory,

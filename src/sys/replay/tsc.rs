@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::clock;
+use crate::sys::clock;
 use crate::units::KernelTime;
 
 /// Counter that is read.

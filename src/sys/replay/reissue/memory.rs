@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memmap2::{MmapMut, MmapOptions};
 
-use super::BufferSizes;
+use super::buffer_sizes::BufferSizes;
 
 /// Buffers of one thread, which its calls read from and write into.
 #[derive(Debug)]

@@ -23,8 +23,8 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, chroot, getegid, geteuid};
 use thiserror::Error;
 
-use super::capabilities::keep_for_replay;
-use super::identity::Identity;
+use crate::sys::capabilities::keep_for_replay;
+use crate::sys::identity::Identity;
 
 /// Reason for which a directory cannot become the root.
 #[derive(Debug, Error)]

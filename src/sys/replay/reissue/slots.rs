@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::DataSink;
+use super::sink::DataSink;
 
 /// Value of a slot without a descriptor.
 const EMPTY: i32 = -1;

@@ -11,7 +11,7 @@ use memmap2::{MmapMut, MmapOptions};
 use thiserror::Error;
 
 use super::device_users::{DeviceUsers, device_at};
-use super::thread;
+use crate::sys::thread;
 use crate::units::DevId;
 
 /// `include/uapi/linux/fs.h`; arguments: an int, 64 bits, and twice 64 bits (first byte, bytes).
