@@ -3,14 +3,14 @@
 #![no_main]
 
 use iotrace_perf::replay::comparison::Comparison;
-use iotrace_perf::replay::plan::hole_map::{Kind, Part};
+use iotrace_perf::replay::execute::{init, validate_plan};
+use iotrace_perf::replay::plan::hole_map::{KnownRegion, RegionKind};
 use iotrace_perf::replay::plan::plan_file::{
     CallPlan, FileBefore, FileKind, GivenPlan, Index, LeftPlan, Operation, PlanReader, WorkerPlan,
 };
-use iotrace_perf::replay::verify_recording::{Side, compare};
-use iotrace_perf::replay::execute::{init, read};
-use iotrace_perf::report::replay_run::{Run, report};
-use iotrace_perf::text::table::Form;
+use iotrace_perf::replay::verify_recording::{PlanSide, compare};
+use iotrace_perf::report::replay_run::{ReplayRun, report};
+use iotrace_perf::text::table::TableFormat;
 use iotrace_perf_fuzz::output::check;
 use iotrace_perf_fuzz::plans;
 use libfuzzer_sys::fuzz_target;
@@ -82,8 +82,8 @@ fn seeds() {
             before("/d/g", FileKind::File, Some(1)),
             before("/d/l", FileKind::Link, None),
         ];
-        let part = |from, to, kind| Part { from, to, kind };
-        files[1].parts = vec![part(0, 23, Kind::Data), part(23, 4096, Kind::Hole)];
+        let part = |from, to, kind| KnownRegion { from, to, kind };
+        files[1].parts = vec![part(0, 23, RegionKind::Data), part(23, 4096, RegionKind::Hole)];
         files[3].text = Some(b"../f".into());
         let files = bytes(postcard::to_allocvec(&files[..]));
         let names = bytes(postcard::to_allocvec(&[(1_u32, b"/d/f".to_vec())][..]));
@@ -125,7 +125,7 @@ fn seeds() {
 
 fn tell(index: &Index, comparison: &Comparison, names: Option<Vec<(u32, Vec<u8>)>>) {
     let names = names.unwrap_or_default().into_iter().collect();
-    let run = Run {
+    let run = ReplayRun {
         index,
         comparison,
         names: &names,
@@ -135,7 +135,7 @@ fn tell(index: &Index, comparison: &Comparison, names: Option<Vec<(u32, Vec<u8>)
         threads: (2, 2),
         rings: Some(1),
     };
-    for form in [Form::Text, Form::Json, Form::Csv] {
+    for form in [TableFormat::Text, TableFormat::Json, TableFormat::Csv] {
         let mut out = Vec::new();
         report(&run, 20).print(form, &mut out).expect("memory");
         check(&out);
@@ -151,10 +151,10 @@ fuzz_target!(init: seeds(), |data: &[u8]| {
         let _ = init::check(&files);
     }
     let names = reader.names(&index).ok().map(|it| it.into_iter().collect());
-    if let Ok((index, comparison)) = read::read_through(reader, index, OPERATIONS) {
+    if let Ok((index, comparison)) = validate_plan::read_through(reader, index, OPERATIONS) {
         tell(&index, &comparison, names);
     }
-    let side = || PlanReader::new(file()).and_then(|(reader, index)| Side::new(reader, index));
+    let side = || PlanReader::new(file()).and_then(|(reader, index)| PlanSide::new(reader, index));
     if let (Ok(plan), Ok(recording)) = (side(), side()) {
         let _ = compare(&plan, &recording, b"/r");
     }
