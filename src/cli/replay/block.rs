@@ -17,7 +17,7 @@ use crate::operation::disk;
 use crate::pipeline;
 use crate::replay::block_comparison::BlockComparison;
 use crate::replay::execute::block;
-use crate::replay::execute::run::Pacing;
+use crate::replay::execute::options::Pacing;
 use crate::replay::plan::block::{Allowed, BlockPlan, BlockRequests, CapturedRequests};
 use crate::replay::plan::plan_file::FILE_MAGIC;
 use crate::report;

@@ -15,9 +15,8 @@ use super::super::exit_code::MISMATCH;
 use super::super::values::{ContentArg, SpeedArg};
 use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
 use crate::replay::execute::file_content::ContentsSource;
-use crate::replay::execute::run::{
-    self, Engine, Machine, Pacing, ReplayOptions, ReplayOrder, Replayed,
-};
+use crate::replay::execute::options::{Engine, Pacing, ReplayOptions, ReplayOrder};
+use crate::replay::execute::run::{self, Machine, Replayed};
 use crate::replay::execute::time_window::TimeWindow;
 use crate::replay::outcome::Outcome;
 use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};

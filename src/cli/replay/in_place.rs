@@ -9,7 +9,8 @@ use super::super::{analyse, signals};
 use super::args::{LevelArg, RunArgs};
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use crate::replay::execute::in_place::otherwise;
-use crate::replay::execute::run::{self, Machine, ReplayOptions};
+use crate::replay::execute::options::ReplayOptions;
+use crate::replay::execute::run::{self, Machine};
 use crate::replay::plan::initially_absent::AbsentError;
 use crate::sys::replay::{drop_caches, sandbox};
 

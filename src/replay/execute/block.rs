@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::run::{Pacing, ReplayOptions};
+use super::options::{Pacing, ReplayOptions};
 use super::timestamps::Timestamps;
 use crate::replay::block_comparison::ReplayedRequest;
 use crate::replay::plan::block::{BlockPlan, CapturedRequest, CapturedRequestKind};

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use zstd::bulk::Decompressor;
 
 use super::load::{LoadedOps, NextFrame};
-use super::worker::Shared;
+use super::shared::Shared;
 use crate::replay::comparison::Comparison;
 use crate::replay::plan::plan_file::PlanError;
 

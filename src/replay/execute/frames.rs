@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use super::decoder_threads::{DecodeRequest, DecodedFrames};
 use super::load::{LoadedOps, NextFrame};
+use super::messages::WorkerFailure;
 use super::preload::PreloadedWorker;
-use super::worker::WorkerFailure;
 
 /// Frames of a worker.
 #[derive(Debug)]

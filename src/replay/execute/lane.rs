@@ -5,8 +5,8 @@ use std::task::Poll;
 
 use super::frames::Frames;
 use super::load::LoadedOps;
+use super::messages::{WorkerEndNotice, WorkerFailure};
 use super::steps::{ImplicitOp, ReplayedResult};
-use super::worker::{WorkerEndNotice, WorkerFailure};
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::clock;
 use crate::sys::replay::reissue::CallRing;

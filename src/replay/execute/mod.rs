@@ -8,8 +8,9 @@
 //!        ─► purge ─► files that the manifest lists are removed
 //! ```
 //!
-//! Everything happens inside a directory that is the root of the process ([`crate::sys::replay::sandbox`]),
-//! except replays on the captured files themselves ([`in_place`]).
+//! Everything happens inside a directory that is the root of the process
+//! ([`crate::sys::replay::sandbox`]), except replays on the captured files themselves
+//! ([`in_place`]).
 
 pub mod block;
 mod decoder_threads;
@@ -23,6 +24,8 @@ mod interruptible_threads;
 mod lane;
 mod load;
 pub mod manifest;
+mod messages;
+pub mod options;
 pub mod originals;
 pub mod path_mapping;
 mod preload;
@@ -31,7 +34,9 @@ mod progress_counters;
 pub mod purge;
 pub mod replay_dirs;
 pub mod run;
+pub mod run_error;
 pub mod settings;
+mod shared;
 mod sparse_layout;
 mod steps;
 pub mod time_window;

@@ -9,96 +9,27 @@ use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use thiserror::Error;
 use zstd::bulk::Decompressor;
 
 use super::decoder_threads::{DecodeRequest, help};
-use super::file_content;
 use super::inherited_fds::InheritedFds;
 use super::interruptible_threads::InterruptibleThreads;
 use super::load::PlanSource;
+use super::messages::WorkerMessage;
+use super::options::{Engine, Pacing, ReplayOptions, ReplayOrder};
 use super::preload::Preload;
 use super::progress::Progress;
 use super::progress_counters::{DeadlockDetector, ProgressCounters};
-use super::time_window::{StartGate, TimeWindow};
+use super::run_error::{RunError, THREADS_MAX};
+use super::shared::Shared;
+use super::time_window::StartGate;
 use super::timestamps::Timestamps;
-use super::worker::{Shared, WorkerFailure, WorkerMessage};
 use super::worker_pool::{self, WorkerPool};
 use crate::replay::comparison::Comparison;
 use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};
-use crate::sys::replay::reissue::{
-    CallRing, DataSink, FdSlots, UringPolicy, UringUnavailable, WriteContents,
-};
+use crate::sys::replay::reissue::{CallRing, DataSink, FdSlots, UringUnavailable, WriteContents};
 use crate::sys::replay::tsc::CycleCounter;
 use crate::sys::{limits, thread};
-
-/// Ordering constraints between operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayOrder {
-    /// Total order: each operation begins when the one that ended before it in the capture has
-    /// ended.
-    Total,
-    /// Each operation waits for the operations that it depends on.
-    Dependencies,
-    /// Operations of a thread follow each other; a thread begins when its parent has come as far as
-    /// in the capture.
-    Thread,
-    /// Operations of a thread follow each other; all threads begin at once.
-    None,
-}
-
-/// Start times of operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pacing {
-    /// At their times in the capture, however long earlier operations take.
-    Open,
-    /// With the captured gap after the previous operation.
-    Closed,
-    /// Immediately, without waiting.
-    Max,
-}
-
-/// Method by which asynchronous operations are executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// System calls: one thread for each operation in flight.
-    Calls,
-    /// io_uring: one thread for each captured thread submits to a ring with these rules.
-    IoUring(UringPolicy),
-}
-
-/// Options of a replay.
-#[derive(Clone, Copy, Debug)]
-pub struct ReplayOptions {
-    /// Ordering constraints between operations.
-    pub order: ReplayOrder,
-    /// Start times of operations.
-    pub pacing: Pacing,
-    /// Factor by which the replay is faster than the capture, above 0.
-    pub speed: f64,
-    /// Method by which asynchronous operations are executed.
-    pub engine: Engine,
-    /// Contents of writes.
-    pub contents: file_content::ContentsSource,
-    /// Part of the plan that is replayed.
-    pub window: TimeWindow,
-    /// Stops the replay at the first operation on names that succeeds and failed in the capture, or
-    /// the other way round: later operations may then concern other files.
-    pub ends_at_names: bool,
-}
-
-impl ReplayOptions {
-    /// Returns the duration in the replay of a captured duration, both in ns.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a speed is no exact number: 2^53 ns are 104 days; larger results saturate"
-    )]
-    pub fn scaled(&self, ns: u64) -> u64 {
-        if self.speed.to_bits() == 1.0_f64.to_bits() { ns } else { (ns as f64 / self.speed) as u64 }
-    }
-}
 
 /// Outcome of a replay.
 #[derive(Debug)]
@@ -150,53 +81,6 @@ impl Default for Machine {
     }
 }
 
-/// Reason why a replay failed.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// Plan is damaged or unreadable.
-    #[error("the plan cannot be read: {0}")]
-    Plan(#[from] PlanError),
-    /// Plan contains a call of a later version.
-    #[error("the plan has a call that this iotrace-perf does not know: {0}")]
-    UnknownCall(String),
-    /// Buffers do not fit in memory.
-    #[error("there is not enough memory for the buffers of the replay: {0}")]
-    Memory(io::Error),
-    /// Helper thread, which reads ahead and compares, has failed.
-    #[error(
-        "a thread that reads the plan and compares results has failed; what was done is not known"
-    )]
-    Helper,
-    /// Worker has ended prematurely.
-    #[error("a thread of the replay has failed; what was done is not known")]
-    Worker,
-    /// All remaining workers wait for each other, or for operations that the plan does not contain.
-    #[error(
-        "invalid plan: {0} of its threads wait for each other, or for operations that it does not have; make it again: \
-         iotrace-perf replay plan LOG -o PLAN"
-    )]
-    Vain(usize),
-    /// Interruption of blocked threads could not be set up.
-    #[error("cannot set the signal that interrupts calls: {0}")]
-    Signal(io::Error),
-    /// Plan needs more threads than a replay may have.
-    #[error(
-        "the plan needs {0} threads at once, and a replay has at most {THREADS_MAX}; leave out some of them: iotrace-perf replay plan LOG --comm NAME -o PLAN"
-    )]
-    TooMany(usize),
-    /// Thread could not be started.
-    #[error("cannot start a thread of the replay: {0}; try: ulimit -u unlimited")]
-    Thread(io::Error),
-    /// io_uring is not available.
-    #[error(transparent)]
-    NoRing(#[from] UringUnavailable),
-    /// Ring has failed.
-    #[error(
-        "the kernel takes no more operations of the replay's io_uring: {0}; try: --engine calls"
-    )]
-    Ring(io::Error),
-}
-
 /// Checks whether the process has the rights that an engine needs.
 ///
 /// # Errors
@@ -212,11 +96,6 @@ pub fn check(engine: Engine) -> Result<(), UringUnavailable> {
 /// Handles per plan at most: more than any kernel lets a process have by default (`sysctl
 /// fs.nr_open`).
 const HANDLES_MAX: u32 = 1 << 24;
-
-/// Threads at one time at most. Each has four memory areas (its stack, its signal stack, the guard
-/// pages after them, its read buffer), and a process has 65,530 by default (`sysctl
-/// vm.max_map_count`). Without one of them the library ends the process.
-const THREADS_MAX: usize = 10_000;
 
 /// Descriptors of the process itself without rings, and those that threads open for a moment.
 const OWN_DESCRIPTORS: usize = 256;
@@ -415,17 +294,5 @@ fn threads<'scope>(
             }
         }
         is_stopped |= names_differ || !go_on(shared.progress.done());
-    }
-}
-
-impl From<WorkerFailure> for RunError {
-    fn from(failure: WorkerFailure) -> Self {
-        match failure {
-            WorkerFailure::Plan(it) => Self::Plan(it),
-            WorkerFailure::Memory(it) => Self::Memory(it),
-            WorkerFailure::Helper => Self::Helper,
-            WorkerFailure::Panicked => Self::Worker,
-            WorkerFailure::Ring(it) => Self::Ring(it),
-        }
     }
 }

@@ -4,7 +4,7 @@
 use zstd::bulk::Decompressor;
 
 use super::load::{NextFrame, PlanSource};
-use super::run::RunError;
+use super::run_error::RunError;
 use super::steps::ReplayedResult;
 use super::timestamps::Timestamps;
 use crate::replay::comparison::Comparison;

@@ -1,89 +1,18 @@
 //! Worker thread: executes the operations of one captured thread, each when its turn has come.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, SyncSender};
 
 use super::decoder_threads::DecodeRequest;
 use super::frames::Frames;
-use super::inherited_fds::InheritedFds;
-use super::interruptible_threads::InterruptibleThreads;
-use super::load::{LoadedOps, PlanSource};
-use super::preload::Preload;
-use super::progress::Progress;
-use super::progress_counters::ProgressCounters;
-use super::run::{ReplayOptions, ReplayOrder};
+use super::load::LoadedOps;
+use super::messages::{WorkerEndNotice, WorkerFailure, WorkerMessage};
+use super::options::ReplayOrder;
+use super::shared::Shared;
 use super::steps::{ImplicitOp, OpTiming, ReplayStep, ReplayedResult};
-use super::time_window::StartGate;
-use super::timestamps::Timestamps;
 use super::worker_state::{WindowReach, WorkerState};
-use crate::replay::plan::plan_file::PlanError;
-use crate::sys::replay::reissue::{CallBatch, CallMemory, FdSlots, WriteContents};
+use crate::sys::replay::reissue::{CallBatch, CallMemory};
 use crate::sys::thread;
-
-/// State that all threads of a replay share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) source: PlanSource,
-    /// Operations that are loaded before the replay begins.
-    pub(super) ahead: Preload,
-    pub(super) options: ReplayOptions,
-    pub(super) turns: ProgressCounters,
-    /// Barrier for workers that have finished the operations before the window.
-    pub(super) gate: StartGate,
-    pub(super) progress: Progress,
-    pub(super) at_work: InterruptibleThreads,
-    pub(super) slots: FdSlots,
-    pub(super) contents: Arc<WriteContents>,
-    /// For each worker the workers that its operations start, in order: index of the operation, and
-    /// the new worker.
-    pub(super) births: Vec<Vec<(u32, u32)>>,
-    pub(super) stamps: Timestamps,
-    /// Descriptors open before the first operation.
-    pub(super) given: InheritedFds,
-    /// True if polling the clock is better than sleeping: there are more CPUs than threads.
-    pub(super) may_spin: AtomicBool,
-}
-
-/// Message of a worker to the thread that has started it.
-#[derive(Debug)]
-pub(super) enum WorkerMessage {
-    /// The worker is born.
-    Born(u32),
-    /// A worker has finished the operations before the window and waits for the others.
-    Prepared,
-    /// An operation on names has succeeded and failed in the capture, or the other way round, and
-    /// nothing more is executed ([`ReplayOptions::ends_at_names`]).
-    NamesDiffer,
-    /// The worker has ended.
-    Ended(u32),
-    /// The worker has failed.
-    Failed(u32, WorkerFailure),
-}
-
-/// Reason why a worker has failed.
-#[derive(Debug)]
-pub(super) enum WorkerFailure {
-    Plan(PlanError),
-    Memory(std::io::Error),
-    Ring(std::io::Error),
-    /// The helper that reads its plan has failed.
-    Helper,
-    /// The thread has panicked.
-    Panicked,
-}
-
-/// Reports a thread that panics: the thread that has started it would otherwise wait forever.
-#[derive(Debug)]
-pub(super) struct WorkerEndNotice<'a>(pub(super) u32, pub(super) &'a Sender<WorkerMessage>);
-
-impl Drop for WorkerEndNotice<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.1.send(WorkerMessage::Failed(self.0, WorkerFailure::Panicked));
-        }
-    }
-}
 
 /// Worker while it is running.
 struct WorkerThread<'a> {

@@ -8,9 +8,12 @@ use std::thread::{Builder, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::decoder_threads::DecodeRequest;
-use super::run::{Engine, RunError};
+use super::messages::WorkerMessage;
+use super::options::Engine;
+use super::run_error::RunError;
+use super::shared::Shared;
 use super::uring_server::serve;
-use super::worker::{Shared, WorkerMessage, work};
+use super::worker::work;
 use crate::replay::plan::plan_file::{Index, WorkerPlan};
 use crate::replay::verify_recording::THREAD_NAME;
 use crate::sys::replay::reissue::{CallRing, UringPolicy};

@@ -5,11 +5,12 @@
 
 use std::sync::mpsc::Sender;
 
+use super::messages::WorkerMessage;
+use super::options::{Pacing, ReplayOrder};
 use super::progress::Count;
 use super::progress_counters::WaitTarget;
-use super::run::{Pacing, ReplayOrder};
+use super::shared::Shared;
 use super::steps::{ImplicitOp, OpMeta, OpTiming, ReplayStep, ReplayedResult};
-use super::worker::{Shared, WorkerMessage};
 use crate::sys::replay::reissue::{CallBatch, CallMemory};
 
 /// State of a worker.

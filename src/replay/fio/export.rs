@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 
 use super::super::plan::replayability::{SkipReason, Treatment, treatment};
 use super::job::{Job, JobDirection};
+use super::logs::Logs;
 use super::names::{ExportNames, FileName};
-use super::{Logs, NotExported};
+use super::not_exported::NotExported;
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};

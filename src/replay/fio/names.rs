@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::plan::replay_paths::of_file;
 use super::super::plan::replayability::SkipReason;
-use super::NotExported;
+use super::not_exported::NotExported;
 use crate::operation::model::OpenFile;
 use crate::text::escape::drives_terminal;
 

@@ -10,8 +10,9 @@
 
 use rustc_hash::FxHashSet;
 
-use super::infer_initial_state::{found_there, is_refused_as_full, open_flags};
+use super::infer_initial_state::{found_there, is_refused_as_full};
 use super::namespace::{FsModel, NodeId};
+use super::open_flags::open_flags;
 use super::replayability::SkipReason;
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;

@@ -3,6 +3,7 @@
 use super::hole_map::RegionKind;
 use super::initial_size::Size;
 use super::namespace::{EntryKind, FileId, FsModel, NodeId, ShownFile};
+use super::open_flags::open_flags;
 use super::symlink_follow::follows;
 use crate::event::FileStat;
 use crate::event::syscall_table::{Call, CallClass, Role};
@@ -15,22 +16,6 @@ const fn bits(flag: i32) -> u32 {
 
 /// Flag of `unlinkat` that removes a directory.
 const AT_REMOVEDIR: u64 = libc::AT_REMOVEDIR as u64;
-
-/// Returns the `O_*` flags of an open, also of `creat`, which is given none.
-pub fn open_flags(operation: &SyscallOperation) -> u32 {
-    flags_of(operation.call.call(), &operation.args, operation.flags_in_memory)
-}
-
-/// Returns the `O_*` flags of a call with these registers; `in_memory`: flags that it has in
-/// memory.
-pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
-    match call.arg(Role::OpenFlags).map(|register| args[register]) {
-        // The kernel reads 32 bits.
-        Some(flags) => u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0),
-        None if call.name == "creat" => bits(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
-        None => in_memory.unwrap_or(0),
-    }
-}
 
 /// Records that a file was opened under this name. Returns the file of the new descriptor, or
 /// `None` for a directory. `is_open`: the file has a descriptor.

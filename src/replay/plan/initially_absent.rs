@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 use zstd::bulk::Decompressor;
 
-use super::infer_initial_state::flags_of;
+use super::open_flags::flags_of;
 use super::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::symlink_follow::follows;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};

@@ -45,6 +45,8 @@ use super::infer_initial_state;
 use super::links::SymlinkMap;
 use super::locks::Locks;
 use super::namespace::{EntryKind, FsModel, NodeId};
+use super::open_flags::open_flags;
+pub use super::plan_output::PlanOutput;
 use super::planned_op::{InheritedFd, PlannedOp, WorkerInfo};
 use super::process_waits::ProcessWaits;
 use super::replay_paths::of_file;
@@ -55,22 +57,6 @@ use crate::analysis::completed_op::OpKind;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
 use crate::units::KernelTime;
-
-/// Consumer of planned operations, which arrive one at a time.
-pub trait PlanOutput {
-    /// Error of the consumer.
-    type Error;
-
-    /// Takes the next operation.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the consumer.
-    fn planned(&mut self, planned: &PlannedOp) -> Result<(), Self::Error>;
-
-    /// Reports an operation that is skipped.
-    fn left(&mut self, _: SkipReason) {}
-}
 
 #[derive(Debug)]
 struct PlannedThread {
@@ -465,8 +451,7 @@ impl<O: PlanOutput> Planner<O> {
     ) {
         let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
         self.things.of_handle(&mut self.handles, made, true, accessor);
-        let truncates =
-            infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        let truncates = open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == CallClass::Open
             && truncates

@@ -19,9 +19,10 @@ use rustc_hash::FxHashMap;
 use super::dependencies::{AccessHistory, AccessMode, TimedOp, WaitSet};
 use super::evicted_accesses::EvictedAccesses;
 use super::handles::{Handle, Handles};
-use super::infer_initial_state::{found_there, open_flags, removes_directory, sought};
+use super::infer_initial_state::{found_there, removes_directory, sought};
 use super::low_watermark::LowWatermark;
 use super::namespace::{FileId, FsModel, NodeId};
+use super::open_flags::open_flags;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
 

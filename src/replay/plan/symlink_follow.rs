@@ -1,6 +1,6 @@
 //! Symbolic links: calls that follow a final link, and calls that work on the link itself.
 
-use super::infer_initial_state::flags_of;
+use super::open_flags::flags_of;
 use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// Returns true if a call with these registers follows a symbolic link at its first path.

@@ -1,8 +1,8 @@
 //! Users of a block device: mounts, swap, devices built upon it, and processes that have it open.
 //!
-//! The kernel's own check is an exclusive open ([`super::block_device`]). This module names the users,
-//! and finds those without such an open: the files of loop devices, and programs that have a device
-//! open.
+//! The kernel's own check is an exclusive open ([`super::block_device`]). This module names the
+//! users, and finds those without such an open: the files of loop devices, and programs that have a
+//! device open.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

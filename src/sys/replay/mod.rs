@@ -1,5 +1,5 @@
-//! Kernel boundary of replays: captured calls made once more, the root directory that confines them,
-//! and block devices. Only `replay::execute` and the command line use it.
+//! Kernel boundary of replays: captured calls made once more, the root directory that confines
+//! them, and block devices. Only `replay::execute` and the command line use it.
 
 pub mod block_device;
 pub mod device_users;

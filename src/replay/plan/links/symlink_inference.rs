@@ -18,7 +18,8 @@ use std::convert::Infallible;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{SymlinkMap, names, text};
+use super::link_text::{names, text};
+use super::symlink_map::SymlinkMap;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{MountNamespace, OpenFile, PathArgument, SyscallOperation};
 use crate::operation::{Sink, Step};

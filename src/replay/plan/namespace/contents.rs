@@ -1,7 +1,8 @@
 //! Contents of directories: directories that were found not empty, and the entries that explain
 //! that.
 
-use super::{EntryKind, FirstId, FsModel, NodeId, PlaceState};
+use super::fs_model::FsModel;
+use super::model::{EntryKind, FirstId, NodeId, PlaceState};
 
 impl FsModel {
     /// Records that a directory was found not empty.

@@ -1,6 +1,8 @@
 //! Entries that were there at the start, for a replay to create.
 
-use super::{EntryKind, FirstId, FsModel, InitialEntry, NodeId, PlaceState, Size};
+use super::fs_model::FsModel;
+use super::model::{EntryKind, FirstId, InitialEntry, NodeId, PlaceState};
+use crate::replay::plan::initial_size::Size;
 use crate::replay::plan::replay_paths::is_short;
 
 /// Permissions of a file of which is only known that some user may execute it.

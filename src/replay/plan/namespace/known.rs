@@ -3,7 +3,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{EntryKind, FileId, FirstId, FsModel, PlaceState};
+use super::fs_model::FsModel;
+use super::model::{EntryKind, FileId, FirstId, PlaceState};
 
 /// Files of a partial model that have been matched with files of the whole one.
 #[derive(Default)]

@@ -3,7 +3,8 @@
 
 use std::rc::Rc;
 
-use super::{EntryKind, FsModel, Node, NodeId, PlaceState};
+use super::fs_model::FsModel;
+use super::model::{EntryKind, Node, NodeId, PlaceState};
 use crate::replay::plan::links::SymlinkMap;
 
 /// Maximum number of links that a path leads through (`MAXSYMLINKS` in the kernel's

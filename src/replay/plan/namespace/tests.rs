@@ -1,4 +1,4 @@
-use super::forget::NUMBERS_MAX;
+use super::forgotten_numbers::{ForgottenNumbers, NUMBERS_MAX};
 use super::*;
 use crate::replay::plan::links::SymlinkMap;
 

@@ -9,11 +9,13 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use zstd::bulk::Decompressor;
 
-use super::{
-    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileBefore,
-    FilesFrame, Fingerprint, Index, KIND_FILES, KIND_INDEX, KIND_NAMES, KIND_OPERATIONS,
-    NamesFrame, OLDEST_VERSION, VERSION, payload_bytes_max,
+use super::fingerprint::Fingerprint;
+use super::format::{
+    END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, KIND_FILES,
+    KIND_INDEX, KIND_NAMES, KIND_OPERATIONS, OLDEST_VERSION, VERSION, payload_bytes_max,
 };
+use super::index::Index;
+use super::initial_files::{FileBefore, FilesFrame, NamesFrame};
 
 /// Bytes after the last frame.
 const END_BYTES: u64 = 16;

@@ -1,5 +1,6 @@
 use std::io::Write;
 
+use super::format::KIND_INDEX;
 use super::*;
 use crate::event::syscall_table::CallId;
 use crate::replay::plan::dependencies::{OpId, Worker};

@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use super::writer::PlanWriter;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::PlannedOp;
-use crate::replay::plan::planner::PlanOutput;
 
 /// Operations that are sent to the thread at once.
 const BATCH: usize = 1024;

@@ -4,21 +4,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 
-use super::threaded_writer::IntoWriter;
-use super::{
-    CallPlan, END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FILES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC,
-    FileBefore, FileKind, FilesFrame, GIVEN_MAX, GivenPlan, Index, KIND_FILES, KIND_INDEX,
-    KIND_NAMES, KIND_OPERATIONS, LeftPlan, NamesFrame, OPERATIONS_BYTES, OPERATIONS_MAX, Operation,
-    PARTS_MAX, VERSION, WORKERS_MAX, WorkerPlan, payload_bytes_max,
+use super::format::{
+    FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, KIND_OPERATIONS, VERSION,
+    payload_bytes_max,
 };
+use super::limits::{OPERATIONS_BYTES, OPERATIONS_MAX};
+use super::operation::Operation;
 use crate::analysis::completed_op::OpKind;
 use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::replay::plan::dependencies::Worker;
-use crate::replay::plan::namespace::{EntryKind, FsModel};
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::PlannedOp;
-use crate::replay::plan::planner::{PlanOutput, Planner};
 
 /// Level of zstd: a plan is written once, and read by workers that must not be slowed down.
 const LEVEL: i32 = 1;
@@ -28,33 +25,33 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// Unfinished frame of one worker.
 #[derive(Debug, Default)]
-struct OpenFrame {
+pub(super) struct OpenFrame {
     payload: Vec<u8>,
     count: u32,
     /// Explicit operations, in written frames and in this one.
-    operations: u32,
-    frames: Vec<u64>,
-    is_waited_for: bool,
+    pub(super) operations: u32,
+    pub(super) frames: Vec<u64>,
+    pub(super) is_waited_for: bool,
     /// End of its last operation in ns, and the total number of ends by then.
     end: u64,
     ended: u64,
 }
 
-/// Writer of operations; [`finish`] writes the rest.
+/// Writer of operations; [`super::finish()`] writes the rest.
 #[derive(Debug)]
 pub struct PlanWriter<W> {
-    out: W,
+    pub(super) out: W,
     written: u64,
-    workers: Vec<OpenFrame>,
+    pub(super) workers: Vec<OpenFrame>,
     waiting: usize,
-    calls: Vec<(CallId, OpKind)>,
+    pub(super) calls: Vec<(CallId, OpKind)>,
     numbers: FxHashMap<(CallId, OpKind), u16>,
     ended: u64,
     /// Latest end among all operations, in ns.
     latest: u64,
-    longest: [u64; 2],
+    pub(super) longest: [u64; 2],
     /// Paths by which files were first opened.
-    names: BTreeMap<u32, Vec<u8>>,
+    pub(super) names: BTreeMap<u32, Vec<u8>>,
 }
 
 impl<W: Write> PlanWriter<W> {
@@ -82,7 +79,7 @@ impl<W: Write> PlanWriter<W> {
     }
 
     /// Writes a frame, and returns its offset.
-    fn frame(&mut self, kind: u32, payload: &[u8]) -> io::Result<u64> {
+    pub(super) fn frame(&mut self, kind: u32, payload: &[u8]) -> io::Result<u64> {
         let stored = zstd::bulk::compress(payload, LEVEL)?;
         let length = |bytes: &[u8]| match u32::try_from(bytes.len()) {
             Ok(it) if it <= payload_bytes_max(kind) => Ok(it),
@@ -206,89 +203,10 @@ impl<W: Write> PlanOutput for PlanWriter<W> {
 }
 
 /// Returns the error for a plan that exceeds the limits of readers.
-fn too_many() -> io::Error {
+pub(super) fn too_many() -> io::Error {
     io::Error::other(
         "the plan has more files or threads than a plan may have; select a part of the capture (-p, -F, --from and --until)",
     )
-}
-
-/// Writes the rest of a plan, of a capture from this kind of machine (`uname -m`).
-///
-/// # Errors
-///
-/// Those of the destination of the plan.
-pub fn finish<O: PlanOutput + IntoWriter>(
-    planner: Planner<O>,
-    machine: &str,
-) -> io::Result<O::Destination> {
-    let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
-    let Planner { out, world, who, given, left, .. } = planner;
-    let mut out = out.into_writer()?;
-    out.flush_all()?;
-    let files = files(&world);
-    for it in &given {
-        if let Some(file) = it.file {
-            out.names.entry(file.0).or_insert_with(|| it.path.clone());
-        }
-    }
-    let names: Vec<(u32, Vec<u8>)> = std::mem::take(&mut out.names).into_iter().collect();
-    let is_too_much = files.len().max(names.len()) > FILES_MAX
-        || who.len() > WORKERS_MAX
-        || given.len() > GIVEN_MAX;
-    if is_too_much {
-        return Err(too_many());
-    }
-    let files_at = out.frame(KIND_FILES, &encoded(&FilesFrame(files))?)?;
-    let names_at = out.frame(KIND_NAMES, &encoded(&NamesFrame(names))?)?;
-    let workers = who.into_iter().zip(&mut out.workers).map(|(who, filling)| WorkerPlan {
-        pid: who.pid,
-        tid: who.tid,
-        comm: who.comm,
-        lane: who.lane,
-        before: who.before.first().map(|it| (it.worker.0, it.number)),
-        is_waited_for: filling.is_waited_for,
-        operations: filling.operations,
-        frames: std::mem::take(&mut filling.frames),
-    });
-    let given = given.into_iter().map(|descriptor| GivenPlan {
-        handle: descriptor.handle.0,
-        path: descriptor.path,
-        flags: descriptor.flags,
-        offset: descriptor.offset,
-    });
-    let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
-        reason: reason.as_str().to_owned(),
-        call: call.to_string(),
-        count,
-    });
-    let calls = out.calls.iter().map(|(call, what)| CallPlan {
-        name: call.call().name.to_owned(),
-        asynchronous: matches!(what, OpKind::Async(_)).then(|| what.to_string()),
-    });
-    let index = Index {
-        machine: machine.to_owned(),
-        workers: workers.collect(),
-        calls: calls.collect(),
-        given: given.collect(),
-        left: left.collect(),
-        followed: planner.followed,
-        unexplained: world.unexplained,
-        handles,
-        span: planner.span,
-        bytes: planner.bytes,
-        longest: out.longest,
-        files_at,
-        names_at,
-    };
-    let at = out.frame(KIND_INDEX, &encoded(&index)?)?;
-    out.out.write_all(&at.to_le_bytes())?;
-    out.out.write_all(&END_MAGIC)?;
-    out.out.flush()?;
-    Ok(out.out)
-}
-
-fn encoded(what: &impl Serialize) -> io::Result<Vec<u8>> {
-    postcard::to_allocvec(what).map_err(io::Error::other)
 }
 
 /// Returns the registers of an operation, without addresses: two captures of the same program give
@@ -317,27 +235,4 @@ fn buffers(planned: &PlannedOp) -> [u64; 2] {
         CallClass::Read | CallClass::List | CallClass::Stat => [0, bytes.max(ret)],
         _ => [0; 2],
     }
-}
-
-/// Returns the initial files.
-fn files(world: &FsModel) -> Vec<FileBefore> {
-    let mut first_names = FxHashMap::default();
-    let place = |(place, entry): (usize, crate::replay::plan::namespace::ListedEntry)| {
-        let (kind, size, file) = match entry.thing {
-            EntryKind::Directory => (FileKind::Directory, 0, None),
-            EntryKind::File(file) => (FileKind::File, world.size(file).first(), Some(file)),
-            EntryKind::Any => (FileKind::File, 0, None),
-            EntryKind::Link(bytes) => (FileKind::Link, bytes, None),
-        };
-        let place = u32::try_from(place).expect("fewer files than bytes");
-        let first = file.map(|it| *first_names.entry(it).or_insert(place));
-        let same_as = first.filter(|it| *it != place);
-        let (path, mode, has_more, text) = (entry.path, entry.mode, entry.has_more, entry.text);
-        let parts = file.filter(|_| same_as.is_none());
-        // Parts beyond the limit become data, like unknown parts; init counts the file among those
-        // that differ.
-        let parts = parts.into_iter().flat_map(|it| world.parts(it)).take(PARTS_MAX).collect();
-        FileBefore { path, kind, size, mode, has_more, same_as, parts, text }
-    };
-    world.entries().into_iter().enumerate().map(place).collect()
 }

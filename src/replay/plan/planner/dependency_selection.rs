@@ -18,11 +18,12 @@
 //! file, but not with operations.
 
 mod needed;
+mod pass_findings;
 mod renames;
 
 use std::convert::Infallible;
 
-pub use needed::PassFindings;
+pub use pass_findings::PassFindings;
 use renames::Rename;
 
 use super::{PlanOutput, Planner};
@@ -33,10 +34,10 @@ use crate::operation::model::{FdEffect, OpenFile, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::replay::plan::asynchronous::as_call;
 use crate::replay::plan::handles::Handle;
-use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::links::SymlinkMap;
 use crate::replay::plan::locks::LockTarget;
 use crate::replay::plan::namespace::{EntryKind, FileId, FsModel, NodeId, PlaceKeys};
+use crate::replay::plan::open_flags::open_flags;
 use crate::replay::plan::planned_op::PlannedOp;
 use crate::replay::plan::replay_paths::of_file;
 use crate::replay::plan::replayability::SkipReason;
@@ -253,8 +254,7 @@ impl DependencySelection {
         if operation.errno().is_some() {
             return about;
         }
-        let has =
-            |flag: i32| infer_initial_state::open_flags(operation) & flag.cast_unsigned() != 0;
+        let has = |flag: i32| open_flags(operation) & flag.cast_unsigned() != 0;
         let changed: &[Option<NodeId>] = match call.class {
             CallClass::Name => &[last],
             CallClass::Rename => &nodes,
@@ -409,9 +409,7 @@ impl DependencySelection {
         };
         match operation.call.call().class {
             CallClass::Resize => brief.file.or_else(by_name),
-            CallClass::Open if infer_initial_state::open_flags(operation) & truncates != 0 => {
-                brief.file
-            }
+            CallClass::Open if open_flags(operation) & truncates != 0 => brief.file,
             _ => None,
         }
     }

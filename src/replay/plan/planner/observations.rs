@@ -6,6 +6,7 @@ use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::{EntryKind, NodeId};
+use crate::replay::plan::open_flags::open_flags;
 
 impl<O: PlanOutput> Planner<O> {
     /// Records what the result of an operation shows of the initial files. Returns the target of a
@@ -32,7 +33,7 @@ impl<O: PlanOutput> Planner<O> {
             }
             (CallClass::Open, Some(node)) => {
                 let stat = operation.file.as_ref().and_then(|file| file.stat);
-                let flags = infer_initial_state::open_flags(operation);
+                let flags = open_flags(operation);
                 let is_open = |file| self.handles.has_open(file);
                 let file = infer_initial_state::opened(&mut self.world, node, flags, stat, is_open);
                 Some(file.map_or(HandleTarget::Directory, HandleTarget::File))

@@ -1,0 +1,119 @@
+//! End of a plan: initial files, names and index, after the last operation.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::format::{END_MAGIC, KIND_FILES, KIND_INDEX, KIND_NAMES};
+use super::index::{CallPlan, GivenPlan, Index, LeftPlan, WorkerPlan};
+use super::initial_files::{FileBefore, FileKind, FilesFrame, NamesFrame};
+use super::limits::{FILES_MAX, GIVEN_MAX, PARTS_MAX, WORKERS_MAX};
+use super::threaded_writer::IntoWriter;
+use super::writer::too_many;
+use crate::analysis::completed_op::OpKind;
+use crate::replay::plan::namespace::{EntryKind, FsModel, ListedEntry};
+use crate::replay::plan::plan_output::PlanOutput;
+use crate::replay::plan::planner::Planner;
+
+/// Writes the rest of a plan, of a capture from this kind of machine (`uname -m`).
+///
+/// # Errors
+///
+/// Those of the destination of the plan.
+pub fn finish<O: PlanOutput + IntoWriter>(
+    planner: Planner<O>,
+    machine: &str,
+) -> io::Result<O::Destination> {
+    let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
+    let Planner { out, world, who, given, left, .. } = planner;
+    let mut out = out.into_writer()?;
+    out.flush_all()?;
+    let files = files(&world);
+    for it in &given {
+        if let Some(file) = it.file {
+            out.names.entry(file.0).or_insert_with(|| it.path.clone());
+        }
+    }
+    let names: Vec<(u32, Vec<u8>)> = std::mem::take(&mut out.names).into_iter().collect();
+    let is_too_much = files.len().max(names.len()) > FILES_MAX
+        || who.len() > WORKERS_MAX
+        || given.len() > GIVEN_MAX;
+    if is_too_much {
+        return Err(too_many());
+    }
+    let files_at = out.frame(KIND_FILES, &encoded(&FilesFrame(files))?)?;
+    let names_at = out.frame(KIND_NAMES, &encoded(&NamesFrame(names))?)?;
+    let workers = who.into_iter().zip(&mut out.workers).map(|(who, filling)| WorkerPlan {
+        pid: who.pid,
+        tid: who.tid,
+        comm: who.comm,
+        lane: who.lane,
+        before: who.before.first().map(|it| (it.worker.0, it.number)),
+        is_waited_for: filling.is_waited_for,
+        operations: filling.operations,
+        frames: std::mem::take(&mut filling.frames),
+    });
+    let given = given.into_iter().map(|descriptor| GivenPlan {
+        handle: descriptor.handle.0,
+        path: descriptor.path,
+        flags: descriptor.flags,
+        offset: descriptor.offset,
+    });
+    let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
+        reason: reason.as_str().to_owned(),
+        call: call.to_string(),
+        count,
+    });
+    let calls = out.calls.iter().map(|(call, what)| CallPlan {
+        name: call.call().name.to_owned(),
+        asynchronous: matches!(what, OpKind::Async(_)).then(|| what.to_string()),
+    });
+    let index = Index {
+        machine: machine.to_owned(),
+        workers: workers.collect(),
+        calls: calls.collect(),
+        given: given.collect(),
+        left: left.collect(),
+        followed: planner.followed,
+        unexplained: world.unexplained,
+        handles,
+        span: planner.span,
+        bytes: planner.bytes,
+        longest: out.longest,
+        files_at,
+        names_at,
+    };
+    let at = out.frame(KIND_INDEX, &encoded(&index)?)?;
+    out.out.write_all(&at.to_le_bytes())?;
+    out.out.write_all(&END_MAGIC)?;
+    out.out.flush()?;
+    Ok(out.out)
+}
+
+fn encoded(what: &impl Serialize) -> io::Result<Vec<u8>> {
+    postcard::to_allocvec(what).map_err(io::Error::other)
+}
+
+/// Returns the initial files.
+fn files(world: &FsModel) -> Vec<FileBefore> {
+    let mut first_names = FxHashMap::default();
+    let place = |(place, entry): (usize, ListedEntry)| {
+        let (kind, size, file) = match entry.thing {
+            EntryKind::Directory => (FileKind::Directory, 0, None),
+            EntryKind::File(file) => (FileKind::File, world.size(file).first(), Some(file)),
+            EntryKind::Any => (FileKind::File, 0, None),
+            EntryKind::Link(bytes) => (FileKind::Link, bytes, None),
+        };
+        let place = u32::try_from(place).expect("fewer files than bytes");
+        let first = file.map(|it| *first_names.entry(it).or_insert(place));
+        let same_as = first.filter(|it| *it != place);
+        let (path, mode, has_more, text) = (entry.path, entry.mode, entry.has_more, entry.text);
+        let parts = file.filter(|_| same_as.is_none());
+        // Parts beyond the limit become data, like unknown parts; init counts the file among those
+        // that differ.
+        let parts = parts.into_iter().flat_map(|it| world.parts(it)).take(PARTS_MAX).collect();
+        FileBefore { path, kind, size, mode, has_more, same_as, parts, text }
+    };
+    world.entries().into_iter().enumerate().map(place).collect()
+}
