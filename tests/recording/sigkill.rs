@@ -1,5 +1,5 @@
 //! The tracer is killed (`kill -9`), at any moment, however it records: the program goes on, the
-//! log is readable up to there, and nothing stays behind.
+//! log is readable up to there, and nothing remains.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use nix::sys::wait::WaitStatus;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size, wait_until,
+    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size,
 };
 use crate::support::machine::subreaper::Subreaper;
 use crate::support::machine::turns::alone;

@@ -180,7 +180,7 @@ fn check(file_system: &str, source: &str) {
     }
     let reported = Counts::by_us(&many.recording.requests()) + others(&many);
     let plain = |it: Counts| {
-        let class = |it: super::support::block_books::Class| (it.requests, it.sectors);
+        let class = |it: crate::support::oracle::diskstats_check::Class| (it.requests, it.sectors);
         (class(it.reads), class(it.writes), class(it.discards), it.flushes)
     };
     assert_eq!(
@@ -199,7 +199,7 @@ fn check(file_system: &str, source: &str) {
     );
 }
 
-/// Fails if the shares of what is behind the requests do not come to all of it.
+/// Fails if the shares of the causes of requests do not add up.
 #[track_caller]
 fn check_shares(text: &str) {
     let line = text.lines().find(|it| it.starts_with("behind ")).expect("there are requests");
