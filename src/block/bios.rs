@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
 use super::bio::{Bio, BioDeviceKind};
+use super::event_context::EventContext;
 use super::model::{
-    BlockRequest, BlockStep, EventContext, FlushRole, Inferred, RequestEnd, RequestId, Submitter,
-    SubmitterSource, UnfinishedRequest,
+    BlockRequest, FlushRole, Inferred, RequestEnd, Submitter, SubmitterSource, UnfinishedRequest,
 };
+use super::request_id::RequestId;
+use super::step::BlockStep;
 use super::tracker::BlockTracker;
 use crate::event::block::{BlockEvent, BlockPoint};
 use crate::units::{KernelTime, SECTOR_BYTES};
