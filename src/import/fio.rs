@@ -18,7 +18,7 @@
 use rustc_hash::FxHashMap;
 
 use super::import_report::Notes;
-use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
+use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 use super::parser::Parser;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
@@ -113,7 +113,7 @@ impl Iolog {
         name: &str,
         args: [u64; 6],
         ret: i64,
-        reads: Vec<Read>,
+        reads: Vec<MemoryRead>,
         out: &mut Vec<ImportedEvent>,
     ) {
         let Some(call) = CallId::by_name(name) else { return };
@@ -137,7 +137,7 @@ impl Iolog {
         }
         let fd = self.free.pop().unwrap_or(FIRST_FD + self.open.len() as u64);
         self.open.insert(file.to_vec(), fd);
-        let path = Read::memory(NameOf::Argument, MEMORY, file.to_vec());
+        let path = MemoryRead::memory(NameOf::Argument, MEMORY, file.to_vec());
         let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned();
         let at = i64::from(libc::AT_FDCWD).cast_unsigned();
         self.say(
@@ -269,7 +269,7 @@ mod tests {
         let times: Vec<u64> = calls.iter().map(|call| call.0).collect();
         assert_eq!(times, [2000, 104_000, 106_000]);
         assert!(calls[2].1.starts_with("fallocate [3, 3, 0, 8"));
-        assert_eq!((notes.strange(), notes.told("lines").len()), (1, 3));
+        assert_eq!((notes.unparsed(), notes.told("lines").len()), (1, 3));
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Notes {
     }
 
     /// Number of lines that were not understood.
-    pub fn strange(&self) -> u64 {
+    pub fn unparsed(&self) -> u64 {
         self.not_understood
     }
 

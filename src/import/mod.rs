@@ -33,7 +33,7 @@ use thiserror::Error;
 
 pub use detect::{ImportFormat, detect};
 pub use import_report::Notes;
-pub use imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask, Read};
+pub use imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 pub use log::{ImportInfo, ImportWriter};
 
 use crate::capture::header::Imported;

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{MS, meta, number, operation, table};
-use crate::import::Parser;
+use super::fields::{MS, meta, number};
+use super::{operation, table};
 use crate::import::import_report::Notes;
 use crate::import::imported_event::{ImportedEvent, ImportedKind, ImportedTask};
+use crate::import::parser::Parser;
 use crate::units::{Pid, Tid};
 
 /// Separator of values.

@@ -2,10 +2,11 @@
 //! number of the path, process, two zeros, the operation's number, its values, its name and the
 //! line of the capture log that it comes from.
 
-use super::{MS, meta, number, operation, table};
-use crate::import::Parser;
+use super::fields::{MS, meta, number};
+use super::{operation, table};
 use crate::import::import_report::Notes;
 use crate::import::imported_event::{ImportedEvent, ImportedTask};
+use crate::import::parser::Parser;
 
 /// Directories that ioriot puts between mount point and path, by the tool's name at that time.
 const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];

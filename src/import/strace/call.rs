@@ -8,7 +8,7 @@ use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 use crate::import::constants::ConstantTable;
 use crate::import::import_report::Notes;
-use crate::import::imported_event::Read;
+use crate::import::imported_event::MemoryRead;
 use crate::units::Fd;
 
 /// Address of the first argument in memory.
@@ -65,7 +65,7 @@ pub(super) struct GivenDescriptor {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) args: [u64; 6],
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<MemoryRead>,
     pub(super) given: Vec<GivenDescriptor>,
     /// Working directory of the process.
     pub(super) directory: Option<Vec<u8>>,
@@ -260,10 +260,10 @@ fn descriptor(
     Some(value)
 }
 
-fn path(reads: &mut Vec<Read>, text: &[u8], address: u64, notes: &mut Notes) -> Option<u64> {
+fn path(reads: &mut Vec<MemoryRead>, text: &[u8], address: u64, notes: &mut Notes) -> Option<u64> {
     let (bytes, is_whole) = string(text)?;
     if is_whole {
-        reads.push(Read::memory(NameOf::Argument, address, bytes));
+        reads.push(MemoryRead::memory(NameOf::Argument, address, bytes));
     } else {
         notes.count("truncated paths: not used");
     }
@@ -272,7 +272,7 @@ fn path(reads: &mut Vec<Read>, text: &[u8], address: u64, notes: &mut Notes) -> 
 
 /// Parses the memory behind a pointer after the call.
 fn pointed(
-    reads: &mut Vec<Read>,
+    reads: &mut Vec<MemoryRead>,
     role: Role,
     text: &[u8],
     address: u64,
@@ -288,7 +288,7 @@ fn pointed(
         _ => position(text, ret).map(|at| at.to_le_bytes().to_vec()),
     };
     let read = bytes.filter(|byte| !byte.is_empty());
-    reads.extend(read.map(|bytes| Read::memory(NameOf::Memory, address, bytes)));
+    reads.extend(read.map(|bytes| MemoryRead::memory(NameOf::Memory, address, bytes)));
     Some(address)
 }
 

@@ -20,14 +20,14 @@ use rustc_hash::FxHashMap;
 
 use super::constants::{ConstantTable, O_DIRECTORY};
 use super::import_report::Notes;
-use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
+use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 use super::lines::LINE_BYTES_MAX;
 use super::parser::Parser;
 use super::records::COMM_BYTES;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{CallClass, CallId, Role};
 use call::{CallResult, GivenDescriptor, Parsed, clone_flags, half, parse, row, whole};
-use prefix::{LineClock, Stamp, StampReading, prefix};
+use prefix::{LineClock, Stamp, StampReading, name_of, prefix};
 use tasks::StraceTasks;
 
 /// Number of the thread in a log without thread IDs.
@@ -419,7 +419,7 @@ impl Strace {
             out.say(time, task, ImportedKind::Named(name.to_vec(), true));
         }
         if let Some(bytes) = outcome.link.filter(|_| row.class == CallClass::Open) {
-            reads.push(Read::link(bytes, None));
+            reads.push(MemoryRead::link(bytes, None));
         }
         if row.arg(Role::Path).is_some() && !reads.iter().any(|byte| byte.of == NameOf::Argument) {
             out.notes.count("calls without a printed path");
@@ -455,13 +455,6 @@ impl Strace {
 fn last(path: &[u8]) -> &[u8] {
     let name = path.rsplit(|path| *path == b'/').next().unwrap_or(path);
     name.get(..COMM_BYTES).unwrap_or(name)
-}
-
-/// Splits `read(0, …` into name and arguments.
-fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = text.iter().position(|text| !text.is_ascii_alphanumeric() && *text != b'_')?;
-    let (name, rest) = text.split_at_checked(end)?;
-    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|rest| (name, rest))
 }
 
 fn makes_tasks(text: &[u8]) -> bool {

@@ -132,7 +132,7 @@ fn lines_that_strace_interrupts_itself_are_joined() {
             "77/77 open)=-2"
         ]
     );
-    assert_eq!(notes.strange(), 1);
+    assert_eq!(notes.unparsed(), 1);
     let told = notes.told("lines").join("\n");
     assert!(told.contains("1 of 8 lines not understood: first at 8: what is this"), "{told}");
     assert!(told.contains("1 truncated paths"), "{told}");
