@@ -14,7 +14,7 @@ use std::thread::{Builder, available_parallelism, scope};
 
 use super::decode_stage::DecodeStage;
 use super::error::PipelineError;
-use super::run;
+use super::serial::run;
 use super::stage_message::{StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use super::track_stage::TrackStage;
