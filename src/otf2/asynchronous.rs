@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::active_handles::HandleEventOutput;
 use super::attributes::AttributeList;
-use super::definitions::Definitions;
+use super::definitions::registry::Definitions;
 use super::error::OtfError;
 use super::handles::{HandleKey, HandleLayer, REGISTERED};
 use super::posix::{self, Writing};
