@@ -27,7 +27,7 @@ use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::{limits, regular, spawn};
+use crate::sys::{regular, rlimits, spawn};
 use crate::units::KernelTime;
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
@@ -128,7 +128,7 @@ fn write_archive(
 ) -> Result<Converted, CliError> {
     let options = OtfOptions {
         // The other half is for other files of the library, and for us.
-        open_files_max: limits::raise_open_files() / 2,
+        open_files_max: rlimits::raise_open_files() / 2,
         block_on_threads: header.scope.mode != "system",
         ..OtfOptions::default()
     };

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use super::{clock, spawn};
+use super::{clock, signal};
 use crate::units::KernelTime;
 
 /// Time within which the same signal counts once, ns: shells and timeout(1) send each signal twice,
@@ -43,8 +43,8 @@ impl Interrupt {
     pub fn forward(&self, program: Launched) {
         // The program may have ended at this moment; then there is nothing to forward.
         let _ = match (self.from_terminal, program.is_apart) {
-            (false, _) => spawn::send_signal(program.pid, self.signal),
-            (true, true) => spawn::send_signal(-program.pid, self.signal),
+            (false, _) => signal::send(program.pid, self.signal),
+            (true, true) => signal::send(-program.pid, self.signal),
             (true, false) => Ok(()),
         };
     }
@@ -59,12 +59,6 @@ pub struct Launched {
     pub is_apart: bool,
 }
 
-impl From<&spawn::Running> for Launched {
-    fn from(program: &spawn::Running) -> Self {
-        Self { pid: program.pid(), is_apart: program.is_apart() }
-    }
-}
-
 /// Cancellation state of a piece of work: it is cancelled by the first signal.
 pub struct Cancellation<'a> {
     /// Source of the signals; `None`: the work is never cancelled.
@@ -75,7 +69,7 @@ pub struct Cancellation<'a> {
 
 impl fmt::Debug for Cancellation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Patience").field("ended_by", &self.ended_by).finish_non_exhaustive()
+        f.debug_struct("Cancellation").field("ended_by", &self.ended_by).finish_non_exhaustive()
     }
 }
 

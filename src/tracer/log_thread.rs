@@ -8,14 +8,16 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use nix::sys::eventfd::EventFd;
 
 use super::callchain_addresses::SeenChains;
-use super::drain::{ROUND_NS_MIN, ThreadPlacement};
+use super::drain::ROUND_NS_MIN;
 use super::extents::SeenFiles;
 use super::held_rounds::{HeldRounds, Waiting};
+use super::log_message::{Data, Message};
 use super::pieces::{compact, empty_frame, note_record, summary, whole_front};
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
 use super::queued_bytes::QueuedBytes;
 use super::sieve::{Mark, Sieve};
+use super::thread_placement::ThreadPlacement;
 use super::tracepoint_plan::RingKind;
 use super::unwinding;
 use crate::capture::fact::{Fact, FactsFrame};
@@ -34,41 +36,6 @@ const FRAME_BYTES: usize = 4 << 20;
 
 /// Longest data frame; the format allows twice as much.
 const FRAME_BYTES_MAX: usize = 32 << 20;
-
-/// Message to the log thread.
-#[derive(Debug)]
-pub enum Message {
-    /// Records of one ring.
-    Data(Data),
-    /// Facts. Facts with a process are kept only if the process is followed.
-    Facts(Vec<(Option<Pid>, Fact)>),
-    /// All rings of this group of CPUs were taken after this time.
-    Round(usize, KernelTime),
-}
-
-impl Message {
-    /// Returns the memory that the message takes until it is written, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Data(data) => data.bytes.len(),
-            Self::Facts(facts) => facts.iter().map(|it| size_of_val(it) + it.1.heap_bytes()).sum(),
-            Self::Round(..) => 0,
-        }
-    }
-}
-
-/// Whole records of one ring.
-#[derive(Debug)]
-pub struct Data {
-    /// The ring's CPU.
-    pub cpu: u32,
-    /// Kind of the ring.
-    pub ring: RingKind,
-    /// Index into the header's `layouts`.
-    pub layout: u16,
-    /// The records.
-    pub bytes: Vec<u8>,
-}
 
 /// Counters and collected state of the log thread.
 #[derive(Debug, Default)]

@@ -12,9 +12,12 @@ use std::thread::JoinHandle;
 use super::error::TracerError;
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
 use super::layers::Layers;
-use super::log_thread::{LogThread, Message};
-use super::name_readers::{NameReads, NamesReaders, NamesThreads};
-use super::name_source::{NameSource, Naming};
+use super::log_message::Message;
+use super::log_thread::LogThread;
+use super::name_readers::{NamesReaders, NamesThreads};
+use super::name_records::NameReads;
+use super::name_source::NameSource;
+use super::name_source_selection::Naming;
 use super::open_probes::{OpeningContext, open_events};
 use super::options::{Follow, Options};
 use super::overhead_probe::OverheadMeter;
@@ -40,7 +43,7 @@ use crate::sys::mounts::{self, MountWatch};
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{PausedChild, ProgramEnd, Running, StartError};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{capabilities, clock, disks, limits, proc, thread};
+use crate::sys::{capabilities, clock, disks, proc, rlimits};
 use crate::units::{Pid, Tid};
 
 /// Result of a recording.
@@ -168,7 +171,7 @@ impl Session {
         mut warnings: Vec<String>,
         patience: &mut Cancellation<'_>,
     ) -> Result<Self, TracerError> {
-        limits::raise_open_files();
+        rlimits::raise_open_files();
         let host = proc::host();
         let is_part = matches!(options.follow, Follow::System) && proc::is_namespaced();
         warnings.extend(is_part.then(|| NAMESPACED.to_owned()));
@@ -217,15 +220,18 @@ impl Session {
             help: LOG_HELP,
         })?;
         let followed = || {
-            let marked = source.tracepoints().iter().filter(|_| counts_others(options));
+            let marked = source.tracepoints().iter().filter(|_| options.counts_others());
             let marked = Vec::from_iter(marked.cloned());
             let sieve = Sieve::new(&marked, &header.host.machine, &disks);
             (Tree::followed(options, names, &tree, source.as_ref()), sieve)
         };
-        let log =
-            LogThread::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
-                .with_chains(options.chains.map(|it| it.functions.user.is_some()))
-                .with_programs(SeenPrograms::of(source.tracepoints()));
+        let log = LogThread::new(
+            writer,
+            layouts.clone(),
+            (!options.records_all_processes()).then(followed),
+        )
+        .with_chains(options.chains.map(|it| it.functions.user.is_some()))
+        .with_programs(SeenPrograms::of(source.tracepoints()));
         threads.write_to(log, &own_name)?;
         let call_cost_ns = gauge.and_then(OverheadMeter::finish);
         // Before the snapshot, which stores the program under the tracer's user.
@@ -364,7 +370,7 @@ impl Session {
             KernelCounts::default()
         });
         // Work from here on is not accounted as overhead of the recording.
-        let own = TracerCost { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
         let places_not_asked = places.unwrap_or(0);
         let unread_programs = counted.write_programs(&mut writer, &mut patience);
@@ -401,13 +407,7 @@ impl Session {
 /// Returns the data that the names readers read.
 fn reads(options: &Options, names: NameSource) -> NameReads {
     let at_once = !names.reads_late();
-    NameReads { arguments: !names.links(), exact_args: exact_args(options), at_once }
-}
-
-/// True if memory that arguments point to is read: without real-time priority the read would be too
-/// late, unnoticed.
-pub(super) fn exact_args(options: &Options) -> bool {
-    options.exact_args && thread::fifo_allowed(super::name_readers::PRIORITY)
+    NameReads { arguments: !names.links(), exact_args: options.reads_exact_args(), at_once }
 }
 
 /// Makes the kernel follow the processes to record, if the source supports that.
@@ -418,7 +418,7 @@ fn follow(
     source: &dyn Source,
     warnings: &mut Vec<String>,
 ) -> Result<(), TracerError> {
-    if records_everybody(options) {
+    if options.records_all_processes() {
         return Ok(());
     }
     let now_there = || {
@@ -448,17 +448,6 @@ fn switch_on(
     let threads = start(drained, source.switches())?;
     source.enable().map_err(TracerError::system(what))?;
     Ok(threads)
-}
-
-/// True if all processes are recorded, in the kernel and here.
-pub(super) fn records_everybody(options: &Options) -> bool {
-    matches!(options.follow, Follow::System) || options.keep_foreign
-}
-
-/// True if block requests of other processes are counted and not recorded.
-pub(super) fn counts_others(options: &Options) -> bool {
-    let is_wanted = options.block || options.extents;
-    is_wanted && !records_everybody(options) && !options.all_block
 }
 
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
@@ -538,7 +527,7 @@ fn take_snapshot(
     let mut mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
     let maps_files = mapping_calls.all(|it| options.calls.contains(&it));
     let what = SnapshotOptions {
-        all_tasks: records_everybody(options) || options.all_block,
+        all_tasks: options.records_all_processes() || options.all_block,
         files: names != NameSource::Off,
         blocks: options.extents,
         maps: maps_files || options.chains.is_some_and(|it| it.functions.user.is_some()),

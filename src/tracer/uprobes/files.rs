@@ -11,12 +11,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::name_source::Environment;
+use super::super::environment::Environment;
 use super::super::options::Follow;
 use super::super::programs;
-use super::helper_main::BOUNDS;
+use super::helper_main::{BOUNDS, VERB};
 use super::protocol::{AskedBinary, SiteReply, SitesAnswer, SitesQuestion};
-use super::{FILES_MAX, SEARCH_NS_MAX, VERB};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::Sites;
 use crate::sys::cancellation::Cancellation;
@@ -24,6 +23,12 @@ use crate::sys::proc::{self, MappedCode};
 use crate::sys::sandboxed_helper::{self, HelperFailure};
 use crate::sys::{clock, regular};
 use crate::units::Pid;
+
+/// Largest number of files that are searched.
+const FILES_MAX: usize = 1024;
+
+/// Longest time for the search, ns.
+const SEARCH_NS_MAX: u64 = 30_000_000_000;
 
 /// A file and its probe sites.
 #[derive(Debug)]

@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 
-use super::name_source::Environment;
+use super::environment::Environment;
+use super::probe_coverage::ProbeCoverage;
 use super::probe_validation::Bench;
-use super::probes::{ProbeCoverage, Probes};
+use super::probes::Probes;
 use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites;
@@ -28,15 +29,7 @@ pub mod helper_main;
 mod protocol;
 
 use files::{ProbedBinaries, ProbedBinary};
-
-/// Hidden subcommand that starts this program as the helper that searches code.
-pub const VERB: &str = "find-sites";
-
-/// Largest number of files that are searched.
-const FILES_MAX: usize = 1024;
-
-/// Longest time for the search, ns.
-const SEARCH_NS_MAX: u64 = 30_000_000_000;
+pub use helper_main::VERB;
 
 /// Largest number of probes in one recording. The kernel inserts each probe into the memory of
 /// every process that maps its file, and removes it at the end.
