@@ -293,7 +293,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             SourceArg::Inherited => SourceOption::Only(SourceKind::Inherited),
         },
         place: ThreadPlacement {
-            cpus: args.own_cpus.clone().map_or_else(Vec::new, |cpus| cpus.0),
+            cpus: args.tracer_cpus.clone().map_or_else(Vec::new, |cpus| cpus.0),
             realtime: args.realtime.map(i32::from),
         },
         ring_bytes: args.buffer_size,
