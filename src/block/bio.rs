@@ -42,7 +42,7 @@ pub(super) struct Bio {
     /// which it was.
     passed: Vec<(DevId, u64)>,
     /// Request that reports the bio, if its device has no requests.
-    pub told: Option<Box<BlockRequest>>,
+    pub reported: Option<Box<BlockRequest>>,
 }
 
 impl Bio {
@@ -197,7 +197,7 @@ impl BioLayer {
             levels,
             taken: 0,
             passed: Vec::new(),
-            told: None,
+            reported: None,
         });
         (device.kind, number)
     }
@@ -210,7 +210,7 @@ impl BioLayer {
         }
         let number = self.number();
         let Some(device) = self.devices.get_mut(&event.dev) else { return };
-        let is_longer = |it: &&Bio| it.event.nr_sector > event.nr_sector && it.told.is_none();
+        let is_longer = |it: &&Bio| it.event.nr_sector > event.nr_sector && it.reported.is_none();
         let whole = device.holding(event.sector, event.nr_sector).filter(is_longer);
         let Some(key) = whole.map(|it| (it.event.sector, it.number)).max_by_key(|it| it.1) else {
             return;
@@ -270,7 +270,7 @@ impl BioLayer {
         let number = self.number();
         let device = self.devices.get_mut(&event.dev)?;
         let op = event.rwbs.op();
-        let is_meant = |it: &&Bio| it.event.rwbs.op() == op && it.told.is_none();
+        let is_meant = |it: &&Bio| it.event.rwbs.op() == op && it.reported.is_none();
         let of_all = device.holding(event.sector, event.nr_sector).filter(is_meant);
         let is_others = |it: &Bio| it.event.sector != event.sector || it.queued.tid != at.tid;
         let best = of_all.min_by_key(|it| (is_others(it), it.number))?;
@@ -305,7 +305,7 @@ impl BioLayer {
             bio.event.rwbs.op() == RequestOp::Discard
                 && bio.queued.tid == by
                 && bio.taken == 0
-                && bio.told.is_none()
+                && bio.reported.is_none()
         };
         let mut waiting: Vec<&Bio> = device.open.values().filter(is_meant).collect();
         waiting.sort_unstable_by_key(|it| it.number);
@@ -352,7 +352,7 @@ impl BioLayer {
     pub(super) fn records_lost(&mut self) {
         self.forget_asked();
         for device in self.devices.values_mut() {
-            let waiting = device.open.iter().filter(|it| it.1.told.is_none()).map(|it| *it.0);
+            let waiting = device.open.iter().filter(|it| it.1.reported.is_none()).map(|it| *it.0);
             for key in waiting.collect::<Vec<_>>() {
                 device.remove(key);
             }

@@ -39,7 +39,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
-    let converted = convert(log, Some(&output), &mut || !patience.is_over());
+    let converted = convert(log, Some(&output), &mut || !patience.is_cancelled());
     if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
         say("interrupted: no archive was made");
         spawn::die_by(signal);

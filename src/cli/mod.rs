@@ -47,7 +47,7 @@ use message::say;
 
 /// Runs the command. Ends with the traced program's status, if there was one.
 pub fn main() -> ExitCode {
-    if let Err(error) = rlimits::be_sufficient() {
+    if let Err(error) = rlimits::raise_low_limits() {
         say(&format!("error: {error}"));
         return ExitCode::from(FAILURE);
     }

@@ -128,7 +128,7 @@ impl Recorded {
         let before = self.interrupted.or(self.outcome.interrupted);
         let result = match before {
             Some(_) => Err(CliError::Interrupted),
-            None => with(&self.log, &mut || !patience.is_over()),
+            None => with(&self.log, &mut || !patience.is_cancelled()),
         };
         if !matches!(result, Err(CliError::Interrupted)) {
             return self.check(result);
@@ -144,7 +144,7 @@ impl Recorded {
         let mut patience = Cancellation::new(&mut self.signals, program);
         // The signal may have come before, during the work at the end.
         let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
-        while before.is_none() && !reader.is_finished() && !patience.is_over() {
+        while before.is_none() && !reader.is_finished() && !patience.is_cancelled() {
             spawn::wait_readable(patience.fd(), READER_MS);
         }
         self.interrupted = before.or(patience.ended_by());

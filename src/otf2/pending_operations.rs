@@ -9,7 +9,7 @@ pub(super) struct PendingOperations {
     /// The second side of a transfer; its matching id is a slot.
     pub(super) target: Option<BegunOperation>,
     /// True if the position was written at the beginning.
-    pub(super) offset_told: bool,
+    pub(super) offset_written: bool,
 }
 
 /// An operation that has begun.

@@ -42,7 +42,7 @@ pub(super) fn begin(
     let bytes_request = if class == CallClass::Sync { None } else { operation.bytes_requested };
     let id = 2 * active.writer.location().id();
     let side = OperationSide { fd, file, mode, bytes_request, id };
-    active.pending.offset_told = operation.offset.is_some();
+    active.pending.offset_written = operation.offset.is_some();
     active.pending.main = Some(begin_on(&side, operation.offset, active, out)?);
     if class == CallClass::Transfer
         && let Some((fd, file)) = &operation.target
@@ -112,7 +112,7 @@ pub(super) fn end(
     } else {
         operation.ret.and_then(|ret| u64::try_from(ret).ok())
     };
-    let offset = operation.offset.filter(|_| !active.pending.offset_told);
+    let offset = operation.offset.filter(|_| !active.pending.offset_written);
     let mut notes = AttributeList::new();
     notes.errno(errno);
     // The position is that of the main side.

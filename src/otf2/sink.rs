@@ -79,7 +79,7 @@ impl OtfSink {
         self.tasks.close_all(&mut self.definitions)?;
         self.devices.close_all(&mut self.definitions)?;
         if self.definitions.owners.is_empty() {
-            let writer = self.definitions.open(LocationOwner::Nobody)?;
+            let writer = self.definitions.open(LocationOwner::None)?;
             self.definitions.close(writer)?;
         }
         self.describe(end)?;

@@ -23,7 +23,7 @@ pub trait Interrupts {
     fn last(&self) -> Option<(i32, KernelTime)>;
     /// Sets what signals do from now on: the first one is only recorded, and the next one ends this
     /// process.
-    fn end_by_the_second(&mut self);
+    fn die_on_second_signal(&mut self);
 }
 
 /// A signal to this process.
@@ -78,7 +78,7 @@ impl<'a> Cancellation<'a> {
     /// and is waited for: then no signal ends this process.
     pub fn new(interrupts: &'a mut dyn Interrupts, program: Option<Launched>) -> Self {
         if program.is_none() {
-            interrupts.end_by_the_second();
+            interrupts.die_on_second_signal();
         }
         Self { interrupts: Some(interrupts), program, ended_by: None }
     }
@@ -95,7 +95,7 @@ impl<'a> Cancellation<'a> {
     }
 
     /// True if a signal has come. To be called only while there is work left.
-    pub fn is_over(&mut self) -> bool {
+    pub fn is_cancelled(&mut self) -> bool {
         // Later signals are for the next piece of work.
         if let Some(come) = self.interrupts.as_mut().filter(|_| self.ended_by.is_none()) {
             let last = come.last();
@@ -114,7 +114,7 @@ impl<'a> Cancellation<'a> {
         self.ended_by.is_some()
     }
 
-    /// The signal, if [`Self::is_over`] has returned true because of one.
+    /// The signal, if [`Self::is_cancelled`] has returned true because of one.
     pub fn ended_by(&self) -> Option<i32> {
         self.ended_by
     }
@@ -157,20 +157,20 @@ pub mod testing {
             None
         }
 
-        fn end_by_the_second(&mut self) {}
+        fn die_on_second_signal(&mut self) {}
     }
 
     /// Work that no signal cancels.
     pub fn endless() -> &'static mut Cancellation<'static> {
-        patience(Vec::new())
+        cancellation(Vec::new())
     }
 
     /// Work that this signal has cancelled.
     pub fn ended_by(signal: i32) -> &'static mut Cancellation<'static> {
-        patience(vec![signal])
+        cancellation(vec![signal])
     }
 
-    fn patience(signals: Vec<i32>) -> &'static mut Cancellation<'static> {
+    fn cancellation(signals: Vec<i32>) -> &'static mut Cancellation<'static> {
         let (wake, mut other) = UnixStream::pair().expect("sockets");
         other.write_all(&vec![0; signals.len()]).expect("there is room");
         let come = Box::leak(Box::new(ArrivedSignals { signals, wake, _other: other }));

@@ -39,7 +39,7 @@ const CHANGEABLE: [(Resource, u64, u64); 2] = [
 /// # Errors
 ///
 /// A limit is too low and cannot be raised: its name, and how the caller can raise it.
-pub fn be_sufficient() -> Result<(), String> {
+pub fn raise_low_limits() -> Result<(), String> {
     // SAFETY: plain numbers; the signal is ignored, so no handler runs.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     for ((resource, least, wanted), changed) in CHANGEABLE.into_iter().zip(&CHANGED) {
@@ -68,7 +68,7 @@ pub fn be_sufficient() -> Result<(), String> {
 
 /// Restores the caller's limits and disposition of SIGXFSZ, in the child that becomes the recorded
 /// program.
-pub(super) fn give_back() {
+pub(super) fn restore() {
     // ORDERING: it is written once, before any thread exists.
     if !SIGXFSZ_WAS_IGNORED.load(Ordering::Relaxed) {
         // SAFETY: this process has one thread and no handler for the signal.

@@ -182,7 +182,7 @@ fn become_program(
             unsafe { libc::close(fd) };
         }
     }
-    rlimits::give_back();
+    rlimits::restore();
     let apart = if is_apart { nix::unistd::setsid().map(drop) } else { Ok(()) };
     let taken = apart.and_then(|()| user.map_or(Ok(()), Identity::take));
     if let (Some(&program), Ok(())) = (argv.first(), taken) {
@@ -217,12 +217,12 @@ impl PausedChild {
     /// # Errors
     ///
     /// [`StartError`].
-    pub fn start(mut self, patience: &mut Cancellation<'_>) -> Result<Running, StartError> {
+    pub fn start(mut self, cancellation: &mut Cancellation<'_>) -> Result<Running, StartError> {
         self.go.write_all(b"g")?;
-        while !self.has_answered(patience.fd()) {
-            if patience.is_over() {
+        while !self.has_answered(cancellation.fd()) {
+            if cancellation.is_cancelled() {
                 self.kill();
-                return Err(StartError::Interrupted(patience.ended_by().unwrap_or(0)));
+                return Err(StartError::Interrupted(cancellation.ended_by().unwrap_or(0)));
             }
         }
         let mut answer = [0; 4];

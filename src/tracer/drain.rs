@@ -100,7 +100,7 @@ impl Drain {
                 last_round = before;
             }
         }
-        let switched = self.switches.as_ref().and_then(SwitchWatch::told);
+        let switched = self.switches.as_ref().and_then(SwitchWatch::warning);
         Drained { rings: self.rings, error: self.failed, switched }
     }
 

@@ -76,9 +76,9 @@ impl LogCounts {
     pub fn write_places(
         &mut self,
         writer: &mut Writer<File>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> u64 {
-        let (facts, not_asked) = std::mem::take(&mut self.files).ask(patience);
+        let (facts, not_asked) = std::mem::take(&mut self.files).ask(cancellation);
         self.write_last(&facts, writer);
         not_asked
     }
@@ -88,10 +88,10 @@ impl LogCounts {
     pub fn write_programs(
         &mut self,
         writer: &mut Writer<File>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> UnreadPrograms {
         let programs = self.programs.take();
-        let (facts, unread) = programs.map(|it| it.describe(patience)).unwrap_or_default();
+        let (facts, unread) = programs.map(|it| it.describe(cancellation)).unwrap_or_default();
         self.write_last(&facts, writer);
         unread
     }
@@ -101,10 +101,10 @@ impl LogCounts {
     pub fn write_symbols(
         &mut self,
         writer: &mut Writer<File>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> (Option<String>, Unread) {
         let Some(chains) = self.chains.take() else { return (None, Unread::default()) };
-        let (facts, warning, unread) = chains.name(patience);
+        let (facts, warning, unread) = chains.name(cancellation);
         self.write_last(&facts, writer);
         (warning, unread)
     }
@@ -116,7 +116,7 @@ impl LogCounts {
         &mut self,
         writer: &mut Writer<File>,
         layouts: &[Layout],
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> Vec<String> {
         let has_copies = |it: &Layout| matches!(it, Layout::Perf(it) if it.has_program());
         let has_copies = layouts.iter().any(has_copies) && self.error.is_none();
@@ -124,7 +124,7 @@ impl LogCounts {
             return Vec::new();
         };
         let (facts, doubts) = match files::reopen(writer.get_ref()) {
-            Ok(log) => unwinding::unwind(&log, layouts, chains, patience),
+            Ok(log) => unwinding::unwind(&log, layouts, chains, cancellation),
             Err(error) => return vec![format!("the log cannot be read again: {error}")],
         };
         self.write_last(&facts, writer);
@@ -237,7 +237,7 @@ impl LogThread {
         self.links = Some(links);
         for message in messages {
             self.arrived(&message);
-            let Some(message) = self.of_all_groups(message) else { continue };
+            let Some(message) = self.complete_round(message) else { continue };
             match &mut self.held {
                 None => self.write(message, None),
                 Some(held) => {
@@ -266,7 +266,7 @@ impl LogThread {
 
     /// Completes a round when all groups have reported theirs and enough time has passed since the
     /// previous one. The earliest of the groups' times counts.
-    fn of_all_groups(&mut self, message: Message) -> Option<Message> {
+    fn complete_round(&mut self, message: Message) -> Option<Message> {
         let Message::Round(group, time) = message else { return Some(message) };
         if let Some(round) = self.rounds.get_mut(group) {
             *round = time;
@@ -343,7 +343,7 @@ impl LogThread {
             Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes, marks),
             Layout::Pages(layout) => {
                 let frame = self.look_through_pages(frame, layout, &bytes);
-                self.left_by_others(frame, layout, &mut bytes, marks)
+                self.drop_marked(frame, layout, &mut bytes, marks)
             }
         };
         if frame.records == 0 {
@@ -486,7 +486,7 @@ impl LogThread {
     }
 
     /// Removes the samples of other processes.
-    fn left_by_others(
+    fn drop_marked(
         &mut self,
         frame: DataFrame,
         layout: PageLayout,

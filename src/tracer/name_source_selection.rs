@@ -43,7 +43,7 @@ pub fn choose(
     wish: NameSourceOption,
     ground: Environment<'_>,
     warnings: &mut Vec<String>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, String> {
     let plain = |names, reason: &str| Naming::plain(names, reason.to_owned());
     if ground.source == SourceKind::Inherited {
@@ -60,7 +60,7 @@ pub fn choose(
             None => Ok(plain(NameSource::Event, "as wanted")),
         },
         NameSourceOption::Only(names @ (NameSource::Kprobe | NameSource::Uprobe)) => {
-            match probes(names, ground, patience) {
+            match probes(names, ground, cancellation) {
                 Ok(naming) => {
                     if names == NameSource::Uprobe && !names.reads() {
                         warnings.push(NO_OFFSETS.to_owned());
@@ -86,7 +86,7 @@ pub fn choose(
             } else {
                 &[NameSource::Kprobe, NameSource::Uprobe]
             };
-            let (partly, why_not) = match best_probes(ground, rungs, patience) {
+            let (partly, why_not) = match best_probes(ground, rungs, cancellation) {
                 Ok(naming) => return Ok(naming),
                 Err(other) => *other,
             };
@@ -155,12 +155,12 @@ const NO_OFFSETS: &str = "no real-time priority (SCHED_FIFO), so opened files ar
 fn best_probes(
     ground: Environment<'_>,
     rungs: &[NameSource],
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, Box<(Option<Naming>, String)>> {
     let mut partly = None;
     let mut why_not = Vec::new();
     for &names in rungs {
-        match probes(names, ground, patience) {
+        match probes(names, ground, cancellation) {
             Ok(naming) if is_complete(&naming) => return Ok(naming),
             Ok(naming) => {
                 why_not.push(format!("{}s show {}", names.as_str(), naming.reason));
@@ -170,7 +170,7 @@ fn best_probes(
             Err(why) => why_not.push(why),
         }
     }
-    let partly = partly.and_then(|it| probes(it, ground, patience).ok());
+    let partly = partly.and_then(|it| probes(it, ground, cancellation).ok());
     Err(Box::new((partly, why_not.join("; "))))
 }
 
@@ -186,13 +186,13 @@ fn is_complete(naming: &Naming) -> bool {
 fn probes(
     names: NameSource,
     ground: Environment<'_>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, String> {
     if ground.source != SourceKind::Tracefs {
         return Err(format!("{}s are recorded with --source tracefs only", names.as_str()));
     }
     let probes = match names {
-        NameSource::Uprobe => uprobes::find(ground, patience)?,
+        NameSource::Uprobe => uprobes::find(ground, cancellation)?,
         _ => Probes::find(ground.tracefs, ground.machine, ground.own_name)?,
     };
     let reason = probes.reason.clone();

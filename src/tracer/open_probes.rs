@@ -48,7 +48,7 @@ pub(super) fn open_events(
     options: &Options,
     context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<OpenedEvents, TracerError> {
     // Stale instances are removed whatever the source: their rings hold memory, and may be written
     // to. Where there are no instances there is nothing to remove.
@@ -56,29 +56,29 @@ pub(super) fn open_events(
     socket::remove_left();
     let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
-        open_from(source, options, context, warnings, patience)
+        open_from(source, options, context, warnings, cancellation)
     };
-    let mut told = Vec::new();
-    let ((opened, tellers), choice) = match open(choice.source, &mut told) {
+    let mut source_warnings = Vec::new();
+    let ((opened, probes), choice) = match open(choice.source, &mut source_warnings) {
         // Memory for another set of rings, or a kernel that forbids instances: only trying shows
         // that.
         Err(why)
             if choice.source == SourceKind::Tracefs && options.source == SourceOption::Auto =>
         {
             let source = SourceKind::Perf;
-            told.clear();
+            source_warnings.clear();
             let reason = match why {
                 TracerError::Instance(error) => error.to_string(),
                 // The failure has another cause than the source.
                 TracerError::Names(_) | TracerError::Interrupted(_) => return Err(why),
                 other => other.to_string(),
             };
-            (open(source, &mut told)?, SourceChoice { source, reason })
+            (open(source, &mut source_warnings)?, SourceChoice { source, reason })
         }
         opened => (opened?, choice),
     };
-    warnings.append(&mut told);
-    Ok((opened, choice, tellers))
+    warnings.append(&mut source_warnings);
+    Ok((opened, choice, probes))
 }
 
 /// Opens all events from this source.
@@ -87,14 +87,14 @@ fn open_from(
     options: &Options,
     context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<(OpenedSource, NameAndLayerProbes), TracerError> {
     let OpeningContext { host, followed, own_name, tracefs, sizes } = context;
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
     let (follow, command) = (&options.follow, options.command.as_slice());
     let ground = Environment { tracefs, source, machine, own_name, calls, follow, command };
-    let naming = name_source_selection::choose(options.names, ground, warnings, patience);
-    if let Some(signal) = patience.ended_by() {
+    let naming = name_source_selection::choose(options.names, ground, warnings, cancellation);
+    if let Some(signal) = cancellation.ended_by() {
         return Err(TracerError::Interrupted(signal));
     }
     let naming = naming.map_err(TracerError::Names)?;

@@ -88,9 +88,10 @@ pub fn record(
         .and_then(|()| Ok(Tracefs::find_or_kept()?))
         .and_then(|it| Ok((unprivileged::narrowed(options, &it, &mut warnings)?, it)));
     let opened = narrowed.and_then(|(options, tracefs)| {
-        let mut patience = Cancellation::before(interrupts);
-        let (held, patience) = (held.as_ref(), &mut patience);
-        let session = Session::open(&options, log_path, log, &tracefs, held, warnings, patience)?;
+        let mut cancellation = Cancellation::before(interrupts);
+        let (held, cancellation) = (held.as_ref(), &mut cancellation);
+        let session =
+            Session::open(&options, log_path, log, &tracefs, held, warnings, cancellation)?;
         Ok((options, session))
     });
     let (options, mut session) = match opened {
@@ -115,8 +116,8 @@ pub fn record(
             return Err(error);
         }
     };
-    let mut patience = Cancellation::before(interrupts);
-    match held.map(|it| it.start(&mut patience)).transpose() {
+    let mut cancellation = Cancellation::before(interrupts);
+    match held.map(|it| it.start(&mut cancellation)).transpose() {
         Ok(program) => {
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
             session.finish(reason, program, interrupts)
@@ -169,7 +170,7 @@ impl Session {
         tracefs: &Tracefs,
         held: Option<&PausedChild>,
         mut warnings: Vec<String>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> Result<Self, TracerError> {
         rlimits::raise_open_files();
         let host = proc::host();
@@ -182,7 +183,7 @@ impl Session {
         let (followed, own) = (before.as_slice(), own_name.as_str());
         let context = OpeningContext { host: &host, followed, own_name: own, tracefs, sizes };
         let (opened, choice, (mut naming, layers)) =
-            open_events(options, context, &mut warnings, patience)?;
+            open_events(options, context, &mut warnings, cancellation)?;
         let OpenedSource { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let (machine, source_ref) = (host.machine.as_str(), source.as_ref());
@@ -325,7 +326,7 @@ impl Session {
         let mut warnings = std::mem::take(&mut self.warnings);
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
-        let mut patience = Cancellation::new(interrupts, runs_on);
+        let mut cancellation = Cancellation::new(interrupts, runs_on);
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         let has_books = books.is_some();
@@ -371,12 +372,13 @@ impl Session {
         });
         // Work from here on is not accounted as overhead of the recording.
         let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
-        let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
+        let places =
+            self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut cancellation));
         let places_not_asked = places.unwrap_or(0);
-        let unread_programs = counted.write_programs(&mut writer, &mut patience);
-        warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
-        let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
-        let interrupted = patience.ended_by();
+        let unread_programs = counted.write_programs(&mut writer, &mut cancellation);
+        warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut cancellation));
+        let (doubt, unread) = counted.write_symbols(&mut writer, &mut cancellation);
+        let interrupted = cancellation.ended_by();
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);

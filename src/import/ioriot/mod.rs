@@ -29,12 +29,12 @@ mod tests {
 
     use super::fields::MS;
     use super::*;
-    use crate::import::import_report::Notes;
+    use crate::import::import_report::ImportReport;
     use crate::import::imported_event::{ImportedEvent, ImportedKind};
     use crate::import::parser::Parser;
 
-    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, Notes) {
-        let (mut said, mut notes) = (Vec::new(), Notes::default());
+    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, ImportReport) {
+        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
             if !parser.line(line.as_bytes(), &mut said, &mut notes) {
@@ -53,7 +53,7 @@ mod tests {
             (said.len(), said[1].time, said[1].task.tid.0),
             (2, 1_511_381_122_062_000_000, 8093)
         );
-        assert_eq!(notes.told("")[0], "1 calls with an end but no duration");
+        assert_eq!(notes.messages("")[0], "1 calls with an end but no duration");
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
         let (said, notes) = told(Capture::default(), line);
         assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);

@@ -4,7 +4,7 @@
 
 use super::fields::{MS, meta, number};
 use super::{operation, table};
-use crate::import::import_report::Notes;
+use crate::import::import_report::ImportReport;
 use crate::import::imported_event::{ImportedEvent, ImportedTask};
 use crate::import::parser::Parser;
 
@@ -31,7 +31,12 @@ pub(crate) struct Replay {
 }
 
 impl Parser for Replay {
-    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
+    fn line(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut ImportReport,
+    ) -> bool {
         if let Some(version) = meta(line, b"replay_version").and_then(number) {
             self.version = version;
             self.is_ns = version >= 3 || version == 2 && self.begins_in_ns;
@@ -53,7 +58,7 @@ impl Parser for Replay {
         line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut Notes) {
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
         if self.version == 2 {
             let unit = if self.is_ns { "ns" } else { "ms" };
             notes.count(match unit {
@@ -78,7 +83,7 @@ impl Replay {
         &mut self,
         line: &[u8],
         out: &mut Vec<ImportedEvent>,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
     ) -> Option<()> {
         let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|rest| *rest == b'|').collect();
         let time = u64::try_from(number(values.first()?)?).ok()?;

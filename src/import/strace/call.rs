@@ -7,7 +7,7 @@ use super::value::{arguments, begun, elements, is_cut_off, link, number, string}
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 use crate::import::constants::ConstantTable;
-use crate::import::import_report::Notes;
+use crate::import::import_report::ImportReport;
 use crate::import::imported_event::MemoryRead;
 use crate::units::Fd;
 
@@ -196,7 +196,7 @@ pub(super) fn parse(
     texts: &[&[u8]],
     ret: Option<i64>,
     words: &ConstantTable,
-    notes: &mut Notes,
+    notes: &mut ImportReport,
 ) -> Parsed {
     let call = id.call();
     let mut parsed = Parsed::default();
@@ -260,7 +260,12 @@ fn descriptor(
     Some(value)
 }
 
-fn path(reads: &mut Vec<MemoryRead>, text: &[u8], address: u64, notes: &mut Notes) -> Option<u64> {
+fn path(
+    reads: &mut Vec<MemoryRead>,
+    text: &[u8],
+    address: u64,
+    notes: &mut ImportReport,
+) -> Option<u64> {
     let (bytes, is_whole) = string(text)?;
     if is_whole {
         reads.push(MemoryRead::memory(NameOf::Argument, address, bytes));
@@ -342,9 +347,9 @@ mod tests {
         let (name, rest) = line.split_once('(').expect(line);
         let (texts, outcome) = whole(name.as_bytes(), rest.as_bytes(), &words).expect(line);
         let call = row(name.as_bytes()).expect(name);
-        let mut notes = Notes::default();
+        let mut notes = ImportReport::default();
         let parsed = parse(call, &texts, outcome.ret, &words, &mut notes);
-        assert_eq!(notes.told(""), Vec::<String>::new(), "{line}");
+        assert_eq!(notes.messages(""), Vec::<String>::new(), "{line}");
         (parsed, outcome)
     }
 

@@ -24,7 +24,7 @@ pub(in crate::otf2) enum LocationOwner {
     Thread(ThreadKey),
     Device(DevId),
     /// No owner, in a trace without events; readers refuse a trace without a location.
-    Nobody,
+    None,
 }
 
 /// The archive and the tables of its names.

@@ -34,7 +34,7 @@ pub(super) fn write(
     let devices = devices(context, &mut numbers, defs)?;
     for &(this, owner) in context.owners {
         match owner {
-            LocationOwner::Nobody => nothing(this, defs)?,
+            LocationOwner::None => nothing(this, defs)?,
             LocationOwner::Thread(key) => thread(context, key, &processes, this, defs)?,
             LocationOwner::Device(dev) => {
                 let Some(&group) = devices.get(&dev) else { continue };
@@ -101,7 +101,7 @@ fn processes(
         .iter()
         .filter_map(|owner| match owner.1 {
             LocationOwner::Thread(key) => context.tasks.thread(key).map(|thread| thread.process),
-            LocationOwner::Device(_) | LocationOwner::Nobody => None,
+            LocationOwner::Device(_) | LocationOwner::None => None,
         })
         .collect();
     keys.sort_unstable();
@@ -151,7 +151,7 @@ fn devices(
     let mut groups = BTreeMap::new();
     let devices = context.owners.iter().filter_map(|owner| match owner.1 {
         LocationOwner::Device(dev) => Some(dev),
-        LocationOwner::Thread(_) | LocationOwner::Nobody => None,
+        LocationOwner::Thread(_) | LocationOwner::None => None,
     });
     for (id, dev) in (3..).zip(devices) {
         if groups.is_empty() {

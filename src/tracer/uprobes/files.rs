@@ -62,12 +62,12 @@ pub(super) struct ProbedBinaries {
 pub(super) fn probed(
     ground: Environment<'_>,
     wanted: &[CallId],
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> ProbedBinaries {
     let mut files = ProbedBinaries::default();
     let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
-    for group in found(ground, &mut files.left_out, patience) {
-        look_through(group, wanted, until, &mut files.all, patience);
+    for group in found(ground, &mut files.left_out, cancellation) {
+        look_through(group, wanted, until, &mut files.all, cancellation);
     }
     files
 }
@@ -77,12 +77,12 @@ pub(super) fn probed(
 fn found(
     ground: Environment<'_>,
     left_out: &mut usize,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Vec<VecDeque<CandidateBinary>> {
     let mut seen = BTreeSet::new();
     let mut groups: BTreeMap<u64, VecDeque<CandidateBinary>> = BTreeMap::new();
     let mut count = 0;
-    for (MappedCode { name, link }, only_static) in candidates(ground, left_out, patience) {
+    for (MappedCode { name, link }, only_static) in candidates(ground, left_out, cancellation) {
         let Some((file, about)) = regular::find_regular(&link, true) else { continue };
         if !seen.insert((about.dev(), about.ino())) {
             continue;
@@ -115,11 +115,11 @@ fn look_through(
     wanted: &[CallId],
     until: u64,
     files: &mut Vec<ProbedBinary>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) {
     while !waiting.is_empty() {
-        if clock::now().0 >= until || patience.is_over() {
-            let why = if patience.is_over() { "a signal came" } else { "the time was up" };
+        if clock::now().0 >= until || cancellation.is_cancelled() {
+            let why = if cancellation.is_cancelled() { "a signal came" } else { "the time was up" };
             files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
             return;
         }
@@ -133,7 +133,8 @@ fn look_through(
             files: waiting.iter().map(asked).collect(),
         };
         let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
-        let reply = sandboxed_helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
+        let reply =
+            sandboxed_helper::run_helper(&[VERB], &question.encode(), &BOUNDS, cancellation);
         let SitesAnswer { said, at_hand } = SitesAnswer::decode(&reply.answer, &question, &lengths);
         let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
         // Earlier files may have used up the limits. In that case the current file is asked about
@@ -182,7 +183,7 @@ impl CandidateBinary {
 fn candidates(
     ground: Environment<'_>,
     left_out: &mut usize,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Vec<(MappedCode, bool)> {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut files = proc::mapped_code("self");
@@ -191,7 +192,7 @@ fn candidates(
     files.retain(|it| Path::new(&it.name) != own);
     files.retain(|it| is_c_library(&it.name));
     if let Some(command) = ground.command.first() {
-        let (needed, is_cut) = launched(command, patience);
+        let (needed, is_cut) = launched(command, cancellation);
         files.extend(needed);
         *left_out += usize::from(is_cut);
     }
@@ -225,8 +226,8 @@ fn is_c_library(name: &str) -> bool {
 
 /// Returns the program that a command starts, and the interpreters and the loader that the kernel
 /// starts for it; true if one could not be read. A helper reads their headers.
-fn launched(command: &str, patience: &mut Cancellation<'_>) -> (Vec<MappedCode>, bool) {
-    let (needed, is_cut) = programs::needed_by(&places_of(command), patience);
+fn launched(command: &str, cancellation: &mut Cancellation<'_>) -> (Vec<MappedCode>, bool) {
+    let (needed, is_cut) = programs::needed_by(&places_of(command), cancellation);
     let code = |it: PathBuf| MappedCode { name: it.display().to_string(), link: it };
     (needed.into_iter().map(code).collect(), is_cut)
 }
