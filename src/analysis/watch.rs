@@ -248,10 +248,10 @@ impl Watch {
     fn take(&mut self, place: usize, kept: KeptAccess, tell: AccessListener<'_>) {
         self.number += 1;
         let number = self.number;
-        if let Some(file) = self.files.get_mut(place) {
-            if file.take(number, &kept) {
-                tell(file, &kept);
-            }
+        if let Some(file) = self.files.get_mut(place)
+            && file.take(number, &kept)
+        {
+            tell(file, &kept);
         }
     }
 }

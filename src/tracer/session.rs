@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
+use super::drain::Drained;
 use super::error::TracerError;
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
 use super::layers::Layers;
@@ -360,16 +361,8 @@ impl Session {
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
         warnings.extend(self.names.warning());
         warnings.extend(snapshot::late_cpus(&self.cpus));
-        let rings = drained.iter().flat_map(|it| &it.rings);
-        let on = rings.filter_map(|it| Some((it.cpu, it.owner()?.counters().ok()?.on_ns)));
-        // Events of single threads are on only while these run.
-        let on = on.filter(|_| !self.is_inherited).collect::<Vec<_>>();
-        warnings.extend(snapshot::cpus_gone(&on));
-        let counts = self.source.counts().unwrap_or_else(|error| {
-            warnings
-                .push(format!("cannot read the kernel's counters, so losses are unknown: {error}"));
-            KernelCounts::default()
-        });
+        warnings.extend(cpus_gone(&drained, self.is_inherited));
+        let counts = kernel_counts(self.source.as_ref(), &mut warnings);
         // Work from here on is not accounted as overhead of the recording.
         let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
         let places =
@@ -546,6 +539,22 @@ const NAMESPACED: &str =
 const CUT_SHORT: &str = "interrupted by a signal: extents of files and functions on stacks, which are found at the end, are incomplete";
 
 const LOG_HELP: &str = "; choose another place: -o DIR/";
+
+/// Reads the kernel's counters; a warning says why they are missing.
+fn kernel_counts(source: &dyn Source, warnings: &mut Vec<String>) -> KernelCounts {
+    source.counts().unwrap_or_else(|error| {
+        warnings.push(format!("cannot read the kernel's counters, so losses are unknown: {error}"));
+        KernelCounts::default()
+    })
+}
+
+/// Returns a warning for CPUs that went off during the recording. Events of single threads
+/// (`is_inherited`) are on only while these threads run, so they show nothing.
+fn cpus_gone(drained: &[Drained], is_inherited: bool) -> Option<String> {
+    let rings = drained.iter().flat_map(|drained| &drained.rings);
+    let on = rings.filter_map(|ring| Some((ring.cpu, ring.owner()?.counters().ok()?.on_ns)));
+    snapshot::cpus_gone(&on.filter(|_| !is_inherited).collect::<Vec<_>>())
+}
 
 #[cfg(test)]
 #[path = "session_tests.rs"]

@@ -155,8 +155,8 @@ fn deep_trees_are_removed() {
     assert!(!replay.root.exists());
 }
 
-/// Fails if `purge` empties what it has not made (behind links, in mounts), stops at strange names,
-/// or does not tell what it leaves.
+/// Fails if `purge` empties what it has not made (through links, in mounts), stops at strange
+/// names, or does not report what it leaves.
 #[test]
 fn odd_entries_are_removed_or_reported() {
     if !require_all(&[Need::Root, Need::Program("chattr")]) {

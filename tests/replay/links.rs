@@ -68,7 +68,7 @@ impl Replay {
 }
 
 /// Fails if what a shell does with links has another result in the replay, or is left out for what
-/// it has found behind them. A name that was read too late says nothing of links: then it is
+/// it has found through them. A name that was read too late says nothing of links: then it is
 /// recorded again.
 #[track_caller]
 fn check(commands: &str, links: &[(&str, &str)]) {
@@ -212,7 +212,7 @@ fn links_of_a_hostile_plan_stay_inside() {
     assert_eq!(seen(), expected);
 }
 
-/// A plan that makes, writes to and removes files behind links that are there before.
+/// A plan that makes, writes to and removes files through links that are there before.
 fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
     let out = PlanWriter::new(Vec::new()).expect("memory");
     let mut planner = Planner::new(out).knowing(links);
