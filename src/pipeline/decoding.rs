@@ -69,7 +69,7 @@ pub(super) fn decode_hit(
     };
     let is_of_a_task = match &kind {
         EventKind::Block(_) | EventKind::Fs(_) | EventKind::Uring(_) => false,
-        EventKind::Layer(hit) => !hit.edge.is_of_anybody(),
+        EventKind::Layer(hit) => !hit.edge.concerns_any_process(),
         _ => true,
     };
     match owners.of(tid) {

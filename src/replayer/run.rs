@@ -30,7 +30,7 @@ use crate::sys::reissue::{
     CallRing, DataSink, FdSlots, UringPolicy, UringUnavailable, WriteContents,
 };
 use crate::sys::tsc::CycleCounter;
-use crate::sys::{limits, thread};
+use crate::sys::{rlimits, thread};
 
 /// Ordering constraints between operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,7 @@ pub fn run(
     let fill = |bytes: &mut [u8]| options.contents.of(0).fill(bytes);
     let contents = WriteContents::new(source.longest, fill).map_err(RunError::Memory)?;
     thread::allow_interrupts().map_err(RunError::Signal)?;
-    let may_have = limits::raise_open_files();
+    let may_have = rlimits::raise_open_files();
     let own = OWN_DESCRIPTORS.saturating_add(worker_pool::rings(&source.index, options.engine));
     let needed = usize::try_from(source.index.handles).unwrap_or(usize::MAX).saturating_add(own);
     let reserved = i32::try_from(needed).unwrap_or(i32::MAX);

@@ -5,8 +5,8 @@ use otf2_sys::{
     MetricType, RecorderKind,
 };
 
-use super::block::{BYTES, REQUESTS};
-use super::error::OtfError;
+use crate::otf2::block::{BYTES, REQUESTS};
+use crate::otf2::error::OtfError;
 
 /// Writes the metrics.
 pub(super) fn write(defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {

@@ -1,6 +1,5 @@
-//! Resource limits and usage of this process, and the numbers of CPUs.
+//! Resource limits and resource usage of this process.
 
-use std::fs;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +39,7 @@ const CHANGEABLE: [(Resource, u64, u64); 2] = [
 /// # Errors
 ///
 /// A limit is too low and cannot be raised: its name, and how the caller can raise it.
-pub fn be_sufficient() -> Result<(), String> {
+pub fn raise_low_limits() -> Result<(), String> {
     // SAFETY: plain numbers; the signal is ignored, so no handler runs.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     for ((resource, least, wanted), changed) in CHANGEABLE.into_iter().zip(&CHANGED) {
@@ -69,7 +68,7 @@ pub fn be_sufficient() -> Result<(), String> {
 
 /// Restores the caller's limits and disposition of SIGXFSZ, in the child that becomes the recorded
 /// program.
-pub(super) fn give_back() {
+pub(super) fn restore() {
     // ORDERING: it is written once, before any thread exists.
     if !SIGXFSZ_WAS_IGNORED.load(Ordering::Relaxed) {
         // SAFETY: this process has one thread and no handler for the signal.
@@ -99,47 +98,4 @@ pub fn own_cpu_ns() -> u64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return 0 };
     let time = usage.user_time() + usage.system_time();
     u64::try_from(time.num_microseconds()).unwrap_or(0) * 1000
-}
-
-/// Limit on the addresses of a call chain of perf: `kernel.perf_event_max_stack`, which is 127
-/// (`PERF_MAX_STACK_DEPTH`) unless an administrator has changed it.
-pub fn chain_frames_max() -> u64 {
-    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
-    text.trim().parse().unwrap_or(127)
-}
-
-/// Numbers of the CPUs that are online.
-pub fn online_cpus() -> Vec<u32> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    parse_cpu_list(text.trim()).unwrap_or_default()
-}
-
-/// CPUs of each NUMA node that has any; none if the kernel does not report nodes.
-pub fn numa_nodes() -> Vec<Vec<u32>> {
-    let nodes = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
-    let cpus = nodes.filter_map(|it| fs::read_to_string(it.path().join("cpulist")).ok());
-    let mut nodes: Vec<Vec<u32>> =
-        cpus.filter_map(|it| parse_cpu_list(it.trim())).filter(|it| !it.is_empty()).collect();
-    nodes.sort_unstable();
-    nodes
-}
-
-/// Parses a CPU list as the kernel prints it: `0-3,8,10-11`. `None` for any other text.
-pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-    };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    ranges.map(|it| it.into_iter().flatten().collect())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn cpu_lists_have_ranges_and_holes() {
-        assert_eq!(super::parse_cpu_list("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
-        assert_eq!(super::parse_cpu_list(""), None);
-        assert_eq!(super::parse_cpu_list("1,x"), None);
-    }
 }

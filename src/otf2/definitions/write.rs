@@ -4,57 +4,34 @@ use std::collections::BTreeMap;
 
 use otf2_sys::{
     AttributeValue, GlobalDefs, IoFileRef, IoHandleFlags, IoHandleRef, IoParadigm, IoParadigmClass,
-    IoParadigmFlags, IoParadigmRef, LocationGroupRef, LocationRef, Region, RegionFlags, RegionRef,
-    SystemTreeNodeRef,
+    IoParadigmFlags, IoParadigmRef, Region, RegionFlags, RegionRef,
 };
 
-use super::attributes::ATTRIBUTES;
-use super::block::Devices;
-use super::definitions::LocationOwner;
-use super::error::OtfError;
-use super::files::{FileDefinition, FileDefinitions};
-use super::handles::{HandleLayer, HandleTable};
-use super::mounts::MountTable;
-use super::options::EndFacts;
-use super::regions::Regions;
-use super::tasks::TaskDefinitions;
-use super::{define_metrics, define_places};
-use crate::capture::header::Header;
-
-/// Root of all nodes: the scope of files on network file systems.
-pub(super) const MACHINE: SystemTreeNodeRef = SystemTreeNodeRef::new(0);
-/// Computer of the capture.
-pub(super) const NODE: SystemTreeNodeRef = SystemTreeNodeRef::new(1);
-
-/// Data for all definitions.
-pub(super) struct FinishContext<'a> {
-    pub(super) files: &'a FileDefinitions,
-    pub(super) handles: &'a HandleTable,
-    pub(super) regions: &'a Regions,
-    /// Owners of the locations, in the order of their numbers.
-    pub(super) owners: &'a [(LocationRef, LocationOwner)],
-    pub(super) tasks: &'a TaskDefinitions,
-    pub(super) devices: &'a Devices,
-    pub(super) mounts: &'a MountTable,
-    pub(super) capture: &'a Header,
-    pub(super) end: &'a EndFacts,
-}
+use super::finish_context::FinishContext;
+use super::registry::LocationOwner;
+use super::system_tree::{MACHINE, NODE};
+use super::{metrics, system_tree};
+use crate::otf2::attributes::ATTRIBUTES;
+use crate::otf2::error::OtfError;
+use crate::otf2::files::FileDefinition;
+use crate::otf2::handles::HandleLayer;
+use crate::otf2::mounts::MountPoint;
 
 impl FinishContext<'_> {
     /// Writes all definitions, each kind before those that refer to it.
-    pub(super) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
+    pub(in crate::otf2) fn write(&self, defs: &mut GlobalDefs<'_>) -> Result<(), OtfError> {
         self.clock(defs)?;
         for attribute in ATTRIBUTES {
             let (name, description) =
                 (defs.string(attribute.name)?, defs.string(attribute.description)?);
             defs.attribute(attribute.this, name, description, attribute.value_type)?;
         }
-        define_places::write(self, defs)?;
+        system_tree::write(self, defs)?;
         self.regions(defs)?;
         self.files(defs)?;
         self.handles(defs)?;
         if self.owners.iter().any(|owner| matches!(owner.1, LocationOwner::Device(_))) {
-            define_metrics::write(defs)?;
+            metrics::write(defs)?;
         }
         Ok(())
     }
@@ -111,14 +88,13 @@ impl FinishContext<'_> {
         // The tracer's mounts are not valid in other namespaces.
         let namespace = file.mount_namespace();
         let mount = if namespace.is_none() { self.mounts.of(&file.path) } else { None };
-        let scope =
-            if mount.is_some_and(super::mounts::MountPoint::is_network) { MACHINE } else { NODE };
+        let scope = if mount.is_some_and(MountPoint::is_network) { MACHINE } else { NODE };
         if file.is_directory {
             defs.io_directory(this, file.name, scope)?;
         } else {
             defs.io_regular_file(this, file.name, scope)?;
         }
-        let point = mount.map(super::mounts::MountPoint::point);
+        let point = mount.map(MountPoint::point);
         let properties = [
             ("Mount Point", point.as_deref()),
             ("Mount Source", mount.map(|mount| mount.source.as_str())),
@@ -178,17 +154,5 @@ impl FinishContext<'_> {
             paradigms.insert(layer, IoParadigmRef::new(id));
         }
         Ok(paradigms)
-    }
-}
-
-/// Counter of location groups.
-#[derive(Debug, Default)]
-pub(super) struct GroupNumbers(u32);
-
-impl GroupNumbers {
-    /// Next number.
-    pub(super) fn take(&mut self) -> LocationGroupRef {
-        self.0 += 1;
-        LocationGroupRef::new(self.0 - 1)
     }
 }

@@ -5,13 +5,13 @@ use otf2_sys::{
 };
 use rustc_hash::FxHashMap;
 
-use super::error::OtfError;
-use super::files::{Certainty, FileDefinitions};
-use super::handles::{HandleKey, HandleLayer, HandleTable};
-use super::regions::Regions;
-use super::text::printable;
 use crate::operation::io_class::IoClass;
 use crate::operation::model::{FilePath, MountNamespace, OpenFile, PathSource, ThreadKey};
+use crate::otf2::error::OtfError;
+use crate::otf2::files::{Certainty, FileDefinitions};
+use crate::otf2::handles::{HandleKey, HandleLayer, HandleTable};
+use crate::otf2::regions::Regions;
+use crate::otf2::text::printable;
 use crate::units::{DevId, Fd};
 
 /// Limit on the different paths of failed opens. A search along a path fails for some thousand
@@ -20,33 +20,33 @@ const GIVEN_PATHS_MAX: usize = 1 << 16;
 
 /// Owner of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LocationOwner {
+pub(in crate::otf2) enum LocationOwner {
     Thread(ThreadKey),
     Device(DevId),
     /// No owner, in a trace without events; readers refuse a trace without a location.
-    Nobody,
+    None,
 }
 
 /// The archive and the tables of its names.
 #[derive(Debug)]
-pub(super) struct Definitions {
-    pub(super) archive: Archive,
-    pub(super) files: FileDefinitions,
-    pub(super) handles: HandleTable,
-    pub(super) regions: Regions,
+pub(in crate::otf2) struct Definitions {
+    pub(in crate::otf2) archive: Archive,
+    pub(in crate::otf2) files: FileDefinitions,
+    pub(in crate::otf2) handles: HandleTable,
+    pub(in crate::otf2) regions: Regions,
     /// Owners of the locations, in the order of their numbers.
-    pub(super) owners: Vec<(LocationRef, LocationOwner)>,
+    pub(in crate::otf2) owners: Vec<(LocationRef, LocationOwner)>,
     /// Empty text.
-    pub(super) empty: StringRef,
+    pub(in crate::otf2) empty: StringRef,
     given_paths: FxHashMap<Box<[u8]>, StringRef>,
-    /// See [`super::OtfSummary`].
-    pub(super) paths_left_out: u64,
-    pub(super) events: u64,
-    pub(super) clamped: u64,
+    /// See [`crate::otf2::OtfSummary`].
+    pub(in crate::otf2) paths_left_out: u64,
+    pub(in crate::otf2) events: u64,
+    pub(in crate::otf2) clamped: u64,
 }
 
 impl Definitions {
-    pub(super) fn new(mut archive: Archive) -> Result<Self, OtfError> {
+    pub(in crate::otf2) fn new(mut archive: Archive) -> Result<Self, OtfError> {
         let empty = archive.intern("")?;
         Ok(Self {
             archive,
@@ -63,21 +63,21 @@ impl Definitions {
     }
 
     /// Opens a location.
-    pub(super) fn open(&mut self, owner: LocationOwner) -> Result<EvtWriter, OtfError> {
+    pub(in crate::otf2) fn open(&mut self, owner: LocationOwner) -> Result<EvtWriter, OtfError> {
         let writer = self.archive.event_writer()?;
         self.owners.push((writer.location(), owner));
         Ok(writer)
     }
 
     /// Closes a location.
-    pub(super) fn close(&mut self, writer: EvtWriter) -> Result<(), OtfError> {
+    pub(in crate::otf2) fn close(&mut self, writer: EvtWriter) -> Result<(), OtfError> {
         self.clamped += writer.clamped();
         self.events += self.archive.close_event_writer(writer)?;
         Ok(())
     }
 
     /// Handle of a descriptor, without its slot.
-    pub(super) fn descriptor(
+    pub(in crate::otf2) fn descriptor(
         &mut self,
         fd: Fd,
         file: &OpenFile,
@@ -105,7 +105,7 @@ impl Definitions {
     }
 
     /// Definition of the file that was removed under this path.
-    pub(super) fn removed(
+    pub(in crate::otf2) fn removed(
         &mut self,
         path: &[u8],
         mounts: MountNamespace,
@@ -123,7 +123,10 @@ impl Definitions {
     }
 
     /// Path argument of a failed call; `None`: there are too many.
-    pub(super) fn given_path(&mut self, path: &[u8]) -> Result<Option<StringRef>, OtfError> {
+    pub(in crate::otf2) fn given_path(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Option<StringRef>, OtfError> {
         if let Some(&known) = self.given_paths.get(path) {
             return Ok(Some(known));
         }
