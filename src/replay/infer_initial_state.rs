@@ -364,7 +364,7 @@ pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
     let from = register.map(|register| operation.args[register]);
     let (Some(kind), Some(from)) = (sought(operation), from) else { return };
     let at = operation.ret.and_then(|ret| u64::try_from(ret).ok());
-    let behind = |at: u64| at..at.saturating_add(1);
+    let behind = |offset: u64| offset..offset.saturating_add(1);
     match (kind, at) {
         (RegionKind::Data, Some(at)) => {
             world.size_mut(file).reaches(at.saturating_add(1));

@@ -211,7 +211,7 @@ mod tests {
     use crate::replay::dependencies::Worker;
 
     fn op(worker: u32, number: u32) -> TimedOp {
-        TimedOp { at: OpId { worker: Worker(worker), number }, start: 0, end: 0 }
+        TimedOp { at: OpId { worker: Worker(worker), number }, ..TimedOp::default() }
     }
 
     fn asked(description: u64, mode: Mode) -> LockAttempt {

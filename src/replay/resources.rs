@@ -24,6 +24,7 @@ use super::low_watermark::LowWatermark;
 use super::namespace::{FileId, FsModel, NodeId};
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
+use crate::units::ReplayTime;
 
 /// Bytes of a file that form one resource.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -222,7 +223,7 @@ impl Resources {
 
     /// Returns true if all accesses to a name had ended by `oldest`. Then an operation that began
     /// later need not wait for any that found the name so or changed the name.
-    pub(super) fn is_settled(&self, node: NodeId, oldest: u64) -> bool {
+    pub(super) fn is_settled(&self, node: NodeId, oldest: ReplayTime) -> bool {
         self.names.get(&node).is_none_or(|history| history.is_over(oldest))
     }
 

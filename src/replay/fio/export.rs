@@ -7,13 +7,13 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::super::replayability::{SkipReason, Treatment, treatment};
-use super::job::{Job, JobDirection};
+use super::job::{Job, JobDirection, LogTime};
 use super::names::{ExportNames, FileName};
 use super::{Logs, NotExported};
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos};
 
 /// Bytes of lines that a job buffers before they are stored.
 const WAITING_BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub struct FioExport<L> {
     of_process: FxHashMap<ProcessKey, Vec<usize>>,
     /// Exported calls of each job.
     done: Vec<BTreeMap<CallId, u64>>,
-    first: Option<u64>,
+    first: Option<KernelTime>,
     /// Calls without a line whose effect is in other lines.
     pub followed: u64,
     /// Operations that are in no log, by reason and call.
@@ -46,8 +46,8 @@ pub struct FioExport<L> {
     pub left_bytes: u64,
     /// Asynchronous operations, none of which is exported.
     pub asynchronous: u64,
-    /// Time from the first operation to the end of the last one, in ns.
-    pub span: u64,
+    /// Time from the first operation to the end of the last one.
+    pub span: Nanos,
 }
 
 impl<L: Logs> FioExport<L> {
@@ -67,7 +67,7 @@ impl<L: Logs> FioExport<L> {
             left: BTreeMap::new(),
             left_bytes: 0,
             asynchronous: 0,
-            span: 0,
+            span: Nanos::default(),
         }
     }
 
@@ -139,8 +139,8 @@ impl<L: Logs> FioExport<L> {
     }
 
     fn is_done(&mut self, operation: &SyscallOperation, end: KernelTime) -> io::Result<()> {
-        let first = self.first.unwrap_or(end.0);
-        self.span = self.span.max(end.0.saturating_sub(first));
+        let first = self.first.unwrap_or(end);
+        self.span = self.span.max(end.since(first).unwrap_or_default());
         let number = self.job(operation);
         *self.done[number].entry(operation.call).or_default() += 1;
         let job = &mut self.jobs[number];
@@ -172,10 +172,10 @@ impl<L: Logs> FioExport<L> {
         })
     }
 
-    /// Returns the start of an operation, in µs from 1 on.
-    fn time(&mut self, operation: &SyscallOperation) -> u64 {
-        let first = *self.first.get_or_insert(operation.start.0);
-        operation.start.0.saturating_sub(first) / 1000 + 1
+    /// Returns the start of an operation as time of its log.
+    fn time(&mut self, operation: &SyscallOperation) -> LogTime {
+        let first = *self.first.get_or_insert(operation.start);
+        LogTime::of(operation.start.since(first).unwrap_or_default())
     }
 
     /// Exports a read or a write. Returns true if it has a line.
