@@ -15,18 +15,16 @@
 //! doubtful, too. Changes that are not recorded stay unseen: calls of other programs, and
 //! directories that are mounted at two places.
 
-mod paths;
 mod relative;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::{Rc, Weak};
 
-pub(super) use self::paths::{DELETED, has_part, is_below, last, shown};
-use self::paths::{below, parent};
 use self::relative::Relative;
 use super::fd_table::Description;
 use super::model::{FilePath, MountNamespace, PathSource};
+use crate::naming::paths::{DELETED, below, has_part, is_below, last, parent, shown};
 use crate::units::{DevId, KernelTime};
 
 /// Limit of directories that are remembered as real: a missing directory only makes names doubtful.

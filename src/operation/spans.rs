@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::access::is_passed_on;
-use super::block::BlockRequest;
 use super::model::SyscallOperation;
+use crate::block::BlockRequest;
 use crate::event::layer::{COMMIT, Edge, IOMAP_DIO, Layer, LayerEvent};
 use crate::event::syscall_table::CallClass;
 use crate::units::{DevId, KernelTime, Tid};

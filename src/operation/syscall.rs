@@ -9,13 +9,12 @@ use super::context::Context;
 use super::fd_table::{Description, Slot};
 use super::mappings::{self, Mapping};
 use super::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
-use super::pair;
 use super::path_arguments::{as_file_path, move_place, named, open_flags};
-pub(super) use super::register::fd_of;
-use super::register::{asked_fd, is_position, register};
 use super::task::TaskView;
+use crate::event::registers::{argument, fd_argument, int, is_position, low_half, requested_fd};
 use crate::event::syscall_table::{Call, CallClass, Role};
-use crate::event::{Event, Name, ReadNames, SysEnter, SysExit};
+use crate::event::{Event, Name, OpenFlags, ReadNames, SysEnter, SysExit};
+use crate::naming::pair;
 use crate::units::{Fd, KernelTime};
 
 /// A call that has not ended.
@@ -54,10 +53,10 @@ pub fn begin<'a>(
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
     task.place().borrow_mut().begin_call(call.class, event.tid);
-    let asked = asked_fd(call, args);
+    let asked = requested_fd(call, args);
     // For memory without a file the kernel ignores the descriptor.
     let is_anonymous = call.class == CallClass::Map
-        && register(call, Role::MapFlags, args)
+        && argument(call, Role::MapFlags, args)
             .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
     let fd = asked.filter(|it| it.0 >= 0 && !is_anonymous);
     let pending = place.insert(PendingCall {
@@ -80,7 +79,7 @@ pub fn begin<'a>(
             target_offset: None,
             flags_in_memory: None,
             resolve_in_memory: None,
-            bytes_requested: register(call, Role::Count, args),
+            bytes_requested: argument(call, Role::Count, args),
             spans: Vec::new(),
             chain: None,
         },
@@ -93,7 +92,7 @@ pub fn begin<'a>(
         directory: None,
     });
     if call.is_exec() {
-        let directory = fd_of(call, Role::DirFd, args);
+        let directory = fd_argument(call, Role::DirFd, args);
         pending.directory = directory.and_then(|it| task.fds().borrow().get(it, context.losses));
     }
     match call.class {
@@ -111,9 +110,6 @@ pub fn begin<'a>(
     }
     pending
 }
-
-/// All bits of `O_TMPFILE`: one of them is `O_DIRECTORY`.
-const TMPFILE: u32 = libc::O_TMPFILE.cast_unsigned();
 
 /// `RWF_APPEND` of `pwritev2`: this write appends to the file (`include/uapi/linux/fs.h`).
 pub(super) const RWF_APPEND: u64 = 0x10;
@@ -142,10 +138,10 @@ fn begin_on_file(
     pending.operation.file = description.as_ref().map(|it| it.file());
     let writes = call.class == CallClass::Write;
     pending.appends = matches!(call.class, CallClass::Read | CallClass::Write)
-        && register(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
+        && argument(call, Role::RwFlags, &args).is_some_and(|it| it & RWF_APPEND != 0);
     let appends = writes && (pending.appends || description.as_ref().is_none_or(|it| it.appends()));
     let own_position = match call.class {
-        CallClass::Read | CallClass::Write => match register(call, Role::Offset, &args) {
+        CallClass::Read | CallClass::Write => match argument(call, Role::Offset, &args) {
             None => true,
             // preadv2 and pwritev2 take -1 for the file's own position.
             Some(u64::MAX) if call.arg(Role::RwFlags).is_some() => true,
@@ -156,19 +152,20 @@ fn begin_on_file(
             }
         },
         CallClass::Seek => true,
-        CallClass::Transfer => register(call, Role::OffsetPtr, &args) == Some(0),
+        CallClass::Transfer => argument(call, Role::OffsetPtr, &args) == Some(0),
         _ => {
-            let of_file = description.as_ref().and_then(|_| register(call, Role::Offset, &args));
+            let of_file = description.as_ref().and_then(|_| argument(call, Role::Offset, &args));
             pending.operation.offset = of_file.filter(is_position);
             false
         }
     };
     if matches!(call.class, CallClass::Transfer | CallClass::Pipe)
-        && let Some(target) = fd_of(call, Role::Fd2, &args).filter(|it| it.0 >= 0).filter(is_known)
+        && let Some(target) =
+            fd_argument(call, Role::Fd2, &args).filter(|it| it.0 >= 0).filter(is_known)
     {
         let description = context.description(task, target);
         pending.operation.target = Some((target, description.file()));
-        let is_moved = register(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0);
+        let is_moved = argument(call, Role::OffsetPtr2, &args).is_none_or(|it| it == 0);
         if call.class == CallClass::Transfer && is_moved {
             description.begin_move();
             pending.moves_target = Some(description);
@@ -188,8 +185,8 @@ fn replaced(call: &Call, args: &[u64; 6]) -> Option<Fd> {
     if call.class != CallClass::Dup {
         return None;
     }
-    let fd = fd_of(call, Role::Fd2, args).filter(|it| it.0 >= 0)?;
-    (fd_of(call, Role::Fd, args) != Some(fd)).then_some(fd)
+    let fd = fd_argument(call, Role::Fd2, args).filter(|it| it.0 >= 0)?;
+    (fd_argument(call, Role::Fd, args) != Some(fd)).then_some(fd)
 }
 
 /// Handles the exit: completes the operation. Returns its effects.
@@ -263,7 +260,7 @@ pub fn end(
 fn doubt(operation: &mut SyscallOperation) {
     if let Some(file) = operation.file.take() {
         operation.file = Some(Rc::new(file.doubtful()));
-        let is_given = register(operation.call.call(), Role::Offset, &operation.args).is_some();
+        let is_given = argument(operation.call.call(), Role::Offset, &operation.args).is_some();
         operation.offset = operation.offset.filter(|_| is_given);
     }
 }
@@ -357,13 +354,13 @@ impl EffectList<'_> {
         let given = names.and_then(|it| named(it, operation, None, task, losses).first);
         let flags = open_flags(operation);
         // The path is that of the directory in which the unnamed file is made.
-        let is_nameless = flags.is_some_and(|it| it & TMPFILE == TMPFILE);
+        let is_nameless = flags.is_some_and(OpenFlags::is_unnamed);
         let spelled = given.as_ref().filter(|it| it.path.source.is_spelled());
         let whole = spelled.and_then(|it| it.absolute.clone());
         let as_argument = given.filter(|_| !is_nameless).map(as_file_path);
         let link = names.and_then(|it| it.link.as_ref());
         let opened = names.and_then(|it| it.opened.as_ref());
-        let mut file = context.file(flags, false);
+        let mut file = context.file(flags.map(|flags| flags.0), false);
         file.stat = names.and_then(|it| it.stat);
         let mounts = self.task.place().borrow().mounts;
         let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
@@ -388,7 +385,7 @@ impl EffectList<'_> {
         context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
         let call = operation.call.call();
         let cloexec = match flags {
-            Some(flags) => Some(flags & libc::O_CLOEXEC.cast_unsigned() != 0),
+            Some(flags) => Some(flags.is_cloexec()),
             // The flags of `openat2` are stored in memory.
             None => call.arg(Role::How).is_none().then(|| call.is_cloexec(&operation.args)),
         };
@@ -405,7 +402,7 @@ impl EffectList<'_> {
         let is_copy = matches!(call.name, "open_tree" | "open_tree_attr")
             && operation.args.get(2).is_some_and(|it| it & OPEN_TREE_CLONE != 0);
         let table = self.task.fds().borrow();
-        let directory = fd_of(call, Role::DirFd, &operation.args);
+        let directory = fd_argument(call, Role::DirFd, &operation.args);
         is_copy || directory.and_then(|it| table.peek(it)).is_some_and(Description::is_detached)
     }
 
@@ -484,7 +481,7 @@ impl EffectList<'_> {
             return;
         }
         let [first, last, flags, ..] = operation.args;
-        let number = |it: u64| i64::from(u32::try_from(it & 0xffff_ffff).unwrap_or(u32::MAX));
+        let number = |register| i64::from(low_half(register));
         let fds = self.task.fds().borrow().range(number(first), number(last));
         for fd in fds {
             if flags & u64::from(libc::CLOSE_RANGE_CLOEXEC) != 0 {
@@ -529,22 +526,22 @@ impl EffectList<'_> {
 
     fn control(&mut self, operation: &mut SyscallOperation, context: &mut Context) {
         let (Some(fd), Some(ret @ 0..)) = (operation.fd, operation.ret) else { return };
-        let command = operation.args.get(1).and_then(|&it| i32::try_from(it & 0xffff_ffff).ok());
-        let argument = operation.args.get(2).copied().unwrap_or(0);
+        let command = operation.args.get(1).map(|register| int(*register));
+        let value = operation.args.get(2).copied().unwrap_or(0);
         match command {
             Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
                 let to = Fd(i32::try_from(ret).unwrap_or(-1));
                 self.duplicate(operation, fd, to, command == Some(libc::F_DUPFD_CLOEXEC), context);
             }
             Some(libc::F_SETFD) => {
-                let cloexec = argument & libc::FD_CLOEXEC as u64 != 0;
+                let cloexec = value & libc::FD_CLOEXEC as u64 != 0;
                 self.task.fds().borrow_mut().set_cloexec(fd, cloexec);
                 let flags = context.description(self.task, fd).file().flags;
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: Some(cloexec) });
             }
             Some(libc::F_SETFL) => {
                 let description = context.description(self.task, fd);
-                description.set_flags(u32::try_from(argument & 0xffff_ffff).unwrap_or(0));
+                description.set_flags(OpenFlags(low_half(value)));
                 let flags = description.file().flags;
                 self.list.push(FdEffect::StatusChanged { fd, flags, cloexec: None });
             }
@@ -559,9 +556,9 @@ impl EffectList<'_> {
             return;
         };
         let call = operation.call.call();
-        let request = register(call, Role::Offset, &operation.args).unwrap_or(0).cast_signed();
+        let request = argument(call, Role::Offset, &operation.args).unwrap_or(0).cast_signed();
         let whence =
-            register(call, Role::Whence, &operation.args).and_then(|it| u32::try_from(it).ok());
+            argument(call, Role::Whence, &operation.args).and_then(|it| u32::try_from(it).ok());
         self.list.push(FdEffect::Seeked {
             fd,
             request,

@@ -1,6 +1,6 @@
 //! Attribution: files, offsets in them, and writers of the data of a block request.
 //!
-//! Input: the parts of requests (`operation::block`), the reports of file systems ([`FsEvent`]),
+//! Input: the parts of requests (`crate::block`), the reports of file systems ([`FsEvent`]),
 //! and the files that are opened and written. Output: [`Piece`]s. Each piece has the way in which
 //! it is known:
 //! - reports of the file system since the recording began (exact),
@@ -26,10 +26,10 @@ pub use self::loop_devices::StackedLocation;
 use self::named::{NameChanges, NamedFile};
 use self::writers::Writers;
 pub use self::writers::{LastWriter, WriterRef};
-use super::block::{BlockRequest, EventContext, RequestPart};
 use super::file_names::{CallSpan, NameChange, NamedPlace};
 use super::model::{FilePath, MountNamespace, OpenFile, ProcessKey};
 use crate::anomaly::Link;
+use crate::block::{BlockRequest, EventContext, RequestPart};
 use crate::capture::header::Disk;
 use crate::event::FileStat;
 use crate::event::block::{DevicePosition, RequestOp};

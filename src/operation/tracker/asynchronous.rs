@@ -14,9 +14,9 @@ use crate::operation::attribution::WriterRef;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation};
 use crate::operation::process::{Process, Thread};
+use crate::operation::step::{Sink, Step};
 use crate::operation::syscall;
 use crate::operation::task::TaskView;
-use crate::operation::{Sink, Step};
 use crate::units::{Fd, KernelTime, Tid};
 
 /// State between events.

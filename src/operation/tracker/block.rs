@@ -2,18 +2,18 @@
 
 use super::{Tracker, announce, anomaly};
 use crate::anomaly::{AnomalyKind, Ignored, Link};
+use crate::block::{
+    BlockRequest, BlockStep, EventContext, RequestEnd, RequestPart, SubmitterSource,
+};
 use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::InFlight;
 use crate::operation::attribution::{FileAttribution, Piece, SubmitContext, WriterRef};
-use crate::operation::block::{
-    BlockRequest, BlockStep, EventContext, RequestEnd, RequestPart, SubmitterSource,
-};
 use crate::operation::model::{SyscallOperation, ThreadInfo};
 use crate::operation::process::{KTHREADD, Tasks};
-use crate::operation::{Sink, Step};
+use crate::operation::step::{Sink, Step};
 use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
 impl Tracker {
@@ -334,10 +334,10 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use crate::block::BlockOptions;
     use crate::event::EventKind;
     use crate::event::block::{BlockPoint, Rwbs};
     use crate::event::task::TaskEvent;
-    use crate::operation::block::BlockOptions;
     use crate::operation::context::Observability;
     use crate::operation::process::Scope;
     use crate::units::{CpuId, DevId, Pid, Tid};

@@ -10,7 +10,7 @@ use crate::operation::fault::Fault;
 use crate::operation::fd_table::Description;
 use crate::operation::mappings::{Mapping, Mappings, mapped_files};
 use crate::operation::model::{FilePath, OpenFile, PathSource};
-use crate::operation::{Sink, Step};
+use crate::operation::step::{Sink, Step};
 use crate::units::{KernelTime, Pid};
 
 /// Contents of `/proc/PID/maps`, until their time comes.

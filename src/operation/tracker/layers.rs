@@ -2,12 +2,12 @@
 
 use super::{Tracker, announce};
 use crate::anomaly::Ledger;
+use crate::block::BlockRequest;
 use crate::event::Event;
 use crate::event::layer::{Edge, IOMAP_DIO, Layer, LayerEvent};
-use crate::operation::block::BlockRequest;
 use crate::operation::process::Thread;
 use crate::operation::spans::{self, JournalCommits, Span};
-use crate::operation::{Sink, Step};
+use crate::operation::step::{Sink, Step};
 use crate::units::KernelTime;
 
 impl Tracker {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::event::syscall_table::CallId;
-use crate::event::{ProbeObservation, SysEnter, SysExit};
+use crate::event::{FileStat, ProbeObservation, SysEnter, SysExit};
 use crate::units::CpuId;
 
 fn event(time: u64, tid: i32, kind: EventKind) -> Event {
