@@ -18,7 +18,7 @@ use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
 use super::in_call::{CurrentCall, better};
 use super::pair;
 use super::pending_validation::Undecided;
-use super::read_name::ReadName;
+use super::read_name::{ReadName, collected};
 use super::room::NAME_BYTES_MAX;
 use crate::capture::fact::NameOf;
 use crate::event::registers::low_half;
@@ -26,7 +26,7 @@ use crate::event::syscall_strings::EventString;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
-use crate::units::{Fd, KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// Join of events and names: passes the events on in the same order, the opens with their names.
 #[derive(Debug)]
@@ -411,7 +411,7 @@ impl NameJoin {
             });
             let seen = exit.names.take().map(|it| *it).unwrap_or_default();
             let read_until = read.iter().map(|it| it.end).max().unwrap_or_default();
-            let names = better(names(read, addresses, fds), seen);
+            let names = better(collected(read, addresses, fds), seen);
             exit.names = Some(Box::new(ReadNames { read: read_until, ..names }));
         }
         self.waiting.push_back(event);
@@ -488,36 +488,6 @@ fn held_bytes(names: &[ReadName]) -> usize {
 /// Returns true for the exit of a call for which names can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
-}
-
-/// Collects the names that could be read.
-fn names(read: Vec<ReadName>, entered: [Option<u64>; 2], pair: Option<[u64; 2]>) -> ReadNames {
-    let mut names = ReadNames::default();
-    for it in read.into_iter().filter(|it| it.errno == 0) {
-        let name = Name { bytes: it.bytes, verified: false };
-        match it.of {
-            NameOf::Argument => {
-                // A file may be renamed to itself.
-                let [first, second] = entered.map(|address| address == Some(it.address));
-                if second {
-                    names.second = Some(name.clone());
-                }
-                if first {
-                    names.argument = Some(name);
-                }
-            }
-            NameOf::Memory => names.memory.push((it.address, name)),
-            NameOf::Link if pair.is_some() => {
-                let fd = i32::try_from(it.address).ok().map(Fd);
-                names.pair.extend(fd.map(|fd| (fd, name, it.stat)));
-            }
-            NameOf::Link => {
-                names.link = Some(name);
-                names.stat = it.stat;
-            }
-        }
-    }
-    names
 }
 
 /// Returns true if a file may get another name or lose its name in this call.

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::bounds::units;
+use super::copy_interval::CopyInterval;
 use super::model::{FilePath, MountNamespace, OpenFile, PathSource};
-use super::task::CopyInterval;
 use crate::event::OpenFlags;
 use crate::units::{Fd, KernelTime, Tid};
 

@@ -3,7 +3,7 @@
 
 use super::file_names::{CallSpan, FileNames, NameChange};
 use super::model::{PathArgument, SyscallOperation};
-use super::process::Tasks;
+use super::tasks::Tasks;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::naming::paths::{has_part, last};
 

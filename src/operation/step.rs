@@ -4,7 +4,7 @@ use super::asynchronous::{AsyncOperation, NoResult};
 use super::attribution::Piece;
 use super::fault::Fault;
 use super::model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
-use super::spans::Span;
+use super::span::Span;
 use crate::anomaly::Anomaly;
 use crate::block::BlockStep;
 use crate::event::callchain::CallChain;

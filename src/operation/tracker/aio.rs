@@ -2,7 +2,7 @@
 //! have read.
 
 use super::Tracker;
-use super::asynchronous::{operation, read_beside};
+use super::async_state::{operation, read_beside};
 use crate::event::async_table::{Interface, Opcode};
 use crate::event::registers::fd;
 use crate::event::syscall_table::{IO_EVENT_BYTES, IOCB_READ_BYTES, Role};

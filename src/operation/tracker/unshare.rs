@@ -5,10 +5,11 @@ use crate::event::registers::fd_argument;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::{CLONE_FILES, CLONE_NEWNS};
 use crate::event::{Event, SysExit};
+use crate::operation::copy_interval::CopyInterval;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{MountNamespace, SyscallOperation};
 use crate::operation::mount_namespaces::namespace_inode;
-use crate::operation::task::{CopyInterval, TaskId};
+use crate::operation::task::TaskId;
 
 impl Tracker {
     /// Handles the end of a call by which its thread may have left shared resources. The thread

@@ -1,7 +1,8 @@
 //! io_uring: operations from its tracepoints, and files from the memory of its register call.
 
-use super::asynchronous::{UringInstance, operation, read_beside};
-use super::{Tracker, announce, anomaly};
+use super::Tracker;
+use super::announce::{announce, anomaly};
+use super::async_state::{UringInstance, operation, read_beside};
 use crate::anomaly::{AnomalyKind, Ignored};
 use crate::event::file_io::FileIo;
 use crate::event::registers::low_half;

@@ -6,7 +6,7 @@ use crate::event::layer::Layer;
 use crate::event::registers::fd_argument;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FilePath, PathArgument, SyscallOperation, Unfinished};
-use crate::operation::spans::Span;
+use crate::operation::span::Span;
 use crate::units::{Fd, KernelTime};
 
 /// Writes the line into `line`; `name` is the members with the thread's name.
