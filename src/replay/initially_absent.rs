@@ -100,7 +100,7 @@ pub fn absent(
 pub fn changes_names(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
     match call.class {
         CallClass::Name | CallClass::Rename | CallClass::Remove => true,
-        CallClass::Open => flags_of(call, args, in_memory) & libc::O_CREAT.cast_unsigned() != 0,
+        CallClass::Open => flags_of(call, args, in_memory).creates(),
         _ => false,
     }
 }
@@ -144,14 +144,13 @@ fn each(
 /// Reports the changes that an operation has made at its paths.
 fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(PathChange<'_>)) {
     let Operation { args, flags, ret, .. } = operation;
-    let writes = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
     let is_change = match call.class {
         CallClass::Name
         | CallClass::Rename
         | CallClass::Remove
         | CallClass::Resize
         | CallClass::Attribute => true,
-        CallClass::Open => flags_of(call, args, *flags) & writes.cast_unsigned() != 0,
+        CallClass::Open => flags_of(call, args, *flags).may_change(),
         _ => false,
     };
     if !is_change || *ret < 0 {
@@ -175,7 +174,7 @@ impl NameTimes {
         place: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) {
         let Range { start, end } = times;
-        let flags = flags_of(call, &operation.args, operation.flags).cast_signed();
+        let flags = flags_of(call, &operation.args, operation.flags);
         let (first, second) = (operation.path, operation.second_path);
         let mut of = |path: Option<&[u8]>, change: &dyn Fn(&mut EarliestTimes)| {
             if let Some(path) = path.and_then(plain) {
@@ -190,7 +189,7 @@ impl NameTimes {
             times.changed = times.changed.min(start);
             times.any = times.any.min(start);
         };
-        let creates = call.class == CallClass::Open && flags & libc::O_CREAT != 0;
+        let creates = call.class == CallClass::Open && flags.creates();
         match call.class {
             // Either of two names may be meant.
             _ if operation.ret == -i64::from(libc::ENOENT)
@@ -202,7 +201,7 @@ impl NameTimes {
             _ if operation.ret < 0 => {}
             CallClass::Name if call.is_symlink() => of(first, &made),
             CallClass::Name => of(second.or(first), &made),
-            CallClass::Open if creates && flags & libc::O_EXCL != 0 => of(first, &made),
+            CallClass::Open if creates && flags.is_exclusive() => of(first, &made),
             CallClass::Open if creates => of(first, &changed),
             CallClass::Remove => of(first, &changed),
             CallClass::Rename => {

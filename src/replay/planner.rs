@@ -464,8 +464,7 @@ impl<O: PlanOutput> Planner<O> {
     ) {
         let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
         self.things.of_handle(&mut self.handles, made, true, accessor);
-        let truncates =
-            infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        let truncates = infer_initial_state::open_flags(operation).truncates();
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == CallClass::Open
             && truncates

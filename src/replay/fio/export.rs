@@ -10,6 +10,7 @@ use super::super::replayability::{SkipReason, Treatment, treatment};
 use super::job::{Job, JobDirection, LogTime};
 use super::names::{ExportNames, FileName};
 use super::{Logs, NotExported};
+use crate::event::OpenFlags;
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
@@ -187,10 +188,8 @@ impl<L: Logs> FioExport<L> {
         }
         let offset = operation.offset.ok_or(NotExported::NoOffset)?;
         let length = u32::try_from(moved).map_err(|_| NotExported::TooLong)?;
-        let has = |flag: i32| {
-            file.flags.is_some_and(|it| it & flag.cast_unsigned() == flag.cast_unsigned())
-        };
-        let is_direct = has(libc::O_DIRECT);
+        let flags = OpenFlags(file.flags.unwrap_or(0));
+        let is_direct = flags.is_direct();
         if is_direct && !(offset | moved).is_multiple_of(DIRECT_BYTES) {
             return Err(NotExported::Unaligned);
         }
@@ -200,8 +199,8 @@ impl<L: Logs> FioExport<L> {
         let job = &mut self.jobs[number];
         job.moves(time, name, &self.names.all, what, offset, length);
         job.direct += u64::from(is_direct);
-        job.sync[0] += u64::from(has(libc::O_DSYNC));
-        job.sync[1] += u64::from(has(libc::O_DSYNC) && !has(libc::O_SYNC));
+        job.sync[0] += u64::from(flags.syncs_data());
+        job.sync[1] += u64::from(flags.syncs_data() && !flags.syncs());
         let file = &mut self.names.all[name];
         let end = offset.saturating_add(moved);
         let reached = if is_write { &mut file.write_end } else { &mut file.read_end };
@@ -260,7 +259,7 @@ impl<L: Logs> FioExport<L> {
         let it = &mut self.names.all[name];
         if it.first_size.is_none() {
             // Truncated data was not overwritten.
-            let truncates = file.flags.is_some_and(|it| it & libc::O_TRUNC.cast_unsigned() != 0);
+            let truncates = file.flags.is_some_and(|flags| OpenFlags(flags).truncates());
             it.first_size = Some(file.stat.filter(|_| !truncates).map_or(0, |it| it.size));
         }
         *self.open.entry(operation.process).or_default().entry(name).or_default() += 1;
