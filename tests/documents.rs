@@ -5,10 +5,10 @@
 //!
 //! | Mark | Meaning |
 //! |---|---|
-//! | none | commands; the outputs of those that read a log are compared with the document, exactly |
+//! | none | commands; the outputs of those that read a log are compared exactly |
 //! | `log NAME` | commands that record and report at once: the report is that of the log NAME |
 //! | `output of COMMAND` | output only, compared exactly with that of the command |
-//! | `any order` | each documented line is somewhere in the outputs of the block on this machine, with any number for each number |
+//! | `any order` | each line is somewhere in the block's outputs here, with any numbers |
 //! | `runs only: REASON` | the commands have to succeed; their output is not compared |
 //! | `not run: REASON` | neither run nor compared |
 //! | `no command: REASON` | a drawing or a format |
@@ -191,7 +191,7 @@ fn all_blocks() -> Vec<Block> {
 
 // --- Running ---
 
-/// Where the standard error of a command goes.
+/// Destination of a command's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Errors {
     InOutput,
@@ -290,7 +290,7 @@ fn of_log(command: &str, name: &str) -> Option<String> {
 
 // --- Comparing ---
 
-/// What differs between a documented output and that of a run.
+/// Returns a documented output beside that of a run if they differ.
 fn difference(block: &Block, step: &Step, printed: &[String]) -> Option<String> {
     let documented: Vec<String> = step.output.iter().map(|(_, line)| line.clone()).collect();
     let is_equal = if block.mark == Mark::AnyOrder {

@@ -13,6 +13,52 @@
 //! one `.evt` and one `.def` file per location. It is readable only once [`Archive::finish`] has
 //! returned `Ok`; an archive that failed or was dropped before has no anchor file.
 //!
+//! ```
+//! use otf2_sys::{
+//!     Archive, LocationGroupRef, LocationGroupType, LocationType, Options, Paradigm, Region,
+//!     RegionFlags, RegionRef, RegionRole, SystemTreeNodeRef,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = std::env::temp_dir().join(format!("otf2-sys-example-{}", std::process::id()));
+//! std::fs::create_dir(&dir)?;
+//! let (node, group, read) =
+//!     (SystemTreeNodeRef::new(0), LocationGroupRef::new(0), RegionRef::new(0));
+//!
+//! // One thread that is in the region `read` from 100 to 190.
+//! let mut archive = Archive::create(&dir, "trace", Options::default())?;
+//! let mut thread = archive.event_writer()?;
+//! let location = thread.location();
+//! thread.enter(100, read, &[])?;
+//! thread.leave(190, read, &[])?;
+//! archive.close_event_writer(thread)?;
+//!
+//! archive.finish(|defs| {
+//!     defs.clock_properties(1_000_000_000, 100, 91, None)?;
+//!     let (host, class, name) = (defs.string("host")?, defs.string("node")?, defs.string("read")?);
+//!     let empty = defs.string("")?;
+//!     defs.system_tree_node(node, host, class, None)?;
+//!     defs.location_group(group, host, LocationGroupType::PROCESS, node, None)?;
+//!     defs.location(location, host, LocationType::CPU_THREAD, group)?;
+//!     let region = Region {
+//!         name,
+//!         canonical_name: name,
+//!         description: empty,
+//!         role: RegionRole::FILE_IO,
+//!         paradigm: Paradigm::NONE,
+//!         flags: RegionFlags::NONE,
+//!         source_file: empty,
+//!         begin_line: 0,
+//!         end_line: 0,
+//!     };
+//!     defs.region(read, &region)
+//! })?;
+//! assert!(dir.join("trace.otf2").exists());
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The writer ensures the following, because OTF2 does not:
 //!
 //! * an existing archive is refused, never overwritten;

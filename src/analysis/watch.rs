@@ -13,69 +13,31 @@
 //! that the file system returned ([`Watch::lies`]): such an attribution is *inferred*. Unattributed
 //! pieces on the same device wait for the next extents, up to a limit.
 
+mod evidence;
 mod file;
+mod limits;
+mod refusal;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+pub use self::evidence::AccessEvidence;
 pub use self::file::{FileAccounting, KeptAccess, NewWatch, Status, WatchedFile};
+pub use self::limits::{EVENTS_MAX, FILE_EVENTS_MAX, FILES_MAX};
+pub use self::refusal::WatchError;
 use crate::anomaly::{AnomalyKind, Link};
 use crate::operation::Step;
 use crate::operation::access::{self, Access, FileAccess, RecentNames};
 use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::OpenFile;
-use crate::units::{DevId, KernelTime, SECTOR_BYTES};
+use crate::units::{DevId, SECTOR_BYTES};
 
-/// Maximum number of files that can be watched at the same time.
-pub const FILES_MAX: usize = 1024;
-/// Maximum number of accesses that can be kept of one file: the size of an answer with all of them
-/// (20 MB).
-pub const FILE_EVENTS_MAX: usize = 1 << 18;
-/// Maximum number of accesses that can be kept of all files together, about 120 bytes each.
-pub const EVENTS_MAX: usize = 1 << 20;
-/// Maximum number of stops and starts of a file since it was added or reset.
-const TURNS_MAX: usize = 4096;
 /// Maximum number of pieces that wait for an attribution.
 const UNKNOWN_MAX: usize = 1 << 16;
 
 /// Maximum number of thread names that are distinguished.
 const UNIDENTIFIED_MAX: usize = 64;
-
-/// Reason why a command on a file is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WatchError {
-    /// The file is already watched.
-    #[error("it is watched already")]
-    Watched,
-    /// Too many files are watched.
-    #[error("{FILES_MAX} files are watched already, which is the maximum; remove one first")]
-    Files,
-    /// More accesses would be kept than there is space for.
-    #[error(
-        "at least 1 and at most {FILE_EVENTS_MAX} accesses can be kept of a file, and {EVENTS_MAX} of all; keep fewer, or remove a file"
-    )]
-    Events,
-    /// The file was stopped and started too often.
-    #[error("it was stopped and started {TURNS_MAX} times; reset it first")]
-    Turns,
-}
-
-/// Evidence that an access belongs to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessEvidence {
-    /// A call or an asynchronous operation on the file.
-    Called {
-        /// True if the result of the operation was not seen: the bytes are the requested ones.
-        is_asked: bool,
-        /// True if the kernel did not report the file, which was identified by its name.
-        is_named: bool,
-    },
-    /// A piece of a request that the kernel's records attribute to the file.
-    Exact,
-    /// A piece of a request that probably belongs to the file.
-    Inferred,
-}
 
 /// Receiver of reports: the file, and one of its accesses.
 pub type AccessListener<'a> = &'a mut dyn FnMut(&WatchedFile, &KeptAccess);
@@ -286,10 +248,10 @@ impl Watch {
     fn take(&mut self, place: usize, kept: KeptAccess, tell: AccessListener<'_>) {
         self.number += 1;
         let number = self.number;
-        if let Some(file) = self.files.get_mut(place) {
-            if file.take(number, &kept) {
-                tell(file, &kept);
-            }
+        if let Some(file) = self.files.get_mut(place)
+            && file.take(number, &kept)
+        {
+            tell(file, &kept);
         }
     }
 }
@@ -329,12 +291,6 @@ fn split(
         parts.push((at, end - at, false));
     }
     parts.into_iter()
-}
-
-/// Returns true if the last turn before this time switched logging on, or if there was none.
-fn is_on(turns: &[(KernelTime, bool)], at: KernelTime) -> bool {
-    let before = turns.partition_point(|it| it.0 <= at);
-    before.checked_sub(1).and_then(|it| turns.get(it)).is_none_or(|it| it.1)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Block events that match no request, with the reason.
 
-use super::{EventContext, RequestId, State};
+use super::event_context::EventContext;
+use super::request_id::RequestId;
+use super::states::State;
 use crate::event::block::BlockEvent;
 
 /// Event that could not be used in the usual way.

@@ -19,46 +19,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::model::{BlockRequest, EventContext};
-use crate::event::block::{BlockEvent, Comm, DevicePosition, RequestOp};
-use crate::event::callchain::ChainId;
+use super::event_context::EventContext;
+use super::model::BlockRequest;
+use super::request_part::{BioArrival, RequestPart};
+use crate::event::block::{BlockEvent, DevicePosition, RequestOp};
 use crate::units::{DevId, Tid};
-
-/// Part of a request that came in one bio.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestPart {
-    /// Number of the part, over all requests.
-    pub number: u64,
-    /// First sector on the request's device.
-    pub sector: u64,
-    /// Length in sectors.
-    pub nr_sector: u32,
-    /// Time and task at which the bio was handed to the block layer, at the uppermost device.
-    pub queued: EventContext,
-    /// Time and task at which the bio, or its successor, was handed to this device.
-    pub here: BioArrival,
-    /// Places that were addressed before this device, the nearest first: a partition, a stacked
-    /// device and its partition. Each is the place of the part's first sector.
-    pub levels: Arc<[DevicePosition]>,
-}
-
-/// Arrival of a bio at its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BioArrival {
-    /// Time of the queuing, and the task that was running.
-    pub at: EventContext,
-    /// Name of that thread.
-    pub comm: Option<Comm>,
-    /// Call chain of that thread, if it was recorded.
-    pub chain: Option<ChainId>,
-}
-
-impl RequestPart {
-    /// Returns the place that was addressed first: by a file system of its device, or by a program.
-    pub fn top(&self, dev: DevId) -> DevicePosition {
-        self.levels.last().copied().unwrap_or(DevicePosition { dev, sector: self.sector })
-    }
-}
 
 /// Bio that is not completed and not wholly part of requests.
 #[derive(Clone, Debug)]
@@ -77,7 +42,7 @@ pub(super) struct Bio {
     /// which it was.
     passed: Vec<(DevId, u64)>,
     /// Request that reports the bio, if its device has no requests.
-    pub told: Option<Box<BlockRequest>>,
+    pub reported: Option<Box<BlockRequest>>,
 }
 
 impl Bio {
@@ -232,7 +197,7 @@ impl BioLayer {
             levels,
             taken: 0,
             passed: Vec::new(),
-            told: None,
+            reported: None,
         });
         (device.kind, number)
     }
@@ -245,7 +210,7 @@ impl BioLayer {
         }
         let number = self.number();
         let Some(device) = self.devices.get_mut(&event.dev) else { return };
-        let is_longer = |it: &&Bio| it.event.nr_sector > event.nr_sector && it.told.is_none();
+        let is_longer = |it: &&Bio| it.event.nr_sector > event.nr_sector && it.reported.is_none();
         let whole = device.holding(event.sector, event.nr_sector).filter(is_longer);
         let Some(key) = whole.map(|it| (it.event.sector, it.number)).max_by_key(|it| it.1) else {
             return;
@@ -305,7 +270,7 @@ impl BioLayer {
         let number = self.number();
         let device = self.devices.get_mut(&event.dev)?;
         let op = event.rwbs.op();
-        let is_meant = |it: &&Bio| it.event.rwbs.op() == op && it.told.is_none();
+        let is_meant = |it: &&Bio| it.event.rwbs.op() == op && it.reported.is_none();
         let of_all = device.holding(event.sector, event.nr_sector).filter(is_meant);
         let is_others = |it: &Bio| it.event.sector != event.sector || it.queued.tid != at.tid;
         let best = of_all.min_by_key(|it| (is_others(it), it.number))?;
@@ -340,7 +305,7 @@ impl BioLayer {
             bio.event.rwbs.op() == RequestOp::Discard
                 && bio.queued.tid == by
                 && bio.taken == 0
-                && bio.told.is_none()
+                && bio.reported.is_none()
         };
         let mut waiting: Vec<&Bio> = device.open.values().filter(is_meant).collect();
         waiting.sort_unstable_by_key(|it| it.number);
@@ -387,7 +352,7 @@ impl BioLayer {
     pub(super) fn records_lost(&mut self) {
         self.forget_asked();
         for device in self.devices.values_mut() {
-            let waiting = device.open.iter().filter(|it| it.1.told.is_none()).map(|it| *it.0);
+            let waiting = device.open.iter().filter(|it| it.1.reported.is_none()).map(|it| *it.0);
             for key in waiting.collect::<Vec<_>>() {
                 device.remove(key);
             }

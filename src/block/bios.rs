@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
 use super::bio::{Bio, BioDeviceKind};
+use super::event_context::EventContext;
 use super::model::{
-    BlockRequest, BlockStep, EventContext, FlushRole, Inferred, RequestEnd, RequestId, Submitter,
-    SubmitterSource, UnfinishedRequest,
+    BlockRequest, FlushRole, Inferred, RequestEnd, Submitter, SubmitterSource, UnfinishedRequest,
 };
+use super::request_id::RequestId;
+use super::step::BlockStep;
 use super::tracker::BlockTracker;
 use crate::event::block::{BlockEvent, BlockPoint};
 use crate::units::{KernelTime, SECTOR_BYTES};
@@ -30,7 +32,7 @@ impl BlockTracker {
             }
             BlockPoint::Split => self.bios.split(event),
             BlockPoint::Remap => {
-                let passed = self.bios.remap(at, event).filter(|it| it.told.is_none());
+                let passed = self.bios.remap(at, event).filter(|it| it.reported.is_none());
                 if let Some((passed, number)) = passed.map(|it| (it.event, it.number)) {
                     self.tell(&passed, number, Some(at.time), out);
                 }
@@ -64,7 +66,7 @@ impl BlockTracker {
             request.issued = passed_on;
             out(BlockStep::Issued(&request));
         }
-        bio.told = Some(Box::new(request));
+        bio.reported = Some(Box::new(request));
     }
 
     fn bio_done(
@@ -75,7 +77,7 @@ impl BlockTracker {
         event: &BlockEvent,
         out: &mut impl FnMut(BlockStep<'_>),
     ) {
-        let mut request = self.told_of(&mut bio, out);
+        let mut request = self.take_request(&mut bio, out);
         request.completed = Some(time);
         request.error = (event.error != 0).then_some(event.error.saturating_neg());
         request.is_stillborn = kind == BioDeviceKind::Requests;
@@ -87,9 +89,9 @@ impl BlockTracker {
     }
 
     /// Returns the request that reports the bio; its beginning is reported now if it was not yet.
-    fn told_of(&mut self, bio: &mut Bio, out: &mut impl FnMut(BlockStep<'_>)) -> BlockRequest {
-        if let Some(told) = bio.told.take() {
-            return *told;
+    fn take_request(&mut self, bio: &mut Bio, out: &mut impl FnMut(BlockStep<'_>)) -> BlockRequest {
+        if let Some(reported) = bio.reported.take() {
+            return *reported;
         }
         let op = self.operation(&bio.event);
         let request = BlockRequest { op, ..request_of(bio, RequestId(self.next_id)) };
@@ -106,9 +108,9 @@ impl BlockTracker {
     ) {
         let Some(bio) = self.bios.too_many(event.dev, self.options.in_flight_limit) else { return };
         anomaly(at, event, AnomalyReason::TooManyBios, out);
-        if let Some(mut told) = bio.told {
-            told.ending = Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp));
-            out(BlockStep::Ended(&told));
+        if let Some(mut reported) = bio.reported {
+            reported.ending = Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp));
+            out(BlockStep::Ended(&reported));
         }
     }
 
@@ -116,7 +118,7 @@ impl BlockTracker {
     /// request.
     pub(super) fn finish_bios(&mut self, out: &mut impl FnMut(BlockStep<'_>)) {
         for (kind, mut bio) in self.bios.drain() {
-            let mut request = self.told_of(&mut bio, out);
+            let mut request = self.take_request(&mut bio, out);
             request.is_stillborn = kind == BioDeviceKind::Requests;
             request.ending = Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd));
             out(BlockStep::Ended(&request));

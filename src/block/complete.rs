@@ -2,8 +2,10 @@
 
 use super::anomaly::AnomalyReason;
 use super::device::TrackedRequest;
-use super::model::{BlockStep, FlushRole, RequestEnd, RequestId};
+use super::model::{FlushRole, RequestEnd};
+use super::request_id::RequestId;
 use super::states::{BlockTransition, State, TransitionMatch};
+use super::step::BlockStep;
 use super::tracker::EventInput;
 use crate::units::SECTOR_BYTES;
 

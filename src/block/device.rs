@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 
-use super::model::{BlockRequest, FlushRole, RequestId};
+use super::model::{BlockRequest, FlushRole};
+use super::request_id::RequestId;
 use super::states::State;
 use crate::event::block::RequestOp;
 

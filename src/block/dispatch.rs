@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::anomaly::AnomalyReason;
-use super::model::{BlockStep, FlushRole, RequestEnd, RequestId};
+use super::model::{FlushRole, RequestEnd};
+use super::request_id::RequestId;
 use super::states::{BlockTransition, State, TransitionMatch};
+use super::step::BlockStep;
 use super::tracker::EventInput;
 use crate::event::block::RequestOp;
 

@@ -5,8 +5,9 @@
 //! (`block/blk-flush.c`).
 
 use super::anomaly::AnomalyReason;
-use super::model::{BlockStep, FlushLink, FlushRole};
+use super::model::{FlushLink, FlushRole};
 use super::states::State;
+use super::step::BlockStep;
 use super::tracker::EventInput;
 
 impl EventInput<'_> {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::anomaly::AnomalyReason;
-use super::bio::RequestPart;
 use super::device::TrackedRequest;
-use super::model::{BlockStep, RequestEnd, RequestId};
+use super::model::RequestEnd;
+use super::request_id::RequestId;
+use super::request_part::RequestPart;
 use super::states::{BlockTransition, TransitionMatch, fit};
+use super::step::BlockStep;
 use super::tracker::EventInput;
 
 impl EventInput<'_> {

@@ -29,20 +29,27 @@ mod bios;
 mod complete;
 mod device;
 mod dispatch;
+mod event_context;
 mod flush;
 mod merge;
 mod model;
+mod request_id;
+mod request_part;
 mod states;
+mod step;
 mod tracker;
 
 #[cfg(test)]
 mod tests;
 
 pub use anomaly::{AnomalyReason, BlockAnomaly};
-pub use bio::{BioArrival, RequestPart};
+pub use event_context::EventContext;
 pub use model::{
-    BlockRequest, BlockStep, DiskstatsClass, EventContext, FlushLink, FlushRole, Inferred,
-    RequestEnd, RequestId, Submitter, SubmitterSource, UnfinishedRequest,
+    BlockRequest, DiskstatsClass, FlushLink, FlushRole, Inferred, RequestEnd, Submitter,
+    SubmitterSource, UnfinishedRequest,
 };
+pub use request_id::RequestId;
+pub use request_part::{BioArrival, RequestPart};
 pub use states::State;
+pub use step::BlockStep;
 pub use tracker::{BlockOptions, BlockTracker};

@@ -1,35 +1,11 @@
-//! Block requests, and the steps in which they are reported.
+//! Block requests: their attributes, times and ends.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::{BlockAnomaly, RequestPart};
+use super::request_id::RequestId;
+use super::request_part::RequestPart;
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
-use crate::units::{CpuId, DevId, KernelTime, Pid, SECTOR_BYTES, Tid};
-
-/// Time and place of an event, and the task that it interrupted or served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventContext {
-    /// Time by the kernel's clock.
-    pub time: KernelTime,
-    /// CPU whose ring held the event.
-    pub cpu: CpuId,
-    /// Process of the task that was running.
-    pub pid: Pid,
-    /// Task that was running.
-    pub tid: Tid,
-}
-
-/// Number of a request: dense from 0 in the order in which requests were first seen, over all
-/// devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
+use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES, Tid};
 
 /// One request to one block device, or one bio if the device has no requests (dm, md, zram).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,25 +232,4 @@ pub enum UnfinishedRequest {
     CaptureEnd,
     /// Too many requests were in flight, and this was the oldest of the device.
     GivenUp,
-}
-
-/// Step of a request, reported at the time of the event that caused it.
-#[derive(Clone, Copy, Debug)]
-pub enum BlockStep<'a> {
-    /// The request begins: always its first step.
-    Queued(&'a BlockRequest),
-    /// A bio or another request was merged into the request.
-    Merged(&'a BlockRequest),
-    /// The request went into the I/O scheduler; again after a requeue.
-    Inserted(&'a BlockRequest),
-    /// The request went to the driver; again after each requeue.
-    Issued(&'a BlockRequest),
-    /// The driver returned the request.
-    Requeued(&'a BlockRequest),
-    /// A part of the request is completed, or its data is but not its flush sequence.
-    Progressed(&'a BlockRequest),
-    /// The request ended, see [`BlockRequest::ending`]: always its last step.
-    Ended(&'a BlockRequest),
-    /// An event could not be used in the usual way.
-    Anomaly(&'a BlockAnomaly),
 }

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::anomaly::{AnomalyReason, BlockAnomaly};
-use super::bio::{BioLayer, RequestPart};
+use super::bio::BioLayer;
 use super::device::{DeviceRequests, TrackedRequest};
+use super::event_context::EventContext;
 use super::model::{
-    BlockRequest, BlockStep, EventContext, FlushRole, Inferred, RequestEnd, RequestId, Submitter,
-    SubmitterSource, UnfinishedRequest,
+    BlockRequest, FlushRole, Inferred, RequestEnd, Submitter, SubmitterSource, UnfinishedRequest,
 };
+use super::request_id::RequestId;
+use super::request_part::RequestPart;
 use super::states::{BlockTransition, State, TransitionMatch, fit};
+use super::step::BlockStep;
 use crate::event::block::{BlockEvent, BlockPoint, RequestOp};
 use crate::units::DevId;
 

@@ -1,6 +1,39 @@
 //! Reader of frames from any bytes: it never panics, never allocates by an unchecked length, and
 //! passes on every whole frame. Damaged bytes are reported with their number; reading continues at
 //! the next whole frame.
+//!
+//! [`crate::pipeline`] makes operations of the frames. The number of system calls of a log:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::fs::File;
+//!
+//! use iotrace_perf::capture::reader::Reader;
+//! use iotrace_perf::operation::{Sink, Step};
+//! use iotrace_perf::pipeline;
+//! use iotrace_perf::units::KernelTime;
+//!
+//! /// Number of system calls that have ended.
+//! struct Calls(u64);
+//!
+//! impl Sink for Calls {
+//!     type Error = Infallible;
+//!
+//!     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+//!         self.0 += u64::from(matches!(step, Step::SyscallEnded(..)));
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let log = File::open("tests/corpus/logs/v1/dd.iocap")?;
+//! let (reader, header): (Reader<File>, _) = pipeline::open::<_, Infallible>(log)?;
+//! let mut calls = Calls(0);
+//! let summary = pipeline::run(reader, header, &mut calls, &mut || true)?;
+//! assert_eq!((calls.0, summary.lost()), (66, 0));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::io::{self, Read};
 use std::sync::Arc;

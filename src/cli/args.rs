@@ -63,8 +63,8 @@ pub(super) struct CaptureArgs {
     pub(super) realtime: Option<u8>,
     /// Run the tracer's threads on these CPUs only (such as 0-3,8); names are still read on the CPU
     /// of the open
-    #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
-    pub(super) own_cpus: Option<Cpus>,
+    #[arg(long, alias = "own-cpus", value_name = "CPUS", value_parser = parse_cpus)]
+    pub(super) tracer_cpus: Option<Cpus>,
     /// Start the program as this user (name or number), with the user's groups, or with this group
     /// first; the environment does not change
     #[arg(long, value_name = "USER[:GROUP]", requires = "command")]
@@ -98,7 +98,7 @@ pub(super) struct CaptureArgs {
 pub(super) struct AnalyseArgs {
     /// The capture log; without one, a recording is made now (-a, -p, -- COMMAND), and its log is
     /// not kept. With a log, -p, -d and -e select a part of it
-    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "own_cpus"])]
+    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) capture: CaptureArgs,

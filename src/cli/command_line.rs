@@ -110,11 +110,14 @@ mod tests {
             "-p 12,13 -o trace.otf2",
             "convert a.iocap",
             "record -- ./app",
+            "--tracer-cpus 0-1 -a",
+            // The former name.
+            "--own-cpus 0-1 -a",
         ] {
             let words = std::iter::once("iotrace-perf").chain(line.split(' '));
             assert!(Args::try_parse_from(words).is_ok(), "{line}");
         }
-        for line in ["-a -p 1", "-p 1 -- ./app"] {
+        for line in ["-a -p 1", "-p 1 -- ./app", "--tracer-cpus 0 --own-cpus 1 -a"] {
             let words = std::iter::once("iotrace-perf").chain(line.split(' '));
             assert!(Args::try_parse_from(words).is_err(), "{line}");
         }

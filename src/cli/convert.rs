@@ -27,7 +27,7 @@ use crate::otf2::{EndFacts, OtfError, OtfOptions, OtfSink};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::{limits, regular, spawn};
+use crate::sys::{regular, rlimits, spawn};
 use crate::units::KernelTime;
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
@@ -39,7 +39,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
-    let converted = convert(log, Some(&output), &mut || !patience.is_over());
+    let converted = convert(log, Some(&output), &mut || !patience.is_cancelled());
     if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
         say("interrupted: no archive was made");
         spawn::die_by(signal);
@@ -128,7 +128,7 @@ fn write_archive(
 ) -> Result<Converted, CliError> {
     let options = OtfOptions {
         // The other half is for other files of the library, and for us.
-        open_files_max: limits::raise_open_files() / 2,
+        open_files_max: rlimits::raise_open_files() / 2,
         block_on_threads: header.scope.mode != "system",
         ..OtfOptions::default()
     };

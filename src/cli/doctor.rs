@@ -18,7 +18,7 @@ use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::sys::tracefs_instance::{self, Instance};
-use crate::sys::{disks, limits, proc, socket};
+use crate::sys::{cpu_topology, disks, proc, rlimits, socket};
 use crate::tracefs::EventFormat;
 use crate::tracer::format_cache;
 use crate::tracer::source_selection::hindrance;
@@ -85,7 +85,7 @@ fn own_events() -> Check {
     let Some(id) = id.and_then(|id| u16::try_from(id).ok()) else {
         return Check::bad(NAME, "not tried without tracefs", "see tracefs");
     };
-    let cpu = limits::online_cpus().first().copied().unwrap_or(0);
+    let cpu = cpu_topology::online_cpus().first().copied().unwrap_or(0);
     let whose = PerfTarget::Thread(Tid(nix::unistd::gettid().as_raw()));
     match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), whose) {
         // Root may always open it.
@@ -193,7 +193,7 @@ fn perf() -> Check {
     let Some(id) = id else {
         return Check::bad("perf events", "not tried without tracefs", "see tracefs");
     };
-    let cpu = limits::online_cpus().first().copied().unwrap_or(0);
+    let cpu = cpu_topology::online_cpus().first().copied().unwrap_or(0);
     let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), PerfTarget::Everybody) {
         Ok(event) => event,
         Err(error) => return Check::bad("perf events", format!("cannot be opened: {error}"), fix),
@@ -221,8 +221,8 @@ fn perf() -> Check {
 }
 
 fn open_files() -> Check {
-    let limit = limits::raise_open_files();
-    let cpus = u64::try_from(limits::online_cpus().len()).unwrap_or(u64::MAX);
+    let limit = rlimits::raise_open_files();
+    let cpus = u64::try_from(cpu_topology::online_cpus().len()).unwrap_or(u64::MAX);
     // Each tracepoint is opened once on each CPU: some 45 of the default set with perf.
     let needed = cpus.saturating_mul(48) + 64;
     if limit >= needed {

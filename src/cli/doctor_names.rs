@@ -5,10 +5,12 @@ use crate::event::syscall_table::CallId;
 use crate::sys::cancellation::Cancellation;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{proc, thread};
+use crate::tracer::environment::Environment;
 use crate::tracer::name_readers::PRIORITY;
-use crate::tracer::name_source::{self, Environment, NameSource, NamesWish};
+use crate::tracer::name_source::{NameSource, NameSourceOption};
+use crate::tracer::name_source_selection;
 use crate::tracer::options::Follow;
-use crate::tracer::source_selection::{SourceWish, choose};
+use crate::tracer::source_selection::{SourceOption, choose};
 
 /// Checks of the sources, best first, and of the one that `--names auto` would use.
 pub(super) fn checks() -> Vec<Check> {
@@ -17,7 +19,7 @@ pub(super) fn checks() -> Vec<Check> {
     };
     let machine = proc::host().machine;
     let calls: Vec<CallId> = CallId::default_set().collect();
-    let source = match choose(SourceWish::Auto, &tracefs) {
+    let source = match choose(SourceOption::Auto, &tracefs) {
         Ok(choice) => choice.source,
         Err(why) => return vec![Check::bad("names", why, "see source")],
     };
@@ -37,8 +39,12 @@ pub(super) fn checks() -> Vec<Check> {
 
 fn auto(ground: Environment<'_>) -> Check {
     let mut warnings = Vec::new();
-    match name_source::choose(NamesWish::Auto, ground, &mut warnings, &mut Cancellation::endless())
-    {
+    match name_source_selection::choose(
+        NameSourceOption::Auto,
+        ground,
+        &mut warnings,
+        &mut Cancellation::endless(),
+    ) {
         Ok(it) if it.names == NameSource::Links => Check::bad(
             "names",
             "files that are closed at once get no names, and failed opens and other calls no paths (links)",
@@ -53,9 +59,9 @@ fn auto(ground: Environment<'_>) -> Check {
 }
 
 fn probes(names: NameSource, title: &'static str, ground: Environment<'_>) -> Check {
-    let wish = NamesWish::Only(names);
+    let wish = NameSourceOption::Only(names);
     let mut warnings = Vec::new();
-    match name_source::choose(wish, ground, &mut warnings, &mut Cancellation::endless()) {
+    match name_source_selection::choose(wish, ground, &mut warnings, &mut Cancellation::endless()) {
         Ok(it) => match it.probes {
             Some(probes) if probes.covers.everything() => Check::ok(title, it.reason),
             Some(probes) if names == NameSource::Uprobe && probes.covers.paths() => {
@@ -84,15 +90,16 @@ fn reader() -> Check {
 }
 
 fn fanotify(ground: Environment<'_>) -> Check {
-    let wish = NamesWish::Only(NameSource::Fanotify);
-    match name_source::choose(wish, ground, &mut Vec::new(), &mut Cancellation::endless()) {
+    let wish = NameSourceOption::Only(NameSource::Fanotify);
+    match name_source_selection::choose(wish, ground, &mut Vec::new(), &mut Cancellation::endless())
+    {
         Ok(it) => Check::ok("names fanotify", it.reason),
         Err(why) => Check::bad("names fanotify", why, "optional: the other sources are better"),
     }
 }
 
 fn event(tracefs: &Tracefs) -> Check {
-    match name_source::events_hindrance(tracefs) {
+    match name_source_selection::events_hindrance(tracefs) {
         None => Check::ok(
             "names event",
             "the first bytes of the paths of all calls (tracefs 165; perf 63, of opens); no types of files",

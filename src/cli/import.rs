@@ -8,7 +8,7 @@ use super::analyse;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
 use super::message::say;
-use crate::import::{ImportError, ImportFormat, Notes, import};
+use crate::import::{ImportError, ImportFormat, ImportReport, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
 
@@ -30,12 +30,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
         notes.read,
         format.unit()
     ));
-    notes.told(format.unit()).iter().for_each(|line| say(line));
+    notes.messages(format.unit()).iter().for_each(|line| say(line));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Imports a log; an incomplete capture log is removed.
-fn write(args: &ImportArgs, input: impl BufRead) -> Result<(Notes, ImportFormat), CliError> {
+fn write(args: &ImportArgs, input: impl BufRead) -> Result<(ImportReport, ImportFormat), CliError> {
     let mut made: NewFile = analyse::new_file(&args.output)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
     let imported = import(input, args.from.map(format), &name(&args.file), out);

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::sys::{limits, sandboxed_helper};
+use crate::sys::{rlimits, sandboxed_helper};
 use crate::tracer::{programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
@@ -47,7 +47,7 @@ use message::say;
 
 /// Runs the command. Ends with the traced program's status, if there was one.
 pub fn main() -> ExitCode {
-    if let Err(error) = limits::be_sufficient() {
+    if let Err(error) = rlimits::raise_low_limits() {
         say(&format!("error: {error}"));
         return ExitCode::from(FAILURE);
     }

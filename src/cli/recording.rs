@@ -19,12 +19,12 @@ use crate::sys::cancellation::{Cancellation, Interrupts, Launched};
 use crate::sys::output_dir::Users;
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
-use crate::sys::{capabilities, clock, disks, files, limits, spawn};
-use crate::tracer::drain::ThreadPlacement;
-use crate::tracer::name_source::{NameSource, NamesWish};
+use crate::sys::{capabilities, clock, disks, files, rlimits, spawn};
+use crate::tracer::name_source::{NameSource, NameSourceOption};
 use crate::tracer::options::{CallChainOptions, Follow, Options};
 use crate::tracer::session::{self, RecordingOutcome};
-use crate::tracer::source_selection::SourceWish;
+use crate::tracer::source_selection::SourceOption;
+use crate::tracer::thread_placement::ThreadPlacement;
 use crate::tracer::tracepoint_plan::SourceKind;
 use crate::units::DevId;
 
@@ -94,7 +94,7 @@ pub(super) fn capture(
         say(&format!(
             "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; {}",
             outcome.end.unwritten,
-            limits::of_write(error)
+            rlimits::of_write(error)
                 .unwrap_or_else(|| "free some space or choose another place with -o".into())
         ));
     }
@@ -128,7 +128,7 @@ impl Recorded {
         let before = self.interrupted.or(self.outcome.interrupted);
         let result = match before {
             Some(_) => Err(CliError::Interrupted),
-            None => with(&self.log, &mut || !patience.is_over()),
+            None => with(&self.log, &mut || !patience.is_cancelled()),
         };
         if !matches!(result, Err(CliError::Interrupted)) {
             return self.check(result);
@@ -144,7 +144,7 @@ impl Recorded {
         let mut patience = Cancellation::new(&mut self.signals, program);
         // The signal may have come before, during the work at the end.
         let before = self.outcome.interrupted.filter(|_| !reader.is_finished());
-        while before.is_none() && !reader.is_finished() && !patience.is_over() {
+        while before.is_none() && !reader.is_finished() && !patience.is_cancelled() {
             spawn::wait_readable(patience.fd(), READER_MS);
         }
         self.interrupted = before.or(patience.ended_by());
@@ -275,25 +275,25 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         faults,
         chains,
         names: match args.names {
-            NamesArg::Auto => NamesWish::Auto,
-            NamesArg::Kprobe => NamesWish::Only(NameSource::Kprobe),
-            NamesArg::Uprobe => NamesWish::Only(NameSource::Uprobe),
-            NamesArg::Reader => NamesWish::Only(NameSource::Reader),
-            NamesArg::Fanotify => NamesWish::Only(NameSource::Fanotify),
-            NamesArg::Event => NamesWish::Only(NameSource::Event),
-            NamesArg::Links => NamesWish::Only(NameSource::Links),
-            NamesArg::Snapshot => NamesWish::Only(NameSource::Snapshot),
-            NamesArg::Off => NamesWish::Only(NameSource::Off),
+            NamesArg::Auto => NameSourceOption::Auto,
+            NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
+            NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
+            NamesArg::Reader => NameSourceOption::Only(NameSource::Reader),
+            NamesArg::Fanotify => NameSourceOption::Only(NameSource::Fanotify),
+            NamesArg::Event => NameSourceOption::Only(NameSource::Event),
+            NamesArg::Links => NameSourceOption::Only(NameSource::Links),
+            NamesArg::Snapshot => NameSourceOption::Only(NameSource::Snapshot),
+            NamesArg::Off => NameSourceOption::Only(NameSource::Off),
         },
         exact_args: args.args == ArgsArg::Exact,
         source: match args.source {
-            SourceArg::Auto => SourceWish::Auto,
-            SourceArg::Perf => SourceWish::Only(SourceKind::Perf),
-            SourceArg::Tracefs => SourceWish::Only(SourceKind::Tracefs),
-            SourceArg::Inherited => SourceWish::Only(SourceKind::Inherited),
+            SourceArg::Auto => SourceOption::Auto,
+            SourceArg::Perf => SourceOption::Only(SourceKind::Perf),
+            SourceArg::Tracefs => SourceOption::Only(SourceKind::Tracefs),
+            SourceArg::Inherited => SourceOption::Only(SourceKind::Inherited),
         },
         place: ThreadPlacement {
-            cpus: args.own_cpus.clone().map_or_else(Vec::new, |cpus| cpus.0),
+            cpus: args.tracer_cpus.clone().map_or_else(Vec::new, |cpus| cpus.0),
             realtime: args.realtime.map(i32::from),
         },
         ring_bytes: args.buffer_size,

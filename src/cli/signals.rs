@@ -79,7 +79,7 @@ impl Interrupts for Signals {
         self.last
     }
 
-    fn end_by_the_second(&mut self) {
+    fn die_on_second_signal(&mut self) {
         if std::mem::replace(&mut self.ends_by_the_second, true) {
             return;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::sys::{files, spawn, thread};
+use crate::sys::{files, signal, thread};
 
 /// Pause between two reads without new data.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -26,7 +26,7 @@ impl LogCompletion {
     /// Ends the recording as Ctrl-C does, unless it has ended: its output has no reader any more.
     pub(super) fn stop_recording(&self) {
         if !self.is_set() {
-            let _ = spawn::send_signal(std::process::id().cast_signed(), libc::SIGINT);
+            let _ = signal::send(std::process::id().cast_signed(), libc::SIGINT);
         }
     }
 

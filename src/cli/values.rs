@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::sys::limits::parse_cpu_list;
+use crate::sys::cpu_topology::parse_cpu_list;
 use crate::sys::perf::Unwind;
 
 /// Default number of accesses that are kept of a watched file.

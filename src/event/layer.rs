@@ -5,7 +5,7 @@
 //! ([`LAYER_FUNCTIONS`]). Where it does not, there are tracepoints at both ends of some functions,
 //! and others that report what has just happened ([`LAYER_POINTS`]).
 
-use super::probe_events::GROUP_PREFIX;
+use super::probe_names::GROUP_PREFIX;
 use crate::tracefs::{BindError, EventFormat, IntField};
 use crate::units::DevId;
 
@@ -64,7 +64,7 @@ pub enum Edge {
 
 impl Edge {
     /// Returns true if the thread of the hit does not identify the tasks that the span concerns.
-    pub fn is_of_anybody(self) -> bool {
+    pub fn concerns_any_process(self) -> bool {
         matches!(self, Self::CommitBegin | Self::CommitEnd)
     }
 }
@@ -187,8 +187,8 @@ impl LayerPoint {
     }
 
     /// Returns true if the thread of its hits does not identify the tasks that they concern.
-    pub fn is_of_anybody(&self) -> bool {
-        self.edge.is_of_anybody()
+    pub fn concerns_any_process(&self) -> bool {
+        self.edge.concerns_any_process()
     }
 }
 

@@ -25,7 +25,7 @@ use std::io::{self, BufRead};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::import_report::Notes;
+use super::import_report::ImportReport;
 use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use crate::event::block::BlockPoint;
 use crate::units::{DevId, SECTOR_BYTES};
@@ -114,7 +114,7 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
 pub(super) struct Blktrace {
     names: FxHashMap<u32, Vec<u8>>,
     /// Threads that have an event already.
-    told: FxHashSet<u32>,
+    named: FxHashSet<u32>,
     /// Devices with issued requests.
     with_requests: FxHashSet<u32>,
 }
@@ -128,7 +128,7 @@ impl Blktrace {
     pub(super) fn read<R: BufRead>(
         &mut self,
         mut input: R,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
         mut put: impl FnMut(ImportedEvent) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut said = Vec::new();
@@ -158,7 +158,7 @@ impl Blktrace {
         record: &[u8],
         behind: &[u8],
         out: &mut Vec<ImportedEvent>,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
     ) {
         if order.u32(record, 0) & 0xff != VERSION {
             return notes.not_understood(notes.read, record);
@@ -172,7 +172,7 @@ impl Blktrace {
             if what == NAMES_THREAD && self.names.len() < NAMES_MAX {
                 let name = behind.split(|byte| *byte == 0).next().unwrap_or_default();
                 self.names.insert(thread, name.to_vec());
-                self.told.remove(&thread);
+                self.named.remove(&thread);
             }
             return;
         }
@@ -182,7 +182,7 @@ impl Blktrace {
         let (time, tid) = (order.u64(record, 8), i32::try_from(thread).unwrap_or(0));
         let task = ImportedTask::leader(tid);
         let comm = self.names.get(&thread).cloned().unwrap_or_default();
-        if tid > 0 && !comm.is_empty() && self.told.insert(thread) {
+        if tid > 0 && !comm.is_empty() && self.named.insert(thread) {
             out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });
         }
         let block = self.block(order, record, point, kind, behind);
@@ -252,7 +252,7 @@ fn rwbs(kind: u32, bytes: u32) -> Vec<u8> {
 }
 
 /// Fills the buffer; returns false at the end of the input, or within its last record.
-fn fill<R: BufRead>(input: &mut R, bytes: &mut [u8], notes: &mut Notes) -> io::Result<bool> {
+fn fill<R: BufRead>(input: &mut R, bytes: &mut [u8], notes: &mut ImportReport) -> io::Result<bool> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|byte| !byte.is_empty()) {
         match input.read(rest) {
@@ -274,8 +274,8 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> (Vec<ImportedEvent>, Notes) {
-        let (mut said, mut notes) = (Vec::new(), Notes::default());
+    fn read(bytes: &[u8]) -> (Vec<ImportedEvent>, ImportReport) {
+        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
         let put = |value| {
             said.push(value);
             Ok(())
@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(remapped.from, Some((DevId::new(8, 2), 9)));
             let ImportedKind::Block(done) = &said[3].what else { panic!("{said:?}") };
             assert_eq!(done.point, BlockPoint::BioComplete);
-            assert_eq!(notes.told("records").len(), 2, "{notes:?}");
+            assert_eq!(notes.messages("records").len(), 2, "{notes:?}");
         }
     }
 

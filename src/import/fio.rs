@@ -17,8 +17,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::import_report::Notes;
-use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
+use super::import_report::ImportReport;
+use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 use super::parser::Parser;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
@@ -52,7 +52,12 @@ pub(super) struct Iolog {
 }
 
 impl Parser for Iolog {
-    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
+    fn line(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut ImportReport,
+    ) -> bool {
         let line = line.trim_ascii();
         if let Some(version) = line.strip_prefix(b"fio version ") {
             self.version = version.first().map_or(0, |version| version.wrapping_sub(b'0'));
@@ -61,7 +66,7 @@ impl Parser for Iolog {
         line.is_empty() || self.action(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut Notes) {}
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut ImportReport) {}
 }
 
 impl Iolog {
@@ -71,7 +76,7 @@ impl Iolog {
         &mut self,
         line: &[u8],
         out: &mut Vec<ImportedEvent>,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
     ) -> Option<()> {
         let rest = match self.version {
             3 => {
@@ -113,7 +118,7 @@ impl Iolog {
         name: &str,
         args: [u64; 6],
         ret: i64,
-        reads: Vec<Read>,
+        reads: Vec<MemoryRead>,
         out: &mut Vec<ImportedEvent>,
     ) {
         let Some(call) = CallId::by_name(name) else { return };
@@ -126,7 +131,7 @@ impl Iolog {
         &mut self,
         file: &[u8],
         out: &mut Vec<ImportedEvent>,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
     ) -> Option<()> {
         if self.open.contains_key(file) {
             notes.count("opens of files that are open: skipped");
@@ -137,7 +142,7 @@ impl Iolog {
         }
         let fd = self.free.pop().unwrap_or(FIRST_FD + self.open.len() as u64);
         self.open.insert(file.to_vec(), fd);
-        let path = Read::memory(NameOf::Argument, MEMORY, file.to_vec());
+        let path = MemoryRead::memory(NameOf::Argument, MEMORY, file.to_vec());
         let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned();
         let at = i64::from(libc::AT_FDCWD).cast_unsigned();
         self.say(
@@ -150,7 +155,7 @@ impl Iolog {
         Some(())
     }
 
-    fn closes(&mut self, file: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) {
+    fn closes(&mut self, file: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
         match self.open.remove(file) {
             Some(fd) => {
                 self.free.push(fd);
@@ -166,7 +171,7 @@ impl Iolog {
         action: &[u8],
         [offset, length]: [u64; 2],
         out: &mut Vec<ImportedEvent>,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
     ) -> Option<()> {
         let (name, args, ret) = match action {
             b"read" => ("pread64", [0, 0, length, offset, 0, 0], length),
@@ -235,8 +240,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(text: &str) -> (Vec<(u64, String)>, Notes) {
-        let (mut said, mut notes) = (Vec::new(), Notes::default());
+    fn told(text: &str) -> (Vec<(u64, String)>, ImportReport) {
+        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
         let mut parser = Iolog::default();
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
@@ -262,14 +267,14 @@ mod tests {
             calls.iter().map(|call| call.1.split(' ').next().expect("a word")).collect();
         assert_eq!(words, ["openat", "pwrite64", "fsync", "close"]);
         assert_eq!(calls[1], (9000, "pwrite64 [3, 0, 512, 4096, 0, 0]".into()));
-        assert_eq!(notes.told("lines"), Vec::<String>::new());
+        assert_eq!(notes.messages("lines"), Vec::<String>::new());
         let (calls, notes) = told(
             "fio version 2 iolog\n/t/x add\n/t/x open\n/t/x wait 100 0\n/t/x read 0 8\n/t/y read 0 8\n/t/x trim 0 8\nwhat\n",
         );
         let times: Vec<u64> = calls.iter().map(|call| call.0).collect();
         assert_eq!(times, [2000, 104_000, 106_000]);
         assert!(calls[2].1.starts_with("fallocate [3, 3, 0, 8"));
-        assert_eq!((notes.strange(), notes.told("lines").len()), (1, 3));
+        assert_eq!((notes.unparsed(), notes.messages("lines").len()), (1, 3));
     }
 
     #[test]
@@ -281,7 +286,7 @@ mod tests {
             [900_000, 900_001, 900_002]
         );
         assert_eq!(
-            notes.told("lines"),
+            notes.messages("lines"),
             ["1 lines with an earlier time than the previous one: moved after it"]
         );
     }

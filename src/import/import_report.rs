@@ -12,7 +12,7 @@ const NAMES_MAX: usize = 256;
 
 /// Counters of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub struct ImportReport {
     /// Lines, or records of a binary log.
     pub read: u64,
     not_understood: u64,
@@ -22,7 +22,7 @@ pub struct Notes {
     unknown: BTreeMap<String, u64>,
 }
 
-impl Notes {
+impl ImportReport {
     /// Counts a line, or record, that was not understood.
     pub fn not_understood(&mut self, number: u64, line: &[u8]) {
         self.not_understood += 1;
@@ -54,23 +54,23 @@ impl Notes {
     }
 
     /// Number of lines that were not understood.
-    pub fn strange(&self) -> u64 {
+    pub fn unparsed(&self) -> u64 {
         self.not_understood
     }
 
     /// Describes all counters.
-    pub fn told(&self, unit: &str) -> Vec<String> {
-        let mut told = Vec::new();
+    pub fn messages(&self, unit: &str) -> Vec<String> {
+        let mut messages = Vec::new();
         if self.not_understood > 0 {
             let first: Vec<String> =
                 self.first.iter().map(|(number, it)| format!("{number}: {it}")).collect();
             let [all, read] = [self.not_understood, self.read];
-            told.push(format!(
+            messages.push(format!(
                 "{all} of {read} {unit} not understood: first at {}",
                 first.join("; ")
             ));
         }
-        told.extend(self.counted.iter().map(|(what, count)| format!("{count} {what}")));
+        messages.extend(self.counted.iter().map(|(what, count)| format!("{count} {what}")));
         let all: u64 = self.unknown.values().sum();
         if all > 0 {
             let mut most: Vec<(&String, &u64)> = self.unknown.iter().collect();
@@ -82,12 +82,12 @@ impl Notes {
                 .collect();
             let more = most.len().saturating_sub(named.len());
             let more = if more > 0 { format!(", {more} more") } else { String::new() };
-            told.push(format!(
+            messages.push(format!(
                 "{all} calls skipped that are not recorded: {}{more}",
                 named.join(", ")
             ));
         }
-        told
+        messages
     }
 }
 
@@ -97,15 +97,15 @@ mod tests {
 
     #[test]
     fn everything_is_counted_and_the_first_are_shown() {
-        let mut notes = Notes { read: 9, ..Notes::default() };
-        assert_eq!(notes.told("lines"), Vec::<String>::new());
+        let mut notes = ImportReport { read: 9, ..ImportReport::default() };
+        assert_eq!(notes.messages("lines"), Vec::<String>::new());
         (1..=5).for_each(|line| notes.not_understood(line, b"\x1b[2J\xff"));
         notes.count("times went back");
         notes.add("times went back", 2);
         notes.add("nothing", 0);
         [&b"brk"[..], b"brk", b"futex"].iter().for_each(|name| notes.unknown_call(name));
         assert_eq!(
-            notes.told("lines"),
+            notes.messages("lines"),
             [
                 "5 of 9 lines not understood: first at 1: \\x1b[2J\\xff; 2: \\x1b[2J\\xff; 3: \\x1b[2J\\xff",
                 "3 times went back",

@@ -40,7 +40,7 @@ pub enum ImportedKind {
     Enter(CallId, [u64; 6]),
     /// It left the call with this result; with the memory of its arguments, and the link of a new
     /// descriptor.
-    Exit(CallId, i64, Vec<Read>),
+    Exit(CallId, i64, Vec<MemoryRead>),
     /// The thread started this one, and shares with it what these `CLONE_*` bits state.
     Born(ImportedTask, u64),
     /// Its name changed; with an exec or without.
@@ -57,7 +57,7 @@ pub enum ImportedKind {
 
 /// Data of a call that is not in its registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct MemoryRead {
     /// Kind of the data.
     pub of: NameOf,
     /// Value of the register that points to the data; 0 for a link.
@@ -68,7 +68,7 @@ pub struct Read {
     pub stat: Option<FileStat>,
 }
 
-impl Read {
+impl MemoryRead {
     /// Memory to which an argument points.
     pub fn memory(of: NameOf, address: u64, bytes: Vec<u8>) -> Self {
         Self { of, address, bytes, stat: None }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashSet;
 
-use super::import_report::Notes;
+use super::import_report::ImportReport;
 use super::imported_event::{ImportedEvent, ImportedKind};
 use super::records::{MACHINE, SAMPLE_TYPE, encode};
 use super::reorder_window::ReorderWindow;
@@ -205,7 +205,7 @@ impl<W: Write> ImportWriter<W> {
     /// # Errors
     ///
     /// Those of the output.
-    pub fn finish(mut self, notes: &mut Notes, unit: &str) -> io::Result<W> {
+    pub fn finish(mut self, notes: &mut ImportReport, unit: &str) -> io::Result<W> {
         while let Some(due) = self.order.pop() {
             self.write(due)?;
         }
@@ -223,7 +223,7 @@ impl<W: Write> ImportWriter<W> {
             end_realtime_ns: if self.last > EPOCH_MIN { self.last } else { 0 },
             reason: "imported".into(),
             tracepoints: self.counts(),
-            warnings: notes.told(unit),
+            warnings: notes.messages(unit),
             ..End::default()
         };
         self.writer.json(FrameKind::END, KernelTime(self.last), &end)?;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Formats are facts: parsers are written from the tools' output and documents. Data that the other
-//! log lacks is absent; where our format needs a number, it is the simplest one, and [`Notes`]
+//! log lacks is absent; where our format needs a number, it is the simplest one, and [`ImportReport`]
 //! report that. Lines that were not understood are counted, and reported at the end and in the log.
 //! The input may be any bytes: this code does not panic, and its memory does not grow with the
 //! length of the log.
@@ -32,8 +32,8 @@ use std::io::{self, BufRead, Write};
 use thiserror::Error;
 
 pub use detect::{ImportFormat, detect};
-pub use import_report::Notes;
-pub use imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask, Read};
+pub use import_report::ImportReport;
+pub use imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 pub use log::{ImportInfo, ImportWriter};
 
 use crate::capture::header::Imported;
@@ -76,7 +76,7 @@ pub fn import<R: BufRead, W: Write>(
     format: Option<ImportFormat>,
     file: &str,
     out: W,
-) -> Result<(W, Notes, ImportFormat), ImportError> {
+) -> Result<(W, ImportReport, ImportFormat), ImportError> {
     let head = input.fill_buf()?.to_vec();
     let format = match format {
         Some(it) => it,
@@ -90,7 +90,7 @@ pub fn import<R: BufRead, W: Write>(
         },
         is_block: format == ImportFormat::Blktrace,
     };
-    let mut notes = Notes::default();
+    let mut notes = ImportReport::default();
     let mut log = ImportWriter::new(out, about)?;
     match parser(format, &head) {
         Some(mut parser) => read_lines(input, parser.as_mut(), &mut log, &mut notes)?,
@@ -99,7 +99,7 @@ pub fn import<R: BufRead, W: Write>(
     if log.is_empty() {
         let read = format!("no operation in {} {}", notes.read, format.unit());
         let why =
-            [read].into_iter().chain(notes.told(format.unit())).collect::<Vec<_>>().join("; ");
+            [read].into_iter().chain(notes.messages(format.unit())).collect::<Vec<_>>().join("; ");
         return Err(ImportError::Nothing { tool: format.tool(), why });
     }
     let out = log.finish(&mut notes, format.unit())?;
@@ -121,7 +121,7 @@ fn read_lines<R: BufRead, W: Write>(
     input: R,
     parser: &mut dyn Parser,
     log: &mut ImportWriter<W>,
-    notes: &mut Notes,
+    notes: &mut ImportReport,
 ) -> io::Result<()> {
     let mut lines = LineReader::new(input);
     let mut said = Vec::new();

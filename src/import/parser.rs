@@ -1,13 +1,14 @@
 //! The interface of the parsers of text logs.
 
-use super::import_report::Notes;
+use super::import_report::ImportReport;
 use super::imported_event::ImportedEvent;
 
 /// A parser of lines.
 pub(super) trait Parser {
     /// Parses a line into events of `out`. Returns false for a line that is not understood.
-    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool;
+    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut ImportReport)
+    -> bool;
 
     /// Ends the log.
-    fn finish(&mut self, out: &mut Vec<ImportedEvent>, notes: &mut Notes);
+    fn finish(&mut self, out: &mut Vec<ImportedEvent>, notes: &mut ImportReport);
 }

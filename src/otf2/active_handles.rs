@@ -14,7 +14,7 @@
 use otf2_sys::{EvtWriter, IoAccessMode, IoCreationFlags, IoHandleRef, IoStatusFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::definitions::Definitions;
+use super::definitions::registry::Definitions;
 use super::error::OtfError;
 use super::files::Certainty;
 use super::flags;

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::active_handles::HandleEventOutput;
 use super::attributes::AttributeList;
-use super::definitions::Definitions;
+use super::definitions::registry::Definitions;
 use super::error::OtfError;
 use super::handles::{HandleKey, HandleLayer, REGISTERED};
 use super::posix::{self, Writing};
@@ -33,7 +33,7 @@ struct BegunAsync {
     handle: IoHandleRef,
     id: u64,
     /// True if the position was written at the beginning.
-    offset_told: bool,
+    offset_written: bool,
 }
 
 /// Number for registered files, which have no descriptor.
@@ -115,8 +115,8 @@ impl AsyncOperations {
         active.writer.io_operation_issued(out.time, handle, id, &[])?;
         *active.requests += 1;
         active.activity.operation_begun(handle, id);
-        let offset_told = operation.offset.is_some();
-        self.open.insert(operation.id, BegunAsync { handle, id, offset_told });
+        let offset_written = operation.offset.is_some();
+        self.open.insert(operation.id, BegunAsync { handle, id, offset_written });
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl AsyncOperations {
             active.filter(|active| active.activity.is_under_way(open.handle, open.id))
         {
             let mut notes = AttributeList::new();
-            notes.offset(operation.offset.filter(|_| !open.offset_told));
+            notes.offset(operation.offset.filter(|_| !open.offset_written));
             let (writer, time, BegunAsync { handle, id, .. }) = (active.writer, out.time, open);
             match end {
                 AsyncEnd::Result => {

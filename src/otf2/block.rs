@@ -18,7 +18,7 @@ use otf2_sys::{
 use rustc_hash::FxHashMap;
 
 use super::attributes::AttributeList;
-use super::definitions::{Definitions, LocationOwner};
+use super::definitions::registry::{Definitions, LocationOwner};
 use super::error::OtfError;
 use super::handles::{HandleKey, HandleLayer};
 use super::posix::Writing;

@@ -1,6 +1,6 @@
 //! System calls: Enter and Leave, and between them their effects on files.
 
-use otf2_sys::{IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode};
+use otf2_sys::{IoBegin, IoOperationFlags, IoOperationMode};
 
 use super::active_handles::{Activity, HandleEventOutput};
 use super::attributes::AttributeList;
@@ -8,27 +8,11 @@ use super::error::OtfError;
 use super::flags;
 use super::handles::POSIX;
 use super::matching_ids::MatchingIds;
+use super::pending_operations::{BegunOperation, PendingOperations};
 use super::tasks::Active;
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, MountNamespace, OpenFile, SyscallOperation};
 use crate::units::Fd;
-
-/// Operations that a thread is inside.
-#[derive(Debug, Default)]
-pub(super) struct PendingOperations {
-    main: Option<BegunOperation>,
-    /// The second side of a transfer; its matching id is a slot.
-    target: Option<BegunOperation>,
-    /// True if the position was written at the beginning.
-    offset_told: bool,
-}
-
-/// An operation that has begun.
-#[derive(Clone, Copy, Debug)]
-struct BegunOperation {
-    handle: IoHandleRef,
-    id: u64,
-}
 
 /// Effect of a call of this class on data.
 pub(super) fn mode(class: CallClass) -> Option<IoOperationMode> {
@@ -58,7 +42,7 @@ pub(super) fn begin(
     let bytes_request = if class == CallClass::Sync { None } else { operation.bytes_requested };
     let id = 2 * active.writer.location().id();
     let side = OperationSide { fd, file, mode, bytes_request, id };
-    active.pending.offset_told = operation.offset.is_some();
+    active.pending.offset_written = operation.offset.is_some();
     active.pending.main = Some(begin_on(&side, operation.offset, active, out)?);
     if class == CallClass::Transfer
         && let Some((fd, file)) = &operation.target
@@ -74,7 +58,7 @@ pub(super) fn begin(
 #[derive(Debug)]
 pub(super) struct Writing<'a> {
     pub(super) time: u64,
-    pub(super) definitions: &'a mut super::definitions::Definitions,
+    pub(super) definitions: &'a mut super::definitions::registry::Definitions,
     pub(super) slots: &'a mut MatchingIds,
 }
 
@@ -128,7 +112,7 @@ pub(super) fn end(
     } else {
         operation.ret.and_then(|ret| u64::try_from(ret).ok())
     };
-    let offset = operation.offset.filter(|_| !active.pending.offset_told);
+    let offset = operation.offset.filter(|_| !active.pending.offset_written);
     let mut notes = AttributeList::new();
     notes.errno(errno);
     // The position is that of the main side.

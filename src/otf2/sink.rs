@@ -7,8 +7,8 @@ use otf2_sys::Archive;
 use super::asynchronous::AsyncOperations;
 use super::attributes::AttributeList;
 use super::block::Devices;
-use super::define::FinishContext;
-use super::definitions::{Definitions, LocationOwner};
+use super::definitions::finish_context::FinishContext;
+use super::definitions::registry::{Definitions, LocationOwner};
 use super::error::OtfError;
 use super::matching_ids::MatchingIds;
 use super::mounts::MountTable;
@@ -79,7 +79,7 @@ impl OtfSink {
         self.tasks.close_all(&mut self.definitions)?;
         self.devices.close_all(&mut self.definitions)?;
         if self.definitions.owners.is_empty() {
-            let writer = self.definitions.open(LocationOwner::Nobody)?;
+            let writer = self.definitions.open(LocationOwner::None)?;
             self.definitions.close(writer)?;
         }
         self.describe(end)?;
@@ -96,7 +96,7 @@ impl OtfSink {
             paths_left_out: definitions.paths_left_out,
             after_end: tasks.after_end,
         };
-        let ending = FinishContext {
+        let context = FinishContext {
             files: &files,
             handles: &handles,
             regions: &regions,
@@ -107,7 +107,7 @@ impl OtfSink {
             capture: &capture,
             end,
         };
-        archive.finish(|defs| ending.write(defs))?;
+        archive.finish(|defs| context.write(defs))?;
         Ok(summary)
     }
 

@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use otf2_sys::EvtWriter;
 
 use super::active_handles::{Activity, HandleEventOutput};
-use super::definitions::{Definitions, LocationOwner};
+use super::definitions::registry::{Definitions, LocationOwner};
 use super::error::OtfError;
-use super::posix::PendingOperations;
+use super::pending_operations::PendingOperations;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::units::{Fd, Pid, Tid};
 

@@ -5,7 +5,7 @@ use crate::event::decode::Decoder;
 use crate::event::syscall_strings::EventString;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
-use crate::operation::thread_owner::ThreadOwners;
+use crate::naming::thread_owner::ThreadOwners;
 use crate::record::parse::RecordBody;
 use crate::record::{Layout, Record, RecordKind, SampleLayout, page};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -69,7 +69,7 @@ pub(super) fn decode_hit(
     };
     let is_of_a_task = match &kind {
         EventKind::Block(_) | EventKind::Fs(_) | EventKind::Uring(_) => false,
-        EventKind::Layer(hit) => !hit.edge.is_of_anybody(),
+        EventKind::Layer(hit) => !hit.edge.concerns_any_process(),
         _ => true,
     };
     match owners.of(tid) {

@@ -14,7 +14,7 @@ use std::thread::{Builder, available_parallelism, scope};
 
 use super::decode_stage::DecodeStage;
 use super::error::PipelineError;
-use super::run;
+use super::serial::run;
 use super::stage_message::{StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use super::track_stage::TrackStage;
@@ -73,7 +73,7 @@ pub fn run_in_two_threads<S: Sink>(
         let taken = take_all(batches, &mut back);
         Some(taken.and_then(|()| match thread.join() {
             Ok(Err(DecodeEnd::Failed(failure))) => Err(failure.into()),
-            Ok(Ok(()) | Err(DecodeEnd::Nobody)) => Ok(()),
+            Ok(Ok(()) | Err(DecodeEnd::NoReceiver)) => Ok(()),
             Err(panic) => std::panic::resume_unwind(panic),
         }))
     });
@@ -95,7 +95,7 @@ fn take_all<N: StageOutput>(
 enum DecodeEnd {
     Failed(StageFailure),
     /// The track stage has ended.
-    Nobody,
+    NoReceiver,
 }
 
 impl From<StageFailure> for DecodeEnd {
@@ -113,7 +113,7 @@ struct Batches {
 impl Batches {
     fn flush(&mut self) -> Result<(), DecodeEnd> {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        self.sender.send(batch).map_err(|_| DecodeEnd::Nobody)
+        self.sender.send(batch).map_err(|_| DecodeEnd::NoReceiver)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         fn take(&mut self, passed: StageMessage) -> Result<(), DecodeEnd> {
             let StageMessage::Records(number) = passed else { panic!("only these are passed on") };
             self.0.push(number);
-            if self.0.len() < self.1 { Ok(()) } else { Err(DecodeEnd::Nobody) }
+            if self.0.len() < self.1 { Ok(()) } else { Err(DecodeEnd::NoReceiver) }
         }
     }
 

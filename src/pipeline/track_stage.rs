@@ -121,7 +121,7 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
             StageMessage::ToldUntil(time) => self.now.max(*time),
             _ => self.now,
         };
-        let told = match passed {
+        let taken = match passed {
             StageMessage::Event(event) if tracker.has_room_for(&event) => {
                 tracker.push(event, self.sink)
             }
@@ -141,7 +141,7 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
                 Ok(())
             }
         };
-        told.map_err(PipelineError::Sink)
+        taken.map_err(PipelineError::Sink)
     }
 }
 

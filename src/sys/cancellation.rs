@@ -6,7 +6,7 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use super::{clock, spawn};
+use super::{clock, signal};
 use crate::units::KernelTime;
 
 /// Time within which the same signal counts once, ns: shells and timeout(1) send each signal twice,
@@ -23,7 +23,7 @@ pub trait Interrupts {
     fn last(&self) -> Option<(i32, KernelTime)>;
     /// Sets what signals do from now on: the first one is only recorded, and the next one ends this
     /// process.
-    fn end_by_the_second(&mut self);
+    fn die_on_second_signal(&mut self);
 }
 
 /// A signal to this process.
@@ -43,8 +43,8 @@ impl Interrupt {
     pub fn forward(&self, program: Launched) {
         // The program may have ended at this moment; then there is nothing to forward.
         let _ = match (self.from_terminal, program.is_apart) {
-            (false, _) => spawn::send_signal(program.pid, self.signal),
-            (true, true) => spawn::send_signal(-program.pid, self.signal),
+            (false, _) => signal::send(program.pid, self.signal),
+            (true, true) => signal::send(-program.pid, self.signal),
             (true, false) => Ok(()),
         };
     }
@@ -59,12 +59,6 @@ pub struct Launched {
     pub is_apart: bool,
 }
 
-impl From<&spawn::Running> for Launched {
-    fn from(program: &spawn::Running) -> Self {
-        Self { pid: program.pid(), is_apart: program.is_apart() }
-    }
-}
-
 /// Cancellation state of a piece of work: it is cancelled by the first signal.
 pub struct Cancellation<'a> {
     /// Source of the signals; `None`: the work is never cancelled.
@@ -75,7 +69,7 @@ pub struct Cancellation<'a> {
 
 impl fmt::Debug for Cancellation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Patience").field("ended_by", &self.ended_by).finish_non_exhaustive()
+        f.debug_struct("Cancellation").field("ended_by", &self.ended_by).finish_non_exhaustive()
     }
 }
 
@@ -84,7 +78,7 @@ impl<'a> Cancellation<'a> {
     /// and is waited for: then no signal ends this process.
     pub fn new(interrupts: &'a mut dyn Interrupts, program: Option<Launched>) -> Self {
         if program.is_none() {
-            interrupts.end_by_the_second();
+            interrupts.die_on_second_signal();
         }
         Self { interrupts: Some(interrupts), program, ended_by: None }
     }
@@ -101,7 +95,7 @@ impl<'a> Cancellation<'a> {
     }
 
     /// True if a signal has come. To be called only while there is work left.
-    pub fn is_over(&mut self) -> bool {
+    pub fn is_cancelled(&mut self) -> bool {
         // Later signals are for the next piece of work.
         if let Some(come) = self.interrupts.as_mut().filter(|_| self.ended_by.is_none()) {
             let last = come.last();
@@ -120,7 +114,7 @@ impl<'a> Cancellation<'a> {
         self.ended_by.is_some()
     }
 
-    /// The signal, if [`Self::is_over`] has returned true because of one.
+    /// The signal, if [`Self::is_cancelled`] has returned true because of one.
     pub fn ended_by(&self) -> Option<i32> {
         self.ended_by
     }
@@ -163,20 +157,20 @@ pub mod testing {
             None
         }
 
-        fn end_by_the_second(&mut self) {}
+        fn die_on_second_signal(&mut self) {}
     }
 
     /// Work that no signal cancels.
     pub fn endless() -> &'static mut Cancellation<'static> {
-        patience(Vec::new())
+        cancellation(Vec::new())
     }
 
     /// Work that this signal has cancelled.
     pub fn ended_by(signal: i32) -> &'static mut Cancellation<'static> {
-        patience(vec![signal])
+        cancellation(vec![signal])
     }
 
-    fn patience(signals: Vec<i32>) -> &'static mut Cancellation<'static> {
+    fn cancellation(signals: Vec<i32>) -> &'static mut Cancellation<'static> {
         let (wake, mut other) = UnixStream::pair().expect("sockets");
         other.write_all(&vec![0; signals.len()]).expect("there is room");
         let come = Box::leak(Box::new(ArrivedSignals { signals, wake, _other: other }));

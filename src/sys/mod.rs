@@ -9,6 +9,7 @@
 pub mod cancellation;
 pub mod capabilities;
 pub mod clock;
+pub mod cpu_topology;
 pub mod disks;
 pub mod fanotify;
 pub mod fiemap;
@@ -16,7 +17,6 @@ pub mod files;
 pub mod format_cache;
 pub mod fs_identity;
 pub mod identity;
-pub mod limits;
 pub mod mounts;
 #[cfg(test)]
 pub mod need;
@@ -28,9 +28,11 @@ pub mod proc;
 pub mod regular;
 pub mod replay;
 pub mod ring;
+pub mod rlimits;
 pub mod sandboxed_helper;
 mod seccomp;
 mod session;
+pub mod signal;
 pub mod socket;
 pub mod spawn;
 pub mod thread;

@@ -37,6 +37,13 @@ pub enum Unwind {
     },
 }
 
+/// Limit on the addresses of a call chain of perf: `kernel.perf_event_max_stack`, which is 127
+/// (`PERF_MAX_STACK_DEPTH`) unless an administrator has changed it.
+pub fn chain_frames_max() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    text.trim().parse().unwrap_or(127)
+}
+
 impl Unwind {
     /// Bytes of the stack that are copied.
     pub fn stack_bytes(self) -> u32 {

@@ -23,7 +23,7 @@ pub fn host() -> Host {
         kernel_release: text(uname.as_ref().map(nix::sys::utsname::UtsName::release)),
         kernel_version: text(uname.as_ref().map(nix::sys::utsname::UtsName::version)),
         machine: text(uname.as_ref().map(nix::sys::utsname::UtsName::machine)),
-        cpus: super::limits::online_cpus(),
+        cpus: super::cpu_topology::online_cpus(),
         page_bytes: super::ring::page_bytes() as u64,
     }
 }

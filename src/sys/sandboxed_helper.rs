@@ -112,13 +112,13 @@ impl HelperFailure {
     }
 }
 
-/// Starts a helper with these arguments, sends the question, and ends the process. `patience`
+/// Starts a helper with these arguments, sends the question, and ends the process. `cancellation`
 /// cancels the wait.
-pub fn ask(
+pub fn run_helper(
     arguments: &[&str],
     question: &[u8],
     bounds: &ResourceLimits,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> HelperReply {
     let until = clock::now().0.saturating_add(nanoseconds(bounds.time));
     let mut answer = Vec::new();
@@ -129,7 +129,7 @@ pub fn ask(
         }
     };
     // A helper that has closed its side is about to end.
-    let heard = talk(&socket, question, &mut answer, until, bounds, patience);
+    let heard = talk(&socket, question, &mut answer, until, bounds, cancellation);
     let failure = heard.and_then(|()| ended(&mut child, until, bounds)).err();
     if failure.is_some() {
         // The helper may have ended at this moment. If the signal does not end it, init reaps it
@@ -156,7 +156,7 @@ fn talk(
     answer: &mut Vec<u8>,
     until: u64,
     bounds: &ResourceLimits,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<(), HelperFailure> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut is_asked = false;
@@ -166,12 +166,12 @@ fn talk(
             return Err(HelperFailure::TooSlow(bounds.time));
         };
         let mut fds = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN | wanted)];
-        fds.extend(patience.fd().map(|it| PollFd::new(it, PollFlags::POLLIN)));
+        fds.extend(cancellation.fd().map(|it| PollFd::new(it, PollFlags::POLLIN)));
         // An interrupted wait counts as a wait.
         let _ = poll(&mut fds, PollTimeout::from(milliseconds));
         let has_signal = fds.iter().skip(1).any(|it| it.any().unwrap_or(false));
         drop(fds);
-        if has_signal && patience.is_over() {
+        if has_signal && cancellation.is_cancelled() {
             return Err(HelperFailure::NotWaitedFor);
         }
         if !is_asked {
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     /// Arguments that start this test program as a helper.
-    const ARGUMENTS: [&str; 3] = ["--exact", "sys::helper::tests::helper", "--ignored"];
+    const ARGUMENTS: [&str; 3] = ["--exact", "sys::sandboxed_helper::tests::helper", "--ignored"];
 
     const BOUNDS: ResourceLimits = ResourceLimits {
         time: Duration::from_secs(60),
@@ -431,18 +431,18 @@ mod tests {
 
     #[track_caller]
     fn asked(question: &[u8], bounds: &ResourceLimits) -> (Vec<u8>, Option<String>) {
-        let HelperReply { answer, failure } = ask(&ARGUMENTS, question, bounds, endless());
+        let HelperReply { answer, failure } = run_helper(&ARGUMENTS, question, bounds, endless());
         (answer, failure.map(|it| it.to_string()))
     }
 
     /// Fails, or takes an hour, if a cancelled wait goes on.
     #[test]
     fn a_signal_ends_it() {
-        let patience = ended_by(libc::SIGTERM);
+        let cancellation = ended_by(libc::SIGTERM);
         let long = ResourceLimits { time: Duration::from_secs(3600), ..BOUNDS };
-        let failure = ask(&ARGUMENTS, b"hang", &long, patience).failure;
+        let failure = run_helper(&ARGUMENTS, b"hang", &long, cancellation).failure;
         assert!(matches!(failure, Some(HelperFailure::NotWaitedFor)), "{failure:?}");
-        assert_eq!(patience.ended_by(), Some(libc::SIGTERM));
+        assert_eq!(cancellation.ended_by(), Some(libc::SIGTERM));
     }
 
     #[test]

@@ -18,9 +18,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
-use super::cancellation::Cancellation;
+use super::cancellation::{Cancellation, Launched};
 use super::identity::Identity;
-use super::{clock, limits, session};
+use super::{clock, rlimits, session, signal};
 
 /// Time that the kernel may take to end a killed child, ns. A child whose file system does not
 /// respond is not waited for any longer.
@@ -99,7 +99,7 @@ extern "C" fn note_surroundings() {
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
     // ORDERING: as above.
-    limits::SIGXFSZ_WAS_IGNORED.store(is_ignored(libc::SIGXFSZ), Ordering::Relaxed);
+    rlimits::SIGXFSZ_WAS_IGNORED.store(is_ignored(libc::SIGXFSZ), Ordering::Relaxed);
     for fd in STANDARD {
         // SAFETY: plain numbers; the call changes nothing.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
@@ -182,7 +182,7 @@ fn become_program(
             unsafe { libc::close(fd) };
         }
     }
-    limits::give_back();
+    rlimits::restore();
     let apart = if is_apart { nix::unistd::setsid().map(drop) } else { Ok(()) };
     let taken = apart.and_then(|()| user.map_or(Ok(()), Identity::take));
     if let (Some(&program), Ok(())) = (argv.first(), taken) {
@@ -217,12 +217,12 @@ impl PausedChild {
     /// # Errors
     ///
     /// [`StartError`].
-    pub fn start(mut self, patience: &mut Cancellation<'_>) -> Result<Running, StartError> {
+    pub fn start(mut self, cancellation: &mut Cancellation<'_>) -> Result<Running, StartError> {
         self.go.write_all(b"g")?;
-        while !self.has_answered(patience.fd()) {
-            if patience.is_over() {
+        while !self.has_answered(cancellation.fd()) {
+            if cancellation.is_cancelled() {
                 self.kill();
-                return Err(StartError::Interrupted(patience.ended_by().unwrap_or(0)));
+                return Err(StartError::Interrupted(cancellation.ended_by().unwrap_or(0)));
             }
         }
         let mut answer = [0; 4];
@@ -257,7 +257,7 @@ impl PausedChild {
     fn kill(&self) {
         let end = process_fd(self.pid.as_raw());
         // The child may have ended at this moment.
-        let _ = send_signal(self.pid.as_raw(), libc::SIGKILL);
+        let _ = signal::send(self.pid.as_raw(), libc::SIGKILL);
         let until = clock::now().0.saturating_add(END_NS);
         while let Ok(end) = &end {
             let has_ended = nix::sys::wait::waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
@@ -384,15 +384,10 @@ pub fn wait_readable<'a>(fd: impl Into<Option<BorrowedFd<'a>>>, milliseconds: u1
     let _ = poll(&mut fds, PollTimeout::from(milliseconds));
 }
 
-/// Sends a signal to a process.
-///
-/// # Errors
-///
-/// Those of `kill(2)`.
-pub fn send_signal(pid: i32, signal: i32) -> io::Result<()> {
-    let signal = nix::sys::signal::Signal::try_from(signal)?;
-    nix::sys::signal::kill(Pid::from_raw(pid), signal)?;
-    Ok(())
+impl From<&Running> for Launched {
+    fn from(program: &Running) -> Self {
+        Self { pid: program.pid(), is_apart: program.is_apart() }
+    }
 }
 
 /// True if the two descriptors of the two processes are the same open file (`kcmp(2)`); `None` if

@@ -22,6 +22,20 @@
 //! check every bound and read integers as little-endian, because captures are made on little-endian
 //! machines only.
 //!
+//! ```
+//! use iotrace_perf::tracefs::EventFormat;
+//!
+//! let file = "tests/corpus/tracefs/6.18.44-fc-v669/events/raw_syscalls/sys_enter/format";
+//! let format = EventFormat::parse(&std::fs::read_to_string(file)?)?;
+//! assert_eq!((format.name.as_str(), format.fields.len()), ("sys_enter", 6));
+//!
+//! // The payload of a `write`: common fields, its number (1), and six arguments.
+//! let mut payload = [0; 64];
+//! payload[8] = 1;
+//! assert_eq!(format.int("id")?.read_u64(&payload), Some(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The module is pure: it opens no file and uses no other module of the crate.
 #![forbid(unsafe_code)]
 

@@ -128,7 +128,7 @@ impl SeenChains {
     /// that could not be read.
     pub(super) fn name(
         mut self,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> (Vec<Fact>, Option<String>, Unread) {
         self.code.sort();
         let (mut found, mut warning) = (Vec::new(), None);
@@ -145,7 +145,7 @@ impl SeenChains {
             self.look_for(&mut search, pid, address);
         }
         let Programs { named, cut, unread } =
-            symbols::of_programs(search.wanted, &self.owners, patience);
+            symbols::of_programs(search.wanted, &self.owners, cancellation);
         let is_nothing =
             |it: &Symbol| it.since == KernelTime::MIN && it.name.is_empty() && it.module.is_empty();
         let before = found.len();

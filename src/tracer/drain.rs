@@ -3,16 +3,16 @@
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
-use super::log_thread::{Data, Message};
+use super::log_message::{Data, Message};
 use super::name_readers::NamesReaders;
-use super::queued_bytes::QueuedBytes;
+use super::queued_bytes::{PAUSE, QueuedBytes};
 use super::ring_stream::{RingStream, Take};
 use super::switched::SwitchWatch;
+use super::thread_placement::ThreadPlacement;
 use crate::sys::trace_ring::PagePipe;
 use crate::sys::{capabilities, clock, thread};
 use crate::units::KernelTime;
@@ -27,9 +27,6 @@ pub const ROUND_NS_MIN: u64 = 50_000_000;
 
 /// A CPU whose ring holds this many bytes at a look is busy with the program.
 const BUSY_BYTES: usize = 256 << 10;
-
-/// Pause of the drain thread while the queue of the log thread is full.
-pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 /// The lowest real-time priority: above all ordinary threads, below all threads with another
 /// real-time priority.
@@ -68,28 +65,6 @@ pub struct Drain {
     pub stop: Arc<EventFd>,
 }
 
-/// CPUs and priority of one of the tracer's threads.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadPlacement {
-    /// The only CPUs that the thread runs on; empty: any CPU.
-    pub cpus: Vec<u32>,
-    /// Real-time priority that the user gives the log thread; the drain threads run above it.
-    pub realtime: Option<i32>,
-}
-
-impl ThreadPlacement {
-    /// Applies the CPUs and this real-time priority to the calling thread. Without the right to it,
-    /// the thread keeps the ordinary priority.
-    pub fn take(&self, priority: Option<i32>) {
-        if let Some(priority) = priority {
-            let _ = thread::set_fifo(priority);
-        }
-        if !self.cpus.is_empty() {
-            let _ = thread::run_on(&self.cpus);
-        }
-    }
-}
-
 /// Result of a drain thread.
 #[derive(Debug)]
 pub struct Drained {
@@ -125,7 +100,7 @@ impl Drain {
                 last_round = before;
             }
         }
-        let switched = self.switches.as_ref().and_then(SwitchWatch::told);
+        let switched = self.switches.as_ref().and_then(SwitchWatch::warning);
         Drained { rings: self.rings, error: self.failed, switched }
     }
 

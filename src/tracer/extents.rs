@@ -108,12 +108,12 @@ impl SeenFiles {
     /// Queries the extents. Returns a text for each file, and the number of files that could not be
     /// queried: they are gone, there was no room for them, their file system does not report
     /// extents or was mounted during the recording, or a signal ended the queries.
-    pub fn ask(self, patience: &mut Cancellation<'_>) -> (Vec<Fact>, u64) {
+    pub fn ask(self, cancellation: &mut Cancellation<'_>) -> (Vec<Fact>, u64) {
         let mut not_asked = self.left_out;
         let mut facts = Vec::new();
         for ((dev, ino), path) in self.paths {
             let is_same = !self.changed.contains(&dev.to_string());
-            match (is_same && !patience.is_over()).then(|| places(dev, ino, &path)) {
+            match (is_same && !cancellation.is_cancelled()).then(|| places(dev, ino, &path)) {
                 Some(Ok(fact)) => facts.push(fact),
                 Some(Err(_)) | None => not_asked += 1,
             }
@@ -226,7 +226,7 @@ mod tests {
             let path = path.clone().into_os_string().into_vec();
             seen.paths.insert((dev, found.ino() + other), path);
         }
-        let patience = ended_by(libc::SIGINT);
-        assert_eq!((seen.ask(patience), patience.ended_by()), ((Vec::new(), 3), Some(2)));
+        let cancellation = ended_by(libc::SIGINT);
+        assert_eq!((seen.ask(cancellation), cancellation.ended_by()), ((Vec::new(), 3), Some(2)));
     }
 }

@@ -5,9 +5,8 @@ use std::io;
 
 use super::layers::Layers;
 use super::log_thread::LogCounts;
-use super::name_source::Naming;
+use super::name_source_selection::Naming;
 use super::options::{CallChainOptions, Follow, Options};
-use super::session;
 use super::source::{Described, KernelCounts, Source};
 use super::source_selection::SourceChoice;
 use super::tracepoint_plan::{self, RingKind};
@@ -17,9 +16,9 @@ use crate::capture::header::{
     TracerCost, Unread, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
-use crate::sys::perf::{Functions, Unwind};
+use crate::sys::clock;
+use crate::sys::perf::{self, Functions, Unwind};
 use crate::sys::spawn::ProgramEnd;
-use crate::sys::{clock, limits};
 use crate::units::{DevId, KernelTime, Pid};
 
 /// Decisions and findings from before the recording.
@@ -63,7 +62,7 @@ pub(super) fn header(
             roots: roots.iter().map(|it| it.0).collect(),
             foreign_kept: options.keep_foreign,
             all_block: options.all_block,
-            others_counted: session::counts_others(options),
+            others_counted: options.counts_others(),
             command: options.command.clone(),
         },
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
@@ -93,7 +92,7 @@ pub(super) fn header(
 fn chains(CallChainOptions { functions, calls }: CallChainOptions) -> header::CallChainKinds {
     let Functions { kernel, user } = functions;
     let stack_bytes = user.map_or(0, Unwind::stack_bytes);
-    let (user, frames_max) = (user.is_some(), limits::chain_frames_max());
+    let (user, frames_max) = (user.is_some(), perf::chain_frames_max());
     header::CallChainKinds { kernel, user, stack_bytes, calls, frames_max }
 }
 

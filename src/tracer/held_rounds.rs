@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::log_thread::Message;
+use super::log_message::Message;
 use super::process_tree::Tree;
 use super::sieve::{HELD_BYTES_MAX, HELD_ROUNDS_MAX, Sieve};
 use crate::record::{Layout, records};

@@ -8,14 +8,16 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use nix::sys::eventfd::EventFd;
 
 use super::callchain_addresses::SeenChains;
-use super::drain::{ROUND_NS_MIN, ThreadPlacement};
+use super::drain::ROUND_NS_MIN;
 use super::extents::SeenFiles;
 use super::held_rounds::{HeldRounds, Waiting};
+use super::log_message::{Data, Message};
 use super::pieces::{compact, empty_frame, note_record, summary, whole_front};
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
 use super::queued_bytes::QueuedBytes;
 use super::sieve::{Mark, Sieve};
+use super::thread_placement::ThreadPlacement;
 use super::tracepoint_plan::RingKind;
 use super::unwinding;
 use crate::capture::fact::{Fact, FactsFrame};
@@ -34,41 +36,6 @@ const FRAME_BYTES: usize = 4 << 20;
 
 /// Longest data frame; the format allows twice as much.
 const FRAME_BYTES_MAX: usize = 32 << 20;
-
-/// Message to the log thread.
-#[derive(Debug)]
-pub enum Message {
-    /// Records of one ring.
-    Data(Data),
-    /// Facts. Facts with a process are kept only if the process is followed.
-    Facts(Vec<(Option<Pid>, Fact)>),
-    /// All rings of this group of CPUs were taken after this time.
-    Round(usize, KernelTime),
-}
-
-impl Message {
-    /// Returns the memory that the message takes until it is written, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Data(data) => data.bytes.len(),
-            Self::Facts(facts) => facts.iter().map(|it| size_of_val(it) + it.1.heap_bytes()).sum(),
-            Self::Round(..) => 0,
-        }
-    }
-}
-
-/// Whole records of one ring.
-#[derive(Debug)]
-pub struct Data {
-    /// The ring's CPU.
-    pub cpu: u32,
-    /// Kind of the ring.
-    pub ring: RingKind,
-    /// Index into the header's `layouts`.
-    pub layout: u16,
-    /// The records.
-    pub bytes: Vec<u8>,
-}
 
 /// Counters and collected state of the log thread.
 #[derive(Debug, Default)]
@@ -109,9 +76,9 @@ impl LogCounts {
     pub fn write_places(
         &mut self,
         writer: &mut Writer<File>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> u64 {
-        let (facts, not_asked) = std::mem::take(&mut self.files).ask(patience);
+        let (facts, not_asked) = std::mem::take(&mut self.files).ask(cancellation);
         self.write_last(&facts, writer);
         not_asked
     }
@@ -121,10 +88,10 @@ impl LogCounts {
     pub fn write_programs(
         &mut self,
         writer: &mut Writer<File>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> UnreadPrograms {
         let programs = self.programs.take();
-        let (facts, unread) = programs.map(|it| it.describe(patience)).unwrap_or_default();
+        let (facts, unread) = programs.map(|it| it.describe(cancellation)).unwrap_or_default();
         self.write_last(&facts, writer);
         unread
     }
@@ -134,10 +101,10 @@ impl LogCounts {
     pub fn write_symbols(
         &mut self,
         writer: &mut Writer<File>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> (Option<String>, Unread) {
         let Some(chains) = self.chains.take() else { return (None, Unread::default()) };
-        let (facts, warning, unread) = chains.name(patience);
+        let (facts, warning, unread) = chains.name(cancellation);
         self.write_last(&facts, writer);
         (warning, unread)
     }
@@ -149,7 +116,7 @@ impl LogCounts {
         &mut self,
         writer: &mut Writer<File>,
         layouts: &[Layout],
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> Vec<String> {
         let has_copies = |it: &Layout| matches!(it, Layout::Perf(it) if it.has_program());
         let has_copies = layouts.iter().any(has_copies) && self.error.is_none();
@@ -157,7 +124,7 @@ impl LogCounts {
             return Vec::new();
         };
         let (facts, doubts) = match files::reopen(writer.get_ref()) {
-            Ok(log) => unwinding::unwind(&log, layouts, chains, patience),
+            Ok(log) => unwinding::unwind(&log, layouts, chains, cancellation),
             Err(error) => return vec![format!("the log cannot be read again: {error}")],
         };
         self.write_last(&facts, writer);
@@ -270,7 +237,7 @@ impl LogThread {
         self.links = Some(links);
         for message in messages {
             self.arrived(&message);
-            let Some(message) = self.of_all_groups(message) else { continue };
+            let Some(message) = self.complete_round(message) else { continue };
             match &mut self.held {
                 None => self.write(message, None),
                 Some(held) => {
@@ -299,7 +266,7 @@ impl LogThread {
 
     /// Completes a round when all groups have reported theirs and enough time has passed since the
     /// previous one. The earliest of the groups' times counts.
-    fn of_all_groups(&mut self, message: Message) -> Option<Message> {
+    fn complete_round(&mut self, message: Message) -> Option<Message> {
         let Message::Round(group, time) = message else { return Some(message) };
         if let Some(round) = self.rounds.get_mut(group) {
             *round = time;
@@ -376,7 +343,7 @@ impl LogThread {
             Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes, marks),
             Layout::Pages(layout) => {
                 let frame = self.look_through_pages(frame, layout, &bytes);
-                self.left_by_others(frame, layout, &mut bytes, marks)
+                self.drop_marked(frame, layout, &mut bytes, marks)
             }
         };
         if frame.records == 0 {
@@ -519,7 +486,7 @@ impl LogThread {
     }
 
     /// Removes the samples of other processes.
-    fn left_by_others(
+    fn drop_marked(
         &mut self,
         frame: DataFrame,
         layout: PageLayout,

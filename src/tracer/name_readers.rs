@@ -23,10 +23,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rustc_hash::FxHashMap;
 
-use super::drain::PAUSE;
 use super::fanotify_listener::FanotifyListener;
-use super::log_thread::{Data, Message};
-use super::queued_bytes::QueuedBytes;
+use super::log_message::Message;
+use super::name_records::{NameReads, RecordReading, TakenRecords};
+use super::queued_bytes::{PAUSE, QueuedBytes};
 use super::reader_exclusivity::{CpuHold, too_late};
 use super::ring_stream::{RingStream, Take};
 use super::scm_rights::received;
@@ -35,9 +35,7 @@ use crate::capture::fact::{Fact, NameOf};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::{ArgumentMemory, CallClass, CallId};
 use crate::event::{EventKind, FileStat, SysEnter};
-use crate::record::page::{self, PageEntry};
-use crate::record::parse::RecordBody;
-use crate::record::{Layout, records};
+use crate::record::Layout;
 use crate::sys::files::stat_behind;
 use crate::sys::thread::CpuLookup;
 use crate::sys::trace_ring::PagePipe;
@@ -82,88 +80,6 @@ struct CpuNames {
     whereabouts: CpuLookup,
     /// Calls that were entered on this CPU and have not ended.
     entered: FxHashMap<i32, SysEnter>,
-}
-
-/// A ring and the records taken from it since the last round.
-#[derive(Debug)]
-struct TakenRecords {
-    ring: RingStream,
-    bytes: Vec<u8>,
-}
-
-impl TakenRecords {
-    /// Takes new records from the ring and returns them.
-    fn more(&mut self, how: Take, pipe: &mut PagePipe) -> &[u8] {
-        let start = self.bytes.len();
-        // The kernel counts records that cannot be taken as left in the ring.
-        if self.ring.take(how, pipe, &mut self.bytes).is_err() {
-            // The ring may stay readable; no other thread must wait for this one in the meantime.
-            thread::pause(std::time::Duration::from_millis(1));
-        }
-        self.bytes.get(start..).unwrap_or_default()
-    }
-
-    fn message(&mut self) -> Option<Message> {
-        let bytes = std::mem::take(&mut self.bytes);
-        let RingStream { cpu, ring, .. } = self.ring;
-        let layout = self.ring.layout();
-        (!bytes.is_empty()).then_some(Message::Data(Data { cpu, ring, layout, bytes }))
-    }
-}
-
-/// Interpretation of records, the same on every CPU.
-#[derive(Clone, Debug)]
-struct RecordReading {
-    decoder: Arc<Decoder>,
-    /// Layouts by their index in the header.
-    layouts: Vec<Layout>,
-    reads: NameReads,
-}
-
-/// Data that is read in addition to the links of new descriptors.
-#[derive(Clone, Copy, Debug)]
-pub struct NameReads {
-    /// True to read the paths of calls. If false, an exit without its entry has no path.
-    pub arguments: bool,
-    /// True to read the memory that arguments point to, too.
-    pub exact_args: bool,
-    /// True to read before the program continues, by threads with real-time priority on the
-    /// program's CPU. If false, on any idle CPU.
-    pub at_once: bool,
-}
-
-/// Thread, time and payload of a sample; perf also records the process.
-#[derive(Clone, Copy, Debug)]
-struct NameRecord<'a> {
-    pid: Option<units::Pid>,
-    tid: Tid,
-    time: KernelTime,
-    payload: &'a [u8],
-}
-
-impl RecordReading {
-    fn each_hit(&self, layout: u16, bytes: &[u8], mut with: impl FnMut(NameRecord<'_>)) {
-        match self.layouts.get(usize::from(layout)) {
-            Some(Layout::Perf(layout)) => {
-                for (_, record) in records(bytes).flatten() {
-                    let Ok(record) = record.parse(layout) else { continue };
-                    let RecordBody::Sample(payload) = record.body else { continue };
-                    let (pid, tid, time) = (Some(record.pid), record.tid, record.time);
-                    with(NameRecord { pid, tid, time, payload });
-                }
-            }
-            Some(Layout::Pages(layout)) => {
-                for entry in page::entries(bytes, *layout).flatten() {
-                    let PageEntry::Hit(start, time) = entry else { continue };
-                    let payload = page::payload(bytes.get(start..).unwrap_or_default());
-                    let thread = payload.and_then(|it| Some((it, self.decoder.thread(it)?)));
-                    let Some((payload, tid)) = thread else { continue };
-                    with(NameRecord { pid: None, tid, time, payload });
-                }
-            }
-            None => {}
-        }
-    }
 }
 
 impl NamesReaders {

@@ -1,17 +1,7 @@
-//! Source of file names of a recording, and the reason for the choice: a list of methods, best
-//! first.
+//! Sources of file names, best first.
 
-use super::fanotify_listener::FanotifyListener;
-use super::options::Follow;
-use super::probes::Probes;
-use super::tracepoint_plan::SourceKind;
-use super::uprobes;
-use crate::event::syscall_table::CallId;
-use crate::sys::cancellation::Cancellation;
+use super::name_readers::PRIORITY;
 use crate::sys::thread;
-use crate::sys::tracefs::Tracefs;
-use crate::tracefs::EventFormat;
-use crate::units::Pid;
 
 /// Source of file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +44,7 @@ impl NameSource {
     /// True if the memory of calls is read that cannot be interpreted without it.
     pub fn reads(self) -> bool {
         let may_read = matches!(self, Self::Kprobe | Self::Uprobe | Self::Reader);
-        may_read && thread::fifo_allowed(super::name_readers::PRIORITY)
+        may_read && thread::fifo_allowed(PRIORITY)
     }
 
     /// True if only opened files are read, not arguments.
@@ -71,8 +61,7 @@ impl NameSource {
     /// True if the readers have ordinary priority and therefore read late.
     pub fn reads_late(self) -> bool {
         let needs_no_priority = matches!(self, Self::Links | Self::Fanotify);
-        self == Self::Links
-            || needs_no_priority && !thread::fifo_allowed(super::name_readers::PRIORITY)
+        self == Self::Links || needs_no_priority && !thread::fifo_allowed(PRIORITY)
     }
 
     /// True if calls with a path have a ring of their own.
@@ -83,260 +72,9 @@ impl NameSource {
 
 /// Source of file names that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamesWish {
+pub enum NameSourceOption {
     /// The best available source.
     Auto,
     /// This source.
     Only(NameSource),
-}
-
-/// Chosen source of file names.
-#[derive(Debug)]
-pub struct Naming {
-    /// The source.
-    pub names: NameSource,
-    /// Reason for the choice, as text.
-    pub reason: String,
-    /// Probes, if they are the source.
-    pub probes: Option<Probes>,
-    /// Listener, if it is the source.
-    pub watch: Option<FanotifyListener>,
-}
-
-impl Naming {
-    fn plain(names: NameSource, reason: String) -> Self {
-        Self { names, reason, probes: None, watch: None }
-    }
-}
-
-/// Environment that determines the available sources.
-#[derive(Clone, Copy, Debug)]
-pub struct Environment<'a> {
-    /// Tracefs, which describes the tracepoints.
-    pub tracefs: &'a Tracefs,
-    /// Source of samples.
-    pub source: SourceKind,
-    /// `uname -m`.
-    pub machine: &'a str,
-    /// Name of the tracer's own threads.
-    pub own_name: &'a str,
-    /// Recorded system calls.
-    pub calls: &'a [CallId],
-    /// Processes to follow.
-    pub follow: &'a Follow,
-    /// The launched command; empty if there is none.
-    pub command: &'a [String],
-}
-
-/// Chooses the source of file names for this request. Messages for the user go into `warnings`.
-///
-/// # Errors
-///
-/// Reason why the requested source is not available.
-pub fn choose(
-    wish: NamesWish,
-    ground: Environment<'_>,
-    warnings: &mut Vec<String>,
-    patience: &mut Cancellation<'_>,
-) -> Result<Naming, String> {
-    let plain = |names, reason: &str| Naming::plain(names, reason.to_owned());
-    if ground.source == SourceKind::Inherited {
-        return without_privileges(wish, ground.tracefs, warnings);
-    }
-    match wish {
-        NamesWish::Only(names @ (NameSource::Off | NameSource::Snapshot | NameSource::Links)) => {
-            Ok(plain(names, "as wanted"))
-        }
-        NamesWish::Only(NameSource::Reader) => Ok(read("as wanted".to_owned(), warnings)),
-        NamesWish::Only(NameSource::Fanotify) => listen(ground, warnings),
-        NamesWish::Only(NameSource::Event) => match events_hindrance(ground.tracefs) {
-            Some(why) => Err(why),
-            None => Ok(plain(NameSource::Event, "as wanted")),
-        },
-        NamesWish::Only(names @ (NameSource::Kprobe | NameSource::Uprobe)) => {
-            match probes(names, ground, patience) {
-                Ok(naming) => {
-                    if names == NameSource::Uprobe && !names.reads() {
-                        warnings.push(NO_OFFSETS.to_owned());
-                    }
-                    Ok(naming)
-                }
-                // The source of samples prevents probes.
-                Err(why) if ground.source != SourceKind::Tracefs => {
-                    warnings.push(format!("names are read by threads: {why}"));
-                    Ok(read(why, warnings))
-                }
-                Err(why) => Err(why),
-            }
-        }
-        NamesWish::Auto => {
-            if !ground.calls.iter().any(|it| it.call().has_names()) {
-                return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
-            }
-            // Readers see the calls of every program, uprobes only calls that go through a library.
-            let has_readers = thread::fifo_allowed(super::name_readers::PRIORITY);
-            let rungs: &[NameSource] = if has_readers {
-                &[NameSource::Kprobe]
-            } else {
-                &[NameSource::Kprobe, NameSource::Uprobe]
-            };
-            let (partly, why_not) = match best_probes(ground, rungs, patience) {
-                Ok(naming) => return Ok(naming),
-                Err(other) => *other,
-            };
-            if has_readers {
-                return Ok(plain(NameSource::Reader, &why_not));
-            }
-            if let Some(naming) = partly {
-                return Ok(naming);
-            }
-            let why_not = match listen(ground, warnings) {
-                Ok(naming) => {
-                    let reason = format!("{}; {why_not}", naming.reason);
-                    return Ok(Naming { reason, ..naming });
-                }
-                Err(other) => format!("{why_not}; {other}"),
-            };
-            Ok(match events_hindrance(ground.tracefs) {
-                None => plain(NameSource::Event, &why_not),
-                Some(_) => read(why_not, warnings),
-            })
-        }
-    }
-}
-
-/// Chooses the source of a recording without privileges. Readers of memory need real-time priority;
-/// listeners and probes need more than that.
-fn without_privileges(
-    wish: NamesWish,
-    tracefs: &Tracefs,
-    warnings: &mut Vec<String>,
-) -> Result<Naming, String> {
-    let why = "all other ways need privileges";
-    let plain = |names| Naming::plain(names, why.to_owned());
-    match (wish, events_hindrance(tracefs)) {
-        (NamesWish::Only(it @ (NameSource::Snapshot | NameSource::Off | NameSource::Links)), _) => {
-            Ok(plain(it))
-        }
-        (NamesWish::Auto | NamesWish::Only(NameSource::Event), None) => {
-            Ok(plain(NameSource::Event))
-        }
-        (NamesWish::Only(NameSource::Event), Some(why)) => Err(why),
-        (NamesWish::Auto, Some(_)) => {
-            warnings.push(LATE.to_owned());
-            Ok(plain(NameSource::Links))
-        }
-        (NamesWish::Only(_), _) => Err("it needs privileges".to_owned()),
-    }
-}
-
-/// Warning about readers with ordinary priority.
-const LATE: &str = "file names are read soon after the open, not at once: files that are closed \
-                    sooner have no name; run with sudo for all names";
-
-/// Warning about probes in libraries if no reader can look at opened files.
-const NO_OFFSETS: &str = "no real-time priority (SCHED_FIFO), so opened files are not looked at, and offsets are not \
-                          known; run as root outside of a container without CAP_SYS_NICE";
-
-/// Finds probes that show all paths.
-///
-/// # Errors
-///
-/// The best probes that show some paths, if any, and the reason why they are not enough.
-fn best_probes(
-    ground: Environment<'_>,
-    rungs: &[NameSource],
-    patience: &mut Cancellation<'_>,
-) -> Result<Naming, Box<(Option<Naming>, String)>> {
-    let mut partly = None;
-    let mut why_not = Vec::new();
-    for &names in rungs {
-        match probes(names, ground, patience) {
-            Ok(naming) if is_complete(&naming) => return Ok(naming),
-            Ok(naming) => {
-                why_not.push(format!("{}s show {}", names.as_str(), naming.reason));
-                // The first probes are removed before others are created: both have the same group.
-                partly = partly.or(Some(naming.names));
-            }
-            Err(why) => why_not.push(why),
-        }
-    }
-    let partly = partly.and_then(|it| probes(it, ground, patience).ok());
-    Err(Box::new((partly, why_not.join("; "))))
-}
-
-/// True if the probes show everything together with the readers that accompany them.
-fn is_complete(naming: &Naming) -> bool {
-    let covers = naming.probes.as_ref().map(|probes| &probes.covers);
-    covers.is_some_and(|covers| match naming.names {
-        NameSource::Uprobe => covers.paths() && naming.names.reads(),
-        _ => covers.everything(),
-    })
-}
-
-fn probes(
-    names: NameSource,
-    ground: Environment<'_>,
-    patience: &mut Cancellation<'_>,
-) -> Result<Naming, String> {
-    if ground.source != SourceKind::Tracefs {
-        return Err(format!("{}s are recorded with --source tracefs only", names.as_str()));
-    }
-    let probes = match names {
-        NameSource::Uprobe => uprobes::find(ground, patience)?,
-        _ => Probes::find(ground.tracefs, ground.machine, ground.own_name)?,
-    };
-    let reason = probes.reason.clone();
-    Ok(Naming { probes: Some(probes), ..Naming::plain(names, reason) })
-}
-
-/// Starts a listener to opens.
-fn listen(ground: Environment<'_>, warnings: &mut Vec<String>) -> Result<Naming, String> {
-    let processes: Vec<Pid> = match ground.follow {
-        Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
-        Follow::System | Follow::Launched => Vec::new(),
-    };
-    let watch = FanotifyListener::new(&processes)?;
-    let needed = CallId::all().filter(|it| it.call().bears_on_opens());
-    let others: Vec<&str> = needed
-        .filter(|it| it.call().number(ground.machine).is_some() && !ground.calls.contains(it))
-        .map(|it| it.call().name)
-        .collect();
-    if !others.is_empty() {
-        warnings.push(format!(
-            "none of fanotify's names is certain: calls that open, rename or remove files are not recorded: {}",
-            others.join(", ")
-        ));
-    }
-    let reason = watch.reason();
-    Ok(Naming { watch: Some(watch), ..Naming::plain(NameSource::Fanotify, reason) })
-}
-
-/// Chooses the readers. They need real-time priority: without it, paths read from memory would be
-/// wrong unnoticed. The targets of descriptors would not: every call that changes descriptors is
-/// recorded.
-fn read(reason: String, warnings: &mut Vec<String>) -> Naming {
-    let names = if thread::fifo_allowed(super::name_readers::PRIORITY) {
-        NameSource::Reader
-    } else {
-        warnings.push(
-            "no real-time priority (SCHED_FIFO), so file names are read soon after the open, not at once: \
-             files that are closed sooner have no name; run as root outside of a container without CAP_SYS_NICE"
-                .to_owned(),
-        );
-        NameSource::Links
-    };
-    Naming::plain(names, reason)
-}
-
-/// Returns the reason why the entries of calls carry no strings, if they carry none.
-pub fn events_hindrance(tracefs: &Tracefs) -> Option<String> {
-    let format = match tracefs.format("syscalls", "sys_enter_openat") {
-        Ok(format) => format,
-        Err(error) => return Some(error.to_string()),
-    };
-    let carries = EventFormat::parse(&format)
-        .is_ok_and(|it| it.event_fields().iter().any(|it| it.name == "__filename_val"));
-    let why = "the entries of calls carry no strings on this kernel (from Linux 6.19 on they do)";
-    (!carries).then(|| why.to_owned())
 }

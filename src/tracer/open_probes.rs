@@ -1,13 +1,14 @@
 //! Opening of a recording: events from the chosen source, probes for names and for layers.
 
+use super::environment::Environment;
 use super::error::TracerError;
 use super::layers::Layers;
-use super::name_source::{self, Environment, NameSource, Naming};
+use super::name_source::NameSource;
+use super::name_source_selection::{self, Naming};
 use super::options::{Follow, Options};
 use super::probes::Probes;
-use super::session::{exact_args, records_everybody};
 use super::source::{self, OpenedSource, RingSizes};
-use super::source_selection::{SourceChoice, SourceWish, choose};
+use super::source_selection::{SourceChoice, SourceOption, choose};
 use super::tracepoint_plan::{self, CallChainRequest, PlanRequest, SourceKind};
 use super::{inherited_source, perf_source, tracefs_source};
 use crate::capture::header::Host;
@@ -47,7 +48,7 @@ pub(super) fn open_events(
     options: &Options,
     context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<OpenedEvents, TracerError> {
     // Stale instances are removed whatever the source: their rings hold memory, and may be written
     // to. Where there are no instances there is nothing to remove.
@@ -55,27 +56,29 @@ pub(super) fn open_events(
     socket::remove_left();
     let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
-        open_from(source, options, context, warnings, patience)
+        open_from(source, options, context, warnings, cancellation)
     };
-    let mut told = Vec::new();
-    let ((opened, tellers), choice) = match open(choice.source, &mut told) {
+    let mut source_warnings = Vec::new();
+    let ((opened, probes), choice) = match open(choice.source, &mut source_warnings) {
         // Memory for another set of rings, or a kernel that forbids instances: only trying shows
         // that.
-        Err(why) if choice.source == SourceKind::Tracefs && options.source == SourceWish::Auto => {
+        Err(why)
+            if choice.source == SourceKind::Tracefs && options.source == SourceOption::Auto =>
+        {
             let source = SourceKind::Perf;
-            told.clear();
+            source_warnings.clear();
             let reason = match why {
                 TracerError::Instance(error) => error.to_string(),
                 // The failure has another cause than the source.
                 TracerError::Names(_) | TracerError::Interrupted(_) => return Err(why),
                 other => other.to_string(),
             };
-            (open(source, &mut told)?, SourceChoice { source, reason })
+            (open(source, &mut source_warnings)?, SourceChoice { source, reason })
         }
         opened => (opened?, choice),
     };
-    warnings.append(&mut told);
-    Ok((opened, choice, tellers))
+    warnings.append(&mut source_warnings);
+    Ok((opened, choice, probes))
 }
 
 /// Opens all events from this source.
@@ -84,14 +87,14 @@ fn open_from(
     options: &Options,
     context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<(OpenedSource, NameAndLayerProbes), TracerError> {
     let OpeningContext { host, followed, own_name, tracefs, sizes } = context;
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
     let (follow, command) = (&options.follow, options.command.as_slice());
     let ground = Environment { tracefs, source, machine, own_name, calls, follow, command };
-    let naming = name_source::choose(options.names, ground, warnings, patience);
-    if let Some(signal) = patience.ended_by() {
+    let naming = name_source_selection::choose(options.names, ground, warnings, cancellation);
+    if let Some(signal) = cancellation.ended_by() {
         return Err(TracerError::Interrupted(signal));
     }
     let naming = naming.map_err(TracerError::Names)?;
@@ -108,9 +111,9 @@ fn open_from(
         links: naming.names.links(),
         lists: naming.names.reads(),
         pairs: naming.names.reads_pairs(),
-        exact_args: exact_args(options),
+        exact_args: options.reads_exact_args(),
         programs: naming.names != NameSource::Off,
-        accounting: matches!(options.follow, Follow::Launched) && !records_everybody(options),
+        accounting: matches!(options.follow, Follow::Launched) && !options.records_all_processes(),
         block: options.block,
         extents: options.extents,
         devices: &options.devices,
@@ -122,7 +125,7 @@ fn open_from(
         },
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
-        system: records_everybody(options),
+        system: options.records_all_processes(),
         probes: &probes,
     };
     let planned = tracepoint_plan::plan(&wanted);
@@ -139,14 +142,14 @@ fn open_from(
             tracefs_source::open(described, tracefs, &host.cpus, sizes, names, functions)?
         }
     };
-    if options.exact_args && !exact_args(options) {
+    if options.exact_args && !options.reads_exact_args() {
         warnings.push(
             "no real-time priority (SCHED_FIFO), so memory that arguments point to is not read; run as root outside of a \
              container without CAP_SYS_NICE"
                 .to_owned(),
         );
     }
-    if naming.names == NameSource::Event && !exact_args(options) {
+    if naming.names == NameSource::Event && !options.reads_exact_args() {
         // The entries carry the paths, so no reader is needed.
         opened.drained.append(&mut opened.names);
     }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use super::drain::ThreadPlacement;
-use super::name_source::NamesWish;
+use super::name_readers::PRIORITY;
+use super::name_source::NameSourceOption;
 use super::source::RingSizes;
-use super::source_selection::SourceWish;
+use super::source_selection::SourceOption;
+use super::thread_placement::ThreadPlacement;
 use crate::event::syscall_table::CallId;
 use crate::sys::perf::Functions;
+use crate::sys::thread;
 use crate::units::{DevId, Pid};
 
 /// Processes to follow.
@@ -50,7 +52,7 @@ pub struct Options {
     /// True if `calls` is the default selection.
     pub is_default: bool,
     /// Source of file names.
-    pub names: NamesWish,
+    pub names: NameSourceOption,
     /// True to read the memory that arguments point to, too.
     pub exact_args: bool,
     /// True to record block requests.
@@ -70,7 +72,7 @@ pub struct Options {
     /// Call chains to block requests and, if wanted, to the ends of system calls.
     pub chains: Option<CallChainOptions>,
     /// Source of samples.
-    pub source: SourceWish,
+    pub source: SourceOption,
     /// CPUs and priority of the tracer's own threads.
     pub place: ThreadPlacement,
     /// Bytes of each main ring, if not the default.
@@ -91,5 +93,22 @@ impl Options {
         let copies = unwind.is_some_and(|unwind| unwind.stack_bytes() > 0);
         let sizes = if copies { sizes.with_stacks(cpus) } else { sizes };
         self.ring_bytes.map_or(sizes, |bytes| sizes.with_main(bytes))
+    }
+
+    /// Returns true if memory that arguments point to is read: without real-time priority the read
+    /// would be too late, unnoticed.
+    pub(super) fn reads_exact_args(&self) -> bool {
+        self.exact_args && thread::fifo_allowed(PRIORITY)
+    }
+
+    /// Returns true if all processes are recorded, in the kernel and here.
+    pub(super) fn records_all_processes(&self) -> bool {
+        matches!(self.follow, Follow::System) || self.keep_foreign
+    }
+
+    /// Returns true if block requests of other processes are counted and not recorded.
+    pub(super) fn counts_others(&self) -> bool {
+        let is_wanted = self.block || self.extents;
+        is_wanted && !self.records_all_processes() && !self.all_block
     }
 }

@@ -3,13 +3,13 @@
 
 use std::io;
 
+use super::probe_coverage::ProbeCoverage;
 use super::probe_self_test::{self, TrialCall, TrialObservations};
-use super::probes::ProbeCoverage;
 use super::ring_stream::RingStream;
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::PageLayout;
-use crate::sys::limits::online_cpus;
+use crate::sys::cpu_topology::online_cpus;
 use crate::sys::probe_events::ProbeGroup;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::Instance;

@@ -9,6 +9,7 @@
 use std::io;
 
 use super::btf::Btf;
+use super::probe_coverage::{FILE_FUNCTION, ProbeCoverage};
 use super::probe_validation::Bench;
 use crate::event::probe_events::{FILE_PREFIX, PATH_PREFIX};
 use crate::event::syscall_table::CallId;
@@ -18,9 +19,6 @@ use crate::sys::tracefs_instance::Instance;
 
 /// File in which the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
-
-/// Function that gives a descriptor its file. Number and `struct file` are its arguments.
-const FILE_FUNCTION: &str = "fd_install";
 
 /// Functions that see paths, best first. Probes at the return are attached to all functions that
 /// copy a path, with the copies that the compiler makes of them. Probes at the entry see only
@@ -47,46 +45,6 @@ pub struct Probes {
     /// Coverage as text.
     pub reason: String,
     _lock: Instance,
-}
-
-/// Coverage of probes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProbeCoverage {
-    /// Probed functions that return paths.
-    pub functions: Vec<&'static str>,
-    /// Calls whose paths the probes have shown, complete and with the right address.
-    pub shown: Vec<&'static str>,
-    /// Calls whose paths the probes have not shown.
-    pub hidden: Vec<&'static str>,
-    /// True if probes show the file of a new descriptor: without it, positions are unknown.
-    pub files: bool,
-}
-
-impl ProbeCoverage {
-    /// True if all paths of the test calls are shown.
-    pub fn paths(&self) -> bool {
-        self.hidden.is_empty() && !self.shown.is_empty()
-    }
-
-    /// True if all paths and the files of new descriptors are shown.
-    pub fn everything(&self) -> bool {
-        self.paths() && self.files
-    }
-
-    /// Returns the coverage as text.
-    pub fn text(&self) -> String {
-        let paths = match (self.shown.as_slice(), self.hidden.as_slice()) {
-            ([], _) => "no paths".to_owned(),
-            (_, []) => "the paths of all calls".to_owned(),
-            (shown, _) => format!("the paths of {} only", shown.join(", ")),
-        };
-        let files = if self.files {
-            format!("files of descriptors by {FILE_FUNCTION}")
-        } else {
-            "no files of descriptors, so offsets are not known".to_owned()
-        };
-        format!("{paths} by {}, {files}", self.functions.join(" and "))
-    }
 }
 
 /// Definitions of probe fields that depend on the offsets of structure members.
@@ -257,23 +215,5 @@ mod tests {
         assert_eq!(fields.path(ProbePosition::Return), expected);
         assert_eq!(fields.path(ProbePosition::Entry), "name=+0(+0($arg2)):string copy=$arg2:x64");
         assert_eq!(fields.file, None);
-    }
-
-    #[test]
-    fn what_is_covered_is_told() {
-        let mut covers = ProbeCoverage {
-            functions: vec!["do_getname"],
-            shown: vec!["open", "rename"],
-            hidden: Vec::new(),
-            files: true,
-        };
-        assert!(covers.everything());
-        let expected = "the paths of all calls by do_getname, files of descriptors by fd_install";
-        assert_eq!(covers.text(), expected);
-        covers = ProbeCoverage { hidden: vec!["link"], files: false, ..covers };
-        assert!(!covers.everything());
-        let expected = "the paths of open, rename only by do_getname, no files of descriptors, so offsets are not known";
-        assert_eq!(covers.text(), expected);
-        assert!(!ProbeCoverage::default().everything());
     }
 }

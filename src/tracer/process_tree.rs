@@ -59,7 +59,7 @@ impl Tree {
         source: &dyn Source,
     ) -> Self {
         let tracepoints = source.tracepoints().iter();
-        let global = tracepoints.filter(|it| it.planned.is_of_anybody()).map(|it| it.id);
+        let global = tracepoints.filter(|it| it.planned.concerns_any_process()).map(|it| it.id);
         let mut tree = Self::new(processes.iter().map(|it| it.0), global, options.all_block);
         if names == NameSource::Fanotify || options.block || options.extents {
             // Later births are recorded.

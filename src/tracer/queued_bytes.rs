@@ -7,11 +7,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
-use super::log_thread::Message;
+use super::log_message::Message;
 
 /// Largest backlog, in bytes.
 const QUEUED_BYTES_MAX: usize = 96 << 20;
+
+/// Pause of a thread that takes records while the backlog is full.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes that wait for the log thread.
 #[derive(Debug, Default)]
@@ -45,7 +49,7 @@ impl QueuedBytes {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use super::super::log_thread::Data;
+    use super::super::log_message::Data;
     use super::super::tracepoint_plan::RingKind;
     use super::*;
     use crate::capture::fact::{Fact, Text};

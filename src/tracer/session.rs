@@ -9,12 +9,16 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
+use super::drain::Drained;
 use super::error::TracerError;
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
 use super::layers::Layers;
-use super::log_thread::{LogThread, Message};
-use super::name_readers::{NameReads, NamesReaders, NamesThreads};
-use super::name_source::{NameSource, Naming};
+use super::log_message::Message;
+use super::log_thread::LogThread;
+use super::name_readers::{NamesReaders, NamesThreads};
+use super::name_records::NameReads;
+use super::name_source::NameSource;
+use super::name_source_selection::Naming;
 use super::open_probes::{OpeningContext, open_events};
 use super::options::{Follow, Options};
 use super::overhead_probe::OverheadMeter;
@@ -40,7 +44,7 @@ use crate::sys::mounts::{self, MountWatch};
 use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{PausedChild, ProgramEnd, Running, StartError};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{capabilities, clock, disks, limits, proc, thread};
+use crate::sys::{capabilities, clock, disks, proc, rlimits};
 use crate::units::{Pid, Tid};
 
 /// Result of a recording.
@@ -85,9 +89,10 @@ pub fn record(
         .and_then(|()| Ok(Tracefs::find_or_kept()?))
         .and_then(|it| Ok((unprivileged::narrowed(options, &it, &mut warnings)?, it)));
     let opened = narrowed.and_then(|(options, tracefs)| {
-        let mut patience = Cancellation::before(interrupts);
-        let (held, patience) = (held.as_ref(), &mut patience);
-        let session = Session::open(&options, log_path, log, &tracefs, held, warnings, patience)?;
+        let mut cancellation = Cancellation::before(interrupts);
+        let (held, cancellation) = (held.as_ref(), &mut cancellation);
+        let session =
+            Session::open(&options, log_path, log, &tracefs, held, warnings, cancellation)?;
         Ok((options, session))
     });
     let (options, mut session) = match opened {
@@ -112,8 +117,8 @@ pub fn record(
             return Err(error);
         }
     };
-    let mut patience = Cancellation::before(interrupts);
-    match held.map(|it| it.start(&mut patience)).transpose() {
+    let mut cancellation = Cancellation::before(interrupts);
+    match held.map(|it| it.start(&mut cancellation)).transpose() {
         Ok(program) => {
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
             session.finish(reason, program, interrupts)
@@ -166,9 +171,9 @@ impl Session {
         tracefs: &Tracefs,
         held: Option<&PausedChild>,
         mut warnings: Vec<String>,
-        patience: &mut Cancellation<'_>,
+        cancellation: &mut Cancellation<'_>,
     ) -> Result<Self, TracerError> {
-        limits::raise_open_files();
+        rlimits::raise_open_files();
         let host = proc::host();
         let is_part = matches!(options.follow, Follow::System) && proc::is_namespaced();
         warnings.extend(is_part.then(|| NAMESPACED.to_owned()));
@@ -179,7 +184,7 @@ impl Session {
         let (followed, own) = (before.as_slice(), own_name.as_str());
         let context = OpeningContext { host: &host, followed, own_name: own, tracefs, sizes };
         let (opened, choice, (mut naming, layers)) =
-            open_events(options, context, &mut warnings, patience)?;
+            open_events(options, context, &mut warnings, cancellation)?;
         let OpenedSource { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
         let (machine, source_ref) = (host.machine.as_str(), source.as_ref());
@@ -217,15 +222,18 @@ impl Session {
             help: LOG_HELP,
         })?;
         let followed = || {
-            let marked = source.tracepoints().iter().filter(|_| counts_others(options));
+            let marked = source.tracepoints().iter().filter(|_| options.counts_others());
             let marked = Vec::from_iter(marked.cloned());
             let sieve = Sieve::new(&marked, &header.host.machine, &disks);
             (Tree::followed(options, names, &tree, source.as_ref()), sieve)
         };
-        let log =
-            LogThread::new(writer, layouts.clone(), (!records_everybody(options)).then(followed))
-                .with_chains(options.chains.map(|it| it.functions.user.is_some()))
-                .with_programs(SeenPrograms::of(source.tracepoints()));
+        let log = LogThread::new(
+            writer,
+            layouts.clone(),
+            (!options.records_all_processes()).then(followed),
+        )
+        .with_chains(options.chains.map(|it| it.functions.user.is_some()))
+        .with_programs(SeenPrograms::of(source.tracepoints()));
         threads.write_to(log, &own_name)?;
         let call_cost_ns = gauge.and_then(OverheadMeter::finish);
         // Before the snapshot, which stores the program under the tracer's user.
@@ -319,7 +327,7 @@ impl Session {
         let mut warnings = std::mem::take(&mut self.warnings);
         let ended = program.as_ref().is_some_and(|it| it.has_ended().unwrap_or(false));
         let runs_on = program.as_ref().filter(|_| !ended).map(Launched::from);
-        let mut patience = Cancellation::new(interrupts, runs_on);
+        let mut cancellation = Cancellation::new(interrupts, runs_on);
         let books =
             program.as_ref().filter(|_| ended).and_then(|it| snapshot::books_of_ended(it.pid()));
         let has_books = books.is_some();
@@ -353,24 +361,17 @@ impl Session {
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
         warnings.extend(self.names.warning());
         warnings.extend(snapshot::late_cpus(&self.cpus));
-        let rings = drained.iter().flat_map(|it| &it.rings);
-        let on = rings.filter_map(|it| Some((it.cpu, it.owner()?.counters().ok()?.on_ns)));
-        // Events of single threads are on only while these run.
-        let on = on.filter(|_| !self.is_inherited).collect::<Vec<_>>();
-        warnings.extend(snapshot::cpus_gone(&on));
-        let counts = self.source.counts().unwrap_or_else(|error| {
-            warnings
-                .push(format!("cannot read the kernel's counters, so losses are unknown: {error}"));
-            KernelCounts::default()
-        });
+        warnings.extend(cpus_gone(&drained, self.is_inherited));
+        let counts = kernel_counts(self.source.as_ref(), &mut warnings);
         // Work from here on is not accounted as overhead of the recording.
-        let own = TracerCost { cpu_ns: limits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
-        let places = self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut patience));
+        let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        let places =
+            self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut cancellation));
         let places_not_asked = places.unwrap_or(0);
-        let unread_programs = counted.write_programs(&mut writer, &mut patience);
-        warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut patience));
-        let (doubt, unread) = counted.write_symbols(&mut writer, &mut patience);
-        let interrupted = patience.ended_by();
+        let unread_programs = counted.write_programs(&mut writer, &mut cancellation);
+        warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut cancellation));
+        let (doubt, unread) = counted.write_symbols(&mut writer, &mut cancellation);
+        let interrupted = cancellation.ended_by();
         warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);
@@ -401,13 +402,7 @@ impl Session {
 /// Returns the data that the names readers read.
 fn reads(options: &Options, names: NameSource) -> NameReads {
     let at_once = !names.reads_late();
-    NameReads { arguments: !names.links(), exact_args: exact_args(options), at_once }
-}
-
-/// True if memory that arguments point to is read: without real-time priority the read would be too
-/// late, unnoticed.
-pub(super) fn exact_args(options: &Options) -> bool {
-    options.exact_args && thread::fifo_allowed(super::name_readers::PRIORITY)
+    NameReads { arguments: !names.links(), exact_args: options.reads_exact_args(), at_once }
 }
 
 /// Makes the kernel follow the processes to record, if the source supports that.
@@ -418,7 +413,7 @@ fn follow(
     source: &dyn Source,
     warnings: &mut Vec<String>,
 ) -> Result<(), TracerError> {
-    if records_everybody(options) {
+    if options.records_all_processes() {
         return Ok(());
     }
     let now_there = || {
@@ -448,17 +443,6 @@ fn switch_on(
     let threads = start(drained, source.switches())?;
     source.enable().map_err(TracerError::system(what))?;
     Ok(threads)
-}
-
-/// True if all processes are recorded, in the kernel and here.
-pub(super) fn records_everybody(options: &Options) -> bool {
-    matches!(options.follow, Follow::System) || options.keep_foreign
-}
-
-/// True if block requests of other processes are counted and not recorded.
-pub(super) fn counts_others(options: &Options) -> bool {
-    let is_wanted = options.block || options.extents;
-    is_wanted && !records_everybody(options) && !options.all_block
 }
 
 fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
@@ -538,7 +522,7 @@ fn take_snapshot(
     let mut mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
     let maps_files = mapping_calls.all(|it| options.calls.contains(&it));
     let what = SnapshotOptions {
-        all_tasks: records_everybody(options) || options.all_block,
+        all_tasks: options.records_all_processes() || options.all_block,
         files: names != NameSource::Off,
         blocks: options.extents,
         maps: maps_files || options.chains.is_some_and(|it| it.functions.user.is_some()),
@@ -555,6 +539,22 @@ const NAMESPACED: &str =
 const CUT_SHORT: &str = "interrupted by a signal: extents of files and functions on stacks, which are found at the end, are incomplete";
 
 const LOG_HELP: &str = "; choose another place: -o DIR/";
+
+/// Reads the kernel's counters; a warning says why they are missing.
+fn kernel_counts(source: &dyn Source, warnings: &mut Vec<String>) -> KernelCounts {
+    source.counts().unwrap_or_else(|error| {
+        warnings.push(format!("cannot read the kernel's counters, so losses are unknown: {error}"));
+        KernelCounts::default()
+    })
+}
+
+/// Returns a warning for CPUs that went off during the recording. Events of single threads
+/// (`is_inherited`) are on only while these threads run, so they show nothing.
+fn cpus_gone(drained: &[Drained], is_inherited: bool) -> Option<String> {
+    let rings = drained.iter().flat_map(|drained| &drained.rings);
+    let on = rings.filter_map(|ring| Some((ring.cpu, ring.owner()?.counters().ok()?.on_ns)));
+    snapshot::cpus_gone(&on.filter(|_| !is_inherited).collect::<Vec<_>>())
+}
 
 #[cfg(test)]
 #[path = "session_tests.rs"]

@@ -6,10 +6,10 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use super::error::TracerError;
-use super::log_thread::Message;
+use super::log_message::Message;
 use super::threads::spawn_named;
 use crate::capture::fact::{Fact, Text};
-use crate::sys::limits::online_cpus;
+use crate::sys::cpu_topology::online_cpus;
 use crate::sys::spawn::{ProgramEnd, Running};
 use crate::sys::{clock, mounts, proc};
 use crate::units::{KernelTime, Pid, Tid};

@@ -155,7 +155,7 @@ pub fn describe(
         let id = id.ok_or_else(|| TracerError::NoId { tracepoint: tracepoint() })?;
         described.push(Described { planned, id, format });
     }
-    warnings.extend(told_absent(absent, is_default));
+    warnings.extend(absent_calls_warning(absent, is_default));
     Ok(described)
 }
 
@@ -167,9 +167,10 @@ const LATER_CALLS: u32 = 424;
 /// the calls (`SYSCALL_METADATA`, include/linux/syscalls.h). A newer call without a tracepoint
 /// therefore does not exist and no program can make it, so the warning names it only if the user
 /// has requested it.
-fn told_absent(calls: BTreeSet<CallId>, is_default: bool) -> Option<String> {
-    let is_told = |it: &CallId| !is_default || it.call().x86_64 < LATER_CALLS;
-    let names: Vec<&str> = calls.iter().filter(|it| is_told(it)).map(|it| it.call().name).collect();
+fn absent_calls_warning(calls: BTreeSet<CallId>, is_default: bool) -> Option<String> {
+    let is_named = |it: &CallId| !is_default || it.call().x86_64 < LATER_CALLS;
+    let names: Vec<&str> =
+        calls.iter().filter(|it| is_named(it)).map(|it| it.call().name).collect();
     (!names.is_empty()).then(|| {
         format!(
             "this kernel has no tracepoints of these system calls, so they are not recorded: {}",

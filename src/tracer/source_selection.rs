@@ -9,7 +9,7 @@ use crate::sys::tracefs::Tracefs;
 
 /// Source that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceWish {
+pub enum SourceOption {
     /// The cheapest available source.
     Auto,
     /// This source.
@@ -30,20 +30,20 @@ pub struct SourceChoice {
 /// # Errors
 ///
 /// Reason why the requested source is not available.
-pub fn choose(wish: SourceWish, tracefs: &Tracefs) -> Result<SourceChoice, String> {
+pub fn choose(wish: SourceOption, tracefs: &Tracefs) -> Result<SourceChoice, String> {
     let choice = |source, reason: &str| SourceChoice { source, reason: reason.to_owned() };
     match (wish, hindrance(tracefs)) {
-        (SourceWish::Only(SourceKind::Perf), _) => Ok(choice(SourceKind::Perf, "as wanted")),
-        (SourceWish::Only(SourceKind::Inherited), _) => Ok(choice(
+        (SourceOption::Only(SourceKind::Perf), _) => Ok(choice(SourceKind::Perf, "as wanted")),
+        (SourceOption::Only(SourceKind::Inherited), _) => Ok(choice(
             SourceKind::Inherited,
             "perf events that children inherit: every user may record their own programs",
         )),
-        (SourceWish::Only(SourceKind::Tracefs), None) => {
+        (SourceOption::Only(SourceKind::Tracefs), None) => {
             Ok(choice(SourceKind::Tracefs, "as wanted"))
         }
-        (SourceWish::Only(SourceKind::Tracefs), Some(why)) => Err(why),
-        (SourceWish::Auto, None) => Ok(choice(SourceKind::Tracefs, "the cheaper one")),
-        (SourceWish::Auto, Some(why)) => Ok(choice(SourceKind::Perf, &why)),
+        (SourceOption::Only(SourceKind::Tracefs), Some(why)) => Err(why),
+        (SourceOption::Auto, None) => Ok(choice(SourceKind::Tracefs, "the cheaper one")),
+        (SourceOption::Auto, Some(why)) => Ok(choice(SourceKind::Perf, &why)),
     }
 }
 

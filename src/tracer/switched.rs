@@ -17,7 +17,7 @@ use crate::units::KernelTime;
 const LOOK_NS: u64 = 250_000_000;
 
 /// Largest number of gaps that are reported one by one.
-const TOLD_MAX: usize = 8;
+const GAPS_SHOWN: usize = 8;
 
 /// Switches of all rings.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ impl SwitchWatch {
 
     /// Returns a message about rings that were switched off and on again. A ring that is still off
     /// is reported by its source.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<String> {
         let start = self.start?;
         let seconds = |time: &KernelTime| {
             let ms = time.0.saturating_sub(start.0) / 1_000_000;
@@ -87,8 +87,8 @@ impl SwitchWatch {
         let gap = |(ring, from, until): &(RingKind, KernelTime, KernelTime)| {
             format!("{} between {} s and {} s", ring.as_str(), seconds(from), seconds(until))
         };
-        let mut shown: Vec<String> = self.gaps.iter().take(TOLD_MAX).map(gap).collect();
-        let more = self.gaps.len().saturating_sub(TOLD_MAX);
+        let mut shown: Vec<String> = self.gaps.iter().take(GAPS_SHOWN).map(gap).collect();
+        let more = self.gaps.len().saturating_sub(GAPS_SHOWN);
         shown.extend((more > 0).then(|| format!("{more} more times")));
         (!shown.is_empty()).then(|| {
             format!(
@@ -131,18 +131,21 @@ mod tests {
         // Too early for the next look.
         look(&mut watch, 100, "0\n");
         look(&mut watch, 300, "1\n");
-        assert_eq!(watch.told(), None);
+        assert_eq!(watch.warning(), None);
         look(&mut watch, 600, "0\n");
         look(&mut watch, 900, "0\n");
-        assert_eq!(watch.told(), None, "it may be that it stays off");
+        assert_eq!(watch.warning(), None, "it may be that it stays off");
         look(&mut watch, 1500, "1\n");
-        let told = watch.told().expect("it was off");
-        assert!(told.contains(": main between 0.300 s and 1.500 s after the start;"), "{told}");
+        let warning = watch.warning().expect("it was off");
+        assert!(
+            warning.contains(": main between 0.300 s and 1.500 s after the start;"),
+            "{warning}"
+        );
         // Switched off by the tracer itself.
         // ORDERING: as the session does.
         is_over.store(true, Ordering::Release);
         look(&mut watch, 2000, "0\n");
         look(&mut watch, 3000, "1\n");
-        assert_eq!(watch.told().as_ref(), Some(&told));
+        assert_eq!(watch.warning().as_ref(), Some(&warning));
     }
 }

@@ -9,16 +9,18 @@ use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::drain::{Drain, Drained, ThreadPlacement};
+use super::drain::{Drain, Drained};
 use super::error::TracerError;
-use super::log_thread::{LogChannels, LogCounts, LogThread, Message};
+use super::log_message::Message;
+use super::log_thread::{LogChannels, LogCounts, LogThread};
 use super::name_readers::NamesReaders;
 use super::ring_stream::RingStream;
 use super::switched::SwitchWatch;
+use super::thread_placement::ThreadPlacement;
 use super::tracepoint_plan::RingKind;
 use crate::capture::writer::Writer;
 use crate::sys::trace_ring::PagePipe;
-use crate::sys::{clock, limits};
+use crate::sys::{clock, cpu_topology};
 
 /// The threads, and their connections to the session.
 pub(super) struct TracerThreads {
@@ -69,7 +71,7 @@ impl TracerThreads {
         let spares = Arc::new(Mutex::new(spares));
         let (log_failed, stop) = (eventfd()?, eventfd()?);
         let queued = names.queued();
-        let groups = grouped(rings, &limits::numa_nodes());
+        let groups = grouped(rings, &cpu_topology::numa_nodes());
         let links = LogChannels {
             failed: Arc::clone(&log_failed),
             spare,
@@ -82,7 +84,7 @@ impl TracerThreads {
         let mut drains = Drains { threads: Vec::new(), stop: Arc::clone(&stop) };
         for (group, (cpus, rings)) in groups.into_iter().enumerate() {
             let cpus = match (place.cpus.as_slice(), cpus.as_slice()) {
-                ([], []) => limits::online_cpus(),
+                ([], []) => cpu_topology::online_cpus(),
                 ([], _) => cpus,
                 _ => place.cpus.clone(),
             };

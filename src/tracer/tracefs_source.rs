@@ -26,7 +26,7 @@ use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
 use super::tracepoint_plan::RingKind;
 use crate::capture::header::{Counts, RecordLayout, RingCounts};
 use crate::record::PageLayout;
-use crate::sys::limits::online_cpus;
+use crate::sys::cpu_topology::online_cpus;
 use crate::sys::perf::Functions;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::Instance;

@@ -115,12 +115,12 @@ impl UringPoint {
 
 impl PlannedTracepoint {
     /// True if the thread of the records does not determine the process that they concern.
-    pub fn is_of_anybody(&self) -> bool {
+    pub fn concerns_any_process(&self) -> bool {
         let mut layers = LAYER_POINTS.iter();
         let is_planned =
             |point: &&LayerPoint| (point.system, point.name) == (&*self.system, &self.name);
         if let Some(layer) = layers.find(is_planned) {
-            return layer.is_of_anybody();
+            return layer.concerns_any_process();
         }
         // File I/O belongs to the thread that is running.
         let is_file_io =
@@ -339,7 +339,7 @@ fn beside_calls(wanted: &PlanRequest<'_>, global: RingKind) -> Vec<PlannedTracep
     if let Some(has_probes) = wanted.layers {
         let points = LAYER_POINTS.iter().filter(|it| !(has_probes && it.is_stand_in()));
         planned.extend(points.map(|point| {
-            let ring = if point.is_of_anybody() { global } else { RingKind::Main };
+            let ring = if point.concerns_any_process() { global } else { RingKind::Main };
             unfiltered(point.system, point.name, ring, Need::Optional)
         }));
     }

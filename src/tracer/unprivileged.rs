@@ -8,11 +8,11 @@ use std::io;
 
 use super::error::TracerError;
 use super::options::{Follow, Options};
-use super::source_selection::{SourceWish, hindrance};
+use super::source_selection::{SourceOption, hindrance};
 use super::tracepoint_plan::SourceKind;
 use crate::event::syscall_table::CallId;
 use crate::sys::capabilities;
-use crate::sys::limits::online_cpus;
+use crate::sys::cpu_topology::online_cpus;
 use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
@@ -82,11 +82,11 @@ pub(super) fn narrowed<'a>(
     warnings: &mut Vec<String>,
 ) -> Result<Cow<'a, Options>, TracerError> {
     let wanted = match options.source {
-        SourceWish::Only(SourceKind::Inherited) => Some("as wanted".to_owned()),
-        SourceWish::Only(SourceKind::Tracefs) => None,
-        SourceWish::Only(SourceKind::Perf) => lack(tracefs)?,
-        SourceWish::Auto if capabilities::may_trace() && hindrance(tracefs).is_none() => None,
-        SourceWish::Auto => lack(tracefs)?,
+        SourceOption::Only(SourceKind::Inherited) => Some("as wanted".to_owned()),
+        SourceOption::Only(SourceKind::Tracefs) => None,
+        SourceOption::Only(SourceKind::Perf) => lack(tracefs)?,
+        SourceOption::Auto if capabilities::may_trace() && hindrance(tracefs).is_none() => None,
+        SourceOption::Auto => lack(tracefs)?,
     };
     let Some(why) = wanted else { return Ok(Cow::Borrowed(options)) };
     let refused = |what, instead| {
@@ -107,7 +107,7 @@ pub(super) fn narrowed<'a>(
         return refused("the selection of -e", "system calls can be traced");
     }
     let mut narrowed = options.clone();
-    narrowed.source = SourceWish::Only(SourceKind::Inherited);
+    narrowed.source = SourceOption::Only(SourceKind::Inherited);
     if options.is_default {
         narrowed.calls = CALLS.iter().filter_map(|it| CallId::by_name(it)).collect();
     }

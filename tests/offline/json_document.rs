@@ -193,7 +193,7 @@ fn replay_run_block() {
         let info: Value = serde_json::from_str(&printed(&["info", "--json"], &log)).expect("JSON");
         for disk in info["disks"].as_array().into_iter().flatten() {
             let name = disk["name"].as_str().expect("text");
-            // Options, and how long the device's file is: reads behind its end fail.
+            // Options, and how long the device's file is: reads past its end fail.
             for (allowed, bytes) in [
                 (&["--speed", "max"][..], 0),
                 (&["--write", "--speed", "1000"], BYTES),

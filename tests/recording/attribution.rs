@@ -23,7 +23,7 @@ const DEVICE_BYTES: u64 = 320 << 20;
 const BLOCKS: [u64; 2] = [499, 491];
 
 /// Two programs that write at the same time, one that waits for its data, one that goes past the
-/// cache, one that reads. Each says who it is.
+/// cache, one that reads. Each prints its process id.
 fn script(dirs: [&Path; 2]) -> String {
     let [first, second] = dirs.map(|it| it.display());
     let [one, two] = BLOCKS;
@@ -159,8 +159,8 @@ fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
     assert!(bytes(unknown.clone()) * 50 < bytes(on_loops.collect()), "{unknown:#?}");
 }
 
-/// True if it is known of all pieces of these files who wanted them: not if a name was read too
-/// late, on a busy machine. Then the file that a program wrote is unknown.
+/// True if the programs of all pieces of these files are known: not if a name was read too late, on
+/// a busy machine. Then the file that a program wrote is unknown.
 fn is_known(recording: &Recording, dirs: [&Path; 2]) -> bool {
     let requests = recording.requests();
     let is_ours = |it: &&JsonPiece| match it.path.as_deref().map(Path::new) {
@@ -393,7 +393,7 @@ fn reused_inode_does_not_give_its_former_name() {
     assert!(found.iter().all(|it| it.writers.is_empty()), "{found:#?}");
 }
 
-/// Fails if one is taken for the writer who only asked for what others had left in memory to be
+/// Fails if a process is taken for the writer that only had the dirty pages of other processes
 /// written.
 #[test]
 fn sync_caller_is_not_the_writer() {

@@ -96,7 +96,7 @@ fn functions(count: u32) -> String {
     (0..count).map(function).collect()
 }
 
-/// One function with so many calls that are given a path, each of them behind all the others.
+/// One function with so many calls that are given a path, each of them after all the others.
 fn long_function(count: u32) -> String {
     let call = " mov %rdi,%rsi\n push %rbx\n pop %rbx\n mov $257,%eax\n syscall\n test %eax,%eax\n js 9f\n";
     format!(".globl f\n.type f,@function\nf:\n{}9: ret\n.size f,.-f\n", call.repeat(count as usize))

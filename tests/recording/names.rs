@@ -113,10 +113,10 @@ fn best_names() -> Vec<&'static str> {
 /// then they have no name. Seen: 998 to 1000, on two CPUs.
 const MOST_OF_MANY: usize = 995;
 
-/// Of fanotify, whose listener takes its turn like everybody: on a busy machine several opens of a
-/// thread wait for it, and if one of them has no event it is not known which. Seen: 940 to 1000 on
-/// two CPUs, and 20 where others keep them busy: how many are right is in docs/names-table.md; this
-/// test checks that none is wrong.
+/// Of fanotify, whose listener takes its turn like every thread: on a busy machine several opens of
+/// a thread wait for it, and if one of them has no event it is not known which. Seen: 940 to 1000
+/// on two CPUs, and 20 where others keep them busy: how many are right is in docs/names-table.md;
+/// this test checks that none is wrong.
 const MOST_OF_LISTENERS: usize = 20;
 
 /// Options that select them.

@@ -45,7 +45,7 @@ const ENGINES: [Engine; 8] = [
     Engine { depth: 16, ..plain("posixaio") },
     Engine { depth: 16, ..plain("libaio") },
     Engine { depth: 16, offsets: OffsetsKnown::Perhaps, ..plain("io_uring") },
-    // A thread of the kernel's begins them: not even the file system tells whose they are.
+    // A thread of the kernel's begins them: not even the file system gives their owner.
     Engine {
         depth: 16,
         offsets: OffsetsKnown::Never,

@@ -247,7 +247,7 @@ fn surviving_processes_are_reported() {
 }
 
 /// Fails if half an archive is left under its name by whatever ends us; or anything at all by a
-/// signal that asks us to end, or by who writes it next.
+/// signal that asks us to end, or by the next writer.
 #[test]
 fn partial_archive_is_removed() {
     if !can_record(&[Need::Program("dd")]) {

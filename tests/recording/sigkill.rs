@@ -1,5 +1,5 @@
 //! The tracer is killed (`kill -9`), at any moment, however it records: the program goes on, the
-//! log is readable up to there, and nothing stays behind.
+//! log is readable up to there, and nothing remains.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -155,7 +155,7 @@ fn functions_of_a_program_are_named() {
     assert_eq!(weight(&calls, &["pwrite64", "inner", "outer", "main"]), 101, "{calls:#?}");
 }
 
-/// Fails if the functions behind a device and those behind the one below it are mixed up.
+/// Fails if the functions that cause requests of a device and of the one below it are mixed up.
 #[test]
 fn each_device_has_stacks_of_its_own() {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {

@@ -79,7 +79,7 @@ fn functions_without_frame_pointers_are_found() {
         ("main sorts compare put", 17),
         ("main signals handler put", 19),
         ("starts put", 23),
-        // The stack of who was interrupted is another one, which was not copied.
+        // The stack of the interrupted code is another one, which was not copied.
         ("handler put", 29),
         ("main untold put_31 put", 31),
     ];

@@ -300,7 +300,7 @@ fn devices_in_use_are_refused() {
     replay(&captured, &upper.0, &[]).success();
     drop(upper);
 
-    // A program has it open: only who writes disturbs it.
+    // A program has it open: only a write disturbs it.
     let held = fs::File::open(idle.path()).expect("it opens");
     refused(&captured, idle.path(), &["--write"], "has it open");
     replay(&captured, idle.path(), &[]).success();

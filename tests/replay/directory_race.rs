@@ -36,7 +36,7 @@ impl Swap {
         Self { plan, root, part, victim, log }
     }
 
-    /// Stops a command behind this call of it, puts a link to the other directory in the place of
+    /// Stops a command after this call of it, puts a link to the other directory in the place of
     /// its files, and lets it go on. What it says.
     #[track_caller]
     fn during(&self, call: &str, arguments: &[&str]) -> String {
@@ -92,7 +92,7 @@ impl Swap {
     }
 }
 
-/// Fails if `init` goes by the path of its directory behind the moment in which it has looked whose
+/// Fails if `init` uses the path of its directory after the moment in which it has checked whose
 /// that is.
 #[test]
 fn init_creates_nothing_outside() {

@@ -19,6 +19,7 @@ use iotrace_perf::replay::plan::dependencies::{OpId, Worker};
 use iotrace_perf::replay::plan::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::plan::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
+use iotrace_perf::units::ReplayTime;
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 
@@ -97,8 +98,8 @@ fn plan_of(
             target_offset: None,
             bytes: None,
             ret: 0,
-            start: u64::from(number),
-            end: u64::from(number) + 1,
+            start: ReplayTime(number.into()),
+            end: ReplayTime(u64::from(number) + 1),
             keeps_handle: false,
             implicit: false,
             before: Vec::new(),
@@ -155,8 +156,8 @@ fn deep_trees_are_removed() {
     assert!(!replay.root.exists());
 }
 
-/// Fails if `purge` empties what it has not made (behind links, in mounts), stops at strange names,
-/// or does not tell what it leaves.
+/// Fails if `purge` empties what it has not made (through links, in mounts), stops at strange
+/// names, or does not report what it leaves.
 #[test]
 fn odd_entries_are_removed_or_reported() {
     if !require_all(&[Need::Root, Need::Program("chattr")]) {

@@ -24,7 +24,7 @@ fn plan_of(dir: &Path, calls: &[&str]) -> PathBuf {
     plan_of_strace(&lines, dir, "it")
 }
 
-/// A plan of a program that reads 4,099 bytes of a file, writes 23 behind 8,209, and gives it
+/// A plan of a program that reads 4,099 bytes of a file, writes 23 after 8,209, and gives it
 /// another name.
 fn plan(dir: &Path) -> (PathBuf, PathBuf) {
     let calls = [
@@ -126,7 +126,7 @@ fn links_lead_to_their_captured_targets() {
     assert!(!one.exists() && other.exists());
 }
 
-/// Fails if something is changed behind a link that may not have been there: neither its name nor
+/// Fails if something is changed through a link that may not have been there: neither its name nor
 /// what it led to is known.
 #[test]
 fn files_reached_through_new_links_are_unchanged() {
@@ -159,7 +159,8 @@ fn files_reached_through_new_links_are_unchanged() {
     check(&[r#"access("DIR/cur/f", R_OK) = 0"#], "v2", &[]);
 }
 
-/// Fails if a replay begins where something is that the capture has made: right behind it, say.
+/// Fails if a replay begins where something is that the capture has made: right after it, for
+/// example.
 #[test]
 fn initially_absent_paths_must_be_absent() {
     let _turn = beside_others();
@@ -180,7 +181,7 @@ fn initially_absent_paths_must_be_absent() {
     assert_eq!([&one, &other].map(|it| it.metadata().expect("there").len()), [101, 4099]);
 }
 
-/// Fails if something is done behind an operation on names that has another result: here a rename
+/// Fails if something is done after an operation on names that has another result: here a rename
 /// over a file that was never looked at.
 #[test]
 fn in_place_replay_ends_at_a_different_name() {
@@ -245,7 +246,7 @@ fn other_options_are_refused() {
     iotrace(&[&first[..], &["--level", "call", "--engine", "calls"]].concat()).success();
 }
 
-/// Fails if what is made is made behind a link of which the capture knows nothing, wherever that
+/// Fails if a file is created through a link of which the capture knows nothing, wherever that
 /// leads.
 #[test]
 fn files_are_not_created_through_new_links() {

@@ -16,6 +16,7 @@ use iotrace_perf::replay::plan::links::SymlinkMap;
 use iotrace_perf::replay::plan::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::plan::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
+use iotrace_perf::units::ReplayTime;
 use nix::libc::{O_CREAT, O_RDWR};
 use serde_json::Value;
 
@@ -68,7 +69,7 @@ impl Replay {
 }
 
 /// Fails if what a shell does with links has another result in the replay, or is left out for what
-/// it has found behind them. A name that was read too late says nothing of links: then it is
+/// it has found through them. A name that was read too late says nothing of links: then it is
 /// recorded again.
 #[track_caller]
 fn check(commands: &str, links: &[(&str, &str)]) {
@@ -212,7 +213,7 @@ fn links_of_a_hostile_plan_stay_inside() {
     assert_eq!(seen(), expected);
 }
 
-/// A plan that makes, writes to and removes files behind links that are there before.
+/// A plan that makes, writes to and removes files through links that are there before.
 fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
     let out = PlanWriter::new(Vec::new()).expect("memory");
     let mut planner = Planner::new(out).knowing(links);
@@ -247,8 +248,8 @@ fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
                     target_offset: None,
                     bytes: None,
                     ret: 0,
-                    start: u64::from(number) * 10,
-                    end: u64::from(number) * 10 + 5,
+                    start: ReplayTime(u64::from(number) * 10),
+                    end: ReplayTime(u64::from(number) * 10 + 5),
                     keeps_handle: false,
                     implicit: false,
                     before: Vec::new(),

@@ -3,17 +3,21 @@
 //!
 //! Each test takes a turn ([`support::machine::turns`]), as those of `tests/recording` do.
 
-mod again;
 mod block;
+mod confinement;
 mod directory_race;
 mod filter;
 mod fio;
+mod fixture;
 mod hostile;
 mod in_place;
 mod init;
 mod links;
+mod locks;
+mod parts;
 mod path_mapping;
 mod preconditions;
+mod programs;
 mod results;
 mod stop;
 #[path = "../support/mod.rs"]

@@ -31,8 +31,8 @@ fn run(dir: &Path, options: &[&str]) -> Finished {
     iotrace(&[&first, options].concat())
 }
 
-/// All calls of one thread, one behind the other, have the same results, but for those that are
-/// left out for these reasons.
+/// All calls of one thread, one after the other, have the same results, but for those that are left
+/// out for these reasons.
 #[track_caller]
 fn check(calls: &[&str], left: &[&str]) {
     check_with(calls, left, 0);
@@ -262,7 +262,7 @@ fn directory_with_a_socket_is_not_removed() {
     );
 }
 
-/// Fails if a directory that was found full keeps something behind the removal of what was in it.
+/// Fails if a directory that was found full keeps something after the removal of its entries.
 #[test]
 fn full_directory_contains_its_known_files() {
     let _turn = beside_others();
@@ -302,7 +302,7 @@ fn working_directory_is_the_entered_one() {
     );
 }
 
-/// The same behind a link, whose directory is elsewhere.
+/// Checks the same through a link, whose directory is elsewhere.
 #[test]
 fn working_directory_may_be_reached_through_a_link() {
     let _turn = beside_others();
@@ -468,7 +468,7 @@ fn flags_of_shared_descriptors_are_left_out() {
     assert_eq!(report["operations"], 5, "{report:#}");
 }
 
-/// Fails if a part of a replay waits for what is behind its end: a seek that was put before an
+/// Fails if a part of a replay waits for operations after its end: a seek that was put before an
 /// operation, which ends later.
 #[test]
 fn part_ends_despite_entries_between() {

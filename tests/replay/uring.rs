@@ -192,7 +192,7 @@ fn has_thread(program: &Child, name: &str) -> bool {
     tasks.flatten().any(|it| comm(it).trim_end() == name)
 }
 
-/// Fails if a replay that is stopped behind some operations of a ring, while others have their time
+/// Fails if a replay that is stopped after some operations of a ring, while others have their time
 /// much later, does not end, or not as it has to.
 #[test]
 fn ring_replay_is_interrupted() {

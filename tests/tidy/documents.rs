@@ -217,7 +217,7 @@ fn examples(text: &str) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Asks the program for help behind these arguments: it refuses unknown verbs, options and values
+/// Asks the program for help after these arguments: it refuses unknown verbs, options and values
 /// before that, and does nothing. Missing arguments and conflicts are not found.
 fn is_accepted(words: &[String]) -> bool {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());

@@ -143,11 +143,39 @@ fn is_of_tests(file: &str) -> bool {
     ["test", "fixtures", "testing.rs", "/made.rs"].iter().any(|word| file.contains(word))
 }
 
+/// A path that a file uses outside its inline modules.
+struct Use<'a> {
+    /// The file that the path leads to.
+    target: &'a str,
+    /// The item's name; empty for the module itself.
+    name: String,
+    line: usize,
+    /// The target is the file of a module that the file is in.
+    is_of_parent: bool,
+}
+
+/// The paths that a file uses outside its inline modules and that lead to other files. A child that
+/// has a part of a type's methods does not use the file that defines the type: the two are parts of
+/// one.
+fn uses<'a>(files: &'a BTreeMap<String, String>, file: &str, text: &str) -> Vec<Use<'a>> {
+    let own = module_path(file);
+    let extended = extended(text);
+    let mut uses = Vec::new();
+    for path in paths_used(file, text).into_iter().filter(|path| !path.is_inline) {
+        let Some((target, length)) = file_of(files, &path.segments) else { continue };
+        let name = path.segments.get(length).cloned().unwrap_or_default();
+        let is_of_parent = length < own.len() && own.get(..length) == path.segments.get(..length);
+        let is_part = is_of_parent && extended.contains(&name);
+        if target != file && !(is_part && defined(&files[target]).contains(&name)) {
+            uses.push(Use { target, name, line: path.line, is_of_parent });
+        }
+    }
+    uses
+}
+
 /// The files that a file uses outside its inline modules.
 fn targets<'a>(files: &'a BTreeMap<String, String>, file: &str, text: &str) -> BTreeSet<&'a str> {
-    let paths = paths_used(file, text).into_iter().filter(|path| !path.is_inline);
-    let targets = paths.filter_map(|path| file_of(files, &path.segments));
-    targets.map(|(target, _)| target).filter(|target| *target != file).collect()
+    uses(files, file, text).into_iter().map(|used| used.target).collect()
 }
 
 /// The files that each file uses.
@@ -202,6 +230,40 @@ fn defined(text: &str) -> BTreeSet<String> {
     names
 }
 
+/// The place after the `<…>` at `at`; `at` itself if there is none.
+fn after_generics(tokens: &[Token], at: usize) -> usize {
+    let (mut depth, mut end) = (0usize, at);
+    while end < tokens.len() {
+        match word_at(tokens, end) {
+            "<" => depth += 1,
+            ">" if word_at(tokens, end - 1) != "-" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return if end == at { at } else { end + 1 };
+        }
+        end += 1;
+    }
+    end
+}
+
+/// Types that a file has methods of: the names of `impl NAME` and `impl<…> NAME<…>`, without
+/// implementations of traits.
+fn extended(text: &str) -> BTreeSet<String> {
+    let tokens = tokens(text);
+    let mut names = BTreeSet::new();
+    for start in (0..tokens.len()).filter(|at| word_at(&tokens, *at) == "impl") {
+        // Otherwise it is a type, as in `fn f(a: impl B)`.
+        let begins_block = start == 0 || ["}", ";", "]"].contains(&word_at(&tokens, start - 1));
+        let name = after_generics(&tokens, start + 1);
+        let end = after_generics(&tokens, name + 1);
+        if begins_block && ["{", "where"].contains(&word_at(&tokens, end)) {
+            names.insert(word_at(&tokens, name).to_owned());
+        }
+    }
+    names
+}
+
 /// Imports of a child from the file of its parent module, of names that the parent defines.
 pub(crate) fn imports_from_parent(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut findings = Vec::new();
@@ -209,16 +271,10 @@ pub(crate) fn imports_from_parent(files: &BTreeMap<String, String>) -> Vec<Strin
         if is_of_tests(file) {
             continue;
         }
-        let mut parent = module_path(file);
-        parent.pop();
-        for path in paths_used(file, text).into_iter().filter(|path| !path.is_inline) {
-            let Some((target, length)) = file_of(files, &path.segments) else { continue };
-            let name = path.segments.get(length).map_or("", String::as_str);
-            if parent.get(..length) == Some(&path.segments[..length])
-                && (name == "*" || defined(&files[target]).contains(name))
-            {
-                findings
-                    .push(format!("{file}:{}: imports {name}, which {target} defines", path.line));
+        for used in uses(files, file, text).into_iter().filter(|used| used.is_of_parent) {
+            let Use { target, name, line, .. } = used;
+            if name == "*" || defined(&files[target]).contains(&name) {
+                findings.push(format!("{file}:{line}: imports {name}, which {target} defines"));
             }
         }
     }
@@ -262,5 +318,22 @@ mod tests {
         let good =
             sources(&[parent, ("src/a/b.rs", "use super::c::f;"), ("src/a/c.rs", "fn f() {}")]);
         assert_eq!((circles(&good).len(), imports_from_parent(&good).len()), (0, 0));
+    }
+
+    #[test]
+    fn child_with_methods_of_type_is_part_of_parent() {
+        let parent = ("src/a/mod.rs", "mod b; struct T; fn f() { b::g() }");
+        let counts = |child: &str| {
+            let files = sources(&[parent, ("src/a/b.rs", child)]);
+            (circles(&files).len(), imports_from_parent(&files).len())
+        };
+        assert_eq!(counts("use super::T; impl T {}"), (0, 0));
+        assert_eq!(counts("use super::T; impl<O: P<Q>> T<O> where O: R {}"), (0, 0));
+        assert_eq!(counts("use super::{T, f}; impl T {}"), (2, 1), "another import");
+        assert_eq!(counts("use super::T; impl P for T {}"), (2, 1), "a trait");
+        assert_eq!(counts("use super::T; fn h(_: impl T) {}"), (2, 1), "a type");
+        let sibling = ("src/a/c.rs", "use super::b; struct T;");
+        let files = sources(&[sibling, ("src/a/b.rs", "use super::c::T; impl T {}")]);
+        assert_eq!(circles(&files).len(), 2, "of a sibling");
     }
 }

@@ -234,7 +234,7 @@ fn closures_of_it(file: &str, tokens: &[Token], is_long: bool) -> Findings {
 fn tuple_parameters(file: &str, tokens: &[Token]) -> Findings {
     let mut findings = Findings::new();
     for start in (0..tokens.len()).filter(|at| tokens[*at].text == "fn") {
-        let (mut round, mut angle, mut before) = (0usize, 0usize, "");
+        let (mut round, mut angle, mut square, mut before) = (0usize, 0usize, 0usize, "");
         for token in &tokens[start + 1..] {
             match token.text.as_str() {
                 "(" => {
@@ -247,7 +247,10 @@ fn tuple_parameters(file: &str, tokens: &[Token]) -> Findings {
                 ")" => round = round.saturating_sub(1),
                 "<" => angle += 1,
                 ">" if before != "-" => angle = angle.saturating_sub(1),
-                "{" | ";" => break,
+                "[" => square += 1,
+                "]" => square = square.saturating_sub(1),
+                // Of an array's type otherwise.
+                "{" | ";" if square == 0 => break,
                 _ => {}
             }
             if round == 0 && angle == 0 && token.text == ")" {
@@ -382,6 +385,8 @@ mod tests {
         let tuple = "fn f<A: Fn(B) -> C>(a: A, (b, c): (B, C)) {}";
         check(tuples, "src/a.rs", tuple, &["src/a.rs:1: a tuple as a parameter"]);
         check(tuples, "src/a.rs", "fn f(a: Map<A, (B, C)>, g: (A, B)) { h((1, 2)) }", &[]);
+        let after_array = "fn f(a: [u64; 6], (b, c): (B, C)) {}\nfn g(a: [u64; 6]);";
+        check(tuples, "src/a.rs", after_array, &["src/a.rs:1: a tuple as a parameter"]);
         let times = |sources: &Sources| in_code(sources, bare_times);
         check(
             times,

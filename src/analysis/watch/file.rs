@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{AccessEvidence, TURNS_MAX, WatchError, is_on};
+use super::evidence::AccessEvidence;
+use super::limits::TURNS_MAX;
+use super::refusal::WatchError;
 use crate::operation::access::Access;
 use crate::operation::attribution::FileKey;
 use crate::units::KernelTime;
@@ -226,4 +228,10 @@ pub(super) fn disjoint(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         }
     }
     joined
+}
+
+/// Returns true if the last turn before this time switched logging on, or if there was none.
+fn is_on(turns: &[(KernelTime, bool)], at: KernelTime) -> bool {
+    let before = turns.partition_point(|it| it.0 <= at);
+    before.checked_sub(1).and_then(|it| turns.get(it)).is_none_or(|it| it.1)
 }

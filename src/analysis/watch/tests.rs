@@ -18,6 +18,7 @@ use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
 
+use super::limits::TURNS_MAX;
 use super::*;
 use crate::event::FileStat;
 use crate::event::async_table::{Interface, Opcode};
@@ -25,7 +26,7 @@ use crate::event::block::{DevicePosition, RequestOp};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::model::{FilePath, PathSource, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::test_fixtures;
-use crate::units::{CpuId, Fd, Pid, Tid};
+use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
 const DEV: DevId = DevId(7 << 20);
 const DISK: DevId = DevId(8 << 20);

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{MS, meta, number, operation, table};
-use crate::import::Parser;
-use crate::import::import_report::Notes;
+use super::fields::{MS, meta, number};
+use super::{operation, table};
+use crate::import::import_report::ImportReport;
 use crate::import::imported_event::{ImportedEvent, ImportedKind, ImportedTask};
+use crate::import::parser::Parser;
 use crate::units::{Pid, Tid};
 
 /// Separator of values.
@@ -67,7 +68,12 @@ impl<'a> Values<'a> {
 }
 
 impl Parser for Capture {
-    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
+    fn line(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut ImportReport,
+    ) -> bool {
         if line.starts_with(b"#") {
             self.version = meta(line, b"capture_version").and_then(number).or(self.version);
             return true;
@@ -75,11 +81,16 @@ impl Parser for Capture {
         line.is_empty() || self.call(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut Notes) {}
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut ImportReport) {}
 }
 
 impl Capture {
-    fn call(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> Option<()> {
+    fn call(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut ImportReport,
+    ) -> Option<()> {
         let values = Values::of(line)?;
         let (task, name) = (values.task()?, values.get(b'o')?);
         let time = |letter| {

@@ -15,6 +15,7 @@
 //! | replay | 3 | ns |
 
 mod capture;
+mod fields;
 mod operation;
 mod replay;
 mod table;
@@ -22,30 +23,18 @@ mod table;
 pub(super) use capture::Capture;
 pub(super) use replay::Replay;
 
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
-
-/// Finds `KEY=value|` in a line of the kind `#|KEY=value|KEY=value|`.
-fn meta<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    line.split(|line| *line == b'|').find_map(|part| part.strip_prefix(key)?.strip_prefix(b"="))
-}
-
-/// Parses a decimal number, with a sign or not.
-fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::fields::MS;
     use super::*;
-    use crate::import::Parser;
-    use crate::import::import_report::Notes;
+    use crate::import::import_report::ImportReport;
     use crate::import::imported_event::{ImportedEvent, ImportedKind};
+    use crate::import::parser::Parser;
 
-    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, Notes) {
-        let (mut said, mut notes) = (Vec::new(), Notes::default());
+    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, ImportReport) {
+        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
             if !parser.line(line.as_bytes(), &mut said, &mut notes) {
@@ -64,12 +53,12 @@ mod tests {
             (said.len(), said[1].time, said[1].task.tid.0),
             (2, 1_511_381_122_062_000_000, 8093)
         );
-        assert_eq!(notes.told("")[0], "1 calls with an end but no duration");
+        assert_eq!(notes.messages("")[0], "1 calls with an end but no duration");
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
         let (said, notes) = told(Capture::default(), line);
         assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
         assert!(matches!(said[1].what, ImportedKind::Exit(_, -9, _)));
-        assert_eq!(notes.strange(), 1);
+        assert_eq!(notes.unparsed(), 1);
     }
 
     #[test]
@@ -84,7 +73,7 @@ mod tests {
         );
         let ImportedKind::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
         assert_eq!(reads[0].bytes, b"/mnt/a/x");
-        assert_eq!(notes.strange(), 0);
+        assert_eq!(notes.unparsed(), 0);
         let text = "#|replay_version=2|name=test0|\n0|1|1|0|0|61|1|0|fdatasync@3|\n999999999|1|1|0|0|61|1|0|fdatasync@3|\n";
         assert_eq!(told(Replay::new(text.as_bytes()), text).0[2].time, 999_999_999);
     }

@@ -1,10 +1,10 @@
 //! Conversion of an operation's values into the call that it was.
 
-use super::number;
+use super::fields::number;
 use super::table::{Arg, IoriotRow};
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::CallId;
-use crate::import::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
+use crate::import::imported_event::{ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 
 /// Address of the first path in memory.
 const MEMORY: u64 = 0x7000_0000_0000;
@@ -47,7 +47,7 @@ pub(super) fn say<'a>(
             Arg::Path(letter) => {
                 let Some(path) = value(letter) else { return false };
                 if !path.starts_with(UNREADABLE) {
-                    reads.push(Read::memory(NameOf::Argument, address, path.to_vec()));
+                    reads.push(MemoryRead::memory(NameOf::Argument, address, path.to_vec()));
                 }
                 address
             }
@@ -55,7 +55,7 @@ pub(super) fn say<'a>(
             Arg::Moved => moved,
             Arg::Vector => {
                 let vector = [0, moved].map(u64::to_le_bytes).concat();
-                reads.push(Read::memory(NameOf::Memory, address, vector));
+                reads.push(MemoryRead::memory(NameOf::Memory, address, vector));
                 address
             }
             Arg::Zero => 0,

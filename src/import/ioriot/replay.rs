@@ -2,10 +2,11 @@
 //! number of the path, process, two zeros, the operation's number, its values, its name and the
 //! line of the capture log that it comes from.
 
-use super::{MS, meta, number, operation, table};
-use crate::import::Parser;
-use crate::import::import_report::Notes;
+use super::fields::{MS, meta, number};
+use super::{operation, table};
+use crate::import::import_report::ImportReport;
 use crate::import::imported_event::{ImportedEvent, ImportedTask};
+use crate::import::parser::Parser;
 
 /// Directories that ioriot puts between mount point and path, by the tool's name at that time.
 const PLACES: [&[u8]; 2] = [b"/.ioriot/", b"/.ioreplay/"];
@@ -30,7 +31,12 @@ pub(crate) struct Replay {
 }
 
 impl Parser for Replay {
-    fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
+    fn line(
+        &mut self,
+        line: &[u8],
+        out: &mut Vec<ImportedEvent>,
+        notes: &mut ImportReport,
+    ) -> bool {
         if let Some(version) = meta(line, b"replay_version").and_then(number) {
             self.version = version;
             self.is_ns = version >= 3 || version == 2 && self.begins_in_ns;
@@ -52,7 +58,7 @@ impl Parser for Replay {
         line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut Notes) {
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
         if self.version == 2 {
             let unit = if self.is_ns { "ns" } else { "ms" };
             notes.count(match unit {
@@ -77,7 +83,7 @@ impl Replay {
         &mut self,
         line: &[u8],
         out: &mut Vec<ImportedEvent>,
-        notes: &mut Notes,
+        notes: &mut ImportReport,
     ) -> Option<()> {
         let values: Vec<&[u8]> = line.strip_suffix(b"|")?.split(|rest| *rest == b'|').collect();
         let time = u64::try_from(number(values.first()?)?).ok()?;

@@ -7,8 +7,8 @@ use super::value::{arguments, begun, elements, is_cut_off, link, number, string}
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 use crate::import::constants::ConstantTable;
-use crate::import::import_report::Notes;
-use crate::import::imported_event::Read;
+use crate::import::import_report::ImportReport;
+use crate::import::imported_event::MemoryRead;
 use crate::units::Fd;
 
 /// Address of the first argument in memory.
@@ -65,7 +65,7 @@ pub(super) struct GivenDescriptor {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) args: [u64; 6],
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<MemoryRead>,
     pub(super) given: Vec<GivenDescriptor>,
     /// Working directory of the process.
     pub(super) directory: Option<Vec<u8>>,
@@ -196,7 +196,7 @@ pub(super) fn parse(
     texts: &[&[u8]],
     ret: Option<i64>,
     words: &ConstantTable,
-    notes: &mut Notes,
+    notes: &mut ImportReport,
 ) -> Parsed {
     let call = id.call();
     let mut parsed = Parsed::default();
@@ -260,10 +260,15 @@ fn descriptor(
     Some(value)
 }
 
-fn path(reads: &mut Vec<Read>, text: &[u8], address: u64, notes: &mut Notes) -> Option<u64> {
+fn path(
+    reads: &mut Vec<MemoryRead>,
+    text: &[u8],
+    address: u64,
+    notes: &mut ImportReport,
+) -> Option<u64> {
     let (bytes, is_whole) = string(text)?;
     if is_whole {
-        reads.push(Read::memory(NameOf::Argument, address, bytes));
+        reads.push(MemoryRead::memory(NameOf::Argument, address, bytes));
     } else {
         notes.count("truncated paths: not used");
     }
@@ -272,7 +277,7 @@ fn path(reads: &mut Vec<Read>, text: &[u8], address: u64, notes: &mut Notes) -> 
 
 /// Parses the memory behind a pointer after the call.
 fn pointed(
-    reads: &mut Vec<Read>,
+    reads: &mut Vec<MemoryRead>,
     role: Role,
     text: &[u8],
     address: u64,
@@ -288,7 +293,7 @@ fn pointed(
         _ => position(text, ret).map(|at| at.to_le_bytes().to_vec()),
     };
     let read = bytes.filter(|byte| !byte.is_empty());
-    reads.extend(read.map(|bytes| Read::memory(NameOf::Memory, address, bytes)));
+    reads.extend(read.map(|bytes| MemoryRead::memory(NameOf::Memory, address, bytes)));
     Some(address)
 }
 
@@ -342,9 +347,9 @@ mod tests {
         let (name, rest) = line.split_once('(').expect(line);
         let (texts, outcome) = whole(name.as_bytes(), rest.as_bytes(), &words).expect(line);
         let call = row(name.as_bytes()).expect(name);
-        let mut notes = Notes::default();
+        let mut notes = ImportReport::default();
         let parsed = parse(call, &texts, outcome.ret, &words, &mut notes);
-        assert_eq!(notes.told(""), Vec::<String>::new(), "{line}");
+        assert_eq!(notes.messages(""), Vec::<String>::new(), "{line}");
         (parsed, outcome)
     }
 

@@ -19,19 +19,19 @@ mod value;
 use rustc_hash::FxHashMap;
 
 use super::constants::{ConstantTable, O_DIRECTORY};
-use super::import_report::Notes;
-use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, Read};
+use super::import_report::ImportReport;
+use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 use super::lines::LINE_BYTES_MAX;
 use super::parser::Parser;
 use super::records::COMM_BYTES;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{CallClass, CallId, Role};
 use call::{CallResult, GivenDescriptor, Parsed, clone_flags, half, parse, row, whole};
-use prefix::{LineClock, Stamp, StampReading, prefix};
+use prefix::{LineClock, Stamp, StampReading, name_of, prefix};
 use tasks::StraceTasks;
 
 /// Number of the thread in a log without thread IDs.
-const NOBODY: i32 = 1;
+const ONLY_THREAD: i32 = 1;
 
 /// Limit on the lines that wait for the start of their thread.
 const HELD_MAX: usize = 1 << 14;
@@ -57,7 +57,7 @@ pub(super) struct Strace {
 /// Output of the parser.
 struct ParseOutput<'a> {
     said: &'a mut Vec<ImportedEvent>,
-    notes: &'a mut Notes,
+    notes: &'a mut ImportReport,
 }
 
 impl ParseOutput<'_> {
@@ -67,7 +67,12 @@ impl ParseOutput<'_> {
 }
 
 impl Parser for Strace {
-    fn line(&mut self, line: &[u8], said: &mut Vec<ImportedEvent>, notes: &mut Notes) -> bool {
+    fn line(
+        &mut self,
+        line: &[u8],
+        said: &mut Vec<ImportedEvent>,
+        notes: &mut ImportReport,
+    ) -> bool {
         let mut out = ParseOutput { said, notes };
         if let Some(before) = without_message(line) {
             self.carried.extend_from_slice(before);
@@ -84,14 +89,14 @@ impl Parser for Strace {
             return line.is_empty();
         }
         let tid = tid.or_else(|| self.tasks.only()).unwrap_or(self.main);
-        if tid == NOBODY && self.tasks.thread(NOBODY).is_none() {
+        if tid == ONLY_THREAD && self.tasks.thread(ONLY_THREAD).is_none() {
             out.notes.count("thread without a number: it gets number 1");
         }
         let time = self.time(stamp, out.notes);
         self.of(tid, time, rest, &mut out)
     }
 
-    fn finish(&mut self, said: &mut Vec<ImportedEvent>, notes: &mut Notes) {
+    fn finish(&mut self, said: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
         let mut out = ParseOutput { said, notes };
         let mut held: Vec<i32> = self.held.keys().copied().collect();
         held.sort_unstable();
@@ -113,14 +118,14 @@ impl Strace {
             words: ConstantTable::new(),
             clock: LineClock::default(),
             tasks: StraceTasks::default(),
-            main: first_thread(head).unwrap_or(NOBODY),
+            main: first_thread(head).unwrap_or(ONLY_THREAD),
             carried: Vec::new(),
             held: FxHashMap::default(),
             held_lines: 0,
         }
     }
 
-    fn time(&mut self, stamp: Option<Stamp>, notes: &mut Notes) -> u64 {
+    fn time(&mut self, stamp: Option<Stamp>, notes: &mut ImportReport) -> u64 {
         let (time, reading) = self.clock.read(stamp);
         match reading {
             StampReading::Good => {}
@@ -419,7 +424,7 @@ impl Strace {
             out.say(time, task, ImportedKind::Named(name.to_vec(), true));
         }
         if let Some(bytes) = outcome.link.filter(|_| row.class == CallClass::Open) {
-            reads.push(Read::link(bytes, None));
+            reads.push(MemoryRead::link(bytes, None));
         }
         if row.arg(Role::Path).is_some() && !reads.iter().any(|byte| byte.of == NameOf::Argument) {
             out.notes.count("calls without a printed path");
@@ -455,13 +460,6 @@ impl Strace {
 fn last(path: &[u8]) -> &[u8] {
     let name = path.rsplit(|path| *path == b'/').next().unwrap_or(path);
     name.get(..COMM_BYTES).unwrap_or(name)
-}
-
-/// Splits `read(0, …` into name and arguments.
-fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = text.iter().position(|text| !text.is_ascii_alphanumeric() && *text != b'_')?;
-    let (name, rest) = text.split_at_checked(end)?;
-    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|rest| (name, rest))
 }
 
 fn makes_tasks(text: &[u8]) -> bool {

@@ -156,6 +156,13 @@ impl LineClock {
     }
 }
 
+/// Splits `read(0, …` into name and arguments.
+pub(super) fn name_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|text| !text.is_ascii_alphanumeric() && *text != b'_')?;
+    let (name, rest) = text.split_at_checked(end)?;
+    rest.strip_prefix(b"(").filter(|_| !name.is_empty()).map(|rest| (name, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,8 @@
 //! Metadata of a file as `fstat`, `newfstatat` and `statx` print it.
 
-use super::call::whole;
+use super::call::{self, whole};
+use super::prefix::name_of;
 use super::value::{elements, number, string};
-use super::{call, name_of};
 use crate::event::FileStat;
 use crate::import::constants::ConstantTable;
 use crate::units::DevId;

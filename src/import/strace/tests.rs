@@ -1,9 +1,9 @@
 use super::*;
 use proptest::prelude::*;
 
-fn told(text: &str) -> (Vec<ImportedEvent>, Notes) {
+fn told(text: &str) -> (Vec<ImportedEvent>, ImportReport) {
     let mut parser = Strace::new(text.as_bytes());
-    let (mut said, mut notes) = (Vec::new(), Notes::default());
+    let (mut said, mut notes) = (Vec::new(), ImportReport::default());
     for line in text.lines() {
         notes.read += 1;
         if !parser.line(line.as_bytes(), &mut said, &mut notes) {
@@ -57,7 +57,7 @@ fn a_call_in_two_pieces_begins_where_it_began() {
     );
     let times: Vec<u64> = said.iter().map(|event| event.time - 100_000_001_000_000_000).collect();
     assert_eq!(times, [0, 0, 5000, 5000, 7000, 9000]);
-    assert_eq!(notes.told(""), Vec::<String>::new());
+    assert_eq!(notes.messages(""), Vec::<String>::new());
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn lines_that_strace_interrupts_itself_are_joined() {
             "77/77 open)=-2"
         ]
     );
-    assert_eq!(notes.strange(), 1);
-    let told = notes.told("lines").join("\n");
+    assert_eq!(notes.unparsed(), 1);
+    let told = notes.messages("lines").join("\n");
     assert!(told.contains("1 of 8 lines not understood: first at 8: what is this"), "{told}");
     assert!(told.contains("1 truncated paths"), "{told}");
     assert!(told.contains("set_tid_address 1"), "{told}");
@@ -182,7 +182,7 @@ fn a_number_that_is_used_again_is_another_process() {
     let what = |text: &str| words.iter().filter(|word| word.contains(text)).count();
     assert_eq!((what("born 8/8"), what("ended")), (3, 2), "{words:?}");
     assert_eq!(
-        notes.told("lines"),
+        notes.messages("lines"),
         ["2 tasks that have ended before a task of the same number began"]
     );
 }
@@ -201,7 +201,7 @@ fn a_call_takes_as_long_as_strace_says() {
         .map(|event| event.time - 1_700_000_000_000_000_000)
         .collect();
     assert_eq!(times, [0, 2_500_000, 3_000_000, 3_001_000]);
-    let told = notes.told("lines");
+    let told = notes.messages("lines");
     assert!(
         told.iter().any(|line| line.starts_with("1 times at which the clock was set")),
         "{told:?}"

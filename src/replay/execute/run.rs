@@ -29,7 +29,7 @@ use crate::replay::comparison::Comparison;
 use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};
 use crate::sys::replay::reissue::{CallRing, DataSink, FdSlots, UringUnavailable, WriteContents};
 use crate::sys::replay::tsc::CycleCounter;
-use crate::sys::{limits, thread};
+use crate::sys::{rlimits, thread};
 
 /// Outcome of a replay.
 #[derive(Debug)]
@@ -115,13 +115,13 @@ pub fn run(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Replayed, RunError> {
     if index.handles > HANDLES_MAX {
-        return Err(PlanError::Damaged { at: 0, what: "it has too many descriptors" }.into());
+        return Err(PlanError::Damaged { offset: 0, what: "it has too many descriptors" }.into());
     }
     let source = PlanSource::new(reader, index).map_err(RunError::UnknownCall)?;
     let fill = |bytes: &mut [u8]| options.contents.of(0).fill(bytes);
     let contents = WriteContents::new(source.longest, fill).map_err(RunError::Memory)?;
     thread::allow_interrupts().map_err(RunError::Signal)?;
-    let may_have = limits::raise_open_files();
+    let may_have = rlimits::raise_open_files();
     let own = OWN_DESCRIPTORS.saturating_add(worker_pool::rings(&source.index, options.engine));
     let needed = usize::try_from(source.index.handles).unwrap_or(usize::MAX).saturating_add(own);
     let reserved = i32::try_from(needed).unwrap_or(i32::MAX);

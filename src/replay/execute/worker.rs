@@ -13,6 +13,7 @@ use super::steps::{ImplicitOp, OpTiming, ReplayStep, ReplayedResult};
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::replay::reissue::{CallBatch, CallMemory};
 use crate::sys::thread;
+use crate::units::Nanos;
 
 /// Worker while it is running.
 struct WorkerThread<'a> {
@@ -98,7 +99,7 @@ impl WorkerThread<'_> {
         batch: &mut CallBatch,
         index: usize,
         step: ReplayStep<'_>,
-    ) -> Option<(ReplayedResult, Option<u64>)> {
+    ) -> Option<(ReplayedResult, Option<Nanos>)> {
         if step.due.besides == ImplicitOp::Waits {
             return self.waiting(batch, index, step);
         }
@@ -122,7 +123,7 @@ impl WorkerThread<'_> {
         batch: &mut CallBatch,
         index: usize,
         step: ReplayStep<'_>,
-    ) -> Option<(ReplayedResult, Option<u64>)> {
+    ) -> Option<(ReplayedResult, Option<Nanos>)> {
         let late = self.pace(step.moment);
         let start = self.course.shared.stamps.now();
         if !self.is_turn(step) {
@@ -148,8 +149,8 @@ impl WorkerThread<'_> {
         }
     }
 
-    /// Waits for the due time. Returns the lateness in ns if there is a due time.
-    fn pace(&self, moment: &OpTiming) -> Option<u64> {
+    /// Waits for the due time. Returns the lateness if there is a due time.
+    fn pace(&self, moment: &OpTiming) -> Option<Nanos> {
         let time = self.course.time(moment)?;
         let Shared { stamps, turns, may_spin, .. } = self.course.shared;
         // ORDERING: only a flag.

@@ -1,4 +1,5 @@
-//! Operations as JSON Lines: one object per line, for programs. `docs/json/script.md` describes every key.
+//! Operations as JSON Lines: one object per line, for programs. `docs/json/script.md` describes
+//! every key.
 //!
 //! Keys are only ever added, have a fixed order, and are omitted only where `docs/json.md` states
 //! that.

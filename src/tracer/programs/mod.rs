@@ -99,7 +99,7 @@ impl SeenPrograms {
 
     /// Has the files read. Returns the facts, and the programs with a file that exists and could
     /// not be read. A program that is gone or has another format gets no fact.
-    pub fn describe(self, patience: &mut Cancellation<'_>) -> (Vec<Fact>, UnreadPrograms) {
+    pub fn describe(self, cancellation: &mut Cancellation<'_>) -> (Vec<Fact>, UnreadPrograms) {
         let (mut facts, mut unread) = (Vec::new(), UnreadPrograms::default());
         // On aarch64 the kernel reads a note, too, if it is configured so (`parse_elf_properties()`
         // in `fs/binfmt_elf.c`).
@@ -107,7 +107,7 @@ impl SeenPrograms {
             return (facts, unread);
         }
         let mut files = HeaderCache::new();
-        files.read_with_next(self.paths.clone(), patience);
+        files.read_with_next(self.paths.clone(), cancellation);
         for path in &self.paths {
             let without_dots = without_dots(path).into_os_string().into_encoded_bytes();
             match files.reads_of(path) {
@@ -140,9 +140,12 @@ fn without_dots(path: &Path) -> PathBuf {
 /// Returns the first of these files that exists, and the files that the kernel opens to start it:
 /// interpreters, then the loader. True if one of them could not be read. Such a file is left out,
 /// together with the files that it needs, because a process that looks at it may block.
-pub fn needed_by(first_of: &[PathBuf], patience: &mut Cancellation<'_>) -> (Vec<PathBuf>, bool) {
+pub fn needed_by(
+    first_of: &[PathBuf],
+    cancellation: &mut Cancellation<'_>,
+) -> (Vec<PathBuf>, bool) {
     let mut files = HeaderCache::new();
-    files.read_with_next(first_of.iter().cloned().collect(), patience);
+    files.read_with_next(first_of.iter().cloned().collect(), cancellation);
     let is_there =
         |it: &&PathBuf| !matches!(files.of.get(*it), None | Some(Err(HeadersError::Gone)));
     let mut needed = Vec::new();
@@ -182,13 +185,17 @@ impl HeaderCache {
     }
 
     /// Reads these files, and the files that they lead to.
-    fn read_with_next(&mut self, mut wanted: BTreeSet<PathBuf>, patience: &mut Cancellation<'_>) {
+    fn read_with_next(
+        &mut self,
+        mut wanted: BTreeSet<PathBuf>,
+        cancellation: &mut Cancellation<'_>,
+    ) {
         // Interpreters come first, then the loader.
         for _ in 0..=DEPTH_MAX + 1 {
             let mut waiting = Vec::from_iter(wanted);
             while !waiting.is_empty() {
                 let later = waiting.split_off(waiting.len().min(FILES_MAX));
-                waiting = self.read(waiting, patience);
+                waiting = self.read(waiting, cancellation);
                 waiting.extend(later);
             }
             let next = self.of.values().filter_map(|it| it.as_ref().ok()?.next());
@@ -197,9 +204,9 @@ impl HeaderCache {
     }
 
     /// Asks about these files once. Returns those without a result caused by another file.
-    fn read(&mut self, waiting: Vec<PathBuf>, patience: &mut Cancellation<'_>) -> Vec<PathBuf> {
+    fn read(&mut self, waiting: Vec<PathBuf>, cancellation: &mut Cancellation<'_>) -> Vec<PathBuf> {
         let is_late = clock::now().0 >= self.until;
-        if is_late || patience.is_over() {
+        if is_late || cancellation.is_cancelled() {
             let why = if is_late { "the time was up" } else { "a signal came" };
             let missed =
                 waiting.into_iter().map(|it| (it, Err(HeadersError::Failed(why.to_owned()))));
@@ -207,7 +214,7 @@ impl HeaderCache {
             return Vec::new();
         }
         let question = HeadersQuestion { paths: waiting };
-        let reply = sandboxed_helper::ask(HELPER, &question.encode(), &BOUNDS, patience);
+        let reply = sandboxed_helper::run_helper(HELPER, &question.encode(), &BOUNDS, cancellation);
         let HeadersAnswer { said, at_hand } =
             HeadersAnswer::decode(&reply.answer, question.paths.len());
         // A helper that cannot be started cannot be started for the other files, either.

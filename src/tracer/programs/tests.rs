@@ -11,9 +11,9 @@ fn helper() {
     super::helper_main::answer().expect("there is a question");
 }
 
-fn read(paths: &[&Path], patience: &mut Cancellation<'_>) -> HeaderCache {
+fn read(paths: &[&Path], cancellation: &mut Cancellation<'_>) -> HeaderCache {
     let mut files = HeaderCache::new();
-    files.read_with_next(paths.iter().map(|it| (*it).to_owned()).collect(), patience);
+    files.read_with_next(paths.iter().map(|it| (*it).to_owned()).collect(), cancellation);
     files
 }
 

@@ -36,7 +36,7 @@ use self::marks::{RecordMarks, RecordRef};
 use self::places::FilePlaces;
 use self::requests::{BlockRecord, SievedRequests};
 use self::rings::UringOwners;
-use super::log_thread::Data;
+use super::log_message::Data;
 use super::process_tree::Tree;
 use super::source::Described;
 use crate::block::{BlockOptions, EventContext};

@@ -30,7 +30,7 @@ struct PlaceRun {
     /// Address on the device minus offset in the file, in bytes, modulo 2^64.
     shift: u64,
     /// True if the log has the extent.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// A loop device.
@@ -198,27 +198,28 @@ impl FilePlaces {
         let shift = begin.wrapping_sub(it.offset.saturating_mul(unit));
         let is_own = by_own || self.files.contains_key(&file);
         let mut run =
-            PlaceRun { file, unit: it.unit, is_shared: it.is_shared, shift, is_told: true };
+            PlaceRun { file, unit: it.unit, is_shared: it.is_shared, shift, is_reported: true };
         if begin >= end {
             return is_own;
         }
         if self.count >= RUNS_MAX {
-            self.forget_untold();
+            self.drop_unreported();
         }
         let runs = self.runs.entry(it.on).or_default();
-        let told = |of: &&PlaceRun| of.is_told;
-        let differs = runs.overlapping(begin..end).map(|it| it.1).filter(told).any(|it| *it != run);
+        let reported = |of: &&PlaceRun| of.is_reported;
+        let differs =
+            runs.overlapping(begin..end).map(|it| it.1).filter(reported).any(|it| *it != run);
         let gap = runs.gaps(&(begin..end)).next().is_some();
-        let has_untold = runs.overlapping(begin..end).any(|it| !it.1.is_told);
-        if !is_own && !differs && !gap && !has_untold {
+        let has_unreported = runs.overlapping(begin..end).any(|it| !it.1.is_reported);
+        if !is_own && !differs && !gap && !has_unreported {
             return false;
         }
         // An extent that replaces one that the log has is logged, too.
-        run.is_told = is_own || differs;
+        run.is_reported = is_own || differs;
         self.count -= runs.len();
         runs.insert(begin..end, run);
         self.count += runs.len();
-        run.is_told
+        run.is_reported
     }
 
     /// Removes freed blocks. Returns true if the log needs the event.
@@ -227,20 +228,23 @@ impl FilePlaces {
         let begin = block.saturating_mul(unit);
         let end = begin.saturating_add(count.saturating_mul(unit));
         let Some(runs) = self.runs.get_mut(&dev).filter(|_| begin < end) else { return false };
-        let is_told = runs.overlapping(begin..end).any(|it| it.1.is_told);
+        let is_reported = runs.overlapping(begin..end).any(|it| it.1.is_reported);
         self.count -= runs.len();
         runs.remove(begin..end);
         self.count += runs.len();
-        is_told
+        is_reported
     }
 
     /// Makes room by dropping the extents that the log does not have.
-    fn forget_untold(&mut self) {
+    fn drop_unreported(&mut self) {
         let mut left = 0;
         for runs in self.runs.values_mut() {
             let before = runs.len();
-            *runs =
-                runs.iter().filter(|it| it.1.is_told).map(|(at, it)| (at.clone(), *it)).collect();
+            *runs = runs
+                .iter()
+                .filter(|it| it.1.is_reported)
+                .map(|(at, it)| (at.clone(), *it))
+                .collect();
             self.given_up += (before - runs.len()) as u64;
             left += runs.len();
         }
@@ -297,11 +301,11 @@ impl FilePlaces {
         let found: Vec<_> =
             runs.overlapping(begin..end).map(|(at, it)| (at.clone(), *it)).collect();
         for (at, run) in found {
-            if !run.is_told {
+            if !run.is_reported {
                 self.facts.extend(self.fact(time, place.dev, &at, run));
                 if let Some(runs) = self.runs.get_mut(&place.dev) {
                     self.count -= runs.len();
-                    runs.insert(at.clone(), PlaceRun { is_told: true, ..run });
+                    runs.insert(at.clone(), PlaceRun { is_reported: true, ..run });
                     self.count += runs.len();
                 }
             }

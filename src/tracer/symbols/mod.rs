@@ -73,7 +73,7 @@ pub(super) struct Programs {
 pub(super) fn of_programs(
     wanted: Vec<UnresolvedAddress>,
     owners: &FxHashMap<Pid, Option<u32>>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Programs {
     let mut by_file: BTreeMap<Option<Arc<CodeFile>>, BTreeMap<Pid, Vec<UnresolvedAddress>>> =
         BTreeMap::new();
@@ -82,7 +82,7 @@ pub(super) fn of_programs(
         let by_pid = by_file.entry(file.cloned()).or_default();
         by_pid.entry(it.pid).or_default().push(it);
     }
-    let mut asking = HelperSession::new(HELPER, helper_main::BOUNDS, patience);
+    let mut asking = HelperSession::new(HELPER, helper_main::BOUNDS, cancellation);
     for (file, by_pid) in by_file {
         let asked = by_pid.into_iter().map(|(pid, wanted)| {
             let owner = owners.get(&pid).copied().flatten();
@@ -145,7 +145,7 @@ type AddressOwner = (AskedProcess, Vec<UnresolvedAddress>);
 /// State of the questions to helpers.
 #[derive(Debug)]
 struct HelperSession<'a, 'p> {
-    patience: &'a mut Cancellation<'p>,
+    cancellation: &'a mut Cancellation<'p>,
     arguments: &'static [&'static str],
     bounds: ResourceLimits,
     until: KernelTime,
@@ -159,11 +159,11 @@ impl<'a, 'p> HelperSession<'a, 'p> {
     fn new(
         arguments: &'static [&'static str],
         bounds: ResourceLimits,
-        patience: &'a mut Cancellation<'p>,
+        cancellation: &'a mut Cancellation<'p>,
     ) -> Self {
         let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            patience,
+            cancellation,
             arguments,
             bounds,
             until: KernelTime(clock::now().0.saturating_add(all_ns)),
@@ -185,18 +185,18 @@ impl<'a, 'p> HelperSession<'a, 'p> {
                 );
                 return self.give_up(path, &why, waiting);
             }
-            if self.patience.is_over() {
+            if self.cancellation.is_cancelled() {
                 return self.give_up(path, &HelperFailure::NotWaitedFor.to_string(), waiting);
             }
             let rest = waiting.split_off(waiting.len().min(PROCESSES_MAX));
             let (asked, mut wanted): (Vec<AskedProcess>, Vec<Option<Vec<UnresolvedAddress>>>) =
                 waiting.into_iter().map(|(asked, wanted)| (asked, Some(wanted))).unzip();
             let question = SymbolsQuestion { file: file.cloned(), processes: asked };
-            let HelperReply { answer, failure } = sandboxed_helper::ask(
+            let HelperReply { answer, failure } = sandboxed_helper::run_helper(
                 self.arguments,
                 &question.encode(),
                 &self.bounds,
-                self.patience,
+                self.cancellation,
             );
             let SymbolsAnswer { groups, at_hand } =
                 SymbolsAnswer::decode(&answer, &question.processes);

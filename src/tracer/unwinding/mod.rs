@@ -79,7 +79,7 @@ struct PendingSamples {
 #[derive(Debug)]
 struct Unwinding<'a, 'p> {
     seen: &'a mut SeenChains,
-    patience: &'a mut Cancellation<'p>,
+    cancellation: &'a mut Cancellation<'p>,
     arguments: &'static [&'static str],
     bounds: ResourceLimits,
     until: KernelTime,
@@ -118,10 +118,10 @@ pub(super) fn unwind(
     mut log: &File,
     layouts: &[Layout],
     seen: &mut SeenChains,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> (Vec<Fact>, Vec<String>) {
     seen.code.sort();
-    let mut unwinding = Unwinding::new(seen, HELPER, helper_main::BOUNDS, patience);
+    let mut unwinding = Unwinding::new(seen, HELPER, helper_main::BOUNDS, cancellation);
     let read = unwinding.read(&mut log, layouts);
     unwinding.ask_all();
     let (facts, mut doubts) = unwinding.finish();
@@ -138,12 +138,12 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         seen: &'a mut SeenChains,
         arguments: &'static [&'static str],
         bounds: ResourceLimits,
-        patience: &'a mut Cancellation<'p>,
+        cancellation: &'a mut Cancellation<'p>,
     ) -> Self {
         let all_ns = u64::try_from(ALL_TIME.as_nanos()).unwrap_or(u64::MAX);
         Self {
             seen,
-            patience,
+            cancellation,
             arguments,
             bounds,
             until: KernelTime(clock::now().0.saturating_add(all_ns)),
@@ -184,7 +184,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         if clock::now() > self.until {
             return Some(format!("no time was left after {} s", ALL_TIME.as_secs()));
         }
-        self.patience.is_over().then(|| HelperFailure::NotWaitedFor.to_string())
+        self.cancellation.is_cancelled().then(|| HelperFailure::NotWaitedFor.to_string())
     }
 
     fn take(&mut self, record: &RecordKind<'_>, layout: &SampleLayout) {
@@ -255,8 +255,12 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             return self.lose(&why, hits.len());
         }
         let question = self.question(pid, hits);
-        let HelperReply { answer, failure } =
-            sandboxed_helper::ask(self.arguments, &question.encode(), &self.bounds, self.patience);
+        let HelperReply { answer, failure } = sandboxed_helper::run_helper(
+            self.arguments,
+            &question.encode(),
+            &self.bounds,
+            self.cancellation,
+        );
         let StacksAnswer { ways, missed } = StacksAnswer::decode(&answer, hits.len());
         let path = |it: usize| question.files.get(it).map(|it| it.file.path.clone());
         self.missed.extend(missed.into_iter().filter_map(path));

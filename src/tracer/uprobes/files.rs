@@ -11,12 +11,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::name_source::Environment;
+use super::super::environment::Environment;
 use super::super::options::Follow;
 use super::super::programs;
-use super::helper_main::BOUNDS;
+use super::helper_main::{BOUNDS, VERB};
 use super::protocol::{AskedBinary, SiteReply, SitesAnswer, SitesQuestion};
-use super::{FILES_MAX, SEARCH_NS_MAX, VERB};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::Sites;
 use crate::sys::cancellation::Cancellation;
@@ -24,6 +23,12 @@ use crate::sys::proc::{self, MappedCode};
 use crate::sys::sandboxed_helper::{self, HelperFailure};
 use crate::sys::{clock, regular};
 use crate::units::Pid;
+
+/// Largest number of files that are searched.
+const FILES_MAX: usize = 1024;
+
+/// Longest time for the search, ns.
+const SEARCH_NS_MAX: u64 = 30_000_000_000;
 
 /// A file and its probe sites.
 #[derive(Debug)]
@@ -57,12 +62,12 @@ pub(super) struct ProbedBinaries {
 pub(super) fn probed(
     ground: Environment<'_>,
     wanted: &[CallId],
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> ProbedBinaries {
     let mut files = ProbedBinaries::default();
     let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
-    for group in found(ground, &mut files.left_out, patience) {
-        look_through(group, wanted, until, &mut files.all, patience);
+    for group in found(ground, &mut files.left_out, cancellation) {
+        look_through(group, wanted, until, &mut files.all, cancellation);
     }
     files
 }
@@ -72,12 +77,12 @@ pub(super) fn probed(
 fn found(
     ground: Environment<'_>,
     left_out: &mut usize,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Vec<VecDeque<CandidateBinary>> {
     let mut seen = BTreeSet::new();
     let mut groups: BTreeMap<u64, VecDeque<CandidateBinary>> = BTreeMap::new();
     let mut count = 0;
-    for (MappedCode { name, link }, only_static) in candidates(ground, left_out, patience) {
+    for (MappedCode { name, link }, only_static) in candidates(ground, left_out, cancellation) {
         let Some((file, about)) = regular::find_regular(&link, true) else { continue };
         if !seen.insert((about.dev(), about.ino())) {
             continue;
@@ -110,11 +115,11 @@ fn look_through(
     wanted: &[CallId],
     until: u64,
     files: &mut Vec<ProbedBinary>,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) {
     while !waiting.is_empty() {
-        if clock::now().0 >= until || patience.is_over() {
-            let why = if patience.is_over() { "a signal came" } else { "the time was up" };
+        if clock::now().0 >= until || cancellation.is_cancelled() {
+            let why = if cancellation.is_cancelled() { "a signal came" } else { "the time was up" };
             files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
             return;
         }
@@ -128,7 +133,8 @@ fn look_through(
             files: waiting.iter().map(asked).collect(),
         };
         let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
-        let reply = sandboxed_helper::ask(&[VERB], &question.encode(), &BOUNDS, patience);
+        let reply =
+            sandboxed_helper::run_helper(&[VERB], &question.encode(), &BOUNDS, cancellation);
         let SitesAnswer { said, at_hand } = SitesAnswer::decode(&reply.answer, &question, &lengths);
         let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
         // Earlier files may have used up the limits. In that case the current file is asked about
@@ -177,7 +183,7 @@ impl CandidateBinary {
 fn candidates(
     ground: Environment<'_>,
     left_out: &mut usize,
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Vec<(MappedCode, bool)> {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut files = proc::mapped_code("self");
@@ -186,7 +192,7 @@ fn candidates(
     files.retain(|it| Path::new(&it.name) != own);
     files.retain(|it| is_c_library(&it.name));
     if let Some(command) = ground.command.first() {
-        let (needed, is_cut) = launched(command, patience);
+        let (needed, is_cut) = launched(command, cancellation);
         files.extend(needed);
         *left_out += usize::from(is_cut);
     }
@@ -220,8 +226,8 @@ fn is_c_library(name: &str) -> bool {
 
 /// Returns the program that a command starts, and the interpreters and the loader that the kernel
 /// starts for it; true if one could not be read. A helper reads their headers.
-fn launched(command: &str, patience: &mut Cancellation<'_>) -> (Vec<MappedCode>, bool) {
-    let (needed, is_cut) = programs::needed_by(&places_of(command), patience);
+fn launched(command: &str, cancellation: &mut Cancellation<'_>) -> (Vec<MappedCode>, bool) {
+    let (needed, is_cut) = programs::needed_by(&places_of(command), cancellation);
     let code = |it: PathBuf| MappedCode { name: it.display().to_string(), link: it };
     (needed.into_iter().map(code).collect(), is_cut)
 }

@@ -12,6 +12,9 @@ use crate::probe_sites;
 use crate::sys::regular;
 use crate::sys::sandboxed_helper::{self, ResourceLimits};
 
+/// Hidden subcommand that starts this program as the helper that searches code.
+pub const VERB: &str = "find-sites";
+
 /// Largest size of a file that is searched: reading the code of larger files takes seconds.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 

@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 
-use super::name_source::Environment;
+use super::environment::Environment;
+use super::probe_coverage::ProbeCoverage;
 use super::probe_validation::Bench;
-use super::probes::{ProbeCoverage, Probes};
+use super::probes::Probes;
 use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites;
@@ -28,22 +29,14 @@ pub mod helper_main;
 mod protocol;
 
 use files::{ProbedBinaries, ProbedBinary};
-
-/// Hidden subcommand that starts this program as the helper that searches code.
-pub const VERB: &str = "find-sites";
-
-/// Largest number of files that are searched.
-const FILES_MAX: usize = 1024;
-
-/// Longest time for the search, ns.
-const SEARCH_NS_MAX: u64 = 30_000_000_000;
+pub use helper_main::VERB;
 
 /// Largest number of probes in one recording. The kernel inserts each probe into the memory of
 /// every process that maps its file, and removes it at the end.
 const PROBES_MAX: usize = 4096;
 
 /// Largest number of files without probes that are reported by name.
-const TOLD_MAX: usize = 8;
+const NAMED_MAX: usize = 8;
 
 /// Oldest release with safe uprobes. In earlier kernels a path of more than 4,080 bytes makes the
 /// kernel write beyond its own page (CVE-2024-50067, `store_trace_args()`). Some earlier kernels
@@ -59,7 +52,10 @@ const PANIC_ON_WARN: &str = "/proc/sys/kernel/panic_on_warn";
 /// # Errors
 ///
 /// Reason why there are none, as text.
-pub fn find(ground: Environment<'_>, patience: &mut Cancellation<'_>) -> Result<Probes, String> {
+pub fn find(
+    ground: Environment<'_>,
+    cancellation: &mut Cancellation<'_>,
+) -> Result<Probes, String> {
     if let Some(why) = hindrance(ground.machine, &proc::host().kernel_release) {
         return Err(why);
     }
@@ -67,12 +63,12 @@ pub fn find(ground: Environment<'_>, patience: &mut Cancellation<'_>) -> Result<
         ProbeGroup::new(ground.tracefs, ProbeKind::User).map_err(|it| it.to_string())?;
     let wanted: Vec<CallId> =
         ground.calls.iter().copied().filter(|it| it.call().has_path()).collect();
-    let mut files = files::probed(ground, &wanted, patience);
+    let mut files = files::probed(ground, &wanted, cancellation);
     if files.all.iter().all(|it| it.sites.sites.is_empty()) {
         return Err("no code was found where a library passes a path to the kernel".to_owned());
     }
     let lock = Instance::create(ground.tracefs, "probes").map_err(|it| it.to_string())?;
-    define_all(&mut group, &mut files.all, patience)?;
+    define_all(&mut group, &mut files.all, cancellation)?;
     let Environment { tracefs, machine, own_name, .. } = ground;
     let bench = Bench { tracefs, machine, own_name, instance: &lock, calls: ground.calls };
     let covers =
@@ -121,11 +117,11 @@ pub fn hindrance(machine: &str, release: &str) -> Option<String> {
 fn define_all(
     group: &mut ProbeGroup,
     files: &mut [ProbedBinary],
-    patience: &mut Cancellation<'_>,
+    cancellation: &mut Cancellation<'_>,
 ) -> Result<(), String> {
     let mut left = PROBES_MAX;
     for file in files {
-        if patience.is_over() {
+        if cancellation.is_cancelled() {
             return Err("a signal came".to_owned());
         }
         let count = file.sites.sites.iter().map(|it| it.registers.len()).sum();
@@ -174,11 +170,11 @@ fn text(
     let places: Vec<String> =
         places.map(|it| format!("{} ({} places)", it.name, it.sites.sites.len())).collect();
     let blank: Vec<&ProbedBinary> = files.iter().filter(|it| is_blank(it)).collect();
-    let reported = blank.iter().take(TOLD_MAX).map(|file| match &file.missed {
+    let reported = blank.iter().take(NAMED_MAX).map(|file| match &file.missed {
         Some(why) => format!(", none of {}, which was not searched: {why}", file.name),
         None => format!(", none of {}, whose code is not understood", file.name),
     });
-    let more = blank.len().saturating_sub(TOLD_MAX) + left_out;
+    let more = blank.len().saturating_sub(NAMED_MAX) + left_out;
     let more = (more > 0).then(|| format!(", none of {more} more files"));
     let blank: Vec<String> = reported.chain(more).collect();
     let mut hidden: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

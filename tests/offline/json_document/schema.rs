@@ -141,8 +141,7 @@ impl Schema {
         self
     }
 
-    /// The same with each key where it stands last only: for objects whose tables tell keys at any
-    /// depth.
+    /// Keeps each key only at its last place: for objects whose tables list keys at any depth.
     pub(crate) fn flat(self) -> Self {
         let mut flat = Self::default();
         for (path, types) in self.types {

@@ -214,7 +214,7 @@ fn input() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// One input, who was running, and how much later it is.
+/// One input, the thread that was running, and how much later it is.
 type Fed = (Input, i32, i32, u64);
 
 /// Mostly threads of their own process, as a kernel would have it; sometimes not.

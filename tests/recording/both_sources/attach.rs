@@ -195,7 +195,7 @@ fn recording_ends_after_its_duration() {
     assert!(recording.number("duration_ns") >= 300_000_000);
 }
 
-/// Fails if a missing process is not reported, or leaves files behind.
+/// Fails if a missing process is not reported, or leaves files.
 #[test]
 fn missing_process_is_refused() {
     if !can_record(&[]) {

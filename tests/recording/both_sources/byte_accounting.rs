@@ -117,7 +117,7 @@ fn sqlite(journal: Journal, count: usize) {
     let synced = operations.iter().filter(on_log).filter(|it| it.name.ends_with("sync")).count();
     assert!(synced >= count, "{synced} of {log}");
     if journal == Journal::Wal {
-        // Each frame is written once, behind the one before.
+        // Each frame is written once, after the one before.
         let length = fs::metadata(free.join(log)).expect("it was kept").len();
         assert_eq!(second[log][1], length, "{second:?}");
     }

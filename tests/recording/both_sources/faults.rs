@@ -311,7 +311,7 @@ fn losses_are_reported() {
     }
 }
 
-/// Fails if signals that the tracer gets in a bad moment leave a program behind that never started.
+/// Fails if signals that the tracer gets in a bad moment leave a program that never started.
 #[test]
 fn a_tracer_killed_before_the_start_runs_nothing() {
     if !can_record(&[]) {

@@ -27,7 +27,7 @@ pub(crate) enum Need {
     Fio,
     /// PostgreSQL's server, with `psql` and `pgbench`.
     Postgres,
-    /// A user without rights who may make a user namespace.
+    /// A user without rights that may make a user namespace.
     UserNamespace,
     /// An io_uring that a process without privileges may use, and that can wait for a time; never
     /// demanded of CI.
@@ -98,8 +98,8 @@ fn missing(need: Need) -> Option<String> {
             (!may).then(|| "a user may not make a user namespace".to_owned())
         }
         Need::IoUring => {
-            // With 1 only those may have one who keep the rights that a replay gives up. Before
-            // Linux 6.6 there is no such setting.
+            // With 1 only processes may have one that keep the rights that a replay gives up.
+            // Before Linux 6.6 there is no such setting.
             let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
             let is_off = setting.is_ok_and(|it| it.trim() != "0");
             let ring = CallRing::new(1, UringPolicy::new());

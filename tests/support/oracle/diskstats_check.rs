@@ -145,9 +145,9 @@ impl fmt::Display for Compared {
 const DISTURBED_MAX: u64 = 5;
 
 /// [`compare`], again while the counts differ and another process used a device while the recording
-/// was not wholly on: it is impossible to say then who is right; or while the kernel has counted
-/// block events that it did not write into perf's rings (those that interrupt an idle CPU), and the
-/// recording has reported that. How often, too.
+/// was not wholly on: it is impossible to say then which one is right; or while the kernel has
+/// counted block events that it did not write into perf's rings (those that interrupt an idle CPU),
+/// and the recording has reported that. How often, too.
 #[track_caller]
 pub(crate) fn compare_undisturbed(
     stack: &Stack,

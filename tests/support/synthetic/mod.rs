@@ -267,7 +267,7 @@ impl<W: Write> Machine<W> {
         Ok(())
     }
 
-    /// The last moments: who was born during the capture ends, the others run on.
+    /// The last moments: threads born during the capture end, the others run on.
     fn end(mut self, turns: u64) -> io::Result<Truth> {
         let mut now = START + SNAPSHOT + turns * self.period + self.span;
         self.rounds_until(now)?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::limits::{self, CALLS_MAX, GIVEN_MAX, WORKERS_MAX};
+use crate::units::Nanos;
 
 /// Worker of the replay: a captured thread, or a lane that executes asynchronous operations of a
 /// captured thread.
@@ -89,8 +90,8 @@ pub struct Index {
     pub unexplained: u64,
     /// Highest number of descriptors open at one time.
     pub handles: u32,
-    /// Time from the begin of the first operation to the end of the last one, in ns.
-    pub span: u64,
+    /// Time from the begin of the first operation to the end of the last one.
+    pub span: Nanos,
     /// Bytes read and written.
     pub bytes: [u64; 2],
     /// Lengths of the longest write and of the longest read, in bytes.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::Nanos;
+
 /// Operation, like [`crate::replay::plan::planned_op::PlannedOp`]; values that are mostly equal or
 /// close to those of the previous operation are stored as differences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,17 +38,17 @@ pub struct Operation<'a> {
     pub bytes: Option<u64>,
     /// Captured result.
     pub ret: i64,
-    /// Time in ns since the end of the worker's previous explicit operation. For the worker's first
+    /// Time since the end of the worker's previous explicit operation. For the worker's first
     /// one, since the plan's first operation.
-    pub gap: u64,
-    /// Duration in ns.
-    pub took: u64,
+    pub gap: Nanos,
+    /// Duration of the operation.
+    pub took: Nanos,
     /// Number of ends of all operations between the end of the worker's previous operation and this
     /// one's.
     pub others: u64,
-    /// Time in ns from its end to the latest end among all operations before it in the plan, or 0.
+    /// Time from its end to the latest end among all operations before it in the plan, or 0.
     /// Its dependencies are among these operations.
-    pub behind: u64,
+    pub behind: Nanos,
     /// Close that leaves the handle to other references.
     pub keeps_handle: bool,
     /// Implicit operation: no replayed call caused it, so it is neither counted nor compared. Only

@@ -201,14 +201,14 @@ impl CallRing {
 impl Drop for CallRing {
     fn drop(&mut self) {
         let begin = clock::now().0;
-        let [patience, most] = DROP_NS;
+        let [cancellation, most] = DROP_NS;
         while self.under_way > 0 {
             let waited = clock::now().0.saturating_sub(begin);
-            let interrupted = if waited < patience { Ok(()) } else { self.interrupt() };
+            let interrupted = if waited < cancellation { Ok(()) } else { self.interrupt() };
             let entered =
                 interrupted.and_then(|()| self.enter(Some(Duration::from_nanos(INTERRUPT_NS))));
             while self.over().is_some() {}
-            if entered.is_err() || waited > patience + most {
+            if entered.is_err() || waited > cancellation + most {
                 // The kernel may still write into that memory.
                 std::mem::forget(std::mem::take(&mut self.seats));
                 return;

@@ -143,7 +143,7 @@ fn parse_operation(kind: &str, rest: &str) -> Option<Event> {
     })
 }
 
-/// The id of the last reference in the text, and what follows it: the fields behind the last
+/// The id of the last reference in the text, and what follows it: the fields after the last
 /// reference of an event are numbers and flags.
 fn split_reference(text: &str) -> Option<(u64, &str)> {
     let (before, after) = text.rsplit_once('>')?;

@@ -1,7 +1,7 @@
 //! The arguments of a call as strace writes them: split at the commas that separate them, strings
-//! unescaped, descriptors with the path that `-y` puts behind them.
+//! unescaped, descriptors with the path that `-y` puts after them.
 
-/// Splits the text behind `name(` into its arguments. Also gives the length up to the closing
+/// Splits the text after `name(` into its arguments. Also gives the length up to the closing
 /// parenthesis, or of the whole text if there is none (a call that was still open).
 pub(crate) fn split_arguments(text: &str) -> (Vec<&str>, usize) {
     let bytes = text.as_bytes();
@@ -82,7 +82,7 @@ fn annotation_end(bytes: &[u8], start: usize) -> usize {
 pub(crate) struct Annotated {
     /// The number; `None` for a name, a string or a structure.
     pub number: Option<i64>,
-    /// The path behind it, as `readlink` gives it.
+    /// The path after it, as `readlink` gives it.
     pub path: Option<Vec<u8>>,
 }
 

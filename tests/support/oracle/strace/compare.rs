@@ -208,8 +208,7 @@ fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<Stri
     found
 }
 
-/// The file behind the descriptor that a call works on. Ours is what it was called when it was
-/// opened.
+/// The file of the descriptor that a call works on. Ours is what it was called when it was opened.
 fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize) -> Option<String> {
     let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name))?;
     let is_resolved =

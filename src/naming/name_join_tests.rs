@@ -1,0 +1,294 @@
+//! Tests of the name join: events between a call and the reads of its names, and names that need no
+//! read.
+
+use super::*;
+use crate::event::syscall_table::CallId;
+use crate::event::{FileStat, ProbeObservation, SysEnter, SysExit};
+use crate::units::{CpuId, Fd};
+
+fn event(time: u64, tid: i32, kind: EventKind) -> Event {
+    Event { time: KernelTime(time), cpu: CpuId(0), pid: Pid(7), tid: Tid(tid), kind }
+}
+
+fn call(name: &str) -> CallId {
+    CallId::by_name(name).expect("in the table")
+}
+
+fn exit(time: u64, tid: i32, name: &str, ret: i64) -> Event {
+    event(
+        time,
+        tid,
+        EventKind::SysExit(SysExit { call: call(name), ret, names: None, chain: None }),
+    )
+}
+
+fn enter(time: u64, tid: i32, name: &str, first: u64) -> Event {
+    let args = [first, 0, 0, 0, 0, 0];
+    event(time, tid, EventKind::SysEnter(SysEnter { call: call(name), args }))
+}
+
+/// Opens fd 5 at 100 with its names read at 130, then `after`; checks whether argument and link are
+/// valid.
+#[track_caller]
+fn check(after: Vec<Event>, good: (bool, bool)) {
+    let mut join = NameJoin::new(true, true);
+    for of in [NameOf::Link, NameOf::Argument] {
+        let name = ReadName {
+            of,
+            end: KernelTime(130),
+            errno: 0,
+            address: 0,
+            stat: None,
+            bytes: b"/a".to_vec(),
+        };
+        assert!(join.add(Tid(7), KernelTime(100), name));
+    }
+    let mut out = Vec::new();
+    let count = after.len() + 1;
+    join.push(enter(90, 7, "openat", 0), &mut |it| out.push(it));
+    out.clear();
+    join.push(exit(100, 7, "openat", 5), &mut |it| out.push(it));
+    assert!(out.is_empty(), "waits for its verdict");
+    for it in after {
+        join.push(it, &mut |it| out.push(it));
+    }
+    join.finish(&mut |it| out.push(it));
+    assert_eq!(out.len(), count);
+    assert!(out.is_sorted_by_key(|it| it.time));
+    let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[0].kind else {
+        panic!("{:?}", out[0])
+    };
+    let verified = |it: &Option<Name>| it.as_ref().is_some_and(|it| it.verified);
+    assert_eq!((verified(&names.argument), verified(&names.link)), good);
+}
+
+#[test]
+fn a_name_read_in_time_is_good() {
+    check(vec![], (true, true));
+    check(vec![enter(131, 7, "read", 5)], (true, true));
+    check(vec![enter(120, 8, "close", 4), enter(140, 7, "close", 5)], (true, true));
+}
+
+#[test]
+fn a_thread_that_went_on_makes_its_argument_doubtful() {
+    check(vec![enter(120, 7, "read", 5)], (false, true));
+    check(vec![enter(120, 7, "close", 5)], (false, false));
+}
+
+#[test]
+fn a_rename_by_anybody_makes_a_link_doubtful() {
+    check(vec![enter(120, 8, "rename", 5)], (true, false));
+    check(vec![exit(120, 8, "unlink", 0)], (true, false));
+    check(vec![enter(131, 8, "rename", 5)], (true, true));
+    check(vec![enter(120, 8, "mkdir", 5)], (true, true));
+    check(vec![enter(120, 8, "symlink", 5)], (true, true));
+}
+
+/// Type and inode of a descriptor stay valid after a rename of its file, but not after a close.
+#[test]
+fn a_rename_leaves_what_the_file_is() {
+    for (call, remains) in [("rename", true), ("close", false)] {
+        let mut join = NameJoin::new(true, true);
+        let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 });
+        let (end, bytes) = (KernelTime(130), b"/a".to_vec());
+        let link = ReadName { of: NameOf::Link, end, errno: 0, address: 0, stat, bytes };
+        assert!(join.add(Tid(7), KernelTime(100), link));
+        let mut out = Vec::new();
+        for it in [enter(90, 7, "openat", 0), exit(100, 7, "openat", 5), enter(120, 8, call, 5)] {
+            join.push(it, &mut |it| out.push(it));
+        }
+        join.finish(&mut |it| out.push(it));
+        let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[1].kind else {
+            panic!("{:?}", out[1])
+        };
+        assert_eq!(names.stat, stat.filter(|_| remains), "{call}");
+        assert!(names.link.as_ref().is_some_and(|it| !it.verified), "{call}");
+    }
+}
+
+/// Makes a pipe at 100 whose ends, 5 and 6, are read until 130, then `after`; checks whether they
+/// are certain.
+#[track_caller]
+fn check_pair(after: Vec<Event>, expected: bool) {
+    let mut join = NameJoin::new(true, true);
+    for fd in [5, 6] {
+        let stat = Some(FileStat { mode: libc::S_IFIFO, dev: Default::default(), ino: 7, size: 0 });
+        let (end, bytes) = (KernelTime(130), b"pipe:[7]".to_vec());
+        let link = ReadName { of: NameOf::Link, end, errno: 0, address: fd, stat, bytes };
+        join.add(Tid(7), KernelTime(100), link);
+    }
+    let mut out = Vec::new();
+    for it in [vec![enter(90, 7, "pipe2", 64), exit(100, 7, "pipe2", 0)], after].concat() {
+        join.push(it, &mut |it| out.push(it));
+    }
+    join.finish(&mut |it| out.push(it));
+    let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[1].kind else {
+        panic!("{:?}", out[1])
+    };
+    let fds: Vec<Fd> = names.pair.iter().map(|it| it.0).collect();
+    assert_eq!((fds, &names.link), (vec![Fd(5), Fd(6)], &None));
+    assert!(names.pair.iter().all(|it| it.1.verified == expected));
+}
+
+#[test]
+fn a_pair_is_sure_if_nothing_has_closed_or_made_such_a_number() {
+    check_pair(vec![], true);
+    check_pair(vec![enter(120, 7, "read", 5)], true);
+    check_pair(vec![enter(120, 7, "close", 7), enter(131, 7, "close", 5)], true);
+    check_pair(vec![enter(120, 7, "close", 5)], false);
+    check_pair(vec![enter(120, 8, "close", 6)], false);
+    check_pair(vec![exit(120, 8, "openat", 8)], true);
+    check_pair(vec![exit(120, 8, "openat", 6)], false);
+    check_pair(vec![exit(120, 8, "pipe2", 0)], false);
+    check_pair(vec![exit(131, 8, "pipe2", 0)], true);
+}
+
+fn probed(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
+    let (address, bytes) = (Some(address), Some(bytes.into()));
+    event(time, tid, EventKind::Probed(Box::new(ProbeObservation::Path { address, bytes })))
+}
+
+/// Returns the names of the last of these events.
+#[track_caller]
+fn last_names(events: Vec<Event>) -> Option<ReadNames> {
+    let mut join = NameJoin::new(true, true);
+    let mut out = Vec::new();
+    let count = events.len();
+    for event in events {
+        assert!(!join.passes(&event), "{event:?}");
+        join.push(event, &mut |it| out.push(it));
+    }
+    assert_eq!(out.len(), count, "nothing waits");
+    match out.pop().map(|it| it.kind) {
+        Some(EventKind::SysExit(exit)) => exit.names.map(|it| *it),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_probe_saw_needs_no_verdict() {
+    let names = last_names(vec![
+        enter(90, 7, "unlink", 10),
+        probed(95, 8, 10, "/of another thread"),
+        probed(96, 7, 10, "/a"),
+        exit(100, 7, "unlink", 0),
+    ]);
+    let names = names.expect("seen");
+    assert_eq!(names.argument.map(|it| it.bytes).as_deref(), Some(&b"/a"[..]));
+    assert_eq!(names.from[0], StringFrom::Kernel);
+}
+
+fn given(time: u64, tid: i32, address: u64, bytes: &str) -> Event {
+    let bytes = Some(bytes.into());
+    event(time, tid, EventKind::Probed(Box::new(ProbeObservation::Given { address, bytes })))
+}
+
+/// Checks the path of the last call, as seen by a probe right before the call.
+#[track_caller]
+fn given_path(events: Vec<Event>, expected: Option<&str>) {
+    let names = last_names(events).unwrap_or_default();
+    let path = names.argument.map(|it| String::from_utf8(it.bytes).expect("text"));
+    assert_eq!(path.as_deref(), expected);
+    assert_eq!(
+        names.from[0],
+        if path.is_some() { StringFrom::Uprobe } else { StringFrom::default() }
+    );
+}
+
+#[test]
+fn what_stood_at_the_address_right_before_the_call_is_its_path() {
+    let (enter, exit) = (enter(90, 7, "unlink", 10), exit(100, 7, "unlink", 0));
+    let call = |before: &[Event]| [before, &[enter.clone(), exit.clone()]].concat();
+    given_path(call(&[given(80, 7, 10, "/a")]), Some("/a"));
+    given_path(call(&[given(80, 7, 11, "/a")]), None);
+    given_path(call(&[given(80, 8, 10, "/a")]), None);
+    // Seen twice on the way: the call got the last one.
+    given_path(call(&[given(80, 7, 10, "/a"), given(81, 7, 10, "/b")]), Some("/b"));
+    given_path(call(&[given(80, 7, 10, "/a"), event(85, -1, EventKind::Lost(1))]), None);
+}
+
+#[test]
+fn it_is_the_path_of_the_next_call_only() {
+    let first = [given(80, 7, 10, "/a"), enter(82, 7, "read", 10)];
+    let second = [enter(90, 7, "unlink", 10), exit(100, 7, "unlink", 0)];
+    given_path([&first[..], &second].concat(), None);
+}
+
+#[test]
+fn what_the_kernel_could_not_read_has_no_path() {
+    let fault = -i64::from(libc::EFAULT);
+    let call = [given(80, 7, 10, "(fault)"), enter(90, 7, "unlink", 10)];
+    given_path([&call[..], &[exit(100, 7, "unlink", fault)]].concat(), None);
+    given_path([&call[..], &[exit(100, 7, "unlink", -2)]].concat(), Some("(fault)"));
+}
+
+#[test]
+fn after_a_loss_nothing_is_taken_for_the_call() {
+    let names = last_names(vec![
+        enter(90, 7, "unlink", 10),
+        probed(96, 7, 10, "/a"),
+        event(97, -1, EventKind::Lost(3)),
+        exit(100, 7, "unlink", 0),
+    ]);
+    assert_eq!(names, None);
+}
+
+#[test]
+fn a_path_of_another_call_of_the_thread_is_not_taken() {
+    let names = last_names(vec![
+        enter(90, 7, "unlink", 10),
+        probed(96, 7, 10, "/a"),
+        enter(98, 7, "rmdir", 10),
+        exit(100, 7, "rmdir", 0),
+    ]);
+    assert_eq!(names, None);
+}
+
+#[test]
+fn strings_of_an_entry_are_the_last_choice() {
+    let string = |bytes: &str, from| EventString { address: 0, bytes: bytes.into(), from };
+    let read = |errno| ReadName {
+        of: NameOf::Argument,
+        end: KernelTime(130),
+        errno,
+        address: 0,
+        stat: None,
+        bytes: b"/\x81read".to_vec(),
+    };
+    let mut join = NameJoin::new(true, true);
+    let mut out = Vec::new();
+    for (time, bytes, from, errno) in [
+        (100, "/.read", StringFrom::Event, 0),
+        (200, "/.re", StringFrom::EventCut, 0),
+        (300, "/event", StringFrom::EventCut, libc::EFAULT),
+        // The argument at the read differs from the one at the entry.
+        (400, "/.rea", StringFrom::Event, 0),
+    ] {
+        join.carries(vec![string(bytes, from)]);
+        join.push(enter(time, 7, "unlink", 0), &mut |it| out.push(it));
+        assert!(join.add(Tid(7), KernelTime(time + 10), read(errno)));
+        join.push(exit(time + 10, 7, "unlink", 0), &mut |it| out.push(it));
+    }
+    join.finish(&mut |it| out.push(it));
+    let names = out.into_iter().filter_map(|event| match event.kind {
+        EventKind::SysExit(exit) => exit.names,
+        _ => None,
+    });
+    let found: Vec<(Vec<u8>, StringFrom)> =
+        names.map(|it| (it.argument.expect("there").bytes, it.from[0])).collect();
+    let expected: [(&[u8], StringFrom); 4] = [
+        (b"/\x81read", StringFrom::Memory),
+        (b"/\x81read", StringFrom::Memory),
+        (b"/event", StringFrom::EventCut),
+        (b"/.rea", StringFrom::Event),
+    ];
+    let found: Vec<(&[u8], StringFrom)> = found.iter().map(|it| (&*it.0, it.1)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_close_by_another_thread_makes_it_doubtful() {
+    check(vec![enter(120, 8, "close", 5)], (true, false));
+    check(vec![exit(120, 8, "close", 0)], (true, false));
+    check(vec![enter(120, 8, "close_range", 3)], (true, false));
+}

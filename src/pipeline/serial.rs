@@ -1,0 +1,28 @@
+//! Serial pipeline: both stages in the thread of the caller.
+
+use std::io;
+
+use super::decode_stage::DecodeStage;
+use super::error::PipelineError;
+use super::summary::Summary;
+use super::track_stage::TrackStage;
+use crate::capture::header::Header;
+use crate::capture::reader::Item;
+use crate::operation::Sink;
+
+/// Processes the rest of a log. Each round calls `go_on`, which returns false to stop.
+///
+/// # Errors
+///
+/// [`PipelineError`]; the sink has got no further step then.
+pub fn run<S: Sink>(
+    items: impl Iterator<Item = io::Result<Item>>,
+    header: Header,
+    sink: &mut S,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Summary, PipelineError<S::Error>> {
+    let mut back = TrackStage::new(&header, sink, go_on);
+    let mut front = DecodeStage::new(header)?;
+    front.read(items, &mut back)?;
+    back.finish(front.into_summary())
+}
