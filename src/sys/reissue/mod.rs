@@ -25,6 +25,8 @@ pub use uring_availability::{UringPolicy, UringUnavailable};
 
 use registers::{Register, SCRATCH_BYTES};
 
+use crate::event::registers::low_half;
+
 /// Time at which the value of a register is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArgSource {
@@ -264,8 +266,7 @@ impl CallBatch {
 
 /// Splits a register into its upper and lower half.
 fn halves(value: u64) -> (u32, u32) {
-    let lower = |it| u32::try_from(it & u64::from(u32::MAX)).unwrap_or_default();
-    (lower(value >> 32), lower(value))
+    (low_half(value >> 32), low_half(value))
 }
 
 /// Converts a descriptor to the value of a register.
