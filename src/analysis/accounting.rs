@@ -3,8 +3,8 @@
 //! Input: ended system calls. Output: the bytes and calls that the kernel added on each side, and
 //! the number of calls for which that cannot be known. The rules are those of `fs/read_write.c`,
 //! the same from Linux 5.10 to 7.3. `docs/accounting.md` explains the table, and
-//! `tests/recording/both_sources/byte_accounting/audit.rs` makes each call and compares. None of these functions counts io_uring
-//! and `io_submit`.
+//! `tests/recording/both_sources/byte_accounting/audit.rs` makes each call and compares. None of
+//! these functions counts io_uring and `io_submit`.
 
 use std::ops::AddAssign;
 

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Input: `block_bio_queue`, `block_split`, `block_bio_remap`, `block_bio_complete`, and the events
-//! with which bios enter requests. Output: [`RequestPart`]s of requests, and the bios of devices that have
-//! no requests (dm, md, zram). Such bios are reported as if they were requests of these devices.
+//! with which bios enter requests. Output: [`RequestPart`]s of requests, and the bios of devices
+//! that have no requests (dm, md, zram). Such bios are reported as if they were requests of these
+//! devices.
 //!
 //! One thread queues, remaps and splits a bio and makes it a request or merges it into one. Where a
 //! driver of stacked devices has threads, this may be one of those. A remap names the source and

@@ -14,11 +14,11 @@ pub struct OpenFlags(pub u32);
 /// Accesses that an open file permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
-    /// `O_RDONLY`.
+    /// Reads only (`O_RDONLY`).
     Read,
-    /// `O_WRONLY`.
+    /// Writes only (`O_WRONLY`).
     Write,
-    /// `O_RDWR`.
+    /// Reads and writes (`O_RDWR`).
     ReadWrite,
     /// Neither reads nor writes, but `ioctl` (3, open(2)).
     Neither,

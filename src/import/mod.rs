@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Formats are facts: parsers are written from the tools' output and documents. Data that the other
-//! log lacks is absent; where our format needs a number, it is the simplest one, and [`ImportReport`]
-//! report that. Lines that were not understood are counted, and reported at the end and in the log.
-//! The input may be any bytes: this code does not panic, and its memory does not grow with the
-//! length of the log.
+//! log lacks is absent; where our format needs a number, it is the simplest one, and
+//! [`ImportReport`] reports that. Lines that were not understood are counted, and reported at the
+//! end and in the log. The input may be any bytes: this code does not panic, and its memory does
+//! not grow with the length of the log.
 
 mod blktrace;
 mod constants;

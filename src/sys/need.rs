@@ -1,4 +1,5 @@
-//! Requirements of unit tests, as `tests/support/machine/requirements.rs` has them for the integration tests.
+//! Requirements of unit tests, as `tests/support/machine/requirements.rs` has them for the
+//! integration tests.
 
 /// True for root. Otherwise the caller returns at once: the test is reported as skipped, and fails
 /// where `CI` is `true`.

@@ -320,8 +320,8 @@ impl MappingHistory {
     fn life(&self, pid: Pid, from: KernelTime, until: KernelTime) -> ProcessHistory<'_> {
         let all = self.of(pid);
         let recorded = all.get(..all.partition_point(|it| it.0 <= until)).unwrap_or_default();
-        let is_begin = |it: &(KernelTime, MappingChange)| {
-            matches!(it.1, MappingChange::Exec | MappingChange::BornOf(_))
+        let is_begin = |change: &(KernelTime, MappingChange)| {
+            matches!(change.1, MappingChange::Exec | MappingChange::BornOf(_))
         };
         let begin = recorded.iter().rposition(|it| it.0 <= from && is_begin(it));
         let born_of = begin.and_then(|it| recorded.get(it)).and_then(|(time, it)| match it {

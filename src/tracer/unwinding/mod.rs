@@ -1,9 +1,10 @@
 //! Stack unwinding: turns copies of stacks into call chains at the end of a recording, when all
 //! mappings are known.
 //!
-//! The log is read again, and the copies in it are passed to helpers ([`helper_main`]), each for one
-//! process, because the unwind information is in files that programs have made. If a helper dies at
-//! a stack, that stack and later ones of the process have no functions, and the reason is reported.
+//! The log is read again, and the copies in it are passed to helpers ([`helper_main`]), each for
+//! one process, because the unwind information is in files that programs have made. If a helper
+//! dies at a stack, that stack and later ones of the process have no functions, and the reason is
+//! reported.
 
 mod cfi;
 pub mod helper_main;

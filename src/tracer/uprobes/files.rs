@@ -123,9 +123,9 @@ fn look_through(
             files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
             return;
         }
-        let asked = |it: &CandidateBinary| AskedBinary {
-            fd: it.file.as_raw_fd(),
-            only_static: it.only_static,
+        let asked = |candidate: &CandidateBinary| AskedBinary {
+            fd: candidate.file.as_raw_fd(),
+            only_static: candidate.only_static,
         };
         let question = SitesQuestion {
             pid: std::process::id(),

@@ -5,6 +5,7 @@ use super::memory::CallMemory;
 use super::refusal::CallRefusal;
 use super::registers::{CallSignature, CapturedCall, Register};
 use super::slots::FdSlots;
+use crate::event::registers::low_half;
 
 /// Time at which the value of a register is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,8 +217,7 @@ impl CallBatch {
 
 /// Splits a register into its upper and lower half.
 fn halves(value: u64) -> (u32, u32) {
-    let lower = |it| u32::try_from(it & u64::from(u32::MAX)).unwrap_or_default();
-    (lower(value >> 32), lower(value))
+    (low_half(value >> 32), low_half(value))
 }
 
 /// Converts a descriptor to the value of a register.

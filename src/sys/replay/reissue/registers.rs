@@ -3,6 +3,7 @@
 
 use super::buffer_sizes::{BUFFER_BYTES_MAX, SCRATCH_BYTES};
 use super::refusal::CallRefusal;
+use crate::event::registers::low_half;
 use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// A captured call.
@@ -158,7 +159,7 @@ fn is_length(call: &Call, register: usize) -> bool {
 /// Limits the length that the kernel sees to that of the buffer. A negative length stays: the
 /// kernel refuses it.
 fn int_length(value: u64) -> u64 {
-    let lower = value & u64::from(u32::MAX);
+    let lower = u64::from(low_half(value));
     if lower > i32::MAX.unsigned_abs().into() { lower } else { lower.min(BUFFER_BYTES_MAX) }
 }
 
@@ -342,7 +343,7 @@ mod tests {
                     true if told.cast_signed() < 0 => 0,
                     true => told.min(BUFFER_BYTES_MAX),
                     false if told & 0x8000_0000 != 0 => 0,
-                    false => told & 0xffff_ffff,
+                    false => low_half(told).into(),
                 };
                 assert!(used <= bytes, "{}: {used} of {bytes} bytes for {length:#x}", call.name);
                 checked.push(call.name);
