@@ -1,9 +1,9 @@
 //! Correctness of names and their cost for the program, for each source of names: the table of
 //! docs/names-table.md. `scripts/names-table` builds and starts it.
 //!
-//! Each program of tests/recording/names.rs runs once under strace, which shows the opens, and then in
-//! rounds: untraced, and recorded with each value of `--names`. Within a round each case runs once,
-//! and each round begins with another.
+//! Each program of tests/recording/names.rs runs once under strace, which shows the opens, and
+//! then in rounds: untraced, and recorded with each value of `--names`. Within a round each case
+//! runs once, and each round begins with another.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 

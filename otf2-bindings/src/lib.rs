@@ -35,8 +35,8 @@
 //!
 //! archive.finish(|defs| {
 //!     defs.clock_properties(1_000_000_000, 100, 91, None)?;
-//!     let (host, class, name) = (defs.string("host")?, defs.string("node")?, defs.string("read")?);
-//!     let empty = defs.string("")?;
+//!     let (host, class) = (defs.string("host")?, defs.string("node")?);
+//!     let (name, empty) = (defs.string("read")?, defs.string("")?);
 //!     defs.system_tree_node(node, host, class, None)?;
 //!     defs.location_group(group, host, LocationGroupType::PROCESS, node, None)?;
 //!     defs.location(location, host, LocationType::CPU_THREAD, group)?;

@@ -216,8 +216,14 @@ fn root_writes_nothing_below_directories_of_other_users() {
             assert_eq!(fs::read_dir(&made).expect("it is there").count(), 0, "{arguments:?}");
         }
     };
-    let owner = "others belongs to user 65534 (nobody), and root writes nothing below it; choose a directory that only root can exchange, \
-                 such as /var/tmp, or record as that user: --as-user nobody";
+    let owner = concat!(
+        "others belongs to user 65534 (",
+        "nobody",
+        "), and root writes nothing below it; ",
+        "choose a directory that only root can exchange, such as /var/tmp, ",
+        "or record as that user: --as-user ",
+        "nobody"
+    );
     refused("owner", owner);
     chown(&others, Some(0), Some(0)).expect("taken back");
     fs::set_permissions(&others, fs::Permissions::from_mode(0o777)).expect("ours");

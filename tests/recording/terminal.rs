@@ -200,8 +200,11 @@ fn another_users_program_cannot_type() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
     let shell = Shell::new(
         dir.path(),
-        "TRACER --as-user nobody --no-archive -o DIR/trace/ -- DIR/typist 'touch DIR/free/owned
-'; exit $?",
+        concat!(
+            "TRACER --as-user ",
+            "nobody",
+            " --no-archive -o DIR/trace/ -- DIR/typist 'touch DIR/free/owned\n'; exit $?"
+        ),
     );
     let screen = shell.screen();
     let mut shell = shell;
@@ -221,7 +224,11 @@ fn another_users_program_has_a_session_of_its_own() {
     }
     let _turn = beside_others();
     let (dir, free) = for_nobody();
-    let tracer = "TRACER --as-user nobody --no-archive -o DIR/trace/ -- cat /proc/self/stat";
+    let tracer = concat!(
+        "TRACER --as-user ",
+        "nobody",
+        " --no-archive -o DIR/trace/ -- cat /proc/self/stat"
+    );
     let mut shell = Shell::new(
         dir.path(),
         &format!("{tracer} > DIR/free/stat; cat /proc/self/stat > DIR/free/shell"),
@@ -249,10 +256,10 @@ fn another_users_program_is_controlled_by_keys() {
     let file = |name: &str| free.join(name);
     let mut shell = Shell::new(
         dir.path(),
-        "TRACER --as-user nobody --no-archive -o DIR/trace/ -- sh -c '
+        concat!("TRACER --as-user ", "nobody", " --no-archive -o DIR/trace/ -- sh -c '
             trap \"echo caught; exit 7\" INT; echo $PPID > DIR/free/tracer; echo $$ > DIR/free/program
             touch DIR/free/ready; while :; do sleep 0.1; done'; \
-         touch DIR/free/suspended; while ! [ -e DIR/free/go ]; do sleep 0.05; done; fg; exit $?",
+         touch DIR/free/suspended; while ! [ -e DIR/free/go ]; do sleep 0.05; done; fg; exit $?"),
     );
     let screen = shell.screen();
     wait_until("it is recorded", || file("ready").exists());

@@ -390,9 +390,9 @@ fn names(disk: &Disk) -> impl Iterator<Item = (Vec<u8>, DevId)> {
 /// Returns true if the second piece continues the first, on all devices and in all files.
 fn continues(first: &Piece, second: &Piece) -> bool {
     let length = first.nr_sector;
-    let next = |it: &DevicePosition| DevicePosition {
-        dev: it.dev,
-        sector: it.sector.saturating_add(length),
+    let next = |position: &DevicePosition| DevicePosition {
+        dev: position.dev,
+        sector: position.sector.saturating_add(length),
     };
     let above = first.above.len() == second.above.len()
         && first.above.iter().zip(&second.above).all(|(first, second)| {

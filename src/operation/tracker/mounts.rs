@@ -32,8 +32,8 @@ impl Tracker {
         let only = Some(mounts).filter(|it| self.tasks.spaces.is_isolated(*it));
         // Each process may have been at the old root, and is at the new one then.
         if operation.call.call().name == "pivot_root" {
-            let may_be = |it: MountNamespace| {
-                it.is(mounts) || [it, mounts].contains(&MountNamespace::UNKNOWN)
+            let may_be = |namespace: MountNamespace| {
+                namespace.is(mounts) || [namespace, mounts].contains(&MountNamespace::UNKNOWN)
             };
             let places = self.tasks.places().filter(|it| may_be(it.borrow().mounts));
             places.for_each(|it| it.borrow_mut().lose());

@@ -7,7 +7,7 @@ use super::frames::Frames;
 use super::load::LoadedOps;
 use super::messages::{WorkerEndNotice, WorkerFailure};
 use super::steps::{ImplicitOp, ReplayedResult};
-use super::timestamps::Stamp;
+use super::timestamps::WorkerStamp;
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::clock;
 use crate::sys::replay::reissue::CallRing;
@@ -23,7 +23,7 @@ pub(super) struct Lane<'a> {
     loaded: Option<LoadedOps>,
     index: usize,
     /// Start and lateness of the operation that the kernel executes.
-    under_way: Option<(Stamp, Option<Nanos>)>,
+    under_way: Option<(WorkerStamp, Option<Nanos>)>,
     /// Time since which the lane waits for other workers.
     waits_since: Option<KernelTime>,
     _ending: WorkerEndNotice<'a>,

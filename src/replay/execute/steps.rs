@@ -3,7 +3,7 @@
 //! Entries are small, as are prepared calls: the kernel's work evicts cache lines, and each line
 //! that has to be loaded again makes the replay slower than the program.
 
-use super::timestamps::Stamp;
+use super::timestamps::WorkerStamp;
 use crate::units::{Nanos, ReplayTime};
 
 /// Dependencies of an operation, and its effects.
@@ -126,8 +126,8 @@ impl Steps {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplayedResult {
     pub(super) ret: i64,
-    pub(super) start: Stamp,
-    pub(super) end: Stamp,
+    pub(super) start: WorkerStamp,
+    pub(super) end: WorkerStamp,
 }
 
 /// Results of the completed operations of a frame.

@@ -17,7 +17,7 @@ pub(super) const SLEEP_NS: u64 = 100_000_000;
 /// Value of the tick counter, or without one the time since the replay began, in ns.
 /// [`Timestamps::time`] converts it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stamp(u64);
+pub(super) struct WorkerStamp(u64);
 
 /// Source of stamps, and the time from which the replay counts.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl Timestamps {
     }
 
     /// Returns a stamp.
-    pub(super) fn now(&self) -> Stamp {
-        Stamp(self.ticks.map_or_else(|| self.clock().0, |it| it.now()))
+    pub(super) fn now(&self) -> WorkerStamp {
+        WorkerStamp(self.ticks.map_or_else(|| self.clock().0, |it| it.now()))
     }
 
     /// Waits until `time`, or until the replay is over. Returns the lateness. `may_spin`: a CPU is
@@ -83,7 +83,7 @@ impl Timestamps {
     }
 
     /// Converts a stamp to the time since the replay began. `at` was read after the stamp.
-    pub(super) fn time(&self, stamp: Stamp, at: Option<ClockSample>) -> ReplayTime {
+    pub(super) fn time(&self, stamp: WorkerStamp, at: Option<ClockSample>) -> ReplayTime {
         match self.ticks.zip(at) {
             Some((ticks, at)) => ReplayTime::of(ticks.time(stamp.0, at), self.begin()),
             None => ReplayTime(stamp.0),

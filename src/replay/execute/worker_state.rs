@@ -11,7 +11,7 @@ use super::progress::Count;
 use super::progress_counters::WaitTarget;
 use super::shared::Shared;
 use super::steps::{ImplicitOp, OpMeta, OpTiming, ReplayStep, ReplayedResult};
-use super::timestamps::Stamp;
+use super::timestamps::WorkerStamp;
 use crate::sys::replay::reissue::{CallBatch, CallMemory};
 use crate::units::ReplayTime;
 
@@ -183,7 +183,7 @@ impl<'a> WorkerState<'a> {
         &mut self,
         ReplayStep { due, moment, .. }: ReplayStep<'_>,
         ret: i64,
-        end: Stamp,
+        end: WorkerStamp,
     ) {
         let slots = &self.shared.slots;
         match (due.besides, due.handle) {

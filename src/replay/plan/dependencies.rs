@@ -45,7 +45,7 @@ pub struct TimedOp {
 
 /// Kind of an access to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessMode {
+pub enum ConflictMode {
     /// Needs the resource as earlier operations left it.
     Uses,
     /// May leave the resource different.
@@ -116,7 +116,7 @@ impl AccessHistory {
     pub fn touch(
         &mut self,
         by: TimedOp,
-        touch: AccessMode,
+        touch: ConflictMode,
         past: &LowWatermark,
         before: &mut WaitSet,
     ) {
@@ -131,11 +131,11 @@ impl AccessHistory {
         &mut self,
         by: TimedOp,
         saw: bool,
-        touch: AccessMode,
+        touch: ConflictMode,
         past: &LowWatermark,
         before: &mut WaitSet,
     ) {
-        let changes = touch == AccessMode::Changes;
+        let changes = touch == ConflictMode::Changes;
         let mut follow = |access: &mut ResourceAccess| {
             let is_settled = saw && access.changes || changes && access.saw;
             if access.end > by.start && !is_settled {
@@ -342,10 +342,10 @@ mod tests {
     }
 
     /// Returns the operations for which each one waits, in the order of arrival.
-    fn waits(operations: &[(TimedOp, AccessMode)]) -> Vec<Vec<(u32, u32)>> {
+    fn waits(operations: &[(TimedOp, ConflictMode)]) -> Vec<Vec<(u32, u32)>> {
         let (mut thing, mut waited) = (AccessHistory::default(), VectorClock::default());
         let past = LowWatermark::of(ReplayTime::MIN, &[]);
-        let wait = |(by, touch): &(TimedOp, AccessMode)| {
+        let wait = |(by, touch): &(TimedOp, ConflictMode)| {
             let mut before = WaitSet::default();
             thing.touch(*by, *touch, &past, &mut before);
             waited.reduce(by.at.worker, &mut before);
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn who_uses_waits_for_who_has_changed() {
-        use AccessMode::{Changes, Uses};
+        use ConflictMode::{Changes, Uses};
         let all = [
             (op(0, 0, 0, 10), Changes),
             (op(1, 0, 10, 20), Uses),
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn who_overlapped_does_not_wait() {
-        use AccessMode::Changes;
+        use ConflictMode::Changes;
         let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
         assert_eq!(waits(&all), [vec![], vec![]]);
     }
@@ -379,14 +379,14 @@ mod tests {
     fn who_saw_what_an_overlapping_one_has_made_waits() {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
         let past = &LowWatermark::of(ReplayTime::MIN, &[]);
-        thing.touch(op(0, 0, 0, 10), AccessMode::Changes, past, &mut before);
-        thing.touch_seen(op(1, 0, 9, 20), true, AccessMode::Uses, past, &mut before);
+        thing.touch(op(0, 0, 0, 10), ConflictMode::Changes, past, &mut before);
+        thing.touch_seen(op(1, 0, 9, 20), true, ConflictMode::Uses, past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
         let mut of_third = WaitSet::default();
-        thing.touch_seen(op(2, 0, 19, 30), true, AccessMode::Uses, past, &mut of_third);
+        thing.touch_seen(op(2, 0, 19, 30), true, ConflictMode::Uses, past, &mut of_third);
         assert_eq!(of_third.all(), before.all(), "uses do not wait for uses");
         let mut of_next = WaitSet::default();
-        thing.touch(op(3, 0, 5, 40), AccessMode::Changes, past, &mut of_next);
+        thing.touch(op(3, 0, 5, 40), ConflictMode::Changes, past, &mut of_next);
         let all = [op(1, 0, 9, 20).at, op(2, 0, 19, 30).at];
         assert_eq!(of_next.all(), all, "a change waits for earlier uses that saw the resource");
     }
@@ -394,7 +394,7 @@ mod tests {
     /// Fails if a later change hides an earlier one.
     #[test]
     fn who_began_early_waits_for_what_was_there_then() {
-        use AccessMode::{Changes, Uses};
+        use ConflictMode::{Changes, Uses};
         let all =
             [(op(0, 0, 0, 10), Changes), (op(1, 0, 20, 30), Changes), (op(2, 0, 25, 40), Uses)];
         assert_eq!(waits(&all), [vec![], vec![(0, 0)], vec![(0, 0)]]);
@@ -405,7 +405,7 @@ mod tests {
         let mut thing = AccessHistory::default();
         for number in 0..1000 {
             let start = u64::from(number) * 10;
-            let touch = if number % 3 == 0 { AccessMode::Changes } else { AccessMode::Uses };
+            let touch = if number % 3 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
             thing.touch(
                 op(number % 4, number / 4, start, start + 5),
                 touch,
@@ -425,15 +425,15 @@ mod tests {
         );
         for number in 0..10_000 {
             let start = u64::from(number) * 10;
-            let touch = if number % 3 == 0 { AccessMode::Changes } else { AccessMode::Uses };
+            let touch = if number % 3 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
             let by = op(number % 4, number / 4, start, start + 5);
             thing.touch_seen(by, number % 2 == 0, touch, &past, &mut WaitSet::default());
             assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
         }
         let mut before = WaitSet::default();
-        thing.touch(op(9, 0, 17, 100_000), AccessMode::Uses, &past, &mut before);
+        thing.touch(op(9, 0, 17, 100_000), ConflictMode::Uses, &past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 5).at]);
-        thing.touch(op(9, 1, 5003, 100_000), AccessMode::Uses, &past, &mut before);
+        thing.touch(op(9, 1, 5003, 100_000), ConflictMode::Uses, &past, &mut before);
         // The 498th operation is the last one that changed the resource before.
         assert!(before.all().contains(&op(2, 124, 4980, 4985).at), "{before:?}");
     }

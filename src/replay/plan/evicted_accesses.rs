@@ -90,7 +90,7 @@ impl EvictedAccesses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::plan::dependencies::{AccessMode, OpId};
+    use crate::replay::plan::dependencies::{ConflictMode, OpId};
 
     fn op(worker: u32, number: u32, begin_ns: u64, end_ns: u64) -> TimedOp {
         let [start, end] = [begin_ns, end_ns].map(ReplayTime);
@@ -102,7 +102,7 @@ mod tests {
         let mut thing = AccessHistory::default();
         let past = LowWatermark::of(ReplayTime::MIN, &[]);
         for op in operations {
-            thing.touch(*op, AccessMode::Changes, &past, &mut WaitSet::default());
+            thing.touch(*op, ConflictMode::Changes, &past, &mut WaitSet::default());
         }
         thing
     }

@@ -16,7 +16,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use super::dependencies::{AccessHistory, AccessMode, TimedOp, WaitSet};
+use super::dependencies::{AccessHistory, ConflictMode, TimedOp, WaitSet};
 use super::evicted_accesses::EvictedAccesses;
 use super::handles::{Handle, Handles};
 use super::infer_initial_state::{found_there, removes_directory, sought};
@@ -52,12 +52,12 @@ pub(super) struct Accessor<'a> {
 
 impl Accessor<'_> {
     /// Adds an access to a resource.
-    fn touch(&mut self, history: &mut AccessHistory, touch: AccessMode) {
+    fn touch(&mut self, history: &mut AccessHistory, touch: ConflictMode) {
         history.touch(self.by, touch, self.past, self.before);
     }
 
     /// Adds an access to a resource; `saw` is that of [`AccessHistory::touch_seen`].
-    fn touch_seen(&mut self, history: &mut AccessHistory, saw: bool, touch: AccessMode) {
+    fn touch_seen(&mut self, history: &mut AccessHistory, saw: bool, touch: ConflictMode) {
         history.touch_seen(self.by, saw, touch, self.past, self.before);
     }
 
@@ -94,7 +94,7 @@ impl Resources {
                 changes_names(operation) || may_make(operation) && world.thing(node).is_none();
             for (depth, name) in world.way(node).enumerate() {
                 let touch =
-                    if depth == 0 && changes { AccessMode::Changes } else { AccessMode::Uses };
+                    if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
                 // Ended operations determine the state of a name. An operation that found the name
                 // in that state came after them, and before those that change the name later.
                 let saw = match found_there(operation, place, depth) {
@@ -116,7 +116,7 @@ impl Resources {
     ) {
         for node in links.iter().flat_map(|link| world.way(*link)) {
             let saw = world.thing(node).is_some();
-            accessor.touch_seen(self.names.entry(node).or_default(), saw, AccessMode::Uses);
+            accessor.touch_seen(self.names.entry(node).or_default(), saw, ConflictMode::Uses);
         }
     }
 
@@ -128,7 +128,7 @@ impl Resources {
         changes: bool,
         accessor: &mut Accessor<'_>,
     ) {
-        let touch = if changes { AccessMode::Changes } else { AccessMode::Uses };
+        let touch = if changes { ConflictMode::Changes } else { ConflictMode::Uses };
         accessor.touch(handles.uses(handle), touch);
     }
 
@@ -158,7 +158,7 @@ impl Resources {
             _ if reads || writes => {
                 let is_longer =
                     offset.is_none_or(|offset| offset.saturating_add(bytes) > of_itself);
-                let touch = if writes { AccessMode::Changes } else { AccessMode::Uses };
+                let touch = if writes { ConflictMode::Changes } else { ConflictMode::Uses };
                 self.range(file, offset.map(|offset| (offset, bytes)), touch, accessor);
                 if is_longer {
                     accessor.touch(self.lengths.entry(file).or_default(), touch);
@@ -166,13 +166,13 @@ impl Resources {
             }
             CallClass::Resize => self.resized(file, accessor),
             CallClass::Sync => {
-                accessor.touch(self.whole.entry(file).or_default(), AccessMode::Changes)
+                accessor.touch(self.whole.entry(file).or_default(), ConflictMode::Changes)
             }
             CallClass::Seek => {
-                accessor.touch(self.lengths.entry(file).or_default(), AccessMode::Uses);
+                accessor.touch(self.lengths.entry(file).or_default(), ConflictMode::Uses);
                 // Positions of data depend on all earlier writes.
                 if sought(operation).is_some() {
-                    accessor.touch(self.whole.entry(file).or_default(), AccessMode::Changes);
+                    accessor.touch(self.whole.entry(file).or_default(), ConflictMode::Changes);
                 }
             }
             _ => {}
@@ -182,13 +182,13 @@ impl Resources {
     /// Records a change of the position of an open file.
     pub(super) fn moved(&mut self, description: u64, accessor: &mut Accessor<'_>) {
         accessor.wait_for_evicted(&mut self.forgotten);
-        accessor.touch(self.positions.entry(description).or_default(), AccessMode::Changes);
+        accessor.touch(self.positions.entry(description).or_default(), ConflictMode::Changes);
     }
 
     /// Records a change of a file's length, by any call (including `O_TRUNC`).
     pub(super) fn resized(&mut self, file: FileId, accessor: &mut Accessor<'_>) {
         for all in [&mut self.whole, &mut self.lengths] {
-            accessor.touch(all.entry(file).or_default(), AccessMode::Changes);
+            accessor.touch(all.entry(file).or_default(), ConflictMode::Changes);
         }
     }
 
@@ -198,7 +198,7 @@ impl Resources {
         &mut self,
         file: FileId,
         range: Option<(u64, u64)>,
-        touch: AccessMode,
+        touch: ConflictMode,
         accessor: &mut Accessor<'_>,
     ) {
         let pieces = range.map(|(offset, bytes)| {
@@ -208,10 +208,10 @@ impl Resources {
         let pieces = pieces.filter(|numbers| numbers.end() - numbers.start() < PIECES_MAX);
         let whole = self.whole.entry(file).or_default();
         let Some(pieces) = pieces else {
-            accessor.touch(whole, AccessMode::Changes);
+            accessor.touch(whole, ConflictMode::Changes);
             return;
         };
-        accessor.touch(whole, AccessMode::Uses);
+        accessor.touch(whole, ConflictMode::Uses);
         for piece in pieces {
             accessor.touch(self.pieces.entry((file, piece)).or_default(), touch);
         }

@@ -1,4 +1,5 @@
-//! The tables of docs/json.md and docs/json/ as a schema: which keys an object has, of which types, and which may be null.
+//! The tables of docs/json.md and docs/json/ as a schema: which keys an object has, of which
+//! types, and which may be null.
 
 use std::collections::{BTreeMap, BTreeSet};
 

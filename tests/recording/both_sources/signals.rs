@@ -350,9 +350,10 @@ fn setuid_programs_work() {
     let id = place.path().join("id");
     let script = format!(
         "chmod 755 {0}; cp /usr/bin/id {1}; chown 65534 {1}; chmod 4755 {1}; \
-         setpriv --reuid 12345 --regid 12345 --clear-groups {1} -u; su -s /bin/sh -c 'id -u' nobody",
+         setpriv --reuid 12345 --regid 12345 --clear-groups {1} -u; su -s /bin/sh -c 'id -u' {2}",
         place.path().display(),
-        id.display()
+        id.display(),
+        "nobody"
     );
     let (finished, recording) = same_with_and_without(dir.path(), &["sh", "-c", &script]);
     assert_eq!(

@@ -16,7 +16,7 @@ struct MergedFiles {
 
 /// Corresponding initial entries of the two models.
 #[derive(Clone, Copy)]
-struct Pair {
+struct FilePair {
     own: FirstId,
     in_all: FirstId,
 }
@@ -26,7 +26,7 @@ impl FsModel {
     /// and more. An entry that is in this model only because the operation that made it is missing
     /// was not there.
     pub fn as_in(&mut self, all: &Self) {
-        let root = Pair { own: FirstId(0), in_all: FirstId(0) };
+        let root = FilePair { own: FirstId(0), in_all: FirstId(0) };
         let (mut places, mut same) = (vec![root], MergedFiles::default());
         while let Some(place) = places.pop() {
             self.first_as_in(place, all, &mut same, &mut places);
@@ -36,10 +36,10 @@ impl FsModel {
     /// Adopts the state of a directory's contents, which are added to `places`.
     fn first_as_in(
         &mut self,
-        Pair { own: at, in_all }: Pair,
+        FilePair { own: at, in_all }: FilePair,
         all: &Self,
         same: &mut MergedFiles,
-        places: &mut Vec<Pair>,
+        places: &mut Vec<FilePair>,
     ) {
         let children = self.first(at).children.iter();
         let children: Vec<_> = children.map(|(name, child)| (name.clone(), *child)).collect();
@@ -51,7 +51,7 @@ impl FsModel {
                 }
                 continue;
             };
-            let pair = Pair { own: child, in_all: known };
+            let pair = FilePair { own: child, in_all: known };
             self.state_as_in(pair, all, same);
             has_something |= matches!(self.first(child).state, PlaceState::There(_));
             places.push(pair);
@@ -60,7 +60,7 @@ impl FsModel {
         self.first_mut(at).has_more &= has_more || !has_something;
     }
 
-    fn state_as_in(&mut self, Pair { own: at, in_all }: Pair, all: &Self, same: &mut MergedFiles) {
+    fn state_as_in(&mut self, FilePair { own: at, in_all }: FilePair, all: &Self, same: &mut MergedFiles) {
         let known = all.first(in_all);
         let is_there = matches!(self.first(at).state, PlaceState::There(_));
         let state = match (self.first(at).state, known.state) {

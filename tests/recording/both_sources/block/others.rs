@@ -1,4 +1,5 @@
-//! Block requests of other programs beside a recording of one: counted, and not recorded individually.
+//! Block requests of other programs beside a recording of one: counted, and not recorded
+//! individually.
 
 use std::collections::BTreeMap;
 use std::fs;
