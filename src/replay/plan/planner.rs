@@ -8,23 +8,42 @@
 //!                    └─► PlannedOp ─► Out
 //! ```
 //!
+//! An operation that is replayed passes four phases:
+//!
+//! ```text
+//!   resolve   its paths, descriptors and places             ─► ResolvedOp, or a reason to skip it
+//!   infer     facts about the initial files, model changes  ─► InferredFacts
+//!   depend    its accesses, locks, children, descriptors    ─► DependingOp
+//!   emit      the PlannedOp, for the totals and for Out
+//! ```
+//!
+//! An operation found names as earlier ones had left them, so `resolve` lists its accesses to names
+//! before `infer` changes the model.
+//!
 //! A planner grows with the threads, names, files and descriptors that live at one time, not with
 //! the number of operations: state that is no longer needed is evicted ([`eviction`]).
 
 mod arguments;
 mod async_ops;
 mod bases;
+mod depend;
 mod dependency_selection;
+mod emit;
 mod eviction;
 mod implicit;
 mod in_memory;
+mod infer;
 mod link_discovery;
 mod locking;
 mod observations;
 mod partial_plan;
 mod refused;
+mod resolve;
 mod sink;
 mod sinks;
+
+use emit::planned_op;
+use resolve::ResolvedOp;
 
 pub use dependency_selection::{DependencySelection, PassFindings};
 pub use partial_plan::Selected;
@@ -39,20 +58,17 @@ use super::async_lanes::Lanes;
 use super::asynchronous::is_about_them;
 use super::dependencies::{OpId, TimedOp, VectorClock, WaitSet, Worker};
 use super::external_entries::{ExternalEntries, may_make_names};
-use super::handles::{Handle, HandleTarget, Handles};
+use super::handles::{HandleTarget, Handles};
 use super::in_flight::{InFlightKey, UnderWay};
-use super::infer_initial_state;
 use super::links::SymlinkMap;
 use super::locks::Locks;
-use super::namespace::{EntryKind, FsModel, NodeId};
-use super::open_flags::open_flags;
+use super::namespace::FsModel;
 pub use super::plan_output::PlanOutput;
 use super::planned_op::{InheritedFd, PlannedOp, WorkerInfo};
 use super::process_waits::ProcessWaits;
 use super::replay_paths::of_file;
-use super::replayability::{SkipReason, Treatment, excuse, treatment};
-use super::resources::{Accessor, Resources, stood};
-use super::symlink_follow::follows;
+use super::replayability::{SkipReason, Treatment, treatment};
+use super::resources::Resources;
 use crate::analysis::completed_op::OpKind;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
@@ -200,14 +216,28 @@ impl<O: PlanOutput> Planner<O> {
             }
             Treatment::Left(reason) => self.refuse(operation, effects, reason),
             Treatment::Done => {
-                self.make_way(operation)?;
-                self.stand(operation)?;
-                match self.plan(operation, ret, end, effects) {
-                    Ok((planned, before)) => self.emit(operation.process, planned, before),
+                self.release_conflicting_locks(operation)?;
+                self.sync_position(operation)?;
+                match self.resolve(operation) {
+                    Ok(resolved) => self.plan(operation, (ret, end), effects, resolved),
                     Err(reason) => self.refuse(operation, effects, reason),
                 }
             }
         }
+    }
+
+    /// Plans an operation that is replayed.
+    fn plan(
+        &mut self,
+        operation: &SyscallOperation,
+        (ret, end): (i64, KernelTime),
+        effects: &[FdEffect],
+        resolved: ResolvedOp,
+    ) -> Result<(), O::Error> {
+        let inferred = self.infer(operation, ret, &resolved);
+        let depending = self.depend(operation, end, effects, &resolved, &inferred);
+        let planned = planned_op(operation, ret, resolved, &inferred, &depending);
+        self.emit(operation.process, planned, depending.before)
     }
 
     fn leave(&mut self, operation: &SyscallOperation, reason: SkipReason) {
@@ -251,21 +281,6 @@ impl<O: PlanOutput> Planner<O> {
         Ok(())
     }
 
-    /// Returns the identity and times of an operation.
-    fn timed(
-        &mut self,
-        operation: &SyscallOperation,
-        end: KernelTime,
-        before: &mut WaitSet,
-    ) -> TimedOp {
-        let (start, end) = self.times(operation.start, end);
-        let timed = TimedOp { at: self.next(operation, before), start, end };
-        if let Some(thread) = self.threads.get_mut(&operation.thread) {
-            thread.last = timed;
-        }
-        timed
-    }
-
     /// Converts begin and end of an operation to times of the plan.
     fn times(&mut self, start: KernelTime, end: KernelTime) -> (ReplayTime, ReplayTime) {
         // An operation in flight that began earlier may be planned later.
@@ -281,255 +296,11 @@ impl<O: PlanOutput> Planner<O> {
         ReplayTime::of(time, self.first.unwrap_or(time))
     }
 
-    /// Returns the identity of a thread's next operation. A new thread's initial waits are added to
-    /// `first`.
-    fn next(&mut self, operation: &SyscallOperation, first: &mut WaitSet) -> OpId {
-        let worker = if let Some(thread) = self.threads.get(&operation.thread) {
-            thread.worker
-        } else {
-            let worker = self.new_worker();
-            let thread = PlannedThread { worker, last: TimedOp::default() };
-            self.threads.insert(operation.thread, thread);
-            let NewThread { comm, born, before } =
-                self.new.remove(&operation.thread).unwrap_or_default();
-            before.all().iter().for_each(|op| first.add(*op));
-            let (pid, tid) = (operation.pid.0, operation.tid.0);
-            let before = born.into_iter().collect();
-            self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane: None });
-            worker
-        };
-        OpId { worker, number: self.counts[worker.0 as usize] }
-    }
-
     /// Returns the next worker, whose description the caller adds to `who`.
     fn new_worker(&mut self) -> Worker {
         self.counts.push(0);
         self.busy.push(Nanos::default());
         Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"))
-    }
-
-    /// Plans an operation. Returns the planned operation and the operations for which it waits, or
-    /// the reason to skip it.
-    fn plan(
-        &mut self,
-        operation: &SyscallOperation,
-        ret: i64,
-        end: KernelTime,
-        effects: &[FdEffect],
-    ) -> Result<(PlannedOp, WaitSet), SkipReason> {
-        let call = operation.call.call();
-        let [path, second_path] = self.paths(operation)?;
-        let handles = self.descriptors(operation, path.is_none())?;
-        in_memory::how_is_repeated(operation)?;
-        let (nodes, links) = self.nodes(operation, [&path, &second_path])?;
-        in_memory::is_repeated(operation)?;
-        self.has_own_flags(operation, handles[0])?;
-        self.may_lock(operation, handles[0])?;
-        // From here on, the operation is replayed.
-        let mut before = WaitSet::default();
-        let at = self.timed(operation, end, &mut before);
-        self.families.waited(operation.process, operation.start, &mut before);
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-        self.things.named(operation, &self.world, nodes, accessor);
-        self.things.passed(&self.world, &links, accessor);
-        if let (Some(path), None | Some(libc::ENOENT)) = (&path, operation.errno()) {
-            self.world.passed(path, ret >= 0);
-        }
-        infer_initial_state::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
-        let made = self.learn(operation, ret, nodes, handles[0]);
-        if let (true, 0, Some(link), Some(text)) = (call.is_symlink(), ret, nodes[0], &second_path)
-        {
-            self.world.contains(link, text);
-        }
-        if call.class == CallClass::Resize
-            && let Some(EntryKind::File(file)) = nodes[0].and_then(|node| self.world.thing(node))
-        {
-            let accessor =
-                &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-            self.things.resized(file, accessor);
-        }
-        let planned = self.planned(operation, handles, at, ret);
-        let mut planned = PlannedOp { path, second_path, ..planned };
-        self.touched(operation, handles, at, &mut before);
-        self.effects(operation, effects, made, &mut planned, &mut before);
-        if let Some(made) = planned.makes {
-            planned.file = self.handles.file(made);
-            self.opened(operation, made, at, &mut before);
-        }
-        Ok((planned, before))
-    }
-
-    /// Records the accesses of an operation to the descriptors that it was given, and to their
-    /// files.
-    fn touched(
-        &mut self,
-        operation: &SyscallOperation,
-        handles: [Option<Handle>; 2],
-        at: TimedOp,
-        before: &mut WaitSet,
-    ) {
-        let class = operation.call.call().class;
-        for (place, handle) in handles.into_iter().enumerate() {
-            let Some(handle) = handle else { continue };
-            // A call that waits for a lock may have begun long ago: it counts from its end, when it
-            // has the lock.
-            let at = if class == CallClass::Lock { TimedOp { start: at.end, ..at } } else { at };
-            let closes = class == CallClass::Close;
-            let past = self.under_way.past();
-            let accessor = &mut Accessor { by: at, past, before: &mut *before };
-            self.things.of_handle(&mut self.handles, handle, closes, accessor);
-            self.locked(operation, handle, at, before);
-            let Some(file) = self.handles.file(handle) else { continue };
-            let description = self.handles.description(handle);
-            let is_target = place == 1;
-            let of_itself = self.world.size(file).of_itself();
-            let past = self.under_way.past();
-            let accessor = &mut Accessor { by: at, past, before: &mut *before };
-            self.things.of_file(operation, file, description, is_target, of_itself, accessor);
-            if let Some(ret) = operation.ret.and_then(|ret| u64::try_from(ret).ok()) {
-                let position = self.handles.position(handle);
-                let offset = stood(operation, is_target, position, ret);
-                let size = self.world.size_mut(file);
-                infer_initial_state::moved(size, operation, is_target, offset, ret);
-            }
-            infer_initial_state::asked(&mut self.world, file, operation);
-        }
-    }
-
-    /// Returns the places to which the paths lead, and the links on the way; or the reason why the
-    /// replay would find something else there.
-    fn nodes(
-        &mut self,
-        operation: &SyscallOperation,
-        [path, second_path]: [&Option<Vec<u8>>; 2],
-    ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), SkipReason> {
-        let (mut nodes, mut links) = self.led_to(operation, [path, second_path]);
-        if operation.errno() != Some(libc::ENOENT) {
-            self.world.led_through(&links);
-        } else if let [Some(to), None] = nodes
-            && self.world.led_nowhere(&links, to)
-        {
-            (nodes, links) = self.led_to(operation, [path, second_path]);
-        }
-        let is_contended = self.under_way.may_make_names();
-        self.strangers.ended(&self.world, operation, nodes, is_contended)?;
-        let call = operation.call.call();
-        match operation.errno().and_then(|errno| Some((errno, excuse(call, errno)?))) {
-            Some((errno, reason)) => {
-                infer_initial_state::failed(&mut self.world, operation, errno, nodes);
-                Err(reason)
-            }
-            None => Ok((nodes, links)),
-        }
-    }
-
-    /// Returns the places to which the paths lead, as far as known, and the links on the way.
-    fn led_to(
-        &mut self,
-        operation: &SyscallOperation,
-        [path, second_path]: [&Option<Vec<u8>>; 2],
-    ) -> ([Option<NodeId>; 2], Vec<NodeId>) {
-        let mut links = Vec::new();
-        let mut find = |path: &Option<Vec<u8>>, is_followed| {
-            path.as_ref().and_then(|path| self.world.reach(path, is_followed, &mut links))
-        };
-        // The text of a symbolic link is not a name yet.
-        let call = operation.call.call();
-        let is_name = !call.is_symlink();
-        let first = find(path, follows(call, &operation.args, operation.flags_in_memory));
-        ([first, if is_name { find(second_path, false) } else { None }], links)
-    }
-
-    /// Records the accesses of an operation that has made a descriptor.
-    fn opened(
-        &mut self,
-        operation: &SyscallOperation,
-        made: Handle,
-        at: TimedOp,
-        before: &mut WaitSet,
-    ) {
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
-        self.things.of_handle(&mut self.handles, made, true, accessor);
-        let truncates = open_flags(operation).truncates();
-        if let Some(file) = self.handles.file(made)
-            && operation.call.call().class == CallClass::Open
-            && truncates
-        {
-            self.things.resized(file, accessor);
-        }
-    }
-
-    /// Applies the effects of an operation on descriptors.
-    fn effects(
-        &mut self,
-        operation: &SyscallOperation,
-        effects: &[FdEffect],
-        made: Option<HandleTarget>,
-        planned: &mut PlannedOp,
-        before: &mut WaitSet,
-    ) {
-        let (process, start) = (operation.process, operation.start);
-        let end = operation.end.unwrap_or(start);
-        let mut replaced = None;
-        for effect in effects {
-            match effect {
-                FdEffect::Created { fd, file } => {
-                    let behind = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
-                    let handle = self.handles.made(process, *fd, start, file.id, behind);
-                    planned.makes = Some(handle);
-                }
-                FdEffect::Duplicated { to, file, .. } => {
-                    let behind = planned.handle.map(|handle| self.handles.behind(handle));
-                    let behind = behind.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
-                    let handle = match replaced {
-                        Some(handle) => {
-                            self.handles.replaced(handle, process, *to, file.id, behind)
-                        }
-                        None => self.handles.made(process, *to, start, file.id, behind),
-                    };
-                    if let Some(original) = planned.handle {
-                        self.handles.is_copy(handle, original);
-                    }
-                    planned.makes = Some(handle);
-                }
-                FdEffect::Destroyed { fd, file } => {
-                    let closed = self.handles.closed(process, *fd, end, Some(file.id));
-                    let Some((handle, is_last)) = closed else { continue };
-                    replaced = Some(handle).filter(|_| is_last);
-                    self.lets_go(handle, planned.at, before);
-                    planned.keeps_handle =
-                        !is_last && operation.call.call().class == CallClass::Close;
-                }
-                FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
-            }
-        }
-    }
-
-    fn emit(
-        &mut self,
-        process: ProcessKey,
-        mut planned: PlannedOp,
-        mut before: WaitSet,
-    ) -> Result<(), O::Error> {
-        self.waited.reduce(planned.at.worker, &mut before);
-        planned.before = before.all().to_vec();
-        self.waiting += u64::from(!planned.before.is_empty());
-        *self.done.entry(planned.what()).or_default() += 1;
-        self.needed += u64::from(self.is_needed);
-        for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
-            *all += moved;
-        }
-        let worker = planned.at.worker.0 as usize;
-        self.counts[worker] += 1;
-        self.busy[worker] += planned.end.since(planned.start);
-        if planned.asynchronous.is_none() {
-            self.newest.insert(process, (planned.at, true));
-        } else {
-            // An asynchronous operation counts if the process has executed nothing else. But no
-            // thread is inside the operation, which may have ended long ago.
-            self.newest.entry(process).or_insert((planned.at, false));
-        }
-        self.out.planned(&planned)
     }
 
     /// Adds a call to the operations in flight, if it may be replayed. A call that waits for a pipe

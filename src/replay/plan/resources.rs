@@ -15,6 +15,7 @@
 use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::dependencies::{AccessHistory, ConflictMode, TimedOp, WaitSet};
 use super::evicted_accesses::EvictedAccesses;
@@ -67,6 +68,18 @@ impl Accessor<'_> {
     }
 }
 
+/// Access of an operation to a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NameAccess {
+    name: NodeId,
+    /// Argument of [`AccessHistory::touch_seen`].
+    saw: bool,
+    touch: ConflictMode,
+}
+
+/// Accesses of an operation to names: most paths have fewer components.
+pub(super) type NameAccesses = SmallVec<[NameAccess; 8]>;
+
 /// Access histories of all resources.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
@@ -79,44 +92,11 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// Records accesses to the names that an operation was given.
-    pub(super) fn named(
-        &mut self,
-        operation: &SyscallOperation,
-        world: &FsModel,
-        nodes: [Option<NodeId>; 2],
-        accessor: &mut Accessor<'_>,
-    ) {
+    /// Records the accesses of an operation to names.
+    pub(super) fn named(&mut self, names: &[NameAccess], accessor: &mut Accessor<'_>) {
         accessor.wait_for_evicted(&mut self.forgotten);
-        for (place, node) in nodes.into_iter().enumerate() {
-            let Some(node) = node else { continue };
-            let changes =
-                changes_names(operation) || may_make(operation) && world.thing(node).is_none();
-            for (depth, name) in world.way(node).enumerate() {
-                let touch =
-                    if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
-                // Ended operations determine the state of a name. An operation that found the name
-                // in that state came after them, and before those that change the name later.
-                let saw = match found_there(operation, place, depth) {
-                    Some(true) => world.thing(name).is_some(),
-                    Some(false) => world.is_absent(name),
-                    None => false,
-                };
-                accessor.touch_seen(self.names.entry(name).or_default(), saw, touch);
-            }
-        }
-    }
-
-    /// Records accesses to the symbolic links through which paths led.
-    pub(super) fn passed(
-        &mut self,
-        world: &FsModel,
-        links: &[NodeId],
-        accessor: &mut Accessor<'_>,
-    ) {
-        for node in links.iter().flat_map(|link| world.way(*link)) {
-            let saw = world.thing(node).is_some();
-            accessor.touch_seen(self.names.entry(node).or_default(), saw, ConflictMode::Uses);
+        for &NameAccess { name, saw, touch } in names {
+            accessor.touch_seen(self.names.entry(name).or_default(), saw, touch);
         }
     }
 
@@ -254,6 +234,38 @@ impl Resources {
         self.whole.shrink_to_fit();
         self.lengths.shrink_to_fit();
     }
+}
+
+/// Returns the accesses of an operation to the names that it was given, and to the symbolic links
+/// through which its paths led, in the current state of the names.
+pub(super) fn name_accesses(
+    operation: &SyscallOperation,
+    world: &FsModel,
+    nodes: [Option<NodeId>; 2],
+    links: &[NodeId],
+) -> NameAccesses {
+    let mut accesses = NameAccesses::new();
+    for (place, node) in nodes.into_iter().enumerate() {
+        let Some(node) = node else { continue };
+        let changes =
+            changes_names(operation) || may_make(operation) && world.thing(node).is_none();
+        for (depth, name) in world.way(node).enumerate() {
+            let touch = if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
+            // Ended operations determine the state of a name. An operation that found the name in
+            // that state came after them, and before those that change the name later.
+            let saw = match found_there(operation, place, depth) {
+                Some(true) => world.thing(name).is_some(),
+                Some(false) => world.is_absent(name),
+                None => false,
+            };
+            accesses.push(NameAccess { name, saw, touch });
+        }
+    }
+    for name in links.iter().flat_map(|link| world.way(*link)) {
+        let saw = world.thing(name).is_some();
+        accesses.push(NameAccess { name, saw, touch: ConflictMode::Uses });
+    }
+    accesses
 }
 
 /// Returns true if an operation changes names, or would if it succeeded.

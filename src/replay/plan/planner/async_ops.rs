@@ -1,8 +1,9 @@
 //! Asynchronous operations: submitted operations, each of which is planned when its result is known
 //! ([`crate::replay::plan::async_lanes`]).
 
+use super::emit::planned;
 use super::in_memory::buffers_are_repeated;
-use super::{PlanOutput, Planner, sinks};
+use super::{PlanOutput, Planner};
 use crate::analysis::completed_op::OpKind;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{SyscallOperation, ThreadKey};
@@ -98,11 +99,12 @@ impl<O: PlanOutput> Planner<O> {
         let at = self.lane(&call, &behind);
         let mut before = behind;
         self.families.over(operation.process, operation.start, &mut before);
-        let planned = PlannedOp {
-            asynchronous: Some(operation.opcode),
-            ..self.planned(&call, [Some(handle), None], at, ret)
-        };
-        self.touched(&call, [Some(handle), None], at, &mut before);
+        let handles = [Some(handle), None];
+        let files = self.infer_from_files(&call, handles);
+        let file = files[0].map(|it| it.file);
+        let planned = planned(&call, handles, file, at, ret);
+        let planned = PlannedOp { asynchronous: Some(operation.opcode), ..planned };
+        self.touched(&call, handles, files, at, &mut before);
         Ok((planned, before))
     }
 
@@ -130,38 +132,5 @@ impl<O: PlanOutput> Planner<O> {
         let timed = TimedOp { at: OpId { worker, number: 0 }, start, end };
         self.lanes.add(call.thread, timed);
         timed
-    }
-
-    /// Creates a planned operation from the parts that all calls have in common.
-    pub(super) fn planned(
-        &self,
-        operation: &SyscallOperation,
-        handles: [Option<Handle>; 2],
-        at: TimedOp,
-        ret: i64,
-    ) -> PlannedOp {
-        let sunk = sinks::bytes(operation, handles[1]);
-        PlannedOp {
-            at: at.at,
-            call: operation.call,
-            asynchronous: None,
-            args: sinks::args(operation, sunk),
-            handle: handles[0],
-            target: handles[1],
-            makes: None,
-            file: handles[0].and_then(|handle| self.handles.file(handle)),
-            path: None,
-            second_path: None,
-            flags: operation.flags_in_memory,
-            offset: operation.offset,
-            target_offset: operation.target_offset,
-            bytes: sunk.or(operation.bytes_requested),
-            ret,
-            start: at.start,
-            end: at.end,
-            keeps_handle: false,
-            implicit: false,
-            before: Vec::new(),
-        }
     }
 }

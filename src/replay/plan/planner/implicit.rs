@@ -92,7 +92,7 @@ impl<O: PlanOutput> Planner<O> {
 
     /// Adds a seek before an operation that begins at the file's position, if a call that moved the
     /// position is not in the plan. So the operation begins where the capture's did.
-    pub(super) fn stand(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
+    pub(super) fn sync_position(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
         let class = operation.call.call().class;
         if !matches!(
             class,

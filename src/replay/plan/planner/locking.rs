@@ -54,7 +54,10 @@ impl<O: PlanOutput> Planner<O> {
     /// yet. The releasing call may still be in flight; so may the end of a process, which is
     /// reported only when it is complete; or the release was not recorded. Implicit operations
     /// release these locks before.
-    pub(super) fn make_way(&mut self, operation: &SyscallOperation) -> Result<(), O::Error> {
+    pub(super) fn release_conflicting_locks(
+        &mut self,
+        operation: &SyscallOperation,
+    ) -> Result<(), O::Error> {
         if operation.call.call().class != CallClass::Lock || operation.ret != Some(0) {
             return Ok(());
         }

@@ -1,0 +1,198 @@
+//! Third phase of planning: the identity and times of an operation, and the operations for which it
+//! waits because of its accesses, locks, and children.
+
+use super::infer::{InferredFacts, UsedFile};
+use super::resolve::ResolvedOp;
+use super::{NewThread, PlanOutput, PlannedThread, Planner};
+use crate::event::syscall_table::CallClass;
+use crate::operation::model::{FdEffect, SyscallOperation};
+use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet};
+use crate::replay::plan::handles::{Handle, HandleTarget};
+use crate::replay::plan::infer_initial_state;
+use crate::replay::plan::namespace::FileId;
+use crate::replay::plan::planned_op::WorkerInfo;
+use crate::replay::plan::replayability::SkipReason;
+use crate::replay::plan::resources::Accessor;
+use crate::units::KernelTime;
+
+/// Place of an operation in the plan.
+#[derive(Debug)]
+pub(super) struct DependingOp {
+    /// Identity and times of the operation.
+    pub(super) at: TimedOp,
+    /// Operations for which it waits.
+    pub(super) before: WaitSet,
+    /// Handle that the operation creates.
+    pub(super) makes: Option<MadeHandle>,
+    /// Other references keep a handle that the operation closes.
+    pub(super) keeps_handle: bool,
+}
+
+/// Handle that an operation creates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MadeHandle {
+    pub(super) handle: Handle,
+    /// File of the handle, if the replay has one.
+    pub(super) file: Option<FileId>,
+}
+
+impl<O: PlanOutput> Planner<O> {
+    /// Adds an operation to the plan's order: records its accesses, and applies its effects on
+    /// locks and descriptors.
+    pub(super) fn depend(
+        &mut self,
+        operation: &SyscallOperation,
+        end: KernelTime,
+        effects: &[FdEffect],
+        resolved: &ResolvedOp,
+        inferred: &InferredFacts,
+    ) -> DependingOp {
+        let ResolvedOp { handles, names, .. } = resolved;
+        let mut before = WaitSet::default();
+        let at = self.timed(operation, end, &mut before);
+        self.families.waited(operation.process, operation.start, &mut before);
+        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
+        self.things.named(names, accessor);
+        if let Some(file) = inferred.resized {
+            self.things.resized(file, accessor);
+        }
+        self.touched(operation, *handles, inferred.files, at, &mut before);
+        let mut depending = DependingOp { at, before, makes: None, keeps_handle: false };
+        let makes = self.effects(operation, effects, handles[0], inferred.made, &mut depending);
+        if let Some(handle) = makes {
+            depending.makes = Some(MadeHandle { handle, file: self.handles.file(handle) });
+            self.opened(operation, handle, at, &mut depending.before);
+        }
+        depending
+    }
+
+    /// Returns the identity and times of an operation.
+    pub(super) fn timed(
+        &mut self,
+        operation: &SyscallOperation,
+        end: KernelTime,
+        before: &mut WaitSet,
+    ) -> TimedOp {
+        let (start, end) = self.times(operation.start, end);
+        let timed = TimedOp { at: self.next(operation, before), start, end };
+        if let Some(thread) = self.threads.get_mut(&operation.thread) {
+            thread.last = timed;
+        }
+        timed
+    }
+
+    /// Returns the identity of a thread's next operation. A new thread's initial waits are added to
+    /// `first`.
+    fn next(&mut self, operation: &SyscallOperation, first: &mut WaitSet) -> OpId {
+        let worker = if let Some(thread) = self.threads.get(&operation.thread) {
+            thread.worker
+        } else {
+            let worker = self.new_worker();
+            let thread = PlannedThread { worker, last: TimedOp::default() };
+            self.threads.insert(operation.thread, thread);
+            let NewThread { comm, born, before } =
+                self.new.remove(&operation.thread).unwrap_or_default();
+            before.all().iter().for_each(|op| first.add(*op));
+            let (pid, tid) = (operation.pid.0, operation.tid.0);
+            let before = born.into_iter().collect();
+            self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane: None });
+            worker
+        };
+        OpId { worker, number: self.counts[worker.0 as usize] }
+    }
+
+    /// Records the accesses of an operation to the descriptors that it was given, and to their
+    /// files.
+    pub(super) fn touched(
+        &mut self,
+        operation: &SyscallOperation,
+        handles: [Option<Handle>; 2],
+        files: [Option<UsedFile>; 2],
+        at: TimedOp,
+        before: &mut WaitSet,
+    ) {
+        let class = operation.call.call().class;
+        for (place, handle) in handles.into_iter().enumerate() {
+            let Some(handle) = handle else { continue };
+            // A call that waits for a lock may have begun long ago: it counts from its end, when it
+            // has the lock.
+            let at = if class == CallClass::Lock { TimedOp { start: at.end, ..at } } else { at };
+            let closes = class == CallClass::Close;
+            let past = self.under_way.past();
+            let accessor = &mut Accessor { by: at, past, before: &mut *before };
+            self.things.of_handle(&mut self.handles, handle, closes, accessor);
+            self.locked(operation, handle, at, before);
+            let Some(UsedFile { file, of_itself }) = files[place] else { continue };
+            let description = self.handles.description(handle);
+            let past = self.under_way.past();
+            let accessor = &mut Accessor { by: at, past, before: &mut *before };
+            self.things.of_file(operation, file, description, place == 1, of_itself, accessor);
+        }
+    }
+
+    /// Records the accesses of an operation that has made a descriptor.
+    fn opened(
+        &mut self,
+        operation: &SyscallOperation,
+        made: Handle,
+        at: TimedOp,
+        before: &mut WaitSet,
+    ) {
+        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
+        self.things.of_handle(&mut self.handles, made, true, accessor);
+        let truncates =
+            infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        if let Some(file) = self.handles.file(made)
+            && operation.call.call().class == CallClass::Open
+            && truncates
+        {
+            self.things.resized(file, accessor);
+        }
+    }
+
+    /// Applies the effects of an operation on descriptors. Returns the handle that it makes.
+    fn effects(
+        &mut self,
+        operation: &SyscallOperation,
+        effects: &[FdEffect],
+        handle: Option<Handle>,
+        made: Option<HandleTarget>,
+        depending: &mut DependingOp,
+    ) -> Option<Handle> {
+        let (process, start) = (operation.process, operation.start);
+        let end = operation.end.unwrap_or(start);
+        let (mut replaced, mut makes) = (None, None);
+        for effect in effects {
+            match effect {
+                FdEffect::Created { fd, file } => {
+                    let behind = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
+                    makes = Some(self.handles.made(process, *fd, start, file.id, behind));
+                }
+                FdEffect::Duplicated { to, file, .. } => {
+                    let behind = handle.map(|handle| self.handles.behind(handle));
+                    let behind = behind.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
+                    let copy = match replaced {
+                        Some(handle) => {
+                            self.handles.replaced(handle, process, *to, file.id, behind)
+                        }
+                        None => self.handles.made(process, *to, start, file.id, behind),
+                    };
+                    if let Some(original) = handle {
+                        self.handles.is_copy(copy, original);
+                    }
+                    makes = Some(copy);
+                }
+                FdEffect::Destroyed { fd, file } => {
+                    let closed = self.handles.closed(process, *fd, end, Some(file.id));
+                    let Some((closed, is_last)) = closed else { continue };
+                    replaced = Some(closed).filter(|_| is_last);
+                    self.lets_go(closed, depending.at.at, &mut depending.before);
+                    depending.keeps_handle =
+                        !is_last && operation.call.call().class == CallClass::Close;
+                }
+                FdEffect::Seeked { .. } | FdEffect::StatusChanged { .. } => {}
+            }
+        }
+        makes
+    }
+}

@@ -1,0 +1,91 @@
+//! First phase of planning: the files, places and descriptors that an operation means, and whether
+//! the replay has them.
+
+use super::{PlanOutput, Planner, in_memory};
+use crate::operation::model::SyscallOperation;
+use crate::replay::plan::handles::Handle;
+use crate::replay::plan::infer_initial_state;
+use crate::replay::plan::namespace::NodeId;
+use crate::replay::plan::replayability::{SkipReason, excuse};
+use crate::replay::plan::resources::{NameAccesses, name_accesses};
+use crate::replay::plan::symlink_follow::follows;
+
+/// Arguments of an operation that is replayed.
+#[derive(Debug)]
+pub(super) struct ResolvedOp {
+    /// Paths from the root of the replay.
+    pub(super) paths: [Option<Vec<u8>>; 2],
+    /// Handles of the descriptors.
+    pub(super) handles: [Option<Handle>; 2],
+    /// Places to which the paths lead.
+    pub(super) nodes: [Option<NodeId>; 2],
+    /// Accesses to the names on the way to these places, in the state in which the operation found
+    /// the names.
+    pub(super) names: NameAccesses,
+}
+
+impl<O: PlanOutput> Planner<O> {
+    /// Resolves the arguments of an operation.
+    ///
+    /// # Errors
+    ///
+    /// Reason to skip the operation.
+    pub(super) fn resolve(
+        &mut self,
+        operation: &SyscallOperation,
+    ) -> Result<ResolvedOp, SkipReason> {
+        let [path, second_path] = self.paths(operation)?;
+        let handles = self.descriptors(operation, path.is_none())?;
+        in_memory::how_is_repeated(operation)?;
+        let (nodes, links) = self.nodes(operation, [&path, &second_path])?;
+        in_memory::is_repeated(operation)?;
+        self.has_own_flags(operation, handles[0])?;
+        self.may_lock(operation, handles[0])?;
+        let names = name_accesses(operation, &self.world, nodes, &links);
+        Ok(ResolvedOp { paths: [path, second_path], handles, nodes, names })
+    }
+
+    /// Returns the places to which the paths lead, and the links on the way; or the reason why the
+    /// replay would find something else there.
+    pub(super) fn nodes(
+        &mut self,
+        operation: &SyscallOperation,
+        [path, second_path]: [&Option<Vec<u8>>; 2],
+    ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), SkipReason> {
+        let (mut nodes, mut links) = self.look_up(operation, [path, second_path]);
+        if operation.errno() != Some(libc::ENOENT) {
+            self.world.led_through(&links);
+        } else if let [Some(to), None] = nodes
+            && self.world.led_nowhere(&links, to)
+        {
+            (nodes, links) = self.look_up(operation, [path, second_path]);
+        }
+        let is_contended = self.under_way.may_make_names();
+        self.strangers.ended(&self.world, operation, nodes, is_contended)?;
+        let call = operation.call.call();
+        match operation.errno().and_then(|errno| Some((errno, excuse(call, errno)?))) {
+            Some((errno, reason)) => {
+                infer_initial_state::failed(&mut self.world, operation, errno, nodes);
+                Err(reason)
+            }
+            None => Ok((nodes, links)),
+        }
+    }
+
+    /// Returns the places to which the paths lead, as far as known, and the links on the way.
+    fn look_up(
+        &mut self,
+        operation: &SyscallOperation,
+        [path, second_path]: [&Option<Vec<u8>>; 2],
+    ) -> ([Option<NodeId>; 2], Vec<NodeId>) {
+        let mut links = Vec::new();
+        let mut find = |path: &Option<Vec<u8>>, is_followed| {
+            path.as_ref().and_then(|path| self.world.reach(path, is_followed, &mut links))
+        };
+        // The text of a symbolic link is not a name yet.
+        let call = operation.call.call();
+        let is_name = !call.is_symlink();
+        let first = find(path, follows(call, &operation.args, operation.flags_in_memory));
+        ([first, if is_name { find(second_path, false) } else { None }], links)
+    }
+}
