@@ -55,6 +55,9 @@ pub mod tracer;
 
 // Interpretation of a capture log.
 
+// Assigns names to the calls that they were read for, and judges them.
+pub mod naming;
+
 // Operations: begin and end paired, descriptors followed, block requests attributed.
 pub mod operation;
 

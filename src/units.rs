@@ -2,6 +2,9 @@
 //! thread as a process.
 
 use std::fmt;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
 
 /// Point in time as the kernel recorded it: nanoseconds of `CLOCK_MONOTONIC` (since boot, without
 /// suspend).
@@ -16,8 +19,8 @@ impl KernelTime {
 
     /// Returns the nanoseconds from `start` to this instant; `None` if this instant is before
     /// `start`.
-    pub fn since(self, start: Self) -> Option<TraceTime> {
-        self.0.checked_sub(start.0).map(TraceTime)
+    pub fn since(self, start: Self) -> Option<Nanos> {
+        self.0.checked_sub(start.0).map(Nanos)
     }
 
     /// Returns the nanoseconds from `start` as a signed number, which is negative before `start`.
@@ -26,9 +29,73 @@ impl KernelTime {
     }
 }
 
-/// Nanoseconds since the start of the capture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TraceTime(pub u64);
+/// Point in time of a plan: nanoseconds since its first operation began. Times of a replay count
+/// from the begin of the replay, or from that of its window.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct ReplayTime(pub u64);
+
+impl ReplayTime {
+    /// Begin of the first operation: all other times are at or after it.
+    pub const MIN: Self = Self(0);
+    /// Last instant: all others are at or before it.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// Converts a time of the kernel's clock, by which the first operation began at `first`. Times
+    /// before it become [`Self::MIN`].
+    #[inline]
+    pub fn of(time: KernelTime, first: KernelTime) -> Self {
+        Self(time.0.saturating_sub(first.0))
+    }
+
+    /// Returns this time by the kernel's clock, by which the first operation began at `first`.
+    #[inline]
+    pub fn by_clock(self, first: KernelTime) -> KernelTime {
+        KernelTime(first.0.saturating_add(self.0))
+    }
+
+    /// Returns the time from `start` to this instant; 0 if this instant is before `start`.
+    #[inline]
+    pub fn since(self, start: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(start.0))
+    }
+
+    /// Returns the instant after `duration`, [`Self::MAX`] at most.
+    #[inline]
+    #[must_use]
+    pub fn saturating_add(self, duration: Nanos) -> Self {
+        Self(self.0.saturating_add(duration.0))
+    }
+
+    /// Returns the instant before `duration`, [`Self::MIN`] at least.
+    #[inline]
+    #[must_use]
+    pub fn saturating_sub(self, duration: Nanos) -> Self {
+        Self(self.0.saturating_sub(duration.0))
+    }
+}
+
+impl fmt::Display for ReplayTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Duration in nanoseconds.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl AddAssign for Nanos {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
 
 macro_rules! identity {
     ($($(#[$doc:meta])+ $name:ident($inner:ty);)*) => {$(

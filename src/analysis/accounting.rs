@@ -8,6 +8,7 @@
 
 use std::ops::AddAssign;
 
+use crate::event::registers::low_half;
 use crate::event::syscall_table::Role;
 use crate::operation::model::SyscallOperation;
 
@@ -172,7 +173,7 @@ impl Before {
                 })
             }
             Self::Flags => {
-                let flags = operation.args.last().map_or(0, |it| it & 0xffff_ffff);
+                let flags = operation.args.last().map_or(0, |register| low_half(*register));
                 (flags != 0).then_some(CountedState::NotCounted)
             }
             Self::Perhaps => Some(CountedState::Unknown),

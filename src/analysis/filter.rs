@@ -12,7 +12,7 @@ use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{FilePath, OpenFile, ProcessKey, ThreadInfo, ThreadKey};
-use crate::operation::spans::Span;
+use crate::operation::span::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid};
 

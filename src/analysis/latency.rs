@@ -15,7 +15,7 @@ use crate::event::syscall_table::CallId;
 use crate::operation::access::is_passed_on;
 use crate::operation::block::{BlockRequest, BlockStep, FlushRole, RequestEnd};
 use crate::operation::io_class::IoClass;
-use crate::operation::spans::Span;
+use crate::operation::span::Span;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 

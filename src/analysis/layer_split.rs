@@ -2,7 +2,7 @@
 
 use crate::event::layer::Layer;
 use crate::operation::model::SyscallOperation;
-use crate::operation::spans::Span;
+use crate::operation::span::Span;
 use crate::units::KernelTime;
 
 /// Layers in the order of their depth, the deepest last.

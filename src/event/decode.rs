@@ -7,12 +7,12 @@ use super::fault::FaultShape;
 use super::file_io::{FILE_IO_POINTS, FileIoShape};
 use super::fs::{FS_POINTS, FsShape};
 use super::layer::LayerShape;
+use super::model::{EventKind, ProbeObservation, SysEnter, SysExit};
 use super::probe_events::ProbeShape;
 use super::syscall_strings::{EventString, EventStrings};
 use super::syscall_table::CallId;
 use super::task::{TaskEvent, WAITS};
 use super::uring::{URING_POINTS, UringShape};
-use super::{EventKind, ProbeObservation, SysEnter, SysExit};
 use crate::tracefs::{
     ArrayField, BindError, EventFormat, FieldKind, FormatError, IntField, StringField,
 };

@@ -4,6 +4,7 @@
 //! Kernels without it have `filemap:mm_filemap_fault`, which reports file and page instead, but not
 //! every fault: pages that are in memory are mapped around another page without one.
 
+use super::registers::low_half;
 use crate::tracefs::{BindError, EventFormat, IntField};
 use crate::units::DevId;
 
@@ -75,7 +76,7 @@ impl FaultShape {
                 Some(FaultEvent { place: FaultPlace::Address(address.read_u64(payload)?), write })
             }
             Self::Page { dev, ino, index } => {
-                let dev = DevId(u32::try_from(dev.read_u64(payload)? & 0xffff_ffff).ok()?);
+                let dev = DevId(low_half(dev.read_u64(payload)?));
                 let (ino, index) = (ino.read_u64(payload)?, index.read_u64(payload)?);
                 Some(FaultEvent { place: FaultPlace::Page { dev, ino, index }, write: None })
             }

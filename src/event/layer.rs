@@ -5,7 +5,7 @@
 //! ([`LAYER_FUNCTIONS`]). Where it does not, there are tracepoints at both ends of some functions,
 //! and others that report what has just happened ([`LAYER_POINTS`]).
 
-use super::probe_events::GROUP_PREFIX;
+use super::probe_names::GROUP_PREFIX;
 use crate::tracefs::{BindError, EventFormat, IntField};
 use crate::units::DevId;
 

@@ -1,23 +1,13 @@
 //! Hits of the tracer's own probes: the names identify the probes, and the formats give the offsets
 //! of their fields.
 
-use super::{FileStat, ProbeObservation};
+use super::model::{FileStat, ProbeObservation};
 use crate::tracefs::{BindError, EventFormat, IntField, StringField};
 use crate::units::{DevId, Fd};
 
-/// Prefix of the groups of the tracer's probes; the tracer's process number follows.
-pub const GROUP_PREFIX: &str = "iotrace_";
-/// Prefix of the names of probes that see a path.
-pub const PATH_PREFIX: &str = "path";
-/// Prefix of the names of probes that see a program pass a path.
-pub const GIVEN_PREFIX: &str = "given";
-/// Prefix of the names of those probes among them that see every call: its number is a field of
-/// them.
-pub const NUMBERED_PREFIX: &str = "given_nr";
-/// Name of that field.
-pub const NUMBER_FIELD: &str = "nr";
-/// Prefix of the names of probes that see a file bound to a descriptor.
-pub const FILE_PREFIX: &str = "file";
+pub use super::probe_names::{
+    FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX, PATH_PREFIX,
+};
 
 /// Fields of a probe.
 #[derive(Debug)]

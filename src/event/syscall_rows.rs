@@ -5,15 +5,16 @@
 //! library has `stat`). Arguments are those of the `SYSCALL_DEFINE`s. `exit` and `exit_group` are
 //! missing: they have no exit, and the end of a task has a record of its own.
 
-use super::syscall_table::CallClass as C;
-use super::syscall_table::Role::{
+use super::syscall_table::call::{Call, O_CLOEXEC, row};
+use super::syscall_table::class::CallClass as C;
+use super::syscall_table::role::Role;
+use super::syscall_table::role::Role::{
     Address, BufferCount, Buffers, Cloexec, CloneFlags, Command, CommandArg, Count, DirFd, DirFd2,
     DupFlags, Fd, Fd2, How, IoEvents, Iocbs, LastFd, Length, MakesBy, MakesIf, MapFlags,
     MemoryFlags, Message, Messages, MountFlags, Offset, OffsetPtr, OffsetPtr2, OldCount,
     Opaque as __, OpenFlags, Pair, Path, Path2, RangeFlags, RegisterCount, RegisterOp, Registered,
     RemoveFlags, RenameFlags, RwFlags, TakenFd, Whence,
 };
-use super::syscall_table::{Call, O_CLOEXEC, Role, row};
 
 /// Close-on-exec flag of most calls.
 const CX: Role = Cloexec(O_CLOEXEC);

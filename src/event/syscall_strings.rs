@@ -5,7 +5,7 @@
 //! configured otherwise) and appends three dots to a string that was cut off. It shows a dot for
 //! each byte that it cannot print. A string that it cannot read is empty.
 
-use super::StringFrom;
+use super::model::StringFrom;
 use super::syscall_table::{CallId, Role};
 use crate::tracefs::{BindError, EventFormat, FieldKind, IntField, StringField};
 

@@ -6,6 +6,7 @@
 //! (`io_uring_req_failed`).
 
 use super::async_table::{Interface, Opcode};
+use super::registers::low_half;
 use crate::tracefs::{BindError, EventFormat, IntField};
 
 /// Tracepoint of an event (`include/trace/events/io_uring.h`).
@@ -147,7 +148,7 @@ impl UringShape {
             fd: i32::try_from(signed(&self.fd)?).ok()?,
             res: signed(&self.res)?,
             flags: number(&self.flags)?,
-            cflags: u32::try_from(number(&self.cflags)? & 0xffff_ffff).ok()?,
+            cflags: low_half(number(&self.cflags)?),
             sq_thread: number(&self.sq_thread)? != 0,
             off: optional(&self.off)?,
             len: optional(&self.len)?,

@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::Step;
 use super::asynchronous::{AsyncOperation, NoResult};
 use super::attribution::Piece;
-use super::block::{BlockRequest, RequestEnd};
 use super::model::{OpenFile, SyscallOperation, ThreadInfo, ThreadKey};
+use super::step::Step;
+use crate::block::{BlockRequest, RequestEnd};
 use crate::event::block::{BlockPoint, RequestOp};
 use crate::event::syscall_table::CallClass;
 use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};

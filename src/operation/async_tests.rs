@@ -18,11 +18,11 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 
-use super::block::BlockOptions;
 use super::context::Observability;
 use super::process::Scope;
+use super::step::{Sink, Step};
 use super::tracker::Tracker;
-use super::{Sink, Step};
+use crate::block::BlockOptions;
 use crate::event::file_io::FileIo;
 use crate::event::syscall_table::{CallId, Role};
 use crate::event::task::TaskEvent;

@@ -2,6 +2,7 @@
 //! `setresuid(2)`). A program that runs as its owner (`S_ISUID`) does not change the real user.
 
 use super::model::SyscallOperation;
+use crate::event::registers::low_half;
 
 /// Value for "unchanged" (`(uid_t) -1`).
 const UNCHANGED: u32 = u32::MAX;
@@ -9,7 +10,7 @@ const UNCHANGED: u32 = u32::MAX;
 /// Returns the real user after this call; `before` is the one of its process before.
 pub(super) fn after(operation: &SyscallOperation, before: Option<u32>) -> Option<u32> {
     let [asked, ..] = operation.args;
-    let asked = u32::try_from(asked & 0xffff_ffff).ok().filter(|_| operation.ret == Some(0));
+    let asked = Some(low_half(asked)).filter(|_| operation.ret == Some(0));
     asked.map_or(before, |it| asked_for(operation.call.call().name, it, before))
 }
 

@@ -10,8 +10,9 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::bounds::units;
+use super::copy_interval::CopyInterval;
 use super::model::{FilePath, MountNamespace, OpenFile, PathSource};
-use super::task::CopyInterval;
+use crate::event::OpenFlags;
 use crate::units::{Fd, KernelTime, Tid};
 
 /// One open file description.
@@ -216,14 +217,10 @@ impl Description {
     }
 
     /// Handles `F_SETFL`.
-    pub fn set_flags(&self, flags: u32) {
-        self.appends.set(may_append(Some(flags)));
+    pub fn set_flags(&self, flags: OpenFlags) {
+        self.appends.set(flags.appends());
         let old = self.file();
-        // The access mode and the creation flags of open(2) stay.
-        let settable =
-            (libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME | libc::O_NONBLOCK)
-                .cast_unsigned();
-        let flags = old.flags.map(|it| it & !settable | flags & settable);
+        let flags = old.flags.map(|it| OpenFlags(it).with_status_of(flags).0);
         self.file.replace(Rc::new(OpenFile { flags, ..copy(&old) }));
     }
 
@@ -246,7 +243,7 @@ impl Description {
 
 /// Returns true unless the flags are known and without `O_APPEND`.
 fn may_append(flags: Option<u32>) -> bool {
-    flags.is_none_or(|it| it & libc::O_APPEND.cast_unsigned() != 0)
+    flags.is_none_or(|it| OpenFlags(it).appends())
 }
 
 /// State of a position in a snapshot.

@@ -15,18 +15,18 @@
 //! doubtful, too. Changes that are not recorded stay unseen: calls of other programs, and
 //! directories that are mounted at two places.
 
-mod paths;
+mod name_change;
 mod relative;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::{Rc, Weak};
 
-pub(super) use self::paths::{DELETED, has_part, is_below, last, shown};
-use self::paths::{below, parent};
-use self::relative::Relative;
+pub use self::name_change::{CallSpan, NameChange, NamedPlace};
+use self::relative::{Relative, SWEEP_MIN};
 use super::fd_table::Description;
 use super::model::{FilePath, MountNamespace, PathSource};
+use crate::naming::paths::{DELETED, below, has_part, is_below, last, parent, shown};
 use crate::units::{DevId, KernelTime};
 
 /// Limit of directories that are remembered as real: a missing directory only makes names doubtful.
@@ -34,9 +34,6 @@ const REAL_MAX: usize = 1024;
 
 /// Limit of mount namespaces whose directories are remembered.
 const SPACES_MAX: usize = 256;
-
-/// Minimal number of names at which closed files are removed.
-const SWEEP_MIN: usize = 64;
 
 /// Names of open files, and the directories that are known not to be symbolic links.
 #[derive(Debug, Default)]
@@ -71,42 +68,6 @@ struct NamedOpenFile {
     covered: bool,
     /// Latest time at which the name was read.
     read: KernelTime,
-}
-
-/// Target of a path argument.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPlace {
-    /// Path from the root.
-    pub path: Vec<u8>,
-    /// Namespace of the path.
-    pub mounts: MountNamespace,
-    /// True if no symbolic link leads there.
-    pub sure: bool,
-}
-
-/// Effect of a call on names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NameChange {
-    /// Rename of the first place to the second; if `exchange`, also the other way round.
-    Renamed {
-        /// The old place.
-        from: NamedPlace,
-        /// The new place.
-        to: NamedPlace,
-        /// True if both change places.
-        exchange: bool,
-    },
-    /// Removal of a file or an empty directory.
-    Removed(NamedPlace),
-}
-
-/// Entry and exit times of a call.
-#[derive(Clone, Copy, Debug)]
-pub struct CallSpan {
-    /// Time of the entry.
-    pub start: KernelTime,
-    /// Time of the exit.
-    pub end: KernelTime,
 }
 
 impl FileNames {
@@ -573,33 +534,4 @@ fn is_certain(description: &Description, known: &NamedOpenFile, span: CallSpan) 
 /// Returns true if its name is one in these mounts.
 fn is_within(description: &Description, mounts: MountNamespace) -> bool {
     description.file().path.as_ref().is_some_and(|it| it.mounts.is(mounts))
-}
-
-impl NameChange {
-    /// Returns the places that the change concerns, and whether the files below them are touched.
-    fn spots(&self) -> impl Iterator<Item = (&NamedPlace, bool)> {
-        let (first, second) = match self {
-            Self::Removed(spot) => ((spot, false), None),
-            Self::Renamed { from, to, exchange } => ((from, true), Some((to, *exchange))),
-        };
-        [Some(first), second].into_iter().flatten()
-    }
-
-    /// Returns true if the change may concern a file whose name ends so.
-    pub(super) fn may_concern(&self, path: &[u8]) -> bool {
-        self.spots().any(|(spot, with_below)| {
-            let name = last(&spot.path);
-            last(path) == name || with_below && has_part(path, name)
-        })
-    }
-
-    /// Returns the places that the change concerns.
-    pub fn places(&self) -> impl Iterator<Item = &NamedPlace> {
-        self.spots().map(|it| it.0)
-    }
-
-    /// Returns the last parts of the paths that the change concerns.
-    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.spots().map(|it| last(&it.0.path))
-    }
 }

@@ -8,9 +8,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::file_names::{DELETED, FileNames, NameChange, NamedPlace, has_part, is_below, last};
+use super::file_names::{FileNames, NameChange, NamedPlace};
 use super::model::MountNamespace;
 use crate::event::syscall_table::CallClass;
+use crate::naming::paths::{DELETED, has_part, is_below, last};
 use crate::units::{KernelTime, Tid};
 
 /// Place that several threads or processes share (`CLONE_FS`).

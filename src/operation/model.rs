@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::spans::Span;
+use super::span::Span;
 use crate::event::FileStat;
 use crate::event::callchain::ChainId;
 use crate::event::syscall_table::CallId;

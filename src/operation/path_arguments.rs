@@ -1,12 +1,12 @@
 //! Path arguments of a call: their sources and their targets.
 
-use super::file_names::DELETED;
 use super::fs_context::{Base, CallInterval};
 use super::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource, SyscallOperation};
-use super::register::{fd_of, register};
 use super::task::TaskView;
+use crate::event::registers::fd_argument;
 use crate::event::syscall_table::{CallClass, Role};
-use crate::event::{Name, ReadNames, StringFrom};
+use crate::event::{Name, OpenFlags, ReadNames, StringFrom};
+use crate::naming::paths::DELETED;
 use crate::units::Fd;
 
 /// Returns the name of a file that was opened by this path argument.
@@ -67,7 +67,7 @@ fn absolute(
     if call.arg(Role::How).is_some() && path.bytes.starts_with(b"/") {
         return None;
     }
-    let fd = fd_of(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
+    let fd = fd_argument(call, role, &operation.args).filter(|it| *it != Fd::AT_FDCWD);
     // The descriptor may have been another directory when the call used it.
     let same = fd.filter(|it| !task.fds().borrow().has_changed(*it, operation.start));
     let open = same.and_then(|it| task.fds().borrow().get(it, losses)).map(|it| it.file());
@@ -124,17 +124,9 @@ fn enter(operation: &SyscallOperation, task: TaskView<'_>) {
     }
 }
 
-/// Returns the `O_*` flags of an open; `None` for those of `openat2` if their memory was not read.
-pub(super) fn open_flags(operation: &SyscallOperation) -> Option<u32> {
+/// Returns the flags of an open; `None` for those of `openat2` if their memory was not read.
+pub(super) fn open_flags(operation: &SyscallOperation) -> Option<OpenFlags> {
     let call = operation.call.call();
-    if let Some(flags) = register(call, Role::MemoryFlags, &operation.args) {
-        let cloexec = if flags & u64::from(libc::MFD_CLOEXEC) == 0 { 0 } else { libc::O_CLOEXEC };
-        return Some((libc::O_RDWR | cloexec).cast_unsigned());
-    }
-    let creat = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-    match register(call, Role::OpenFlags, &operation.args) {
-        Some(flags) => u32::try_from(flags & 0xffff_ffff).ok(),
-        None if call.arg(Role::DirFd).is_none() => Some(creat.cast_unsigned()),
-        None => operation.flags_in_memory,
-    }
+    OpenFlags::of_memory_file(call, &operation.args)
+        .or_else(|| OpenFlags::of_call(call, &operation.args, operation.flags_in_memory))
 }

@@ -1,10 +1,11 @@
 //! Renames and removals: effects of calls on the names of open files and on the directories of
 //! processes.
 
-use super::file_names::{CallSpan, FileNames, NameChange, has_part, last};
+use super::file_names::{CallSpan, FileNames, NameChange};
 use super::model::{PathArgument, SyscallOperation};
-use super::process::Tasks;
+use super::tasks::Tasks;
 use crate::event::syscall_table::{CallClass, Role};
+use crate::naming::paths::{has_part, last};
 
 /// Both places are exchanged (`include/uapi/linux/fs.h`).
 const RENAME_EXCHANGE: u64 = 2;

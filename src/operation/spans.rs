@@ -6,31 +6,12 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::access::is_passed_on;
-use super::block::BlockRequest;
 use super::model::SyscallOperation;
+use super::span::Span;
+use crate::block::BlockRequest;
 use crate::event::layer::{COMMIT, Edge, IOMAP_DIO, Layer, LayerEvent};
 use crate::event::syscall_table::CallClass;
 use crate::units::{DevId, KernelTime, Tid};
-
-/// One span of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Layer that was at work.
-    pub layer: Layer,
-    /// Function, or the word that represents it.
-    pub what: &'static str,
-    /// Begin of the span.
-    pub begin: KernelTime,
-    /// End of the span.
-    pub end: KernelTime,
-}
-
-impl Span {
-    /// Returns the duration in ns.
-    pub fn ns(&self) -> u64 {
-        self.end.0.saturating_sub(self.begin.0)
-    }
-}
 
 /// Limit of the spans of one call. A write has one span for each folio, so a large write has many.
 /// Spans beyond the limit are counted.

@@ -9,9 +9,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::copy_interval::CopyInterval;
 use super::fd_table::SharedTable;
 use super::fs_context::SharedPlace;
 use super::process::{Process, Thread};
+use super::thread_overrides::ThreadOverrides;
 use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_NEWUSER};
 use crate::units::{KernelTime, Pid, Tid};
 
@@ -22,13 +24,6 @@ pub struct TaskId {
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-}
-
-/// Resources that a thread does not share with the other threads of its process.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadOverrides {
-    fds: Option<SharedTable>,
-    place: Option<SharedPlace>,
 }
 
 /// Resources of a process as one of its threads has them.
@@ -61,31 +56,7 @@ impl<'a> TaskView<'a> {
     }
 }
 
-/// Period in which a copy was made: a change in between may be in the copy or not.
-#[derive(Clone, Copy, Debug)]
-pub struct CopyInterval {
-    /// Earliest time of the copy.
-    pub start: KernelTime,
-    /// Latest time of the copy.
-    pub end: KernelTime,
-}
-
 impl ThreadOverrides {
-    /// Returns true if the thread has any resource of its own.
-    pub fn is_something(&self) -> bool {
-        self.fds.is_some() || self.place.is_some()
-    }
-
-    /// Returns its descriptors, if it has its own.
-    pub fn fds(&self) -> Option<&SharedTable> {
-        self.fds.as_ref()
-    }
-
-    /// Returns its directories, if it has its own.
-    pub fn place(&self) -> Option<&SharedPlace> {
-        self.place.as_ref()
-    }
-
     /// Returns the resources of a new thread with these clone flags; its parent, of the same
     /// process, has `parent`.
     pub fn of_child(parent: TaskView<'_>, flags: u64, now: KernelTime) -> Self {

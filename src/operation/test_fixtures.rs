@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::attribution::{BlockContents, Piece};
-use super::block::{BlockRequest, EventContext, FlushRole, Inferred, RequestEnd, RequestId};
 use super::model::{OpenFile, ProcessKey, SyscallOperation, ThreadKey};
+use crate::block::{BlockRequest, EventContext, FlushRole, Inferred, RequestEnd, RequestId};
 use crate::event::block::{BlockPoint, RequestOp, Rwbs};
 use crate::event::syscall_table::CallId;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, SECTOR_BYTES, Tid};

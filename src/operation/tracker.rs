@@ -2,15 +2,21 @@
 //! accounting.
 
 mod aio;
+mod announce;
+mod async_state;
 mod asynchronous;
 mod block;
 mod bounds;
+mod end_spans;
 mod fault;
 mod layers;
 mod mounts;
 mod names;
+mod note_file;
 mod preexisting_requests;
 mod renamed;
+mod request_state;
+mod seen_maps;
 mod snapshot;
 mod started;
 mod unshare;
@@ -20,26 +26,32 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use self::asynchronous::Asynchronous;
-use self::block::{InFlightRequest, note_file, owned};
+use self::announce::{announce, anomaly};
+use self::async_state::Asynchronous;
+use self::end_spans::end_spans;
+use self::note_file::note_file;
 use self::preexisting_requests::PreexistingRequests;
+use self::request_state::{InFlightRequest, owned};
+use self::seen_maps::SeenMaps;
 use super::abi::AbiDecision;
 use super::attribution::FileAttribution;
-use super::block::{BlockOptions, BlockTracker, RequestId};
 use super::context::{Context, Observability};
 use super::model::{SyscallOperation, Unfinished};
-use super::process::{Process, Scope, Tasks, Thread};
+use super::process::{Scope, Thread};
 use super::spans::JournalCommits;
 use super::started::{StartedPrograms, Zombies};
+use super::step::{Sink, Step};
 use super::syscall;
 use super::task::{TaskId, TaskView};
-use super::{Sink, Step, credentials, io_class};
+use super::tasks::Tasks;
+use super::{credentials, io_class};
 use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
+use crate::block::{BlockOptions, BlockTracker, RequestId};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
-use crate::units::{CpuId, KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// State machine with events as input and steps as output.
 #[derive(Debug)]
@@ -71,7 +83,7 @@ pub struct Tracker {
     started: StartedPrograms,
     zombies: Zombies,
     /// Reads of the memory maps of processes, until their time comes.
-    seen_maps: VecDeque<fault::SeenMaps>,
+    seen_maps: VecDeque<SeenMaps>,
 }
 
 impl Tracker {
@@ -302,7 +314,7 @@ impl Tracker {
         self.end_stale(event.time, event.pid, event.tid, sink)?;
         self.leave_shared(event, exit);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
-        layers::end_spans(thread, &mut self.commits, &mut self.ledger, event.time);
+        end_spans(thread, &mut self.commits, &mut self.ledger, event.time);
         match &mut thread.pending {
             Some(pending) if pending.operation.call.ends_as(exit.call) => {
                 self.ledger.events += 1;
@@ -519,24 +531,6 @@ impl Tracker {
     }
 }
 
-/// Reports a thread to the outputs before its first action.
-fn announce<S: Sink>(
-    at: KernelTime,
-    process: &mut Process,
-    thread: &mut Thread,
-    sink: &mut S,
-) -> Result<(), S::Error> {
-    if !process.announced {
-        process.announced = true;
-        sink.step(at, &Step::ProcessSeen(&process.info))?;
-    }
-    if !thread.announced {
-        thread.announced = true;
-        sink.step(at, &Step::ThreadSeen(&thread.info))?;
-    }
-    Ok(())
-}
-
 /// Counts a call without an exit: the thread's next record shows that it must have ended.
 fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
     if is_off {
@@ -545,10 +539,4 @@ fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
     }
     ledger.lost_exits += 1;
     Unfinished::ExitLost
-}
-
-fn anomaly(event: &Event, kind: AnomalyKind, count: u64, detail: String) -> Anomaly {
-    let Event { time, cpu, pid, tid, .. } = *event;
-    let cpu: CpuId = cpu;
-    Anomaly { kind, time, cpu, pid, tid, count, detail }
 }

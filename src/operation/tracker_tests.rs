@@ -14,13 +14,13 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 
-use super::block::BlockOptions;
 use super::context::Observability;
 use super::model::{MountNamespace, Unfinished};
 use super::process::Scope;
+use super::step::{Sink, Step};
 use super::tracker::Tracker;
-use super::{Sink, Step};
 use crate::anomaly::AnomalyKind;
+use crate::block::BlockOptions;
 use crate::capture::fact::Text;
 use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::syscall_table::CallId;

@@ -3,22 +3,20 @@
 
 use otf2_sys::{IoAccessMode, IoCreationFlags, IoStatusFlags, SeekOption};
 
-const fn has(flags: u32, constant: i32) -> bool {
-    flags & constant.cast_unsigned() == constant.cast_unsigned()
-}
+use crate::event::{AccessMode, OpenFlags};
 
 /// Permitted accesses. Unknown flags permit all; 3 (for `ioctl` only) does so, too.
 pub(super) fn access_mode(flags: Option<u32>) -> IoAccessMode {
-    match flags.map(|flag| flag & libc::O_ACCMODE.cast_unsigned()) {
-        Some(0) => IoAccessMode::READ_ONLY,
-        Some(1) => IoAccessMode::WRITE_ONLY,
-        _ => IoAccessMode::READ_WRITE,
+    match flags.map(|flags| OpenFlags(flags).access_mode()) {
+        Some(AccessMode::Read) => IoAccessMode::READ_ONLY,
+        Some(AccessMode::Write) => IoAccessMode::WRITE_ONLY,
+        Some(AccessMode::ReadWrite | AccessMode::Neither) | None => IoAccessMode::READ_WRITE,
     }
 }
 
 /// Creation flags of an open. `O_LARGEFILE` is omitted: 64-bit kernels set it on every file.
 pub(super) fn creation(flags: Option<u32>) -> IoCreationFlags {
-    let flags = flags.unwrap_or(0);
+    let flags = OpenFlags(flags.unwrap_or(0));
     let table = [
         (libc::O_CREAT, IoCreationFlags::CREATE),
         (libc::O_TRUNC, IoCreationFlags::TRUNCATE),
@@ -27,17 +25,17 @@ pub(super) fn creation(flags: Option<u32>) -> IoCreationFlags {
         (libc::O_NOFOLLOW, IoCreationFlags::NO_FOLLOW),
         (libc::O_PATH, IoCreationFlags::PATH),
     ];
-    let directory = match (has(flags, libc::O_TMPFILE), has(flags, libc::O_DIRECTORY)) {
+    let directory = match (flags.is_unnamed(), flags.is_directory()) {
         (true, _) => IoCreationFlags::TEMPORARY_FILE,
         (false, true) => IoCreationFlags::DIRECTORY,
         (false, false) => IoCreationFlags::NONE,
     };
-    table.iter().filter(|row| has(flags, row.0)).fold(directory, |all, it| all.with(it.1))
+    table.iter().filter(|row| flags.has(row.0)).fold(directory, |all, it| all.with(it.1))
 }
 
 /// Status flags of an open file.
 pub(super) fn status(flags: Option<u32>) -> IoStatusFlags {
-    let flags = flags.unwrap_or(0);
+    let flags = OpenFlags(flags.unwrap_or(0));
     let table = [
         (libc::O_CLOEXEC, IoStatusFlags::CLOSE_ON_EXEC),
         (libc::O_APPEND, IoStatusFlags::APPEND),
@@ -46,17 +44,17 @@ pub(super) fn status(flags: Option<u32>) -> IoStatusFlags {
         (libc::O_DIRECT, IoStatusFlags::AVOID_CACHING),
         (libc::O_NOATIME, IoStatusFlags::NO_ACCESS_TIME),
     ];
-    let sync = match (has(flags, libc::O_SYNC), has(flags, libc::O_DSYNC)) {
+    let sync = match (flags.syncs(), flags.syncs_data()) {
         (true, _) => IoStatusFlags::SYNC,
         (false, true) => IoStatusFlags::DATA_SYNC,
         (false, false) => IoStatusFlags::NONE,
     };
-    table.iter().filter(|row| has(flags, row.0)).fold(sync, |all, it| all.with(it.1))
+    table.iter().filter(|row| flags.has(row.0)).fold(sync, |all, it| all.with(it.1))
 }
 
 /// Removes close-on-exec, which belongs to a descriptor and not to the open file.
 pub(super) fn without_cloexec(flags: Option<u32>) -> Option<u32> {
-    flags.map(|flag| flag & !libc::O_CLOEXEC.cast_unsigned())
+    flags.map(|flags| OpenFlags(flags).without_cloexec().0)
 }
 
 /// Sets close-on-exec to its current value.

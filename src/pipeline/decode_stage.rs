@@ -24,10 +24,11 @@ use crate::event::fs::{AddressUnit, Extent};
 use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
-use crate::operation::fanotify_join::{FanotifyJoin, FanotifyOpen};
-use crate::operation::join::{NameJoin, ReadName};
-use crate::operation::startup_buffer::StartupBuffer;
-use crate::operation::thread_owner::ThreadOwners;
+use crate::naming::fanotify_join::{FanotifyJoin, FanotifyOpen};
+use crate::naming::name_join::NameJoin;
+use crate::naming::read_name::ReadName;
+use crate::naming::startup_buffer::StartupBuffer;
+use crate::naming::thread_owner::ThreadOwners;
 use crate::record::Layout;
 use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 

@@ -5,7 +5,7 @@ use crate::event::decode::Decoder;
 use crate::event::syscall_strings::EventString;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
-use crate::operation::thread_owner::ThreadOwners;
+use crate::naming::thread_owner::ThreadOwners;
 use crate::record::parse::RecordBody;
 use crate::record::{Layout, Record, RecordKind, SampleLayout, page};
 use crate::units::{CpuId, KernelTime, Pid, Tid};

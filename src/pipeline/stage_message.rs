@@ -8,7 +8,7 @@ use crate::anomaly::Anomaly;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Disk;
 use crate::event::{Event, SeenFd};
-use crate::operation::startup_buffer::StartupFacts;
+use crate::naming::startup_buffer::StartupFacts;
 use crate::units::{DevId, KernelTime};
 
 /// A message. Rare ones are boxed: most messages are events, about one for each record.

@@ -17,6 +17,7 @@ use super::dependencies::{TimedOp, WaitSet};
 use super::handles::Handle;
 use super::replayability::SkipReason;
 use crate::operation::model::ThreadKey;
+use crate::units::ReplayTime;
 
 /// Operation that the kernel has accepted.
 #[derive(Debug)]
@@ -88,7 +89,11 @@ impl Lanes {
 
     /// Returns the last operation of the thread's lane that became free last, by `start`; the next
     /// operation takes its place. `Err`: no lane is free, and a new one would have this index.
-    pub(super) fn free(&mut self, thread: ThreadKey, start: u64) -> Result<&mut TimedOp, usize> {
+    pub(super) fn free(
+        &mut self,
+        thread: ThreadKey,
+        start: ReplayTime,
+    ) -> Result<&mut TimedOp, usize> {
         let lanes = &mut self.of.entry(thread).or_default().lanes;
         let count = lanes.len();
         let free = lanes.iter_mut().filter(|it| it.end <= start);
@@ -109,26 +114,24 @@ mod tests {
 
     const THREAD: ThreadKey = ThreadKey(7);
 
-    /// Returns the number of lanes that operations (begin and end, in the order of their ends)
-    /// need, and the highest number of operations at one time.
+    /// Returns the number of lanes that operations (begin and end in ns, in the order of their
+    /// ends) need, and the highest number of operations at one time.
     fn lanes(operations: &[(u64, u64)]) -> (usize, usize) {
         let mut lanes = Lanes::default();
-        for (start, end) in operations {
-            let timed = |worker| TimedOp {
-                at: OpId { worker: Worker(worker), number: 0 },
-                start: *start,
-                end: *end,
-            };
-            match lanes.free(THREAD, *start) {
+        for times in operations {
+            let [start, end] = [times.0, times.1].map(ReplayTime);
+            let timed =
+                |worker| TimedOp { at: OpId { worker: Worker(worker), number: 0 }, start, end };
+            match lanes.free(THREAD, start) {
                 Ok(last) => {
-                    assert!(last.end <= *start, "{last:?}");
+                    assert!(last.end <= start, "{last:?}");
                     *last = timed(last.at.worker.0);
                 }
                 Err(number) => lanes.add(THREAD, timed(u32::try_from(number).expect("few"))),
             }
         }
         let at_once =
-            |time: u64| operations.iter().filter(|it| it.0 <= time && time < it.1).count();
+            |instant: u64| operations.iter().filter(|it| it.0 <= instant && instant < it.1).count();
         let most = operations.iter().map(|it| at_once(it.0)).max().unwrap_or(0);
         (lanes.of[&THREAD].lanes.len(), most)
     }

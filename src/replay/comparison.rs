@@ -8,6 +8,7 @@ use super::lateness::Lateness;
 use super::outcome::Outcome;
 use super::timeline::{Timeline, TimelineSide};
 use crate::analysis::histogram::Histogram;
+use crate::units::{Nanos, ReplayTime};
 
 /// Number of differing operations that are kept at most.
 const EXAMPLES_MAX: usize = 1000;
@@ -22,10 +23,10 @@ pub struct TimePair {
 }
 
 impl TimePair {
-    /// Adds the durations of an operation, in ns.
-    pub fn add(&mut self, [captured, replayed]: [u64; 2]) {
-        self.captured.add(captured);
-        self.replayed.add(replayed);
+    /// Adds the durations of an operation.
+    pub fn add(&mut self, [captured, replayed]: [Nanos; 2]) {
+        self.captured.add(captured.0);
+        self.replayed.add(replayed.0);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -37,8 +38,8 @@ impl TimePair {
 /// Comparison of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Compared {
-    /// Captured start, in ns since the first operation.
-    pub start: u64,
+    /// Captured start.
+    pub start: ReplayTime,
     /// Worker that executes the operation.
     pub worker: u32,
     /// Index among that worker's operations.
@@ -60,15 +61,15 @@ pub struct Pair<'a> {
     pub compared: Compared,
     /// File that the operation concerns, by its number in the plan.
     pub file: Option<u32>,
-    /// Captured end, in ns since the first operation.
-    pub captured_end: u64,
-    /// Latest captured end among the operation and those before it in the plan, in ns since the
-    /// first operation. It decides whether the operation belongs to a window.
-    pub captured_behind: u64,
-    /// Start and end in the replay, in ns since the replay began.
-    pub replayed_time: (u64, u64),
-    /// Lateness at the start in ns; `None`: the operation had no due time.
-    pub late: Option<u64>,
+    /// Captured end.
+    pub captured_end: ReplayTime,
+    /// Latest captured end among the operation and those before it in the plan. It decides whether
+    /// the operation belongs to a window.
+    pub captured_behind: ReplayTime,
+    /// Start and end in the replay.
+    pub replayed_time: (ReplayTime, ReplayTime),
+    /// Lateness at the start; `None`: the operation had no due time.
+    pub late: Option<Nanos>,
     /// Path argument of the operation, if any.
     pub path: Option<&'a [u8]>,
     /// True if the operation moves bytes, whose number is its result.
@@ -103,27 +104,26 @@ pub struct Comparison {
     pub timeline: Timeline,
     /// Lateness of operations at their start.
     pub lateness: Lateness,
-    /// Start of the first operation, in ns since the replay began.
-    pub first: Option<u64>,
-    /// End of the last operation, in ns since the replay began.
-    pub last: u64,
+    /// Start of the first operation in the replay.
+    pub first: Option<ReplayTime>,
+    /// End of the last operation in the replay.
+    pub last: ReplayTime,
     /// Bytes moved in the replay.
     pub bytes: u64,
     /// Operations with differing results, in captured order, as far as kept.
     pub mismatches: Vec<Mismatch>,
-    /// Captured end time up to which operations are not timed, in ns since the first operation.
-    behind: Option<u64>,
+    /// Captured end time up to which operations are not timed.
+    behind: Option<ReplayTime>,
     /// Number of operations that are not timed.
     pub prepared: u64,
-    /// Captured start of the first timed operation and end of the last one, in ns since the first
-    /// operation.
-    captured: Option<(u64, u64)>,
+    /// Captured start of the first timed operation and end of the last one.
+    captured: Option<(ReplayTime, ReplayTime)>,
 }
 
 impl Comparison {
-    /// Creates an empty comparison. Operations that ended by `behind` in the capture, in ns since
-    /// the first operation, ran before the window and are not timed.
-    pub fn behind(behind: Option<u64>) -> Self {
+    /// Creates an empty comparison. Operations that ended by `behind` in the capture ran before the
+    /// window and are not timed.
+    pub fn behind(behind: Option<ReplayTime>) -> Self {
         Self { behind, ..Self::default() }
     }
 
@@ -149,16 +149,16 @@ impl Comparison {
         let Compared { start: captured_start, worker, call, captured, replayed, .. } =
             pair.compared;
         let (start, end) = pair.replayed_time;
-        let lengths = [pair.captured_end.saturating_sub(captured_start), end.saturating_sub(start)];
+        let lengths = [pair.captured_end.since(captured_start), end.since(start)];
         let row = self.rows.entry((worker, call)).or_default();
         row.times.add(lengths);
         if let Some(file) = pair.file {
             self.files.entry(file).or_default().add(lengths);
         }
         let moved = |ret: i64| u64::try_from(ret).ok().filter(|_| pair.moves_bytes).unwrap_or(0);
-        let captured_end = pair.captured_end.saturating_sub(self.behind.unwrap_or(0));
+        let captured_end = pair.captured_end.since(self.behind.unwrap_or_default());
         self.timeline.add(TimelineSide::Captured, captured_end, moved(captured));
-        self.timeline.add(TimelineSide::Replayed, end, moved(replayed));
+        self.timeline.add(TimelineSide::Replayed, end.since(ReplayTime::MIN), moved(replayed));
         if let Some(late) = pair.late {
             self.lateness.add(late);
         }
@@ -231,21 +231,24 @@ impl Comparison {
         counts.filter(|it| wanted(it.0)).map(|it| it.1).sum()
     }
 
-    /// Returns the time from the begin of the first operation to the end of the last one, in ns.
-    pub fn span(&self) -> u64 {
-        self.last.saturating_sub(self.first.unwrap_or(self.last))
+    /// Returns the time from the begin of the first operation to the end of the last one.
+    pub fn span(&self) -> Nanos {
+        self.last.since(self.first.unwrap_or(self.last))
     }
 
     /// Returns the captured time from the begin of the first timed operation to the end of the last
-    /// one, in ns. With a window it counts from the window's begin at the earliest.
-    pub fn captured_span(&self) -> u64 {
+    /// one. With a window it counts from the window's begin at the earliest.
+    pub fn captured_span(&self) -> Nanos {
         let (first, last) = self.captured.unwrap_or_default();
-        last.saturating_sub(first.max(self.behind.unwrap_or(0)))
+        last.since(first.max(self.behind.unwrap_or_default()))
     }
 }
 
 /// Returns the earlier begin and the later end of two spans.
-fn both(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
+fn both(
+    one: Option<(ReplayTime, ReplayTime)>,
+    other: Option<(ReplayTime, ReplayTime)>,
+) -> Option<(ReplayTime, ReplayTime)> {
     let all = || one.into_iter().chain(other);
     Some((all().map(|it| it.0).min()?, all().map(|it| it.1).max()?))
 }
@@ -255,7 +258,8 @@ mod tests {
     use super::*;
 
     fn pair(number: u32, outcome: Outcome) -> Pair<'static> {
-        let start = u64::from(number) * 10;
+        let start = ReplayTime(u64::from(number) * 10);
+        let at = |offset| start.saturating_add(Nanos(offset));
         Pair {
             compared: Compared {
                 start,
@@ -267,10 +271,10 @@ mod tests {
                 replayed: 1,
             },
             file: Some(number % 5),
-            captured_end: start + 2,
-            captured_behind: start + 2,
-            replayed_time: (start + 100, start + 103),
-            late: Some(u64::from(number)),
+            captured_end: at(2),
+            captured_behind: at(2),
+            replayed_time: (at(100), at(103)),
+            late: Some(Nanos(number.into())),
             path: None,
             moves_bytes: true,
         }

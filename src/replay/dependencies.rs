@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::low_watermark::LowWatermark;
+use crate::units::ReplayTime;
 
 /// Thread of the replay, numbered densely from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,15 +32,15 @@ pub struct OpId {
     pub number: u32,
 }
 
-/// Operation with its times, in ns of the capture's clock.
+/// Operation with its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimedOp {
     /// Identity of the operation.
     pub at: OpId,
     /// Begin of the operation.
-    pub start: u64,
+    pub start: ReplayTime,
     /// End of the operation.
-    pub end: u64,
+    pub end: ReplayTime,
 }
 
 /// Kind of an access to a resource.
@@ -64,11 +65,11 @@ type Accesses = SmallVec<[ResourceAccess; 2]>;
 pub(super) struct ResourceAccess {
     /// Operation that made the access.
     pub(super) at: OpId,
-    /// End of the operation, ns.
-    pub(super) end: u64,
+    /// End of the operation.
+    pub(super) end: ReplayTime,
     /// Time from which this access is superseded: an operation that begins then or later waits for
     /// another operation that has waited for this one.
-    pub(super) until: u64,
+    pub(super) until: ReplayTime,
     changes: bool,
     /// The operation found the resource as the ended operations had left it.
     pub(super) saw: bool,
@@ -81,19 +82,19 @@ impl ResourceAccess {
     /// Returns an access for which all later operations wait.
     pub(super) fn of(by: TimedOp) -> Self {
         let TimedOp { at, end, .. } = by;
-        Self { at, end, until: u64::MAX, changes: true, saw: false, is_hidden: false }
+        Self { at, end, until: ReplayTime::MAX, changes: true, saw: false, is_hidden: false }
     }
 
     /// Returns true if an operation may have to wait for this access: one that began at `start`,
     /// one that is in flight, or a later one.
-    pub(super) fn is_needed(&self, start: u64, past: &LowWatermark) -> bool {
-        let from = if self.saw && !self.is_hidden { 0 } else { self.end };
+    pub(super) fn is_needed(&self, start: ReplayTime, past: &LowWatermark) -> bool {
+        let from = if self.saw && !self.is_hidden { ReplayTime::MIN } else { self.end };
         let times = from..self.until;
         // No in-flight or later operation began before the floor.
         if self.until <= past.floor() && self.until <= start {
             return false;
         }
-        self.until == u64::MAX || times.contains(&start) || past.has_begun_in(times)
+        self.until == ReplayTime::MAX || times.contains(&start) || past.has_begun_in(times)
     }
 
     /// Returns true if a later operation may still supersede this access.
@@ -180,7 +181,7 @@ impl AccessHistory {
     }
 
     /// Returns true if all kept accesses had ended by this time.
-    pub(super) fn is_over(&self, by: u64) -> bool {
+    pub(super) fn is_over(&self, by: ReplayTime) -> bool {
         self.changes.iter().chain(&self.uses.all).all(|access| access.end <= by)
     }
 
@@ -335,14 +336,15 @@ mod tests {
         }
     }
 
-    fn op(worker: u32, number: u32, start: u64, end: u64) -> TimedOp {
+    fn op(worker: u32, number: u32, begin_ns: u64, end_ns: u64) -> TimedOp {
+        let [start, end] = [begin_ns, end_ns].map(ReplayTime);
         TimedOp { at: OpId { worker: Worker(worker), number }, start, end }
     }
 
     /// Returns the operations for which each one waits, in the order of arrival.
     fn waits(operations: &[(TimedOp, AccessMode)]) -> Vec<Vec<(u32, u32)>> {
         let (mut thing, mut waited) = (AccessHistory::default(), VectorClock::default());
-        let past = LowWatermark::of(0, &[]);
+        let past = LowWatermark::of(ReplayTime::MIN, &[]);
         let wait = |(by, touch): &(TimedOp, AccessMode)| {
             let mut before = WaitSet::default();
             thing.touch(*by, *touch, &past, &mut before);
@@ -376,7 +378,7 @@ mod tests {
     #[test]
     fn who_saw_what_an_overlapping_one_has_made_waits() {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
-        let past = &LowWatermark::of(0, &[]);
+        let past = &LowWatermark::of(ReplayTime::MIN, &[]);
         thing.touch(op(0, 0, 0, 10), AccessMode::Changes, past, &mut before);
         thing.touch_seen(op(1, 0, 9, 20), true, AccessMode::Uses, past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
@@ -407,7 +409,7 @@ mod tests {
             thing.touch(
                 op(number % 4, number / 4, start, start + 5),
                 touch,
-                &LowWatermark::of(start, &[]),
+                &LowWatermark::of(ReplayTime(start), &[]),
                 &mut WaitSet::default(),
             );
         }
@@ -417,7 +419,10 @@ mod tests {
     /// Fails if a call that stays in flight keeps all accesses made meanwhile.
     #[test]
     fn who_is_under_way_for_long_needs_only_what_was_before() {
-        let (mut thing, past) = (AccessHistory::default(), LowWatermark::of(17, &[17, 5003]));
+        let (mut thing, past) = (
+            AccessHistory::default(),
+            LowWatermark::of(ReplayTime(17), &[17, 5003].map(ReplayTime)),
+        );
         for number in 0..10_000 {
             let start = u64::from(number) * 10;
             let touch = if number % 3 == 0 { AccessMode::Changes } else { AccessMode::Uses };

@@ -15,13 +15,14 @@
 
 use super::dependencies::{AccessHistory, ResourceAccess, TimedOp, WaitSet, Worker};
 use super::low_watermark::LowWatermark;
+use crate::units::ReplayTime;
 
 /// Accesses of all evicted resources together.
 #[derive(Debug, Default)]
 pub(super) struct EvictedAccesses {
     of: Vec<ResourceAccess>,
     /// End of the last evicted access.
-    end: u64,
+    end: ReplayTime,
     /// Workers that have waited for all evicted accesses.
     settled: Vec<bool>,
 }
@@ -45,9 +46,9 @@ impl EvictedAccesses {
                 earlier.until = earlier.until.min(next.end);
             }
         }
-        self.of.retain(|access| access.is_needed(u64::MAX, past));
+        self.of.retain(|access| access.is_needed(ReplayTime::MAX, past));
         self.of.shrink_to_fit();
-        self.end = self.of.iter().map(|access| access.end).max().unwrap_or(0);
+        self.end = self.of.iter().map(|access| access.end).max().unwrap_or_default();
         self.settled.clear();
     }
 
@@ -91,24 +92,29 @@ mod tests {
     use super::*;
     use crate::replay::dependencies::{AccessMode, OpId};
 
-    fn op(worker: u32, number: u32, start: u64, end: u64) -> TimedOp {
+    fn op(worker: u32, number: u32, begin_ns: u64, end_ns: u64) -> TimedOp {
+        let [start, end] = [begin_ns, end_ns].map(ReplayTime);
         TimedOp { at: OpId { worker: Worker(worker), number }, start, end }
     }
 
     /// Returns a resource that these operations have changed.
     fn thing(operations: &[TimedOp]) -> AccessHistory {
         let mut thing = AccessHistory::default();
-        let past = LowWatermark::of(0, &[]);
+        let past = LowWatermark::of(ReplayTime::MIN, &[]);
         for op in operations {
             thing.touch(*op, AccessMode::Changes, &past, &mut WaitSet::default());
         }
         thing
     }
 
-    /// Returns the operations for which an operation of worker 9 waits that begins at `start`.
-    fn waits(forgotten: &mut EvictedAccesses, start: u64) -> Vec<(u32, u32)> {
+    /// Returns the operations for which an operation of worker 9 waits that begins at this time.
+    fn waits(forgotten: &mut EvictedAccesses, begin_ns: u64) -> Vec<(u32, u32)> {
         let mut before = WaitSet::default();
-        forgotten.wait(op(9, 0, start, start + 1), &LowWatermark::of(0, &[]), &mut before);
+        forgotten.wait(
+            op(9, 0, begin_ns, begin_ns + 1),
+            &LowWatermark::of(ReplayTime::MIN, &[]),
+            &mut before,
+        );
         before.all().iter().map(|op| (op.worker.0, op.number)).collect()
     }
 
@@ -116,12 +122,15 @@ mod tests {
     fn the_last_of_each_worker_stands_for_all() {
         let mut forgotten = EvictedAccesses::default();
         let things = [thing(&[op(1, 3, 0, 10), op(2, 4, 11, 12)]), thing(&[op(1, 9, 20, 30)])];
-        forgotten.add(things.into_iter(), &LowWatermark::of(0, &[]));
+        forgotten.add(things.into_iter(), &LowWatermark::of(ReplayTime::MIN, &[]));
         assert_eq!(forgotten.len(), 2);
         assert_eq!(waits(&mut forgotten, 29), [(2, 4)], "overlapping operations do not wait");
         assert_eq!(waits(&mut forgotten, 30), [(1, 9), (2, 4)]);
         assert_eq!(waits(&mut forgotten, 40), [], "once is enough");
-        forgotten.add([thing(&[op(1, 10, 50, 60)])].into_iter(), &LowWatermark::of(0, &[]));
+        forgotten.add(
+            [thing(&[op(1, 10, 50, 60)])].into_iter(),
+            &LowWatermark::of(ReplayTime::MIN, &[]),
+        );
         assert_eq!(waits(&mut forgotten, 60), [(1, 10), (9, 0)], "the waiter represents them");
     }
 
@@ -131,7 +140,7 @@ mod tests {
         let mut forgotten = EvictedAccesses::default();
         for worker in 0..1000_u32 {
             let start = u64::from(worker) * 100;
-            let past = LowWatermark::of(start, &[start]);
+            let past = LowWatermark::of(ReplayTime(start), &[ReplayTime(start)]);
             let mut before = WaitSet::default();
             forgotten.wait(op(worker, 0, start, start + 5), &past, &mut before);
             let others: Vec<u32> = before.all().iter().map(|op| op.worker.0).collect();
@@ -148,7 +157,7 @@ mod tests {
     #[test]
     fn who_overlaps_with_who_stands_for_others_waits_for_them_itself() {
         let mut forgotten = EvictedAccesses::default();
-        let past = LowWatermark::of(0, &[]);
+        let past = LowWatermark::of(ReplayTime::MIN, &[]);
         forgotten.add([thing(&[op(1, 3, 0, 10)]), thing(&[op(2, 4, 0, 12)])].into_iter(), &past);
         forgotten.wait(op(3, 0, 12, 30), &past, &mut WaitSet::default());
         assert_eq!(waits(&mut forgotten, 29), [(1, 3), (2, 4)]);
@@ -168,7 +177,10 @@ mod tests {
             op(1, number, start, start + 5)
         };
         let all: Vec<TimedOp> = (0..1000).map(by).collect();
-        forgotten.add(all.iter().map(|op| thing(&[*op])), &LowWatermark::of(0, &[77]));
+        forgotten.add(
+            all.iter().map(|op| thing(&[*op])),
+            &LowWatermark::of(ReplayTime::MIN, &[ReplayTime(77)]),
+        );
         assert_eq!(forgotten.len(), 2);
         assert_eq!(waits(&mut forgotten, 77), [(1, 7)]);
     }

@@ -129,7 +129,7 @@ impl ExternalEntries {
 pub(super) fn may_make_names(operation: &SyscallOperation) -> bool {
     match operation.call.call().class {
         CallClass::Name | CallClass::Rename => true,
-        CallClass::Open => open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0,
+        CallClass::Open => open_flags(operation).creates(),
         _ => false,
     }
 }
@@ -137,12 +137,12 @@ pub(super) fn may_make_names(operation: &SyscallOperation) -> bool {
 /// Returns the need of a call with one path.
 fn needs(operation: &SyscallOperation) -> Requirement {
     let call = operation.call.call();
-    let has = |flag: i32| open_flags(operation) & flag.cast_unsigned() != 0;
+    let flags = open_flags(operation);
     match call.class {
         CallClass::Name => Requirement::Nothing,
-        CallClass::Open if has(libc::O_CREAT) && has(libc::O_EXCL) => Requirement::Nothing,
-        CallClass::Open if has(libc::O_CREAT) && has(libc::O_TRUNC) => Requirement::Place,
-        CallClass::Open if has(libc::O_CREAT) => Requirement::Contents,
+        CallClass::Open if flags.creates() && flags.is_exclusive() => Requirement::Nothing,
+        CallClass::Open if flags.creates() && flags.truncates() => Requirement::Place,
+        CallClass::Open if flags.creates() => Requirement::Contents,
         _ => Requirement::Something,
     }
 }

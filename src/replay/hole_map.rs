@@ -21,9 +21,9 @@ pub enum RegionKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRegion {
     /// Offset of its first byte.
-    pub from: u64,
+    pub from_byte: u64,
     /// Offset after its last byte.
-    pub to: u64,
+    pub to_byte: u64,
     /// Kind of the range.
     pub kind: RegionKind,
 }
@@ -42,11 +42,11 @@ impl HoleMap {
     /// Returns the known ranges of a file of this length, in order.
     pub fn parts(&self, bytes: u64) -> impl Iterator<Item = KnownRegion> {
         let part = move |(range, kind): (&Range<u64>, &RegionKind)| KnownRegion {
-            from: range.start,
-            to: range.end.min(bytes),
+            from_byte: range.start,
+            to_byte: range.end.min(bytes),
             kind: *kind,
         };
-        self.0.iter().map(part).take_while(|it| it.from < it.to)
+        self.0.iter().map(part).take_while(|it| it.from_byte < it.to_byte)
     }
 }
 
@@ -54,7 +54,7 @@ impl HoleMap {
 pub fn hole_bytes(parts: impl Iterator<Item = KnownRegion>) -> u64 {
     parts
         .filter(|it| it.kind == RegionKind::Hole)
-        .fold(0, |sum, it| sum.saturating_add(it.to.saturating_sub(it.from)))
+        .fold(0, |sum, it| sum.saturating_add(it.to_byte.saturating_sub(it.from_byte)))
 }
 
 #[cfg(test)]
@@ -67,8 +67,9 @@ mod tests {
         layout.learn(100..200, RegionKind::Hole);
         layout.learn(0..300, RegionKind::Data);
         layout.learn(150..u64::MAX, RegionKind::Hole);
-        let parts =
-            |bytes| -> Vec<_> { layout.parts(bytes).map(|it| (it.from, it.to, it.kind)).collect() };
+        let parts = |bytes| -> Vec<_> {
+            layout.parts(bytes).map(|it| (it.from_byte, it.to_byte, it.kind)).collect()
+        };
         let all = [
             (0, 100, RegionKind::Data),
             (100, 200, RegionKind::Hole),

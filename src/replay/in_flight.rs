@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::low_watermark::LowWatermark;
 use crate::operation::model::ThreadKey;
+use crate::units::KernelTime;
 
 /// Identity of an operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,8 +19,8 @@ pub(super) enum InFlightKey {
 
 #[derive(Clone, Copy, Debug)]
 struct BegunOp {
-    /// Begin, ns of the capture's clock.
-    start: u64,
+    /// Begin of the operation.
+    start: KernelTime,
     may_make_names: bool,
 }
 
@@ -33,8 +34,8 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Adds an operation that began at `start`, ns of the capture's clock.
-    pub(super) fn begun(&mut self, inside: InFlightKey, start: u64, may_make_names: bool) {
+    /// Adds an operation that began at `start`.
+    pub(super) fn begun(&mut self, inside: InFlightKey, start: KernelTime, may_make_names: bool) {
         self.over(inside);
         self.past.begun(start);
         self.makers += usize::from(may_make_names);
@@ -49,14 +50,14 @@ impl UnderWay {
         }
     }
 
-    /// Raises the floor after an operation has been planned. `now` and `first` (the begin of the
-    /// first operation) are ns of the capture's clock.
-    pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
+    /// Raises the floor after an operation has been planned. `first` is the begin of the first
+    /// operation.
+    pub(super) fn raise_floor(&mut self, now: KernelTime, first: Option<KernelTime>) {
         self.past.raise_floor(now, first);
     }
 
-    /// Returns the begin of the oldest operation in flight, in ns of the capture's clock.
-    pub(super) fn oldest(&self) -> Option<u64> {
+    /// Returns the begin of the oldest operation in flight.
+    pub(super) fn oldest(&self) -> Option<KernelTime> {
         self.past.oldest()
     }
 
@@ -65,9 +66,8 @@ impl UnderWay {
         self.makers > 0
     }
 
-    /// Returns the begin of the oldest operation in flight that may make names, in ns of the
-    /// capture's clock.
-    pub(super) fn makes_names_since(&self) -> Option<u64> {
+    /// Returns the begin of the oldest operation in flight that may make names.
+    pub(super) fn makes_names_since(&self) -> Option<KernelTime> {
         self.of.values().filter(|begun| begun.may_make_names).map(|begun| begun.start).min()
     }
 

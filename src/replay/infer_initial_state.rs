@@ -4,8 +4,8 @@ use super::hole_map::RegionKind;
 use super::initial_size::Size;
 use super::namespace::{EntryKind, FileId, FsModel, NodeId, ShownFile};
 use super::symlink_follow::follows;
-use crate::event::FileStat;
 use crate::event::syscall_table::{Call, CallClass, Role};
+use crate::event::{FileStat, OpenFlags};
 use crate::operation::model::SyscallOperation;
 
 /// Returns the bits of a flag.
@@ -16,20 +16,15 @@ const fn bits(flag: i32) -> u32 {
 /// Flag of `unlinkat` that removes a directory.
 const AT_REMOVEDIR: u64 = libc::AT_REMOVEDIR as u64;
 
-/// Returns the `O_*` flags of an open, also of `creat`, which is given none.
-pub fn open_flags(operation: &SyscallOperation) -> u32 {
+/// Returns the flags of an open, also of `creat`, which has none.
+pub fn open_flags(operation: &SyscallOperation) -> OpenFlags {
     flags_of(operation.call.call(), &operation.args, operation.flags_in_memory)
 }
 
-/// Returns the `O_*` flags of a call with these registers; `in_memory`: flags that it has in
-/// memory.
-pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
-    match call.arg(Role::OpenFlags).map(|register| args[register]) {
-        // The kernel reads 32 bits.
-        Some(flags) => u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0),
-        None if call.name == "creat" => bits(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
-        None => in_memory.unwrap_or(0),
-    }
+/// Returns the flags of an open with these registers; `in_memory`: flags that it has in memory.
+/// Unknown flags are none.
+pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> OpenFlags {
+    OpenFlags::of_call(call, args, in_memory).unwrap_or_default()
 }
 
 /// Records that a file was opened under this name. Returns the file of the new descriptor, or
@@ -37,22 +32,21 @@ pub fn flags_of(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> u32 {
 pub fn opened(
     world: &mut FsModel,
     node: NodeId,
-    flags: u32,
+    flags: OpenFlags,
     stat: Option<FileStat>,
     is_open: impl Fn(FileId) -> bool,
 ) -> Option<FileId> {
-    let has = |flag: i32| flags & bits(flag) == bits(flag);
-    if has(libc::O_TMPFILE) {
+    if flags.is_unnamed() {
         world.was_there(node, EntryKind::Directory);
         return Some(world.made_file(None));
     }
-    if has(libc::O_DIRECTORY) || stat.is_some_and(|stat| stat.is_directory()) {
+    if flags.is_directory() || stat.is_some_and(|stat| stat.is_directory()) {
         world.was_there(node, EntryKind::Directory);
         return None;
     }
-    let creates = has(libc::O_CREAT);
-    let is_made = creates && (has(libc::O_EXCL) || world.is_absent(node));
-    let shown = stat.filter(|_| !is_made).and_then(|stat| ShownFile::new(stat, has(libc::O_TRUNC)));
+    let creates = flags.creates();
+    let is_made = creates && (flags.is_exclusive() || world.is_absent(node));
+    let shown = stat.filter(|_| !is_made).and_then(|stat| ShownFile::new(stat, flags.truncates()));
     if let Some(shown) = shown {
         world.may_be_second_name(node, shown, &is_open);
     }
@@ -66,7 +60,7 @@ pub fn opened(
     if let Some(shown) = shown {
         world.has_inode(node, shown, is_open);
     }
-    if has(libc::O_TRUNC) {
+    if flags.truncates() {
         world.size_mut(file).truncated(0);
     } else if let Some(stat) = stat {
         world.size_mut(file).ends(stat.size);
@@ -91,17 +85,20 @@ pub fn found_there(operation: &SyscallOperation, place: usize, depth: usize) -> 
             Some(_) => None,
         };
     }
-    let has = |flag| call.class == CallClass::Open && open_flags(operation) & bits(flag) != 0;
+    let flags = match call.class {
+        CallClass::Open => open_flags(operation),
+        _ => OpenFlags::default(),
+    };
     let makes = match call.class {
         CallClass::Name => place == 1 || !is_of_two,
-        _ => has(libc::O_EXCL),
+        _ => flags.is_exclusive(),
     };
     match errno {
         Some(libc::EEXIST) => makes.then_some(true),
-        Some(libc::ENOENT) => (!is_of_two && !has(libc::O_CREAT)).then_some(false),
+        Some(libc::ENOENT) => (!is_of_two && !flags.creates()).then_some(false),
         Some(_) => None,
         None if makes => Some(false),
-        None if has(libc::O_CREAT) || place == 1 => None,
+        None if flags.creates() || place == 1 => None,
         None => Some(true),
     }
 }
@@ -199,13 +196,12 @@ pub fn failed(
             world.was_there(node, EntryKind::Any);
         }
         (libc::EISDIR, None) => world.was_there(node, EntryKind::Directory),
-        (libc::ELOOP, None) if open_flags(operation) & bits(libc::O_NOFOLLOW) != 0 => {
+        (libc::ELOOP, None) if open_flags(operation).is_nofollow() => {
             world.was_there(node, EntryKind::Link(0));
         }
         (libc::ENOTDIR, None) => {
             let wants = removes_directory(call, args)
-                || call.class == CallClass::Open
-                    && open_flags(operation) & bits(libc::O_DIRECTORY) != 0;
+                || call.class == CallClass::Open && open_flags(operation).is_directory();
             no_directory(world, node, wants);
         }
         _ => {}
@@ -364,7 +360,7 @@ pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
     let from = register.map(|register| operation.args[register]);
     let (Some(kind), Some(from)) = (sought(operation), from) else { return };
     let at = operation.ret.and_then(|ret| u64::try_from(ret).ok());
-    let behind = |at: u64| at..at.saturating_add(1);
+    let behind = |offset: u64| offset..offset.saturating_add(1);
     match (kind, at) {
         (RegionKind::Data, Some(at)) => {
             world.size_mut(file).reaches(at.saturating_add(1));

@@ -9,8 +9,8 @@
 //!
 //! Bytes below `visible` may be those of the start; a truncation lowers `visible`, and nothing
 //! raises it. Bytes up to `written` are there because the program wrote them. Bytes that are read
-//! beyond must have been there at the start. The program has changed bytes between `changed_from`
-//! and `changed_to`, so their contents show nothing of the start.
+//! beyond must have been there at the start. The program has changed bytes between
+//! `first_changed` and `behind_changed`, so their contents show nothing of the start.
 
 use std::ops::Range;
 
@@ -27,10 +27,10 @@ pub struct Size {
     written: u64,
     /// Number of bytes that were appended at an unknown end.
     appended: u64,
-    /// Begin of the changed range.
-    changed_from: u64,
-    /// End of the changed range.
-    changed_to: u64,
+    /// Offset of the first byte of the changed range.
+    first_changed: u64,
+    /// Offset after the last byte of the changed range.
+    behind_changed: u64,
 }
 
 impl Size {
@@ -41,8 +41,8 @@ impl Size {
         visible: u64::MAX,
         written: 0,
         appended: 0,
-        changed_from: 0,
-        changed_to: 0,
+        first_changed: 0,
+        behind_changed: 0,
     };
 
     /// File that the program has made.
@@ -64,15 +64,15 @@ impl Size {
         self.visible.min(self.first())
     }
 
-    /// Returns true if the file is known to reach `end` now.
-    pub fn is_within(&self, end: u64) -> bool {
-        end <= self.written.max(self.of_itself())
+    /// Returns true if the file is known to reach this length now.
+    pub fn is_within(&self, length: u64) -> bool {
+        length <= self.written.max(self.of_itself())
     }
 
-    /// Returns true if the file may end at `end` now.
-    pub fn may_end(&self, end: u64) -> bool {
+    /// Returns true if the file may have this length now.
+    pub fn may_end(&self, length: u64) -> bool {
         let known = self.written.max(self.of_itself());
-        if self.is_exact() && self.appended == 0 { end == known } else { end >= known }
+        if self.is_exact() && self.appended == 0 { length == known } else { length >= known }
     }
 
     /// Records a read at `offset` that returned `got` of `asked` bytes.
@@ -105,16 +105,17 @@ impl Size {
 
     /// Records that the program has changed this range.
     pub fn changed(&mut self, range: Range<u64>) {
-        let is_first = self.changed_from == self.changed_to;
-        self.changed_from = if is_first { range.start } else { self.changed_from.min(range.start) };
-        self.changed_to = self.changed_to.max(range.end);
+        let is_first = self.first_changed == self.behind_changed;
+        self.first_changed =
+            if is_first { range.start } else { self.first_changed.min(range.start) };
+        self.behind_changed = self.behind_changed.max(range.end);
     }
 
     /// Returns the parts of a range that are still as they were at the start.
     pub fn of_start(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let end = range.end.min(self.visible);
-        let before = range.start..end.min(self.changed_from);
-        let behind = range.start.max(self.changed_to)..end;
+        let before = range.start..end.min(self.first_changed);
+        let behind = range.start.max(self.behind_changed)..end;
         [before, behind].into_iter().filter(|part| !part.is_empty())
     }
 
@@ -126,18 +127,22 @@ impl Size {
     }
 
     /// Records that an operation has shown the end of the file.
-    pub fn ends(&mut self, end: u64) {
-        self.reaches(end);
+    pub fn ends(&mut self, length: u64) {
+        self.reaches(length);
         // The end is that of the start only where the program has not set one.
-        if self.exact.is_none() && self.appended == 0 && end > self.written && end < self.visible {
-            self.exact = Some(end);
+        if self.exact.is_none()
+            && self.appended == 0
+            && length > self.written
+            && length < self.visible
+        {
+            self.exact = Some(length);
         }
     }
 
-    /// Records that an operation has shown bytes up to this end.
-    pub fn reaches(&mut self, end: u64) {
-        let from_start = end.min(self.visible).saturating_sub(self.appended);
-        if end > self.written && self.exact.is_none() {
+    /// Records that an operation has shown bytes up to this length.
+    pub fn reaches(&mut self, length: u64) {
+        let from_start = length.min(self.visible).saturating_sub(self.appended);
+        if length > self.written && self.exact.is_none() {
             self.at_least = self.at_least.max(from_start);
         }
     }

@@ -24,6 +24,7 @@ use super::infer_initial_state::flags_of;
 use super::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::symlink_follow::follows;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
+use crate::units::ReplayTime;
 
 /// Maximum number of names that are kept: no plan can describe the start of more names either.
 const NAMES_MAX: usize = super::plan_file::FILES_MAX;
@@ -57,18 +58,17 @@ pub struct PathChange<'a> {
     pub follows: bool,
 }
 
-/// Times of a name, ns since the first operation. Each is the earliest one, or [`u64::MAX`] if
-/// there is none.
+/// Times of a name. Each is the earliest one, or [`ReplayTime::MAX`] if there is none.
 #[derive(Clone, Copy, Debug)]
 struct EarliestTimes {
     /// End of an operation that made an entry where none may be.
-    made: u64,
+    made: ReplayTime,
     /// End of an operation that did not find an entry.
-    missed: u64,
+    missed: ReplayTime,
     /// Begin of an operation that changed the name and does not show that it was absent.
-    changed: u64,
+    changed: ReplayTime,
     /// Begin of any operation that changed the name.
-    any: u64,
+    any: ReplayTime,
 }
 
 /// Names of all operations of a plan.
@@ -100,17 +100,16 @@ pub fn absent(
 pub fn changes_names(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> bool {
     match call.class {
         CallClass::Name | CallClass::Rename | CallClass::Remove => true,
-        CallClass::Open => flags_of(call, args, in_memory) & libc::O_CREAT.cast_unsigned() != 0,
+        CallClass::Open => flags_of(call, args, in_memory).creates(),
         _ => false,
     }
 }
 
 /// Visitor of an operation with its begin and end.
 type OperationObserver<'a> =
-    dyn FnMut(&Call, &Operation<'_>, Range<u64>) -> Result<(), AbsentError> + 'a;
+    dyn FnMut(&Call, &Operation<'_>, Range<ReplayTime>) -> Result<(), AbsentError> + 'a;
 
-/// Visits all operations with begin and end, ns since the first one; those of a thread in their
-/// order.
+/// Visits all operations with begin and end; those of a thread in their order.
 fn each(
     reader: &PlanReader,
     index: &Index,
@@ -118,10 +117,10 @@ fn each(
 ) -> Result<(), AbsentError> {
     let mut zstd = Decompressor::new().map_err(PlanError::from)?;
     for worker in &index.workers {
-        let mut last = 0_u64;
-        for &at in &worker.frames {
-            let damaged = |what| PlanError::Damaged { at, what };
-            let payload = reader.operations(at, &mut zstd)?;
+        let mut last = ReplayTime::MIN;
+        for &offset in &worker.frames {
+            let damaged = |what| PlanError::Damaged { offset, what };
+            let payload = reader.operations(offset, &mut zstd)?;
             let mut left = &payload[..];
             while !left.is_empty() {
                 let (operation, rest): (Operation<'_>, _) = postcard::take_from_bytes(left)
@@ -145,14 +144,13 @@ fn each(
 /// Reports the changes that an operation has made at its paths.
 fn changes(call: &Call, operation: &Operation<'_>, change: &mut dyn FnMut(PathChange<'_>)) {
     let Operation { args, flags, ret, .. } = operation;
-    let writes = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
     let is_change = match call.class {
         CallClass::Name
         | CallClass::Rename
         | CallClass::Remove
         | CallClass::Resize
         | CallClass::Attribute => true,
-        CallClass::Open => flags_of(call, args, *flags) & writes.cast_unsigned() != 0,
+        CallClass::Open => flags_of(call, args, *flags).may_change(),
         _ => false,
     };
     if !is_change || *ret < 0 {
@@ -172,11 +170,11 @@ impl NameTimes {
         &mut self,
         call: &Call,
         operation: &Operation<'_>,
-        times: Range<u64>,
+        times: Range<ReplayTime>,
         place: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) {
         let Range { start, end } = times;
-        let flags = flags_of(call, &operation.args, operation.flags).cast_signed();
+        let flags = flags_of(call, &operation.args, operation.flags);
         let (first, second) = (operation.path, operation.second_path);
         let mut of = |path: Option<&[u8]>, change: &dyn Fn(&mut EarliestTimes)| {
             if let Some(path) = path.and_then(plain) {
@@ -191,7 +189,7 @@ impl NameTimes {
             times.changed = times.changed.min(start);
             times.any = times.any.min(start);
         };
-        let creates = call.class == CallClass::Open && flags & libc::O_CREAT != 0;
+        let creates = call.class == CallClass::Open && flags.creates();
         match call.class {
             // Either of two names may be meant.
             _ if operation.ret == -i64::from(libc::ENOENT)
@@ -203,7 +201,7 @@ impl NameTimes {
             _ if operation.ret < 0 => {}
             CallClass::Name if call.is_symlink() => of(first, &made),
             CallClass::Name => of(second.or(first), &made),
-            CallClass::Open if creates && flags & libc::O_EXCL != 0 => of(first, &made),
+            CallClass::Open if creates && flags.is_exclusive() => of(first, &made),
             CallClass::Open if creates => of(first, &changed),
             CallClass::Remove => of(first, &changed),
             CallClass::Rename => {
@@ -223,8 +221,8 @@ impl NameTimes {
         let absent = |(path, times): (&Vec<u8>, &EarliestTimes)| {
             let above = above(path).filter_map(|path| self.0.get(path));
             let above = above.map(|times| times.any).min();
-            let is_so = |at: u64| {
-                at < u64::MAX && at <= times.changed && above.is_none_or(|above| at <= above)
+            let is_so = |at: ReplayTime| {
+                at < ReplayTime::MAX && at <= times.changed && above.is_none_or(|above| at <= above)
             };
             // A failed lookup shows the start only if no change had begun by its end.
             let is_missed = is_so(times.missed) && times.missed <= times.any;
@@ -238,7 +236,12 @@ impl NameTimes {
 }
 
 impl EarliestTimes {
-    const NONE: Self = Self { made: u64::MAX, missed: u64::MAX, changed: u64::MAX, any: u64::MAX };
+    const NONE: Self = Self {
+        made: ReplayTime::MAX,
+        missed: ReplayTime::MAX,
+        changed: ReplayTime::MAX,
+        any: ReplayTime::MAX,
+    };
 }
 
 /// Returns the directories that lead to a path, without the root.
@@ -258,6 +261,7 @@ fn plain(path: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Nanos;
 
     /// Operation: a call, its flags if it is an open, its paths, and its result. Each begins after
     /// the previous one has ended.
@@ -287,10 +291,10 @@ mod tests {
             target_offset: None,
             bytes: None,
             ret: (*ret).into(),
-            gap: 0,
-            took: 5,
+            gap: Nanos(0),
+            took: Nanos(5),
             others: 0,
-            behind: 0,
+            behind: Nanos(0),
             keeps_handle: false,
             implicit: false,
             before: Vec::new(),
@@ -301,10 +305,10 @@ mod tests {
     #[track_caller]
     fn check(done: &[Done<'_>], expected: &str) {
         let mut names = NameTimes::default();
-        for (start, done) in (0..).step_by(10).zip(done) {
+        for (start, done) in (0_u64..).step_by(10).zip(done) {
             let call = CallId::by_name(done.0).expect(done.0).call();
             let same = &mut |path: &[u8]| path.to_vec();
-            names.add(call, &operation(call, done), start..start + 5, same);
+            names.add(call, &operation(call, done), ReplayTime(start)..ReplayTime(start + 5), same);
         }
         let text = |absent: Absent| {
             let path = String::from_utf8(absent.path).expect("a name of ours");

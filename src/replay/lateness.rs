@@ -1,6 +1,7 @@
 //! Lateness of a replay.
 
 use crate::analysis::histogram::Histogram;
+use crate::units::Nanos;
 
 /// Threshold in ns above which an operation is very late.
 const VERY_LATE: u64 = 1_000_000;
@@ -15,8 +16,9 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Adds an operation with its lateness in ns.
-    pub fn add(&mut self, late: u64) {
+    /// Adds an operation with its lateness.
+    pub fn add(&mut self, late: Nanos) {
+        let Nanos(late) = late;
         self.spread.add(late);
         self.very_late += u64::from(late > VERY_LATE);
     }
@@ -47,7 +49,7 @@ mod tests {
     fn who_had_no_time_was_not_late() {
         let mut late = Lateness::default();
         assert_eq!((late.percentile(990), late.max(), late.very_late), (None, None, 0));
-        late.add(0);
+        late.add(Nanos(0));
         assert_eq!((late.percentile(990), late.max(), late.very_late), (Some(0), Some(0), 0));
     }
 
@@ -55,7 +57,7 @@ mod tests {
     fn parts_make_the_same_whole() {
         let fold = |numbers: &mut dyn Iterator<Item = u64>| {
             let mut late = Lateness::default();
-            numbers.for_each(|it| late.add(it * 1000));
+            numbers.for_each(|it| late.add(Nanos(it * 1000)));
             late
         };
         let whole = fold(&mut (0..2003));

@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 
 use super::dependencies::{OpId, TimedOp, WaitSet};
 use super::namespace::FileId;
+use crate::event::registers::int;
 use crate::units::DevId;
 
 /// Object of a lock.
@@ -56,10 +57,7 @@ pub enum FlockRequest {
 
 /// Decodes the request of an `flock` with these registers.
 pub fn wish(args: &[u64; 6]) -> FlockRequest {
-    // The kernel reads 32 bits.
-    let Ok(flags) = i32::try_from(args[1] & u64::from(u32::MAX)) else {
-        return FlockRequest::Other;
-    };
+    let flags = int(args[1]);
     let waits = flags & libc::LOCK_NB == 0;
     match flags & !libc::LOCK_NB {
         libc::LOCK_SH => FlockRequest::Lock(Mode::Shared, waits),
@@ -211,7 +209,7 @@ mod tests {
     use crate::replay::dependencies::Worker;
 
     fn op(worker: u32, number: u32) -> TimedOp {
-        TimedOp { at: OpId { worker: Worker(worker), number }, start: 0, end: 0 }
+        TimedOp { at: OpId { worker: Worker(worker), number }, ..TimedOp::default() }
     }
 
     fn asked(description: u64, mode: Mode) -> LockAttempt {

@@ -15,25 +15,26 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Begins of the operations in flight. Times are ns of the capture's clock or, where noted, since
-/// the first operation.
+use crate::units::{KernelTime, ReplayTime};
+
+/// Begins of the operations in flight.
 #[derive(Debug, Default)]
 pub struct LowWatermark {
     /// Number of operations in flight by their begin.
-    starts: BTreeMap<u64, u32>,
+    starts: BTreeMap<KernelTime, u32>,
     /// Begin of the first operation; `None`: nothing is known yet.
-    first: Option<u64>,
-    floor: u64,
+    first: Option<KernelTime>,
+    floor: ReplayTime,
 }
 
 impl LowWatermark {
     /// Adds an operation that began at `start`.
-    pub(super) fn begun(&mut self, start: u64) {
+    pub(super) fn begun(&mut self, start: KernelTime) {
         *self.starts.entry(start).or_default() += 1;
     }
 
     /// Removes an operation that began at `start`.
-    pub(super) fn over(&mut self, start: u64) {
+    pub(super) fn over(&mut self, start: KernelTime) {
         if let Some(count) = self.starts.get_mut(&start) {
             *count -= 1;
             if *count == 0 {
@@ -43,29 +44,28 @@ impl LowWatermark {
     }
 
     /// Returns the begin of the oldest operation in flight.
-    pub(super) fn oldest(&self) -> Option<u64> {
+    pub(super) fn oldest(&self) -> Option<KernelTime> {
         self.starts.first_key_value().map(|(start, _)| *start)
     }
 
     /// Raises the floor: no later operation began before the oldest one in flight, or before `now`
     /// if there is none. `first` is the begin of the first operation.
-    pub(super) fn raise_floor(&mut self, now: u64, first: Option<u64>) {
+    pub(super) fn raise_floor(&mut self, now: KernelTime, first: Option<KernelTime>) {
         let oldest = self.oldest().unwrap_or(now);
-        self.floor = self.floor.max(oldest.saturating_sub(first.unwrap_or(oldest)));
+        self.floor = self.floor.max(ReplayTime::of(oldest, first.unwrap_or(oldest)));
         self.first = first;
     }
 
-    /// Returns the time before which no later operation began, in ns since the first operation.
-    pub fn floor(&self) -> u64 {
+    /// Returns the time before which no later operation began.
+    pub fn floor(&self) -> ReplayTime {
         self.floor
     }
 
-    /// Returns true if an operation in flight may have begun at these times, in ns since the first
-    /// operation.
-    pub fn has_begun_in(&self, times: Range<u64>) -> bool {
+    /// Returns true if an operation in flight may have begun at these times.
+    pub fn has_begun_in(&self, times: Range<ReplayTime>) -> bool {
         let Some(first) = self.first else { return true };
         let Range { start, end } = times;
-        let [start, end] = [start, end].map(|time| time.saturating_add(first));
+        let [start, end] = [start, end].map(|time| time.by_clock(first));
         start < end && self.starts.range(start..end).next().is_some()
     }
 }
@@ -74,9 +74,10 @@ impl LowWatermark {
 impl LowWatermark {
     /// Creates a watermark where the first operation began at 0 and operations with these begins
     /// are in flight.
-    pub(super) fn of(floor: u64, starts: &[u64]) -> Self {
-        let starts = starts.iter().map(|start| (*start, 1)).collect();
-        Self { starts, first: Some(0), floor }
+    pub(super) fn of(floor: ReplayTime, starts: &[ReplayTime]) -> Self {
+        let first = KernelTime::MIN;
+        let starts = starts.iter().map(|start| (start.by_clock(first), 1)).collect();
+        Self { starts, first: Some(first), floor }
     }
 }
 
@@ -86,20 +87,21 @@ mod tests {
 
     #[test]
     fn only_who_is_under_way_may_have_begun_before() {
+        let times = |it: Range<u64>| ReplayTime(it.start)..ReplayTime(it.end);
         let mut past = LowWatermark::default();
-        assert!(past.has_begun_in(0..1), "nothing is known yet");
-        past.begun(107);
-        past.begun(107);
-        past.begun(131);
-        past.raise_floor(200, Some(100));
-        assert_eq!(past.floor(), 7);
-        assert!(past.has_begun_in(7..8) && past.has_begun_in(8..32));
-        assert!(!past.has_begun_in(8..31) && !past.has_begun_in(32..200));
-        past.over(107);
-        assert!(past.has_begun_in(7..8), "the other one");
-        past.over(107);
-        assert!(!past.has_begun_in(7..8));
-        past.raise_floor(200, Some(100));
-        assert_eq!((past.floor(), past.oldest()), (31, Some(131)));
+        assert!(past.has_begun_in(times(0..1)), "nothing is known yet");
+        past.begun(KernelTime(107));
+        past.begun(KernelTime(107));
+        past.begun(KernelTime(131));
+        past.raise_floor(KernelTime(200), Some(KernelTime(100)));
+        assert_eq!(past.floor(), ReplayTime(7));
+        assert!(past.has_begun_in(times(7..8)) && past.has_begun_in(times(8..32)));
+        assert!(!past.has_begun_in(times(8..31)) && !past.has_begun_in(times(32..200)));
+        past.over(KernelTime(107));
+        assert!(past.has_begun_in(times(7..8)), "the other one");
+        past.over(KernelTime(107));
+        assert!(!past.has_begun_in(times(7..8)));
+        past.raise_floor(KernelTime(200), Some(KernelTime(100)));
+        assert_eq!((past.floor(), past.oldest()), (ReplayTime(31), Some(KernelTime(131))));
     }
 }

@@ -6,6 +6,7 @@ use super::namespace::FileId;
 use crate::analysis::completed_op::OpKind;
 use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CallClass, CallId};
+use crate::units::ReplayTime;
 
 /// Operation that the replay executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +42,10 @@ pub struct PlannedOp {
     pub bytes: Option<u64>,
     /// Captured result.
     pub ret: i64,
-    /// Start, in ns since the first operation.
-    pub start: u64,
-    /// End, in ns since the first operation.
-    pub end: u64,
+    /// Begin in the capture.
+    pub start: ReplayTime,
+    /// End in the capture.
+    pub end: ReplayTime,
     /// Close of a handle that has other references: the handle stays open, and a copy of it is
     /// closed.
     pub keeps_handle: bool,

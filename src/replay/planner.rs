@@ -54,7 +54,7 @@ use super::symlink_follow::follows;
 use crate::analysis::completed_op::OpKind;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos, ReplayTime};
 
 /// Consumer of planned operations, which arrive one at a time.
 pub trait PlanOutput {
@@ -115,14 +115,14 @@ pub struct Planner<O> {
     /// Newest operation of each process. The flag is false if the operation is asynchronous, or was
     /// inherited from the parent at birth.
     newest: FxHashMap<ProcessKey, (OpId, bool)>,
-    /// Begin of the first operation, ns.
-    first: Option<u64>,
+    /// Begin of the first operation.
+    first: Option<KernelTime>,
     /// Workers that execute operations.
     pub who: Vec<WorkerInfo>,
     /// Descriptors that are open before the first operation.
     pub given: Vec<InheritedFd>,
     /// Number of operations that wait for another thread's operations.
-    pub waits: u64,
+    pub waiting: u64,
     /// Number of operations that are replayed.
     pub done: BTreeMap<OpKind, u64>,
     /// Number of model-only operations: their effects are part of the replayed ones.
@@ -133,17 +133,16 @@ pub struct Planner<O> {
     pub left: BTreeMap<(SkipReason, OpKind), u64>,
     /// Bytes that the replayed operations read and write.
     pub bytes: [u64; 2],
-    /// End of the last operation, in ns since the first one.
-    pub span: u64,
-    /// Time that each worker spends inside operations, ns.
-    pub busy: Vec<u64>,
+    /// Time from the begin of the first operation to the end of the last one.
+    pub span: Nanos,
+    /// Time that each worker spends inside operations.
+    pub busy: Vec<Nanos>,
     /// Number of operations that are replayed only because others need them.
     pub needed: u64,
     /// True while operations are planned only because others need them.
     is_needed: bool,
-    /// Begin of the first wanted operation, in ns since the first operation; `None`: the plan has
-    /// no selection.
-    pub wanted_from: Option<u64>,
+    /// Begin of the first wanted operation; `None`: the plan has no selection.
+    pub wanted_from: Option<ReplayTime>,
 }
 
 impl<O: PlanOutput> Planner<O> {
@@ -170,13 +169,13 @@ impl<O: PlanOutput> Planner<O> {
             first: None,
             who: Vec::new(),
             given: Vec::new(),
-            waits: 0,
+            waiting: 0,
             done: BTreeMap::new(),
             followed: 0,
             implicit: 0,
             left: BTreeMap::new(),
             bytes: [0; 2],
-            span: 0,
+            span: Nanos::default(),
             busy: Vec::new(),
             needed: 0,
             is_needed: false,
@@ -266,7 +265,7 @@ impl<O: PlanOutput> Planner<O> {
         Ok(())
     }
 
-    /// Returns the identity and times of an operation. Times begin with the first operation.
+    /// Returns the identity and times of an operation.
     fn timed(
         &mut self,
         operation: &SyscallOperation,
@@ -281,19 +280,19 @@ impl<O: PlanOutput> Planner<O> {
         timed
     }
 
-    /// Returns begin and end of an operation, in ns since the first one.
-    fn times(&mut self, start: KernelTime, end: KernelTime) -> (u64, u64) {
+    /// Converts begin and end of an operation to times of the plan.
+    fn times(&mut self, start: KernelTime, end: KernelTime) -> (ReplayTime, ReplayTime) {
         // An operation in flight that began earlier may be planned later.
-        let earliest = || start.0.min(self.under_way.oldest().unwrap_or(u64::MAX));
+        let earliest = || start.min(self.under_way.oldest().unwrap_or(KernelTime::MAX));
         self.first.get_or_insert_with(earliest);
         let [start, end] = [start, end].map(|time| self.since_first(time));
-        self.span = self.span.max(end);
+        self.span = self.span.max(end.since(ReplayTime::MIN));
         (start, end)
     }
 
-    /// Converts a time of the capture to ns since the first operation.
-    fn since_first(&self, time: KernelTime) -> u64 {
-        time.0.saturating_sub(self.first.unwrap_or(time.0))
+    /// Converts a time of the capture to a time of the plan.
+    fn since_first(&self, time: KernelTime) -> ReplayTime {
+        ReplayTime::of(time, self.first.unwrap_or(time))
     }
 
     /// Returns the identity of a thread's next operation. A new thread's initial waits are added to
@@ -319,7 +318,7 @@ impl<O: PlanOutput> Planner<O> {
     /// Returns the next worker, whose description the caller adds to `who`.
     fn new_worker(&mut self) -> Worker {
         self.counts.push(0);
-        self.busy.push(0);
+        self.busy.push(Nanos::default());
         Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"))
     }
 
@@ -465,8 +464,7 @@ impl<O: PlanOutput> Planner<O> {
     ) {
         let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
         self.things.of_handle(&mut self.handles, made, true, accessor);
-        let truncates =
-            infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        let truncates = infer_initial_state::open_flags(operation).truncates();
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == CallClass::Open
             && truncates
@@ -529,7 +527,7 @@ impl<O: PlanOutput> Planner<O> {
     ) -> Result<(), O::Error> {
         self.waited.reduce(planned.at.worker, &mut before);
         planned.before = before.all().to_vec();
-        self.waits += u64::from(!planned.before.is_empty());
+        self.waiting += u64::from(!planned.before.is_empty());
         *self.done.entry(planned.what()).or_default() += 1;
         self.needed += u64::from(self.is_needed);
         for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
@@ -537,7 +535,7 @@ impl<O: PlanOutput> Planner<O> {
         }
         let worker = planned.at.worker.0 as usize;
         self.counts[worker] += 1;
-        self.busy[worker] += planned.end.saturating_sub(planned.start);
+        self.busy[worker] += planned.end.since(planned.start);
         if planned.asynchronous.is_none() {
             self.newest.insert(process, (planned.at, true));
         } else {
@@ -556,7 +554,7 @@ impl<O: PlanOutput> Planner<O> {
         let call = operation.call.call();
         // Operations that the call submits are reported after its end, and began with it.
         if call.arg(Role::Iocbs).is_some() {
-            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start.0, false);
+            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start, false);
             return;
         }
         self.under_way.over(InFlightKey::Call(operation.thread));
@@ -570,7 +568,7 @@ impl<O: PlanOutput> Planner<O> {
         let is_left = is_left || call.class == CallClass::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             let makes = may_make_names(operation);
-            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start.0, makes);
+            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start, makes);
         }
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     const SECOND: ProcessKey = ProcessKey(3);
 
     fn last(worker: u32) -> TimedOp {
-        TimedOp { at: OpId { worker: Worker(worker), number: 9 }, start: 0, end: 0 }
+        TimedOp { at: OpId { worker: Worker(worker), number: 9 }, ..TimedOp::default() }
     }
 
     fn workers(before: &WaitSet) -> Vec<u32> {

@@ -22,8 +22,10 @@ use super::handles::{Handle, Handles};
 use super::infer_initial_state::{found_there, open_flags, removes_directory, sought};
 use super::low_watermark::LowWatermark;
 use super::namespace::{FileId, FsModel, NodeId};
+use crate::event::OpenFlags;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
+use crate::units::ReplayTime;
 
 /// Bytes of a file that form one resource.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -222,7 +224,7 @@ impl Resources {
 
     /// Returns true if all accesses to a name had ended by `oldest`. Then an operation that began
     /// later need not wait for any that found the name so or changed the name.
-    pub(super) fn is_settled(&self, node: NodeId, oldest: u64) -> bool {
+    pub(super) fn is_settled(&self, node: NodeId, oldest: ReplayTime) -> bool {
         self.names.get(&node).is_none_or(|history| history.is_over(oldest))
     }
 
@@ -262,7 +264,7 @@ fn changes_names(operation: &SyscallOperation) -> bool {
 
 /// Returns true if an open may create a missing file.
 fn may_make(operation: &SyscallOperation) -> bool {
-    let creates = open_flags(operation) & libc::O_CREAT.cast_unsigned() != 0;
+    let creates = open_flags(operation).creates();
     operation.call.call().class == CallClass::Open && creates && operation.errno().is_none()
 }
 
@@ -297,9 +299,9 @@ pub(super) fn appends(
     file: Option<&OpenFile>,
     is_target: bool,
 ) -> bool {
-    let flags = file.and_then(|file| file.flags).unwrap_or(0);
+    let flags = OpenFlags(file.and_then(|file| file.flags).unwrap_or(0));
     let writes = operation.call.call().class == CallClass::Write || is_target;
-    writes && flags & libc::O_APPEND.cast_unsigned() != 0
+    writes && flags.appends()
 }
 
 /// Returns true if an operation begins at the position, and moves the position.

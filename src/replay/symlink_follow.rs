@@ -14,8 +14,7 @@ pub(super) fn follows(call: &Call, args: &[u64; 6], in_memory: Option<u32>) -> b
     match (call.class, call.name) {
         (CallClass::Open, _) => {
             let flags = flags_of(call, args, in_memory);
-            let has = |flag: i32| flags & flag.cast_unsigned() != 0;
-            !(has(libc::O_NOFOLLOW) || has(libc::O_CREAT) && has(libc::O_EXCL))
+            !(flags.is_nofollow() || flags.creates() && flags.is_exclusive())
         }
         (CallClass::Rename | CallClass::Remove, _) => false,
         (_, "linkat") => is_set(args[4], libc::AT_SYMLINK_FOLLOW),

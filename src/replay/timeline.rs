@@ -1,5 +1,7 @@
 //! Timeline of capture and replay: operations and bytes per time slice.
 
+use crate::units::Nanos;
+
 /// Side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimelineSide {
@@ -32,9 +34,9 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Adds an operation that ended at `end`, in ns since the first one began.
-    pub fn add(&mut self, side: TimelineSide, end: u64, bytes: u64) {
-        let end = end / PART_MIN_NS;
+    /// Adds an operation that ended at `end`, counted from the begin of the timeline.
+    pub fn add(&mut self, side: TimelineSide, end: Nanos, bytes: u64) {
+        let end = end.0 / PART_MIN_NS;
         while end >> self.shift >= PARTS_MAX as u64 {
             self.widen();
         }
@@ -97,8 +99,8 @@ mod tests {
     fn whoever_is_late_makes_parts_longer() {
         let mut timeline = Timeline::default();
         for second in 0..100_u64 {
-            timeline.add(TimelineSide::Captured, second * 1_000_000_000, 10);
-            timeline.add(TimelineSide::Replayed, second * 500_000_000, 10);
+            timeline.add(TimelineSide::Captured, Nanos(second * 1_000_000_000), 10);
+            timeline.add(TimelineSide::Replayed, Nanos(second * 500_000_000), 10);
         }
         assert_eq!(timeline.part_ns(), 2_048_000_000);
         assert!(timeline.parts().len() <= PARTS_MAX);
@@ -114,7 +116,7 @@ mod tests {
     #[test]
     fn the_end_of_time_is_a_time() {
         let mut timeline = Timeline::default();
-        timeline.add(TimelineSide::Captured, u64::MAX, 1);
+        timeline.add(TimelineSide::Captured, Nanos(u64::MAX), 1);
         assert!(timeline.parts().len() <= PARTS_MAX);
     }
 }

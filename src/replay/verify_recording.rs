@@ -136,7 +136,7 @@ impl PlanSide {
     fn call(&self, number: u16) -> Result<&'static Call, PlanError> {
         let name = self.index.calls.get(usize::from(number));
         let call = name.and_then(|it| CallId::by_name(&it.name)).map(CallId::call);
-        call.ok_or(PlanError::Damaged { at: 0, what: "it has a call that is not known" })
+        call.ok_or(PlanError::Damaged { offset: 0, what: "it has a call that is not known" })
     }
 
     fn name(&self, file: Option<u32>) -> Option<&[u8]> {
@@ -190,7 +190,7 @@ impl OperationCursor<'_> {
     /// Returns the operation at a position, and the position of the next one.
     fn peek(&self, at: usize) -> Result<(Operation<'_>, usize), PlanError> {
         let left = self.payload.get(at..).unwrap_or_default();
-        let damaged = PlanError::Damaged { at: 0, what: "its operations have another shape" };
+        let damaged = PlanError::Damaged { offset: 0, what: "its operations have another shape" };
         let (operation, rest) = postcard::take_from_bytes(left).map_err(|_| damaged)?;
         Ok((operation, self.payload.len() - rest.len()))
     }

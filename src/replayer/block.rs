@@ -24,6 +24,7 @@ use super::timestamps::Timestamps;
 use crate::replay::block::{BlockPlan, CapturedRequest, CapturedRequestKind, ReplayedRequest};
 use crate::sys::block_device::{BlockTarget, DirectBuffer};
 use crate::sys::thread;
+use crate::units::{Nanos, ReplayTime};
 
 /// Threads at most. Deeper queues are clipped, which the report shows.
 pub const THREADS_MAX: u32 = 256;
@@ -58,7 +59,7 @@ pub struct BlockReplayed {
 pub enum BlockError {
     /// Requests end beyond the end of the device.
     #[error(
-        "the device is too small: {count} requests end beyond its {size} bytes, the first at {end}; a replay needs a device that is as large as the \
+        "the device is too small: {count} requests end beyond its {size} bytes, the first at {end_byte}; a replay needs a device that is as large as the \
          captured one"
     )]
     TooSmall {
@@ -66,8 +67,8 @@ pub enum BlockError {
         count: usize,
         /// Size of the device in bytes.
         size: u64,
-        /// End of the first of these requests.
-        end: u64,
+        /// End of the first of these requests, in bytes.
+        end_byte: u64,
     },
     /// Requests are not aligned to the device's blocks.
     #[error(
@@ -104,8 +105,8 @@ pub fn check(plan: &BlockPlan, size: u64, block: u64) -> Result<(), BlockError> 
         |it: &&CapturedRequest| !it.offset.is_multiple_of(block) || !it.bytes.is_multiple_of(block);
     let placed = || plan.all.iter().filter(|it| it.kind != CapturedRequestKind::Flush);
     if let Some(it) = placed().find(ends) {
-        let end = it.offset.saturating_add(it.bytes);
-        return Err(BlockError::TooSmall { count: placed().filter(ends).count(), size, end });
+        let (count, end_byte) = (placed().filter(ends).count(), it.offset.saturating_add(it.bytes));
+        return Err(BlockError::TooSmall { count, size, end_byte });
     }
     if let Some(it) = placed().find(is_odd) {
         let count = placed().filter(is_odd).count();
@@ -136,8 +137,8 @@ struct RequestQueue {
     done: Vec<bool>,
     /// Length of the completed prefix of `done`.
     first: u32,
-    /// Times, in ns since the replay began, at which the prefix reached each length.
-    since: Vec<u64>,
+    /// Times at which the prefix reached each length.
+    since: Vec<ReplayTime>,
 }
 
 /// State that all threads share.
@@ -172,7 +173,8 @@ pub fn run(
     options.contents.of(0).fill(contents.bytes_mut());
     let buffers = (0..count).map(|_| buffer(plan.longest[0])).collect::<Result<Vec<_>, _>>()?;
     let done = vec![false; plan.all.len()];
-    let row = RequestQueue { next: 0, is_paced: false, done, first: 0, since: vec![0] };
+    let row =
+        RequestQueue { next: 0, is_paced: false, done, first: 0, since: vec![ReplayTime::MIN] };
     let shared = BlockShared {
         plan,
         target,
@@ -225,9 +227,9 @@ fn work(shared: &BlockShared<'_>, mut buffer: DirectBuffer) -> Vec<ReplayedReque
     let mut all = Vec::new();
     while let Some((number, late)) = shared.take() {
         let asked = &shared.plan.all[number as usize];
-        let start = shared.stamps.now();
+        let start = shared.stamps.clock();
         let result = shared.ask(asked, &mut buffer);
-        let end = shared.stamps.now();
+        let end = shared.stamps.clock();
         shared.done(number, end);
         all.push(ReplayedRequest { number, start, end, result, late });
     }
@@ -237,7 +239,7 @@ fn work(shared: &BlockShared<'_>, mut buffer: DirectBuffer) -> Vec<ReplayedReque
 impl BlockShared<'_> {
     /// Takes the next request when its turn and its due time have come. Returns its index and its
     /// lateness; `None`: there is no further request.
-    fn take(&self) -> Option<(u32, Option<u64>)> {
+    fn take(&self) -> Option<(u32, Option<Nanos>)> {
         let mut row = locked(&self.row);
         while row.is_paced || !self.is_turn(&row) {
             let waited = self.is_free.wait_timeout(row, TURN_LOOK_EVERY);
@@ -268,15 +270,16 @@ impl BlockShared<'_> {
         is_open || self.is_over() || waits.is_none_or(|it| row.first >= *it)
     }
 
-    /// Returns the due time of a request, in ns since the replay began.
-    fn time(&self, row: &RequestQueue, number: u32, asked: &CapturedRequest) -> Option<u64> {
+    /// Returns the due time of a request.
+    fn time(&self, row: &RequestQueue, number: u32, asked: &CapturedRequest) -> Option<ReplayTime> {
         match self.options.pacing {
             Pacing::Max => None,
-            Pacing::Open => Some(self.options.scaled(asked.issued)),
+            Pacing::Open => Some(self.options.due(asked.issued.since(ReplayTime::MIN))),
             Pacing::Closed => {
                 let waits = self.plan.waits[number as usize] as usize;
-                let before = waits.checked_sub(1).map_or(0, |it| self.plan.completed[it]);
-                let gap = self.options.scaled(asked.issued - before);
+                let before =
+                    waits.checked_sub(1).map_or(ReplayTime::MIN, |it| self.plan.completed[it]);
+                let gap = self.options.scaled(asked.issued.since(before));
                 Some(row.since[waits].saturating_add(gap))
             }
         }
@@ -300,7 +303,7 @@ impl BlockShared<'_> {
     }
 
     /// Records a completion. No wake-up is needed: this thread checks for the next request itself.
-    fn done(&self, number: u32, end: u64) {
+    fn done(&self, number: u32, end: ReplayTime) {
         let mut row = locked(&self.row);
         let RequestQueue { done, first, since, .. } = &mut *row;
         done[self.plan.rank[number as usize] as usize] = true;

@@ -6,11 +6,12 @@ use std::task::Poll;
 use super::frames::Frames;
 use super::load::LoadedOps;
 use super::steps::{ImplicitOp, ReplayedResult};
+use super::timestamps::Stamp;
 use super::worker::{WorkerEndNotice, WorkerFailure};
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::clock;
 use crate::sys::reissue::CallRing;
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos, ReplayTime};
 
 /// Lane with its seat in the ring.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Lane<'a> {
     loaded: Option<LoadedOps>,
     index: usize,
     /// Start and lateness of the operation that the kernel executes.
-    under_way: Option<(u64, Option<u64>)>,
+    under_way: Option<(Stamp, Option<Nanos>)>,
     /// Time since which the lane waits for other workers.
     waits_since: Option<KernelTime>,
     _ending: WorkerEndNotice<'a>,
@@ -33,8 +34,8 @@ pub(super) struct Lane<'a> {
 pub(super) enum LaneWait {
     /// Result from the kernel.
     Result,
-    /// Due time, in ns since the replay began.
-    Time(u64),
+    /// Due time.
+    Time(ReplayTime),
     /// Other workers, since this time.
     Others(KernelTime),
     /// No event: the lane has ended.
@@ -97,7 +98,7 @@ impl<'a> Lane<'a> {
             let now = self.course.shared.stamps.clock();
             match self.course.time(step.moment) {
                 Some(time) if now < time => return Ok(LaneWait::Time(time)),
-                time => self.begins(ring, time.map(|it| now - it))?,
+                time => self.begins(ring, time.map(|it| now.since(it)))?,
             }
         }
     }
@@ -107,7 +108,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Starts the next operation, whose turn and due time have come.
-    fn begins(&mut self, ring: &mut CallRing, late: Option<u64>) -> Result<(), WorkerFailure> {
+    fn begins(&mut self, ring: &mut CallRing, late: Option<Nanos>) -> Result<(), WorkerFailure> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let Some(step) = loaded.steps.get(self.index) else { return Ok(()) };
         let shared = self.course.shared;
@@ -137,7 +138,7 @@ impl<'a> Lane<'a> {
         self.over(ReplayedResult { ret, start, end }, late);
     }
 
-    fn over(&mut self, got: ReplayedResult, late: Option<u64>) {
+    fn over(&mut self, got: ReplayedResult, late: Option<Nanos>) {
         let Some(loaded) = &mut self.loaded else { return };
         let Some(step) = loaded.steps.get(self.index) else { return };
         loaded.results.push(got, late);

@@ -13,6 +13,7 @@ use crate::replay::plan_file::{CallPlan, Index, OPERATIONS_MAX, Operation, PlanE
 use crate::replay::replayability::{Treatment, treatment};
 use crate::sys::reissue::{BufferSizes, CallBatch, CallSignature, CapturedCall};
 use crate::sys::tsc::ClockSample;
+use crate::units::ReplayTime;
 
 /// Captured facts of an operation that are not read before the comparison.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +63,8 @@ pub(super) struct NextFrame {
     number: u32,
     /// Number of explicit operations before it.
     explicit: u32,
-    /// Captured end of the last explicit operation before it, in ns since the first operation.
-    pub(super) end: u64,
+    /// Captured end of the last explicit operation before it.
+    pub(super) end: ReplayTime,
     turn: u64,
 }
 
@@ -141,9 +142,9 @@ impl PlanSource {
         zstd: &mut Decompressor<'_>,
     ) -> Result<Option<LoadedOps>, PlanError> {
         let frames = self.index.workers.get(worker as usize).map_or(&[][..], |it| &it.frames);
-        let Some(at) = frames.get(next.frame).copied() else { return Ok(None) };
-        let payload = self.reader.operations(at, zstd)?;
-        let damaged = |what| PlanError::Damaged { at, what };
+        let Some(offset) = frames.get(next.frame).copied() else { return Ok(None) };
+        let payload = self.reader.operations(offset, zstd)?;
+        let damaged = |what| PlanError::Damaged { offset, what };
         let mut loaded = LoadedOps {
             worker,
             first: next.number,
@@ -264,7 +265,7 @@ impl PlanSource {
                 file: captured.file,
                 captured_end: step.moment.end,
                 captured_behind: step.moment.behind,
-                replayed_time: (stamps.ns(got.start, loaded.at), stamps.ns(got.end, loaded.at)),
+                replayed_time: (stamps.time(got.start, loaded.at), stamps.time(got.end, loaded.at)),
                 late,
                 path: captured.path.and_then(path),
                 moves_bytes: call.class.moves_bytes(),

@@ -200,9 +200,10 @@ impl Original {
     /// unless the file has only become shorter.
     fn copy(&self, to: &File, bytes: u64) -> io::Result<(u64, Option<i32>)> {
         let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(CHUNK_BYTES))];
-        let find = |whence, at: u64| {
-            let found = lseek(&self.file, i64::try_from(at).map_err(|_| Errno::EOVERFLOW)?, whence);
-            found.map(|it| u64::try_from(it).unwrap_or(at))
+        let find = |whence, offset: u64| {
+            let found =
+                lseek(&self.file, i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?, whence);
+            found.map(|it| u64::try_from(it).unwrap_or(offset))
         };
         let mut at = 0;
         while at < bytes {

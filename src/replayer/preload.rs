@@ -9,6 +9,7 @@ use zstd::bulk::Decompressor;
 
 use super::load::{LoadedOps, NextFrame, PlanSource};
 use crate::replay::plan_file::PlanError;
+use crate::units::ReplayTime;
 
 /// Memory limit in bytes, enough for about a million operations.
 const BYTES_MAX: usize = 256 << 20;
@@ -35,7 +36,8 @@ impl Preload {
         let mut all: Vec<PreloadedWorker> = Vec::new();
         all.resize_with(source.index.workers.len(), PreloadedWorker::default);
         let mut bytes = 0;
-        let mut order: BinaryHeap<_> = (0..).zip(&all).map(|(at, _)| Reverse((0, at))).collect();
+        let mut order: BinaryHeap<_> =
+            (0..).zip(&all).map(|(at, _)| Reverse((ReplayTime::MIN, at))).collect();
         while let Some(Reverse((_, worker))) = order.pop()
             && bytes < BYTES_MAX
         {

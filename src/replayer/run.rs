@@ -31,6 +31,7 @@ use crate::sys::reissue::{
 };
 use crate::sys::tsc::CycleCounter;
 use crate::sys::{rlimits, thread};
+use crate::units::{Nanos, ReplayTime};
 
 /// Ordering constraints between operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +89,23 @@ pub struct ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// Returns the duration in the replay of a captured duration, both in ns.
+    /// Returns the duration in the replay of a captured duration.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a speed is no exact number: 2^53 ns are 104 days; larger results saturate"
     )]
-    pub fn scaled(&self, ns: u64) -> u64 {
-        if self.speed.to_bits() == 1.0_f64.to_bits() { ns } else { (ns as f64 / self.speed) as u64 }
+    pub fn scaled(&self, duration: Nanos) -> Nanos {
+        if self.speed.to_bits() == 1.0_f64.to_bits() {
+            return duration;
+        }
+        Nanos((duration.0 as f64 / self.speed) as u64)
+    }
+
+    /// Returns the time in the replay that is this captured duration after its begin.
+    pub(super) fn due(&self, duration: Nanos) -> ReplayTime {
+        ReplayTime::MIN.saturating_add(self.scaled(duration))
     }
 }
 
@@ -236,7 +245,7 @@ pub fn run(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Replayed, RunError> {
     if index.handles > HANDLES_MAX {
-        return Err(PlanError::Damaged { at: 0, what: "it has too many descriptors" }.into());
+        return Err(PlanError::Damaged { offset: 0, what: "it has too many descriptors" }.into());
     }
     let source = PlanSource::new(reader, index).map_err(RunError::UnknownCall)?;
     let fill = |bytes: &mut [u8]| options.contents.of(0).fill(bytes);

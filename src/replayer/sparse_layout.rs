@@ -20,19 +20,22 @@ const HOLE_BYTES: u64 = 4096;
 /// [`ContentsSource::Sparse`].
 pub(super) fn data(it: &FileBefore, contents: ContentsSource) -> RangeSet<u64> {
     let of_kind = |kind| {
-        let clipped = it.parts.iter().map(|part| KnownRegion { to: part.to.min(it.size), ..*part });
-        clipped.filter(move |part| part.kind == kind && part.from < part.to)
+        let clipped =
+            it.parts.iter().map(|part| KnownRegion { to_byte: part.to_byte.min(it.size), ..*part });
+        clipped.filter(move |part| part.kind == kind && part.from_byte < part.to_byte)
     };
     let mut data = RangeSet::new();
     if contents != ContentsSource::Sparse && it.size > 0 {
         data.insert(0..it.size);
         for hole in of_kind(RegionKind::Hole) {
-            let from = hole.from - hole.from % HOLE_BYTES;
-            data.remove(from..hole.to.checked_next_multiple_of(HOLE_BYTES).unwrap_or(u64::MAX));
+            let from = hole.from_byte - hole.from_byte % HOLE_BYTES;
+            data.remove(
+                from..hole.to_byte.checked_next_multiple_of(HOLE_BYTES).unwrap_or(u64::MAX),
+            );
         }
     }
     for part in of_kind(RegionKind::Data) {
-        data.insert(part.from..part.to);
+        data.insert(part.from_byte..part.to_byte);
     }
     data
 }
@@ -48,15 +51,15 @@ pub(super) fn set_length(file: &File, bytes: u64) -> io::Result<()> {
     if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) }
 }
 
-/// Writes data into the ranges, from offset `from` on.
+/// Writes data into the ranges, from `offset` on.
 pub(super) fn fill(
     mut file: &File,
     data: &RangeSet<u64>,
-    from: u64,
+    offset: u64,
     mut maker: ContentMaker,
 ) -> io::Result<()> {
     for range in data.iter() {
-        let start = range.start.max(from);
+        let start = range.start.max(offset);
         if start < range.end {
             file.seek(SeekFrom::Start(start))?;
             maker.write(&mut file, range.end - start)?;
@@ -67,17 +70,17 @@ pub(super) fn fill(
 
 /// Returns true if the file system reports the data and holes that the plan contains.
 pub(super) fn is_as_known(file: &File, it: &FileBefore) -> bool {
-    let first = |kind: RegionKind, from: u64| {
+    let first = |kind: RegionKind, offset: u64| {
         let whence = if kind == RegionKind::Data { Whence::SeekData } else { Whence::SeekHole };
-        let from = i64::try_from(from).map_err(|_| Errno::EOVERFLOW)?;
-        match lseek(file, from, whence) {
+        let offset = i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
+        match lseek(file, offset, whence) {
             Err(Errno::ENXIO) => Ok(it.size),
             found => found.map(|it| u64::try_from(it).unwrap_or(0)),
         }
     };
     it.parts.iter().all(|part| {
         let other = if part.kind == RegionKind::Data { RegionKind::Hole } else { RegionKind::Data };
-        first(other, part.from).is_ok_and(|it| it >= part.to)
+        first(other, part.from_byte).is_ok_and(|it| it >= part.to_byte)
     })
 }
 
@@ -89,7 +92,12 @@ mod tests {
     use crate::replay::plan_file::FileKind;
 
     fn file(size: u64, parts: &[(u64, u64, RegionKind)]) -> FileBefore {
-        let parts = parts.iter().map(|&(from, to, kind)| KnownRegion { from, to, kind }).collect();
+        let parts = parts.iter().map(|&(from_byte, to_byte, kind)| KnownRegion {
+            from_byte,
+            to_byte,
+            kind,
+        });
+        let parts = parts.collect();
         FileBefore { size, parts, ..FileBefore::new(b"/f", FileKind::File) }
     }
 

@@ -3,6 +3,9 @@
 //! Entries are small, as are prepared calls: the kernel's work evicts cache lines, and each line
 //! that has to be loaded again makes the replay slower than the program.
 
+use super::timestamps::Stamp;
+use crate::units::{Nanos, ReplayTime};
+
 /// Dependencies of an operation, and its effects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpMeta {
@@ -57,12 +60,11 @@ impl ImplicitOp {
 /// Captured time of an operation. Read only for pacing, windows and the total order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpTiming {
-    /// Start, in ns since the first operation.
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) start: ReplayTime,
+    pub(super) end: ReplayTime,
     /// Latest end among this operation and all that precede it in the plan. These are the
     /// operations that it may wait for.
-    pub(super) behind: u64,
+    pub(super) behind: ReplayTime,
     /// Number of operations, of all threads, that had ended before.
     pub(super) turn: u64,
 }
@@ -124,16 +126,15 @@ impl Steps {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplayedResult {
     pub(super) ret: i64,
-    /// Start and end, as stamps.
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) start: Stamp,
+    pub(super) end: Stamp,
 }
 
 /// Results of the completed operations of a frame.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     got: Vec<ReplayedResult>,
-    late: Vec<Option<u64>>,
+    late: Vec<Option<Nanos>>,
     done: usize,
 }
 
@@ -143,8 +144,8 @@ impl Results {
         Self { got: vec![ReplayedResult::default(); count], late: vec![None; count], done: 0 }
     }
 
-    /// Adds the result of the next operation, and its lateness in ns if it had a due time.
-    pub(super) fn push(&mut self, got: ReplayedResult, late: Option<u64>) {
+    /// Adds the result of the next operation, and its lateness if it had a due time.
+    pub(super) fn push(&mut self, got: ReplayedResult, late: Option<Nanos>) {
         self.got[self.done] = got;
         if late.is_some() {
             self.late[self.done] = late;
@@ -153,7 +154,7 @@ impl Results {
     }
 
     /// Returns the results of the completed operations.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&ReplayedResult, Option<u64>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ReplayedResult, Option<Nanos>)> {
         self.got[..self.done].iter().zip(self.late.iter().copied())
     }
 

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use atomic_wait::{wait, wake_all};
 
-/// Bounds of the window in the capture, in ns since the first operation.
+use crate::units::ReplayTime;
+
+/// Bounds of the window in the capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeWindow {
     /// Operations that ended by this time run first, without pacing.
-    pub from: Option<u64>,
+    pub from: Option<ReplayTime>,
     /// Operations that end later are skipped.
-    pub until: Option<u64>,
+    pub until: Option<ReplayTime>,
 }
 
 /// Barrier at which workers wait until all have finished the operations before the window.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys::clock;
 use crate::sys::tsc::{ClockSample, CycleCounter};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos, ReplayTime};
 
 /// Remaining time that a waiting thread spends polling the clock instead of sleeping: a sleep takes
 /// about 50 µs longer than requested.
@@ -13,6 +13,11 @@ pub(super) const SPIN_NS: u64 = 60_000;
 
 /// Longest sleep without checking whether the replay is over.
 pub(super) const SLEEP_NS: u64 = 100_000_000;
+
+/// Value of the tick counter, or without one the time since the replay began, in ns.
+/// [`Timestamps::time`] converts it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stamp(u64);
 
 /// Source of stamps, and the time from which the replay counts.
 #[derive(Debug)]
@@ -34,37 +39,42 @@ impl Timestamps {
         self.begin.store(clock::now().0, Ordering::Relaxed);
     }
 
-    fn begin(&self) -> u64 {
+    fn begin(&self) -> KernelTime {
         // ORDERING: see `begin_again`.
-        self.begin.load(Ordering::Relaxed)
+        KernelTime(self.begin.load(Ordering::Relaxed))
     }
 
-    /// Returns the time in ns since the replay began, by the clock.
-    pub(super) fn clock(&self) -> u64 {
-        clock::now().0.saturating_sub(self.begin())
+    /// Returns the time since the replay began, by the clock.
+    pub(super) fn clock(&self) -> ReplayTime {
+        ReplayTime::of(clock::now(), self.begin())
     }
 
-    /// Returns a stamp, which [`Self::ns`] converts. Without ticks it is the time in ns since the
-    /// replay began.
-    pub(super) fn now(&self) -> u64 {
-        self.ticks.map_or_else(|| self.clock(), |it| it.now())
+    /// Returns a stamp.
+    pub(super) fn now(&self) -> Stamp {
+        Stamp(self.ticks.map_or_else(|| self.clock().0, |it| it.now()))
     }
 
-    /// Waits until `time`, in ns since the replay began, or until the replay is over. Returns the
-    /// lateness in ns. `may_spin`: a CPU is free for polling the clock.
-    pub(super) fn wait_until(&self, time: u64, may_spin: bool, is_over: impl Fn() -> bool) -> u64 {
+    /// Waits until `time`, or until the replay is over. Returns the lateness. `may_spin`: a CPU is
+    /// free for polling the clock.
+    pub(super) fn wait_until(
+        &self,
+        time: ReplayTime,
+        may_spin: bool,
+        is_over: impl Fn() -> bool,
+    ) -> Nanos {
         let mut now = self.clock();
         while now < time && !is_over() {
-            if may_spin && time - now <= SPIN_NS {
+            if may_spin && time.since(now) <= Nanos(SPIN_NS) {
                 std::hint::spin_loop();
             } else {
                 let early = if may_spin { SPIN_NS } else { 0 };
-                let until = time.saturating_sub(early).min(now.saturating_add(SLEEP_NS));
-                clock::sleep_until(KernelTime(self.begin().saturating_add(until)));
+                let latest = now.saturating_add(Nanos(SLEEP_NS));
+                let until = time.saturating_sub(Nanos(early)).min(latest);
+                clock::sleep_until(until.by_clock(self.begin()));
             }
             now = self.clock();
         }
-        now.saturating_sub(time)
+        now.since(time)
     }
 
     /// Returns clock and ticks, to convert preceding stamps; `None`: stamps are times.
@@ -72,11 +82,11 @@ impl Timestamps {
         self.ticks.map(|it| it.both())
     }
 
-    /// Converts a stamp to ns since the replay began. `at` was read after the stamp.
-    pub(super) fn ns(&self, stamp: u64, at: Option<ClockSample>) -> u64 {
+    /// Converts a stamp to the time since the replay began. `at` was read after the stamp.
+    pub(super) fn time(&self, stamp: Stamp, at: Option<ClockSample>) -> ReplayTime {
         match self.ticks.zip(at) {
-            Some((ticks, at)) => ticks.time(stamp, at).0.saturating_sub(self.begin()),
-            None => stamp,
+            Some((ticks, at)) => ReplayTime::of(ticks.time(stamp.0, at), self.begin()),
+            None => ReplayTime(stamp.0),
         }
     }
 }

@@ -23,7 +23,7 @@ use super::worker::{Shared, WorkerEndNotice, WorkerFailure, WorkerMessage};
 use super::worker_state::WorkerState;
 use crate::sys::reissue::{CallMemory, CallRing};
 use crate::sys::{clock, thread};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos, ReplayTime};
 
 /// Limits of the poll interval in ns. A lane that waits for other workers is polled after an eighth
 /// of the time that it has waited, within these limits.
@@ -125,8 +125,8 @@ impl<'a> UringServer<'a> {
     fn wait(&mut self, next: NextWork) {
         // ORDERING: only a flag.
         let may_spin = self.shared.may_spin.load(Ordering::Relaxed);
-        let due = next.due.map(|it| it.saturating_sub(self.shared.stamps.clock()));
-        let waited = next.since.map(|it| clock::now().0.saturating_sub(it.0));
+        let due = next.due.map(|it| it.since(self.shared.stamps.clock()));
+        let waited = next.since.map(|it| clock::now().since(it).unwrap_or_default());
         let pause = if next.is_left { pause(due, waited, may_spin) } else { None };
         // Once the replay is over, in-flight operations are cancelled, as calls of threads are
         // (`AtWork::interrupt`).
@@ -168,8 +168,8 @@ impl<'a> UringServer<'a> {
 struct NextWork {
     /// Some lanes have not ended.
     is_left: bool,
-    /// Earliest due time of the lanes, in ns since the replay began.
-    due: Option<u64>,
+    /// Earliest due time of the lanes.
+    due: Option<ReplayTime>,
     /// Latest time since which a lane waits for other workers.
     since: Option<KernelTime>,
 }
@@ -186,14 +186,14 @@ impl NextWork {
 
 /// Returns how long to wait for results; `None`: not at all. `due`: time until the next due time;
 /// `waited`: how long a lane has waited for other workers.
-fn pause(due: Option<u64>, waited: Option<u64>, may_spin: bool) -> Option<Duration> {
+fn pause(due: Option<Nanos>, waited: Option<Nanos>, may_spin: bool) -> Option<Duration> {
     let early = if may_spin { SPIN_NS } else { 0 };
     let [least, most] = LOOK_NS;
-    let due = due.map_or(SLEEP_NS, |it| it.saturating_sub(early));
+    let due = due.map_or(SLEEP_NS, |it| it.0.saturating_sub(early));
     let look = match waited {
         None => SLEEP_NS,
-        Some(it) if it < early => 0,
-        Some(it) => (it / 8).clamp(least, most),
+        Some(Nanos(it)) if it < early => 0,
+        Some(Nanos(it)) => (it / 8).clamp(least, most),
     };
     Some(due.min(look).min(SLEEP_NS)).filter(|it| *it > 0).map(Duration::from_nanos)
 }
@@ -206,8 +206,9 @@ mod tests {
 
     #[test]
     fn who_waits_sleeps_until_the_next_look() {
-        let ns = |due, waited, may_spin| {
-            pause(due, waited, may_spin).map_or(0, |it| it.as_nanos().try_into().unwrap_or(0))
+        let ns = |due_ns: Option<u64>, waited_ns: Option<u64>, may_spin| {
+            pause(due_ns.map(Nanos), waited_ns.map(Nanos), may_spin)
+                .map_or(0, |it| it.as_nanos().try_into().unwrap_or(0))
         };
         assert_eq!(ns(None, None, true), SLEEP_NS);
         assert_eq!(ns(Some(3_000_000), None, false), 3_000_000);
@@ -252,9 +253,10 @@ mod tests {
         next.add(LaneWait::Result);
         assert_eq!((next.due, next.since), (None, None));
         let since = |it| LaneWait::Others(KernelTime(it));
-        [LaneWait::Time(7), since(23), LaneWait::Time(5), since(29), LaneWait::Time(11), since(13)]
+        let time = |it| LaneWait::Time(ReplayTime(it));
+        [time(7), since(23), time(5), since(29), time(11), since(13)]
             .into_iter()
             .for_each(|it| next.add(it));
-        assert_eq!((next.due, next.since), (Some(5), Some(KernelTime(29))));
+        assert_eq!((next.due, next.since), (Some(ReplayTime(5)), Some(KernelTime(29))));
     }
 }

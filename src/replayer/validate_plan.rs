@@ -51,6 +51,7 @@ mod tests {
         WorkerPlan,
     };
     use crate::replayer::init;
+    use crate::units::Nanos;
 
     /// Distance between frames: a changed payload does not move the next frame.
     const FRAME_EVERY: u64 = 16 << 10;
@@ -96,10 +97,10 @@ mod tests {
             target_offset: None,
             bytes: Some(512),
             ret: 512,
-            gap: 5,
-            took: 7,
+            gap: Nanos(5),
+            took: Nanos(7),
             others: 1,
-            behind: 0,
+            behind: Nanos(0),
             keeps_handle: call == 3,
             implicit: false,
             before: vec![(0, 0)],

@@ -20,6 +20,7 @@ use super::worker_state::{WindowReach, WorkerState};
 use crate::replay::plan_file::PlanError;
 use crate::sys::reissue::{CallBatch, CallMemory, FdSlots, WriteContents};
 use crate::sys::thread;
+use crate::units::Nanos;
 
 /// State that all threads of a replay share.
 #[derive(Debug)]
@@ -169,7 +170,7 @@ impl WorkerThread<'_> {
         batch: &mut CallBatch,
         index: usize,
         step: ReplayStep<'_>,
-    ) -> Option<(ReplayedResult, Option<u64>)> {
+    ) -> Option<(ReplayedResult, Option<Nanos>)> {
         if step.due.besides == ImplicitOp::Waits {
             return self.waiting(batch, index, step);
         }
@@ -193,7 +194,7 @@ impl WorkerThread<'_> {
         batch: &mut CallBatch,
         index: usize,
         step: ReplayStep<'_>,
-    ) -> Option<(ReplayedResult, Option<u64>)> {
+    ) -> Option<(ReplayedResult, Option<Nanos>)> {
         let late = self.pace(step.moment);
         let start = self.course.shared.stamps.now();
         if !self.is_turn(step) {
@@ -219,8 +220,8 @@ impl WorkerThread<'_> {
         }
     }
 
-    /// Waits for the due time. Returns the lateness in ns if there is a due time.
-    fn pace(&self, moment: &OpTiming) -> Option<u64> {
+    /// Waits for the due time. Returns the lateness if there is a due time.
+    fn pace(&self, moment: &OpTiming) -> Option<Nanos> {
         let time = self.course.time(moment)?;
         let Shared { stamps, turns, may_spin, .. } = self.course.shared;
         // ORDERING: only a flag.

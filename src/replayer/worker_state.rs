@@ -9,8 +9,10 @@ use super::progress::Count;
 use super::progress_counters::WaitTarget;
 use super::run::{Pacing, ReplayOrder};
 use super::steps::{ImplicitOp, OpMeta, OpTiming, ReplayStep, ReplayedResult};
+use super::timestamps::Stamp;
 use super::worker::{Shared, WorkerMessage};
 use crate::sys::reissue::{CallBatch, CallMemory};
+use crate::units::ReplayTime;
 
 /// State of a worker.
 #[derive(Debug)]
@@ -23,14 +25,13 @@ pub(super) struct WorkerState<'a> {
     births: &'a [(u32, u32)],
     /// Captured end time up to which operations run in the current part: before the window, then
     /// inside it.
-    until: u64,
+    until: ReplayTime,
     part: WindowState,
     /// Number of completed operations, and the counter that publishes it.
     done: (u32, Option<&'a Count>),
-    /// End of the last operation in ns since the replay began, and its captured end in ns since the
-    /// first operation. Kept only for closed pacing, which is never requested where stamps are not
-    /// times.
-    last: (u64, u64),
+    /// End of the last operation in the replay, and its captured end. Kept only for closed pacing,
+    /// which is never requested where stamps are not times.
+    last: (ReplayTime, ReplayTime),
 }
 
 /// Position of the worker relative to the window.
@@ -62,17 +63,17 @@ impl<'a> WorkerState<'a> {
             is_waited_for: plan.is_some_and(|it| it.is_waited_for),
             tell,
             births,
-            until: window.from.or(window.until).unwrap_or(u64::MAX),
+            until: window.from.or(window.until).unwrap_or(ReplayTime::MAX),
             part: if window.from.is_none() { WindowState::Inside } else { WindowState::Before },
             done: (0, shared.progress.of(worker)),
-            last: (0, 0),
+            last: Default::default(),
         }
     }
 
     /// Decides whether an operation is to be executed.
     pub(super) fn reaches(&mut self, moment: &OpTiming) -> WindowReach {
         // The moment is read only where there is a window.
-        if self.until == u64::MAX || moment.behind <= self.until {
+        if self.until == ReplayTime::MAX || moment.behind <= self.until {
             WindowReach::Yes
         } else {
             self.reaches_behind(moment.behind)
@@ -80,9 +81,9 @@ impl<'a> WorkerState<'a> {
     }
 
     /// Decides about an operation that ends after the current part, and advances to the next part.
-    fn reaches_behind(&mut self, end: u64) -> WindowReach {
+    fn reaches_behind(&mut self, end: ReplayTime) -> WindowReach {
         let window = self.shared.options.window;
-        let until = window.until.unwrap_or(u64::MAX);
+        let until = window.until.unwrap_or(ReplayTime::MAX);
         if self.part == WindowState::Inside || end > until {
             return WindowReach::No;
         }
@@ -95,21 +96,21 @@ impl<'a> WorkerState<'a> {
         }
         self.part = WindowState::Inside;
         self.until = until;
-        self.last = (0, window.from.unwrap_or(0));
+        self.last = (ReplayTime::MIN, window.from.unwrap_or_default());
         WindowReach::Yes
     }
 
-    /// Returns the due time in ns since the replay began; `None`: immediately.
-    pub(super) fn time(&self, moment: &OpTiming) -> Option<u64> {
+    /// Returns the due time; `None`: immediately.
+    pub(super) fn time(&self, moment: &OpTiming) -> Option<ReplayTime> {
         let options = &self.shared.options;
-        let from = options.window.from.unwrap_or(0);
+        let from = options.window.from.unwrap_or_default();
         match options.pacing {
             _ if self.part != WindowState::Inside => None,
             Pacing::Max => None,
-            Pacing::Open => Some(options.scaled(moment.start.saturating_sub(from))),
+            Pacing::Open => Some(options.due(moment.start.since(from))),
             Pacing::Closed => {
                 let (ended, captured_end) = self.last;
-                let gap = options.scaled(moment.start.saturating_sub(captured_end));
+                let gap = options.scaled(moment.start.since(captured_end));
                 Some(ended.saturating_add(gap))
             }
         }
@@ -181,7 +182,7 @@ impl<'a> WorkerState<'a> {
         &mut self,
         ReplayStep { due, moment, .. }: ReplayStep<'_>,
         ret: i64,
-        end: u64,
+        end: Stamp,
     ) {
         let slots = &self.shared.slots;
         match (due.besides, due.handle) {
@@ -192,7 +193,7 @@ impl<'a> WorkerState<'a> {
             _ => {}
         }
         if self.shared.options.pacing == Pacing::Closed {
-            self.last = (end, moment.end);
+            self.last = (self.shared.stamps.time(end, None), moment.end);
         }
         if due.names.is_some_and(|it| it != (ret >= 0)) && self.shared.options.ends_at_names {
             let _ = self.tell.send(WorkerMessage::NamesDiffer);

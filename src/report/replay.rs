@@ -8,6 +8,7 @@ use crate::replay::hole_map::hole_bytes;
 use crate::replay::namespace::{EntryKind, FsModel, Gap, ListedEntry};
 use crate::replay::planner::{PlanOutput, Planner};
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::{Nanos, ReplayTime};
 
 const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
 
@@ -53,7 +54,7 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
         let of = plan.left.iter().filter(|rest| is_asynchronous(&rest.0.1) == wanted);
         sum(&mut of.map(|row| *row.1))
     };
-    let busy = plan.busy.iter().copied().max().unwrap_or(0);
+    let busy = plan.busy.iter().copied().max().unwrap_or_default();
     let lanes = plan.who.iter().filter(|worker| worker.lane.is_some()).count() as u64;
     let facts = vec![
         ("done", "operations replayed", sum(&mut plan.done.values().copied())),
@@ -65,12 +66,12 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
         ("asynchronous_left", "  asynchronous, not replayed", left_of(true)),
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
         ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
-        ("span_ns", "duration µs", Cell::Ns(plan.span)),
-        ("wanted_from_ns", "  until the selection", Cell::ns(plan.wanted_from)),
-        ("busy_ns", "  busiest thread in calls", Cell::Ns(busy)),
+        ("span_ns", "duration µs", Cell::Ns(plan.span.0)),
+        ("wanted_from_ns", "  until the selection", Cell::ns(plan.wanted_from.map(|time| time.0))),
+        ("busy_ns", "  busiest thread in calls", Cell::Ns(busy.0)),
         ("threads", "threads", Cell::Count(plan.who.len() as u64)),
         ("lanes", "  for asynchronous operations", Cell::Count(lanes)),
-        ("waits", "waits for another thread", Cell::Count(plan.waits)),
+        ("waits", "waits for another thread", Cell::Count(plan.waiting)),
         ("descriptors", "descriptors at once", Cell::Count(plan.handles() as u64)),
         ("given", "  open before", Cell::Count(plan.given.len() as u64)),
         ("directories", "directories before", of_kind("directory")),
@@ -111,9 +112,9 @@ const DOUBTS: [&str; 5] = [
     "directories are made without their entries: those have paths that are longer than a call accepts",
 ];
 
-/// Notes on the duration of a replay; `busy`: time of the busiest thread inside calls, ns.
-fn durations<O: PlanOutput>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item = String> {
-    let seconds = |ns: u64| std::time::Duration::from_nanos(ns).as_secs_f64();
+/// Notes on the duration of a replay; `busy`: time of the busiest thread inside calls.
+fn durations<O: PlanOutput>(plan: &Planner<O>, busy: Nanos) -> impl Iterator<Item = String> {
+    let seconds = |it: Nanos| std::time::Duration::from_nanos(it.0).as_secs_f64();
     let takes = format!(
         "a replay takes {:.3} s at --speed 1, and with --speed max about {:.3} s, if calls take as long as in the capture: that is the time which the \
          busiest thread was inside calls",
@@ -121,11 +122,13 @@ fn durations<O: PlanOutput>(plan: &Planner<O>, busy: u64) -> impl Iterator<Item 
         seconds(busy)
     );
     // Where the wait takes longer than all operations.
-    let wanted_from = plan.wanted_from.filter(|wanted_from| *wanted_from > busy).map(|wanted_from| {
+    let wanted_from = plan.wanted_from.map(|time| time.since(ReplayTime::MIN));
+    let wanted_from = wanted_from.filter(|wanted_from| *wanted_from > busy).map(|wanted_from| {
         format!(
-            "the selected operations begin {:.3} s after the first one that they need: replay run --from {wanted_from}ns runs those that had ended by then at \
+            "the selected operations begin {:.3} s after the first one that they need: replay run --from {}ns runs those that had ended by then at \
              full speed",
-            seconds(wanted_from)
+            seconds(wanted_from),
+            wanted_from.0
         )
     });
     (!plan.done.is_empty()).then_some(takes).into_iter().chain(wanted_from)

@@ -12,7 +12,7 @@ use crate::replay::block::{
 };
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
-use crate::units::DevId;
+use crate::units::{DevId, Nanos};
 
 /// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,8 @@ pub struct BlockRun<'a> {
     pub from: (DevId, &'a str),
     /// The device of the replay and its path.
     pub to: (DevId, &'a Path),
-    /// Planned duration, ns; `None`: as short as possible.
-    pub expected_span: Option<u64>,
+    /// Planned duration; `None`: as short as possible.
+    pub expected_span: Option<Nanos>,
     /// True if the replay was stopped before its end.
     pub is_stopped: bool,
     /// Threads that issued requests, and their limit.
@@ -99,7 +99,7 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     facts.extend([
         ("captured_depth", "queue depth in the capture", Cell::Count(plan.depth.into())),
         ("depth", "  in the replay", Cell::Count(comparison.depth)),
-        ("early", "before their captured predecessors", Cell::Count(comparison.early)),
+        ("early", "before their captured predecessors", Cell::Count(comparison.begun_early)),
         ("threads", "threads", Cell::Count(run.threads.0.into())),
         ("cpus", "CPUs", Cell::Count(run.cpus as u64)),
         ("planned", "", Cell::Count(plan.all.len() as u64)),
@@ -147,7 +147,7 @@ fn mismatches(shown: &[&BlockMismatch]) -> Table {
         let has_place = mismatch.asked.kind != CapturedRequestKind::Flush;
         let place = |mismatch| if has_place { Cell::Count(mismatch) } else { Cell::None };
         vec![
-            Cell::Ns(mismatch.asked.issued),
+            Cell::Ns(mismatch.asked.issued.0),
             word(mismatch.asked.kind.as_str()),
             place(mismatch.asked.offset),
             place(mismatch.asked.bytes),
@@ -188,11 +188,11 @@ fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
             "there is one CPU: threads slept until their times and did not poll the clock, which makes them later by some 50 µs".to_owned(),
         );
     }
-    if run.is_open && run.comparison.early > 0 {
+    if run.is_open && run.comparison.begun_early > 0 {
         notes.push(format!(
             "{} requests were issued at their times, before all requests had completed that had done so in the capture: the device is slower, or \
              answers in another order",
-            run.comparison.early
+            run.comparison.begun_early
         ));
     }
     if run.plan.fua > 0 {

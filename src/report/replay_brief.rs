@@ -13,6 +13,7 @@ use crate::replay::comparison::{Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::text::escape;
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::Nanos;
 
 /// Limit on the rows of the table of calls; with other results there is room for fewer.
 const CALLS_MAX: usize = 8;
@@ -87,9 +88,9 @@ fn finding(run: &ReplayRun<'_>) -> String {
 /// Key figures: titles and lines.
 fn figures(run: &ReplayRun<'_>, whole: &Report) -> impl Iterator<Item = (&'static str, String)> {
     let comparison = run.comparison;
-    let (span, captured) = (comparison.span(), comparison.captured_span());
+    let (Nanos(span), Nanos(captured)) = (comparison.span(), comparison.captured_span());
     let took = match run.expected_span {
-        Some(expected) => {
+        Some(Nanos(expected)) => {
             format!("{}, expected {} (capture: {})", time(span), time(expected), time(captured))
         }
         None => format!("{}, as fast as possible (capture: {})", time(span), time(captured)),
@@ -166,7 +167,7 @@ fn others(run: &ReplayRun<'_>) -> Table {
         let path = end_of(&String::from_utf8_lossy(&path), PATH_LETTERS);
         let mismatch = mismatch.compared;
         let call = run.index.calls.get(usize::from(mismatch.call)).map_or("?", |call| call.told());
-        let [at, call, path] = [time(mismatch.start), call.to_owned(), path].map(Cell::Word);
+        let [at, call, path] = [time(mismatch.start.0), call.to_owned(), path].map(Cell::Word);
         vec![at, call, result(mismatch.captured), result(mismatch.replayed), path]
     };
     let rows: Vec<Vec<Cell>> = others.iter().take(OTHERS_MAX).map(row).collect();
@@ -183,6 +184,7 @@ mod tests {
     use crate::replay::comparison::{Compared, Comparison, Pair};
     use crate::replay::plan_file::{CallPlan, Index, LeftPlan, WorkerPlan};
     use crate::text::table::TableFormat;
+    use crate::units::ReplayTime;
 
     fn worker() -> WorkerPlan {
         WorkerPlan {
@@ -222,7 +224,8 @@ mod tests {
         let (index, names) = (index(), FxHashMap::default());
         let mut comparison = Comparison::default();
         for number in 0..1009_u32 {
-            let start = u64::from(number) * 1_000_003;
+            let start = ReplayTime(u64::from(number) * 1_000_003);
+            let at = |offset| start.saturating_add(Nanos(offset));
             let is_other = differ && number % 7 == 0;
             let path = "/a/very/long/path/of/a/file/that/no/terminal/has/room/for/in/a/table";
             comparison.add(&Pair {
@@ -236,10 +239,10 @@ mod tests {
                     replayed: if is_other { -i64::from(libc::ENOENT) } else { 1_000_003 },
                 },
                 file: None,
-                captured_end: start + 12_345_678,
-                captured_behind: start + 12_345_678,
-                replayed_time: (start + 77, start + 23_456_789),
-                late: Some(77),
+                captured_end: at(12_345_678),
+                captured_behind: at(12_345_678),
+                replayed_time: (at(77), at(23_456_789)),
+                late: Some(Nanos(77)),
                 path: Some(path.as_bytes()),
                 moves_bytes: true,
             });

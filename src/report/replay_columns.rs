@@ -6,6 +6,7 @@ use crate::replay::comparison::TimePair;
 use crate::replay::lateness::Lateness;
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column};
+use crate::units::Nanos;
 
 /// Largest 99th percentile of the lateness, ns, with which times are comparable.
 const LATENESS_MAX: u64 = 100_000;
@@ -65,12 +66,12 @@ fn spread(it: &Histogram) -> [Cell; 5] {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace<'a> {
     pub(super) lateness: &'a Lateness,
-    /// Duration of the replay, ns.
-    pub(super) span: u64,
-    /// Duration of the capture, ns.
-    pub(super) captured_span: u64,
-    /// Planned duration of the replay, ns; `None`: as short as possible.
-    pub(super) expected_span: Option<u64>,
+    /// Duration of the replay.
+    pub(super) span: Nanos,
+    /// Duration of the capture.
+    pub(super) captured_span: Nanos,
+    /// Planned duration of the replay; `None`: as short as possible.
+    pub(super) expected_span: Option<Nanos>,
 }
 
 impl Pace<'_> {
@@ -79,11 +80,11 @@ impl Pace<'_> {
         let late = self.lateness;
         let drift = self
             .expected_span
-            .map(|expected_span| self.span.cast_signed() - expected_span.cast_signed());
+            .map(|expected_span| self.span.0.cast_signed() - expected_span.0.cast_signed());
         [
-            ("span_ns", "duration µs", Cell::Ns(self.span)),
-            ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span)),
-            ("expected_span_ns", "  expected", Cell::ns(self.expected_span)),
+            ("span_ns", "duration µs", Cell::Ns(self.span.0)),
+            ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span.0)),
+            ("expected_span_ns", "  expected", Cell::ns(self.expected_span.map(|it| it.0))),
             ("drift_ns", "", drift.map_or(Cell::None, Cell::Signed)),
             ("lateness_p50_ns", "lateness µs: p50", Cell::ns(late.percentile(500))),
             ("lateness_p99_ns", "  p99", Cell::ns(late.percentile(990))),
@@ -95,9 +96,9 @@ impl Pace<'_> {
 
     /// True if times can be compared with the capture: not if the replay was not paced.
     fn verdict(&self) -> Cell {
-        let Some(expected) = self.expected_span else { return Cell::None };
+        let Some(Nanos(expected)) = self.expected_span else { return Cell::None };
         let late = self.lateness.percentile(990).unwrap_or(0);
-        let off = self.span.abs_diff(expected);
+        let off = self.span.0.abs_diff(expected);
         Cell::Flag(late <= LATENESS_MAX && off <= expected / SPAN_PARTS)
     }
 }
@@ -131,10 +132,12 @@ mod tests {
 
     #[test]
     fn times_are_compared_if_nobody_was_late() {
-        let verdict = |late: u64, span: u64, expected_span: Option<u64>| {
+        let verdict = |late, span, expected_span: Option<u64>| {
             let mut lateness = Lateness::default();
-            lateness.add(late);
-            Pace { lateness: &lateness, span, captured_span: 0, expected_span }.verdict()
+            lateness.add(Nanos(late));
+            let (span, expected_span) = (Nanos(span), expected_span.map(Nanos));
+            let captured_span = Nanos::default();
+            Pace { lateness: &lateness, span, captured_span, expected_span }.verdict()
         };
         assert_eq!(verdict(100_000, 1_001_000, Some(1_000_000)), Cell::Flag(true));
         assert_eq!(verdict(100_001, 1_000_000, Some(1_000_000)), Cell::Flag(false));

@@ -53,7 +53,7 @@ pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Repo
         ("closes", "closes", sum(&|job| job.closes)),
         ("read_bytes", "bytes to read", sum(&|job| job.bytes[0])),
         ("written_bytes", "bytes to write", sum(&|job| job.bytes[1])),
-        ("span_ns", "duration µs", Cell::Ns(export.span)),
+        ("span_ns", "duration µs", Cell::Ns(export.span.0)),
         ("jobs", "jobs", Cell::Count(jobs.len() as u64)),
         ("files", "files", Cell::Count(files.len() as u64)),
         ("first_bytes", "bytes in them before", Cell::Count(prepared)),

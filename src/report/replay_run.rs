@@ -9,6 +9,7 @@ use crate::replay::outcome::Outcome;
 use crate::replay::plan_file::Index;
 use crate::replay::timeline::TimelineCounts;
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::{Nanos, ReplayTime};
 
 /// A replay: its options and its results.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +20,12 @@ pub struct ReplayRun<'a> {
     pub comparison: &'a Comparison,
     /// Paths of files, by their numbers.
     pub names: &'a FxHashMap<u32, Vec<u8>>,
-    /// Planned duration, ns; `None`: as short as possible.
-    pub expected_span: Option<u64>,
+    /// Planned duration; `None`: as short as possible.
+    pub expected_span: Option<Nanos>,
     /// True if the replay was stopped before its end.
     pub is_stopped: bool,
-    /// End of the replayed time range, ns since the first operation; operations that ended later in
-    /// the capture are skipped.
-    pub until: Option<u64>,
+    /// End of the replayed time range; operations that ended later in the capture are skipped.
+    pub until: Option<ReplayTime>,
     /// Largest number of concurrent threads, and number of CPUs.
     pub threads: (usize, usize),
     /// Threads that did asynchronous operations with an io_uring; `None`: each lane was a thread
@@ -242,7 +242,7 @@ fn mismatches(run: &ReplayRun<'_>, shown: &[&Mismatch]) -> Table {
         let opened = || mismatch.file.and_then(|file| run.names.get(&file)).cloned();
         let path = mismatch.path.clone().or_else(opened);
         let mismatch = mismatch.compared;
-        let mut row = vec![Cell::Ns(mismatch.start)];
+        let mut row = vec![Cell::Ns(mismatch.start.0)];
         row.extend(thread(index, mismatch.worker, false));
         row.extend([
             Cell::Count(mismatch.number.into()),

@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     /// Arguments that start this test program as a helper.
-    const ARGUMENTS: [&str; 3] = ["--exact", "sys::helper::tests::helper", "--ignored"];
+    const ARGUMENTS: [&str; 3] = ["--exact", "sys::sandboxed_helper::tests::helper", "--ignored"];
 
     const BOUNDS: ResourceLimits = ResourceLimits {
         time: Duration::from_secs(60),

@@ -20,7 +20,7 @@ use crate::operation::model::{
     FilePath, MountNamespace, OpenFile, PathArgument, PathArguments, PathSource, ProcessKey,
     SyscallOperation, ThreadInfo, ThreadKey,
 };
-use crate::operation::spans::Span;
+use crate::operation::span::Span;
 use crate::operation::{Sink, Step};
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 

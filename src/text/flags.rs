@@ -2,25 +2,25 @@
 //! hexadecimal, never dropped.
 
 use super::number_format;
+use crate::event::{AccessMode, OpenFlags};
 
 /// A set of bits and its name. Sets of several bits precede the single bits that they contain.
 type Flag = (u32, &'static str);
 
 /// `O_*` names of one architecture.
-pub(super) type OpenFlags = [Flag; 17];
-
-/// Bits of the access mode (`include/uapi/asm-generic/fcntl.h`): a number, not flags.
-const ACCESS_MODE: u32 = 0o3;
+pub(super) type OpenFlagNames = [Flag; 17];
 
 /// Flags of x86-64, and every architecture that uses `include/uapi/asm-generic/fcntl.h` unchanged
 /// (riscv64, loongarch64).
-pub(super) static OPEN_GENERIC: OpenFlags = open_flags(0o40000, 0o100_000, 0o200_000, 0o400_000);
+pub(super) static OPEN_GENERIC: OpenFlagNames =
+    open_flags(0o40000, 0o100_000, 0o200_000, 0o400_000);
 
 /// Flags of aarch64 (`arch/arm64/include/uapi/asm/fcntl.h`).
-pub(super) static OPEN_AARCH64: OpenFlags = open_flags(0o200_000, 0o400_000, 0o40000, 0o100_000);
+pub(super) static OPEN_AARCH64: OpenFlagNames =
+    open_flags(0o200_000, 0o400_000, 0o40000, 0o100_000);
 
 /// Table of an architecture: four bits differ between architectures, the others do not.
-const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) -> OpenFlags {
+const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) -> OpenFlagNames {
     [
         (0o100, "O_CREAT"),
         (0o200, "O_EXCL"),
@@ -125,7 +125,7 @@ pub(super) const F_GETFL: u32 = 3;
 pub(super) const F_DUPFD_CLOEXEC: u32 = 1030;
 
 /// `O_*` names of an architecture (`uname -m`).
-pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlags {
+pub(super) fn open_flags_of(machine: &str) -> &'static OpenFlagNames {
     match machine {
         "aarch64" => &OPEN_AARCH64,
         _ => &OPEN_GENERIC,
@@ -140,17 +140,18 @@ pub fn direct_flag(machine: &str) -> u32 {
 
 /// Flags of an open: the access mode, then the others.
 pub(super) fn open(out: &mut Vec<u8>, names: &[Flag], flags: u32) {
-    let access = match flags & ACCESS_MODE {
-        0 => "O_RDONLY",
-        1 => "O_WRONLY",
-        2 => "O_RDWR",
-        // Neither reads nor writes, but ioctl (open(2)).
-        _ => "O_ACCMODE",
+    let flags = OpenFlags(flags);
+    let access = match flags.access_mode() {
+        AccessMode::Read => "O_RDONLY",
+        AccessMode::Write => "O_WRONLY",
+        AccessMode::ReadWrite => "O_RDWR",
+        AccessMode::Neither => "O_ACCMODE",
     };
     out.extend_from_slice(access.as_bytes());
-    if flags & !ACCESS_MODE != 0 {
+    let others = flags.without_access_mode().0;
+    if others != 0 {
         out.push(b'|');
-        bits(out, names, flags & !ACCESS_MODE);
+        bits(out, names, others);
     }
 }
 

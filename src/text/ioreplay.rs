@@ -12,6 +12,7 @@ use std::io;
 
 use super::escape::drives_terminal;
 use super::number_format;
+use crate::event::registers::int;
 use crate::operation::model::{PathArgument, SyscallOperation};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
@@ -152,9 +153,7 @@ impl<W: io::Write> IoreplayLines<W> {
             match from {
                 Return => number_format::signed(line, ret),
                 Int(place) => {
-                    let low = operation.args.get(*place)? & 0xffff_ffff;
-                    let signed = u32::try_from(low).ok()?.cast_signed();
-                    number_format::signed(line, signed.into());
+                    number_format::signed(line, int(*operation.args.get(*place)?).into());
                 }
                 Long(place) => {
                     number_format::signed(line, operation.args.get(*place)?.cast_signed())

@@ -16,7 +16,6 @@ pub mod line_format;
 pub mod shares;
 pub mod table;
 
-mod argument;
 pub mod errno;
 pub mod escape;
 mod flags;

@@ -10,7 +10,8 @@ use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::handles::Handle;
 use iotrace_perf::replay::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
-use iotrace_perf::replay::planner::{Out, Planner};
+use iotrace_perf::replay::planner::{PlanOutput, Planner};
+use iotrace_perf::units::ReplayTime;
 use serde_json::Value;
 
 use crate::support::driver::process::Finished;
@@ -149,8 +150,8 @@ pub(super) fn plan_of(operations: &[Hostile], to: &Path) {
             target_offset: None,
             bytes: None,
             ret: 0,
-            start: u64::from(number) * 10,
-            end: u64::from(number) * 10 + 5,
+            start: ReplayTime(u64::from(number) * 10),
+            end: ReplayTime(u64::from(number) * 10 + 5),
             keeps_handle: false,
             implicit: false,
             before: Vec::new(),

@@ -19,6 +19,7 @@ use iotrace_perf::replay::dependencies::{OpId, Worker};
 use iotrace_perf::replay::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::planner::{PlanOutput, Planner};
+use iotrace_perf::units::ReplayTime;
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 
@@ -97,8 +98,8 @@ fn plan_of(
             target_offset: None,
             bytes: None,
             ret: 0,
-            start: u64::from(number),
-            end: u64::from(number) + 1,
+            start: ReplayTime(number.into()),
+            end: ReplayTime(u64::from(number) + 1),
             keeps_handle: false,
             implicit: false,
             before: Vec::new(),

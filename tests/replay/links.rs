@@ -16,6 +16,7 @@ use iotrace_perf::replay::links::SymlinkMap;
 use iotrace_perf::replay::plan_file::{PlanWriter, finish};
 use iotrace_perf::replay::planned_op::{PlannedOp, WorkerInfo};
 use iotrace_perf::replay::planner::{PlanOutput, Planner};
+use iotrace_perf::units::ReplayTime;
 use nix::libc::{O_CREAT, O_RDWR};
 use serde_json::Value;
 
@@ -247,8 +248,8 @@ fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
                     target_offset: None,
                     bytes: None,
                     ret: 0,
-                    start: u64::from(number) * 10,
-                    end: u64::from(number) * 10 + 5,
+                    start: ReplayTime(u64::from(number) * 10),
+                    end: ReplayTime(u64::from(number) * 10 + 5),
                     keeps_handle: false,
                     implicit: false,
                     before: Vec::new(),

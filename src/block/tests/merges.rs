@@ -85,9 +85,9 @@ fn discards_absorb_what_does_not_touch_them() {
 fn merges_with_what_is_not_known_are_anomalies() {
     check(expect![[r#"
         0.000_101 tid 7 backmerge 7:0 W 72 +8
-            ! merge without a host: no queued request lies beside it
+            ! merge without a host: no queued request is adjacent to it
         0.000_102 tid 7 frontmerge 7:0 W 56 +8
-            ! merge without a host: no queued request lies beside it
+            ! merge without a host: no queued request is adjacent to it
         0.000_104 tid 7 rq_merge 7:0 W 80 +16
             ! unmatched merge: the absorbed request was not seen before
         -- the end --

@@ -23,6 +23,7 @@ use crate::report;
 use crate::report::replay_run::ReplayRun;
 use crate::sys::regular;
 use crate::sys::reissue::UringPolicy;
+use crate::units::{Nanos, ReplayTime};
 
 /// Runs all operations of a plan; a terminal shows the progress.
 pub(super) fn run_plan(
@@ -118,22 +119,24 @@ pub(super) fn options(args: &RunArgs) -> ReplayOptions {
         EngineArg::IoUring => Engine::IoUring(UringPolicy::new()),
     };
     let [from, until] = [args.from, args.until]
-        .map(|time| time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+        .map(|time| time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+        .map(|time| time.map(ReplayTime));
     let window = TimeWindow { from, until };
     let contents = contents(args.content);
     ReplayOptions { order, pacing, speed, engine, contents, window, ends_at_names: false }
 }
 
 /// Refuses a window without operations.
-pub(super) fn check_window(window: TimeWindow, span: u64) -> Result<(), CliError> {
-    let from = window.from.unwrap_or(0);
-    let until = window.until.unwrap_or(span).min(span);
+pub(super) fn check_window(window: TimeWindow, span: Nanos) -> Result<(), CliError> {
+    let from = window.from.unwrap_or_default();
+    let end = ReplayTime::MIN.saturating_add(span);
+    let until = window.until.map_or(end, |until| until.min(end));
     if window.from.is_none() || from < until {
         return Ok(());
     }
     Err(CliError::Usage(format!(
         "no operations are left between --from and the end: the last one ends {:?} after the first one began",
-        Duration::from_nanos(until)
+        Duration::from_nanos(until.0)
     )))
 }
 

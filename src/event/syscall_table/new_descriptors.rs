@@ -1,6 +1,9 @@
 //! Descriptors that a call makes.
 
-use super::{Call, CallClass, O_CLOEXEC, Role};
+use super::call::{Call, O_CLOEXEC};
+use super::class::CallClass;
+use super::role::Role;
+use crate::event::registers::low_half;
 
 impl Call {
     /// Returns true if it makes two descriptors and stores their numbers in memory only.
@@ -30,10 +33,7 @@ impl Call {
     pub fn makes(&self, args: &[u64; 6]) -> bool {
         self.args.into_iter().zip(*args).all(|(role, register)| match role {
             Role::MakesIf(mask, value) => register & u64::from(mask) == u64::from(value),
-            // The kernel uses the lower 32 bits only.
-            Role::MakesBy(set) => {
-                u32::try_from(register & 0xffff_ffff).is_ok_and(|it| it < 64 && set >> it & 1 != 0)
-            }
+            Role::MakesBy(set) => set.checked_shr(low_half(register)).is_some_and(|it| it & 1 != 0),
             _ => true,
         })
     }

@@ -6,10 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{
-    BlockContents, EXT4_JOURNAL_INO, ExtentSource, FileAttribution, FileKey, FoundExtent, Lookup,
-};
-use crate::anomaly::Link;
+use super::extents::FileKey;
 use crate::capture::header::Disk;
 use crate::event::block::DevicePosition;
 use crate::units::{DevId, SECTOR_BYTES};
@@ -27,18 +24,6 @@ struct LoopDevice {
 /// Loop devices by their files.
 #[derive(Debug, Default)]
 pub(super) struct LoopDevices(FxHashMap<FileKey, LoopDevice>);
-
-/// Location on a device that is stored in a file, and its contents.
-#[derive(Clone, Debug)]
-pub struct StackedLocation {
-    /// Sector on the device: on a partition of it, if there is one.
-    pub place: DevicePosition,
-    /// Contents of the sectors.
-    pub behind: BlockContents,
-}
-
-/// Limit of loop devices on files on loop devices.
-const DEPTH_MAX: usize = 8;
 
 impl LoopDevices {
     /// Returns the loop devices among the disks whose backing files are known.
@@ -62,7 +47,7 @@ impl LoopDevices {
     }
 
     /// Returns the location of a byte of a file on its loop device.
-    fn place(&self, key: FileKey, offset: u64) -> Option<DevicePosition> {
+    pub(super) fn place(&self, key: FileKey, offset: u64) -> Option<DevicePosition> {
         let image = self.0.get(&key)?;
         let sector = offset.checked_sub(image.offset)? / SECTOR_BYTES;
         let holds = |it: &&(u64, u64, DevId)| it.0 <= sector && sector < it.1;
@@ -70,90 +55,5 @@ impl LoopDevices {
             Some((start, _, dev)) => DevicePosition { dev: *dev, sector: sector - start },
             None => DevicePosition { dev: image.dev, sector },
         })
-    }
-}
-
-impl FileAttribution {
-    /// Returns the contents of the sectors of a file that backs a loop device: lengths in sectors,
-    /// and the stacked devices, the nearest first. Any other contents give a single length without
-    /// stacked devices.
-    pub(super) fn above(
-        &self,
-        behind: &BlockContents,
-        nr_sector: u64,
-        look: Lookup,
-        depth: usize,
-    ) -> Vec<(u64, Vec<StackedLocation>)> {
-        let place = match behind {
-            BlockContents::File { key, offset: Some(offset), .. } if depth < DEPTH_MAX => {
-                self.images.place(*key, *offset)
-            }
-            _ => None,
-        };
-        let Some(place) = place else { return vec![(nr_sector, Vec::new())] };
-        let mut all = Vec::new();
-        let mut sector = place.sector;
-        for (length, behind) in self.contents(place, nr_sector, look) {
-            let mut done = 0;
-            for (length, mut above) in self.above(&behind, length, look, depth + 1) {
-                let place = DevicePosition { dev: place.dev, sector: sector.saturating_add(done) };
-                above.insert(0, StackedLocation { place, behind: behind.further(done) });
-                all.push((length, above));
-                done += length;
-            }
-            sector = sector.saturating_add(length);
-        }
-        all
-    }
-
-    /// Returns the contents of sectors of a device, as reported by file systems: lengths in
-    /// sectors, and files.
-    pub(super) fn contents(
-        &self,
-        place: DevicePosition,
-        nr_sector: u64,
-        look: Lookup,
-    ) -> Vec<(u64, BlockContents)> {
-        let begin = place.sector.saturating_mul(SECTOR_BYTES);
-        let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
-        let from_events = self.extents.find(place.dev, begin, end).into_iter();
-        let known = from_events.flat_map(|run| {
-            let by_events =
-                run.of.and_then(|(key, offset, told)| self.by_events(key, offset, told, look));
-            match by_events {
-                Some(behind) => vec![(run, behind)],
-                // The contents may have moved since.
-                None => {
-                    let at_the_end = self.at_the_end.find(place.dev, run.begin, run.end);
-                    let behind = |found: FoundExtent| match found.of {
-                        Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
-                        None => BlockContents::Unknown,
-                    };
-                    at_the_end.into_iter().map(|it| (it, behind(it))).collect()
-                }
-            }
-        });
-        // A run may end inside a sector.
-        let sectors = |it: FoundExtent| it.end / SECTOR_BYTES - it.begin / SECTOR_BYTES;
-        known.map(|(it, behind)| (sectors(it), behind)).filter(|it| it.0 > 0).collect()
-    }
-
-    /// Returns the contents by the events since the recording began; `None`: they do not hold for
-    /// this request.
-    fn by_events(
-        &self,
-        key: FileKey,
-        offset: u64,
-        told: ExtentSource,
-        look: Lookup,
-    ) -> Option<BlockContents> {
-        if told == ExtentSource::Blocks && key.1 == EXT4_JOURNAL_INO {
-            return Some(BlockContents::Journal);
-        }
-        let is_stale =
-            told != ExtentSource::Blocks && look.was_in_memory && !self.writeback_is_told;
-        let is_certain = told != ExtentSource::Shared && look.at >= self.mounts_change_until;
-        let link = if is_certain { Link::Exact } else { Link::Inferred };
-        (!is_stale).then(|| self.file(key, Some(offset), link))
     }
 }

@@ -9,9 +9,8 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::operation::file_names::{
-    CallSpan, NameChange, NamedPlace, has_part, is_below, last, shown,
-};
+use crate::naming::paths::{has_part, is_below, last, shown};
+use crate::operation::file_names::{CallSpan, NameChange, NamedPlace};
 use crate::operation::model::{FilePath, MountNamespace, OpenFile, PathSource};
 use crate::units::KernelTime;
 

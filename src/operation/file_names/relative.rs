@@ -6,8 +6,10 @@
 
 use std::rc::{Rc, Weak};
 
-use super::SWEEP_MIN;
 use crate::operation::fd_table::Description;
+
+/// Minimal number of names at which closed files are removed.
+pub(super) const SWEEP_MIN: usize = 64;
 
 /// Open files with relative names.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Memory that the arguments of a call point to.
 
 use crate::event::Name;
+use crate::event::registers::{fd_pair, is_position};
 use crate::event::syscall_table::{IOVEC_BYTES, Role};
 use crate::operation::model::SyscallOperation;
-use crate::operation::register::is_position;
 use crate::units::Fd;
 
 /// Decodes the memory that the arguments point to, where it was read in time: lengths of buffers,
@@ -33,10 +33,7 @@ pub(super) fn look_behind(
                 operation.resolve_in_memory = word(bytes, 2);
             }
             Role::Pair => {
-                pair = number().map(|number| {
-                    let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
-                    [[a, b, c, d], [e, f, g, h]].map(|fd| Fd(i32::from_le_bytes(fd)))
-                });
+                pair = number().map(fd_pair);
             }
             _ => {}
         }

@@ -2,13 +2,14 @@
 //! have read.
 
 use super::Tracker;
-use super::asynchronous::{operation, read_beside};
+use super::async_state::{operation, read_beside};
 use crate::event::async_table::{Interface, Opcode};
+use crate::event::registers::fd;
 use crate::event::syscall_table::{IO_EVENT_BYTES, IOCB_READ_BYTES, Role};
 use crate::event::{Event, SysExit};
-use crate::operation::Sink;
 use crate::operation::asynchronous::{AsyncFlight, Key, NoResult};
 use crate::operation::model::SyscallOperation;
+use crate::operation::step::Sink;
 use crate::operation::syscall::RWF_APPEND;
 use crate::units::Fd;
 
@@ -148,7 +149,6 @@ struct Iocb {
 impl Iocb {
     fn of(read: &[u8]) -> Self {
         let number = (word(read, 8 + 16) & 0xffff) as u16;
-        let [_, _, _, _, a, b, c, d] = word(read, 8 + 16).to_le_bytes();
         let opcode = Opcode { interface: Interface::Aio, number };
         let is_vector = opcode.asked().name.ends_with('V');
         let bytes = if is_vector { word(read, IOCB_READ_BYTES - 8) } else { word(read, 8 + 32) };
@@ -156,7 +156,7 @@ impl Iocb {
         Self {
             address: word(read, 0),
             opcode,
-            fd: Fd(i32::from_le_bytes([a, b, c, d])),
+            fd: fd(word(read, 8 + 16) >> 32),
             bytes: Some(bytes).filter(|it| *it != u64::MAX),
             offset: word(read, 8 + 40).cast_signed(),
             appends: u64::from(rw_flags) & RWF_APPEND != 0,

@@ -1,19 +1,21 @@
 //! Block events: their submitters, and the requests that are reported.
 
-use super::{Tracker, announce, anomaly};
+use super::Tracker;
+use super::announce::{announce, anomaly};
+use super::request_state::{InFlightRequest, StepKind, owned};
 use crate::anomaly::{AnomalyKind, Ignored, Link};
+use crate::block::{
+    BlockRequest, BlockStep, EventContext, RequestEnd, RequestPart, SubmitterSource,
+};
 use crate::event::Event;
 use crate::event::block::{BlockEvent, BlockPoint, Comm, RequestOp};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::InFlight;
-use crate::operation::attribution::{FileAttribution, Piece, SubmitContext, WriterRef};
-use crate::operation::block::{
-    BlockRequest, BlockStep, EventContext, RequestEnd, RequestPart, SubmitterSource,
-};
-use crate::operation::model::{SyscallOperation, ThreadInfo};
-use crate::operation::process::{KTHREADD, Tasks};
-use crate::operation::{Sink, Step};
+use crate::operation::attribution::{Piece, SubmitContext};
+use crate::operation::process::KTHREADD;
+use crate::operation::step::{Sink, Step};
+use crate::operation::tasks::Tasks;
 use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
 
 impl Tracker {
@@ -228,19 +230,6 @@ impl Tracker {
     }
 }
 
-/// A request that is not over.
-#[derive(Debug, Default)]
-pub(super) struct InFlightRequest {
-    /// Thread that submitted it, if that one is recorded.
-    thread: Option<ThreadInfo>,
-    /// True after the outputs have been notified.
-    is_told: bool,
-    /// Number of its parts that were examined: others may still be merged into it.
-    looked_at: usize,
-    /// True if a writer of some of it is known.
-    has_writers: bool,
-}
-
 /// Returns the state of the thread that has queued this part.
 fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &RequestPart) -> SubmitContext<'a> {
     let EventContext { pid, tid, .. } = part.queued;
@@ -264,68 +253,6 @@ fn hands_over(class: CallClass) -> bool {
     matches!(class, CallClass::Write | CallClass::Transfer | CallClass::Pipe | CallClass::Async)
 }
 
-/// A [`BlockStep`] without its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepKind {
-    Queued,
-    Merged,
-    Inserted,
-    Issued,
-    Requeued,
-    Progressed,
-    Ended,
-}
-
-impl StepKind {
-    fn of(self, request: &BlockRequest) -> BlockStep<'_> {
-        match self {
-            Self::Queued => BlockStep::Queued(request),
-            Self::Merged => BlockStep::Merged(request),
-            Self::Inserted => BlockStep::Inserted(request),
-            Self::Issued => BlockStep::Issued(request),
-            Self::Requeued => BlockStep::Requeued(request),
-            Self::Progressed => BlockStep::Progressed(request),
-            Self::Ended => BlockStep::Ended(request),
-        }
-    }
-}
-
-/// Returns a step that outlives the reporting call; anomalies are not included.
-pub(super) fn owned(step: &BlockStep<'_>) -> Option<(StepKind, BlockRequest)> {
-    Some(match *step {
-        BlockStep::Queued(it) => (StepKind::Queued, it.clone()),
-        BlockStep::Merged(it) => (StepKind::Merged, it.clone()),
-        BlockStep::Inserted(it) => (StepKind::Inserted, it.clone()),
-        BlockStep::Issued(it) => (StepKind::Issued, it.clone()),
-        BlockStep::Requeued(it) => (StepKind::Requeued, it.clone()),
-        BlockStep::Progressed(it) => (StepKind::Progressed, it.clone()),
-        BlockStep::Ended(it) => (StepKind::Ended, it.clone()),
-        BlockStep::Anomaly(_) => return None,
-    })
-}
-
-/// Records the opens and writes that the attribution of block requests needs.
-pub(super) fn note_file(
-    files: &mut FileAttribution,
-    operation: &SyscallOperation,
-    by: &ThreadInfo,
-) {
-    let done = operation.ret.and_then(|it| u64::try_from(it).ok());
-    let written = match operation.call.call().class {
-        CallClass::Open => {
-            let read = operation.end.unwrap_or(operation.start);
-            return operation.file.iter().for_each(|it| files.opened(it, read));
-        }
-        CallClass::Write => operation.file.as_ref().map(|it| (it, operation.offset)),
-        CallClass::Transfer => operation.target.as_ref().map(|it| (&it.1, operation.target_offset)),
-        _ => None,
-    };
-    if let (Some((file, offset)), Some(bytes)) = (written, done) {
-        let by = WriterRef { process: by.process, pid: operation.pid, comm: &by.comm };
-        files.wrote(by, file, offset, bytes);
-    }
-}
-
 /// Name of a kernel thread that still has only its parent's name.
 const INHERITED: &[u8] = b"kthreadd";
 
@@ -334,10 +261,10 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use crate::block::BlockOptions;
     use crate::event::EventKind;
     use crate::event::block::{BlockPoint, Rwbs};
     use crate::event::task::TaskEvent;
-    use crate::operation::block::BlockOptions;
     use crate::operation::context::Observability;
     use crate::operation::process::Scope;
     use crate::units::{CpuId, DevId, Pid, Tid};

@@ -84,11 +84,11 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::operation::block::BlockOptions;
-    use crate::operation::bounds::Room;
+    use crate::block::BlockOptions;
+    use crate::naming::room::Room;
     use crate::operation::context::Observability;
     use crate::operation::process::Scope;
-    use crate::operation::{Sink, Step};
+    use crate::operation::step::{Sink, Step};
     use crate::units::Fd;
 
     struct BoundsNullSink;

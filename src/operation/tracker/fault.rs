@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use super::{Tracker, announce};
+use super::Tracker;
+use super::announce::announce;
+use super::seen_maps::SeenMaps;
 use crate::anomaly::Ignored;
 use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::{Event, FileStat};
@@ -10,17 +12,8 @@ use crate::operation::fault::Fault;
 use crate::operation::fd_table::Description;
 use crate::operation::mappings::{Mapping, Mappings, mapped_files};
 use crate::operation::model::{FilePath, OpenFile, PathSource};
-use crate::operation::{Sink, Step};
+use crate::operation::step::{Sink, Step};
 use crate::units::{KernelTime, Pid};
-
-/// Contents of `/proc/PID/maps`, until their time comes.
-#[derive(Debug)]
-pub(super) struct SeenMaps {
-    /// Begin of the read: later calls are applied to the contents again.
-    pub(super) begin: KernelTime,
-    pub(super) pid: Pid,
-    pub(super) text: Vec<u8>,
-}
 
 impl Tracker {
     /// Takes the mapped files of a process from `/proc/PID/maps`, whose read began at this time.

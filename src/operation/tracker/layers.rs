@@ -1,14 +1,13 @@
 //! Layers that are at work inside calls.
 
-use super::{Tracker, announce};
-use crate::anomaly::Ledger;
+use super::Tracker;
+use super::announce::announce;
+use crate::block::BlockRequest;
 use crate::event::Event;
 use crate::event::layer::{Edge, IOMAP_DIO, Layer, LayerEvent};
-use crate::operation::block::BlockRequest;
-use crate::operation::process::Thread;
-use crate::operation::spans::{self, JournalCommits, Span};
-use crate::operation::{Sink, Step};
-use crate::units::KernelTime;
+use crate::operation::span::Span;
+use crate::operation::spans;
+use crate::operation::step::{Sink, Step};
 
 impl Tracker {
     /// Begins or ends a span.
@@ -70,23 +69,5 @@ impl Tracker {
                 self.ledger.spans.left_out += u64::from(!has_room);
             }
         }
-    }
-}
-
-/// Completes the spans of the thread's call at its end.
-pub(super) fn end_spans(
-    thread: &mut Thread,
-    commits: &mut JournalCommits,
-    ledger: &mut Ledger,
-    now: KernelTime,
-) {
-    // A request of the call that goes on without it, or an end that was lost.
-    ledger.spans.without_end += thread.spans.clear() as u64;
-    let Some(pending) = &mut thread.pending else { return };
-    let operation = &mut pending.operation;
-    let has_room = commits.put_with(operation, now);
-    ledger.spans.left_out += u64::from(!has_room);
-    for span in &mut operation.spans {
-        span.end = span.end.min(now);
     }
 }

@@ -6,11 +6,11 @@
 //! below, are not certain any more.
 
 use super::Tracker;
+use crate::event::registers::fd_argument;
 use crate::event::syscall_table::Role;
 use crate::operation::fd_table::Description;
 use crate::operation::file_names::NamedPlace;
 use crate::operation::model::{MountNamespace, SyscallOperation};
-use crate::operation::syscall::fd_of;
 use crate::operation::task::TaskId;
 
 /// Effect of a call on earlier mounts.
@@ -69,7 +69,7 @@ impl Tracker {
     /// Notes that the tree of a descriptor has been mounted. Returns true if it was not mounted
     /// before.
     fn attached(&self, operation: &SyscallOperation) -> bool {
-        let tree = fd_of(operation.call.call(), Role::DirFd, &operation.args);
+        let tree = fd_argument(operation.call.call(), Role::DirFd, &operation.args);
         let task = self.tasks.task(TaskId { pid: operation.pid, tid: operation.tid });
         let Some((task, tree)) = task.zip(tree) else { return false };
         task.fds().borrow().peek(tree).is_some_and(Description::attach)

@@ -9,7 +9,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::operation::block::AnomalyReason;
+use crate::block::AnomalyReason;
 use crate::units::{DevId, KernelTime};
 
 /// Number of older requests.
@@ -99,7 +99,7 @@ mod tests {
         assert!(!older.explains(KernelTime(49), DISK, END));
         older.counters(LATER, TEXT);
         assert!((0..9).all(|_| older.explains(KernelTime(49), OTHER, END)));
-        let too_many = AnomalyReason::TooMany(crate::operation::block::RequestId(1));
+        let too_many = AnomalyReason::TooMany(crate::block::RequestId(1));
         assert!(!older.explains(KernelTime(49), DISK, too_many));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Tracker;
 use crate::event::Event;
+use crate::operation::step::{Sink, Step};
 use crate::operation::task::TaskId;
-use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
 impl Tracker {

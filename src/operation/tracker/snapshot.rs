@@ -3,7 +3,7 @@
 use super::Tracker;
 use crate::capture::fact::Text;
 use crate::capture::header::Disk;
-use crate::event::SeenFd;
+use crate::event::{OpenFlags, SeenFd};
 use crate::operation::context::Observability;
 use crate::operation::fd_table::SeenPosition;
 use crate::operation::model::{FilePath, MountNamespace, PathSource};
@@ -101,7 +101,7 @@ impl Tracker {
         let known = table.get(seen.fd, losses);
         let description = known.unwrap_or_else(|| self.context.make_up(&mut table, seen.fd));
         if description.file().pre_created {
-            table.set_cloexec(seen.fd, seen.flags & libc::O_CLOEXEC.cast_unsigned() != 0);
+            table.set_cloexec(seen.fd, OpenFlags(seen.flags).is_cloexec());
         }
         let path = FilePath::new(seen.link.clone(), PathSource::Snapshot);
         let at = SeenPosition { begin: seen.begin, position: seen.position, losses };

@@ -1,14 +1,15 @@
 //! Shared resources of threads, and calls by which a thread leaves them.
 
 use super::Tracker;
+use crate::event::registers::fd_argument;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::{CLONE_FILES, CLONE_NEWNS};
 use crate::event::{Event, SysExit};
+use crate::operation::copy_interval::CopyInterval;
 use crate::operation::fd_table::Description;
 use crate::operation::model::{MountNamespace, SyscallOperation};
 use crate::operation::mount_namespaces::namespace_inode;
-use crate::operation::syscall::fd_of;
-use crate::operation::task::{CopyInterval, TaskId};
+use crate::operation::task::TaskId;
 
 impl Tracker {
     /// Handles the end of a call by which its thread may have left shared resources. The thread
@@ -42,7 +43,7 @@ impl Tracker {
     /// Handles a call that has taken an open file of a process by the number of its descriptor: it
     /// may be any file of that number, and two programs move its position from now on.
     pub(super) fn taken(&mut self, operation: &SyscallOperation) {
-        let fd = fd_of(operation.call.call(), Role::TakenFd, &operation.args);
+        let fd = fd_argument(operation.call.call(), Role::TakenFd, &operation.args);
         let Some(fd) = fd.filter(|_| operation.ret.is_some_and(|it| it >= 0)) else { return };
         for table in self.tasks.tables() {
             table.borrow().peek(fd).into_iter().for_each(Description::share_outside);

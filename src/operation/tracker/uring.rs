@@ -1,18 +1,20 @@
 //! io_uring: operations from its tracepoints, and files from the memory of its register call.
 
-use super::asynchronous::{UringInstance, operation, read_beside};
-use super::{Tracker, announce, anomaly};
+use super::Tracker;
+use super::announce::{announce, anomaly};
+use super::async_state::{UringInstance, operation, read_beside};
 use crate::anomaly::{AnomalyKind, Ignored};
 use crate::event::file_io::FileIo;
+use crate::event::registers::low_half;
 use crate::event::syscall_table::Role;
 use crate::event::uring::{
     IORING_CQE_F_MORE, IORING_CQE_F_NOTIF, IOSQE_FIXED_FILE, UringEvent, UringPoint,
 };
 use crate::event::{Event, SysExit};
-use crate::operation::Sink;
 use crate::operation::asynchronous::{AsyncFlight, Key};
 use crate::operation::fd_table::Description;
 use crate::operation::model::SyscallOperation;
+use crate::operation::step::Sink;
 use crate::units::Fd;
 
 /// `IORING_REGISTER_USE_REGISTERED_RING` (`include/uapi/linux/io_uring.h`).
@@ -214,7 +216,7 @@ impl Tracker {
         }
         let row = call.call.call();
         let place = row.arg(Role::RegisterOp).and_then(|it| call.args.get(it));
-        let operation = place.map_or(0, |it| it & 0xffff_ffff);
+        let operation = place.map_or(0, |it| u64::from(low_half(*it)));
         let files = row.registered_files(&call.args);
         let told = read_beside(call, exit, Role::Registered).as_chunks().0;
         let fds: Vec<i32> = told.iter().map(|it| i32::from_le_bytes(*it)).collect();

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use crate::event::block::{BlockPoint, RequestOp};
 use crate::operation::block::{BlockRequest, BlockStep, FlushRole, RequestEnd};
 use crate::operation::{Sink, Step};
-use crate::units::{DevId, KernelTime, SECTOR_BYTES};
+use crate::units::{DevId, KernelTime, ReplayTime, SECTOR_BYTES};
 
 /// Kind of a replayable request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,9 +48,9 @@ impl CapturedRequestKind {
     }
 }
 
-/// Captured request.
+/// Captured request, with times of type `T`: [`KernelTime`] until it is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapturedRequest {
+pub struct CapturedRequest<T = ReplayTime> {
     /// Kind of the request.
     pub kind: CapturedRequestKind,
     /// Offset of its first byte; meaningless for a flush.
@@ -58,13 +58,22 @@ pub struct CapturedRequest {
     /// Length in bytes; 0 for a flush.
     pub bytes: u64,
     /// Time of issue to the driver.
-    pub issued: u64,
+    pub issued: T,
     /// Time of completion; not before `issued`.
-    pub completed: u64,
+    pub completed: T,
     /// Error number (positive) of a failed request.
     pub error: Option<i32>,
     /// Request was durable on completion (FUA).
     pub is_fua: bool,
+}
+
+impl CapturedRequest<KernelTime> {
+    /// Returns the request with times since `first`, the first issue.
+    pub(super) fn since(self, first: KernelTime) -> CapturedRequest {
+        let Self { kind, offset, bytes, issued, completed, error, is_fua } = self;
+        let [issued, completed] = [issued, completed].map(|time| ReplayTime::of(time, first));
+        CapturedRequest { kind, offset, bytes, issued, completed, error, is_fua }
+    }
 }
 
 /// Reason why a request is not replayed.
@@ -110,7 +119,7 @@ impl NotAsked {
 #[derive(Clone, Debug, Default)]
 pub struct CapturedRequests {
     /// Replayable requests, in the order of their ends.
-    pub all: Vec<CapturedRequest>,
+    pub all: Vec<CapturedRequest<KernelTime>>,
     /// Number of requests that cannot be replayed, by reason and operation.
     pub left: BTreeMap<(NotAsked, RequestOp), u64>,
     /// Number of requests that were merged into others, and of demands for flushes, which the
@@ -141,7 +150,7 @@ impl BlockRequests {
     }
 }
 
-fn asked(request: &BlockRequest) -> Result<CapturedRequest, NotAsked> {
+fn asked(request: &BlockRequest) -> Result<CapturedRequest<KernelTime>, NotAsked> {
     if request.is_stillborn {
         return Err(NotAsked::Stillborn);
     }
@@ -159,8 +168,8 @@ fn asked(request: &BlockRequest) -> Result<CapturedRequest, NotAsked> {
         kind,
         offset: request.sector.saturating_mul(SECTOR_BYTES),
         bytes: if kind == CapturedRequestKind::Flush { 0 } else { request.bytes() },
-        issued: issued.0,
-        completed: completed.0.max(issued.0),
+        issued,
+        completed: completed.max(issued),
         error: request.error,
         is_fua: request.rwbs.is_fua(),
     })

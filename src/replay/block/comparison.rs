@@ -6,6 +6,7 @@ use super::captured_requests::{CapturedRequest, CapturedRequestKind};
 use super::plan::BlockPlan;
 use crate::replay::comparison::TimePair;
 use crate::replay::lateness::Lateness;
+use crate::units::{Nanos, ReplayTime};
 
 /// Number of differing requests that are kept at most.
 const EXAMPLES_MAX: usize = 1000;
@@ -15,14 +16,14 @@ const EXAMPLES_MAX: usize = 1000;
 pub struct ReplayedRequest {
     /// Index of the request in the plan.
     pub number: u32,
-    /// Time of issue, in ns since the replay began.
-    pub start: u64,
-    /// Time of completion, in ns since the replay began.
-    pub end: u64,
+    /// Time of issue.
+    pub start: ReplayTime,
+    /// Time of completion.
+    pub end: ReplayTime,
     /// Bytes moved, or an error number.
     pub result: Result<u64, i32>,
-    /// Lateness at issue in ns; `None`: the request had no due time.
-    pub late: Option<u64>,
+    /// Lateness at issue; `None`: the request had no due time.
+    pub late: Option<Nanos>,
 }
 
 /// Relation of a replayed result to the captured one.
@@ -104,13 +105,13 @@ pub struct BlockComparison {
     pub kinds: BTreeMap<CapturedRequestKind, BlockTimes>,
     /// Lateness of requests at issue.
     pub lateness: Lateness,
-    /// Time from the begin of the first request to the end of the last one, in ns.
-    pub span: u64,
+    /// Time from the begin of the first request to the end of the last one.
+    pub span: Nanos,
     /// Highest number of requests in flight.
     pub depth: u64,
     /// Number of requests issued before all requests had completed that preceded them in the
     /// capture.
-    pub early: u64,
+    pub begun_early: u64,
     /// Requests with differing results, in order of issue, as far as kept.
     pub mismatches: Vec<BlockMismatch>,
 }
@@ -123,11 +124,11 @@ impl BlockComparison {
         for it in &got {
             comparison.add(&plan.all[it.number as usize], it);
         }
-        let first = got.iter().map(|it| it.start).min().unwrap_or(0);
-        let last = got.iter().map(|it| it.end).max().unwrap_or(0);
-        comparison.span = last.saturating_sub(first);
+        let first = got.iter().map(|it| it.start).min().unwrap_or_default();
+        let last = got.iter().map(|it| it.end).max().unwrap_or_default();
+        comparison.span = last.since(first);
         comparison.depth = depth(&got);
-        comparison.early = early(plan, &got);
+        comparison.begun_early = begun_early(plan, &got);
         comparison
     }
 
@@ -135,7 +136,7 @@ impl BlockComparison {
         let outcome = BlockOutcome::of(asked, got.result);
         *self.outcomes.entry((outcome, asked.kind)).or_default() += 1;
         let of_kind = self.kinds.entry(asked.kind).or_default();
-        of_kind.times.add([asked.completed - asked.issued, got.end.saturating_sub(got.start)]);
+        of_kind.times.add([asked.completed.since(asked.issued), got.end.since(got.start)]);
         of_kind.bytes += got.result.unwrap_or(0);
         if let Some(late) = got.late {
             self.lateness.add(late);
@@ -160,7 +161,8 @@ impl BlockComparison {
 fn depth(got: &[ReplayedRequest]) -> u64 {
     // An end sorts before a begin at the same time.
     let ends = got.iter().map(|it| (it.end, false));
-    let mut times: Vec<(u64, bool)> = got.iter().map(|it| (it.start, true)).chain(ends).collect();
+    let mut times: Vec<(ReplayTime, bool)> =
+        got.iter().map(|it| (it.start, true)).chain(ends).collect();
     times.sort_unstable();
     let (mut now, mut most) = (0_u64, 0);
     for (_, begins) in times {
@@ -171,15 +173,15 @@ fn depth(got: &[ReplayedRequest]) -> u64 {
 }
 
 /// Returns the number of requests that began before all their dependencies had completed.
-fn early(plan: &BlockPlan, got: &[ReplayedRequest]) -> u64 {
-    let mut done = vec![u64::MAX; plan.all.len()];
+fn begun_early(plan: &BlockPlan, got: &[ReplayedRequest]) -> u64 {
+    let mut done = vec![ReplayTime::MAX; plan.all.len()];
     for it in got {
         done[plan.rank[it.number as usize] as usize] = it.end;
     }
     // Latest end among the first n completions of the capture, by n.
-    let mut last = vec![0];
+    let mut last = vec![ReplayTime::MIN];
     for it in done {
-        last.push(it.max(*last.last().unwrap_or(&0)));
+        last.push(it.max(last.last().copied().unwrap_or_default()));
     }
     let is_early = |it: &&ReplayedRequest| it.start < last[plan.waits[it.number as usize] as usize];
     got.iter().filter(is_early).count() as u64

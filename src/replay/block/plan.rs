@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use super::captured_requests::{CapturedRequest, CapturedRequestKind, CapturedRequests, NotAsked};
 use crate::event::block::RequestOp;
+use crate::units::{KernelTime, Nanos, ReplayTime};
 
 /// Operations that the user allows on the device besides reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,18 +44,18 @@ impl Allowed {
 /// Plan of a block replay.
 #[derive(Clone, Debug, Default)]
 pub struct BlockPlan {
-    /// Requests in the order of their issue; times are ns since the first issue.
+    /// Requests in the order of their issue. Times count from the first issue.
     pub all: Vec<CapturedRequest>,
     /// Number of first completions that each request waits for.
     pub waits: Vec<u32>,
     /// Rank of each request in the completion order.
     pub rank: Vec<u32>,
     /// Completion times, in this order.
-    pub completed: Vec<u64>,
+    pub completed: Vec<ReplayTime>,
     /// Highest number of requests in flight.
     pub depth: u32,
-    /// Time from the first issue to the last completion, in ns.
-    pub span: u64,
+    /// Time from the first issue to the last completion.
+    pub span: Nanos,
     /// Number of requests that are not replayed, by reason and operation.
     pub left: BTreeMap<(NotAsked, RequestOp), u64>,
     /// Number of requests that are contained in others.
@@ -88,19 +89,17 @@ impl BlockPlan {
         }
         // Requests issued at the same time stay in the order of their ends.
         all.sort_by_key(|it| it.issued);
-        let first = all.first().map_or(0, |it| it.issued);
-        for it in &mut all {
-            it.issued -= first;
-            it.completed -= first;
+        let first = all.first().map_or(KernelTime::MIN, |it| it.issued);
+        plan.all = all.into_iter().map(|it| it.since(first)).collect();
+        for it in &plan.all {
             let place = usize::from(it.kind == CapturedRequestKind::Write);
             if it.kind.moves_bytes() {
                 plan.bytes[place] += it.bytes;
                 plan.longest[place] = plan.longest[place].max(it.bytes);
             }
             plan.fua += u64::from(it.is_fua);
-            plan.span = plan.span.max(it.completed);
+            plan.span = plan.span.max(it.completed.since(ReplayTime::MIN));
         }
-        plan.all = all;
         plan.number();
         Ok(plan)
     }
@@ -132,12 +131,12 @@ mod tests {
     use super::*;
 
     fn plan(times: &[(u64, u64)]) -> BlockPlan {
-        let asked = |&(issued, completed)| CapturedRequest {
+        let asked = |&(issued, completed): &(u64, u64)| CapturedRequest {
             kind: CapturedRequestKind::Read,
             offset: 0,
             bytes: 512,
-            issued,
-            completed,
+            issued: KernelTime(issued),
+            completed: KernelTime(completed),
             error: None,
             is_fua: false,
         };
@@ -152,7 +151,7 @@ mod tests {
         let plan = plan(&[(10, 60), (20, 30), (40, 75), (70, 80)]);
         assert_eq!(plan.waits, [0, 0, 1, 2]);
         assert_eq!(plan.rank, [1, 0, 2, 3]);
-        assert_eq!((plan.depth, plan.span), (2, 70));
+        assert_eq!((plan.depth, plan.span), (2, Nanos(70)));
     }
 
     #[test]
@@ -168,8 +167,8 @@ mod tests {
             kind: CapturedRequestKind::Write,
             offset: 0,
             bytes: 512,
-            issued: 1,
-            completed: 2,
+            issued: KernelTime(1),
+            completed: KernelTime(2),
             error: None,
             is_fua: true,
         };

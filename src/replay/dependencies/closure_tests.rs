@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::replay::evicted_accesses::EvictedAccesses;
+use crate::units::{Nanos, ReplayTime};
 
 /// Number of resources.
 const THINGS: usize = 3;
@@ -21,19 +22,20 @@ struct TestOperation {
 /// Creates operations of 7 threads, in the order of their ends. The first ones of a thread may take
 /// long.
 fn operations(choices: &[[u8; 4]]) -> Vec<TestOperation> {
-    let mut ends = [0; 7];
+    let mut ends = [ReplayTime::MIN; 7];
     let mut numbers = [0; 7];
     let mut all: Vec<TestOperation> = Vec::new();
     for (time, [who, what, pause, length]) in (0..).zip(choices) {
         let worker = usize::from(*who % 7);
-        let start: u64 = ends[worker] + u64::from(*pause);
-        let start = start.max(time * 8);
+        let start = ends[worker].saturating_add(Nanos((*pause).into()));
+        let start = start.max(ReplayTime(time * 8));
         let length = if *length < 6 { 20_000 } else { u64::from(*length % 40) + 1 };
-        ends[worker] = start + length;
+        let end = start.saturating_add(Nanos(length));
+        ends[worker] = end;
         let at = OpId { worker: Worker(u32::from(*who % 7)), number: numbers[worker] };
         numbers[worker] += 1;
         let touch = if what % 4 == 0 { AccessMode::Changes } else { AccessMode::Uses };
-        let by = TimedOp { at, start, end: start + length };
+        let by = TimedOp { at, start, end };
         all.push(TestOperation {
             by,
             thing: usize::from(*what / 8) % THINGS,
@@ -52,7 +54,7 @@ fn edges(all: &[TestOperation], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>
     let mut forgotten = EvictedAccesses::default();
     let mut edges = Vec::new();
     for (place, did) in all.iter().enumerate() {
-        let starts = |from: usize| -> Vec<u64> {
+        let starts = |from: usize| -> Vec<ReplayTime> {
             let later = all[from..].iter().map(|other| other.by.start);
             later.filter(|start| *start < did.by.end).collect()
         };

@@ -7,13 +7,14 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::super::replayability::{SkipReason, Treatment, treatment};
-use super::job::{Job, JobDirection};
+use super::job::{Job, JobDirection, LogTime};
 use super::names::{ExportNames, FileName};
 use super::{Logs, NotExported};
+use crate::event::OpenFlags;
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos};
 
 /// Bytes of lines that a job buffers before they are stored.
 const WAITING_BYTES: usize = 64 << 10;
@@ -37,7 +38,7 @@ pub struct FioExport<L> {
     of_process: FxHashMap<ProcessKey, Vec<usize>>,
     /// Exported calls of each job.
     done: Vec<BTreeMap<CallId, u64>>,
-    first: Option<u64>,
+    first: Option<KernelTime>,
     /// Calls without a line whose effect is in other lines.
     pub followed: u64,
     /// Operations that are in no log, by reason and call.
@@ -46,8 +47,8 @@ pub struct FioExport<L> {
     pub left_bytes: u64,
     /// Asynchronous operations, none of which is exported.
     pub asynchronous: u64,
-    /// Time from the first operation to the end of the last one, in ns.
-    pub span: u64,
+    /// Time from the first operation to the end of the last one.
+    pub span: Nanos,
 }
 
 impl<L: Logs> FioExport<L> {
@@ -67,7 +68,7 @@ impl<L: Logs> FioExport<L> {
             left: BTreeMap::new(),
             left_bytes: 0,
             asynchronous: 0,
-            span: 0,
+            span: Nanos::default(),
         }
     }
 
@@ -139,8 +140,8 @@ impl<L: Logs> FioExport<L> {
     }
 
     fn is_done(&mut self, operation: &SyscallOperation, end: KernelTime) -> io::Result<()> {
-        let first = self.first.unwrap_or(end.0);
-        self.span = self.span.max(end.0.saturating_sub(first));
+        let first = self.first.unwrap_or(end);
+        self.span = self.span.max(end.since(first).unwrap_or_default());
         let number = self.job(operation);
         *self.done[number].entry(operation.call).or_default() += 1;
         let job = &mut self.jobs[number];
@@ -172,10 +173,10 @@ impl<L: Logs> FioExport<L> {
         })
     }
 
-    /// Returns the start of an operation, in µs from 1 on.
-    fn time(&mut self, operation: &SyscallOperation) -> u64 {
-        let first = *self.first.get_or_insert(operation.start.0);
-        operation.start.0.saturating_sub(first) / 1000 + 1
+    /// Returns the start of an operation as time of its log.
+    fn time(&mut self, operation: &SyscallOperation) -> LogTime {
+        let first = *self.first.get_or_insert(operation.start);
+        LogTime::of(operation.start.since(first).unwrap_or_default())
     }
 
     /// Exports a read or a write. Returns true if it has a line.
@@ -187,10 +188,8 @@ impl<L: Logs> FioExport<L> {
         }
         let offset = operation.offset.ok_or(NotExported::NoOffset)?;
         let length = u32::try_from(moved).map_err(|_| NotExported::TooLong)?;
-        let has = |flag: i32| {
-            file.flags.is_some_and(|it| it & flag.cast_unsigned() == flag.cast_unsigned())
-        };
-        let is_direct = has(libc::O_DIRECT);
+        let flags = OpenFlags(file.flags.unwrap_or(0));
+        let is_direct = flags.is_direct();
         if is_direct && !(offset | moved).is_multiple_of(DIRECT_BYTES) {
             return Err(NotExported::Unaligned);
         }
@@ -200,8 +199,8 @@ impl<L: Logs> FioExport<L> {
         let job = &mut self.jobs[number];
         job.moves(time, name, &self.names.all, what, offset, length);
         job.direct += u64::from(is_direct);
-        job.sync[0] += u64::from(has(libc::O_DSYNC));
-        job.sync[1] += u64::from(has(libc::O_DSYNC) && !has(libc::O_SYNC));
+        job.sync[0] += u64::from(flags.syncs_data());
+        job.sync[1] += u64::from(flags.syncs_data() && !flags.syncs());
         let file = &mut self.names.all[name];
         let end = offset.saturating_add(moved);
         let reached = if is_write { &mut file.write_end } else { &mut file.read_end };
@@ -260,7 +259,7 @@ impl<L: Logs> FioExport<L> {
         let it = &mut self.names.all[name];
         if it.first_size.is_none() {
             // Truncated data was not overwritten.
-            let truncates = file.flags.is_some_and(|it| it & libc::O_TRUNC.cast_unsigned() != 0);
+            let truncates = file.flags.is_some_and(|flags| OpenFlags(flags).truncates());
             it.first_size = Some(file.stat.filter(|_| !truncates).map_or(0, |it| it.size));
         }
         *self.open.entry(operation.process).or_default().entry(name).or_default() += 1;

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use rustc_hash::FxHashMap;
 
 use super::names::FileName;
+use crate::units::Nanos;
 
 /// Action of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,21 @@ impl JobDirection {
             Self::Sync => "sync",
             Self::Datasync => "datasync",
         }
+    }
+}
+
+/// Time of a line in a log: µs since the first exported operation, from 1 on. 0 is before all
+/// lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LogTime(u64);
+
+impl LogTime {
+    /// Time of the first line, to which the others are relative.
+    const FIRST: Self = Self(1);
+
+    /// Returns the time at a distance from the first exported operation.
+    pub(super) fn of(distance: Nanos) -> Self {
+        Self(distance.0 / 1000 + 1)
     }
 }
 
@@ -59,8 +75,8 @@ pub struct Job {
     files: FxHashMap<usize, bool>,
     /// Files that another thread of the process has closed since the last line.
     to_close: Vec<usize>,
-    /// Time of the last line, in µs.
-    last: u64,
+    /// Time of the last line.
+    last: LogTime,
     /// Lines that are not yet stored.
     pub(super) lines: Vec<u8>,
 }
@@ -77,14 +93,15 @@ impl Job {
     }
 
     /// Opens a file. Returns false if it is open already.
-    pub(super) fn open(&mut self, time: u64, file: usize, names: &[FileName]) -> bool {
+    pub(super) fn open(&mut self, time: LogTime, file: usize, names: &[FileName]) -> bool {
         self.close_rest(time, Some(file), names);
         match self.files.insert(file, true) {
             Some(true) => return false,
             Some(false) => {}
             // The first line has the time that the others are relative to.
             None => {
-                let time = if self.last == 0 { 1 } else { time };
+                let is_first = self.last == LogTime::default();
+                let time = if is_first { LogTime::FIRST } else { time };
                 self.line(time, file, names, format_args!("add"));
             }
         }
@@ -95,7 +112,7 @@ impl Job {
 
     /// Records that this thread, or another one of its process, has closed the last descriptor of a
     /// file. Returns false if the job did not have the file open.
-    pub(super) fn close(&mut self, time: Option<u64>, file: usize, names: &[FileName]) -> bool {
+    pub(super) fn close(&mut self, time: Option<LogTime>, file: usize, names: &[FileName]) -> bool {
         if self.files.get(&file) != Some(&true) {
             return false;
         }
@@ -109,7 +126,7 @@ impl Job {
     /// Adds a line that moves bytes, after opening the file if needed.
     pub(super) fn moves(
         &mut self,
-        time: u64,
+        time: LogTime,
         file: usize,
         names: &[FileName],
         what: JobDirection,
@@ -126,7 +143,7 @@ impl Job {
     }
 
     /// Closes the files that other threads have closed, except the one needed now.
-    fn close_rest(&mut self, time: u64, needed: Option<usize>, names: &[FileName]) {
+    fn close_rest(&mut self, time: LogTime, needed: Option<usize>, names: &[FileName]) {
         for file in std::mem::take(&mut self.to_close) {
             if Some(file) != needed && self.files.insert(file, false) == Some(true) {
                 self.line(time, file, names, format_args!("close"));
@@ -143,11 +160,11 @@ impl Job {
     }
 
     /// Adds a line. Times of a log never decrease.
-    fn line(&mut self, time: u64, file: usize, names: &[FileName], what: fmt::Arguments<'_>) {
+    fn line(&mut self, time: LogTime, file: usize, names: &[FileName], what: fmt::Arguments<'_>) {
         self.last = self.last.max(time);
         let lines = &mut self.lines;
         // Writing to memory cannot fail.
-        let _ = write!(lines, "{} ", self.last);
+        let _ = write!(lines, "{} ", self.last.0);
         lines.extend_from_slice(&names[file].name);
         let _ = writeln!(lines, " {what}");
     }

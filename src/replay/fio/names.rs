@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::super::replay_paths::of_file;
 use super::super::replayability::SkipReason;
 use super::NotExported;
+use crate::event::OpenFlags;
 use crate::operation::model::OpenFile;
 use crate::text::escape::drives_terminal;
 
@@ -66,12 +67,12 @@ impl ExportNames {
     pub(super) fn of(&mut self, file: &OpenFile) -> Result<usize, NotExported> {
         let path = of_file(file).map_err(NotExported::Replay)?;
         let is_directory = file.stat.is_some_and(|it| it.is_directory());
-        let asks_for_one = file.flags.is_some_and(|it| it & libc::O_DIRECTORY.cast_unsigned() != 0);
+        let asks_for_one = file.flags.is_some_and(|flags| OpenFlags(flags).is_directory());
         if is_directory || asks_for_one {
             return Err(NotExported::NoCounterpart);
         }
         // Opened with `O_PATH`, so no call on it moves bytes.
-        if file.flags.is_some_and(|it| it & libc::O_PATH.cast_unsigned() != 0) {
+        if file.flags.is_some_and(|flags| OpenFlags(flags).is_path_only()) {
             return Err(NotExported::Replay(SkipReason::NotAFile));
         }
         Ok(self.number(path))

@@ -47,16 +47,16 @@ pub struct SymlinkEvidence {
     /// Text lengths of the paths that `readlink` was given.
     lengths: BTreeMap<Vec<u8>, usize>,
     /// Names that were made, given to something, or taken from it, as calls spelled them, with the
-    /// time of the first change.
+    /// number of the first observation of a change.
     changed: FxHashMap<Box<[u8]>, u64>,
-    /// Counter of observations, used as time.
-    now: u64,
+    /// Number of observations so far.
+    seen: u64,
 }
 
 /// Opens that have shown the same link.
 #[derive(Debug, Default)]
 struct LinkWitnesses {
-    /// Rests of the paths after the link, each with the time of the first open.
+    /// Rests of the paths after the link, each with the number of the first open.
     ends: BTreeMap<Vec<u8>, u64>,
     /// Number of opens that are not kept.
     more: u64,
@@ -67,13 +67,13 @@ struct LinkWitnesses {
 struct ShownOpen {
     given: Vec<u8>,
     got: Vec<u8>,
-    at: u64,
+    number: u64,
 }
 
 /// Targets of links.
 type Targets = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Places with the time of their first change.
+/// Places with the number of the first observation of their change.
 type FirstChanges = FxHashMap<Vec<u8>, u64>;
 
 impl SymlinkEvidence {
@@ -94,7 +94,7 @@ impl SymlinkEvidence {
 
     fn targets(&self) -> Targets {
         let mut opens: Vec<ShownOpen> = self.opens().collect();
-        opens.sort_by_key(|open| (names(&open.given).count(), open.at));
+        opens.sort_by_key(|open| (names(&open.given).count(), open.number));
         let mut targets = Targets::new();
         for _ in 0..ROUNDS_MAX {
             let changed = self.changed_places(&targets);
@@ -131,7 +131,7 @@ impl SymlinkEvidence {
                 let target = target.strip_suffix(b"/").unwrap_or(target);
                 let got = Some([target, end].concat()).filter(|path| !path.is_empty());
                 let given = [&**link, end].concat();
-                ShownOpen { given, got: got.unwrap_or_else(|| b"/".to_vec()), at: *at }
+                ShownOpen { given, got: got.unwrap_or_else(|| b"/".to_vec()), number: *at }
             })
         })
     }
@@ -154,7 +154,7 @@ impl SymlinkEvidence {
         known: &Targets,
         changed: &FirstChanges,
     ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let is_changed = |place: &[u8]| is_before(changed, place, open.at);
+        let is_changed = |place: &[u8]| is_before(changed, place, open.number);
         let walked = through(&open.given, known, is_changed);
         if walked == open.got {
             return None;
@@ -240,10 +240,10 @@ impl SymlinkEvidence {
         let first = places(given, got).find(is_link).or_else(|| places(given, got).last());
         let Some((_, link, target)) = first else { return };
         let end = given[link.len()..].to_vec();
-        self.now += 1;
+        self.seen += 1;
         let alike = self.opened.entry((link, target)).or_default();
         if alike.ends.len() < ALIKE_MAX {
-            alike.ends.entry(end).or_insert(self.now);
+            alike.ends.entry(end).or_insert(self.seen);
         } else {
             alike.more += u64::from(!alike.ends.contains_key(&end));
         }
@@ -264,8 +264,8 @@ impl SymlinkEvidence {
         if self.changed.len() >= CHANGED_MAX {
             self.changed.clear();
         }
-        self.now += 1;
-        self.changed.insert(path.into(), self.now);
+        self.seen += 1;
+        self.changed.insert(path.into(), self.seen);
     }
 
     /// Returns true if a place, or one on the way to it, was changed by a call that was given the
@@ -305,9 +305,9 @@ fn places(given: &[u8], got: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>, Vec
     })
 }
 
-/// Returns true if a place was changed before this time.
-fn is_before(changed: &FirstChanges, place: &[u8], at: u64) -> bool {
-    changed.get(place).is_some_and(|first| *first < at)
+/// Returns true if a place was changed before the observation with this number.
+fn is_before(changed: &FirstChanges, place: &[u8], number: u64) -> bool {
+    changed.get(place).is_some_and(|first| *first < number)
 }
 
 /// Returns the place to which a path leads, as far as known. Links at a changed place, or below

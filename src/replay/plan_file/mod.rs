@@ -61,6 +61,7 @@ pub use writer::{PlanWriter, finish};
 use serde::{Deserialize, Serialize};
 
 use super::hole_map::KnownRegion;
+use crate::units::Nanos;
 
 /// First bytes of the file.
 pub const FILE_MAGIC: [u8; 8] = *b"IOTRPLN\n";
@@ -138,17 +139,17 @@ pub struct Operation<'a> {
     pub bytes: Option<u64>,
     /// Captured result.
     pub ret: i64,
-    /// Time in ns since the end of the worker's previous explicit operation. For the worker's first
+    /// Time since the end of the worker's previous explicit operation. For the worker's first
     /// one, since the plan's first operation.
-    pub gap: u64,
-    /// Duration in ns.
-    pub took: u64,
+    pub gap: Nanos,
+    /// Duration of the operation.
+    pub took: Nanos,
     /// Number of ends of all operations between the end of the worker's previous operation and this
     /// one's.
     pub others: u64,
-    /// Time in ns from its end to the latest end among all operations before it in the plan, or 0.
+    /// Time from its end to the latest end among all operations before it in the plan, or 0.
     /// Its dependencies are among these operations.
-    pub behind: u64,
+    pub behind: Nanos,
     /// Close that leaves the handle to other references.
     pub keeps_handle: bool,
     /// Implicit operation: no replayed call caused it, so it is neither counted nor compared. Only
@@ -285,8 +286,8 @@ pub struct Index {
     pub unexplained: u64,
     /// Highest number of descriptors open at one time.
     pub handles: u32,
-    /// Time from the begin of the first operation to the end of the last one, in ns.
-    pub span: u64,
+    /// Time from the begin of the first operation to the end of the last one.
+    pub span: Nanos,
     /// Bytes read and written.
     pub bytes: [u64; 2],
     /// Lengths of the longest write and of the longest read, in bytes.

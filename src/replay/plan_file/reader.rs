@@ -39,10 +39,10 @@ pub enum PlanError {
     )]
     Machine(String),
     /// Plan is damaged.
-    #[error("it is damaged at byte {at}: {what}")]
+    #[error("it is damaged at byte {offset}: {what}")]
     Damaged {
         /// Offset of the frame.
-        at: u64,
+        offset: u64,
         /// Description of the damage.
         what: &'static str,
     },
@@ -56,7 +56,7 @@ pub enum PlanError {
 pub struct PlanReader {
     file: File,
     length: u64,
-    index_at: u64,
+    index_offset: u64,
 }
 
 /// Decoded header of a frame.
@@ -76,7 +76,7 @@ impl PlanReader {
     /// The file is not a plan, or is damaged or unfinished.
     pub fn new(file: File) -> Result<(Self, Index), PlanError> {
         let length = file.metadata()?.len();
-        let mut reader = Self { file, length, index_at: 0 };
+        let mut reader = Self { file, length, index_offset: 0 };
         if length < FILE_HEADER_BYTES {
             return Err(PlanError::NoPlan);
         }
@@ -93,12 +93,12 @@ impl PlanReader {
         if magic != END_MAGIC {
             return Err(PlanError::Unfinished);
         }
-        reader.index_at = u64::from_le_bytes(at);
-        let index: Index = reader.decoded(reader.index_at, KIND_INDEX)?;
+        reader.index_offset = u64::from_le_bytes(at);
+        let index: Index = reader.decoded(reader.index_offset, KIND_INDEX)?;
         // Names are printed without escaping.
         if !index.words().all(|it| it.bytes().all(|it| matches!(it, b' '..=b'~'))) {
-            let (at, what) = (reader.index_at, "a name in it is not valid");
-            return Err(PlanError::Damaged { at, what });
+            let (offset, what) = (reader.index_offset, "a name in it is not valid");
+            return Err(PlanError::Damaged { offset, what });
         }
         if index.machine != std::env::consts::ARCH {
             return Err(PlanError::Machine(index.machine));
@@ -113,7 +113,7 @@ impl PlanReader {
     /// A frame is damaged.
     pub fn fingerprint(&self, index: &Index) -> Result<Fingerprint, PlanError> {
         let files = self.header(index.files_at, KIND_FILES)?.crc;
-        Ok(Fingerprint { files, index: self.header(self.index_at, KIND_INDEX)?.crc })
+        Ok(Fingerprint { files, index: self.header(self.index_offset, KIND_INDEX)?.crc })
     }
 
     /// Reads the initial files.
@@ -140,30 +140,34 @@ impl PlanReader {
     /// # Errors
     ///
     /// The frame is damaged.
-    pub fn operations(&self, at: u64, zstd: &mut Decompressor<'_>) -> Result<Vec<u8>, PlanError> {
-        self.payload(at, KIND_OPERATIONS, zstd)
+    pub fn operations(
+        &self,
+        offset: u64,
+        zstd: &mut Decompressor<'_>,
+    ) -> Result<Vec<u8>, PlanError> {
+        self.payload(offset, KIND_OPERATIONS, zstd)
     }
 
-    fn decoded<T: DeserializeOwned>(&self, at: u64, kind: u32) -> Result<T, PlanError> {
-        let payload = self.payload(at, kind, &mut Decompressor::new()?)?;
+    fn decoded<T: DeserializeOwned>(&self, offset: u64, kind: u32) -> Result<T, PlanError> {
+        let payload = self.payload(offset, kind, &mut Decompressor::new()?)?;
         postcard::from_bytes(&payload).map_err(|error| match error {
             // The only custom error: that of `limits::at_most`.
             postcard::Error::SerdeDeCustom => {
-                PlanError::Damaged { at, what: "it has more than a plan may have" }
+                PlanError::Damaged { offset, what: "it has more than a plan may have" }
             }
-            _ => PlanError::Damaged { at, what: "its contents have another shape" },
+            _ => PlanError::Damaged { offset, what: "its contents have another shape" },
         })
     }
 
-    fn header(&self, at: u64, kind: u32) -> Result<PlanFrameHeader, PlanError> {
-        let damaged = |what| PlanError::Damaged { at, what };
-        let left = self.length.checked_sub(at).and_then(|it| it.checked_sub(END_BYTES));
+    fn header(&self, offset: u64, kind: u32) -> Result<PlanFrameHeader, PlanError> {
+        let damaged = |what| PlanError::Damaged { offset, what };
+        let left = self.length.checked_sub(offset).and_then(|it| it.checked_sub(END_BYTES));
         let left = left.ok_or(damaged("it is beyond the end of the file"))?;
         let mut header = [0; FRAME_HEADER_BYTES];
         if left < header.len() as u64 {
             return Err(damaged("it is beyond the end of the file"));
         }
-        self.file.read_exact_at(&mut header, at)?;
+        self.file.read_exact_at(&mut header, offset)?;
         let (words, _) = header.as_chunks::<4>();
         let [magic, rest @ ..] = words else { return Err(damaged("it has no header")) };
         let mut numbers = rest.iter().map(|it| u32::from_le_bytes(*it));
@@ -187,14 +191,14 @@ impl PlanReader {
 
     fn payload(
         &self,
-        at: u64,
+        offset: u64,
         kind: u32,
         zstd: &mut Decompressor<'_>,
     ) -> Result<Vec<u8>, PlanError> {
-        let damaged = |what| PlanError::Damaged { at, what };
-        let PlanFrameHeader { stored_bytes, payload_bytes, crc } = self.header(at, kind)?;
+        let damaged = |what| PlanError::Damaged { offset, what };
+        let PlanFrameHeader { stored_bytes, payload_bytes, crc } = self.header(offset, kind)?;
         let mut stored = vec![0; stored_bytes as usize];
-        self.file.read_exact_at(&mut stored, at + FRAME_HEADER_BYTES as u64)?;
+        self.file.read_exact_at(&mut stored, offset + FRAME_HEADER_BYTES as u64)?;
         if crc32fast::hash(&stored) != crc {
             return Err(damaged("its checksum does not match"));
         }
@@ -205,9 +209,9 @@ impl PlanReader {
     }
 
     /// Reads two words of 8 bytes.
-    fn pair(&self, at: u64) -> Result<[[u8; 8]; 2], PlanError> {
+    fn pair(&self, offset: u64) -> Result<[[u8; 8]; 2], PlanError> {
         let mut bytes = [0; 16];
-        self.file.read_exact_at(&mut bytes, at)?;
+        self.file.read_exact_at(&mut bytes, offset)?;
         let (words, _) = bytes.as_chunks::<8>();
         <[[u8; 8]; 2]>::try_from(words).map_err(|_| PlanError::NoPlan)
     }

@@ -6,6 +6,7 @@ use crate::replay::dependencies::{OpId, Worker};
 use crate::replay::handles::Handle;
 use crate::replay::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::planner::{PlanOutput, Planner};
+use crate::units::ReplayTime;
 
 fn planned(worker: u32, number: u32) -> PlannedOp {
     let start = u64::from(number) * 100 + u64::from(worker);
@@ -25,8 +26,8 @@ fn planned(worker: u32, number: u32) -> PlannedOp {
         target_offset: None,
         bytes: Some(512),
         ret: 512,
-        start,
-        end: start + 5,
+        start: ReplayTime(start),
+        end: ReplayTime(start + 5),
         keeps_handle: false,
         implicit: false,
         before: vec![OpId { worker: Worker(1 - worker), number }],
@@ -75,8 +76,8 @@ fn what_was_written_is_read() {
                 let (operation, rest): (Operation<'_>, _) =
                     postcard::take_from_bytes(left).expect("an operation");
                 left = rest;
-                let start = end + operation.gap;
-                end = start + operation.took;
+                let start = end + operation.gap.0;
+                end = start + operation.took.0;
                 ended += operation.others;
                 assert_eq!(start / 100, count);
                 assert_eq!(ended / 2, count);

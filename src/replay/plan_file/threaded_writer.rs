@@ -127,6 +127,7 @@ mod tests {
     use super::*;
     use crate::event::syscall_table::CallId;
     use crate::replay::dependencies::{OpId, Worker};
+    use crate::units::ReplayTime;
 
     fn planned(number: u32) -> PlannedOp {
         PlannedOp {
@@ -145,8 +146,8 @@ mod tests {
             target_offset: None,
             bytes: None,
             ret: number.into(),
-            start: u64::from(number) * 10,
-            end: u64::from(number) * 10 + 5,
+            start: ReplayTime(u64::from(number) * 10),
+            end: ReplayTime(u64::from(number) * 10 + 5),
             keeps_handle: false,
             implicit: false,
             before: Vec::new(),

@@ -19,6 +19,7 @@ use crate::replay::dependencies::Worker;
 use crate::replay::namespace::{EntryKind, FsModel};
 use crate::replay::planned_op::PlannedOp;
 use crate::replay::planner::{PlanOutput, Planner};
+use crate::units::ReplayTime;
 
 /// Level of zstd: a plan is written once, and read by workers that must not be slowed down.
 const LEVEL: i32 = 1;
@@ -35,9 +36,9 @@ struct OpenFrame {
     operations: u32,
     frames: Vec<u64>,
     is_waited_for: bool,
-    /// End of its last operation in ns, and the total number of ends by then.
-    end: u64,
-    ended: u64,
+    /// End of its last operation, and the total number of ends by then.
+    end: ReplayTime,
+    ends: u64,
 }
 
 /// Writer of operations; [`finish`] writes the rest.
@@ -49,9 +50,10 @@ pub struct PlanWriter<W> {
     waiting: usize,
     calls: Vec<(CallId, OpKind)>,
     numbers: FxHashMap<(CallId, OpKind), u16>,
-    ended: u64,
-    /// Latest end among all operations, in ns.
-    latest: u64,
+    /// Number of ends of all operations.
+    ends: u64,
+    /// Latest end among all operations.
+    latest: ReplayTime,
     longest: [u64; 2],
     /// Paths by which files were first opened.
     names: BTreeMap<u32, Vec<u8>>,
@@ -74,8 +76,8 @@ impl<W: Write> PlanWriter<W> {
             waiting: 0,
             calls: Vec::new(),
             numbers: FxHashMap::default(),
-            ended: 0,
-            latest: 0,
+            ends: 0,
+            latest: ReplayTime::MIN,
             longest: [0; 2],
             names: BTreeMap::new(),
         })
@@ -159,9 +161,9 @@ impl<W: Write> PlanOutput for PlanWriter<W> {
         }
         let number = self.number((planned.call, planned.what()));
         let filling = &mut self.workers[worker];
-        let gap = planned.start.saturating_sub(filling.end);
-        let took = planned.end.saturating_sub(planned.start);
-        let end = filling.end + gap + took;
+        let gap = planned.start.since(filling.end);
+        let took = planned.end.since(planned.start);
+        let end = filling.end.saturating_add(gap).saturating_add(took);
         self.latest = self.latest.max(end);
         let operation = Operation {
             call: number,
@@ -179,8 +181,8 @@ impl<W: Write> PlanOutput for PlanWriter<W> {
             ret: planned.ret,
             gap,
             took,
-            others: self.ended - filling.ended,
-            behind: self.latest - end,
+            others: self.ends - filling.ends,
+            behind: self.latest.since(end),
             keeps_handle: planned.keeps_handle,
             implicit: planned.implicit,
             before: planned.before.iter().map(|it| (it.worker.0, it.number)).collect(),
@@ -189,13 +191,13 @@ impl<W: Write> PlanOutput for PlanWriter<W> {
         let payload = std::mem::take(&mut filling.payload);
         filling.payload = postcard::to_extend(&operation, payload).map_err(io::Error::other)?;
         self.waiting += filling.payload.len() - length;
-        filling.ended = self.ended;
+        filling.ends = self.ends;
         filling.count += 1;
         if !planned.implicit {
             filling.end = planned.end;
             filling.operations += 1;
         }
-        self.ended += 1;
+        self.ends += 1;
         if filling.count == OPERATIONS_MAX || filling.payload.len() >= OPERATIONS_BYTES {
             self.flush(worker)?;
         } else if self.waiting > WAITING_BYTES_MAX {

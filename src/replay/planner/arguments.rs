@@ -1,6 +1,8 @@
 //! Arguments of an operation: paths and descriptors.
 
 use super::{PlanOutput, Planner};
+use crate::event::OpenFlags;
+use crate::event::registers;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
 use crate::replay::handles::{Handle, HandleTarget};
@@ -98,8 +100,7 @@ impl<O: PlanOutput> Planner<O> {
     ) -> Result<Option<Handle>, SkipReason> {
         let call = operation.call.call();
         let Some(register) = call.arg(role) else { return Ok(None) };
-        let [a, b, c, d, ..] = operation.args[register].to_le_bytes();
-        let fd = Fd(i32::from_le_bytes([a, b, c, d]));
+        let fd = registers::fd(operation.args[register]);
         let known = self.handles.get(operation.process, fd, file.map(|file| file.id));
         let handle = match (known, file) {
             (Some(handle), _) => handle,
@@ -161,8 +162,7 @@ impl<O: PlanOutput> Planner<O> {
             self.world.was_there(node, EntryKind::Directory);
             return Ok((first, HandleTarget::Directory));
         }
-        let flags = file.flags.unwrap_or(0)
-            & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL).cast_unsigned();
+        let flags = OpenFlags(file.flags.unwrap_or(0)).without_creation();
         let is_open = |file| self.handles.has_open(file);
         let file = infer_initial_state::opened(&mut self.world, node, flags, file.stat, is_open);
         Ok((first, file.map_or(HandleTarget::Directory, HandleTarget::File)))

@@ -29,7 +29,7 @@ impl<O: PlanOutput> Planner<O> {
         };
         let handle = self.handles.usable(handle).map(|handle| (handle, file.id));
         if handle.is_ok() {
-            self.under_way.begun(InFlightKey::Operation(operation.id), operation.start.0, false);
+            self.under_way.begun(InFlightKey::Operation(operation.id), operation.start, false);
         }
         let behind = self.behind(operation.thread);
         self.lanes.begun(operation.id, SubmittedOp { thread: operation.thread, behind, handle });

@@ -253,15 +253,12 @@ impl DependencySelection {
         if operation.errno().is_some() {
             return about;
         }
-        let has =
-            |flag: i32| infer_initial_state::open_flags(operation) & flag.cast_unsigned() != 0;
+        let creates = || infer_initial_state::open_flags(operation).creates();
         let changed: &[Option<NodeId>] = match call.class {
             CallClass::Name => &[last],
             CallClass::Rename => &nodes,
             CallClass::Remove => &[first],
-            CallClass::Open if has(libc::O_CREAT) && !first.is_some_and(|node| is_there(&node)) => {
-                &[first]
-            }
+            CallClass::Open if creates() && !first.is_some_and(|node| is_there(&node)) => &[first],
             _ => &[],
         };
         let changed = changed.iter().flatten().map(|node| world.keys(*node).place).collect();
@@ -402,16 +399,13 @@ impl DependencySelection {
         about: &OpFootprint,
         brief: OpBrief,
     ) -> Option<FileId> {
-        let truncates = libc::O_TRUNC.cast_unsigned();
         let by_name = || match about.node.and_then(|node| self.all.world.thing(node)) {
             Some(EntryKind::File(file)) => Some(file),
             _ => None,
         };
         match operation.call.call().class {
             CallClass::Resize => brief.file.or_else(by_name),
-            CallClass::Open if infer_initial_state::open_flags(operation) & truncates != 0 => {
-                brief.file
-            }
+            CallClass::Open if infer_initial_state::open_flags(operation).truncates() => brief.file,
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 //! the amortized cost of an operation does not depend on the number of earlier ones.
 
 use super::{PlanOutput, Planner};
+use crate::units::{KernelTime, ReplayTime};
 
 /// Number of names, files and resources up to which nothing is evicted; about 10 MiB.
 pub(super) const KEPT: usize = 64 << 10;
@@ -19,8 +20,8 @@ impl<O: PlanOutput> Planner<O> {
         world.forget_files(|file| files.contains(&file));
         // A call that makes a name may have to wait for calls that found the name missing
         // meanwhile.
-        let oldest = under_way.makes_names_since().unwrap_or(u64::MAX);
-        let oldest = oldest.saturating_sub(self.first.unwrap_or(0));
+        let oldest = under_way.makes_names_since().unwrap_or(KernelTime::MAX);
+        let oldest = ReplayTime::of(oldest, self.first.unwrap_or(KernelTime::MIN));
         let is_gone =
             world.forget_names(|node| strangers.has(node) || !things.is_settled(node, oldest));
         locks.forget(|file| world.knows(file));

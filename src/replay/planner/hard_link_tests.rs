@@ -16,13 +16,13 @@ const MODE: u32 = libc::S_IFREG | 0o644;
 #[derive(Debug)]
 struct LinkProgram {
     planner: Planner<KeptOps>,
-    time: u64,
+    time: KernelTime,
     opened: u64,
 }
 
 impl LinkProgram {
     fn new() -> Self {
-        Self { planner: Planner::new(KeptOps::default()), time: 0, opened: 0 }
+        Self { planner: Planner::new(KeptOps::default()), time: KernelTime::MIN, opened: 0 }
     }
 
     fn does(
@@ -33,8 +33,8 @@ impl LinkProgram {
         named: Option<&str>,
         effects: &[FdEffect],
     ) {
-        self.time += 10;
-        let mut operation = call(what, process, 0, (self.time, self.time + 5));
+        self.time.0 += 10;
+        let mut operation = call(what, process, 0, (self.time.0, self.time.0 + 5));
         operation.file = file.cloned();
         operation.fd = file.map(|_| Fd(3));
         operation.offset = Some(what.1[3]).filter(|_| file.is_some());
@@ -44,7 +44,7 @@ impl LinkProgram {
             Box::new(PathArguments { first, second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
-        let Ok(()) = self.planner.step(KernelTime(self.time + 5), &step);
+        let Ok(()) = self.planner.step(KernelTime(self.time.0 + 5), &step);
     }
 
     /// Opens a file with this inode, mode and size.

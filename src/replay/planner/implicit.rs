@@ -14,7 +14,7 @@ use crate::replay::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::handles::Handle;
 use crate::replay::planned_op::PlannedOp;
 use crate::replay::resources::{Accessor, appends, moves_position};
-use crate::units::{Fd, KernelTime};
+use crate::units::{Fd, KernelTime, ReplayTime};
 
 impl<O: PlanOutput> Planner<O> {
     /// Closes descriptors that were closed by the end of their process, or by an exec.
@@ -57,7 +57,7 @@ impl<O: PlanOutput> Planner<O> {
         self.lets_go(handle, at.at, &mut before);
         // Children for which the process may have waited.
         self.families.over(process, time, &mut before);
-        let at = if is_free { at } else { TimedOp { start: 0, ..at } };
+        let at = if is_free { at } else { TimedOp { start: ReplayTime::MIN, ..at } };
         self.implicit("close", [0; 6], handle, at, before)
     }
 
@@ -86,7 +86,7 @@ impl<O: PlanOutput> Planner<O> {
         let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
         self.things.of_handle(&mut self.handles, handle, false, accessor);
         let flags = libc::LOCK_UN.cast_unsigned().into();
-        let at = TimedOp { start: 0, ..at };
+        let at = TimedOp { start: ReplayTime::MIN, ..at };
         self.implicit("flock", [0, flags, 0, 0, 0, 0], handle, at, before)
     }
 

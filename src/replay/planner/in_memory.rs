@@ -1,6 +1,7 @@
 //! Arguments in memory that decide the result of a call: they must have been read, or be the same
 //! in the replay.
 
+use crate::event::OpenFlags;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::SyscallOperation;
 use crate::replay::replayability::SkipReason;
@@ -51,8 +52,8 @@ pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipRe
 /// offset or the length explains it.
 pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
-    let flags = operation.file.as_ref().and_then(|file| file.flags).unwrap_or(0);
-    let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
+    let flags = operation.file.as_ref().and_then(|file| file.flags);
+    let is_direct = flags.is_some_and(|flags| OpenFlags(flags).is_direct());
     let is_refused = operation.errno() == Some(libc::EINVAL);
     if !is_direct || !is_refused || !matches!(call.class, CallClass::Read | CallClass::Write) {
         return Ok(());

@@ -143,7 +143,7 @@ impl RecordedProgram {
 fn check(program: &RecordedProgram, name: &str, expected: &[u64]) {
     let planner = program.part(name);
     let first = planner.first.expect("something is planned");
-    let number = |op: &PlannedOp| (op.start + first) / 10;
+    let number = |op: &PlannedOp| op.start.by_clock(first).0 / 10;
     let planned = planner.out.0.iter().filter(|op| !op.implicit);
     let planned: Vec<u64> = planned.map(number).collect();
     assert_eq!(planned, expected);

@@ -40,7 +40,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
                 }
                 let sendfile = self.as_sendfile(operation);
                 self.ended(sendfile.as_ref().unwrap_or(operation), effects)?;
-                self.under_way.raise_floor(time.0, self.first);
+                self.under_way.raise_floor(time, self.first);
                 self.forget();
             }
             Step::SyscallUnfinished(operation, _) => {
@@ -50,7 +50,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
             Step::AsyncFile(operation) => self.submitted(operation),
             Step::AsyncEnded(operation, _) => {
                 self.asynchronous_ended(operation)?;
-                self.under_way.raise_floor(time.0, self.first);
+                self.under_way.raise_floor(time, self.first);
                 self.forget();
             }
             Step::AsyncUnfinished(operation, _) => self.asynchronous_lost(operation),

@@ -12,7 +12,7 @@ use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathSource, ProcessInfo, ThreadInfo};
 use crate::operation::{Sink, Step};
 use crate::replay::locks::{FlockRequest, Mode, wish};
-use crate::units::{CpuId, Fd, Pid, Tid};
+use crate::units::{CpuId, Fd, Nanos, Pid, Tid};
 
 const FD: Fd = Fd(3);
 
@@ -154,7 +154,7 @@ struct OriginalProcess {
     /// Lock for which the process waits, with the begin of the wait.
     waits: Option<(u64, Mode)>,
     /// End of its last call.
-    end: u64,
+    end: KernelTime,
 }
 
 /// Programs at work: bytes choose their operations.
@@ -173,7 +173,7 @@ const EAGAIN: i64 = -(libc::EWOULDBLOCK as i64);
 impl OriginalRun {
     fn process(&mut self) -> OriginalProcess {
         self.next += 1;
-        OriginalProcess { key: self.next, open: None, waits: None, end: 0 }
+        OriginalProcess { key: self.next, open: None, waits: None, end: KernelTime::MIN }
     }
 
     fn gone(&mut self, open: u64) {
@@ -184,25 +184,29 @@ impl OriginalRun {
         }
     }
 
-    fn children_end(&mut self, now: u64, slack: u64) {
-        while let Some(at) = self.children.iter().position(|child| child.2 <= now) {
+    fn children_end(&mut self, now: KernelTime, slack: Nanos) {
+        while let Some(at) = self.children.iter().position(|child| child.2 <= now.0) {
             let (process, open, _) = self.children.remove(at);
             self.gone(open);
-            self.seen.push((now + slack, CaptureEvent::Exit { process, has_fd: true }));
+            self.seen.push((now.0 + slack.0, CaptureEvent::Exit { process, has_fd: true }));
         }
     }
 
     /// Lets a process act at `now`, in a call that begins before and ends after that.
-    fn step(&mut self, now: u64, [who, what, early, late]: [u8; 4]) {
+    fn step(&mut self, now: KernelTime, [who, what, early, late]: [u8; 4]) {
         let [early, late] = [early, late].map(|byte| u64::from(byte) % 40);
-        self.children_end(now, late);
+        self.children_end(now, Nanos(late));
         let at = usize::from(who) % self.processes.len();
         let OriginalProcess { key, open, waits, end } = self.processes[at];
         if end >= now {
             return;
         }
-        let time = ((now - early).max(end + 1), now + late + 1);
-        let Some(open) = open else { return self.opens(at, now, time) };
+        let Some(open) = open else {
+            let time = ((now.0 - early).max(end.0 + 1), now.0 + late + 1);
+            return self.opens(at, now, time);
+        };
+        let KernelTime(now) = now;
+        let time = ((now - early).max(end.0 + 1), now + late + 1);
         let modes = [Mode::Exclusive, Mode::Shared];
         let flags = |mode| if mode == Mode::Shared { libc::LOCK_SH } else { libc::LOCK_EX };
         let mut effects = Vec::new();
@@ -213,7 +217,7 @@ impl OriginalRun {
                 }
                 let time = (start, time.1);
                 self.processes[at].waits = None;
-                self.processes[at].end = time.1;
+                self.processes[at].end = KernelTime(time.1);
                 let operation = call(flock(flags(mode), 0), key, open, time);
                 return self.seen.push((time.1, CaptureEvent::Ended(operation, effects)));
             }
@@ -243,24 +247,25 @@ impl OriginalRun {
             (None, 6) => {
                 self.next += 1;
                 self.children.push((self.next, open, now + 10 * early));
-                self.processes[at].end = now;
+                self.processes[at].end = KernelTime(now);
                 let forked = CaptureEvent::Forked { parent: key, child: self.next };
                 return self.seen.push((now, forked));
             }
             _ => {
                 self.processes[at] = self.process();
-                self.processes[at].end = time.1;
+                self.processes[at].end = KernelTime(time.1);
                 self.gone(open);
                 return self.seen.push((time.1, CaptureEvent::Exit { process: key, has_fd: true }));
             }
         };
-        self.processes[at].end = time.1;
+        self.processes[at].end = KernelTime(time.1);
         self.seen.push((time.1, CaptureEvent::Ended(call(call_made, key, open, time), effects)));
     }
 
-    fn opens(&mut self, at: usize, now: u64, time: (u64, u64)) {
+    fn opens(&mut self, at: usize, now: KernelTime, time: (u64, u64)) {
         let process = &mut self.processes[at];
-        (process.open, process.end) = (Some(now), time.1);
+        let KernelTime(now) = now;
+        (process.open, process.end) = (Some(now), KernelTime(time.1));
         let flags = libc::O_RDWR.cast_unsigned().into();
         let operation = call(("openat", [0, 1, flags, 0, 0, 0], 3), process.key, now, time);
         let effects = vec![FdEffect::Created { fd: FD, file: file(now) }];
@@ -325,7 +330,7 @@ fn original(choices: &[[u8; 4]]) -> Vec<(u64, CaptureEvent)> {
     let mut now = 1000;
     for choice in choices {
         now += 10;
-        original.step(now, *choice);
+        original.step(KernelTime(now), *choice);
     }
     original.seen
 }
@@ -376,11 +381,11 @@ fn what_a_plan_has_is_needed() {
     assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
 }
 
-fn opened(process: u32, time: u64) -> (u64, CaptureEvent) {
+fn opened(process: u32, begin: KernelTime) -> (u64, CaptureEvent) {
     let mut original = OriginalRun::default();
-    let process = OriginalProcess { key: process, open: None, waits: None, end: 0 };
+    let process = OriginalProcess { key: process, open: None, waits: None, end: KernelTime::MIN };
     original.processes.push(process);
-    original.opens(0, time, (time, time + 1));
+    original.opens(0, begin, (begin.0, begin.0 + 1));
     original.seen.remove(0)
 }
 
@@ -404,12 +409,12 @@ pub(super) fn told(planner: &Planner<KeptOps>) -> String {
 #[test]
 fn what_goes_with_a_process_is_closed() {
     let seen = vec![
-        opened(1, 10),
+        opened(1, KernelTime(10)),
         (20, CaptureEvent::Forked { parent: 1, child: 2 }),
         locked(flock(libc::LOCK_SH, 0), 2, 10, (30, 31)),
         (40, CaptureEvent::Exit { process: 1, has_fd: true }),
         (50, CaptureEvent::Exit { process: 2, has_fd: true }),
-        opened(3, 60),
+        opened(3, KernelTime(60)),
     ];
     let planner = plan(seen);
     expect_test::expect![[r#"
@@ -427,8 +432,8 @@ fn what_goes_with_a_process_is_closed() {
 #[test]
 fn who_got_a_lock_has_waited_for_who_had_it() {
     let seen = vec![
-        opened(1, 10),
-        opened(2, 20),
+        opened(1, KernelTime(10)),
+        opened(2, KernelTime(20)),
         locked(flock(libc::LOCK_EX, 0), 1, 10, (30, 31)),
         locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 2, 20, (32, 33)),
         locked(flock(libc::LOCK_EX, 0), 2, 20, (34, 50)),
@@ -449,7 +454,7 @@ fn who_got_a_lock_has_waited_for_who_had_it() {
 #[test]
 fn who_was_refused_by_nobody_is_left_out() {
     let seen = vec![
-        opened(1, 10),
+        opened(1, KernelTime(10)),
         locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 1, 10, (30, 31)),
         locked(flock(libc::LOCK_EX, -i64::from(libc::EINTR)), 1, 10, (32, 33)),
         locked(flock(libc::LOCK_EX, -512), 1, 10, (34, 35)),

@@ -6,6 +6,7 @@ use crate::replay::namespace::FileId;
 use crate::replay::plan_file::{PlanWriter, finish};
 use crate::replay::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::planner::{PlanOutput, Planner};
+use crate::units::ReplayTime;
 
 /// Returns the operation of a line `CALL PATH OFFSET RESULT`.
 fn operation(number: u32, line: &str) -> PlannedOp {
@@ -33,8 +34,8 @@ fn operation(number: u32, line: &str) -> PlannedOp {
         target_offset: None,
         bytes: None,
         ret: ret.parse().expect(line),
-        start: u64::from(number),
-        end: u64::from(number),
+        start: ReplayTime(number.into()),
+        end: ReplayTime(number.into()),
         keeps_handle: false,
         implicit: false,
         before: Vec::new(),

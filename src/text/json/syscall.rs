@@ -1,12 +1,12 @@
 //! The line of a system call.
 
-use super::super::argument;
 use super::super::errno::ErrnoName;
 use super::object::{Object, key};
 use crate::event::layer::Layer;
+use crate::event::registers::fd_argument;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FilePath, PathArgument, SyscallOperation, Unfinished};
-use crate::operation::spans::Span;
+use crate::operation::span::Span;
 use crate::units::{Fd, KernelTime};
 
 /// Writes the line into `line`; `name` is the members with the thread's name.
@@ -80,11 +80,12 @@ fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
 /// directories.
 fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
     let target = operation.target.as_ref().map(|(fd, _)| *fd);
-    let fd2 = target.or_else(|| argument::descriptor(operation, Role::Fd2));
+    let call = operation.call.call();
+    let fd2 = target.or_else(|| fd_argument(call, Role::Fd2, &operation.args));
     if let Some(fd) = fd2 {
         descriptor(object, key!("fd2"), Some(fd));
     }
-    if fd2.is_some() || operation.call.call().arg(Role::Path2).is_some() {
+    if fd2.is_some() || call.arg(Role::Path2).is_some() {
         let path = second_path(operation);
         object.bytes(key!("path2"), key!("path2_bytes"), path.map(|path| path.bytes.as_slice()));
         object.word(key!("path2_source"), path.map(|path| path.source.as_str()));
@@ -97,11 +98,11 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
             given.and_then(|given| given.second.as_ref()),
         );
     }
-    if operation.call.call().class == CallClass::Transfer {
+    if call.class == CallClass::Transfer {
         object.unsigned(key!("offset2"), operation.target_offset);
     }
     for (key, role) in [(key!("dirfd"), Role::DirFd), (key!("dirfd2"), Role::DirFd2)] {
-        if let Some(fd) = argument::descriptor(operation, role) {
+        if let Some(fd) = fd_argument(call, role, &operation.args) {
             descriptor(object, key, Some(fd));
         }
     }

@@ -1,18 +1,19 @@
 //! Arguments of a system call, each by its role.
 
-use super::super::flags::{self, CommandArgument, OpenFlags};
-use super::super::{argument, escape, number_format};
+use super::super::flags::{self, CommandArgument, OpenFlagNames};
+use super::super::{escape, number_format};
+use crate::event::registers::{fd, int, low_half};
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FilePath, MountNamespace, SyscallOperation};
 use crate::units::Fd;
 
 /// Writes the arguments with commas between them.
-pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperation) {
+pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlagNames, operation: &SyscallOperation) {
     let mut command = None;
     let mut join: &[u8] = b"";
     for (role, register) in operation.call.call().args.into_iter().zip(operation.args) {
         if role == Role::Command {
-            command = Some(argument::unsigned_int(register));
+            command = Some(low_half(register));
         }
         let meaning =
             if role == Role::CommandArg { command.map(flags::command_argument) } else { None };
@@ -32,15 +33,15 @@ pub(super) fn write(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &Sysc
 /// Writes one argument.
 fn argument(
     line: &mut Vec<u8>,
-    open_flags: &OpenFlags,
+    open_flags: &OpenFlagNames,
     operation: &SyscallOperation,
     role: Role,
     register: u64,
 ) {
-    let bits = argument::unsigned_int(register);
+    let bits = low_half(register);
     let is_int = operation.call.call().is_int(role);
     let register = if is_int { bits.into() } else { register };
-    let fd = Fd(argument::int(register));
+    let fd = fd(register);
     match role {
         Role::Fd => descriptor(line, fd, operation.path()),
         // The second argument of dup2 is a number, not a file: its previous file is closed, the new
@@ -108,13 +109,13 @@ fn argument(
 /// Writes the argument of a `fcntl` command, by its kind.
 fn command_argument(
     line: &mut Vec<u8>,
-    open_flags: &OpenFlags,
+    open_flags: &OpenFlagNames,
     meaning: CommandArgument,
     register: u64,
 ) {
-    let bits = argument::unsigned_int(register);
+    let bits = low_half(register);
     match meaning {
-        CommandArgument::Number => number_format::signed(line, argument::int(register).into()),
+        CommandArgument::Number => number_format::signed(line, int(register).into()),
         CommandArgument::DescriptorFlags => flags::bits(line, &flags::DESCRIPTOR, bits),
         CommandArgument::OpenFlags => flags::open(line, open_flags, bits),
         CommandArgument::Bits | CommandArgument::Hidden => number_format::hex(line, register),

@@ -72,7 +72,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use self::block::TIME_WIDTH;
-use super::flags::{self, OpenFlags};
+use super::flags::{self, OpenFlagNames};
 use super::{escape, number_format};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -87,7 +87,7 @@ use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 #[derive(Debug)]
 pub struct LineWriter<W> {
     start: KernelTime,
-    open_flags: &'static OpenFlags,
+    open_flags: &'static OpenFlagNames,
     /// Names of disks, escaped.
     disks: FxHashMap<DevId, Vec<u8>>,
     /// Threads in the form of their lines.

@@ -1,9 +1,10 @@
 //! Lines of system calls: `CALL(ARGUMENTS) = RESULT <SECONDS>`.
 
 use super::super::errno::ErrnoName;
-use super::super::flags::{self, OpenFlags};
-use super::super::{argument, number_format};
+use super::super::flags::{self, OpenFlagNames};
+use super::super::number_format;
 use super::arguments::{self, descriptor};
+use crate::event::registers::low_half;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{SyscallOperation, Unfinished};
 use crate::units::Fd;
@@ -11,7 +12,7 @@ use crate::units::Fd;
 /// Writes the call, its result, and the end of the line.
 pub(super) fn write(
     line: &mut Vec<u8>,
-    open_flags: &OpenFlags,
+    open_flags: &OpenFlagNames,
     operation: &SyscallOperation,
     unfinished: Option<Unfinished>,
 ) {
@@ -30,7 +31,7 @@ pub(super) fn write(
 }
 
 /// The result, as far as the exit shows it.
-fn result(line: &mut Vec<u8>, open_flags: &OpenFlags, operation: &SyscallOperation) {
+fn result(line: &mut Vec<u8>, open_flags: &OpenFlagNames, operation: &SyscallOperation) {
     let Some(ret) = operation.ret else { return line.push(b'?') };
     if let Some(errno) = operation.errno() {
         line.extend_from_slice(format!("-1 {}", ErrnoName(errno)).as_bytes());
@@ -75,7 +76,7 @@ fn duration(line: &mut Vec<u8>, operation: &SyscallOperation) {
 /// Command of a `fcntl`.
 fn command(operation: &SyscallOperation) -> Option<u32> {
     let index = operation.call.call().arg(Role::Command)?;
-    operation.args.get(index).map(|arg| argument::unsigned_int(*arg))
+    operation.args.get(index).map(|arg| low_half(*arg))
 }
 
 fn in_brackets(line: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {

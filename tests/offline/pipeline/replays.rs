@@ -9,6 +9,7 @@ use iotrace_perf::replay::dependencies::OpId;
 use iotrace_perf::replay::planned_op::PlannedOp;
 use iotrace_perf::replay::planner::{PlanOutput, Planner};
 use iotrace_perf::replay::replayability::SkipReason;
+use iotrace_perf::units::ReplayTime;
 
 use super::{names, read, run};
 
@@ -71,7 +72,7 @@ fn dependencies_ended_before_their_dependents() {
         let plan = || run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
         let Planner { out: Kept(planned), who, .. } = plan();
         assert_eq!(planned, plan().out.0, "{name}");
-        let mut ends: BTreeMap<OpId, u64> = BTreeMap::new();
+        let mut ends: BTreeMap<OpId, ReplayTime> = BTreeMap::new();
         let mut counts: BTreeMap<_, u32> = BTreeMap::new();
         for it in &planned {
             let count = counts.entry(it.at.worker).or_default();
@@ -104,7 +105,7 @@ fn a_lane_has_one_operation_at_a_time() {
         let Planner { out: Kept(planned), who, .. } =
             run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
         let mut of: BTreeMap<i32, Vec<&PlannedOp>> = BTreeMap::new();
-        let mut ends: BTreeMap<_, u64> = BTreeMap::new();
+        let mut ends: BTreeMap<_, ReplayTime> = BTreeMap::new();
         for it in &planned {
             let who = &who[it.at.worker.0 as usize];
             assert_eq!(it.asynchronous.is_some(), who.lane.is_some() && !it.implicit, "{name}");

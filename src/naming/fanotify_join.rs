@@ -23,10 +23,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::bounds::Room;
-use crate::event::FileStat;
+use super::room::Room;
 use crate::event::syscall_table::Role;
-use crate::event::{SysEnter, SysExit};
+use crate::event::{AccessMode, FileStat, OpenFlags, SysEnter, SysExit};
 use crate::units::{KernelTime, Tid};
 
 /// An event of fanotify.
@@ -254,22 +253,18 @@ impl OpenKind {
     /// Returns the kind of file by the flags of a call; those of `openat2` are stored in memory.
     fn by_flags(enter: &SysEnter) -> Self {
         let call = enter.call.call();
-        let Some(flags) = call.arg(Role::OpenFlags).and_then(|it| enter.args.get(it)) else {
+        let Some(flags) = OpenFlags::of_call(call, &enter.args, None) else {
             return if call.arg(Role::How).is_some() { Self::Either } else { Self::File };
         };
-        let has = |flag: i32| {
-            let flag = u64::from(flag.cast_unsigned());
-            flags & flag == flag
-        };
-        let writes = has(libc::O_WRONLY) != has(libc::O_RDWR);
+        let writes = matches!(flags.access_mode(), AccessMode::Write | AccessMode::ReadWrite);
         match () {
             // `O_PATH` is the same on every supported machine.
-            () if has(libc::O_PATH) => Self::Nothing,
+            () if flags.is_path_only() => Self::Nothing,
             // `O_TMPFILE` includes the bit of `O_DIRECTORY`.
-            () if has(libc::O_TMPFILE) => Self::File,
-            () if has(libc::O_DIRECTORY) => Self::Directory,
+            () if flags.is_unnamed() => Self::File,
+            () if flags.is_directory() => Self::Directory,
             // A directory is opened neither for writing nor with creation (`EISDIR`).
-            () if writes || has(libc::O_CREAT) => Self::File,
+            () if writes || flags.creates() => Self::File,
             () => Self::Either,
         }
     }
@@ -399,5 +394,5 @@ fn may_have_opened(ret: i64) -> bool {
 }
 
 #[cfg(test)]
-#[path = "opened_tests.rs"]
+#[path = "fanotify_join_tests.rs"]
 mod tests;

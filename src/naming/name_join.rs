@@ -13,44 +13,20 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::bounds::NAME_BYTES_MAX;
-use super::closed_fds::{ClosedFds, closes, low_half};
+use super::closed_fds::{ClosedFds, closes};
 use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
 use super::in_call::{CurrentCall, better};
 use super::pair;
 use super::pending_validation::Undecided;
+use super::read_name::{ReadName, collected};
+use super::room::NAME_BYTES_MAX;
 use crate::capture::fact::NameOf;
+use crate::event::registers::low_half;
 use crate::event::syscall_strings::EventString;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{
-    Event, EventKind, FileStat, Name, ProbeObservation, ReadNames, StringFrom, SysEnter,
-};
-use crate::units::{Fd, KernelTime, Pid, Tid};
-
-/// A name from a reader, with the circumstances of the read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadName {
-    /// Kind of the name.
-    pub of: NameOf,
-    /// Clock after the read.
-    pub end: KernelTime,
-    /// 0, or the error of a failed read.
-    pub errno: i32,
-    /// Address of an argument: it must be the one with which the call was entered.
-    pub address: u64,
-    /// Type and inode of the descriptor's file (for a link).
-    pub stat: Option<FileStat>,
-    /// The name.
-    pub bytes: Vec<u8>,
-}
-
-impl ReadName {
-    /// Returns the approximate memory that it needs while it waits.
-    fn held_bytes(&self) -> usize {
-        2 * size_of::<Self>() + self.bytes.len()
-    }
-}
+use crate::event::{Event, EventKind, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// Join of events and names: passes the events on in the same order, the opens with their names.
 #[derive(Debug)]
@@ -274,7 +250,7 @@ impl NameJoin {
         let EventKind::SysExit(exit) = &event.kind else { return };
         let is_pair = exit.call.call().makes_pair();
         let makes = exit.ret >= 0 && exit.call.call().class.changes_descriptors();
-        let number = low_half(exit.ret.cast_unsigned());
+        let number = low_half(exit.ret.cast_unsigned()).into();
         let pairs = self.open.iter_mut().filter(|it| it.is_pair && it.of.0 == event.pid);
         for judged in pairs.filter(|it| is_pair || makes && it.of.2.contains(&number)) {
             judged.link_good &= event.time > judged.link_end;
@@ -416,7 +392,7 @@ impl NameJoin {
                     .unwrap_or(KernelTime::MIN)
             };
             let fds = pair::fds_of(&read, exit);
-            let made = low_half(exit.ret.cast_unsigned());
+            let made = low_half(exit.ret.cast_unsigned()).into();
             let of = (event.pid, event.tid, fds.unwrap_or([made; 2]));
             self.pairs += usize::from(fds.is_some());
             self.undecided.add(number, of.0, of.1, of.2);
@@ -435,7 +411,7 @@ impl NameJoin {
             });
             let seen = exit.names.take().map(|it| *it).unwrap_or_default();
             let read_until = read.iter().map(|it| it.end).max().unwrap_or_default();
-            let names = better(names(read, addresses, fds), seen);
+            let names = better(collected(read, addresses, fds), seen);
             exit.names = Some(Box::new(ReadNames { read: read_until, ..names }));
         }
         self.waiting.push_back(event);
@@ -514,36 +490,6 @@ fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
 }
 
-/// Collects the names that could be read.
-fn names(read: Vec<ReadName>, entered: [Option<u64>; 2], pair: Option<[u64; 2]>) -> ReadNames {
-    let mut names = ReadNames::default();
-    for it in read.into_iter().filter(|it| it.errno == 0) {
-        let name = Name { bytes: it.bytes, verified: false };
-        match it.of {
-            NameOf::Argument => {
-                // A file may be renamed to itself.
-                let [first, second] = entered.map(|address| address == Some(it.address));
-                if second {
-                    names.second = Some(name.clone());
-                }
-                if first {
-                    names.argument = Some(name);
-                }
-            }
-            NameOf::Memory => names.memory.push((it.address, name)),
-            NameOf::Link if pair.is_some() => {
-                let fd = i32::try_from(it.address).ok().map(Fd);
-                names.pair.extend(fd.map(|fd| (fd, name, it.stat)));
-            }
-            NameOf::Link => {
-                names.link = Some(name);
-                names.stat = it.stat;
-            }
-        }
-    }
-    names
-}
-
 /// Returns true if a file may get another name or lose its name in this call.
 fn renames(kind: &EventKind) -> bool {
     let call = match kind {
@@ -558,5 +504,5 @@ fn renames(kind: &EventKind) -> bool {
 }
 
 #[cfg(test)]
-#[path = "names_tests.rs"]
+#[path = "name_join_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@
 //! A path belongs to the argument with its address. The order of the paths has no meaning: some
 //! kernels copy the second path of a rename first.
 
-use super::syscall::fd_of;
+use crate::event::registers::fd_argument;
 use crate::event::syscall_strings::{EventString, event_byte};
 use crate::event::syscall_table::Role;
 use crate::event::{FileStat, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
@@ -77,7 +77,7 @@ impl CurrentCall {
     /// Returns a program's path without the prefix that the kernel adds for the directory argument.
     fn as_given<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         let call = self.enter.call.call();
-        let Some(fd) = fd_of(call, Role::DirFd, &self.enter.args) else { return path };
+        let Some(fd) = fd_argument(call, Role::DirFd, &self.enter.args) else { return path };
         let directory = format!("/dev/fd/{}", fd.0);
         match path.strip_prefix(directory.as_bytes()) {
             Some([]) => b"",

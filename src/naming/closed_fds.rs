@@ -1,6 +1,7 @@
 //! Descriptors that an event closes, or gives another file.
 
 use crate::event::EventKind;
+use crate::event::registers::low_half;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 
@@ -17,11 +18,6 @@ pub(super) enum ClosedFds {
     Any,
 }
 
-/// Returns the lower half of a register, from which the kernel takes a descriptor.
-pub(super) fn low_half(register: u64) -> u64 {
-    register & 0xffff_ffff
-}
-
 /// Returns the descriptors that the event closes.
 pub(super) fn closes(kind: &EventKind) -> ClosedFds {
     match kind {
@@ -29,7 +25,7 @@ pub(super) fn closes(kind: &EventKind) -> ClosedFds {
             let call = enter.call.call();
             let of = |role| {
                 let register = call.arg(role).and_then(|it| enter.args.get(it));
-                register.map_or(ClosedFds::Nothing, |it| ClosedFds::One(low_half(*it)))
+                register.map_or(ClosedFds::Nothing, |it| ClosedFds::One(low_half(*it).into()))
             };
             match call.class {
                 CallClass::Close => of(Role::Fd),

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::event::syscall_table::CallId;
-use crate::event::{ProbeObservation, SysEnter, SysExit};
-use crate::units::CpuId;
+use crate::event::{FileStat, ProbeObservation, SysEnter, SysExit};
+use crate::units::{CpuId, Fd};
 
 fn event(time: u64, tid: i32, kind: EventKind) -> Event {
     Event { time: KernelTime(time), cpu: CpuId(0), pid: Pid(7), tid: Tid(tid), kind }

@@ -2,7 +2,7 @@
 //! the memory was not read in time, the files of the descriptors soon after the call show whether
 //! they can be the two.
 
-use super::join::ReadName;
+use super::read_name::ReadName;
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, Role};
 use crate::event::{FileStat, Name, SysExit};
@@ -17,7 +17,7 @@ pub(super) fn fds_of(read: &[ReadName], exit: &SysExit) -> Option<[u64; 2]> {
 
 /// Returns the two descriptors that a call has made, from the links that were read soon after, if
 /// both files are of the kind that the call makes.
-pub(super) fn looked_at(call: &Call, pair: &[(Fd, Name, Option<FileStat>)]) -> Option<[Fd; 2]> {
+pub fn looked_at(call: &Call, pair: &[(Fd, Name, Option<FileStat>)]) -> Option<[Fd; 2]> {
     let [(first, link, of_first), (second, other_link, of_second)] = pair else { return None };
     let is_pipe = call.arg(Role::Pair) == Some(0);
     let kind = if is_pipe { libc::S_IFIFO } else { libc::S_IFSOCK };

@@ -6,7 +6,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::file_names::{has_part, last};
+use super::paths::{has_part, last};
+use crate::event::registers::low_half;
 use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, ReadNames, SeenFd};
@@ -149,7 +150,7 @@ impl Changes {
                     _ => None,
                 };
                 if let Some(fd) = closed {
-                    self.fd(event, (fd & 0xffff_ffff).cast_signed());
+                    self.fd(event, low_half(fd).into());
                 }
             }
             EventKind::SysExit(exit) => {
