@@ -5,11 +5,11 @@ use std::io;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::operation::model::OpenFile;
 use iotrace_perf::operation::{Sink, Step, disk};
-use iotrace_perf::text::fields::{FieldLines, Fields, RowForm};
+use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
 use iotrace_perf::text::ioreplay::IoreplayLines;
-use iotrace_perf::text::iotracer::{Choice, IotracerLines};
+use iotrace_perf::text::iotracer::{AccessFilter, IotracerLines};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::line_format::Lines;
+use iotrace_perf::text::line_format::LineWriter;
 use iotrace_perf::units::KernelTime;
 
 /// Format of lines.
@@ -60,7 +60,7 @@ pub fn check(bytes: &[u8]) {
 #[derive(Debug)]
 pub struct All;
 
-impl Choice for All {
+impl AccessFilter for All {
     fn wants(&mut self, _: &Step<'_>) -> bool {
         true
     }
@@ -72,7 +72,7 @@ impl Choice for All {
 
 /// All formats.
 pub struct Outputs {
-    pub lines: Lines<Harmless>,
+    pub lines: LineWriter<Harmless>,
     pub json: JsonLines<Harmless>,
     pub csv: FieldLines<Harmless>,
     pub rows: FieldLines<Harmless>,
@@ -88,10 +88,10 @@ impl Outputs {
         let out = |kind| Harmless { kind, kept: keeps.then(Vec::new) };
         let rows = |form| {
             let out = out(if form == RowForm::Json { Kind::Json } else { Kind::Text });
-            FieldLines::new(start, disks(), form, Fields::default(), out).expect("memory")
+            FieldLines::new(start, disks(), form, FieldSelection::default(), out).expect("memory")
         };
         Self {
-            lines: Lines::new(start, disks(), out(Kind::Text)).machine(&header.host.machine),
+            lines: LineWriter::new(start, disks(), out(Kind::Text)).machine(&header.host.machine),
             json: JsonLines::new(start, disks(), out(Kind::Json)),
             csv: rows(RowForm::Csv),
             rows: rows(RowForm::Json),

@@ -3,14 +3,19 @@
 
 use std::io::BufReader;
 
-use iotrace_perf::import::{Format, import};
+use iotrace_perf::import::{ImportFormat, import};
 use iotrace_perf_fuzz::output::Outputs;
 use iotrace_perf_fuzz::{corpus, frames};
 use libfuzzer_sys::fuzz_target;
 
 /// Formats by the first byte; larger values detect the format.
-const FORMATS: [Format; 5] =
-    [Format::Strace, Format::Ioriot, Format::IoriotReplay, Format::FioIolog, Format::Blktrace];
+const FORMATS: [ImportFormat; 5] = [
+    ImportFormat::Strace,
+    ImportFormat::Ioriot,
+    ImportFormat::IoriotReplay,
+    ImportFormat::FioIolog,
+    ImportFormat::Blktrace,
+];
 
 /// Bytes that are read at once: less than a line or record may have.
 const READ_BYTES: usize = 1024;

@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use iotrace_perf::capture::later;
+use iotrace_perf::capture::trailing_facts;
 use iotrace_perf_fuzz::output::Outputs;
 use iotrace_perf_fuzz::{corpus, frames};
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fn seeds() {
 }
 
 fuzz_target!(init: seeds(), |data: &[u8]| {
-    let last = later::look(Cursor::new(data)).expect("memory").count();
+    let last = trailing_facts::look(Cursor::new(data)).expect("memory").count();
     assert!(last <= data.len());
     frames::run(data, |header| Outputs::new(header, false));
 });

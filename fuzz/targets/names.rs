@@ -7,12 +7,12 @@ use std::rc::Rc;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::event::syscall_table::CallId;
 use iotrace_perf::operation::model::{
-    FilePath, Given, Named, OpenFile, PathSource, ProcessInfo, ProcessKey, SyscallOperation,
-    ThreadInfo, ThreadKey,
+    FilePath, OpenFile, PathArgument, PathArguments, PathSource, ProcessInfo, ProcessKey,
+    SyscallOperation, ThreadInfo, ThreadKey,
 };
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::text::escape::{shown, unshown};
-use iotrace_perf::text::table::{Cell, Column, Form, Report, Table};
+use iotrace_perf::text::table::{Cell, Column, Report, Table, TableFormat};
 use iotrace_perf::units::{CpuId, Fd, KernelTime, Pid, Tid};
 use iotrace_perf_fuzz::halves;
 use iotrace_perf_fuzz::output::{Outputs, check};
@@ -84,11 +84,11 @@ fn report(name: &[u8]) {
         check(&out);
         String::from_utf8(out).expect("checked")
     };
-    assert!(print(Form::Text).lines().any(|it| it.trim_start().starts_with("name")));
-    let json: Value = serde_json::from_str(&print(Form::Json)).expect("JSON");
+    assert!(print(TableFormat::Text).lines().any(|it| it.trim_start().starts_with("name")));
+    let json: Value = serde_json::from_str(&print(TableFormat::Json)).expect("JSON");
     assert_eq!(member(&json, "name"), name);
     assert_eq!(member(&json["t"][0], "name"), name);
-    let csv = print(Form::Csv);
+    let csv = print(TableFormat::Csv);
     let rows: Vec<Vec<Vec<u8>>> = csv.lines().map(fields).collect();
     assert!(
         rows.iter().any(|it| it[..2] == [b"facts".to_vec(), b"name".to_vec()] && it[2] == name)
@@ -101,7 +101,8 @@ fn operations(path: &[u8], comm: &[u8]) {
     let (thread, process, pid, tid) = (ThreadKey(0), ProcessKey(0), Pid(7), Tid(8));
     let info = ThreadInfo { key: thread, process, tid, comm: comm.into() };
     let parent = ProcessInfo { key: process, pid, parent: None, comm: comm.into(), user: None };
-    let given = |source| Given { path: FilePath::new(path, source), absolute: Some(path.into()) };
+    let given =
+        |source| PathArgument { path: FilePath::new(path, source), absolute: Some(path.into()) };
     let file = OpenFile {
         id: 0,
         path: Some(FilePath::new(path, PathSource::Link)),
@@ -111,7 +112,7 @@ fn operations(path: &[u8], comm: &[u8]) {
         flags: None,
         pre_created: false,
     };
-    let call = |name, named: Option<Box<Named>>| SyscallOperation {
+    let call = |name, named: Option<Box<PathArguments>>| SyscallOperation {
         call: CallId::by_name(name).expect("in the table"),
         thread,
         process,
@@ -134,8 +135,10 @@ fn operations(path: &[u8], comm: &[u8]) {
         spans: Vec::new(),
         chain: None,
     };
-    let both =
-        Named { first: Some(given(PathSource::Kernel)), second: Some(given(PathSource::Argument)) };
+    let both = PathArguments {
+        first: Some(given(PathSource::Kernel)),
+        second: Some(given(PathSource::Argument)),
+    };
     let read = SyscallOperation { file: Some(Rc::new(file)), ..call("read", None) };
     let rename = call("rename", Some(Box::new(both)));
     let steps = [

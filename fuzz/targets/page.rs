@@ -4,7 +4,7 @@
 use iotrace_perf::capture::format::FrameKind;
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::record::PageLayout;
-use iotrace_perf::record::page::{Entry, entries, payload};
+use iotrace_perf::record::page::{PageEntry, entries, payload};
 use iotrace_perf_fuzz::{corpus, frames, halves};
 use libfuzzer_sys::fuzz_target;
 
@@ -40,7 +40,7 @@ fuzz_target!(init: seeds(), |data: &[u8]| {
     let Some(layout) = PageLayout::parse(page) else { return };
     let before: Vec<_> = entries(bytes, layout).collect();
     for entry in before.iter().flatten() {
-        if let Entry::Hit(start, _) = entry {
+        if let PageEntry::Hit(start, _) = entry {
             assert!(payload(&bytes[*start..]).is_some());
         }
     }

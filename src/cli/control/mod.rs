@@ -41,10 +41,13 @@ use crate::sys::socket::Socket;
 pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
     use self::protocol::ControlCommand;
 
-    match Asked::parse(line) {
+    match ControlCommand::parse(line) {
         Ok(asked) => {
             let again = asked.line();
-            assert_eq!(Asked::parse(again.strip_suffix(b"\n").expect("an end")), Ok(asked));
+            assert_eq!(
+                ControlCommand::parse(again.strip_suffix(b"\n").expect("an end")),
+                Ok(asked)
+            );
             again
         }
         Err(why) => protocol::head(&Err(why)),

@@ -64,7 +64,7 @@ use super::links::SymlinkMap;
 use super::locks::Locks;
 use super::namespace::FsModel;
 pub use super::plan_output::PlanOutput;
-use super::planned_op::{InheritedFd, PlannedOp, WorkerInfo};
+use super::planned_op::{InheritedFd, WorkerInfo};
 use super::process_waits::ProcessWaits;
 use super::replay_paths::of_file;
 use super::replayability::{SkipReason, Treatment, treatment};

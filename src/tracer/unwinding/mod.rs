@@ -103,13 +103,16 @@ struct Unwinding<'a, 'p> {
 pub mod fuzzing {
     /// Answers a question as the helper does; every file of the question has these bytes.
     pub fn go_back(question: &[u8], file: &[u8]) {
-        let Some(question) = super::Question::decode(protocol) else { return };
-        let stacks = protocol.events.iter().filter(|it| matches!(it, super::Event::Stack(_)));
-        let stacks = stacks.count();
-        let files = super::walk::Files::new(vec![super::cfi::CallFrames::of(file)]);
+        use super::protocol::{MemoryEvent, StacksAnswer, StacksQuestion};
+
+        let Some(question) = StacksQuestion::decode(question) else { return };
+        let is_stack = |event: &&MemoryEvent| matches!(event, MemoryEvent::Stack(_));
+        let stacks = question.events.iter().filter(is_stack).count();
+        let frames = vec![super::cfi::CallFrames::of(file)];
+        let files = super::unwinder::FrameTables::new(frames);
         let mut out = Vec::new();
-        super::apart::go_back(files, protocol.events, &mut out).expect("memory");
-        assert_eq!(super::Answer::decode(&out, stacks).ways.len(), stacks);
+        super::helper_main::go_back(files, question.events, &mut out).expect("memory");
+        assert_eq!(StacksAnswer::decode(&out, stacks).ways.len(), stacks);
     }
 }
 

@@ -10,7 +10,6 @@ use crate::operation::model::{SyscallOperation, ThreadKey};
 use crate::replay::plan::async_lanes::SubmittedOp;
 use crate::replay::plan::asynchronous::{as_call, may_be_done};
 use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet, Worker};
-use crate::replay::plan::handles::Handle;
 use crate::replay::plan::in_flight::InFlightKey;
 use crate::replay::plan::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::plan::replayability::SkipReason;
