@@ -250,7 +250,8 @@ pub(super) fn name_accesses(
         let changes =
             changes_names(operation) || may_make(operation) && world.thing(node).is_none();
         for (depth, name) in world.way(node).enumerate() {
-            let touch = if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
+            let touch =
+                if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
             // Ended operations determine the state of a name. An operation that found the name in
             // that state came after them, and before those that change the name later.
             let saw = match found_there(operation, place, depth) {

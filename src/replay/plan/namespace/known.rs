@@ -60,7 +60,12 @@ impl FsModel {
         self.first_mut(at).has_more &= has_more || !has_something;
     }
 
-    fn state_as_in(&mut self, FilePair { own: at, in_all }: FilePair, all: &Self, same: &mut MergedFiles) {
+    fn state_as_in(
+        &mut self,
+        FilePair { own: at, in_all }: FilePair,
+        all: &Self,
+        same: &mut MergedFiles,
+    ) {
         let known = all.first(in_all);
         let is_there = matches!(self.first(at).state, PlaceState::There(_));
         let state = match (self.first(at).state, known.state) {

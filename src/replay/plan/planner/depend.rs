@@ -8,8 +8,8 @@ use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet};
 use crate::replay::plan::handles::{Handle, HandleTarget};
-use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::FileId;
+use crate::replay::plan::open_flags::open_flags;
 use crate::replay::plan::planned_op::WorkerInfo;
 use crate::replay::plan::replayability::SkipReason;
 use crate::replay::plan::resources::Accessor;
@@ -140,8 +140,7 @@ impl<O: PlanOutput> Planner<O> {
     ) {
         let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
         self.things.of_handle(&mut self.handles, made, true, accessor);
-        let truncates =
-            infer_initial_state::open_flags(operation) & libc::O_TRUNC.cast_unsigned() != 0;
+        let truncates = open_flags(operation).truncates();
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == CallClass::Open
             && truncates

@@ -7,6 +7,7 @@ use super::tests::{KeptOps, call};
 use super::*;
 use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
 use crate::operation::{Sink, Step};
+use crate::replay::plan::namespace::EntryKind;
 use crate::units::Fd;
 
 /// Maximum number of items that one operation adds: as many pieces as it may access, and some

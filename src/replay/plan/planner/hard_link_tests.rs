@@ -8,6 +8,7 @@ use crate::event::FileStat;
 use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
 use crate::operation::{Sink, Step};
 use crate::replay::plan::dependencies::{OpId, Worker};
+use crate::replay::plan::namespace::EntryKind;
 use crate::units::{DevId, Fd};
 
 const MODE: u32 = libc::S_IFREG | 0o644;

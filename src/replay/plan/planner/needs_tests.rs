@@ -13,6 +13,7 @@ use crate::operation::model::{
 };
 use crate::operation::{Sink, Step};
 use crate::replay::plan::links::SymlinkMap;
+use crate::replay::plan::planned_op::PlannedOp;
 use crate::units::Fd;
 
 /// Operations of a program, one after the other.

@@ -15,6 +15,7 @@ use crate::event::FileStat;
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathArguments, PathSource};
 use crate::replay::plan::namespace::EntryKind as Kind;
+use crate::replay::plan::handles::Handle;
 use crate::units::{DevId, Fd};
 
 /// Entry at a path.

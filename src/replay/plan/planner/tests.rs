@@ -12,6 +12,7 @@ use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathSource, ProcessInfo, ThreadInfo};
 use crate::operation::{Sink, Step};
 use crate::replay::plan::locks::{FlockRequest, Mode, wish};
+use crate::replay::plan::planned_op::PlannedOp;
 use crate::units::{CpuId, Fd, Nanos, Pid, Tid};
 
 const FD: Fd = Fd(3);
