@@ -11,6 +11,7 @@ use iotrace_perf::replay::plan::plan_file::{
 use iotrace_perf::replay::verify_recording::{PlanSide, compare};
 use iotrace_perf::report::replay_run::{ReplayRun, report};
 use iotrace_perf::text::table::TableFormat;
+use iotrace_perf::units::Nanos;
 use iotrace_perf_fuzz::output::check;
 use iotrace_perf_fuzz::plans;
 use libfuzzer_sys::fuzz_target;

@@ -26,7 +26,6 @@ pub fn fd_pair(word: u64) -> [Fd; 2] {
 }
 
 /// Returns false for a negative number (`loff_t`).
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "a filter of options")]
 pub fn is_position(number: &u64) -> bool {
     i64::try_from(*number).is_ok()
 }
