@@ -14,8 +14,8 @@ use crate::analysis::filter::{Events, Filter};
 use crate::event::FileStat;
 use crate::event::syscall_table::CallId;
 use crate::operation::model::{FilePath, OpenFile, PathArguments, PathSource};
-use crate::replay::plan::namespace::EntryKind as Kind;
 use crate::replay::plan::handles::Handle;
+use crate::replay::plan::namespace::EntryKind as Kind;
 use crate::units::{DevId, Fd};
 
 /// Entry at a path.
