@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_nothing() {
+    fn value_that_does_not_fit_is_none() {
         assert_eq!(u32::take(&mut [0xff, 0xff, 0xff, 0xff, 0x1f].as_slice()), None);
         assert_eq!(u64::take(&mut [0xff; 11].as_slice()), None);
     }

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_event_is_none() {
+    fn partial_event_is_none() {
         let values = [1 << 40; VALUES_MAX];
         for record in records(&values) {
             let mut bytes = Vec::new();

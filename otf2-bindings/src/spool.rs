@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_directory_nothing_is_kept() {
+    fn spool_without_a_directory_keeps_nothing() {
         let mut spool = Spool::new(0, Path::new("/nonexistent/file"));
         let mut chain = None;
         assert!(spool.append(&mut chain, b"event").is_err());

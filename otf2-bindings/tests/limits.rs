@@ -179,7 +179,7 @@ fn event_files(dir: &Scratch) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Fails if the archive depends on which locations get a writer of the library, and when.
 #[test]
-fn events_that_waited_are_the_same() -> Result<()> {
+fn spooled_events_are_unchanged() -> Result<()> {
     let (writers, none, few) =
         (Scratch::new("writers"), Scratch::new("no-writers"), Scratch::new("few-writers"));
     let default = Options::default();

@@ -96,7 +96,7 @@ fn times_that_go_back_are_moved_and_counted() -> Result<()> {
 }
 
 #[test]
-fn a_refused_event_harms_nothing() -> Result<()> {
+fn refused_event_changes_nothing() -> Result<()> {
     let dir = Scratch::new("refused");
     let mut archive = dir.archive()?;
     let mut writer = archive.event_writer()?;

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reads_of_a_program_are_told_line_by_line() {
+    fn reads_of_a_program_are_listed_line_by_line() {
         let (path, file) = program(b"17\n256 784 28\n/a\nb").expect("it is one");
         assert_eq!((path, file.changed_ns), (b"/a\nb".as_slice(), 17));
         assert_eq!((file.bytes, file.calls), (1068, 3));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remainder_is_explained_within_what_is_expected() {
+    fn remainder_is_explained_within_its_bounds() {
         let none = NumberRange::default();
         let mut side = AuditSide { bytes: 5, calls: 2, bytes_expected: none, calls_expected: none };
         assert!(!side.is_explained());

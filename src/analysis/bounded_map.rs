@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_row_is_summed_up() {
+    fn keys_without_a_row_are_summed() {
         let mut all: BoundedMap<String, u64> = BoundedMap::default();
         for number in 0..KEYS_MAX + 3 {
             *all.row(number.to_string().as_str(), || number.to_string()) += 1;

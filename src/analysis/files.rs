@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_name_has_a_row_of_its_own() {
+    fn doubtful_name_has_its_own_row() {
         let open = |source, times| {
             let (first_path, given, stat, flags) = (None, None, None, None);
             let path = Some(FilePath::new("/a", source));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_counted() {
+    fn repeated_accesses_are_counted() {
         let mut room = 100;
         let all = [
             (Some(0), 10),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_unknown() {
+    fn accesses_beyond_the_limit_are_unknown() {
         let mut room = 1;
         // Bytes next to a known piece need no space.
         let moved = moved(&mut room, &[(Some(0), 10), (Some(20), 10), (Some(10), 10)]);

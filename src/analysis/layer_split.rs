@@ -121,7 +121,7 @@ mod tests {
     proptest! {
         /// Fails if the result differs from that of checking each nanosecond.
         #[test]
-        fn it_is_what_each_moment_says(
+        fn split_equals_the_sum_of_moments(
             all in prop::collection::vec((0..LAYERS.len(), 0_u64..60, 0_u64..40), 0..12),
         ) {
             let spans: Vec<Span> =

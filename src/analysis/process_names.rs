@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_kept_for_a_row_and_no_other() {
+    fn names_are_kept_only_for_rows() {
         let mut names = ProcessNames::default();
         let all = [0, 1, 2].map(process);
         all.iter().for_each(|it| names.look(&Step::ProcessSeen(it)));

@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_bytes(records in prop::collection::vec(any::<[u64; 3]>(), 0..20), tail: Vec<u8>) {
+        fn any_bytes_survive_the_delta(records in prop::collection::vec(any::<[u64; 3]>(), 0..20), tail: Vec<u8>) {
             let samples = records.iter().flat_map(|it| sample(it[0])).chain(tail.iter().copied());
             let names = records.iter().flat_map(|it| name(*it)).chain(tail.iter().copied());
             let both = [(FrameKind::DATA, samples.collect()), (FrameKind::FACTS, names.collect::<Vec<u8>>())];

@@ -78,7 +78,7 @@ fn samples() -> Vec<Fact> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_values_are_read_back() {
     let mut frame = FactsFrame::default();
     samples().iter().for_each(|it| frame.push(it));
     let bytes = frame.bytes;
@@ -109,7 +109,7 @@ fn name(of: NameOf, bytes: &[u8]) -> Fact {
 }
 
 #[test]
-fn a_name_of_before_is_read() {
+fn name_of_an_older_version_is_read() {
     let fact = name(NameOf::Link, b"/data/a");
     let mut body = FactBody(Vec::new());
     body.i32(7).u32(1).u64(100).u8(1).u64(101).u64(102).i32(0);

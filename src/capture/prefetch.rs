@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_ahead_is_bounded() {
+    fn prefetched_bytes_are_bounded() {
         check_taken(3, AHEAD_BYTES / 3, 2);
         check_taken(6, AHEAD_BYTES / 3, 2);
         check_taken(4, AHEAD_BYTES / 2 + 1, 1);

@@ -168,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_all_is_found_and_nothing_else() {
+    fn global_facts_are_found_and_no_others() {
         assert_eq!(kinds(&log()), [FrameKind::LAST_FACTS, FrameKind::END]);
     }
 
     #[test]
-    fn any_part_of_a_log_can_be_looked_at() {
+    fn any_part_of_a_log_can_be_scanned() {
         let log = log();
         for length in 0..log.len() {
             assert!(kinds(&log[..length]).len() < 2, "{length}");

@@ -272,7 +272,7 @@ mod tests {
 
     /// Fails if a part of a frame that found no space stays, whatever comes after it.
     #[test]
-    fn what_is_not_written_wholly_is_cut_off() {
+    fn partial_frame_is_cut_off() {
         let mut file = tempfile::tempfile().expect("a file");
         let mut writer = Writer::new(file.try_clone().expect("another handle")).expect("space");
         let full = |writer: &mut Writer<std::fs::File>| {

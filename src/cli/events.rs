@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_and_without_some_it_is_the_default() {
+    fn empty_selection_is_the_default() {
         let (all, block) = names(&[]).expect("the default");
         assert!(block && all.contains(&"openat") && !all.contains(&"newstat"));
         let (fewer, block) = names(&["!openat", "!block"]).expect("the default without two");

@@ -364,7 +364,7 @@ mod tests {
     use crate::analysis::call_totals::Totals;
 
     #[test]
-    fn other_peoples_words_drive_no_terminal() {
+    fn foreign_text_is_escaped() {
         let mut summary = Summary::default();
         summary.header.host.hostname = "a\x1b[2J\nended     exit".into();
         summary.header.scope.command = vec!["\u{9b}1m".into()];

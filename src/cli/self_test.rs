@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_work_is_what_it_says() {
+    fn self_test_does_its_documented_work() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
         do_work(&path).expect("it works");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn only_all_of_it_is_good() {
+    fn partial_self_test_fails() {
         let all = [("write", (101, 413_999)), ("pread64", (97, 97_873)), ("fsync", (7, 0))];
         assert!(said(&all).starts_with("ok: (true"));
         for (place, wrong) in

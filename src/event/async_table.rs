@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_once_and_rows_are_found() {
+    fn numbers_are_unique_and_rows_are_found() {
         for rows in [IO_URING, AIO] {
             assert!(rows.is_sorted_by(|a, b| a.number < b.number));
         }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_ends() {
+    fn layer_begins_have_ends() {
         for it in &LAYER_POINTS {
             let has =
                 |edge| LAYER_POINTS.iter().any(|other| other.what == it.what && other.edge == edge);

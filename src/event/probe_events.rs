@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_what_the_kernel_copied() {
+    fn path_is_the_string_copied_by_the_kernel() {
         let kernel = 0xffff_8926_8138_4000;
         path(b"/etc\0", kernel, (Some(0x1000), Some(b"/etc")));
         path(b"\0", kernel, (Some(0x1000), Some(b"")));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_copied_is_no_path() {
+    fn uncopied_string_is_not_a_path() {
         let efault = u64::MAX - 13;
         path(b"", efault, (None, None));
         path(b"(fault)\0", efault, (None, None));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_handed_over_stands_at_its_address() {
+    fn path_argument_is_at_its_address() {
         let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:u64 address;\toffset:12;\tsize:8;\tsigned:0;\n";
         for (string, bytes) in
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_of_others_are_none_of_ours() {
+    fn probes_of_other_tools_are_ignored() {
         let format = EventFormat::parse(&format!("{COMMON}\nprint fmt: \"\"\n")).expect("parses");
         assert!(ProbeShape::of("kprobes", "path_42", &format).expect("no error").is_none());
         assert!(ProbeShape::of("iotrace_42", "path_42", &format).is_err());

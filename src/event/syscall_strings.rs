@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_copied_is_a_hint() {
+    fn string_copied_by_the_kernel_is_a_hint() {
         check(b"/tmp/short.txt\0", Some((b"/tmp/short.txt", StringFrom::Event)));
         check(b"/tmp/so long...\0", Some((b"/tmp/so long", StringFrom::EventCut)));
         check(b"\0", None);

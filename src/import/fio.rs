@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_fall_are_told() {
+    fn decreasing_times_are_reported() {
         let (calls, notes) =
             told("fio version 3 iolog\n900 /t/x open\n7 /t/x read 0 8\n900 /t/x close\n");
         assert_eq!(

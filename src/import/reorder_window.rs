@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_an_end_and_what_is_too_late_is_counted() {
+    fn window_is_bounded_and_late_events_are_counted() {
         let mut order = ReorderWindow::default();
         let said =
             |time| ImportedEvent { time, task: ImportedTask::leader(1), what: ImportedKind::Ended };

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_passes_on_what_lies_before_the_round_before() {
+    fn round_passes_on_records_older_than_the_previous_round() {
         let mut merger = Merger::default();
         for (time, value) in [(5, 0), (3, 0), (12, 1), (8, 1)] {
             merger.push(KernelTime(time), value).expect("in time");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_any_more_is_late() {
+    fn record_after_its_round_is_late() {
         let mut merger = Merger::default();
         for time in [7, 5] {
             merger.push(KernelTime(time), 0).expect("in time");

@@ -90,7 +90,7 @@ fn one_call_and_one_event() {
 }
 
 #[test]
-fn an_event_of_another_time_is_nobodys() {
+fn event_outside_the_call_is_unmatched() {
     check("10-20", "a:1-9", "-");
     check("10-20", "a:21-30", "-");
     check("10-20 40-50", "a:1-5 b:22-45", "- b");
@@ -103,14 +103,14 @@ fn as_many_events_as_calls_are_in_the_same_order() {
 }
 
 #[test]
-fn of_fewer_events_it_is_not_known_whose_they_are() {
+fn fewer_events_than_calls_are_ambiguous() {
     check("10-20 30-40", "a:5-70", "- -");
     // Either the middle call has no event, or the last call opened the first file again.
     check("10-20 30-40 50-60", "a:5-70 b:5-70", "- - -");
 }
 
 #[test]
-fn times_tell_of_some_whose_they_are() {
+fn times_resolve_some_ambiguous_events() {
     check("10-20 30-40 50-60", "a:5-25 b:26-70", "a - -");
     check("10-20 30-40 50-60", "a:5-45 b:46-70", "- - b");
     // The second call gets the remaining event.
@@ -118,13 +118,13 @@ fn times_tell_of_some_whose_they_are() {
 }
 
 #[test]
-fn an_event_more_than_calls_says_that_something_is_not_seen() {
+fn surplus_event_shows_an_unseen_call() {
     check("10-20", "a:5-30 b:5-30", "-");
     check("10-20 50-60", "a:5-30 b:5-30 c:40-70", "- c");
 }
 
 #[test]
-fn what_opens_nothing_has_no_event() {
+fn calls_without_an_open_have_no_event() {
     check("10-20p 30-40", "a:5-70", "- a");
     check("10-20n 30-40", "a:5-70", "a");
 }
@@ -156,7 +156,7 @@ fn before_all_calls_were_recorded_nothing_is_certain() {
 }
 
 #[test]
-fn what_a_ring_opens_for_a_thread_makes_all_of_it_doubtful() {
+fn io_uring_open_makes_events_of_the_thread_doubtful() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), told("a:5-25")));
     join.opens_otherwise(Tid(8));
@@ -185,7 +185,7 @@ fn after_a_loss_nothing_of_before_is_certain() {
 }
 
 #[test]
-fn a_call_waits_for_those_that_its_event_may_be_of() {
+fn call_waits_for_other_candidates_of_its_event() {
     let call = CallId::by_name("openat").expect("in the table");
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
@@ -218,7 +218,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_forgotten() {
+fn unawaited_events_are_evicted() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     for tid in 0..100 {
         join.add(Tid(tid), told("a:5-30"));
@@ -242,7 +242,7 @@ mod properties {
 
     proptest! {
         #[test]
-        fn nothing_certain_is_wrong(opens in opens(), looks in proptest::collection::vec(1..20_u64, 1..12)) {
+        fn certain_paths_are_never_wrong(opens in opens(), looks in proptest::collection::vec(1..20_u64, 1..12)) {
             // The program: pause, duration, file; an event in the middle of each call.
             let mut now = 0;
             let mut calls = Vec::new();

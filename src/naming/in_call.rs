@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_by_their_addresses_in_any_order() {
+    fn paths_match_their_addresses_in_any_order() {
         let mut rename = inside("rename", [10, 20, 0, 0, 0, 0]);
         rename.probed(&path(Some(20), "/new"));
         check(&rename, 0, None, Some("/new"));
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_copied_is_not_known() {
+    fn uncopied_path_is_unknown() {
         let mut open = inside("openat", [0, 10, 0, 0, 0, 0]);
         open.probed(&ProbeObservation::Path { address: Some(10), bytes: None });
         assert_eq!(open.names(-14), None);
     }
 
     #[test]
-    fn a_file_is_that_of_the_descriptor_which_the_call_returned() {
+    fn file_is_that_of_the_returned_descriptor() {
         let stat = FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 };
         let mut open = inside("openat", [0, 10, 0, 0, 0, 0]);
         open.probed(&ProbeObservation::File { fd: Fd(3), stat });
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_string_is_better_than_the_events() {
+    fn string_of_the_kernel_precedes_that_of_the_event() {
         let call = CallId::by_name("openat").expect("in the table");
         let string = EventString { address: 10, bytes: b"/a.".into(), from: StringFrom::Event };
         let enter = SysEnter { call, args: [0, 10, 0, 0, 0, 0] };
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_called_as_the_exec_was_asked() {
+    fn program_has_the_path_of_its_exec() {
         check_program("execve", 7, "bin/x", Some("bin/x"));
         check_program("execve", 7, "/dev/fd/7/x", Some("/dev/fd/7/x"));
         check_program("execveat", 7, "/dev/fd/7/bin/x", Some("bin/x"));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_no_better_known_than_the_kernels_string_and_better_than_the_events() {
+    fn exec_path_precedes_the_event_but_not_the_kernel_string() {
         let call = CallId::by_name("execve").expect("in the table");
         let string = EventString { address: 10, bytes: b"/b.".into(), from: StringFrom::Event };
         let enter = SysEnter { call, args: [10, 0, 0, 0, 0, 0] };

@@ -76,7 +76,7 @@ fn a_thread_that_went_on_makes_its_argument_doubtful() {
 }
 
 #[test]
-fn a_rename_by_anybody_makes_a_link_doubtful() {
+fn any_rename_makes_a_link_doubtful() {
     check(vec![enter(120, 8, "rename", 5)], (true, false));
     check(vec![exit(120, 8, "unlink", 0)], (true, false));
     check(vec![enter(131, 8, "rename", 5)], (true, true));
@@ -86,7 +86,7 @@ fn a_rename_by_anybody_makes_a_link_doubtful() {
 
 /// Type and inode of a descriptor stay valid after a rename of its file, but not after a close.
 #[test]
-fn a_rename_leaves_what_the_file_is() {
+fn rename_keeps_the_identity_of_the_file() {
     for (call, remains) in [("rename", true), ("close", false)] {
         let mut join = NameJoin::new(true, true);
         let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 7, size: 0 });
@@ -166,7 +166,7 @@ fn last_names(events: Vec<Event>) -> Option<ReadNames> {
 }
 
 #[test]
-fn what_a_probe_saw_needs_no_verdict() {
+fn path_from_a_probe_needs_no_verdict() {
     let names = last_names(vec![
         enter(90, 7, "unlink", 10),
         probed(95, 8, 10, "/of another thread"),
@@ -196,7 +196,7 @@ fn given_path(events: Vec<Event>, expected: Option<&str>) {
 }
 
 #[test]
-fn what_stood_at_the_address_right_before_the_call_is_its_path() {
+fn string_at_the_address_before_the_call_is_its_path() {
     let (enter, exit) = (enter(90, 7, "unlink", 10), exit(100, 7, "unlink", 0));
     let call = |before: &[Event]| [before, &[enter.clone(), exit.clone()]].concat();
     given_path(call(&[given(80, 7, 10, "/a")]), Some("/a"));
@@ -208,14 +208,14 @@ fn what_stood_at_the_address_right_before_the_call_is_its_path() {
 }
 
 #[test]
-fn it_is_the_path_of_the_next_call_only() {
+fn probed_path_belongs_to_the_next_call_only() {
     let first = [given(80, 7, 10, "/a"), enter(82, 7, "read", 10)];
     let second = [enter(90, 7, "unlink", 10), exit(100, 7, "unlink", 0)];
     given_path([&first[..], &second].concat(), None);
 }
 
 #[test]
-fn what_the_kernel_could_not_read_has_no_path() {
+fn unreadable_string_gives_no_path() {
     let fault = -i64::from(libc::EFAULT);
     let call = [given(80, 7, 10, "(fault)"), enter(90, 7, "unlink", 10)];
     given_path([&call[..], &[exit(100, 7, "unlink", fault)]].concat(), None);
@@ -223,7 +223,7 @@ fn what_the_kernel_could_not_read_has_no_path() {
 }
 
 #[test]
-fn after_a_loss_nothing_is_taken_for_the_call() {
+fn probed_path_is_dropped_after_a_loss() {
     let names = last_names(vec![
         enter(90, 7, "unlink", 10),
         probed(96, 7, 10, "/a"),
@@ -287,7 +287,7 @@ fn strings_of_an_entry_are_the_last_choice() {
 }
 
 #[test]
-fn a_close_by_another_thread_makes_it_doubtful() {
+fn close_by_another_thread_makes_the_name_doubtful() {
     check(vec![enter(120, 8, "close", 5)], (true, false));
     check(vec![exit(120, 8, "close", 0)], (true, false));
     check(vec![enter(120, 8, "close_range", 3)], (true, false));

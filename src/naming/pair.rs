@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_are_those_of_a_pair_only_if_both_are_what_the_call_makes() {
+    fn descriptor_pair_needs_two_matching_links() {
         let (pipe, other) = (("pipe:[7]", libc::S_IFIFO), ("pipe:[8]", libc::S_IFIFO));
         let sockets = [("socket:[7]", libc::S_IFSOCK), ("socket:[8]", libc::S_IFSOCK)];
         check("pipe2", [pipe, pipe], true, true);

@@ -54,7 +54,7 @@ mod tests {
     use super::Room;
 
     #[test]
-    fn what_has_gone_gives_its_room_back() {
+    fn freed_entries_release_their_space() {
         let mut room = Room::new(3);
         assert!((0..3).all(|_| room.take(1, || unreachable!("there is room"))));
         assert!(room.take(2, || 1));

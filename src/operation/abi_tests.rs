@@ -25,7 +25,7 @@ fn after(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn the_end_of_an_exec_says_that_the_program_is_one_of_ours() {
+fn exec_exit_record_shows_a_native_program() {
     after(
         "120 2/2 exec 2/2
          121 2/2 < execve 0
@@ -42,7 +42,7 @@ fn the_end_of_an_exec_says_that_the_program_is_one_of_ours() {
 }
 
 #[test]
-fn any_other_record_says_that_it_is_not() {
+fn other_record_shows_a_foreign_program() {
     after(
         "120 2/2 exec 2/2
          121 2/2 < munmap 0
@@ -62,7 +62,7 @@ fn any_other_record_says_that_it_is_not() {
 }
 
 #[test]
-fn so_does_silence() {
+fn missing_record_shows_a_foreign_program() {
     after(
         "120 2/2 exec 2/2
          130 2/2 end 2/2",
@@ -87,7 +87,7 @@ fn so_does_silence() {
 }
 
 #[test]
-fn what_such_a_program_did_to_its_descriptors_is_not_known() {
+fn descriptors_of_a_foreign_program_are_unknown() {
     after(
         "120 2/2 exec 2/2
          121 2/2 > newstat 3
@@ -107,7 +107,7 @@ fn what_such_a_program_did_to_its_descriptors_is_not_known() {
 }
 
 #[test]
-fn nothing_is_concluded_from_what_was_lost_or_of_the_kernel_itself() {
+fn losses_and_kernel_threads_allow_no_conclusion() {
     after(
         "120 2/2 exec 2/2
          121 0/0 lost
@@ -129,7 +129,7 @@ fn nothing_is_concluded_from_what_was_lost_or_of_the_kernel_itself() {
 
 /// Fails if a 32-bit program is not reported when another program follows in the same process.
 #[test]
-fn one_that_starts_another_program_is_told() {
+fn foreign_program_that_execs_is_reported() {
     after(
         "120 2/2 exec 2/2
          130 2/2 exec 2/2
@@ -150,7 +150,7 @@ fn one_that_starts_another_program_is_told() {
 /// Fails if a program is reported as a 32-bit one that was started after or during the switching
 /// off of the ends of calls.
 #[test]
-fn nothing_is_concluded_when_calls_are_being_switched_off() {
+fn switching_off_calls_allows_no_conclusion() {
     let text = "100 1/1 fork 1/1 2/2
         120 2/2 exec 2/2
         121 1/1 fork 1/1 3/3
@@ -166,7 +166,7 @@ fn nothing_is_concluded_when_calls_are_being_switched_off() {
 /// Fails if two programs of one process, both started while calls were being switched off, are
 /// counted as 32-bit ones.
 #[test]
-fn an_exec_after_the_last_call_says_nothing_of_the_one_before() {
+fn exec_after_the_last_call_allows_no_conclusion() {
     let text = "100 1/1 fork 1/1 2/2
         120 2/2 exec 2/2
         125 off

@@ -241,7 +241,7 @@ fn one_with_several_results_ends_with_the_last() {
 }
 
 #[test]
-fn a_full_queue_tells_a_result_again_or_instead() {
+fn full_queue_repeats_or_replaces_a_result() {
     check(
         "
         100 1 create 9 3
@@ -261,7 +261,7 @@ fn a_full_queue_tells_a_result_again_or_instead() {
 }
 
 #[test]
-fn what_has_no_result_ends_when_its_place_is_used_again() {
+fn request_without_a_result_ends_when_its_slot_is_reused() {
     check(
         "
         100 1 create 9 3
@@ -282,7 +282,7 @@ fn what_has_no_result_ends_when_its_place_is_used_again() {
 }
 
 #[test]
-fn a_context_that_is_destroyed_takes_its_results_away() {
+fn destroyed_context_drops_its_results() {
     check(
         "
         100 1 > io_submit 7 1 80
@@ -331,7 +331,7 @@ fn kernels_without_addresses_are_followed_in_order() {
 }
 
 #[test]
-fn some_kernels_tell_addresses_only_at_the_beginning() {
+fn addresses_may_be_reported_only_at_submission() {
     check(
         "
         100 1 create 9 3
@@ -355,7 +355,7 @@ fn some_kernels_tell_addresses_only_at_the_beginning() {
 }
 
 #[test]
-fn results_of_what_was_not_seen_are_told_where_they_must_have_been() {
+fn results_of_unseen_requests_are_placed_by_order() {
     check(
         "
         100 1 complete 8 71 5 10
@@ -371,7 +371,7 @@ fn results_of_what_was_not_seen_are_told_where_they_must_have_been() {
 }
 
 #[test]
-fn a_refused_request_tells_where_it_wanted_to_go() {
+fn refused_request_has_its_offset() {
     check(
         "
         100 1 create 9 3
@@ -386,7 +386,7 @@ fn a_refused_request_tells_where_it_wanted_to_go() {
 }
 
 #[test]
-fn a_file_system_tells_where_direct_io_goes() {
+fn file_system_event_gives_the_direct_io_offset() {
     check(
         "
         10 1 seen 4
@@ -434,7 +434,7 @@ fn an_open_makes_a_descriptor() {
 }
 
 #[test]
-fn iocbs_are_told_with_all_that_they_ask() {
+fn iocbs_have_all_their_arguments() {
     check(
         "
         100 1 > io_submit 7 2 80
@@ -470,7 +470,7 @@ fn a_result_may_come_before_its_call_has_ended() {
 }
 
 #[test]
-fn what_could_not_be_read_is_counted() {
+fn unread_arguments_are_counted() {
     check(
         "
         100 1 > io_submit 7 2 80
@@ -487,7 +487,7 @@ fn what_could_not_be_read_is_counted() {
 }
 
 #[test]
-fn an_operation_does_not_get_the_result_of_the_next_one() {
+fn result_of_the_next_operation_is_not_taken() {
     check(
         "
         100 1 > io_submit 7 1 80

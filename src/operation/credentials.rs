@@ -33,14 +33,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_becomes_whom_it_wants() {
+    fn root_may_become_any_user() {
         assert_eq!(asked_for("setuid", 7, Some(0)), Some(7));
         assert_eq!(asked_for("setreuid", 7, Some(0)), Some(7));
         assert_eq!(asked_for("setresuid", 7, Some(0)), Some(7));
     }
 
     #[test]
-    fn what_is_not_certain_is_not_known() {
+    fn uncertain_user_is_unknown() {
         assert_eq!(asked_for("setuid", 7, Some(7)), Some(7));
         assert_eq!(asked_for("setuid", 0, Some(7)), None);
         assert_eq!(asked_for("setuid", 7, None), None);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn some_change_only_as_whom_they_act() {
+    fn effective_user_may_change_alone() {
         assert_eq!(asked_for("setreuid", UNCHANGED, Some(7)), Some(7));
         assert_eq!(asked_for("setresuid", UNCHANGED, None), None);
     }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_shown_in_words_and_what_is_absent_is_absent() {
+    fn known_attributes_are_shown_and_others_left_out() {
         let mut it = disk(
             "sda",
             &[

@@ -42,7 +42,7 @@ fn a_rename_gives_open_files_another_name() {
 }
 
 #[test]
-fn so_does_that_of_a_directory_above() {
+fn rename_of_a_parent_renames_open_files() {
     after(
         "22 1/1 > rename 0 0
          23 1/1 < rename 0 d e
@@ -63,7 +63,7 @@ fn so_does_that_of_a_directory_above() {
 }
 
 #[test]
-fn what_is_renamed_onto_has_no_name_any_more() {
+fn replaced_file_has_no_name() {
     after(
         "22 1/1 > rename 0 0
          23 1/1 < rename 0 other d/a",
@@ -78,7 +78,7 @@ fn what_is_renamed_onto_has_no_name_any_more() {
 }
 
 #[test]
-fn an_exchange_gives_each_the_place_of_the_other() {
+fn exchange_swaps_the_names() {
     after(
         "22 1/1 > renameat2 -100 0 -100 0 2
          23 1/1 < renameat2 0 /data/d /data/b",
@@ -120,7 +120,7 @@ fn a_removed_file_is_deleted_and_a_new_one_of_its_name_is_not() {
 }
 
 #[test]
-fn calls_that_fail_or_concern_others_change_nothing() {
+fn failed_and_unrelated_calls_keep_names() {
     after(
         "20 1/1 > unlink 0
          21 1/1 < unlink -2 b
@@ -141,7 +141,7 @@ fn calls_that_fail_or_concern_others_change_nothing() {
 }
 
 #[test]
-fn what_may_lead_through_a_link_makes_names_doubtful() {
+fn possible_link_in_a_rename_makes_names_doubtful() {
     after(
         "20 1/1 > rename 0 0
          21 1/1 < rename 0 /link/d /link/x
@@ -159,7 +159,7 @@ fn what_may_lead_through_a_link_makes_names_doubtful() {
 }
 
 #[test]
-fn behind_a_real_directory_the_way_back_is_known() {
+fn parent_of_a_real_directory_is_known() {
     after(
         "20 1/1 > unlink 0
          21 1/1 < unlink 0 d/../b
@@ -333,7 +333,7 @@ fn a_directory_that_was_removed_is_nowhere() {
 }
 
 #[test]
-fn what_removes_no_directory_leaves_it_where_it_is() {
+fn failed_rmdir_keeps_the_directory() {
     in_a_directory(
         "20 1/1 > unlinkat -100 0 0
          21 1/1 < unlinkat 0 /link/x
@@ -393,7 +393,7 @@ fn a_directory_may_be_what_was_renamed_unseen() {
 }
 
 #[test]
-fn names_below_an_unknown_directory_may_be_those_that_change() {
+fn names_below_an_unknown_directory_may_change() {
     check(
         "1 root 1 /
          20 1/1 > openat -100 0 2
@@ -458,7 +458,7 @@ fn a_mount_that_is_moved_or_taken_away_takes_its_files_along() {
 }
 
 #[test]
-fn what_a_mount_call_moves_is_not_read() {
+fn moved_mount_makes_names_unknown() {
     in_a_directory(
         "10 1/1 > openat -100 0 2
          11 1/1 < openat 3 /y/f

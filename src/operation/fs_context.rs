@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn or_at_an_open_directory() {
+    fn relative_paths_begin_at_an_open_directory() {
         let place = at_home();
         assert_eq!(text(&place, Base::Directory(Some(b"/")), "a").as_deref(), Some("/a"));
         assert_eq!(text(&place, Base::Directory(None), "a"), None);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_ones_begin_at_the_root() {
+    fn absolute_paths_begin_at_the_root() {
         let mut place = at_home();
         place.enter_root(Some(b"/srv/jail".to_vec()), CALL, KernelTime(5));
         assert_eq!(text(&place, Base::Working, "/a").as_deref(), Some("/srv/jail/a"));

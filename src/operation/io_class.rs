@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_is_what_the_kernel_said_or_what_the_call_makes() {
+    fn file_type_is_that_of_the_kernel_or_of_the_call() {
         use IoClass::{File, Unknown, Waiting};
         use PathSource::{Argument, Call, Link, Snapshot, Unverified};
         check(Some(("/a", Link)), Some(libc::S_IFREG), false, File);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_of_the_class_of_its_files() {
+    fn operation_has_the_class_of_its_files() {
         use IoClass::{File, Unknown, Waiting};
         let opened = || file(Some(("/a", PathSource::Argument)), None, false);
         let pipe = file(Some(("pipe:[?]", PathSource::Call)), None, false);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_only_a_process_is_no_io() {
+    fn process_only_calls_are_no_io() {
         use IoClass::{File, Nothing};
         let opened = || file(Some(("/a", PathSource::Argument)), None, false);
         for name in ["setuid", "setreuid", "setresuid", "unshare", "clone", "clone3"] {

@@ -50,7 +50,7 @@ fn an_entry_from_before_everything_was_on_is_not_missed() {
 
 /// Fails if calls that were in progress at the switching on of all events count as lost.
 #[test]
-fn an_exit_behind_the_end_is_not_missed() {
+fn exit_after_the_end_is_not_missed() {
     let text = |off: &str| {
         format!(
             "100 1/1 > close 3
@@ -84,7 +84,7 @@ fn an_exit_behind_the_end_is_not_missed() {
 }
 
 #[test]
-fn after_a_loss_nobody_knows_where_the_process_is() {
+fn working_directory_is_unknown_after_a_loss() {
     check(
         "0 cwd 1 /data
          0 root 1 /

@@ -50,7 +50,7 @@ fn where_moves_are_not_recorded_relative_paths_are_not_completed() {
 }
 
 #[test]
-fn also_behind_a_directory_that_the_exec_closes() {
+fn exec_path_below_a_close_on_exec_directory_is_known() {
     check(
         "100 1/1 > openat -100 0 524288
          101 1/1 < openat 3 /data
@@ -82,7 +82,7 @@ fn is_kept(call: &str, arguments: &str) -> bool {
 }
 
 #[test]
-fn an_exec_closes_what_was_made_to_be_closed() {
+fn exec_closes_close_on_exec_descriptors() {
     let bit = libc::O_CLOEXEC;
     for (call, closed, kept) in [
         ("socket", format!("1 {}", bit | 1), "1 1"),
@@ -119,7 +119,7 @@ fn an_exec_closes_what_was_made_to_be_closed() {
 }
 
 #[test]
-fn of_a_pair_both() {
+fn both_descriptors_of_a_pair_are_closed_by_exec() {
     let told = |flags: i32| {
         told(&format!(
             "100 1/1 > pipe2 4096 {flags}
@@ -195,7 +195,7 @@ const THREAD: u64 = 0x10900;
 const ALL: u64 = THREAD | 0x600;
 
 #[test]
-fn threads_share_what_they_were_born_to_share() {
+fn threads_share_the_resources_of_their_clone_flags() {
     let text = "30 1/2 > close 3
                 31 1/2 < close 0
                 32 1/2 > chdir 0
@@ -258,7 +258,7 @@ fn a_thread_may_leave_its_descriptors_and_its_directory() {
 }
 
 #[test]
-fn so_it_does_when_it_closes_a_range_for_itself() {
+fn close_range_unshare_separates_the_table() {
     after(
         ALL,
         "30 1/2 > close_range 3 9 2
@@ -275,7 +275,7 @@ fn so_it_does_when_it_closes_a_range_for_itself() {
 }
 
 #[test]
-fn what_another_thread_does_meanwhile_may_be_in_the_copy_or_not() {
+fn concurrent_changes_make_the_copy_uncertain() {
     after(
         ALL,
         "30 1/2 > unshare 1024
@@ -298,7 +298,7 @@ fn what_another_thread_does_meanwhile_may_be_in_the_copy_or_not() {
 }
 
 #[test]
-fn an_exec_takes_what_its_thread_has() {
+fn exec_keeps_the_resources_of_its_thread() {
     after(
         ALL,
         "30 1/2 > unshare 1024
@@ -324,7 +324,7 @@ fn an_exec_takes_what_its_thread_has() {
 }
 
 #[test]
-fn processes_may_share_where_they_are() {
+fn processes_may_share_a_working_directory() {
     check(
         "0 cwd 1 /data
          0 root 1 /
@@ -351,7 +351,7 @@ fn processes_may_share_where_they_are() {
 }
 
 #[test]
-fn who_joins_other_mounts_is_nobody_knows_where() {
+fn setns_makes_the_working_directory_unknown() {
     for (call, is_lost) in [
         // Flags of mounts, of a network, or none. Without flags the descriptor decides: not known,
         // mounts, a network.
@@ -466,7 +466,7 @@ fn a_removal_is_of_one_namespace() {
 }
 
 #[test]
-fn so_is_a_rename() {
+fn rename_is_of_one_namespace() {
     in_two_namespaces(
         "/data/a",
         "20 1/1 > rename 0 0
@@ -497,7 +497,7 @@ fn so_is_a_rename() {
 }
 
 #[test]
-fn in_mounts_that_are_not_known_nothing_is_followed() {
+fn unknown_mounts_are_not_followed() {
     in_two_namespaces(
         "/data/b",
         "20 2/2 > setns 9 131072
@@ -528,7 +528,7 @@ fn in_mounts_that_are_not_known_nothing_is_followed() {
 }
 
 #[test]
-fn what_is_mounted_over_a_file_hides_its_name() {
+fn mount_over_a_file_hides_its_name() {
     in_two_namespaces(
         "/b",
         "20 1/1 > mount 0 0
@@ -556,7 +556,7 @@ fn what_is_mounted_over_a_file_hides_its_name() {
 }
 
 #[test]
-fn how_mounts_are_shared_covers_nothing_and_says_whom_a_mount_concerns() {
+fn propagation_change_covers_nothing_and_sets_affected_namespaces() {
     let text = |flags: u64| {
         format!(
             "20 2/2 > mount 0 0 0 {flags}

@@ -20,7 +20,7 @@ fn after(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn what_another_thread_replaces_is_neither_file() {
+fn concurrently_replaced_descriptor_is_neither_file() {
     after(
         "110 1/2 > dup2 4 3
          111 1/1 > read 3 0 10
@@ -39,7 +39,7 @@ fn what_another_thread_replaces_is_neither_file() {
 }
 
 #[test]
-fn nor_is_it_for_who_writes_there_or_duplicates_it() {
+fn concurrent_writes_and_dups_get_neither_file() {
     after(
         "106 1/1 > openat -100 0 0
          107 1/1 < openat 5 /c
@@ -64,7 +64,7 @@ fn nor_is_it_for_who_writes_there_or_duplicates_it() {
 }
 
 #[test]
-fn a_lost_end_replaces_nothing_for_ever() {
+fn lost_exit_does_not_block_a_descriptor_for_ever() {
     after(
         "110 1/2 > dup2 4 3
          120 1/2 > close 9
@@ -82,7 +82,7 @@ fn a_lost_end_replaces_nothing_for_ever() {
 }
 
 #[test]
-fn what_was_closed_and_opened_meanwhile_may_be_another_file() {
+fn descriptor_reused_during_a_call_is_unknown() {
     after(
         "110 1/1 > read 3 0 10
          111 1/2 > close 3
@@ -104,7 +104,7 @@ fn what_was_closed_and_opened_meanwhile_may_be_another_file() {
 }
 
 #[test]
-fn directories_that_change_places_do_so_once_for_all_who_share_one() {
+fn shared_working_directory_changes_once() {
     check(
         "1 root 1 /
          1 cwd 1 /x
@@ -161,7 +161,7 @@ fn a_directory_that_changes_during_a_call_is_neither() {
 }
 
 #[test]
-fn one_that_could_not_be_changed_is_the_same() {
+fn failed_chdir_keeps_the_directory() {
     in_one_directory(
         "20 1/1 > unlink 0
          21 1/2 > chdir 0
@@ -175,7 +175,7 @@ fn one_that_could_not_be_changed_is_the_same() {
 }
 
 #[test]
-fn of_two_changes_at_once_it_is_not_known_which_was_the_last() {
+fn order_of_concurrent_chdirs_is_unknown() {
     in_one_directory(
         "20 1/1 > chdir 0
          21 1/2 > chdir 0

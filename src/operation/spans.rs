@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_beginning_begins_with_what_was_before() {
+    fn span_without_a_begin_starts_at_the_previous_event() {
         use Edge::{Begin, Since};
         let (_, ended) =
             hits(&[("p", Since, 110), ("p", Since, 130), ("a", Begin, 140), ("p", Since, 150)]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_lasts_as_long_as_it_is_meant_to() {
+    fn throttle_pause_has_its_requested_length() {
         let (_, ended) = hits(&[
             ("w", Edge::Pause(3), 110),
             ("w", Edge::Pause(0), 120),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_are_told_apart_by_device_and_forgotten() {
+    fn commits_are_distinguished_by_device_and_evicted() {
         let mut commits = JournalCommits::default();
         assert!(!commits.hit(&hit("a", Edge::Begin), time(1)));
         for at in 0..COMMITS_MAX as u64 + 5 {

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_name_without_end_the_beginning_is_kept() {
+    fn overlong_name_keeps_its_start() {
         let mut symbols = Symbols::default();
         for (address, bytes) in [(1, NAME_BYTES_MAX), (2, NAME_BYTES_MAX + 1)] {
             symbols.add(Symbol { address, name: vec![b'x'; bytes], ..Symbol::default() });

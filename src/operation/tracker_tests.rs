@@ -375,7 +375,7 @@ fn appends_go_to_the_end_wherever_that_is() {
 }
 
 #[test]
-fn exec_closes_what_is_marked_and_keeps_the_rest() {
+fn exec_closes_only_close_on_exec_descriptors() {
     check(
         "100 1/1 > openat -100 0 524288
          101 1/1 < openat 3 /cloexec
@@ -396,7 +396,7 @@ fn exec_closes_what_is_marked_and_keeps_the_rest() {
 }
 
 #[test]
-fn a_snapshot_names_what_was_open_and_says_where_it_stands() {
+fn snapshot_gives_paths_and_positions() {
     check(
         "100 1/1 > read 3 0 10
          101 1/1 < read 10
@@ -415,7 +415,7 @@ fn a_snapshot_names_what_was_open_and_says_where_it_stands() {
 }
 
 #[test]
-fn a_snapshot_that_overlaps_a_read_does_not_say_where_it_stands() {
+fn snapshot_that_overlaps_a_read_gives_no_position() {
     check(
         "105 1/1 > read 3 0 10
          111 1/1 < read 10
@@ -436,7 +436,7 @@ fn a_snapshot_that_overlaps_a_read_does_not_say_where_it_stands() {
 }
 
 #[test]
-fn a_snapshot_of_what_was_closed_since_is_passed_over() {
+fn snapshot_of_a_closed_descriptor_is_ignored() {
     check(
         "115 1/1 > close 3
          116 1/1 < close 0
@@ -504,7 +504,7 @@ fn paths_begin_where_the_process_is() {
 }
 
 #[test]
-fn what_has_no_path_is_called_by_what_made_it() {
+fn file_without_a_path_is_named_by_its_creating_call() {
     let text = "
         100 1/1 > socket 1 1 0
         101 1/1 < socket 3
@@ -523,7 +523,7 @@ fn what_has_no_path_is_called_by_what_made_it() {
 }
 
 #[test]
-fn what_a_probe_saw_leads_from_where_the_process_is() {
+fn probed_path_starts_at_the_working_directory() {
     check(
         "0 cwd 1 /data
          0 root 1 /
@@ -548,7 +548,7 @@ fn what_a_probe_saw_leads_from_where_the_process_is() {
 }
 
 #[test]
-fn from_a_root_that_is_not_known_it_is_doubtful() {
+fn path_from_an_unknown_root_is_doubtful() {
     check(
         "100 1/1 > openat -100 0 0
          101 1/1 <k openat 3 /a

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_archive_names_is_bounded() {
+    fn names_of_an_archive_are_bounded() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut archive = Archive::create(directory.path(), "bounded", Options::default())
             .expect("a new archive");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_of_several_bits_are_told_from_those_they_contain() {
+    fn multi_bit_constants_precede_their_subsets() {
         use {IoAccessMode as A, IoCreationFlags as C, IoStatusFlags as S};
         check(libc::O_RDONLY, A::READ_ONLY, C::NONE, S::NONE);
         check(libc::O_DIRECTORY, A::READ_ONLY, C::DIRECTORY, S::NONE);

@@ -34,7 +34,7 @@ mod tests {
     use super::MatchingIds;
 
     #[test]
-    fn the_smallest_free_one_comes_first() {
+    fn smallest_free_id_comes_first() {
         let mut slots = MatchingIds::default();
         assert_eq!([slots.take(), slots.take(), slots.take()], [1, 3, 5]);
         slots.give_back(5);

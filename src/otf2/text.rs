@@ -38,7 +38,7 @@ mod tests {
     use super::printable;
 
     #[test]
-    fn only_what_readers_refuse_is_escaped() {
+    fn only_characters_that_readers_refuse_are_escaped() {
         for (bytes, text) in [
             (&b"/tmp/a b"[..], "/tmp/a b"),
             ("/tmp/\u{fc}".as_bytes(), "/tmp/\u{fc}"),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_makes_no_chain_another_one() {
+    fn non_code_addresses_do_not_change_a_chain() {
         let mut chains = CallChainTable::default();
         let through = |address| [context::KERNEL, 1, context::USER, 3, address];
         assert_eq!(look(&mut chains, 7, &through(0x7777)), (Some(0), true));

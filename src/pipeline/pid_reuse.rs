@@ -61,7 +61,7 @@ mod tests {
     use crate::units::Pid;
 
     #[test]
-    fn only_numbers_of_those_that_have_just_ended_count() {
+    fn only_pids_of_recently_ended_processes_count() {
         let mut reused = PidReuse::default();
         let mut learn = |is_birth: bool, ms: u64, number: i32| {
             let (pid, tid, parent) = (Pid(number), Tid(number), 1);

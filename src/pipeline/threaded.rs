@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_in_order_however_much_it_is() {
+    fn steps_arrive_in_order_at_any_volume() {
         let batch = u64::try_from(BATCH).expect("small");
         let waiting = batch * u64::try_from(BATCHES_MAX).expect("small");
         for count in [0, 1, batch - 1, batch, batch + 1, 3 * waiting + 7] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_ends_when_nobody_takes_anything() {
+    fn front_ends_when_the_back_is_gone() {
         // Without the refusal it would never end.
         let (numbers, done) = pass_on(u64::MAX, BATCH + 3);
         assert_eq!((numbers.len(), done), (BATCH + 3, false));

@@ -49,7 +49,7 @@ fn the_instruction_before_a_plain_call() {
 
 /// `test $0x40,%sil; jne .; mov %rdi,%rsi; mov $-100,%edi`.
 #[test]
-fn better_one_that_the_kernel_emulates_with_the_path_wherever_it_is() {
+fn emulated_instruction_is_preferred() {
     let before: &[&[u8]] = &[
         &[0x40, 0xf6, 0xc6, 0x40],
         &[0x75, 0x00],
@@ -61,13 +61,13 @@ fn better_one_that_the_kernel_emulates_with_the_path_wherever_it_is() {
 
 /// `test %esi,%esi; je` to after the call.
 #[test]
-fn not_one_from_which_the_function_may_return() {
+fn instruction_before_a_return_is_not_a_site() {
     check(&[&[0x85, 0xf6], &[0x74, 0x07], UNLINK, SYSCALL, RET], &[], "4 di unlink");
 }
 
 /// `cmpb $0,(%rdx); je` to a second call; one position is on the path to both.
 #[test]
-fn one_for_two_calls() {
+fn one_site_serves_two_calls() {
     let code: &[&[u8]] =
         &[&[0x80, 0x3a, 0], &[0x74, 0x08], UNLINK, SYSCALL, RET, UNLINK, SYSCALL, RET];
     check(code, &[], "3* di unlink");
@@ -102,7 +102,7 @@ fn a_path_is_followed_over_the_stack() {
 
 /// `mov %rdi,%rsi; mov $87,%edi; call SECOND`, which is `mov %rdi,%rax; mov %rsi,%rdi; syscall`.
 #[test]
-fn a_function_that_makes_calls_for_others() {
+fn syscall_wrapper_is_found() {
     let forwarder: &[&[u8]] = &[&[0x48, 0x89, 0xf8], &[0x48, 0x89, 0xf7], SYSCALL, RET];
     let caller: &[&[u8]] =
         &[&[0x48, 0x89, 0xfe], &[0xbf, 0x57, 0, 0, 0], &[0xe8, 0x33, 0, 0, 0], RET];
@@ -119,12 +119,12 @@ fn a_number_on_the_stack() {
 
 /// `mov (%rdi),%eax`.
 #[test]
-fn a_number_that_is_not_known_is_told() {
+fn unknown_call_number_is_reported() {
     check(&[&[0x8b, 0x07], SYSCALL, RET], &[], "unknown 1");
 }
 
 #[test]
-fn a_call_that_lies_in_no_function_is_told() {
+fn call_outside_functions_is_reported() {
     let bytes = [UNLINK, SYSCALL, RET].concat();
     let unlink: Vec<CallId> = CallId::by_name("unlink").into_iter().collect();
     let sites = find_in(&CodeImage::of(CODE, &bytes, &[]), &unlink);
@@ -134,25 +134,25 @@ fn a_call_that_lies_in_no_function_is_told() {
 /// `mov (%rdi),%rdi` directly before the call: only the call itself would be suitable, which is not
 /// permitted.
 #[test]
-fn never_the_call_itself() {
+fn syscall_instruction_is_never_a_site() {
     check(&[UNLINK, &[0x48, 0x8b, 0x3f], SYSCALL, RET], &[], "hidden unlink");
 }
 
 /// `xor %edi,%edi`.
 #[test]
-fn no_path_is_nothing_to_see() {
+fn call_without_a_path_has_no_site() {
     check(&[&[0x31, 0xff], UNLINK, SYSCALL, RET], &[], "");
 }
 
 #[test]
-fn what_is_no_elf_file_has_none() {
+fn non_elf_file_has_no_sites() {
     assert_eq!(find(b"#!/bin/sh", &[]), Err(SitesError::NoElf));
     assert_eq!(interpreter(b"#!/bin/sh"), None);
 }
 
 /// The C library of the test process.
 #[test]
-fn of_the_library_that_is_in_use() {
+fn sites_of_the_loaded_library_are_found() {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
     let path = maps.lines().find_map(|line| {
         line.split_whitespace().nth(5).filter(|path| path.ends_with("/libc.so.6"))
@@ -187,7 +187,7 @@ fn of_the_library_that_is_in_use() {
 
 /// `mov %rdi,%rax; mov %rsi,%rdi; mov %rdx,%rsi; syscall; ret`: the code of `syscall(2)`.
 #[test]
-fn who_may_be_called_by_others_is_seen_at_the_entry() {
+fn exported_function_is_probed_at_its_entry() {
     let forwarder: &[&[u8]] =
         &[&[0x48, 0x89, 0xf8], &[0x48, 0x89, 0xf7], &[0x48, 0x89, 0xd6], SYSCALL, RET];
     let bytes = forwarder.concat();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_functions_follow_is_said_before_them() {
+    fn context_marker_precedes_its_functions() {
         let words = [context::KERNEL, 1, 2, context::USER, 3, 0_u64.wrapping_sub(32), 4];
         let bytes: Vec<u8> = words.iter().flat_map(|it| it.to_le_bytes()).collect();
         let chain = Chain::new(&bytes);

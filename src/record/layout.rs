@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_read_it_refuses() {
+    fn unreadable_layout_is_refused() {
         const READ: u64 = 1 << 4;
         let all = bit::TID | bit::TIME | bit::RAW;
         for bits in [bit::TID | bit::RAW, all | READ, all | bit::REGS_USER, all | bit::STACK_USER] {

@@ -148,7 +148,7 @@ fn a_hit_has_the_word_with_its_length() {
 }
 
 #[test]
-fn what_was_lost_is_told_before_the_page() {
+fn loss_precedes_its_page() {
     let hit = [entry(1, 0), 0];
     let stored = page(7, MISSED_EVENTS | MISSED_STORED, &hit, Some(23));
     let unknown = page(9, MISSED_EVENTS, &hit, None);
@@ -166,7 +166,7 @@ fn what_was_lost_is_told_before_the_page() {
 }
 
 #[test]
-fn whole_pages_are_cut_behind_their_data() {
+fn whole_pages_are_cut_after_their_data() {
     let used = [page(7, 0, &[entry(1, 0), 0], None), page(8, 0, &[], None)];
     let mut bytes = vec![0xee; 3];
     for page in &used {

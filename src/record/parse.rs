@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exec_is_told_from_a_rename() {
+    fn exec_is_distinguished_from_a_rename() {
         let body = [words(&[5, 5]), b"tar\0\0\0\0\0".to_vec(), words(&[5, 5, 9, 0])].concat();
         for (misc, exec) in [(0, false), (MISC_COMM_EXEC, true)] {
             let bytes = record(record_type::COMM, misc, &body);

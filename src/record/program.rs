@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_program_has_no_stack() {
+    fn kernel_thread_has_no_user_stack() {
         let bytes = bytes_of(&[0, 0]);
         let program = UserState::read(&bytes, MASK).expect("whole");
         assert_eq!((program.abi, program.register(x86::IP), program.stack.len()), (0, None, 0));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_program_that_was_taken_out_nothing_is_left() {
+    fn filtered_program_has_no_remains() {
         let program = bytes_of(&[ABI_64, 1, 2, 3, 8, 0x11, 8]);
         let mut record = [vec![9; 24], program].concat();
         let length = take_out(&mut record, 24);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_room_for_is_not_believed() {
+    fn stack_size_beyond_the_record_is_refused() {
         assert_eq!(UserState::read(&bytes_of(&[ABI_64, 1, 2, 3, 8, 0x11, 9]), MASK), None);
         assert_eq!(UserState::read(&bytes_of(&[ABI_64, 1, 2, 3, u64::MAX, 0x11, 9]), MASK), None);
     }

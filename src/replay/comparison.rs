@@ -282,7 +282,7 @@ mod tests {
 
     /// Fails if the result depends on which helper folds which operation.
     #[test]
-    fn parts_make_the_same_whole() {
+    fn parts_add_up_to_the_whole() {
         let fold = |numbers: &mut dyn Iterator<Item = u32>| {
             let mut comparison = Comparison::default();
             for it in numbers {

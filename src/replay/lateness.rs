@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_had_no_time_was_not_late() {
+    fn operation_without_slack_was_not_late() {
         let mut late = Lateness::default();
         assert_eq!((late.percentile(990), late.max(), late.very_late), (None, None, 0));
         late.add(Nanos(0));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_the_same_whole() {
+    fn parts_add_up_to_the_whole() {
         let fold = |numbers: &mut dyn Iterator<Item = u64>| {
             let mut late = Lateness::default();
             numbers.for_each(|it| late.add(Nanos(it * 1000)));

@@ -113,7 +113,7 @@ mod tests {
     use crate::event::syscall_table::CallId;
 
     #[test]
-    fn results_are_compared_by_what_they_mean() {
+    fn results_are_compared_by_meaning() {
         let check = |name: &str, captured: i64, replayed: i64, expected: Outcome| {
             let call = CallId::by_name(name).expect(name).call();
             let is_descriptor = makes_descriptor(call, &[0; 6]);

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_late_makes_parts_longer() {
+    fn late_operations_extend_intervals() {
         let mut timeline = Timeline::default();
         for second in 0..100_u64 {
             timeline.add(TimelineSide::Captured, Nanos(second * 1_000_000_000), 10);

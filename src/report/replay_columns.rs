@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_compared_if_nobody_was_late() {
+    fn times_are_compared_only_without_lateness() {
         let verdict = |late, span, expected_span: Option<u64>| {
             let mut lateness = Lateness::default();
             lateness.add(Nanos(late));

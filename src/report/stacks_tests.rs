@@ -330,7 +330,7 @@ fn stacks_of_system_calls() {
 }
 
 #[test]
-fn what_is_not_known_is_said() {
+fn unknown_values_are_shown() {
     let mut without = summary();
     without.header.chains = None;
     let nothing = Stacks::new(&fold(StacksOf::default(), some()), &without, KERNEL);
@@ -345,7 +345,7 @@ fn what_is_not_known_is_said() {
 /// Fails if operations that a disk does not count are counted, or if unended ones seem to have
 /// taken no time.
 #[test]
-fn what_has_not_ended_is_said_and_what_became_no_request_not_counted() {
+fn unfinished_requests_are_shown_and_dropped_bios_not_counted() {
     let done = bio(1000, 7, "dd", "W", (LOOP, 0, 8), None);
     let open = bio(2000, 7, "dd", "W", (LOOP, 8, 8), None).into_iter().take(3);
     // Of a device with requests; this bio did not become one.

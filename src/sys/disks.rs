@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_disk_is_said_with_those_that_are_there() {
+    fn unknown_disk_is_reported_with_the_existing_ones() {
         for word in ["no-such-disk", "/dev/null", "", ".", "..", "4095:1048575"] {
             let there = disks().into_iter().map(|it| it.name.replace('!', "/")).collect();
             assert_eq!(find(word), Err(NoDisk::Unknown { word: word.to_owned(), there }));

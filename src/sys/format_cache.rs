@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_root_has_written_for_this_kernel_is_believed() {
+    fn only_formats_by_root_for_this_kernel_are_used() {
         let formats = Formats::from([("a:b".to_owned(), "name: b".to_owned())]);
         let kept = CachedFormats { version: VERSION, kernel: kernel(), formats: formats.clone() };
         let text = serde_json::to_string(&kept).expect("JSON");

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_points_are_what_they_were() {
+    fn mount_points_are_unescaped() {
         let check = |escaped: &str, plain: &str| {
             assert_eq!(unescaped(Path::new(escaped)), Path::new(plain), "{escaped}");
         };
@@ -165,7 +165,7 @@ mod tests {
 
     /// Fails if a user decides, by the source of a mount, how a device's events count.
     #[test]
-    fn users_say_nothing_of_devices() {
+    fn user_mounts_give_no_devices() {
         let Some(device) = fs::read_dir("/dev")
             .expect("it is there")
             .flatten()

@@ -63,7 +63,7 @@ fn steps_of_other_users_are_refused() {
 /// Fails if a user may not write where root's rights are refused, as on a file server that maps
 /// root to an unprivileged user.
 #[test]
-fn where_root_may_not_go_the_user_writes() {
+fn output_is_written_by_the_user_where_root_may_not() {
     if !need::root() {
         return;
     }
@@ -92,7 +92,7 @@ fn where_root_may_not_go_the_user_writes() {
 
 /// Fails if files in a user's directory are root's, or if root's rights help to create them.
 #[test]
-fn in_a_users_directory_that_user_writes() {
+fn output_in_a_user_directory_is_written_by_that_user() {
     if !need::root() {
         return;
     }
@@ -123,7 +123,7 @@ fn in_a_users_directory_that_user_writes() {
 
 /// Fails if an existing entry is opened, followed, replaced or removed.
 #[test]
-fn what_was_there_stays() {
+fn existing_files_stay() {
     let dir = tempfile::tempdir().expect("a directory");
     let directory = OutputDirectory::open(dir.path(), &Users::none()).expect("own");
     fs::write(dir.path().join("file"), "kept").expect("space");
@@ -157,7 +157,7 @@ fn what_was_there_stays() {
 
 /// Fails if root's rights remove files below a directory that was given to another user.
 #[test]
-fn below_a_users_directory_that_user_removes() {
+fn files_in_a_user_directory_are_removed_by_that_user() {
     if !need::root() {
         return;
     }
@@ -180,7 +180,7 @@ fn below_a_users_directory_that_user_removes() {
 
 /// Fails if a removal goes on in another file system that was mounted there.
 #[test]
-fn what_is_mounted_there_stays() {
+fn mounts_in_the_directory_stay() {
     use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
     if !need::root() {

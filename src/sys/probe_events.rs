@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_are_ours() {
+    fn only_own_probes_match() {
         let line = "r1024:iotrace_42/path_42 do_getname name=+0(+0($retval)):string";
         assert_eq!(ours(line), Some((42, "iotrace_42/path_42")));
         assert_eq!(ours("p:kprobes/vfs_read vfs_read"), None);

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_and_answers() {
+    fn helper_answers_a_query() {
         let long: Vec<u8> = (0..1_000_003_u32).flat_map(u32::to_le_bytes).take(1 << 20).collect();
         for question in [&b""[..], b"what", &long] {
             assert_eq!(asked(question, &BOUNDS), (question.to_vec(), None));
@@ -456,7 +456,7 @@ mod tests {
     /// Fails, or does not end, if a helper is waited for forever, or takes more resources than its
     /// limits.
     #[test]
-    fn whatever_it_does_it_ends_and_why_is_told() {
+    fn helper_always_ends_with_a_reported_cause() {
         let short = ResourceLimits { time: Duration::from_secs(1), ..BOUNDS };
         let cases = [
             ("hang", &short, "it took more than 1 s"),
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_no_rights() {
+    fn helper_has_no_privileges() {
         if !need::root() {
             return;
         }

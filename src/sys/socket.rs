@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_may_put_something_there() {
+    fn socket_directory_is_not_writable_by_others() {
         let dir = tempfile::tempdir().expect("a directory");
         let open = dir.path().join("open");
         fs::create_dir(&open).expect("a directory");
@@ -263,7 +263,7 @@ mod tests {
 
     /// Fails, or does not end, if the check waits for a place in the queue.
     #[test]
-    fn one_whose_queue_is_full_lives() {
+    fn socket_with_a_full_queue_is_alive() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("s");
         let socket = Socket::new(&path).expect("it is made");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_made_for_it_goes_with_it() {
+    fn created_directory_is_removed_with_the_socket() {
         let dir = tempfile::tempdir().expect("a directory");
         let place = dir.path().join("made");
         assert!(make(&place).expect("made") && !make(&place).expect("it is there"));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn another_one_at_its_place_is_not_removed() {
+    fn replacement_socket_is_not_removed() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("s");
         let socket = Socket::new(&path).expect("it is made");

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_we_give_are_ours() {
+    fn only_own_instance_names_match() {
         assert_eq!(owner("iotrace-42-main"), Some(42));
         assert_eq!(owner("iotrace-42-probes"), Some(42));
         let others =

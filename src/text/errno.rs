@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_shown_too() {
+    fn unknown_errors_are_shown_as_numbers() {
         assert_eq!(ErrnoName(512).to_string(), "ERESTARTSYS");
         assert_eq!(ErrnoName(999).to_string(), "E999");
         assert_eq!(ErrnoName(0).to_string(), "E0");

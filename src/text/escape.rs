@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_shown_means_nothing() {
+    fn invalid_escape_has_no_meaning() {
         for line in ["\\", "\\x1", "\\xg0", "\\n", "a\\"] {
             assert_eq!(super::unshown(line.as_bytes()), None, "{line}");
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_not_misled() {
+    fn misleading_characters_are_escaped() {
         check(b"/etc/passwd", b"\"", expect!["/etc/passwd"]);
         check("/tmp/Übung ☃".as_bytes(), b"\"", expect!["/tmp/Übung ☃"]);
         check(b"\x1b[2J\r\nroot\x7f", b"\"", expect![r"\x1b[2J\x0d\x0aroot\x7f"]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_with_the_words_of_others_is_harmless() {
+    fn sentence_with_foreign_text_is_escaped() {
         expect![[r"a\x1b \x0a\x1b[2J\xc2\x9bü\xe2\x80\xae"]]
             .assert_eq(&super::harmless("a\\x1b \n\x1b[2J\u{9b}ü\u{202e}"));
     }

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bit_of_direct_io_is_another_one_elsewhere() {
+    fn direct_io_bit_depends_on_the_architecture() {
         assert_eq!(direct_flag("x86_64"), 0o40000);
         assert_eq!(direct_flag("aarch64"), 0o200_000);
         assert_eq!(direct_flag(std::env::consts::ARCH), libc::O_DIRECT.cast_unsigned());

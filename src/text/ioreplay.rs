@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_line_is_counted() {
+    fn operations_without_a_line_are_counted() {
         let odd = file(b"/a;:,b", PathSource::Link);
         let lines = file(b"/a\nb", PathSource::Link);
         let escapes =
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_no_call_that_there_is_not() {
+    fn table_has_only_existing_calls() {
         for row in ROWS {
             assert!(CallId::by_name(row.0).is_some(), "{}", row.0);
         }

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_of_a_file() {
+    fn only_file_operations_are_listed() {
         check(
             Some(b"/f"),
             expect![[r#"

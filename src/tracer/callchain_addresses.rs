@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_forgotten_and_not_told() {
+    fn non_code_addresses_are_dropped() {
         let mut seen = seen(&[(7, 10, "map /nowhere/a")]);
         seen.user.extend((0..ADDRESSES_MAX as u64).map(|it| (Pid(7), it << 8)));
         assert!(seen.has_room());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_meanings_the_latest_are_told_and_the_rest_counted() {
+    fn latest_meanings_are_reported_and_others_counted() {
         let changes: Vec<_> = (1..=20).map(|it| (7, it, "map /a")).collect();
         let mut search = Search::new();
         assert_eq!(told(&seen(&changes), &mut search), (5..=20).collect::<Vec<u64>>());

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_at_an_address() {
+    fn mapping_at_an_address_is_found() {
         let changes = [(7, 10, "map /a"), (7, 20, "map /b"), (7, 30, "exec"), (7, 40, "map /c")];
         let all = [(10, "/a"), (20, "/b"), (30, "-"), (40, "/c")];
         check(&changes, 7, 0x1800, &all);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_was_there_before_if_nobody_said_how_it_came() {
+    fn unexplained_mapping_is_an_earlier_one() {
         check(&[(7, 10, "seen /a")], 7, 0x1800, &[(0, "/a")]);
         check(&[(7, 5, "map /a"), (7, 10, "seen /a")], 7, 0x1800, &[(5, "/a")]);
         check(&[(7, 5, "exec"), (7, 10, "seen /a")], 7, 0x1800, &[(10, "/a")]);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_what_its_parent_had() {
+    fn child_inherits_mappings() {
         let changes = [
             (7, 10, "map /a"),
             (8, 20, "born 7"),
@@ -461,7 +461,7 @@ mod tests {
     /// Fails if the history of a process has a mapping that the process never had, or had no
     /// longer, or not in its order.
     #[test]
-    fn the_history_of_a_process_begins_with_what_it_was_born_with() {
+    fn history_starts_with_inherited_mappings() {
         let changes = [
             (7, 10, "seen /a"),
             (7, 20, "map /b"),
@@ -494,14 +494,14 @@ mod tests {
     /// Fails, or does not end, if two processes that are each other's parents, in damaged records,
     /// inherit each other's mappings repeatedly.
     #[test]
-    fn a_history_is_not_longer_than_what_was_told() {
+    fn history_is_bounded_by_its_events() {
         let born = [(7, 10, "born 8"), (8, 10, "born 7"), (7, 20, "map /a")];
         let code = made(&born);
         assert_eq!(code.history(Pid(7), KernelTime(15), KernelTime(30)).len(), 1);
     }
 
     #[test]
-    fn there_is_room_for_so_many() {
+    fn number_of_mappings_is_bounded() {
         let mut code = made(&[(7, 10, "map /a")]);
         code.mappings = MAPPINGS_MAX;
         code.change(Pid(7), KernelTime(30), MappingChange::Exec);

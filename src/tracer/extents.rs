@@ -163,7 +163,7 @@ mod tests {
     use crate::units::KernelTime;
 
     #[test]
-    fn what_is_mounted_meanwhile_is_not_asked() {
+    fn later_mounts_are_not_queried() {
         let mut seen = SeenFiles::default();
         for text in ["8:1 4096\n7:0 1024\n", "8:1 4096\n", "8:1 4096\n7:1 -\n"] {
             let (time, which, pid) = (KernelTime(0), Text::BLOCKS, Pid(0));
@@ -177,7 +177,7 @@ mod tests {
     /// Fails if files that a program creates and removes are kept, or if files that it keeps are
     /// not.
     #[test]
-    fn those_that_are_gone_are_forgotten() {
+    fn closed_files_are_evicted() {
         let kept = std::env::current_exe().expect("the test program is a file");
         let found = std::fs::metadata(&kept).expect("it is there");
         let number = |it: u64| u32::try_from(it).expect("a small number");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_nobody_waits_for_are_counted() {
+    fn abandoned_queries_are_counted() {
         let mut seen = SeenFiles::default();
         let path = std::env::current_exe().expect("the test program is a file");
         let found = path.metadata().expect("it is there");

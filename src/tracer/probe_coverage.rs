@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_covered_is_told() {
+    fn covered_calls_are_reported() {
         let mut covers = ProbeCoverage {
             functions: vec!["do_getname"],
             shown: vec!["open", "rename"],

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_slept_or_is_elsewhere_holds_nobody() {
+    fn sleeping_or_remote_reader_holds_no_thread() {
         let reader = || {
             thread::pin(0).expect("the first CPU is there");
             let mut whereabouts = CpuLookup::default();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_too_late_is_not_kept() {
+    fn late_reads_are_dropped() {
         let begin = KernelTime(7);
         let fact = Fact::Name {
             tid: own(),

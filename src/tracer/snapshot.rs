@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_books_of_a_child_are_what_it_added_to_ours() {
+    fn child_counters_are_the_difference_to_ours() {
         let before = "rchar: 1000\nwchar: 7\nsyscr: 5\n";
         let after = "rchar: 1131\nwchar: 10\nsyscr: 8\n";
         let expected = "rchar: 101\nwchar: 3\nsyscr: 2\n";

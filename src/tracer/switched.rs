@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_that_was_off_for_a_while_is_told() {
+    fn switched_off_ring_is_reported() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         let is_over = Arc::new(AtomicBool::new(false));
         let switch = vec![(RingKind::Main, file.reopen().expect("it is there"))];

@@ -43,7 +43,7 @@ const DOUBT: [u64; 3] = [0, 0, 1];
 const BUFFER: u64 = 0x7ffd_0000_1000;
 
 #[test]
-fn plain_calls_count_behind_their_checks() {
+fn plain_calls_count_after_their_checks() {
     let plain = [3, BUFFER, 8, 0, 0, 0];
     check("read", plain, 8, [8, 1, 0], NONE);
     check("write", plain, 8, NONE, [8, 1, 0]);
@@ -61,7 +61,7 @@ fn plain_calls_count_behind_their_checks() {
 }
 
 #[test]
-fn vectored_calls_count_whatever_comes_of_them() {
+fn vectored_calls_count_despite_errors() {
     let vector = [u64::MAX, BUFFER, 1, 0, 0, 0];
     check("readv", vector, -9, ONE, NONE);
     check("writev", vector, -9, NONE, ONE);

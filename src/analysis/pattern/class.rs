@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_concluded_across_what_is_unknown() {
+    fn unknown_offset_interrupts_the_pattern() {
         let mut it = Transitions::default();
         for at in 0..10 {
             it.next(Some(at * 10), 10);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_at_once_keeps_its_numbers() {
+    fn simultaneous_starts_keep_their_order() {
         let mut order = AccessOrder::default();
         for number in [3, 1, 2] {
             assert_eq!(order.add(OrderedAccess { number, ..access(7) }), None);
@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_nothing_goes_back(starts in prop::collection::vec(0..500_u64, 0..400)) {
+        fn order_is_complete_and_monotonic(starts in prop::collection::vec(0..500_u64, 0..400)) {
             let (in_order, late) = sorted(starts.iter().copied());
             prop_assert!(in_order.is_sorted());
             prop_assert_eq!(in_order.len() as u64 + late, starts.len() as u64);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commonest_size_is_certain_or_not_told() {
+    fn commonest_size_is_certain_or_absent() {
         let mut sizes = Sizes::default();
         (0..7).for_each(|_| sizes.add(13));
         (0..7).for_each(|_| sizes.add(11));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_or_moves_nothing_has_no_place() {
+    fn failed_and_empty_transfers_have_no_offset() {
         let mut stream = stream(3, 1);
         let time = KernelTime(10_000);
         let nothing =

@@ -131,7 +131,7 @@ fn a_transfer_is_a_read_and_a_write() {
 }
 
 #[test]
-fn what_has_no_places_is_counted() {
+fn files_without_offsets_are_counted() {
     let mut patterns = Patterns::default();
     let pipe = OpenFile { stat: Some(stat(1, libc::S_IFIFO)), ..file("/fifo", 0) };
     let socket = FilePath::new("socket:[?]", PathSource::Call);
@@ -164,7 +164,7 @@ fn with_requests(mut patterns: Patterns) -> Patterns {
 }
 
 #[test]
-fn requests_decide_where_places_are_unknown_and_nothing_is_cached() {
+fn requests_decide_for_unknown_offsets_of_uncached_io() {
     let unknown = (Some(PatternClass::Unknown), None);
     let direct = with_requests(told(UNKNOWN, DIRECT));
     let decided = (Some(PatternClass::Consecutive), Some(PatternLevel::Block));

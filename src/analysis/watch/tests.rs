@@ -273,7 +273,7 @@ fn the_first_accesses_are_kept_in_the_order_of_their_beginnings() {
 }
 
 #[test]
-fn what_is_done_to_a_file_holds_from_a_time_on_however_late_accesses_are_told() {
+fn file_commands_apply_by_time_despite_late_accesses() {
     check(
         "add 7 10 9
          read 7 15 0 1
@@ -352,7 +352,7 @@ fn a_late_reset_keeps_what_began_since() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_commands_are_refused() {
     check(
         "add 7 10 3
          add 7 11 3
@@ -447,7 +447,7 @@ fn an_operation_whose_result_was_not_seen() {
 /// Fails if a piece does not go to the file with these sectors, of two on one device, as soon as
 /// they are reported.
 #[test]
-fn pieces_of_which_nobody_knows_what_lies_there() {
+fn unattributed_pieces_are_counted() {
     check(
         "add 7 10 9 100+50 200+10
          add 8 10 9
@@ -506,7 +506,7 @@ fn pieces_do_not_wait_without_end() {
 proptest::proptest! {
     /// Fails if bytes of a piece are lost or come twice, or if a run is cut.
     #[test]
-    fn a_piece_is_cut_at_the_ends_of_runs(
+    fn piece_is_cut_at_the_ends_of_runs(
         list in proptest::collection::vec((0u64..40, 1u64..9), 0..6),
         begin in 0u64..40,
         bytes in 1u64..20,

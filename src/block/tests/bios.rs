@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::language::check;
 
 #[test]
-fn a_request_is_of_the_bios_that_became_part_of_it() {
+fn request_consists_of_its_bios() {
     check(expect![[r#"
         0.000_100 tid 7 queue 7:0 W 64 +8
         0.000_101 tid 7 getrq 7:0 W 64 +8
@@ -41,7 +41,7 @@ fn discards_of_other_places_are_ranges_of_one_request() {
 }
 
 #[test]
-fn one_that_is_too_long_is_split() {
+fn oversized_bio_is_split() {
     check(expect![[r#"
         0.000_100 tid 7 queue 7:0 R 0 +24
         0.000_101 tid 7 split 7:0 R 0 +8
@@ -62,7 +62,7 @@ fn one_that_is_too_long_is_split() {
 }
 
 #[test]
-fn what_is_asked_of_a_partition_is_asked_of_its_disk() {
+fn partition_requests_are_remapped_to_the_disk() {
     check(expect![[r#"
         0.000_100 tid 7 remap 8:0 W 2112 +8 <- 8:1 64
         0.000_101 tid 7 queue 8:0 W 2112 +8
@@ -77,7 +77,7 @@ fn what_is_asked_of_a_partition_is_asked_of_its_disk() {
 }
 
 #[test]
-fn a_stack_on_a_partition_is_told_on_both_levels() {
+fn stack_on_a_partition_is_reported_on_both_levels() {
     check(expect![[r#"
         0.000_100 tid 7 queue 253:0 W 1000 +8
         0.000_101 tid 9 remap 8:0 W 3000 +8 <- 253:0 1000
@@ -127,7 +127,7 @@ fn a_mirror_writes_to_two_disks() {
 
 /// Fails if the second disk of a mirror gets an older bio whose end is never reported.
 #[test]
-fn what_has_gone_its_way_is_not_passed_on_again() {
+fn dispatched_bio_is_not_remapped_again() {
     check(expect![[r#"
         0.000_100 tid 7 queue 9:0 W 64 +1024
         0.000_101 tid 7 remap 7:0 W 2112 +1024 <- 9:0 64
@@ -160,7 +160,7 @@ fn what_has_gone_its_way_is_not_passed_on_again() {
 }
 
 #[test]
-fn a_device_without_requests_is_told_by_its_bios() {
+fn device_without_requests_is_reported_by_its_bios() {
     check(expect![[r#"
         0.000_100 tid 7 queue 252:0 W 64 +8
         0.000_110 tid 7 bio_complete 252:0 W 64 +8
@@ -195,7 +195,7 @@ fn a_bio_may_fail_before_it_is_a_request() {
 }
 
 #[test]
-fn what_waits_at_the_end_or_at_a_loss() {
+fn waiting_bios_are_counted_at_the_end_and_at_a_loss() {
     check(expect![[r#"
         0.000_100 tid 7 queue 7:0 R 64 +8
         -- records lost --
@@ -207,7 +207,7 @@ fn what_waits_at_the_end_or_at_a_loss() {
 }
 
 #[test]
-fn a_mirror_whose_disks_begin_with_what_it_keeps_for_itself() {
+fn mirror_with_metadata_at_the_start_of_its_disks() {
     // As Linux 5.10 reports it: the distance of the pieces is that of their places further down on
     // the disks.
     check(expect![[r#"
@@ -243,7 +243,7 @@ fn a_mirror_whose_disks_begin_with_what_it_keeps_for_itself() {
 }
 
 #[test]
-fn dm_says_that_it_cuts_when_the_part_in_front_is_gone() {
+fn dm_split_event_follows_the_first_part() {
     // As Linux 5.10 reports it; then the end of both is that of the later part.
     check(expect![[r#"
         37.357_896 tid 306 queue 253:0 DS 0 +120000

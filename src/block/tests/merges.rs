@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::language::{check, check_bare};
 
 #[test]
-fn merges_behind_and_in_front() {
+fn back_and_front_merges() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 W 64 +8
             #0 begins: write @64 +8 by tid 7
@@ -65,7 +65,7 @@ fn a_request_absorbs_another_with_all_its_merges() {
 }
 
 #[test]
-fn discards_absorb_what_does_not_touch_them() {
+fn discards_absorb_disjoint_ranges() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 DS 0 +8
             #0 begins: discard @0 +8 by tid 7
@@ -82,7 +82,7 @@ fn discards_absorb_what_does_not_touch_them() {
 }
 
 #[test]
-fn merges_with_what_is_not_known_are_anomalies() {
+fn merges_with_unknown_requests_are_anomalies() {
     check(expect![[r#"
         0.000_101 tid 7 backmerge 7:0 W 72 +8
             ! merge without a host: no queued request is adjacent to it
@@ -141,7 +141,7 @@ fn merge_events_missing_a_wrong_guess_costs_the_queue_time_and_no_request() {
 }
 
 #[test]
-fn with_merge_events_nothing_is_concluded_from_ranges() {
+fn merge_events_disable_guesses_from_ranges() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 W 64 +8
             #0 begins: write @64 +8 by tid 7
@@ -160,7 +160,7 @@ fn with_merge_events_nothing_is_concluded_from_ranges() {
 }
 
 #[test]
-fn a_merge_with_the_wrong_host_is_put_right_at_issue() {
+fn wrong_merge_host_is_corrected_at_issue() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 W 64 +8
             #0 begins: write @64 +8 by tid 7
@@ -181,7 +181,7 @@ fn a_merge_with_the_wrong_host_is_put_right_at_issue() {
 }
 
 #[test]
-fn merge_events_missing_only_what_lies_side_by_side_is_absorbed() {
+fn merge_events_missing_only_adjacent_requests_are_absorbed() {
     check_bare(expect![[r#"
         0.000_100 tid 7 getrq 7:0 W 64 +8
             #0 begins: write @64 +8 by tid 7

@@ -27,7 +27,7 @@ fn check(events: &[&str], op: RequestOp, class: Option<DiskstatsClass>, sectors:
 
 /// Fails if a write of zeroes has no name, or if another request gets its name.
 #[test]
-fn zeroes_are_what_a_bio_with_a_length_asks_where_there_are_no_zones() {
+fn bio_with_a_length_on_an_unzoned_device_is_write_zeroes() {
     let write = Some(DiskstatsClass::Write);
     let through = |dev: &str, letters: &str, length: u32| {
         ["queue", "getrq", "issue", "complete"]
@@ -60,7 +60,7 @@ fn a_bio_of_a_device_without_requests_has_its_name_too() {
 
 /// Fails if a driver command, which has no bio and no place, is counted.
 #[test]
-fn commands_of_drivers_are_others() {
+fn driver_commands_are_other_operations() {
     let events = ["tid 7 issue 7:0 N 0 +0", "tid 7 complete 7:0 N -1 +0"];
     check(&events, RequestOp::Other, None, 0);
 }

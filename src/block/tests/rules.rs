@@ -34,7 +34,7 @@ fn without_a_scheduler_there_is_no_insert() {
 }
 
 #[test]
-fn the_task_at_issue_is_nobodys_submitter_and_the_one_at_insert_perhaps() {
+fn submitter_is_never_the_issuing_task_and_sometimes_the_inserting_one() {
     check(expect![[r#"
         0.000_100 tid 7 insert 7:0 WS 2048 +8
             #0 begins: write @2048 +8 perhaps by tid 7
@@ -78,7 +78,7 @@ fn reads_writes_and_devices_at_one_sector_are_kept_apart() {
 }
 
 #[test]
-fn of_two_at_one_sector_the_length_decides_then_the_age() {
+fn requests_at_one_sector_match_by_length_then_age() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 R 64 +8
             #0 begins: read @64 +8 by tid 7
@@ -193,7 +193,7 @@ fn parts_sum_up_and_the_rest_may_be_given_back() {
 }
 
 #[test]
-fn what_began_before_the_capture_is_unmatched() {
+fn requests_from_before_the_capture_are_unmatched() {
     check(expect![[r#"
         0.000_100 tid 0 complete 7:0 R 64 +8
             ! unmatched completion: no such request was seen before
@@ -208,7 +208,7 @@ fn what_began_before_the_capture_is_unmatched() {
 }
 
 #[test]
-fn what_the_kernel_does_not_do_is_an_anomaly_with_its_state() {
+fn impossible_transition_is_an_anomaly_with_its_state() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 FWS 64 +8
             #0 begins: write @64 +8 by tid 7
@@ -325,7 +325,7 @@ fn too_many_in_flight() {
 }
 
 #[test]
-fn a_completion_of_nothing_does_not_end_what_has_a_length_and_is_queued() {
+fn completion_of_zero_bytes_does_not_end_a_queued_request() {
     check(expect![[r#"
         0.000_100 tid 7 getrq 7:0 W 64 +8
             #0 begins: write @64 +8 by tid 7

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_drives_no_terminal_and_has_an_end() {
+    fn received_text_is_escaped_and_bounded() {
         let rows = |mut said: &[u8]| row(&mut said).map_err(|error| error.kind());
         assert_eq!(rows(b"a /b\\x0a;\\\\\n"), Ok(b"a /b\\x0a;\\\\\n".to_vec()));
         assert_eq!(rows(b"\x1b[2J\xff\n"), Ok(b"\\x1b[2J\\xff\n".to_vec()));

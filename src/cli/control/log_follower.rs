@@ -361,7 +361,7 @@ mod tests {
 
     /// A snapshot of the machine does not advance the time of the follower.
     #[test]
-    fn a_question_is_dealt_with_before_what_happened_after_it() {
+    fn query_is_answered_before_later_events() {
         let questions = Arc::new(Questions::default());
         let mut follower =
             Follower::new(vec![watched(1)], Arc::clone(&questions), None, &|| panic!("no output"));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reason_is_said_to_all_who_ask_later() {
+    fn first_error_is_reported_to_later_clients() {
         let questions = Arc::new(Questions::default());
         let answer =
             ask(&questions, ControlVerb::List, || drop(questions.close("the disk is gone")));

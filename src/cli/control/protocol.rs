@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_command_is_reported() {
         let lines: [(&str, &str); 11] = [
             ("", "is not known"),
             ("ADD /a", "ADD is not known"),

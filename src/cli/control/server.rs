@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_an_answer_bit_by_bit_has_no_more_time_than_others() {
+    fn slow_reader_of_an_answer_has_the_common_deadline() {
         let mut slow = Slow(0);
         let late = write_until(&mut slow, b"abc", KernelTime(0)).map_err(|error| error.kind());
         assert_eq!((late, slow.0), (Err(io::ErrorKind::TimedOut), 0));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_when_it_is_over() {
+    fn closed_recording_takes_no_queries() {
         let (stream, _other) = UnixStream::pair().expect("two ends");
         let over = Arc::new(AtomicBool::new(false));
         let mut client = Client { stream, over: Arc::clone(&over) };

@@ -119,7 +119,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_was_put_in_its_place_is_not_opened() {
+    fn replaced_file_is_not_opened() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().canonicalize().expect("it is there").join("file");
         let bytes = path.as_os_str().as_bytes();

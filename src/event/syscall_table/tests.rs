@@ -225,7 +225,7 @@ fn every_group_has_calls_and_every_call_a_group() {
 }
 
 #[test]
-fn a_call_is_found_by_the_name_that_people_know() {
+fn call_is_found_by_its_common_name() {
     let name = |it: &str| CallId::by_common_name(it).map(|it| it.call().name);
     assert_eq!(name("stat"), Some("newstat"));
     assert_eq!(name("sendfile"), Some("sendfile64"));
@@ -235,7 +235,7 @@ fn a_call_is_found_by_the_name_that_people_know() {
 }
 
 #[test]
-fn what_is_read_beside_a_call_is_known_of_its_row() {
+fn data_read_with_a_call_follows_from_its_row() {
     for call in CALLS {
         let is_read = call.has_path() || call.has_names() || call.has_memory() || call.is_list();
         assert_eq!(call.is_read_beside, is_read, "{}", call.name);

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_in_what_the_version_says() {
+    fn times_have_the_unit_of_the_version() {
         let line = "t=1511381122062;:,i=7764:8093;:,o=read;:,d=162;:,b=12;:,\n";
         let (said, notes) = told(Capture::default(), line);
         assert_eq!(

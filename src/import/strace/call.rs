@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_says_all_that_it_was_given_and_gave() {
+    fn open_has_all_arguments_and_its_result() {
         let (it, outcome) = parsed(
             r#"openat(AT_FDCWD</tmp>, "a\n", O_WRONLY|O_CREAT|0x8, 0644) = 3</tmp/a> <0.000056>"#,
         );
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_32_bit_programs_are_what_they_are() {
+    fn calls_of_32_bit_programs_are_recognised() {
         let (it, outcome) = parsed("_llseek(3, 4096, [8192], SEEK_CUR) = 0 <0.000003>");
         assert_eq!((&it.args[..3], outcome.ret), (&[3, 4096, 1][..], Some(8192)));
         let (it, outcome) = parsed("_llseek(3, 4096, 0xbf00, SEEK_SET) = -1 EBADF (x)");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pointers_point_to_is_as_at_the_end() {
+    fn pointed_to_data_is_that_at_the_end_of_the_call() {
         let (it, _) = parsed("sendfile(1</o>, 3</i>, [10] => [30], 20) = 20");
         assert_eq!(
             (it.reads[0].address, it.reads[0].bytes.as_slice()),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_tell_what_is_shared() {
+    fn clone_flags_give_the_shared_resources() {
         let words = ConstantTable::new();
         let flags = |name: &str, it: &str| clone_flags(name.as_bytes(), it.as_bytes(), &words);
         assert_eq!(flags("clone", "child_stack=NULL, flags=CLONE_VM|SIGCHLD "), Some(0x100));

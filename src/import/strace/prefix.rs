@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_stand_before_a_call() {
+    fn any_prefix_before_a_call_is_read() {
         let epoch = Some(Stamp::Epoch(1_795_477_841_004_471_000));
         check("close(3)", None, None);
         check("1795477841.004471 close(3)", None, epoch);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_file_is_stands_in_the_answer() {
+    fn file_type_is_in_the_stat_text() {
         let told = |line: &str| {
             stat(line.as_bytes(), 3, &ConstantTable::new())
                 .map(|stat| (stat.mode, stat.dev, stat.ino, stat.size))

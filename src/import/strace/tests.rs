@@ -61,7 +61,7 @@ fn a_call_in_two_pieces_begins_where_it_began() {
 }
 
 #[test]
-fn children_are_born_by_who_has_made_them() {
+fn children_have_the_parent_that_created_them() {
     let (said, _) = told(
         "7 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>\n\
          8 close(4) = 0\n\
@@ -89,7 +89,7 @@ fn children_are_born_by_who_has_made_them() {
 
 /// Fails if a thread is assigned to the first possible parent.
 #[test]
-fn who_could_be_of_two_waits_until_one_has_said_so() {
+fn ambiguous_child_waits_until_its_parent_is_known() {
     let (said, _) = told(
         "7 fork( <unfinished ...>\n\
          8 fork( <unfinished ...>\n\
@@ -141,7 +141,7 @@ fn lines_that_strace_interrupts_itself_are_joined() {
 
 /// Fails if a directory is taken for a file because another call came between open and `fstat`.
 #[test]
-fn what_was_opened_is_told_behind_it() {
+fn resulting_path_follows_the_open() {
     let stat = |said: &[ImportedEvent]| {
         let reads = said.iter().find_map(|event| match &event.what {
             ImportedKind::Exit(_, 3, reads) => reads.last().cloned(),
@@ -188,7 +188,7 @@ fn a_number_that_is_used_again_is_another_process() {
 }
 
 #[test]
-fn a_call_takes_as_long_as_strace_says() {
+fn call_has_the_duration_of_strace() {
     let (said, notes) = told(concat!(
         "7 1700000000.000000 read(0,  <unfinished ...>\n",
         "8 1734560000.000000 read(0,  <unfinished ...>\n",

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_last_holds() {
+    fn latest_extent_wins() {
         let all = extents(&[(1, 0, 10, 100), (2, 5, 2, 103)]);
         assert_eq!(text(&all, 99, 111), "99-100:? 100-103:1@0 103-105:2@5 105-110:1@5 110-111:?");
         assert_eq!(text(&all, 104, 106), "104-105:2@6 105-106:1@5");
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_one_run() {
+    fn repeated_extent_is_one_run() {
         let all = extents(&[(1, 0, 10, 100), (1, 2, 3, 102), (1, 0, 10, 100)]);
         assert_eq!((text(&all, 100, 110), all.count), ("100-110:1@0".to_owned(), 1));
     }
 
     #[test]
-    fn what_is_freed_is_of_nobody() {
+    fn freed_extent_has_no_file() {
         let mut all = extents(&[(1, 0, 10, 100)]);
         all.free(DEV, 104, 2);
         assert_eq!(text(&all, 100, 110), "100-104:1@0 104-106:? 106-110:1@6");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_a_file_by_itself() {
+    fn device_node_is_its_own_file() {
         let (unit, dev, on, ino) = (AddressUnit::Bytes, DevId(3), DEV, u64::from(DEV.0));
         let (offset, length, address, is_shared) = (512, 512, 512, false);
         let it = Extent { dev, ino, on, unit, offset, length, address, is_shared };
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_another_file_system() {
+    fn extents_of_another_file_system_are_unknown() {
         let mut all = extents(&[(1, 0, 10, 100)]);
         all.forget_device(DEV);
         assert_eq!((text(&all, 100, 110), all.count), ("100-110:?".to_owned(), 0));

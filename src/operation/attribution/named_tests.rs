@@ -51,7 +51,7 @@ fn a_name_follows_renames_of_it_and_of_directories_above() {
 }
 
 #[test]
-fn what_is_removed_or_renamed_onto_is_deleted_and_stays_so() {
+fn removed_or_replaced_file_stays_deleted() {
     let all = [removed("/a/b"), renamed("/a/new", "/a/b"), renamed("/a", "/c")];
     check("/a/b", &all[..1], "/a/b (deleted) renamed");
     check("/a/b", &all, "/c/b (deleted) renamed");
@@ -60,7 +60,7 @@ fn what_is_removed_or_renamed_onto_is_deleted_and_stays_so() {
 }
 
 #[test]
-fn an_exchange_gives_each_the_place_of_the_other() {
+fn exchange_swaps_the_names() {
     let exchange = true;
     let all = [NameChange::Renamed { from: spot("/a", true), to: spot("/b", true), exchange }];
     check("/a/x", &all, "/b/x renamed");
@@ -68,7 +68,7 @@ fn an_exchange_gives_each_the_place_of_the_other() {
 }
 
 #[test]
-fn what_is_not_certain_is_unverified() {
+fn uncertain_name_is_unverified() {
     let unsure =
         [NameChange::Renamed { from: spot("/l/b", false), to: spot("/x", true), exchange: false }];
     check("/a/b/c", &unsure, "/a/b/c unverified");
@@ -87,7 +87,7 @@ fn what_is_not_certain_is_unverified() {
 }
 
 #[test]
-fn a_rename_of_it_is_not_known_what_concerns_all_that_it_may() {
+fn rename_of_an_unknown_file_affects_all_candidates() {
     let mut changes = NameChanges::default();
     changes.renamed_somewhere(Some([b"b", b"z"]));
     let mut files =
@@ -121,7 +121,7 @@ fn in_other_mounts_a_change_makes_like_names_doubtful() {
 }
 
 #[test]
-fn what_came_before_the_name_does_not_concern_it() {
+fn changes_before_the_name_do_not_affect_it() {
     let mut changes = journal(&[renamed("/a", "/b")]);
     let mut file = named("/a", PathSource::Link, &changes);
     assert_eq!(text(&mut file, &changes), "/a fd-link");

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_last_is_told() {
+    fn last_writer_is_reported() {
         let twice = [(1, Some(0), 100), (2, Some(40), 20)];
         check(&twice, 0..40, &[1]);
         check(&twice, 45..50, &[2]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_on_is_one_range() {
+    fn contiguous_writes_are_one_range() {
         let all = writers(&[(1, Some(0), 10), (1, Some(10), 10), (1, Some(5), 100)]);
         assert_eq!(all.count, 2, "the file and one range");
         check(&[(2, Some(15), 5), (1, Some(0), 10), (1, Some(10), 10)], 0..20, &[1]);

@@ -78,7 +78,7 @@ mod tests {
     const LATER: KernelTime = KernelTime(50);
 
     #[test]
-    fn so_many_ends_are_explained_as_were_in_flight() {
+    fn exits_are_explained_up_to_the_number_in_flight() {
         let mut older = PreexistingRequests::default();
         older.counters(LATER, TEXT);
         assert!(!older.explains(LATER, OTHER, END), "nothing was in flight there");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_look_nobody_knows_and_without_one_nothing_is_explained() {
+    fn exits_before_the_snapshot_or_without_one_are_unexplained() {
         let mut older = PreexistingRequests::default();
         assert!(!older.explains(KernelTime(49), DISK, END));
         older.counters(LATER, TEXT);

@@ -50,7 +50,7 @@ fn a_file_is_opened_read_and_closed() {
 }
 
 #[test]
-fn an_open_that_fails_says_what_it_looked_for() {
+fn failed_open_has_its_path() {
     check(
         "10 7/7 enter openat -100 1 0
          20 7/7 exit openat -2 argument lib/\\xff.so",
@@ -63,7 +63,7 @@ fn an_open_that_fails_says_what_it_looked_for() {
 }
 
 #[test]
-fn what_was_open_before_is_pre_created() {
+fn initially_open_handles_are_pre_created() {
     check(
         "snapshot 7 1 pipe:[9]
          10 7/7 enter write 1 0 5
@@ -168,7 +168,7 @@ fn duplicates_and_their_flags() {
 }
 
 #[test]
-fn a_child_inherits_and_both_tell_what_dies_with_them() {
+fn exiting_parent_and_child_destroy_their_handles() {
     check(
         "10 7/7 enter openat -100 1 0
          11 7/7 exit openat 3 link /a file
@@ -204,7 +204,7 @@ fn a_child_inherits_and_both_tell_what_dies_with_them() {
 }
 
 #[test]
-fn the_last_thread_says_that_descriptors_are_closed() {
+fn last_thread_closes_the_descriptors() {
     check(
         "10 7/7 enter openat -100 1 0
          11 7/7 exit openat 3 link /a file
@@ -228,7 +228,7 @@ fn the_last_thread_says_that_descriptors_are_closed() {
 }
 
 #[test]
-fn an_exec_closes_what_is_marked() {
+fn exec_closes_marked_handles() {
     check(
         "10 7/7 enter openat -100 1 524288
          11 7/7 exit openat 3 link /a file
@@ -255,7 +255,7 @@ fn an_exec_closes_what_is_marked() {
 }
 
 #[test]
-fn what_does_not_end_is_ended() {
+fn unfinished_operations_are_ended() {
     check(
         "10 7/7 enter read 3 0 9
          20 7/7 enter sendfile64 4 3 0 9

@@ -22,7 +22,7 @@ const EVENTS: &str = "
     80 8/8 block getrq 7:0 F 0 +0";
 
 #[test]
-fn definitions_say_who_and_where() {
+fn definitions_have_processes_and_places() {
     let wanted = |line: &str| {
         !["ATTRIBUTE", "STRING", "REGION", "METRIC"].iter().any(|word| line.starts_with(word))
     };

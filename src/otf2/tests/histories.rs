@@ -103,7 +103,7 @@ fn possible(
 }
 
 #[test]
-fn what_was_destroyed_stays_so_when_a_process_has_no_thread_for_a_while() {
+fn destroyed_handles_stay_destroyed_between_threads() {
     let text = "10 7/17 enter sendfile64 0 4 1\n20 7/7 comm new exec\n30 7/17 enter lseek 0 0 1\n40 7/7 comm new exec\n\
                 50 7/7 enter read 4 0 1\n";
     let made = make(text, OtfOptions::default(), MOUNTS).expect("an archive");

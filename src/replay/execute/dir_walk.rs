@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_stand_before_what_is_in_them_and_links_are_links() {
+    fn directories_precede_their_entries_and_links_stay_links() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path();
         fs::create_dir_all(root.join("b/c")).expect("space");
@@ -240,7 +240,7 @@ mod tests {
     /// Fails if a tree deeper than any path is not listed completely, or needs more stack the
     /// deeper it is.
     #[test]
-    fn deep_trees_are_seen_and_those_without_end_are_told() {
+    fn deep_trees_are_walked_and_endless_ones_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = File::open(directory.path()).expect("there");
         let mut inner = root.try_clone().expect("a descriptor");

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_behind_a_link() {
+    fn files_are_not_created_through_a_link() {
         let link = FileBefore {
             has_more: true,
             text: Some(b"/etc".to_vec()),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_directory_has_a_name_that_nothing_else_has() {
+    fn filler_entry_has_a_unique_name() {
         let mut all = [before("/d", FileKind::Directory), before("/d/more-0", FileKind::File)];
         all[0].has_more = true;
         assert_eq!(more(&all), BTreeSet::from([b"/d/more-1".to_vec()]));

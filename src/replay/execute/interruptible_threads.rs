@@ -54,7 +54,7 @@ mod tests {
 
     /// Fails if a thread blocks forever in the kernel, reading a pipe without a writer.
     #[test]
-    fn who_waits_in_a_call_comes_back() {
+    fn blocked_worker_is_interrupted() {
         thread::allow_interrupts().expect("a signal");
         let (at_work, (mut pipe, _kept)) =
             (InterruptibleThreads::new(2), std::io::pipe().expect("a pipe"));

@@ -444,7 +444,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plan_stays_known_whatever_becomes_of_the_files() {
+    fn plan_stays_known_despite_changed_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let plan = Fingerprint { files: 1, index: 2 };
         let make = || {
@@ -461,7 +461,7 @@ mod tests {
 
     /// Fails if another directory, which has taken the name of ours, is removed.
     #[test]
-    fn what_has_its_name_by_now_stays() {
+    fn entry_that_took_the_name_stays() {
         let directory = tempfile::tempdir().expect("a directory");
         let [place, moved] = ["place", "moved"].map(|it| directory.path().join(it));
         let make = || {
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_without_a_plan_is_one_of_an_unknown_plan() {
+    fn state_without_a_plan_is_unknown() {
         let ready = "iotrace-perf replay 1: ready\n";
         assert_eq!(parsed(ready), Some((DirState::Ready, None)));
         assert_eq!(parsed(&format!("{ready}plan what\n")), Some((DirState::Ready, None)));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_directory_is_refused() {
+    fn non_plain_directory_is_refused() {
         for wrong in ["", "/", "//", "data", "/data/../x", "/./data", "/a//b", "/a\0"] {
             assert!(maps(&[wrong]).is_err(), "{wrong:?}");
         }

@@ -247,7 +247,7 @@ mod tests {
 
     /// Fails if a sleeper sees an unchanged number after several calls of `stop`.
     #[test]
-    fn it_is_over_once() {
+    fn end_is_signalled_once() {
         let turns = ProgressCounters::new(1);
         turns.stop();
         let stopped = turns.workers[0].get();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_ever_is_told_that_it_is_over() {
+    fn waiting_worker_learns_of_the_end() {
         let turns = ProgressCounters::new(1);
         std::thread::scope(|scope| {
             let [one, all] = [
@@ -272,7 +272,7 @@ mod tests {
 
     /// Fails if a deadlock is not detected, or a worker that can continue is overlooked.
     #[test]
-    fn all_may_wait_in_vain() {
+    fn deadlocked_plan_is_detected() {
         let (turns, mut vain) = (ProgressCounters::new(3), DeadlockDetector::default());
         turns.waits(0, Some(WaitTarget::Operation((1, 4))));
         turns.waits(2, Some(WaitTarget::Turn(5)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_says_whom_he_waits_for() {
+    fn sleeping_worker_reports_its_dependency() {
         let turns = ProgressCounters::new(2);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| turns.wait_for(0, 5, 1));

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_goes_and_then_the_rest() {
+    fn listed_entries_are_removed_before_the_rest() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().join("root");
         let place = place(&root, &[(FileKind::Directory, "/d"), (FileKind::File, "/d/f")]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_stays_and_is_told() {
+    fn unlisted_entries_stay_and_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().join("root");
         let place = place(&root, &[(FileKind::Directory, "/d")]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_not_touched() {
+    fn foreign_directory_is_not_touched() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("mine"), "").expect("space");
         let open = ReplayDir::open(directory.path(), SymlinkPolicy::Followed)

@@ -408,7 +408,7 @@ mod tests {
     /// Fails if files are created, listed or removed where the path of a directory leads after it
     /// was replaced.
     #[test]
-    fn what_has_the_name_of_a_directory_that_is_held_is_not_touched() {
+    fn replacement_of_a_held_directory_is_not_touched() {
         let directory = tempfile::tempdir().expect("a directory");
         let [root, moved, victim, part] =
             ["root", "moved", "victim", "part"].map(|it| directory.path().join(it));

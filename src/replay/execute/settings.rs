@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read() {
+    fn stored_settings_are_read_back() {
         let all = Settings {
             maps: vec![(b"/data=\n".to_vec(), "/mnt/x".into()), (b"/e".to_vec(), "/mnt/y".into())],
             part_of: Some("/mnt/r".into()),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_no_setting() {
+    fn damaged_settings_are_ignored() {
         let wrong = [&b"x"[..], b"\0", b"z\0", b"m/data\0", b"t/mnt\0", b"m/data\0t/mnt", b"w7\0"];
         for wrong in wrong.into_iter().chain([&b"u\0"[..], b"u-7\0", b"uroot\0", b"c\xff\0"]) {
             assert_eq!(Settings::parse(wrong), None, "{wrong:?}");

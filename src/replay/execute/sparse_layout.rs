@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_data() {
+    fn unknown_ranges_are_data() {
         use RegionKind::{Data, Hole};
         check(10_007, &[], [&[(0, 10_007)], &[]]);
         check(0, &[(0, 1, Hole)], [&[], &[]]);

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_sleeps_until_the_next_look() {
+    fn waiting_server_sleeps_until_the_next_check() {
         let ns = |due_ns: Option<u64>, waited_ns: Option<u64>, may_spin| {
             pause(due_ns.map(Nanos), waited_ns.map(Nanos), may_spin)
                 .map_or(0, |it| it.as_nanos().try_into().unwrap_or(0))
@@ -226,7 +226,7 @@ mod tests {
 
     /// Fails if a lane that was sent to a panicked server is waited for.
     #[test]
-    fn who_panics_tells_so_for_all_that_are_born() {
+    fn panicking_server_reports_failure_for_all_its_lanes() {
         let ((births, born), (tell, told)) = (channel(), channel());
         let failed = || match told.recv_timeout(Duration::from_secs(60)) {
             Ok(WorkerMessage::Failed(worker, WorkerFailure::Panicked)) => worker,

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_operations_is_told() {
+    fn frame_without_operations_is_refused() {
         let mut payloads = payloads();
         payloads[0].clear();
         let error = read(&payloads).expect_err("nothing in it").to_string();
@@ -176,7 +176,7 @@ mod tests {
     proptest! {
         /// Fails if bytes in the frames of a plan can crash the process.
         #[test]
-        fn whatever_is_in_a_plan_is_read_or_refused(
+        fn any_plan_is_read_or_refused(
             which in 0_usize..4,
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
             cut in prop::option::of(any::<prop::sample::Index>()),

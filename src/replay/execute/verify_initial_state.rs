@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_init_leaves_is_as_it_was_made() {
+    fn unchanged_files_pass_the_check() {
         check(|_| (), None);
     }
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_one_is_told_and_how_many() {
+    fn first_difference_and_their_number_are_reported() {
         let mut changed =
             ChangedFile { first: "/d/f".into(), how: FileChange::Gone, count: 1, in_the_way: 0 };
         assert_eq!(changed.to_string(), "/d/f is gone");

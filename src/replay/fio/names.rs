@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fio_cannot_read_has_a_number() {
+    fn unreadable_names_become_numbers_for_fio() {
         let mut names = ExportNames::default();
         let mut name = |path: &str| {
             let number = names.number(path.as_bytes());

@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_behind_another_takes_its_lane() {
+    fn operation_after_another_reuses_its_lane() {
         assert_eq!(lanes(&[(0, 10), (0, 20), (10, 30), (20, 30), (30, 40)]), (2, 2));
     }
 
     proptest::proptest! {
         /// Fails if there are more lanes than operations at once.
         #[test]
-        fn there_are_as_many_as_operations_at_once(
+        fn lanes_equal_the_concurrent_operations(
             operations in proptest::collection::vec((0..1000_u64, 1..200_u64), 1..200),
         ) {
             let mut operations: Vec<_> = operations.iter().map(|it| (it.0, it.0 + it.1)).collect();

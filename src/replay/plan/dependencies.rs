@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_waits_for_who_has_changed() {
+    fn user_waits_for_the_last_change() {
         use ConflictMode::{Changes, Uses};
         let all = [
             (op(0, 0, 0, 10), Changes),
@@ -369,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn who_overlapped_does_not_wait() {
+    fn overlapping_operation_does_not_wait() {
         use ConflictMode::Changes;
         let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
         assert_eq!(waits(&all), [vec![], vec![]]);
     }
 
     #[test]
-    fn who_saw_what_an_overlapping_one_has_made_waits() {
+    fn observer_of_an_overlapping_change_waits() {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
         let past = &LowWatermark::of(ReplayTime::MIN, &[]);
         thing.touch(op(0, 0, 0, 10), ConflictMode::Changes, past, &mut before);
@@ -393,7 +393,7 @@ mod tests {
 
     /// Fails if a later change hides an earlier one.
     #[test]
-    fn who_began_early_waits_for_what_was_there_then() {
+    fn long_running_operation_waits_for_accesses_at_its_start() {
         use ConflictMode::{Changes, Uses};
         let all =
             [(op(0, 0, 0, 10), Changes), (op(1, 0, 20, 30), Changes), (op(2, 0, 25, 40), Uses)];
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_need_is_forgotten() {
+    fn unneeded_accesses_are_evicted() {
         let mut thing = AccessHistory::default();
         for number in 0..1000 {
             let start = u64::from(number) * 10;
@@ -418,7 +418,7 @@ mod tests {
 
     /// Fails if a call that stays in flight keeps all accesses made meanwhile.
     #[test]
-    fn who_is_under_way_for_long_needs_only_what_was_before() {
+    fn long_running_operation_keeps_only_earlier_accesses() {
         let (mut thing, past) = (
             AccessHistory::default(),
             LowWatermark::of(ReplayTime(17), &[17, 5003].map(ReplayTime)),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn one_has_to_be_waited_for_only_once() {
+    fn dependency_is_listed_once() {
         let mut waited = VectorClock::default();
         let mut again = |number| {
             let mut before = WaitSet::default();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_each_worker_stands_for_all() {
+    fn last_access_of_each_worker_represents_all() {
         let mut forgotten = EvictedAccesses::default();
         let things = [thing(&[op(1, 3, 0, 10), op(2, 4, 11, 12)]), thing(&[op(1, 9, 20, 30)])];
         forgotten.add(things.into_iter(), &LowWatermark::of(ReplayTime::MIN, &[]));
@@ -155,7 +155,7 @@ mod tests {
     /// Fails if an operation that began before the one that represents others waits for the
     /// representative, or for none.
     #[test]
-    fn who_overlaps_with_who_stands_for_others_waits_for_them_itself() {
+    fn overlap_with_a_representative_waits_for_each_access() {
         let mut forgotten = EvictedAccesses::default();
         let past = LowWatermark::of(ReplayTime::MIN, &[]);
         forgotten.add([thing(&[op(1, 3, 0, 10)]), thing(&[op(2, 4, 0, 12)])].into_iter(), &past);
@@ -170,7 +170,7 @@ mod tests {
     /// Fails if an operation that is in flight for long gets fewer edges because of evictions
     /// meanwhile.
     #[test]
-    fn who_began_long_ago_waits_for_what_was_there_then() {
+    fn early_start_waits_for_evicted_accesses() {
         let mut forgotten = EvictedAccesses::default();
         let by = |number: u32| {
             let start = u64::from(number) * 10;

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_before_takes_nobodys_place() {
+    fn initially_open_descriptor_has_its_own_slot() {
         let mut handles = Handles::default();
         let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.closed(ONE, Fd(3), NOW, Some(70)), Some((made, true)));
@@ -354,7 +354,7 @@ mod tests {
 
     /// Fails if a call that does not wait for a close reuses the closed handle.
     #[test]
-    fn who_began_before_a_close_was_over_gets_another_place() {
+    fn open_during_a_close_gets_another_slot() {
         let mut handles = Handles::default();
         let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.closed(ONE, Fd(3), KernelTime(20), Some(70)), Some((made, true)));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_may_be_another_ones_before_its_close_is_over() {
+    fn descriptor_number_is_reusable_before_its_close_ends() {
         let mut handles = Handles::default();
         let first = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         let second = handles.made(ONE, Fd(3), NOW, 71, HandleTarget::Directory);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_nobody_saw_made_is_found_by_its_description() {
+    fn unseen_duplicate_is_found_by_its_description() {
         let mut handles = Handles::default();
         let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         assert_eq!(handles.get(TWO, Fd(9), Some(70)), Some(made));

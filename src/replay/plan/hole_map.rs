@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_answer_counts_and_what_is_behind_the_end_does_not() {
+    fn oldest_answer_wins_and_the_range_past_the_end_is_ignored() {
         let mut layout = HoleMap::default();
         layout.learn(100..200, RegionKind::Hole);
         layout.learn(0..300, RegionKind::Data);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_was_there() {
+    fn read_bytes_were_initially_there() {
         assert_eq!(first(|size| size.read(100, Some(10), 10)), (110, false));
     }
 
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_nothing_shows_nothing_that_was_there() {
+    fn empty_read_shows_no_initial_bytes() {
         assert_eq!(first(|size| size.read(0, Some(4096), 0)), (0, false));
         assert_eq!(first(|size| size.read(8192, Some(4096), 0)), (0, false));
     }
 
     #[test]
-    fn what_the_program_has_written_was_not_there() {
+    fn written_bytes_are_not_initial() {
         let written = |size: &mut Size| {
             size.wrote(Some(0), 100);
             size.read(0, Some(4096), 100);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_has_changed_says_nothing_of_the_start() {
+    fn changed_file_shows_nothing_of_the_start() {
         let mut size = Size::THERE;
         let left = |size: &Size| -> Vec<(u64, u64)> {
             size.of_start(10..1000).map(|part| (part.start, part.end)).collect()
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_behind_the_start() {
+    fn appended_bytes_follow_the_initial_ones() {
         let appended = |size: &mut Size| {
             size.wrote(None, 10);
             size.read(0, Some(4096), 110);

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_where_nothing_may_be_was_not_there() {
+    fn exclusively_created_path_was_absent() {
         check(&[("mkdir", 0, ["/a/", ""], 0)], "/a");
         check(&[("symlink", 0, ["/a/l", "/x"], 0)], "/a/l");
         check(&[("link", 0, ["/f", "/g"], 0)], "/g");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_was_not_there() {
+    fn path_not_found_was_absent() {
         check(&[("newstat", 0, ["/a", ""], ENOENT), ("unlink", 0, ["/b", ""], ENOENT)], "/a? /b?");
         // The directory may have been absent.
         check(&[("openat", libc::O_CREAT, ["/a/f", ""], ENOENT)], "");
@@ -343,7 +343,7 @@ mod tests {
 
     /// Fails if a name that may have been there is taken for an absent one.
     #[test]
-    fn what_was_changed_before_says_nothing() {
+    fn changed_path_shows_nothing_of_the_start() {
         let create = ("openat", libc::O_CREAT, ["/f", ""], 3);
         let unlink = ("unlink", 0, ["/f", ""], 0);
         check(&[create, unlink, ("mkdir", 0, ["/f", ""], 0)], "");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_with_their_paths() {
+    fn changes_are_reported_with_their_paths() {
         let mut told = Vec::new();
         for done in [
             ("truncate", 0, ["/f", ""], 0),

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_a_lock_waits_for_who_had_it() {
+    fn lock_waits_for_its_previous_holder() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
         check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_known_is_a_lock() {
+    fn unknown_lock_is_ignored() {
         let check = |flags: i32, expected| {
             assert_eq!(wish(&[3, flags.cast_unsigned().into(), 0, 0, 0, 0]), expected);
         };

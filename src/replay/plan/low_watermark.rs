@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_under_way_may_have_begun_before() {
+    fn watermark_is_the_start_of_running_operations() {
         let times = |it: Range<u64>| ReplayTime(it.start)..ReplayTime(it.end);
         let mut past = LowWatermark::default();
         assert!(past.has_begun_in(times(0..1)), "nothing is known yet");

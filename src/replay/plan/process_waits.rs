@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_behind_the_end_of_a_child_waits_for_it() {
+    fn operation_after_a_child_exit_waits_for_it() {
         let mut families = ProcessWaits::default();
         families.born(PARENT, CHILD, KernelTime(10));
         families.thread_ended(CHILD, KernelTime(20), last(5));
@@ -129,7 +129,7 @@ mod tests {
     /// Fails if a parent that is idle between two children hides the first from the second, or
     /// keeps all children it ever had.
     #[test]
-    fn a_child_waits_for_those_before_it() {
+    fn child_waits_for_earlier_operations_of_its_parent() {
         let mut families = ProcessWaits::default();
         families.born(PARENT, CHILD, KernelTime(10));
         families.thread_ended(CHILD, KernelTime(20), last(5));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_begins_alike_is_not_the_kernels() {
+    fn similar_prefix_is_not_a_kernel_path() {
         let is = |path: &str| is_kernels(path.as_bytes());
         assert!(is("/proc/self/fd") && is("/dev/null") && is("/sys"));
         assert_eq!(

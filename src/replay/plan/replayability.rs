@@ -255,7 +255,7 @@ mod tests {
     use crate::event::syscall_table::CALLS;
 
     #[test]
-    fn what_can_leave_the_sandbox_is_left() {
+    fn calls_that_leave_the_sandbox_are_left_out() {
         for name in ["chroot", "pivot_root", "mount", "umount", "unshare", "setns", "move_mount"] {
             let call = CALLS.iter().find(|it| it.name == name).expect(name);
             assert_eq!(treatment(call, &[0; 6]), Treatment::Left(SkipReason::Mounts), "{name}");

@@ -75,7 +75,7 @@ fn check(recorded: &[&str], expected: &str, difference: Option<OperationDifferen
 }
 
 #[test]
-fn what_was_done_is_the_same_below_the_root() {
+fn operations_are_equal_below_the_root() {
     check(
         &["open /again/files/a - 9", "read - 0 100", "read - 100 50", "close - - 0"],
         "4 0 0 0 0",
@@ -84,7 +84,7 @@ fn what_was_done_is_the_same_below_the_root() {
 }
 
 #[test]
-fn each_thing_that_is_another_one_is_told() {
+fn each_difference_is_reported() {
     let with = |at: usize, line: &'static str| {
         let mut lines = PLAN;
         lines[at] = line;
@@ -99,7 +99,7 @@ fn each_thing_that_is_another_one_is_told() {
 
 /// Fails if a missing operation makes all later ones differ.
 #[test]
-fn what_is_missing_or_more_than_planned_is_counted() {
+fn missing_and_surplus_operations_are_counted() {
     check(&[PLAN[0], PLAN[2], PLAN[3]], "3 0 1 0 0", None);
     check(&PLAN[..2], "2 0 2 0 0", None);
     check(&[PLAN[0], PLAN[1], PLAN[2], PLAN[3], "unlink /a - 0"], "4 0 0 1 0", None);
@@ -107,7 +107,7 @@ fn what_is_missing_or_more_than_planned_is_counted() {
 }
 
 #[test]
-fn calls_of_the_replay_itself_are_none_of_the_plan() {
+fn own_calls_of_the_replay_are_ignored() {
     let own = ["openat /sys/devices/system/cpu/online - -2", "dup - - 8"];
     check(&[&own[..1], &PLAN[..3], &own[1..], &PLAN[3..]].concat(), "4 0 0 0 2", None);
 }

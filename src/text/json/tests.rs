@@ -78,7 +78,7 @@ fn calls_that_fail() {
 
 /// Fails if requests are members of a call: they have lines of their own.
 #[test]
-fn what_is_at_work_inside() {
+fn layers_inside_a_call() {
     check_calls(
         b"tar",
         &[fixtures::with_spans()],

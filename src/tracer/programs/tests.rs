@@ -37,7 +37,7 @@ fn a_script_is_read_once_more_than_its_interpreter() {
 }
 
 #[test]
-fn what_is_no_program_is_not_described() {
+fn non_program_is_not_described() {
     let dir = tempfile::tempdir().expect("a directory");
     for (number, text) in ["", "text", "#!", "#!sh\n", "\x7fELF\x02\x01"].iter().enumerate() {
         std::fs::write(dir.path().join(number.to_string()), text).expect("write it");
@@ -63,7 +63,7 @@ fn what_is_no_program_is_not_described() {
 
 /// Fails if a signal leaves files out silently.
 #[test]
-fn files_that_are_not_read_for_a_signal_are_told() {
+fn files_skipped_for_a_signal_are_reported() {
     let mut seen = SeenPrograms::default();
     seen.paths.extend(["/bin/sh", "/bin/cat"].map(PathBuf::from));
     let (facts, unread) = seen.describe(ended_by(libc::SIGTERM));

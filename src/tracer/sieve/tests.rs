@@ -114,7 +114,7 @@ fn requests_of_others_are_counted_and_dropped() {
 }
 
 #[test]
-fn flushes_are_kept_with_what_waits_for_them() {
+fn flushes_are_kept_with_their_dependents() {
     let mut case = Case::new();
     case.asks(OTHER, "FWS", 0, 0);
     case.push(KERNEL, BlockPoint::Issue, "FF", 0, 0);
@@ -143,7 +143,7 @@ fn merged_requests_are_whole_or_not_there() {
 }
 
 #[test]
-fn what_others_bring_to_the_programs_files_is_kept() {
+fn writes_of_others_to_the_program_files_are_kept() {
     let mut case = Case::new();
     assert_eq!(case.says(OTHER, 51, 1, 1), Mark::Dropped);
     assert_eq!(case.says(OTHER, 52, 2, 1), Mark::Dropped);
@@ -174,7 +174,7 @@ fn what_others_bring_to_the_programs_files_is_kept() {
 /// Fails if the log has an extent that belongs to another file by now, or an extent that is not
 /// needed.
 #[test]
-fn places_that_take_those_of_the_program_are_told() {
+fn reused_places_of_the_program_are_reported() {
     let mut case = Case::new();
     case.opens(51);
     assert_eq!(case.says(KERNEL, 51, 1, 4), Mark::Kept);
@@ -192,7 +192,7 @@ fn places_that_take_those_of_the_program_are_told() {
 
 /// Fails if a request that waits in a scheduler blocks the log, or is partly in the log.
 #[test]
-fn what_waits_too_long_is_kept() {
+fn overdue_requests_are_kept() {
     let mut case = Case::new();
     case.asks(OTHER, "W", 8, 8);
     assert!(!case.marks.is_decided(0));
@@ -288,7 +288,7 @@ fn an_inode_that_is_used_again_is_the_programs() {
 
 /// Fails if a request that was left out and did not end is not counted.
 #[test]
-fn what_is_left_out_and_under_way_at_the_end_is_counted() {
+fn dropped_requests_in_flight_at_the_end_are_counted() {
     let mut case = Case::new();
     case.asks(OTHER, "WS", 8, 8);
     case.push(KERNEL, BlockPoint::Issue, "WS", 8, 8);
@@ -302,7 +302,7 @@ fn what_is_left_out_and_under_way_at_the_end_is_counted() {
 
 /// Fails if a loss leaves out records that may be the program's, or forgets earlier omissions.
 #[test]
-fn what_is_undecided_when_records_are_lost_is_kept() {
+fn undecided_requests_are_kept_after_a_loss() {
     let mut case = Case::new();
     case.asks(OTHER, "W", 8, 8);
     case.push(KERNEL, BlockPoint::Issue, "W", 8, 8);
@@ -441,7 +441,7 @@ fn a_partition_that_is_new_is_looked_for() {
 /// Fails if the program's writes to a file received from another program do not make the file its
 /// own.
 #[test]
-fn a_file_that_the_program_asks_places_of_is_its_own() {
+fn file_queried_for_extents_belongs_to_the_program() {
     let mut case = Case::new();
     assert_eq!(case.says(OWN, 51, 1, 1), Mark::Kept);
     case.asks(KERNEL, "W", 8, 8);

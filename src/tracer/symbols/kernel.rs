@@ -86,7 +86,7 @@ ffffffff81000200 T second
 ";
 
     #[test]
-    fn the_nearest_function_before_an_address_is_it() {
+    fn nearest_function_before_an_address_is_found() {
         let start = 0xffff_ffff_8100_0000;
         let of_module = 0xffff_ffff_c000_0009;
         // The last address is in no named function.

@@ -337,7 +337,7 @@ mod tests {
     /// Runs a helper that dies at the copies of processes with even numbers, in the middle of its
     /// answer.
     #[test]
-    #[ignore = "run by of_a_helper_that_dies_only_what_it_was_at_is_lost"]
+    #[ignore = "run by dying_helper_loses_only_its_current_file"]
     fn dies() {
         use std::io::Write;
         // The limits prevent a core dump.
@@ -378,7 +378,7 @@ mod tests {
     const DIES: &[&str] = &["--exact", "tracer::symbols::tests::dies", "--ignored"];
 
     #[test]
-    fn of_a_helper_that_dies_only_what_it_was_at_is_lost() {
+    fn dying_helper_loses_only_its_current_file() {
         let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, endless());
         all_of(&mut asking, "/a\n", 1..=5);
         all_of(&mut asking, "/b", 7..=7);
@@ -393,7 +393,7 @@ mod tests {
 
     /// Fails, or does not end, if a helper without an answer is asked again.
     #[test]
-    fn whoever_says_nothing_is_not_asked_for_ever() {
+    fn silent_helper_is_abandoned() {
         let mut asking = HelperSession::new(&["--list"], helper_main::BOUNDS, endless());
         all_of(&mut asking, "/a", 1..=3);
         assert_eq!(asking.programs.named.len(), 6);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn when_there_is_no_time_left_nobody_is_asked() {
+    fn no_helper_is_queried_after_the_deadline() {
         let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, endless());
         asking.until = KernelTime(0);
         for number in 0..UNREAD_MAX + 3 {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_signal_has_come_nobody_is_asked() {
+    fn no_helper_is_queried_after_a_signal() {
         let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, ended_by(libc::SIGINT));
         all_of(&mut asking, "/a", 1..=3);
         let reason = HelperFailure::NotWaitedFor.to_string();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_room_or_are_told() {
+    fn names_fit_or_are_reported() {
         let mut asking = HelperSession::new(DIES, helper_main::BOUNDS, endless());
         asking.names_bytes = NAMES_BYTES_MAX - 2;
         all_of(&mut asking, "/a", 1..=1);

@@ -326,7 +326,7 @@ mod tests {
 
     /// Fails if earlier results are lost, or if the processes of the copy are unknown.
     #[test]
-    fn of_a_cut_off_answer_the_whole_groups_are_taken() {
+    fn truncated_answer_gives_its_whole_groups() {
         let whole = answer();
         let ends = |end: usize| {
             let answer = SymbolsAnswer::decode(&whole[..end], &four());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_that_was_not_asked_for() {
+    fn unrequested_answers_are_ignored() {
         let groups = |announced: &[&[usize]], state| {
             let mut out = Vec::new();
             for processes in announced {

@@ -124,7 +124,7 @@ fn the_audit_has_programs_waits_and_core_signals() {
 }
 
 #[test]
-fn disks_are_told_apart_by_the_kernels_own_numbers() {
+fn disks_are_distinguished_by_device_number() {
     let devices = [DevId::new(7, 1), DevId::new(259, 3)];
     assert_eq!(device_filter("block_rq_issue", &devices), "dev==7340033||dev==271581187");
     let remapped = "dev==7340033||old_dev==7340033";
@@ -169,7 +169,7 @@ fn calls_that_make_two_descriptors_wake_a_reader() {
 }
 
 #[test]
-fn what_tells_chains_has_a_ring_of_its_own() {
+fn call_chain_events_have_their_own_ring() {
     let planned = |source, calls: &[&str], chains| {
         let calls: Vec<CallId> = calls.iter().filter_map(|it| CallId::by_name(it)).collect();
         let planned = plan(&PlanRequest {

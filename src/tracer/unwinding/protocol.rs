@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cut_off_answer_the_whole_ways_are_taken() {
+    fn truncated_answer_gives_its_whole_stacks() {
         let whole: Vec<u8> = ways().iter().flat_map(encode_way).collect();
         let all = [whole.clone(), encode_missed([1, 5].into_iter())].concat();
         let ways_of = |bytes: &[u8], asked| StacksAnswer::decode(bytes, asked).ways;

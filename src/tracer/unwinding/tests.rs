@@ -13,7 +13,7 @@ fn helper() {
 
 /// Runs a helper that answers for the first two samples of a question and then dies.
 #[test]
-#[ignore = "run by what_a_helper_did_not_survive_is_lost_and_told"]
+#[ignore = "run by stacks_of_a_dead_helper_are_lost_and_reported"]
 fn dies() {
     use std::io::Write;
     sandboxed_helper::limit(&helper_main::BOUNDS).expect("it is allowed");
@@ -35,7 +35,7 @@ fn hit(time: u64) -> StackSample {
 }
 
 #[test]
-fn what_a_helper_did_not_survive_is_lost_and_told() {
+fn stacks_of_a_dead_helper_are_lost_and_reported() {
     const DIES: &[&str] = &["--exact", "tracer::unwinding::tests::dies", "--ignored"];
     let mut seen = SeenChains::default();
     let mut unwinding = Unwinding::new(&mut seen, DIES, helper_main::BOUNDS, endless());
@@ -63,7 +63,7 @@ fn what_a_helper_did_not_survive_is_lost_and_told() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_lost_and_told() {
+fn abandoned_stacks_are_lost_and_reported() {
     let mut seen = SeenChains::default();
     let mut unwinding =
         Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, ended_by(libc::SIGINT));
@@ -78,7 +78,7 @@ fn what_nobody_waits_for_is_lost_and_told() {
 }
 
 #[test]
-fn no_more_than_there_is_room_for() {
+fn stacks_are_bounded() {
     let mut seen = SeenChains::default();
     let mut unwinding = Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, endless());
     let way = |address| UnwoundStack {
@@ -118,7 +118,7 @@ fn a_stack_of_our_own_functions_leads_to_the_outermost_one() {
 }
 
 #[test]
-fn a_history_is_told_before_what_came_later() {
+fn history_precedes_later_events() {
     let mut seen = SeenChains::default();
     let changes = [(7, 10, "map /a"), (7, 20, "exec"), (7, 22, "map [vdso]"), (7, 30, "map /b")];
     seen.code = executable_mappings::made(&changes);
@@ -137,7 +137,7 @@ fn a_history_is_told_before_what_came_later() {
 
 /// Fails if samples of two processes that had the same number are put into one question.
 #[test]
-fn each_process_of_a_number_is_asked_about_for_itself() {
+fn each_process_of_a_reused_pid_is_queried_separately() {
     const ONE: &[&str] = &["--exact", "tracer::unwinding::tests::one", "--ignored"];
     let mut seen = SeenChains::default();
     seen.code = executable_mappings::made(&[(7, 10, "born 1"), (7, 20, "born 1"), (7, 21, "exec")]);
@@ -160,7 +160,7 @@ fn each_process_of_a_number_is_asked_about_for_itself() {
 
 /// Runs a helper that returns for each sample the number of stacks in its question.
 #[test]
-#[ignore = "run by each_process_of_a_number_is_asked_about_for_itself"]
+#[ignore = "run by each_process_of_a_reused_pid_is_queried_separately"]
 fn one() {
     use std::io::Write;
     let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");

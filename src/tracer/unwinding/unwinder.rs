@@ -201,9 +201,9 @@ pub(super) mod tests {
     /// return addresses on top of the stack; and their addresses in a call chain.
     pub(in super::super) fn called_at_their_beginnings() -> (SampledStack, Vec<u64>) {
         let functions: [fn(); 3] = [
-            a_way_back_is_told_by_the_file,
-            what_is_not_copied_ends_the_way,
-            where_nothing_is_told_frame_pointers_are_followed,
+            file_gives_the_unwind_rules,
+            uncopied_stack_ends_the_unwinding,
+            missing_rules_fall_back_to_frame_pointers,
         ];
         let [first, second, third] = functions.map(|it| it as usize as u64);
         let addresses = vec![first + 1, second + 1, third + 1];
@@ -242,7 +242,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_way_back_is_told_by_the_file() {
+    fn file_gives_the_unwind_rules() {
         let (sampled, addresses) = called_at_their_beginnings();
         check(&sampled, (&addresses, StackEnd::Outermost, false));
     }
@@ -250,7 +250,7 @@ pub(super) mod tests {
     /// Fails if an unwound stack that ends where the copy ends is taken for complete, or the other
     /// way round.
     #[test]
-    fn what_is_not_copied_ends_the_way() {
+    fn uncopied_stack_ends_the_unwinding() {
         let (mut sampled, addresses) = called_at_their_beginnings();
         sampled.stack.truncate(16);
         check(&sampled, (&addresses, StackEnd::Short, false));
@@ -263,7 +263,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn where_nothing_is_told_frame_pointers_are_followed() {
+    fn missing_rules_fall_back_to_frame_pointers() {
         let (_, addresses) = called_at_their_beginnings();
         // Last byte of a region outside of any function, then the first function.
         let (unknown, first) = (0x10_0000, addresses[0] - 1);
@@ -295,7 +295,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_that_could_not_be_had_is_told_if_it_was_wanted() {
+    fn missing_wanted_file_is_reported() {
         let mapped = CodeRange { end: 0x20_0000, offset: 0, file: Some(1) };
         let mut code = AddressSpace::default();
         code.map(0x10_0000, mapped);
@@ -306,7 +306,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_lies_beside_what_came_is_left() {
+    fn unrelated_bytes_are_ignored() {
         let mapped = |end, file| CodeRange { end, offset: 100, file: Some(file) };
         let mut code = AddressSpace::default();
         for (start, end, file) in [(10, 20, 0), (20, 30, 1), (40, 60, 2), (15, 22, 3), (45, 50, 4)]

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_where_nothing_can_be_damaged() {
+    fn probes_are_set_only_at_safe_instructions() {
         assert!(hindrance("aarch64", "6.18.0").is_some_and(|it| it.contains("aarch64")));
         assert!(hindrance("x86_64", "6.11.9-amd64").is_some_and(|it| it.contains("CVE")));
         assert!(hindrance("x86_64", "odd").is_some());

@@ -258,7 +258,7 @@ mod tests {
     /// Fails if a probe could be outside of its file, if there could be more probes than the limit,
     /// or if a call is accepted that was not requested.
     #[test]
-    fn only_what_was_asked_for_is_taken() {
+    fn only_requested_answers_are_taken() {
         let said = |of: SiteReply, bytes| {
             let decoded = SitesAnswer::decode(&answer(&[(0, of)]), &question(), &[bytes]);
             decoded.said.into_iter().map(|it| it.1).next()

@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_those_behind() {
+    fn requests_do_not_depend_on_later_ones() {
         let plan = plan(&[(5, 5), (5, 5), (5, 9), (9, 9)]);
         assert_eq!(plan.waits, [0, 0, 0, 2]);
         assert_eq!(plan.depth, 3);
     }
 
     #[test]
-    fn what_is_not_allowed_is_counted() {
+    fn forbidden_requests_are_counted() {
         let write = CapturedRequest {
             kind: CapturedRequestKind::Write,
             offset: 0,

@@ -99,7 +99,7 @@ proptest! {
     /// Fails if an access that is not kept was needed, or an edge leads to an operation that had
     /// not ended.
     #[test]
-    fn what_is_not_kept_is_not_needed(
+    fn closure_needs_only_kept_operations(
         choices in proptest::collection::vec(any::<[u8; 4]>(), 1..600),
     ) {
         let all = operations(&choices);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_text_is_that_short_it_leads_there_all_the_same() {
+    fn link_text_may_exceed_the_captured_length() {
         check("/a/l", "/b/long", 2, "../b/long");
         check("/a/l", "/a/d", TEXT_BYTES_MAX + 1, "d");
         check("/a/l", "/a/file", 5, "file");

@@ -42,12 +42,12 @@ fn read(world: &mut FsModel, path: &str, bytes: u64) {
 }
 
 #[test]
-fn what_is_found_was_there_and_what_led_to_it() {
+fn found_path_and_its_parents_were_there() {
     check(|world| read(world, "/a/b/c", 7), "/a d, /a/b d, /a/b/c f7");
 }
 
 #[test]
-fn what_dots_stand_in_was_a_directory() {
+fn parent_of_a_dot_component_was_a_directory() {
     check(
         |world| {
             world.passed(b"/a/b/../c", true);
@@ -62,7 +62,7 @@ fn what_dots_stand_in_was_a_directory() {
 }
 
 #[test]
-fn what_the_program_makes_was_not_there() {
+fn created_entry_was_absent() {
     check(
         |world| {
             let directory = at(world, "/a/new");
@@ -92,7 +92,7 @@ fn an_open_that_may_have_made_the_file_is_decided_by_its_contents() {
 }
 
 #[test]
-fn what_is_renamed_was_at_its_first_name() {
+fn renamed_file_was_at_its_first_name() {
     check(
         |world| {
             let (from, to) = (at(world, "/a"), at(world, "/b"));
@@ -110,7 +110,7 @@ fn what_is_renamed_was_at_its_first_name() {
 }
 
 #[test]
-fn what_is_exchanged_was_at_the_other_name() {
+fn exchanged_file_was_at_the_other_name() {
     check(
         |world| {
             read(world, "/one", 1);
@@ -124,7 +124,7 @@ fn what_is_exchanged_was_at_the_other_name() {
 }
 
 #[test]
-fn what_is_replaced_was_there_if_somebody_saw_it() {
+fn replaced_file_was_there_if_it_was_observed() {
     check(
         |world| {
             read(world, "/kept", 5);
@@ -139,7 +139,7 @@ fn what_is_replaced_was_there_if_somebody_saw_it() {
 }
 
 #[test]
-fn what_is_removed_was_there() {
+fn removed_entry_was_there() {
     check(
         |world| {
             let file = at(world, "/d/x");
@@ -168,7 +168,7 @@ fn a_second_name_is_the_same_file() {
 }
 
 #[test]
-fn what_contradicts_is_counted() {
+fn contradictions_are_counted() {
     let mut world = FsModel::default();
     read(&mut world, "/a", 1);
     let file = at(&mut world, "/a");
@@ -209,7 +209,7 @@ fn happens(world: &mut FsModel, [what, one, other]: [u8; 3]) -> Option<FileId> {
 proptest::proptest! {
     /// Fails if the eviction of names that are gone makes a difference.
     #[test]
-    fn what_is_forgotten_is_not_needed(
+    fn evicted_entries_are_not_needed(
         all in proptest::collection::vec(proptest::prelude::any::<[u8; 3]>(), 1..60),
     ) {
         let (mut world, mut forgetful) = (FsModel::default(), FsModel::default());
@@ -237,7 +237,7 @@ proptest::proptest! {
 
 /// Fails if names that come and go leave state, or are not known to have been absent.
 #[test]
-fn what_comes_and_goes_leaves_nothing_behind() {
+fn temporary_entries_leave_no_state() {
     let mut world = FsModel::default();
     for number in 0..2003 {
         let node = at(&mut world, &format!("/d/{number}"));
@@ -259,7 +259,7 @@ fn what_comes_and_goes_leaves_nothing_behind() {
 /// Fails if directories in which nothing was found are kept forever, or become files when they are
 /// found.
 #[test]
-fn directories_that_were_only_asked_in_leave_nothing_behind() {
+fn directories_only_looked_in_leave_no_state() {
     let look = |world: &mut FsModel| {
         for number in 0..2003 {
             let node = at(world, &format!("/c/{number}/meta"));
@@ -293,7 +293,7 @@ fn links(all: &[(&str, &str)]) -> SymlinkMap {
 }
 
 #[test]
-fn what_is_found_through_a_link_is_where_it_leads() {
+fn entry_found_through_a_link_is_at_its_target() {
     let one = links(&[("/a/l", "d"), ("/m", "/a/l/e")]);
     check_with(
         &one,
@@ -312,7 +312,7 @@ fn what_is_found_through_a_link_is_where_it_leads() {
 }
 
 #[test]
-fn a_link_that_nobody_asks_for_is_not_made() {
+fn unused_link_is_not_created() {
     check_with(
         &links(&[("/a/l", "d")]),
         |world| read(world, "/a/d/t", 7),
@@ -321,7 +321,7 @@ fn a_link_that_nobody_asks_for_is_not_made() {
 }
 
 #[test]
-fn a_link_itself_is_not_what_it_leads_to() {
+fn link_is_distinct_from_its_target() {
     check_with(
         &links(&[("/l", "d"), ("/long", "elsewhere"), ("/f", "g")]),
         |world| {
@@ -365,7 +365,7 @@ fn links_in_a_circle_lead_nowhere() {
 }
 
 #[test]
-fn what_is_behind_a_link_that_leads_nobody_knows_where_is_in_a_directory() {
+fn entry_below_an_unknown_link_is_in_a_directory() {
     check(
         |world| {
             let link = at(world, "/l");

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read() {
+    fn printed_fingerprint_is_read_back() {
         let it = Fingerprint { files: 0x1f, index: u32::MAX };
         assert_eq!(it.to_string(), "0000001f-ffffffff");
         assert_eq!(Fingerprint::parse(&it.to_string()), Some(it));

@@ -61,7 +61,7 @@ fn open(bytes: &[u8]) -> Result<(PlanReader, Index), PlanError> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_plan_is_read_back() {
     let (reader, index) = open(&plan(1000)).expect("a plan");
     let mut zstd = zstd::bulk::Decompressor::new().expect("memory");
     let calls: Vec<_> = index.calls.iter().map(CallPlan::told).collect();
@@ -96,7 +96,7 @@ fn the_same_operations_are_the_same_bytes() {
 }
 
 #[test]
-fn what_is_cut_off_is_told() {
+fn truncated_plan_is_refused() {
     let bytes = plan(10);
     for length in [0, 7, 15, 16, 17, 31, 32, bytes.len() - 1] {
         assert!(open(&bytes[..length]).is_err(), "{length}");
@@ -105,7 +105,7 @@ fn what_is_cut_off_is_told() {
 
 /// Fails if a changed byte is not noticed, or crashes the reader.
 #[test]
-fn every_changed_byte_is_told() {
+fn every_changed_byte_is_detected() {
     let bytes = plan(3);
     for at in 0..bytes.len() {
         // The reserved bytes are not checked.
@@ -139,14 +139,14 @@ fn plans_of_the_version_before_are_read() {
 
 /// Fails if a plan with flags and error numbers of another machine is accepted.
 #[test]
-fn a_plan_for_another_machine_is_told() {
+fn plan_for_another_machine_is_refused() {
     let error = open(&plan_for(3, "m68k")).expect_err("another machine").to_string();
     assert!(error.contains("it is for m68k machines"), "{error}");
 }
 
 /// Fails if a plan can send control characters to a terminal.
 #[test]
-fn names_that_are_none_are_told() {
+fn invalid_names_are_refused() {
     let error = open(&plan_for(3, "\u{1b}[2J")).expect_err("no name").to_string();
     assert!(error.contains("a name in it is not valid"), "{error}");
 }
@@ -165,7 +165,7 @@ fn with_index(stored: &[u8], stored_bytes: u32, payload_bytes: u32) -> Vec<u8> {
 
 /// Fails if a few bytes can take more memory than a plan may.
 #[test]
-fn what_becomes_too_long_is_refused_before_it_takes_memory() {
+fn overlong_value_is_refused_before_allocation() {
     let check = |bytes: &[u8], expected: &str| {
         let error = open(bytes).expect_err("too long").to_string();
         assert!(error.contains(expected), "{error}");
@@ -190,7 +190,7 @@ fn what_becomes_too_long_is_refused_before_it_takes_memory() {
 
 /// Fails if frames of a worker grow with the dependencies of its operations.
 #[test]
-fn frames_are_short_whatever_is_in_them() {
+fn frames_are_bounded_for_any_content() {
     let out = PlanWriter::new(Vec::new()).expect("memory");
     let mut planner = Planner::new(out);
     let before = |number| OpId { worker: Worker(1), number };

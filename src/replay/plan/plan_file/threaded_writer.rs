@@ -192,7 +192,7 @@ mod tests {
 
     /// Fails if an error of the file is lost, or the writer waits forever.
     #[test]
-    fn a_full_disk_is_told() {
+    fn full_disk_is_reported() {
         let writer = PlanWriter::new(LimitedDisk(1000)).expect("the header fits");
         let mut beside = ThreadedWriter::new(writer).expect("a thread");
         let error = (0..4_000_037).find_map(|it| beside.planned(&planned(it)).err());

@@ -93,7 +93,7 @@ mod tests {
     use crate::operation::model::PathSource;
 
     #[test]
-    fn what_a_program_spelled_is_not_its_base() {
+    fn spelled_path_is_not_the_base() {
         let check = |spelled: &str, absolute: &str, expected: [&str; 2]| {
             let path = FilePath::new(spelled, PathSource::Kernel);
             let given = PathArgument { path, absolute: Some(absolute.into()) };

@@ -168,7 +168,7 @@ fn another_file_with_the_same_inode_has_another_length_or_mode() {
 
 /// Fails if two files of a plan that were one are not counted.
 #[test]
-fn what_was_known_too_late_is_counted() {
+fn late_knowledge_is_counted() {
     let mut program = LinkProgram::new();
     program.does(1, ("truncate", [1, 23, 0, 0, 0, 0], 0), None, Some("/b"), &[]);
     program.opens(1, "/a", 0, 11, MODE, 23);

@@ -94,7 +94,7 @@ mod tests {
 
     /// Fails if a refusal is skipped that the replay would repeat, or the other way round.
     #[test]
-    fn only_the_place_of_a_buffer_is_not_the_same() {
+    fn memory_calls_differ_only_in_the_buffer() {
         assert_eq!(refused(libc::O_DIRECT, [4096, 4096]), Err(SkipReason::BufferAddress));
         assert_eq!(refused(libc::O_DIRECT, [4096, 100]), Ok(()));
         assert_eq!(refused(libc::O_DIRECT, [7, 4096]), Ok(()));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_open_how_asks_for_decides() {
+    fn open_how_is_treated_by_its_content() {
         let check = |errno: i32, flags, resolve, expected| {
             let mut open = call(("openat2", [0, 1, 1, 24, 0, 0], -i64::from(errno)), 1, 7, (1, 2));
             (open.flags_in_memory, open.resolve_in_memory) = (flags, resolve);

@@ -156,7 +156,7 @@ fn check(program: &RecordedProgram, name: &str, expected: &[u64]) {
 
 /// Fails if a file is read that is missing, or is shorter.
 #[test]
-fn who_reads_needs_who_has_made_the_file() {
+fn reader_needs_the_creator_of_the_file() {
     let mut program = RecordedProgram::default();
     program.names("mkdir", "/d", "").opens("/d/a", libc::O_CREAT | libc::O_WRONLY);
     program.moves("pwrite64", 0, 13).closes().opens("/other", libc::O_CREAT);
@@ -168,7 +168,7 @@ fn who_reads_needs_who_has_made_the_file() {
 
 /// Fails if each rename, or link, takes a pass over the log.
 #[test]
-fn what_is_renamed_again_and_again_takes_few_passes() {
+fn repeated_renames_take_few_passes() {
     let mut program = RecordedProgram::default();
     program.opens("/0", libc::O_CREAT | libc::O_WRONLY);
     program.moves("pwrite64", 0, 13).closes();
@@ -188,7 +188,7 @@ fn what_is_renamed_again_and_again_takes_few_passes() {
 
 /// Fails if a read at an unknown offset begins at another position than in the capture.
 #[test]
-fn who_reads_where_nobody_knows_needs_who_read_before() {
+fn reader_at_an_unknown_position_needs_earlier_readers() {
     let mut program = RecordedProgram::default();
     program.opens("/a", libc::O_RDWR);
     program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None).moves("pread64", 7, 13);
@@ -202,7 +202,7 @@ fn who_reads_where_nobody_knows_needs_who_read_before() {
 
 /// Fails if a name exists that is to be made.
 #[test]
-fn who_makes_a_name_needs_who_has_removed_it() {
+fn creator_of_a_name_needs_its_remover() {
     let mut program = RecordedProgram::default();
     let makes = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
     program.opens("/a", makes);
@@ -214,7 +214,7 @@ fn who_makes_a_name_needs_who_has_removed_it() {
 
 /// Fails if all writes are needed, or none.
 #[test]
-fn who_reads_needs_the_writes_that_made_it_so_long() {
+fn reader_needs_the_writes_that_extended_the_file() {
     let mut program = RecordedProgram::default();
     program.opens("/a", libc::O_CREAT | libc::O_EXCL | libc::O_RDWR);
     program.moves("pwrite64", 0, 100).moves("pwrite64", 50, 50).moves("pwrite64", 50, 51);
@@ -225,7 +225,7 @@ fn who_reads_needs_the_writes_that_made_it_so_long() {
 
 /// Fails if descriptors of skipped operations stay open.
 #[test]
-fn files_that_are_opened_one_after_the_other_take_one_descriptor() {
+fn files_opened_in_turn_take_one_descriptor() {
     let mut program = RecordedProgram::default();
     for number in 0..101 {
         program.opens(&format!("/{number}"), libc::O_CREAT | libc::O_WRONLY);
@@ -239,7 +239,7 @@ fn files_that_are_opened_one_after_the_other_take_one_descriptor() {
 
 /// Fails if a directory is removed that is not empty.
 #[test]
-fn who_removes_a_directory_needs_it_empty() {
+fn rmdir_needs_the_removal_of_the_entries() {
     let mut program = RecordedProgram::default();
     program.names("mkdir", "/d", "").opens("/d/a", libc::O_CREAT | libc::O_RDWR);
     program.closes().names("rmdir", "/d", "");

@@ -404,7 +404,7 @@ proptest! {
 
     /// Fails if an operation is missing in the plan that affects a planned one.
     #[test]
-    fn a_part_of_a_program_is_done_with_what_it_needs(
+    fn part_of_a_program_includes_its_dependencies(
         choices in prop::collection::vec(any::<[u8; 4]>(), 1..120),
         wanted in 0_usize..11,
         window in prop::option::of((any::<u16>(), any::<u16>())),

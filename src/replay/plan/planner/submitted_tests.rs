@@ -90,7 +90,7 @@ fn left(planner: &Planner<KeptOps>) -> Vec<(&'static str, u64)> {
 /// Two concurrent writes, a read of one after its end, a sync of both, and a close after all of
 /// them.
 #[test]
-fn what_is_under_way_at_once_is_on_lanes_of_its_own() {
+fn concurrent_operations_are_on_separate_lanes() {
     assert_eq!([PREAD, PWRITE, FDSYNC], [0, 1, 3]);
     let planner = plan(
         &[
@@ -126,7 +126,7 @@ fn what_is_under_way_at_once_is_on_lanes_of_its_own() {
 /// Fails if a replay uses a descriptor that is another file's by then, or invents unknown
 /// arguments.
 #[test]
-fn what_is_not_certain_is_left() {
+fn uncertain_submissions_are_left_out() {
     let closed = ["10 open", "20 submit 1 0 0", "30 close", "40 got 1 4096"];
     assert_eq!(left(&plan(&closed, |_| {})), [("descriptor-closed", 1)]);
     let read = ["10 open", "20 submit 1 0 0", "40 got 1 4096"];
@@ -150,7 +150,7 @@ fn flags_of_io_submit_are_those_of_the_call() {
 
 /// Fails if memory grows with what a thread has submitted.
 #[test]
-fn what_is_over_is_forgotten() {
+fn finished_submissions_are_evicted() {
     let lines: Vec<String> = (0..1000_u64)
         .flat_map(|number| {
             let time = 20 + 10 * number;

@@ -340,7 +340,7 @@ proptest! {
     /// Fails if a replay order that a plan allows acquires a lock that was refused, or the other
     /// way round, or if an operation waits forever.
     #[test]
-    fn locks_come_out_as_they_did(
+    fn locks_have_the_captured_results(
         choices in proptest::collection::vec(any::<[u8; 4]>(), 1..300),
         mut seed in any::<u64>(),
     ) {
@@ -362,7 +362,7 @@ proptest! {
 /// Fails if the replay of these plans cannot fail: the plans need their edges, and the releases
 /// that were not seen in time.
 #[test]
-fn what_a_plan_has_is_needed() {
+fn planned_files_are_needed() {
     let mut seed = 7_u64;
     let mut random = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -408,7 +408,7 @@ pub(super) fn told(planner: &Planner<KeptOps>) -> String {
 }
 
 #[test]
-fn what_goes_with_a_process_is_closed() {
+fn descriptors_of_an_exited_process_are_closed() {
     let seen = vec![
         opened(1, KernelTime(10)),
         (20, CaptureEvent::Forked { parent: 1, child: 2 }),
@@ -431,7 +431,7 @@ fn what_goes_with_a_process_is_closed() {
 
 /// A lock is acquired before the end of the process is reported that held the lock.
 #[test]
-fn who_got_a_lock_has_waited_for_who_had_it() {
+fn lock_acquisition_waits_for_the_holder() {
     let seen = vec![
         opened(1, KernelTime(10)),
         opened(2, KernelTime(20)),
@@ -453,7 +453,7 @@ fn who_got_a_lock_has_waited_for_who_had_it() {
 }
 
 #[test]
-fn who_was_refused_by_nobody_is_left_out() {
+fn unexplained_lock_refusal_is_left_out() {
     let seen = vec![
         opened(1, KernelTime(10)),
         locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 1, 10, (30, 31)),

@@ -313,7 +313,7 @@ mod tests {
     /// Fails if the length in a call is larger than its buffer: the kernel would write beyond its
     /// end.
     #[test]
-    fn no_call_is_told_of_more_than_there_is() {
+    fn calls_do_not_exceed_the_buffer() {
         let mut checked = Vec::new();
         for call in CallId::all().map(CallId::call) {
             let Ok(prototype) = CallSignature::new(call) else { continue };

@@ -350,7 +350,7 @@ mod tests {
     /// Fails if a call that waits forever does not end when it is cancelled, or outlives the ring.
     #[test]
     #[expect(clippy::print_stdout, reason = "a skipped test says so")]
-    fn what_waits_is_interrupted() {
+    fn waiting_request_is_interrupted() {
         let mut ring = match CallRing::new(1, UringPolicy::new()) {
             Ok(it) => it,
             Err(it) => return println!("skipped: {it}"),

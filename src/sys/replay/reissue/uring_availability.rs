@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cause_is_told() {
+    fn cause_is_reported() {
         let told = |errno: i32, disabled: &str, seccomp: &str| {
             let rules = UringPolicy::parse(disabled, &format!("Name:\tx\nSeccomp:\t{seccomp}\n"));
             let told = UringUnavailable::new(io::Error::from_raw_os_error(errno), rules);

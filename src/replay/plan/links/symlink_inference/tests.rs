@@ -69,7 +69,7 @@ fn a_link_may_lead_to_another_one() {
 }
 
 #[test]
-fn what_the_program_has_made_was_not_there() {
+fn created_link_was_absent() {
     check(
         |seen| {
             changed(seen, "/a/l");
@@ -89,14 +89,14 @@ fn what_the_program_has_made_was_not_there() {
 }
 
 #[test]
-fn two_dots_and_the_kernels_files_say_nothing() {
+fn dot_dot_and_proc_paths_show_no_links() {
     check(|seen| open(seen, "/a/l/../t", "/a/t"), "");
     check(|seen| open(seen, "/proc/self/cwd/t", "/a/t"), "");
     check(|seen| open(seen, "/a/l", "/dev/null"), "");
 }
 
 #[test]
-fn a_text_is_as_long_as_readlink_said_by_whatever_path() {
+fn link_length_is_that_of_readlink_by_any_path() {
     check(
         |seen| {
             open(seen, "/l/m/t", "/d/e/t");
@@ -111,7 +111,7 @@ fn a_text_is_as_long_as_readlink_said_by_whatever_path() {
 /// Fails if a link that the program has made by a path through another link is taken for an initial
 /// one.
 #[test]
-fn what_was_made_behind_a_link_was_not_there() {
+fn path_created_through_a_link_was_absent() {
     check(
         |seen| {
             open(seen, "/via/f", "/real/f");
@@ -142,7 +142,7 @@ fn what_was_made_behind_a_link_was_not_there() {
 /// Fails if memory grows with the files that are opened through a link, or with names that are made
 /// in a directory that the program has made.
 #[test]
-fn what_is_kept_does_not_grow_with_files() {
+fn kept_state_does_not_grow_with_files() {
     let mut seen = SymlinkEvidence::default();
     for number in 0..3 * CHANGED_MAX {
         open(&mut seen, &format!("/l/{number}"), &format!("/d/{number}"));
@@ -159,7 +159,7 @@ fn what_is_kept_does_not_grow_with_files() {
 
 /// Fails if unknown links are not counted.
 #[test]
-fn links_of_a_directory_that_nobody_knew_are_counted() {
+fn links_of_an_unknown_directory_are_counted() {
     let mut seen = SymlinkEvidence::default();
     for number in 0..ALIKE_MAX + 23 {
         open(&mut seen, &format!("/farm/{number}"), &format!("/d/{number}"));
@@ -171,7 +171,7 @@ fn links_of_a_directory_that_nobody_knew_are_counted() {
 /// Fails if each directory of a path that is in no plan is kept with its own path: memory would
 /// grow with the square of its length.
 #[test]
-fn a_path_that_is_too_long_says_nothing() {
+fn overlong_path_shows_no_links() {
     let mut seen = SymlinkEvidence::default();
     let (long, other) = ("/a".repeat(2048), format!("/l{}", "/a".repeat(2047)));
     open(&mut seen, &long, &long);
