@@ -247,16 +247,20 @@ fn after_generics(tokens: &[Token], at: usize) -> usize {
     end
 }
 
-/// Types that a file has methods of: the names of `impl NAME` and `impl<…> NAME<…>`, without
-/// implementations of traits.
+/// Types that a file has methods of: the names of `impl NAME`, `impl<…> NAME<…>` and
+/// `impl TRAIT for NAME`.
 fn extended(text: &str) -> BTreeSet<String> {
     let tokens = tokens(text);
     let mut names = BTreeSet::new();
     for start in (0..tokens.len()).filter(|at| word_at(&tokens, *at) == "impl") {
         // Otherwise it is a type, as in `fn f(a: impl B)`.
         let begins_block = start == 0 || ["}", ";", "]"].contains(&word_at(&tokens, start - 1));
-        let name = after_generics(&tokens, start + 1);
-        let end = after_generics(&tokens, name + 1);
+        let mut name = after_generics(&tokens, start + 1);
+        let mut end = after_generics(&tokens, name + 1);
+        if word_at(&tokens, end) == "for" {
+            name = end + 1;
+            end = after_generics(&tokens, name + 1);
+        }
         if begins_block && ["{", "where"].contains(&word_at(&tokens, end)) {
             names.insert(word_at(&tokens, name).to_owned());
         }
@@ -330,7 +334,7 @@ mod tests {
         assert_eq!(counts("use super::T; impl T {}"), (0, 0));
         assert_eq!(counts("use super::T; impl<O: P<Q>> T<O> where O: R {}"), (0, 0));
         assert_eq!(counts("use super::{T, f}; impl T {}"), (2, 1), "another import");
-        assert_eq!(counts("use super::T; impl P for T {}"), (2, 1), "a trait");
+        assert_eq!(counts("use super::T; impl<O: P> S for T<O> {}"), (0, 0), "a trait");
         assert_eq!(counts("use super::T; fn h(_: impl T) {}"), (2, 1), "a type");
         let sibling = ("src/a/c.rs", "use super::b; struct T;");
         let files = sources(&[sibling, ("src/a/b.rs", "use super::c::T; impl T {}")]);

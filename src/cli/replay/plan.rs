@@ -16,12 +16,13 @@ use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
 use super::super::{analyse, summary_lines};
 use super::args::PlanArgs;
+use crate::replay::plan::dependency_selection::{DependencySelection, PassFindings};
+use crate::replay::plan::link_discovery::{LinkDiscovery, Outdated};
 use crate::replay::plan::links::SymlinkEvidence;
 use crate::replay::plan::plan_file::{PlanWriter, ThreadedWriter, finish};
 use crate::replay::plan::planned_op::PlannedOp;
-use crate::replay::plan::planner::{
-    DependencySelection, LinkDiscovery, Outdated, PassFindings, PlanOutput, Planner, Selected,
-};
+use crate::replay::plan::planner::partial_plan::Selected;
+use crate::replay::plan::planner::{PlanOutput, Planner};
 use crate::report;
 
 /// Sink that drops the operations.

@@ -27,36 +27,31 @@ mod arguments;
 mod async_ops;
 mod bases;
 mod depend;
-mod dependency_selection;
 mod emit;
 mod eviction;
 mod implicit;
 mod in_memory;
 mod infer;
-mod link_discovery;
 mod locking;
 mod observations;
-mod partial_plan;
+pub mod partial_plan;
 mod refused;
 mod resolve;
 mod sink;
 mod sinks;
+mod thread;
 
 use emit::planned_op;
 use resolve::ResolvedOp;
-
-pub use dependency_selection::{DependencySelection, PassFindings};
-pub use partial_plan::Selected;
+use thread::{NewThread, PlannedThread};
 
 use std::collections::BTreeMap;
-
-pub use link_discovery::{LinkDiscovery, Outdated};
 
 use rustc_hash::FxHashMap;
 
 use super::async_lanes::Lanes;
 use super::asynchronous::is_about_them;
-use super::dependencies::{OpId, TimedOp, VectorClock, WaitSet, Worker};
+use super::dependencies::{OpId, VectorClock, Worker};
 use super::external_entries::{ExternalEntries, may_make_names};
 use super::handles::{HandleTarget, Handles};
 use super::in_flight::{InFlightKey, UnderWay};
@@ -74,23 +69,6 @@ use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{FdEffect, ProcessKey, SyscallOperation, ThreadKey};
 use crate::units::{KernelTime, Nanos, ReplayTime};
 
-#[derive(Debug)]
-struct PlannedThread {
-    worker: Worker,
-    /// Last operation of the worker.
-    last: TimedOp,
-}
-
-/// Thread that has not executed an operation yet.
-#[derive(Debug, Default)]
-struct NewThread {
-    comm: Vec<u8>,
-    /// Last operation of its process when the thread began.
-    born: Option<OpId>,
-    /// Last operations of children for which its parent may have waited.
-    before: WaitSet,
-}
-
 /// Planner of one replay.
 #[derive(Debug)]
 pub struct Planner<O> {
@@ -98,7 +76,7 @@ pub struct Planner<O> {
     pub out: O,
     /// Model of the files at the start and now.
     pub world: FsModel,
-    handles: Handles,
+    pub(super) handles: Handles,
     things: Resources,
     strangers: ExternalEntries,
     locks: Locks,
@@ -219,7 +197,7 @@ impl<O: PlanOutput> Planner<O> {
                 self.release_conflicting_locks(operation)?;
                 self.sync_position(operation)?;
                 match self.resolve(operation) {
-                    Ok(resolved) => self.plan(operation, (ret, end), effects, resolved),
+                    Ok(resolved) => self.plan(operation, ret, end, effects, resolved),
                     Err(reason) => self.refuse(operation, effects, reason),
                 }
             }
@@ -230,7 +208,8 @@ impl<O: PlanOutput> Planner<O> {
     fn plan(
         &mut self,
         operation: &SyscallOperation,
-        (ret, end): (i64, KernelTime),
+        ret: i64,
+        end: KernelTime,
         effects: &[FdEffect],
         resolved: ResolvedOp,
     ) -> Result<(), O::Error> {
@@ -343,4 +322,4 @@ mod part_tests;
 #[cfg(test)]
 mod submitted_tests;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,6 +1,6 @@
 //! Arguments of an operation: paths and descriptors.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::event::OpenFlags;
 use crate::event::registers;
 use crate::event::syscall_table::{CallClass, Role};
@@ -8,6 +8,7 @@ use crate::operation::model::{OpenFile, ProcessKey, SyscallOperation};
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::EntryKind;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::InheritedFd;
 use crate::replay::plan::replay_paths::{at_start, of_file, short};
 use crate::replay::plan::replayability::SkipReason;
@@ -16,7 +17,7 @@ use crate::units::Fd;
 
 impl<O: PlanOutput> Planner<O> {
     /// Returns the paths that an operation was given, from the root.
-    pub(super) fn paths(
+    pub(in crate::replay::plan) fn paths(
         &mut self,
         operation: &SyscallOperation,
     ) -> Result<[Option<Vec<u8>>; 2], SkipReason> {

@@ -1,9 +1,9 @@
 //! Asynchronous operations: submitted operations, each of which is planned when its result is known
 //! ([`crate::replay::plan::async_lanes`]).
 
+use super::Planner;
 use super::emit::planned;
 use super::in_memory::buffers_are_repeated;
-use super::{PlanOutput, Planner};
 use crate::analysis::completed_op::OpKind;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{SyscallOperation, ThreadKey};
@@ -11,6 +11,7 @@ use crate::replay::plan::async_lanes::SubmittedOp;
 use crate::replay::plan::asynchronous::{as_call, may_be_done};
 use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::plan::in_flight::InFlightKey;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::plan::replayability::SkipReason;
 

@@ -9,8 +9,9 @@
 //! Paths as programs spelled them keep their `..`: a call is refused if a directory before a `..`
 //! is missing.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::operation::model::{FilePath, OpenFile, PathArgument};
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replay_paths::of_given;
 use crate::replay::plan::replayability::SkipReason;
 

@@ -1,15 +1,17 @@
 //! Third phase of planning: the identity and times of an operation, and the operations for which it
 //! waits because of its accesses, locks, and children.
 
+use super::Planner;
 use super::infer::{InferredFacts, UsedFile};
 use super::resolve::ResolvedOp;
-use super::{NewThread, PlanOutput, PlannedThread, Planner};
+use super::thread::{NewThread, PlannedThread};
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet};
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::namespace::FileId;
 use crate::replay::plan::open_flags::open_flags;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::WorkerInfo;
 use crate::replay::plan::replayability::SkipReason;
 use crate::replay::plan::resources::Accessor;

@@ -3,11 +3,12 @@
 use super::depend::DependingOp;
 use super::infer::InferredFacts;
 use super::resolve::ResolvedOp;
-use super::{PlanOutput, Planner, sinks};
+use super::{Planner, sinks};
 use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::plan::dependencies::{TimedOp, WaitSet};
 use crate::replay::plan::handles::Handle;
 use crate::replay::plan::namespace::FileId;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::PlannedOp;
 
 /// Returns the planned operation for a call.

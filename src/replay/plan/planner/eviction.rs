@@ -2,7 +2,8 @@
 //! last eviction. So the state is never more than twice what is needed at once, or [`KEPT`], and
 //! the amortized cost of an operation does not depend on the number of earlier ones.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::units::{KernelTime, ReplayTime};
 
 /// Number of names, files and resources up to which nothing is evicted; about 10 MiB.
@@ -47,7 +48,7 @@ impl<O: PlanOutput> Planner<O> {
 #[cfg(test)]
 impl<O: PlanOutput> Planner<O> {
     /// Returns a planner that evicts after each operation.
-    pub(super) fn forgetting_at_once(self) -> Self {
+    pub(in crate::replay::plan) fn forgetting_at_once(self) -> Self {
         Self { forget_at: 0, forgets_at_once: true, ..self }
     }
 }

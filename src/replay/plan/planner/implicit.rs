@@ -7,11 +7,12 @@
 //! only for operations that are in the plan, too. So it blocks no other worker forever, whatever
 //! call its own worker is inside of. The totals of operations do not include it.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::plan::handles::Handle;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::PlannedOp;
 use crate::replay::plan::resources::{Accessor, appends, moves_position};
 use crate::units::{Fd, KernelTime, ReplayTime};

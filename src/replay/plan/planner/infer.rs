@@ -1,13 +1,14 @@
 //! Second phase of planning: facts about the initial files that an operation shows, and its changes
 //! to the model of the files.
 
+use super::Planner;
 use super::resolve::ResolvedOp;
-use super::{PlanOutput, Planner};
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::{EntryKind, FileId};
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::resources::stood;
 
 /// Facts about the files of an operation that the later phases need.

@@ -1,11 +1,12 @@
 //! `flock`: when a lock attempt can be replayed, and the operations for which it waits.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet};
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::locks::{FlockRequest, LockAttempt, LockTarget, wish};
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replayability::SkipReason;
 
 /// Results of a call that a signal has ended, or that the kernel restarts afterwards
@@ -23,7 +24,11 @@ impl<O: PlanOutput> Planner<O> {
     }
 
     /// Returns the object whose lock a call changes.
-    pub(super) fn locked_by(&self, operation: &SyscallOperation, handle: Handle) -> LockTarget {
+    pub(in crate::replay::plan) fn locked_by(
+        &self,
+        operation: &SyscallOperation,
+        handle: Handle,
+    ) -> LockTarget {
         let inode = operation.file.as_ref().and_then(|file| file.stat?.inode());
         match (self.handles.behind(handle), inode) {
             (HandleTarget::File(file), _) => LockTarget::File(file),

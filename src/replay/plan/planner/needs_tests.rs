@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use super::dependency_selection::{DependencySelection, PassFindings};
 use super::partial_plan::Selected;
 use super::tests::{KeptOps, call};
 use super::*;
@@ -12,6 +11,7 @@ use crate::operation::model::{
     FilePath, OpenFile, PathArgument as GivenPath, PathArguments, PathSource,
 };
 use crate::operation::{Sink, Step};
+use crate::replay::plan::dependency_selection::{DependencySelection, PassFindings};
 use crate::replay::plan::links::SymlinkMap;
 use crate::replay::plan::planned_op::PlannedOp;
 use crate::units::Fd;

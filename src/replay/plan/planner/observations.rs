@@ -1,12 +1,13 @@
 //! Observations: facts about the initial files that the result of an operation shows.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::{EntryKind, NodeId};
 use crate::replay::plan::open_flags::open_flags;
+use crate::replay::plan::plan_output::PlanOutput;
 
 impl<O: PlanOutput> Planner<O> {
     /// Records what the result of an operation shows of the initial files. Returns the target of a

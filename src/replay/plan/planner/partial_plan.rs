@@ -1,16 +1,17 @@
 //! Partial plan: wanted operations, and those on which they depend
 //! ([`super::dependency_selection`]).
 
-use super::dependency_selection::{DependencySelection, PassFindings, Selection};
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::analysis::completed_op::{CompletedOp, OpKind};
 use crate::analysis::filter::Filter;
 use crate::event::syscall_table::Role;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::operation::{Sink, Step};
+use crate::replay::plan::dependency_selection::{DependencySelection, PassFindings, Selection};
 use crate::replay::plan::in_flight::InFlightKey;
 use crate::replay::plan::links::SymlinkMap;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replayability::SkipReason;
 use crate::units::KernelTime;
 
@@ -118,7 +119,7 @@ impl<O: PlanOutput> Planner<O> {
 #[cfg(test)]
 impl<O: PlanOutput> Selected<O> {
     /// Returns a pass that evicts after each operation.
-    pub(super) fn forgetting_at_once(self) -> Self {
+    pub(in crate::replay::plan) fn forgetting_at_once(self) -> Self {
         let Self { needs, planner } = self;
         Self { needs: needs.forgetting_at_once(), planner: planner.forgetting_at_once() }
     }

@@ -1,8 +1,9 @@
 //! Skipped operations, and the entries that they left in the capture but not in the replay.
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, SyscallOperation};
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replayability::SkipReason;
 
 impl<O: PlanOutput> Planner<O> {

@@ -1,11 +1,12 @@
 //! First phase of planning: the files, places and descriptors that an operation means, and whether
 //! the replay has them.
 
-use super::{PlanOutput, Planner, in_memory};
+use super::{Planner, in_memory};
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::Handle;
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::NodeId;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replayability::{SkipReason, excuse};
 use crate::replay::plan::resources::{NameAccesses, name_accesses};
 use crate::replay::plan::symlink_follow::follows;

@@ -1,10 +1,12 @@
 //! Sink of the planner: handles each step of the capture.
 
-use super::{NewThread, PlanOutput, Planner};
+use super::Planner;
+use super::thread::NewThread;
 use crate::event::syscall_table::Role;
 use crate::operation::{Sink, Step};
 use crate::replay::plan::dependencies::WaitSet;
 use crate::replay::plan::in_flight::InFlightKey;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replayability::SkipReason;
 use crate::units::KernelTime;
 

@@ -7,10 +7,11 @@
 //!   splice   file 3, pipe 7, 1 MiB   = 65536      sendfile SINK, file 3, 65536
 //! ```
 
-use super::{PlanOutput, Planner};
+use super::Planner;
 use crate::event::syscall_table::{CallClass, CallId, Role};
 use crate::operation::model::{OpenFile, SyscallOperation};
 use crate::replay::plan::handles::Handle;
+use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::replay_paths::of_file;
 use crate::replay::plan::replayability::SkipReason;
 

@@ -18,7 +18,7 @@ use crate::units::{CpuId, Fd, Nanos, Pid, Tid};
 const FD: Fd = Fd(3);
 
 #[derive(Debug, Default)]
-pub(super) struct KeptOps(pub(super) Vec<PlannedOp>);
+pub(in crate::replay::plan) struct KeptOps(pub(in crate::replay::plan) Vec<PlannedOp>);
 
 impl PlanOutput for KeptOps {
     type Error = Infallible;
@@ -37,7 +37,7 @@ enum CaptureEvent {
     Exit { process: u32, has_fd: bool },
 }
 
-pub(super) fn file(description: u64) -> Rc<OpenFile> {
+pub(in crate::replay::plan) fn file(description: u64) -> Rc<OpenFile> {
     Rc::new(OpenFile {
         id: description,
         path: Some(FilePath::new("/f", PathSource::Link)),
@@ -50,8 +50,8 @@ pub(super) fn file(description: u64) -> Rc<OpenFile> {
 }
 
 /// Call as a test writes it: name, registers and result.
-pub(super) type Made<'a> = (&'a str, [u64; 6], i64);
-pub(super) fn call(
+pub(in crate::replay::plan) type Made<'a> = (&'a str, [u64; 6], i64);
+pub(in crate::replay::plan) fn call(
     what: Made<'_>,
     process: u32,
     description: u64,

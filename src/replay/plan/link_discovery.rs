@@ -4,7 +4,8 @@
 
 use std::cell::RefCell;
 
-use super::{PlanOutput, Planner};
+use super::plan_output::PlanOutput;
+use super::planner::Planner;
 use crate::operation::{Sink, Step};
 use crate::replay::plan::links::{SymlinkEvidence, SymlinkMap};
 use crate::units::KernelTime;
@@ -95,13 +96,13 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    use super::super::tests::{KeptOps, call};
     use super::{FIRST_COMPARISON, LinkDiscovery, Outdated};
     use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
     use crate::operation::{Sink, Step};
     use crate::replay::plan::dependencies::{OpId, Worker};
     use crate::replay::plan::links::SymlinkMap;
     use crate::replay::plan::planner::Planner;
+    use crate::replay::plan::planner::tests::{KeptOps, call};
     use crate::units::KernelTime;
 
     /// Plans calls of one process each.

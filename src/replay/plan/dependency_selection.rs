@@ -26,7 +26,8 @@ use std::convert::Infallible;
 pub use pass_findings::PassFindings;
 use renames::Rename;
 
-use super::{PlanOutput, Planner};
+use super::plan_output::PlanOutput;
+use super::planner::Planner;
 use crate::analysis::filter::{Filter, Picker};
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::asynchronous::AsyncOperation;
