@@ -83,7 +83,7 @@ fn seeds() {
             before("/d/g", FileKind::File, Some(1)),
             before("/d/l", FileKind::Link, None),
         ];
-        let part = |from, to, kind| KnownRegion { from, to, kind };
+        let part = |from_byte, to_byte, kind| KnownRegion { from_byte, to_byte, kind };
         files[1].parts = vec![part(0, 23, RegionKind::Data), part(23, 4096, RegionKind::Hole)];
         files[3].text = Some(b"../f".into());
         let files = bytes(postcard::to_allocvec(&files[..]));
