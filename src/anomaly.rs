@@ -102,7 +102,7 @@ pub enum Ignored {
     UnderWay,
     /// The record belongs to a program that uses another system call table than this machine's own:
     /// a 32-bit program.
-    OtherTable,
+    Compat32,
     /// A page fault in memory without a known file: anonymous memory, or memory that the kernel
     /// mapped in order to start a program.
     NoFile,
@@ -121,7 +121,7 @@ impl Ignored {
         Self::BeforeExec,
         Self::Invisible,
         Self::UnderWay,
-        Self::OtherTable,
+        Self::Compat32,
         Self::NoFile,
         Self::OlderRequest,
         Self::Bookkeeping,
@@ -135,7 +135,7 @@ impl Ignored {
             Self::BeforeExec => "before-exec",
             Self::Invisible => "invisible",
             Self::UnderWay => "under-way",
-            Self::OtherTable => "other-table",
+            Self::Compat32 => "other-table",
             Self::NoFile => "no-file",
             Self::OlderRequest => "older-request",
             Self::Bookkeeping => "bookkeeping",

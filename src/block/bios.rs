@@ -26,7 +26,7 @@ impl BlockTracker {
                 let (kind, number) = self.bios.queue(at, event);
                 // A bio that is passed on is reported at that time: until then it may be split.
                 if kind == BioDeviceKind::Does {
-                    self.tell(event, number, None, out);
+                    self.report_begin(event, number, None, out);
                 }
                 self.enforce_bio_limit(at, event, out);
             }
@@ -34,7 +34,7 @@ impl BlockTracker {
             BlockPoint::Remap => {
                 let passed = self.bios.remap(at, event).filter(|it| it.reported.is_none());
                 if let Some((passed, number)) = passed.map(|it| (it.event, it.number)) {
-                    self.tell(&passed, number, Some(at.time), out);
+                    self.report_begin(&passed, number, Some(at.time), out);
                 }
             }
             _ => match self.bios.complete(event) {
@@ -49,7 +49,7 @@ impl BlockTracker {
     }
 
     /// Reports the beginning of a bio.
-    fn tell(
+    fn report_begin(
         &mut self,
         event: &BlockEvent,
         number: u64,

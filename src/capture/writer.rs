@@ -233,7 +233,10 @@ impl Writer<std::fs::File> {
     ///
     /// Errors of `write`. Where the file cannot be cut either, a part of a frame stays, which
     /// readers count as damaged.
-    pub fn whole(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+    pub fn write_atomically(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
         let good = self.written;
         let done = write(self);
         if done.is_err() {
@@ -280,8 +283,8 @@ mod tests {
             Err(io::ErrorKind::StorageFull.into())
         };
         for time in [1, 2] {
-            writer.whole(|it| it.round(KernelTime(time))).expect("space");
-            let failed = writer.whole(full).expect_err("it is full");
+            writer.write_atomically(|it| it.round(KernelTime(time))).expect("space");
+            let failed = writer.write_atomically(full).expect_err("it is full");
             assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
         }
         let mut log = Vec::new();

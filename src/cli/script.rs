@@ -113,12 +113,12 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
 
     fn fill<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
         let mut sink = Filtered::new(self.filter.clone(), sink);
-        let summary = self.tell(&mut sink)?;
+        let summary = self.feed(&mut sink)?;
         say_unknown_users(&sink.picker);
         Ok((summary, sink.sink))
     }
 
-    fn tell<S: Sink<Error = io::Error>>(self, sink: &mut S) -> Result<Summary, CliError> {
+    fn feed<S: Sink<Error = io::Error>>(self, sink: &mut S) -> Result<Summary, CliError> {
         let Self { path, items, header, go_on, .. } = self;
         let summary = if self.grows {
             pipeline::run(items, header, sink, go_on)
@@ -132,7 +132,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     fn accesses(self, start: KernelTime, out: impl Write) -> Result<Summary, CliError> {
         let mut sink =
             IotracerLines::new(start, PickedSteps(Picker::new(self.filter.clone())), out);
-        let summary = self.tell(&mut sink)?;
+        let summary = self.feed(&mut sink)?;
         say_unknown_users(&sink.choice().0);
         let (_, OmittedParts { left_out, asked, out_of_order }) =
             sink.finish().map_err(CliError::output)?;

@@ -500,7 +500,7 @@ fn other_programs(summary: &Summary) -> Option<String> {
     if other.count == 0 {
         return None;
     }
-    let records = summary.ledger.ignored.get(&Ignored::OtherTable).copied().unwrap_or(0);
+    let records = summary.ledger.ignored.get(&Ignored::Compat32).copied().unwrap_or(0);
     let names = other.first.iter();
     let mut shown: Vec<String> =
         names.map(|(pid, comm)| format!("{pid} ({})", comm.escape_ascii())).collect();

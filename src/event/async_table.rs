@@ -137,7 +137,7 @@ static UNKNOWN: AsyncRequestKind = row(u16::MAX, "?", CallClass::Async);
 
 impl Opcode {
     /// Returns the row of the opcode.
-    pub fn asked(self) -> &'static AsyncRequestKind {
+    pub fn request_kind(self) -> &'static AsyncRequestKind {
         let rows = match self.interface {
             Interface::IoUring => IO_URING,
             Interface::Aio => AIO,
@@ -147,12 +147,12 @@ impl Opcode {
 
     /// Returns the class of the opcode.
     pub fn class(self) -> CallClass {
-        self.asked().class
+        self.request_kind().class
     }
 
     /// Returns true if the number is in the table.
     pub fn is_known(self) -> bool {
-        self.asked().number == self.number
+        self.request_kind().number == self.number
     }
 
     /// Returns true if the operation has an offset.
@@ -160,7 +160,7 @@ impl Opcode {
         matches!(
             self.class(),
             CallClass::Read | CallClass::Write | CallClass::Resize | CallClass::Advise
-        ) || matches!(self.asked().name, "SYNC_FILE_RANGE" | "SPLICE")
+        ) || matches!(self.request_kind().name, "SYNC_FILE_RANGE" | "SPLICE")
     }
 
     /// Returns true if the operation moves bytes.
@@ -174,7 +174,7 @@ impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let interface = self.interface.as_str();
         match self.is_known() {
-            true => write!(f, "{interface}:{}", self.asked().name),
+            true => write!(f, "{interface}:{}", self.request_kind().name),
             false => write!(f, "{interface}:{}", self.number),
         }
     }
@@ -189,7 +189,7 @@ mod tests {
         for rows in [IO_URING, AIO] {
             assert!(rows.is_sorted_by(|a, b| a.number < b.number));
         }
-        let name = |interface, number| Opcode { interface, number }.asked().name;
+        let name = |interface, number| Opcode { interface, number }.request_kind().name;
         assert_eq!(name(Interface::IoUring, 22), "READ");
         assert_eq!(name(Interface::Aio, 7), "PREADV");
         assert_eq!(name(Interface::Aio, 4), "?");

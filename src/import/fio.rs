@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(text: &str) -> (Vec<(u64, String)>, ImportReport) {
+    fn parsed(text: &str) -> (Vec<(u64, String)>, ImportReport) {
         let (mut said, mut notes) = (Vec::new(), ImportReport::default());
         let mut parser = Iolog::default();
         for (number, line) in (1..).zip(text.lines()) {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn both_versions_are_read() {
-        let (calls, notes) = told(
+        let (calls, notes) = parsed(
             "fio version 3 iolog\n5 /t/a b add\n7 /t/a b open\n9 /t/a b write 4096 512\n11 /t/a b sync 0 0\n12 /t/a b close\n",
         );
         let words: Vec<&str> =
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(words, ["openat", "pwrite64", "fsync", "close"]);
         assert_eq!(calls[1], (9000, "pwrite64 [3, 0, 512, 4096, 0, 0]".into()));
         assert_eq!(notes.messages("lines"), Vec::<String>::new());
-        let (calls, notes) = told(
+        let (calls, notes) = parsed(
             "fio version 2 iolog\n/t/x add\n/t/x open\n/t/x wait 100 0\n/t/x read 0 8\n/t/y read 0 8\n/t/x trim 0 8\nwhat\n",
         );
         let times: Vec<u64> = calls.iter().map(|call| call.0).collect();
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn decreasing_times_are_reported() {
         let (calls, notes) =
-            told("fio version 3 iolog\n900 /t/x open\n7 /t/x read 0 8\n900 /t/x close\n");
+            parsed("fio version 3 iolog\n900 /t/x open\n7 /t/x read 0 8\n900 /t/x close\n");
         assert_eq!(
             calls.iter().map(|call| call.0).collect::<Vec<_>>(),
             [900_000, 900_001, 900_002]
@@ -294,8 +294,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_lines_are_read(lines in prop::collection::vec("[0-9]{0,20} ?(/x|a b)? ?(add|open|read|wait|sync|trim|close)?[ 0-9]{0,24}", 0..20)) {
-            told(&format!("fio version 3 iolog\n{}", lines.join("\n")));
-            told(&format!("fio version 2 iolog\n{}", lines.join("\n")));
+            parsed(&format!("fio version 3 iolog\n{}", lines.join("\n")));
+            parsed(&format!("fio version 2 iolog\n{}", lines.join("\n")));
         }
     }
 }

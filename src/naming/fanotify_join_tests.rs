@@ -14,7 +14,7 @@ fn span(word: &str) -> (KernelTime, KernelTime) {
     (time(start), time(end))
 }
 
-fn told(word: &str) -> FanotifyOpen {
+fn joined_text(word: &str) -> FanotifyOpen {
     let (name, times) = word.split_once(':').expect("NAME:SINCE-UNTIL");
     let (since, until) = span(times);
     let bytes = name.as_bytes().to_vec();
@@ -32,7 +32,7 @@ fn stat(name: &str) -> FileStat {
 #[track_caller]
 fn check(calls: &str, events: &str, expected: &str) {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
-    events.split_whitespace().for_each(|it| assert!(join.add(Tid(7), told(it))));
+    events.split_whitespace().for_each(|it| assert!(join.add(Tid(7), joined_text(it))));
     assert_eq!(said(&mut join, calls), expected, "{calls} | {events}");
 }
 
@@ -147,40 +147,40 @@ fn a_call_that_failed_late_may_have_one() {
 #[test]
 fn before_all_calls_were_recorded_nothing_is_certain() {
     let mut join = FanotifyJoin::new(KernelTime(8), std::env::consts::ARCH);
-    assert!(join.add(Tid(7), told("a:5-25")));
-    assert!(join.add(Tid(7), told("b:26-70")));
+    assert!(join.add(Tid(7), joined_text("a:5-25")));
+    assert!(join.add(Tid(7), joined_text("b:26-70")));
     assert_eq!(said(&mut join, "10-20 30-40"), "a? b");
     let mut join = FanotifyJoin::new(KernelTime::MAX, std::env::consts::ARCH);
-    assert!(join.add(Tid(7), told("a:5-25")));
+    assert!(join.add(Tid(7), joined_text("a:5-25")));
     assert_eq!(said(&mut join, "10-20"), "a?");
 }
 
 #[test]
 fn io_uring_open_makes_events_of_the_thread_doubtful() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
-    assert!(join.add(Tid(7), told("a:5-25")));
+    assert!(join.add(Tid(7), joined_text("a:5-25")));
     join.opens_otherwise(Tid(8));
     assert_eq!(said(&mut join, "10-20"), "a");
     join.opens_otherwise(Tid(7));
-    assert!(join.add(Tid(7), told("b:26-70")));
+    assert!(join.add(Tid(7), joined_text("b:26-70")));
     assert_eq!(said(&mut join, "30-40"), "b?");
 }
 
 #[test]
 fn events_of_other_threads_do_not_matter() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
-    assert!(join.add(Tid(8), told("a:5-25")));
-    assert!(join.add(Tid(7), told("b:5-25")));
+    assert!(join.add(Tid(8), joined_text("a:5-25")));
+    assert!(join.add(Tid(7), joined_text("b:5-25")));
     assert_eq!(said(&mut join, "10-20"), "b");
 }
 
 #[test]
 fn after_a_loss_nothing_of_before_is_certain() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
-    assert!(join.add(Tid(7), told("a:5-25")));
+    assert!(join.add(Tid(7), joined_text("a:5-25")));
     join.lost(KernelTime(9));
-    assert!(join.add(Tid(7), told("b:8-55")));
-    assert!(join.add(Tid(7), told("c:56-90")));
+    assert!(join.add(Tid(7), joined_text("b:8-55")));
+    assert!(join.add(Tid(7), joined_text("c:56-90")));
     assert_eq!(said(&mut join, "10-20 40-50 60-70"), "a? b? c");
 }
 
@@ -190,7 +190,7 @@ fn call_waits_for_other_candidates_of_its_event() {
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
-    assert!(join.add(Tid(7), told("a:5-30")));
+    assert!(join.add(Tid(7), joined_text("a:5-30")));
     join.enter(Tid(7), KernelTime(10), &enter);
     assert_eq!(join.exit(Tid(7), KernelTime(20), &exit, 0), Some(KernelTime(30)));
     join.enter(Tid(7), KernelTime(25), &enter);
@@ -207,7 +207,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
     let (enter, exit) =
         (SysEnter { call, args: [0; 6] }, SysExit { call, ret: 3, names: None, chain: None });
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
-    assert!(join.add(Tid(7), told("a:5-30")));
+    assert!(join.add(Tid(7), joined_text("a:5-30")));
     join.enter(Tid(7), KernelTime(10), &enter);
     join.exit(Tid(7), KernelTime(20), &exit, 0);
     join.enter(Tid(7), KernelTime(25), &enter);
@@ -221,7 +221,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
 fn unawaited_events_are_evicted() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     for tid in 0..100 {
-        join.add(Tid(tid), told("a:5-30"));
+        join.add(Tid(tid), joined_text("a:5-30"));
     }
     join.forget_before(KernelTime(31));
     assert_eq!(join.threads.len(), 0);

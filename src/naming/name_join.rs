@@ -159,7 +159,7 @@ impl NameJoin {
 
     /// Returns true if the next event ends no wait and begins none, as most events: it need not be
     /// pushed.
-    pub fn passes(&self, event: &Event) -> bool {
+    pub fn can_bypass(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
             EventKind::SysEnter(enter) => {
                 enter.call.call().is_read_beside || self.given.contains_key(&event.tid)
@@ -182,7 +182,7 @@ impl NameJoin {
             out(event);
             return;
         }
-        self.look_at(&event);
+        self.observe(&event);
         self.settle(event.time);
         self.enqueue(event, read, told_until, entered);
         if self.waiting.len() > WAITING_MAX {
@@ -214,7 +214,7 @@ impl NameJoin {
     }
 
     /// Checks whether a later event shows that a read was too late.
-    fn look_at(&mut self, event: &Event) {
+    fn observe(&mut self, event: &Event) {
         if self.open.is_empty() {
             return;
         }

@@ -103,7 +103,7 @@ impl Changes {
         let mut changes = Self::default();
         let mut inside = Inside::default();
         for event in events {
-            changes.look_at(event, &mut inside);
+            changes.observe(event, &mut inside);
         }
         // The effects of unfinished calls are not reported here.
         let open = inside.into_values().filter(|it| it.1.call().changes_names());
@@ -137,7 +137,7 @@ impl Changes {
         self.of_process.entry(pid).or_insert(time);
     }
 
-    fn look_at(&mut self, event: &Event, inside: &mut Inside) {
+    fn observe(&mut self, event: &Event, inside: &mut Inside) {
         match &event.kind {
             EventKind::SysEnter(enter) => {
                 inside.insert(event.tid, (event.time, enter.call));

@@ -127,11 +127,11 @@ impl Context {
             }
             return known;
         }
-        self.make_up(&mut table, fd)
+        self.synthesize(&mut table, fd)
     }
 
     /// Adds a descriptor that was open before its first record.
-    pub fn make_up(&mut self, table: &mut FdTable, fd: Fd) -> Rc<Description> {
+    pub fn synthesize(&mut self, table: &mut FdTable, fd: Fd) -> Rc<Description> {
         let description = Rc::new(Description::unknown(self.file(None, true), self.losses));
         table.note(fd, Slot { description: Rc::clone(&description), cloexec: None });
         description

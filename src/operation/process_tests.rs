@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::context::Observability;
-use super::tracker_tests::{check, check_with, told};
+use super::tracker_tests::{check, check_with, step_text};
 
 #[test]
 fn a_program_has_the_path_that_the_exec_was_given() {
@@ -70,7 +70,7 @@ fn exec_path_below_a_close_on_exec_directory_is_known() {
 /// Checks whether the descriptor that process 1 makes by such a call is still there after an exec.
 #[track_caller]
 fn is_kept(call: &str, arguments: &str) -> bool {
-    let told = told(&format!(
+    let told = step_text(&format!(
         "100 1/1 > {call} {arguments}
          101 1/1 < {call} 5 /a
          110 1/1 exec 1/1
@@ -121,7 +121,7 @@ fn exec_closes_close_on_exec_descriptors() {
 #[test]
 fn both_descriptors_of_a_pair_are_closed_by_exec() {
     let told = |flags: i32| {
-        told(&format!(
+        step_text(&format!(
             "100 1/1 > pipe2 4096 {flags}
              101 1/1 <pair pipe2 4096 5 6
              110 1/1 exec 1/1
@@ -361,7 +361,7 @@ fn setns_makes_the_working_directory_unknown() {
         ("setns 5 0", true),
         ("setns 6 0", false),
     ] {
-        let steps = told(&format!(
+        let steps = step_text(&format!(
             "0 cwd 1 /data
              10 1/1 > openat -100 0 0
              11 1/1 < openat 5 mnt:[4026531841]

@@ -125,7 +125,7 @@ impl Tracker {
     }
 
     /// Advances to a time. When all tracepoints are on, earlier state may have been changed unseen.
-    fn come_to(&mut self, time: KernelTime) {
+    fn advance_to(&mut self, time: KernelTime) {
         if time >= self.all_on {
             self.all_on = KernelTime::MAX;
             self.context.losses += 1;
@@ -147,7 +147,7 @@ impl Tracker {
     ///
     /// The errors of the sink.
     pub fn push<S: Sink>(&mut self, event: Event, sink: &mut S) -> Result<(), S::Error> {
-        self.come_to(event.time);
+        self.advance_to(event.time);
         match &event.kind {
             EventKind::SysEnter(enter) => self.enter(&event, enter, sink),
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
@@ -231,19 +231,19 @@ impl Tracker {
         for (step, request) in steps {
             self.block_step(at, step, &request, sink)?;
         }
-        let (unsized_, given_up) = self.files.not_kept();
+        let (unsized_, given_up) = self.files.dropped_counts();
         self.ledger.behind.unsized_extents = unsized_;
         self.ledger.behind.given_up = given_up;
         Ok(())
     }
 
     /// Returns the reason why the records of this process are not wanted, if they are not.
-    fn unwanted(&mut self, pid: Pid) -> Option<Ignored> {
-        self.never_wanted(pid).or_else(|| self.tasks.process(pid).unwanted())
+    fn ignore_reason(&mut self, pid: Pid) -> Option<Ignored> {
+        self.ignore_reason_of_pid(pid).or_else(|| self.tasks.process(pid).unwanted())
     }
 
     /// Returns the reason why records of this number are not wanted, whichever process has it.
-    fn never_wanted(&self, pid: Pid) -> Option<Ignored> {
+    fn ignore_reason_of_pid(&self, pid: Pid) -> Option<Ignored> {
         match pid {
             Pid(..=0) => Some(Ignored::Invisible),
             own if self.tasks.is_own(own) => Some(Ignored::Own),
@@ -253,8 +253,8 @@ impl Tracker {
 
     /// Returns true if this record of a call is not wanted, or belongs to another table.
     /// `ends_exec`: it is the end of an exec.
-    fn leaves_out(&mut self, pid: Pid, ends_exec: bool) -> bool {
-        if let Some(reason) = self.never_wanted(pid) {
+    fn should_ignore(&mut self, pid: Pid, ends_exec: bool) -> bool {
+        if let Some(reason) = self.ignore_reason_of_pid(pid) {
             self.ledger.ignore(reason);
             return true;
         }
@@ -268,7 +268,7 @@ impl Tracker {
                 self.ledger.other.add(pid, &process.info.comm);
             }
             let is_other = matches!(verdict, AbiDecision::Other | AbiDecision::OtherNow);
-            reason = is_other.then_some(Ignored::OtherTable);
+            reason = is_other.then_some(Ignored::Compat32);
         }
         reason.into_iter().for_each(|it| self.ledger.ignore(it));
         reason.is_some()
@@ -280,13 +280,13 @@ impl Tracker {
         enter: &SysEnter,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if self.leaves_out(event.pid, false) {
+        if self.should_ignore(event.pid, false) {
             return Ok(());
         }
         self.ledger.events += 1;
         self.ledger.entries += 1;
         self.asynchronous.leave(event.tid);
-        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         self.ledger.spans.without_end += thread.spans.clear() as u64;
         announce(event.time, process, thread, sink)?;
@@ -308,10 +308,10 @@ impl Tracker {
         exit: &SysExit,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if self.leaves_out(event.pid, exit.call.call().is_exec() && exit.ret == 0) {
+        if self.should_ignore(event.pid, exit.call.call().is_exec() && exit.ret == 0) {
             return Ok(());
         }
-        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;
         self.leave_shared(event, exit);
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         end_spans(thread, &mut self.commits, &mut self.ledger, event.time);
@@ -436,7 +436,7 @@ impl Tracker {
             TaskEvent::NewTask { .. } => event.pid,
             TaskEvent::Comm { pid, .. } | TaskEvent::Exit { pid, .. } => *pid,
         };
-        match self.unwanted(concerns) {
+        match self.ignore_reason(concerns) {
             Some(Ignored::BeforeExec) | None => self.ledger.events += 1,
             Some(reason) => self.ledger.ignore(reason),
         }
@@ -497,7 +497,7 @@ impl Tracker {
     }
 
     /// Ends a thread of another process that had this number.
-    fn end_stale<S: Sink>(
+    fn reap_reused_tid<S: Sink>(
         &mut self,
         at: KernelTime,
         pid: Pid,

@@ -172,7 +172,7 @@ pub(super) fn check_with(followed: Observability, text: &str, expected: &Expect)
 
 /// Returns the steps of these lines.
 #[track_caller]
-pub(super) fn told(text: &str) -> String {
+pub(super) fn step_text(text: &str) -> String {
     told_with(Observability::ALL, text)
 }
 

@@ -51,7 +51,7 @@ impl CallChainTable {
     /// a chain that is new. In programs without frame pointers any value may be taken for an
     /// address: those that cannot be code by the known symbols become 0, so they do not make chains
     /// differ.
-    pub(super) fn look_at(
+    pub(super) fn observe(
         &mut self,
         event: &mut Event,
         record: &[u8],
@@ -148,7 +148,7 @@ mod tests {
     /// Number of the chain, and whether it is new.
     fn look(chains: &mut CallChainTable, pid: i32, words: &[u64]) -> (Option<u32>, bool) {
         let (mut event, bytes) = record(pid, words);
-        let is_new = chains.look_at(&mut event, &bytes, &layout(), &symbols()).is_some();
+        let is_new = chains.observe(&mut event, &bytes, &layout(), &symbols()).is_some();
         let EventKind::SysExit(exit) = event.kind else { panic!("it stays what it is") };
         (exit.chain.map(|exit| exit.0), is_new)
     }

@@ -406,7 +406,7 @@ impl DecodeStage {
                     }
                 }
                 let seen =
-                    self.chains.look_at(&mut event, bytes, &buffer.layout, &self.summary.symbols);
+                    self.chains.observe(&mut event, bytes, &buffer.layout, &self.summary.symbols);
                 if let EventKind::SysEnter(enter) = &event.kind
                     && self.takes_strings
                     && enter.call.call().has_path()
@@ -425,7 +425,7 @@ impl DecodeStage {
 
     /// Gives an event its names, and passes on those whose names are complete.
     fn event<N: StageOutput>(&mut self, event: Event, next: &mut N) -> Result<(), N::Error> {
-        if self.opening.is_none() && self.names.passes(&event) {
+        if self.opening.is_none() && self.names.can_bypass(&event) {
             return next.take(StageMessage::Event(event));
         }
         let events = &mut self.events;

@@ -51,16 +51,16 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
     let asynchronous =
         plan.done.iter().filter(|done| is_asynchronous(done.0)).map(|done| *done.1).sum();
     let left_of = |wanted: bool| {
-        let of = plan.left.iter().filter(|rest| is_asynchronous(&rest.0.1) == wanted);
+        let of = plan.skipped.iter().filter(|rest| is_asynchronous(&rest.0.1) == wanted);
         sum(&mut of.map(|row| *row.1))
     };
     let busy = plan.busy.iter().copied().max().unwrap_or_default();
-    let lanes = plan.who.iter().filter(|worker| worker.lane.is_some()).count() as u64;
+    let lanes = plan.workers.iter().filter(|worker| worker.lane.is_some()).count() as u64;
     let facts = vec![
         ("done", "operations replayed", sum(&mut plan.done.values().copied())),
         ("asynchronous", "  asynchronous", Cell::Count(asynchronous)),
         ("needed", "  dependencies", Cell::Count(plan.needed)),
-        ("followed", "  model only", Cell::Count(plan.followed)),
+        ("followed", "  model only", Cell::Count(plan.model_only)),
         ("added", "  implicit operations", Cell::Count(plan.implicit)),
         ("left", "  not replayed", left_of(false)),
         ("asynchronous_left", "  asynchronous, not replayed", left_of(true)),
@@ -69,11 +69,11 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
         ("span_ns", "duration µs", Cell::Ns(plan.span.0)),
         ("wanted_from_ns", "  until the selection", Cell::ns(plan.wanted_from.map(|time| time.0))),
         ("busy_ns", "  busiest thread in calls", Cell::Ns(busy.0)),
-        ("threads", "threads", Cell::Count(plan.who.len() as u64)),
+        ("threads", "threads", Cell::Count(plan.workers.len() as u64)),
         ("lanes", "  for asynchronous operations", Cell::Count(lanes)),
         ("waits", "waits for another thread", Cell::Count(plan.waiting)),
         ("descriptors", "descriptors at once", Cell::Count(plan.handles() as u64)),
-        ("given", "  open before", Cell::Count(plan.given.len() as u64)),
+        ("given", "  open before", Cell::Count(plan.inherited_fds.len() as u64)),
         ("directories", "directories before", of_kind("directory")),
         ("files", "files before", of_kind("file")),
         ("hard_links", "  further names of one", Cell::Count(hard_links)),
@@ -143,7 +143,7 @@ fn done<O: PlanOutput>(plan: &Planner<O>) -> Table {
 }
 
 fn left<O: PlanOutput>(plan: &Planner<O>) -> Table {
-    let mut rows: Vec<_> = plan.left.iter().collect();
+    let mut rows: Vec<_> = plan.skipped.iter().collect();
     rows.sort_by_key(|(key, it)| (std::cmp::Reverse(**it), **key));
     let rows = rows.into_iter().map(|((reason, call), it)| {
         let reason = [reason.as_str().to_owned(), reason.to_string()].map(Cell::Word);

@@ -143,7 +143,8 @@ fn calls(run: &ReplayRun<'_>, limit: usize) -> Table {
     });
     let of = |spread: &Histogram| [500, 990].map(|at| known_time(spread.percentile(at)));
     let row = |(call, times): &(&u16, &TimePair)| {
-        let call = run.index.calls.get(usize::from(**call)).map_or("?", |call| call.told());
+        let call =
+            run.index.calls.get(usize::from(**call)).map_or("?", |call| call.captured_name());
         let times = [
             of(&times.captured),
             of(&times.replayed),
@@ -166,7 +167,11 @@ fn others(run: &ReplayRun<'_>) -> Table {
         escape::shown(&mut path, &mismatch.path.clone().or_else(opened).unwrap_or_default(), b"");
         let path = end_of(&String::from_utf8_lossy(&path), PATH_LETTERS);
         let mismatch = mismatch.compared;
-        let call = run.index.calls.get(usize::from(mismatch.call)).map_or("?", |call| call.told());
+        let call = run
+            .index
+            .calls
+            .get(usize::from(mismatch.call))
+            .map_or("?", |call| call.captured_name());
         let [at, call, path] = [time(mismatch.start.0), call.to_owned(), path].map(Cell::Word);
         vec![at, call, result(mismatch.captured), result(mismatch.replayed), path]
     };

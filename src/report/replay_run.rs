@@ -317,5 +317,8 @@ fn thread(index: &Index, worker: u32, has_name: bool) -> Vec<Cell> {
 }
 
 fn name(index: &Index, call: u16) -> Cell {
-    index.calls.get(usize::from(call)).map_or(Cell::None, |call| Cell::Word(call.told().to_owned()))
+    index
+        .calls
+        .get(usize::from(call))
+        .map_or(Cell::None, |call| Cell::Word(call.captured_name().to_owned()))
 }

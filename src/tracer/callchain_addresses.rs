@@ -256,7 +256,7 @@ mod tests {
         assert_eq!((facts.len(), warning), (16, None));
     }
 
-    fn told(seen: &SeenChains, search: &mut Search) -> Vec<u64> {
+    fn resolved(seen: &SeenChains, search: &mut Search) -> Vec<u64> {
         seen.look_for(search, Pid(7), 0x1800);
         search.wanted.drain(..).map(|it| it.since.0).collect()
     }
@@ -265,10 +265,10 @@ mod tests {
     fn latest_meanings_are_reported_and_others_counted() {
         let changes: Vec<_> = (1..=20).map(|it| (7, it, "map /a")).collect();
         let mut search = Search::new();
-        assert_eq!(told(&seen(&changes), &mut search), (5..=20).collect::<Vec<u64>>());
+        assert_eq!(resolved(&seen(&changes), &mut search), (5..=20).collect::<Vec<u64>>());
         assert_eq!((search.left_out, search.given_up), (4, 0));
         search.looks_left = 19;
-        assert_eq!(told(&seen(&changes), &mut search), [0_u64; 0]);
+        assert_eq!(resolved(&seen(&changes), &mut search), [0_u64; 0]);
         assert_eq!((search.left_out, search.given_up), (4, 1));
     }
 

@@ -139,7 +139,7 @@ impl LogCounts {
             if self.error.is_none() && (frame.is_full() || number + 1 == facts.len()) {
                 let mut full = std::mem::take(&mut frame);
                 let write = |it: &mut Writer<File>| it.last_facts(clock::now(), &mut full);
-                self.error = writer.whole(write).err();
+                self.error = writer.write_atomically(write).err();
             }
         }
     }
@@ -512,7 +512,7 @@ impl LogThread {
             self.counted.unwritten += records;
             return;
         }
-        if let Err(error) = self.writer.whole(write) {
+        if let Err(error) = self.writer.write_atomically(write) {
             self.counted.error = Some(error);
             self.counted.unwritten += records;
             if let Some(links) = &self.links {

@@ -378,7 +378,7 @@ impl Session {
         let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
         let others = std::mem::take(&mut counted.others);
         let end = End { unread, unread_programs, others, ..end };
-        let last = writer.whole(|it| it.json(FrameKind::END, clock::now(), &end));
+        let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
         let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));

@@ -158,7 +158,7 @@ pub(super) fn plan_of(operations: &[Hostile], to: &Path) {
         };
         planner.out.planned(&planned).expect("memory");
     }
-    planner.who.push(WorkerInfo { pid: 1, tid: 1, ..WorkerInfo::default() });
+    planner.workers.push(WorkerInfo { pid: 1, tid: 1, ..WorkerInfo::default() });
     fs::write(to, finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
 }
 

@@ -108,7 +108,7 @@ fn plan_of(
             WorkerInfo { worker: Worker(number), pid: 1, tid: 1, ..WorkerInfo::default() };
         change(&mut planned, &mut who);
         planner.out.planned(&planned).expect("memory");
-        planner.who.push(who);
+        planner.workers.push(who);
     }
     finish(planner, machine).expect("memory")
 }

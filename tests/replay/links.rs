@@ -224,7 +224,7 @@ fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
         let path = format!("/l{link}/{name}").into_bytes();
         let mut via = Vec::new();
         planner.world.reach(&path, false, &mut via).expect("from the root");
-        planner.world.led_through(&via);
+        planner.world.record_traversed_links(&via);
         for (call, args, has_path) in [
             ("openat", [0, 1, creates, 0o666, 0, 0], true),
             ("write", [0, 1, 512, 0, 0, 0], false),
@@ -258,6 +258,6 @@ fn hostile(links: &SymlinkMap, count: usize) -> Vec<u8> {
             number += 1;
         }
     }
-    planner.who.push(WorkerInfo { pid: 1, tid: 1, ..WorkerInfo::default() });
+    planner.workers.push(WorkerInfo { pid: 1, tid: 1, ..WorkerInfo::default() });
     finish(planner, std::env::consts::ARCH).expect("memory")
 }

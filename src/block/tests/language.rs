@@ -181,13 +181,13 @@ pub(super) fn check_bare(text: Expect) {
     reason = "a test reads better without a `&` before its text"
 )]
 pub(super) fn check_with(options: BlockOptions, text: Expect) {
-    text.assert_eq(&tell(options, text.data()));
+    text.assert_eq(&print_step(options, text.data()));
 }
 
 const LOST: &str = "-- records lost --";
 const END: &str = "-- the end --";
 
-fn tell(options: BlockOptions, text: &str) -> String {
+fn print_step(options: BlockOptions, text: &str) -> String {
     let is_input = |line: &&str| line.starts_with(|it: char| it.is_ascii_digit()) || *line == LOST;
     let mut tracker = BlockTracker::new(options);
     let mut books = BlockInvariants::default();

@@ -127,7 +127,7 @@ impl<'a> Follower<'a> {
             let max = asked.max.unwrap_or(DEFAULT_MAX);
             self.watch.add(found.watched(max, at)).map_err(refused)?;
             let added = self.watch.files().len().saturating_sub(1);
-            self.tell(&mut lines, ControlVerb::List, added, false);
+            self.add_lines(&mut lines, ControlVerb::List, added, false);
             return Ok(lines);
         }
         let is_of_one = target.is_some();
@@ -147,10 +147,10 @@ impl<'a> Follower<'a> {
                 ControlVerb::Remove => self.watch.remove(place),
                 ControlVerb::Status | ControlVerb::Log | ControlVerb::Counts => {
                     self.ask_where(place);
-                    self.tell(&mut lines, asked.verb, place, !is_of_one);
+                    self.add_lines(&mut lines, asked.verb, place, !is_of_one);
                 }
                 ControlVerb::List | ControlVerb::Add => {
-                    self.tell(&mut lines, ControlVerb::List, place, false)
+                    self.add_lines(&mut lines, ControlVerb::List, place, false)
                 }
             }
         }
@@ -185,7 +185,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Adds the lines about a file.
-    fn tell(&self, lines: &mut AnswerLines, verb: ControlVerb, place: usize, is_of_all: bool) {
+    fn add_lines(&self, lines: &mut AnswerLines, verb: ControlVerb, place: usize, is_of_all: bool) {
         let Some(file) = self.watch.files().get(place) else { return };
         let status = file.status();
         match verb {

@@ -38,7 +38,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     let bar = bar(bytes, "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
     let made = init::init(&mut places, &before, wish, &mut |init| bar.inc(init));
     bar.finish_and_clear();
-    tell(args, &made.map_err(usage)?);
+    report(args, &made.map_err(usage)?);
     if let Some(it) = &user {
         say(&format!("they belong to {}, the user of the replay", it.name()));
     }
@@ -52,7 +52,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(args: &InitArgs, made: &CreatedCounts) {
+fn report(args: &InitArgs, made: &CreatedCounts) {
     let CreatedCounts {
         directories,
         files,

@@ -33,7 +33,7 @@ mod tests {
     use crate::import::imported_event::{ImportedEvent, ImportedKind};
     use crate::import::parser::Parser;
 
-    fn told(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, ImportReport) {
+    fn parsed(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, ImportReport) {
         let (mut said, mut notes) = (Vec::new(), ImportReport::default());
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
@@ -48,14 +48,14 @@ mod tests {
     #[test]
     fn times_have_the_unit_of_the_version() {
         let line = "t=1511381122062;:,i=7764:8093;:,o=read;:,d=162;:,b=12;:,\n";
-        let (said, notes) = told(Capture::default(), line);
+        let (said, notes) = parsed(Capture::default(), line);
         assert_eq!(
             (said.len(), said[1].time, said[1].task.tid.0),
             (2, 1_511_381_122_062_000_000, 8093)
         );
         assert_eq!(notes.messages("")[0], "1 calls with an end but no duration");
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
-        let (said, notes) = told(Capture::default(), line);
+        let (said, notes) = parsed(Capture::default(), line);
         assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
         assert!(matches!(said[1].what, ImportedKind::Exit(_, -9, _)));
         assert_eq!(notes.unparsed(), 1);
@@ -66,7 +66,7 @@ mod tests {
         let text = "#|replay_version=1|name=test0|init_offset=9|\n\
                     23|1|1|0|0|30|11|/mnt/.ioreplay/test0/a/x|438|0|open@31|\n\
                     25|1|1|0|0|10|11|12|read@33|\n#INIT\n0|1|688|/mnt/a|@5\n";
-        let (said, notes) = told(Replay::new(text.as_bytes()), text);
+        let (said, notes) = parsed(Replay::new(text.as_bytes()), text);
         assert_eq!(
             said.iter().map(|event| event.time).collect::<Vec<_>>(),
             [23 * MS, 23 * MS, 25 * MS, 25 * MS]
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(reads[0].bytes, b"/mnt/a/x");
         assert_eq!(notes.unparsed(), 0);
         let text = "#|replay_version=2|name=test0|\n0|1|1|0|0|61|1|0|fdatasync@3|\n999999999|1|1|0|0|61|1|0|fdatasync@3|\n";
-        assert_eq!(told(Replay::new(text.as_bytes()), text).0[2].time, 999_999_999);
+        assert_eq!(parsed(Replay::new(text.as_bytes()), text).0[2].time, 999_999_999);
     }
 
     proptest! {
@@ -83,8 +83,8 @@ mod tests {
         #[test]
         fn lines_may_be_damaged(lines in prop::collection::vec("(#\\||t=|9\\|)?([0-9a-zA-Z=|;:,@/-]|;:,|o=open|p=/x|i=1:1){0,40}", 0..20)) {
             let text = lines.join("\n");
-            told(Capture::default(), &text);
-            told(Replay::new(text.as_bytes()), &text);
+            parsed(Capture::default(), &text);
+            parsed(Replay::new(text.as_bytes()), &text);
         }
     }
 }

@@ -77,7 +77,7 @@ impl FileAttribution {
 
     /// Adds final extents of a file: a text of
     /// [`Text::EXTENTS`](crate::capture::fact::Text::EXTENTS).
-    pub fn lay_at_the_end(&mut self, text: &[u8]) {
+    pub fn load_final_extents(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let mut lines = text.lines().map(str::split_whitespace);
         let file = |mut words: SplitWhitespace<'_>| {
@@ -202,7 +202,7 @@ impl FileAttribution {
 
     /// Returns the number of extents in blocks of unknown size, and of evicted runs, files and
     /// writers.
-    pub fn not_kept(&self) -> (u64, u64) {
+    pub fn dropped_counts(&self) -> (u64, u64) {
         let runs = self.extents.given_up + self.at_the_end.given_up;
         let given_up = [runs, self.writers.given_up, self.given_up];
         (self.extents.unsized_, given_up.iter().sum())
@@ -396,10 +396,10 @@ fn continues(first: &Piece, second: &Piece) -> bool {
     };
     let above = first.above.len() == second.above.len()
         && first.above.iter().zip(&second.above).all(|(first, second)| {
-            next(&first.place) == second.place && first.behind.goes_on(length, &second.behind)
+            next(&first.place) == second.place && first.behind.continues_at(length, &second.behind)
         });
     above
-        && first.behind.goes_on(length, &second.behind)
+        && first.behind.continues_at(length, &second.behind)
         && first.sector.saturating_add(length) == second.sector
         && (first.queued.pid, first.queued.tid) == (second.queued.pid, second.queued.tid)
         && first.levels.iter().map(next).eq(second.levels.iter().copied())

@@ -48,7 +48,7 @@ impl BlockContents {
     }
 
     /// Returns true if `other` is the contents `nr_sector` sectors further on.
-    pub(super) fn goes_on(&self, nr_sector: u64, other: &Self) -> bool {
+    pub(super) fn continues_at(&self, nr_sector: u64, other: &Self) -> bool {
         match (self.further(nr_sector), other) {
             (
                 Self::File { key, offset, link, .. },

@@ -150,7 +150,7 @@ impl Iocb {
     fn of(read: &[u8]) -> Self {
         let number = (word(read, 8 + 16) & 0xffff) as u16;
         let opcode = Opcode { interface: Interface::Aio, number };
-        let is_vector = opcode.asked().name.ends_with('V');
+        let is_vector = opcode.request_kind().name.ends_with('V');
         let bytes = if is_vector { word(read, IOCB_READ_BYTES - 8) } else { word(read, 8 + 32) };
         let rw_flags = (word(read, 8 + 8) >> 32) as u32;
         Self {

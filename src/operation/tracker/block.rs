@@ -42,7 +42,8 @@ impl Tracker {
             }
             steps.extend(owned(&step));
         });
-        let mut used = steps.is_empty() && reasons.is_empty() && self.unwanted(event.pid).is_none();
+        let mut used =
+            steps.is_empty() && reasons.is_empty() && self.ignore_reason(event.pid).is_none();
         for (step, request) in steps {
             used |= self.block_step(event.time, step, &request, sink)?;
         }
@@ -211,14 +212,14 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let submitter = request.submitter.map(|it| (it.pid, it.tid));
-        let is_wanted = |submitter: &(Pid, Tid)| match self.unwanted(submitter.0) {
+        let is_wanted = |submitter: &(Pid, Tid)| match self.ignore_reason(submitter.0) {
             None => true,
             Some(reason) => self.all_requests && reason == Ignored::Foreign,
         };
         let wanted = submitter.filter(is_wanted);
         let thread = match wanted {
             Some((pid, tid)) => {
-                self.end_stale(at, pid, tid, sink)?;
+                self.reap_reused_tid(at, pid, tid, sink)?;
                 let (process, thread) = self.tasks.thread(pid, tid);
                 announce(at, process, thread, sink)?;
                 Some(thread.info.clone())

@@ -66,7 +66,7 @@ impl Tracker {
         fault: &FaultEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if self.leaves_out(event.pid, false) {
+        if self.should_ignore(event.pid, false) {
             return Ok(());
         }
         let page_bytes = self.context.followed.mappings.unwrap_or_default();
@@ -87,7 +87,7 @@ impl Tracker {
             return Ok(());
         };
         self.ledger.events += 1;
-        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         announce(event.time, process, thread, sink)?;
         let address = match fault.place {

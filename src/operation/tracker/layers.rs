@@ -23,12 +23,12 @@ impl Tracker {
             self.ledger.events += 1;
             return Ok(());
         }
-        if let Some(reason) = self.unwanted(event.pid) {
+        if let Some(reason) = self.ignore_reason(event.pid) {
             self.ledger.ignore(reason);
             return Ok(());
         }
         self.ledger.events += 1;
-        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         announce(event.time, process, thread, sink)?;
         let call = thread.pending.as_ref().map(|it| it.operation.start);

@@ -21,7 +21,7 @@ impl Tracker {
                 self.thread_gone(event.time, thread, sink)?;
             }
         }
-        self.end_stale(event.time, pid, tid, sink)?;
+        self.reap_reused_tid(event.time, pid, tid, sink)?;
         let (process, thread) = self.tasks.thread(pid, tid);
         // The end of an earlier exec may be missing because events are being switched off.
         let is_switched_on = event.time < self.off_from;

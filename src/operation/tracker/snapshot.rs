@@ -84,7 +84,7 @@ impl Tracker {
 
     /// Adds a descriptor of the snapshot, at the time in the stream after its reading.
     pub fn seen_fd(&mut self, seen: &SeenFd, now: KernelTime) {
-        self.come_to(seen.begin);
+        self.advance_to(seen.begin);
         if !self.has_room_for_descriptor(seen) {
             return;
         }
@@ -99,7 +99,7 @@ impl Tracker {
             return;
         }
         let known = table.get(seen.fd, losses);
-        let description = known.unwrap_or_else(|| self.context.make_up(&mut table, seen.fd));
+        let description = known.unwrap_or_else(|| self.context.synthesize(&mut table, seen.fd));
         if description.file().pre_created {
             table.set_cloexec(seen.fd, OpenFlags(seen.flags).is_cloexec());
         }
@@ -124,7 +124,7 @@ impl Tracker {
 
     /// Adds the final extents of a file.
     pub fn seen_extents(&mut self, text: &[u8]) {
-        self.files.lay_at_the_end(text);
+        self.files.load_final_extents(text);
     }
 
     /// Sets the time from which on events are switched off, one tracepoint after the other.

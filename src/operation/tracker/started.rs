@@ -11,7 +11,7 @@ use crate::units::Pid;
 impl Tracker {
     /// Takes an event of a probe that was joined to a call.
     pub(super) fn probed(&mut self, event: &Event, probed: &ProbeObservation) {
-        if let Some(reason) = self.unwanted(event.pid) {
+        if let Some(reason) = self.ignore_reason(event.pid) {
             return self.ledger.ignore(reason);
         }
         self.ledger.events += 1;

@@ -38,12 +38,12 @@ impl Tracker {
         if result {
             return self.uring_result(event, it, sink);
         }
-        if let Some(reason) = self.unwanted(event.pid) {
+        if let Some(reason) = self.ignore_reason(event.pid) {
             self.ledger.ignore(reason);
             return Ok(());
         }
         self.ledger.events += 1;
-        self.end_stale(event.time, event.pid, event.tid, sink)?;
+        self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;
         match it.point {
             UringPoint::Create => {
                 let process = self.tasks.process(event.pid).info.key;
@@ -79,7 +79,7 @@ impl Tracker {
         let ring = self.asynchronous.rings.get(&it.ctx).filter(|_| operation.fixed_file);
         operation.file = ring.and_then(|it| Some(it.file.as_ref()?.file()));
         let class = operation.opcode.class();
-        if class.changes_descriptors() || operation.opcode.asked().name == "FILES_UPDATE" {
+        if class.changes_descriptors() || operation.opcode.request_kind().name == "FILES_UPDATE" {
             // The request may change the ring's files instead.
             self.asynchronous.forget_file(it.ctx);
         }
@@ -163,7 +163,7 @@ impl Tracker {
         it: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if let Some(reason) = self.unwanted(event.pid) {
+        if let Some(reason) = self.ignore_reason(event.pid) {
             self.ledger.ignore(reason);
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Tracker {
     /// Handles the begin of direct I/O of a file system in this thread: if io_uring has just got
     /// the file for a request, the I/O belongs to that request.
     pub(super) fn file_io(&mut self, event: &Event, io: &FileIo) {
-        if let Some(reason) = self.unwanted(event.pid) {
+        if let Some(reason) = self.ignore_reason(event.pid) {
             self.ledger.ignore(reason);
             return;
         }

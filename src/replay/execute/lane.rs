@@ -62,7 +62,7 @@ impl<'a> Lane<'a> {
 
     /// Advances as far as possible without blocking: submits the due operation through its seat, or
     /// makes the call itself if a ring cannot.
-    pub(super) fn goes_on(&mut self, ring: &mut CallRing) -> Result<LaneWait, WorkerFailure> {
+    pub(super) fn advance(&mut self, ring: &mut CallRing) -> Result<LaneWait, WorkerFailure> {
         loop {
             if self.under_way.is_some() {
                 return Ok(LaneWait::Result);

@@ -97,7 +97,7 @@ impl<'a> UringServer<'a> {
             }
             Err(it) => {
                 shared.at_work.ends(worker);
-                self.tell(WorkerMessage::Failed(worker, WorkerFailure::Memory(it)));
+                self.send(WorkerMessage::Failed(worker, WorkerFailure::Memory(it)));
             }
         }
     }
@@ -110,7 +110,7 @@ impl<'a> UringServer<'a> {
         }
         for seat in 0..self.lanes.len() {
             let Some(lane) = &mut self.lanes[seat] else { continue };
-            match lane.goes_on(&mut self.ring) {
+            match lane.advance(&mut self.ring) {
                 Ok(LaneWait::Nothing) => self.ends(seat, None),
                 Ok(it) => {
                     next.is_left = true;
@@ -152,13 +152,13 @@ impl<'a> UringServer<'a> {
         lane.end();
         self.shared.at_work.ends(worker);
         self.shared.given.left(&self.shared.slots);
-        self.tell(match failure {
+        self.send(match failure {
             Some(it) => WorkerMessage::Failed(worker, it),
             None => WorkerMessage::Ended(worker),
         });
     }
 
-    fn tell(&self, told: WorkerMessage) {
+    fn send(&self, told: WorkerMessage) {
         // The thread that has started this one waits for the message.
         let _ = self.tell.send(told);
     }

@@ -123,8 +123,8 @@ impl<L: Logs> FioExport<L> {
             (CallClass::Read | CallClass::Write, _) => self.moves(operation, ret.unsigned_abs()),
             (CallClass::Sync, Treatment::Done) => self.syncs(operation),
             (CallClass::Open | CallClass::Close | CallClass::Dup, Treatment::Done) => Ok(false),
-            (CallClass::Seek, _) | (_, Treatment::Followed) => Ok(false),
-            (_, Treatment::Left(reason)) => Err(NotExported::Replay(reason)),
+            (CallClass::Seek, _) | (_, Treatment::ModelOnly) => Ok(false),
+            (_, Treatment::Skipped(reason)) => Err(NotExported::Replay(reason)),
             (_, Treatment::Done) => Err(NotExported::NoCounterpart),
         };
         let done = match (self.effects(operation, effects), done) {

@@ -36,7 +36,7 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReaso
     }
     let flags = u64::from(it.rw_flags);
     let has_flags = flags != 0;
-    let name = match (it.opcode.class(), it.opcode.asked().name) {
+    let name = match (it.opcode.class(), it.opcode.request_kind().name) {
         (CallClass::Read, _) if has_flags => "preadv2",
         (CallClass::Read, _) => "pread64",
         (CallClass::Write, _) if has_flags => "pwritev2",

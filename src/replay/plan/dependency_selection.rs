@@ -144,12 +144,12 @@ impl DependencySelection {
                     (&as_if, effects)
                 }
                 Err(reason) => {
-                    self.tell(time, step);
+                    self.brief_of(time, step);
                     return if is_wanted { Selection::Left(reason) } else { Selection::Out };
                 }
             },
             _ => {
-                self.tell(time, step);
+                self.brief_of(time, step);
                 let is_lost =
                     matches!(step, Step::SyscallUnfinished(..) | Step::AsyncUnfinished(..));
                 return if is_lost && is_wanted {
@@ -160,7 +160,7 @@ impl DependencySelection {
             }
         };
         let about = self.about(operation);
-        let told = self.tell(time, step);
+        let told = self.brief_of(time, step);
         let Some(brief) = told.planned else {
             return match (is_wanted, told.left) {
                 (true, Some(reason)) => Selection::Left(reason),
@@ -221,7 +221,7 @@ impl DependencySelection {
         }
     }
 
-    fn tell(&mut self, time: KernelTime, step: &Step<'_>) -> PlannedBrief {
+    fn brief_of(&mut self, time: KernelTime, step: &Step<'_>) -> PlannedBrief {
         self.all.out = PlannedBrief::default();
         let Ok(()) = self.all.step(time, step);
         std::mem::take(&mut self.all.out)

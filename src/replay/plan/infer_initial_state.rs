@@ -282,7 +282,7 @@ pub fn removes_directory(call: &Call, args: &[u64; 6]) -> bool {
 }
 
 /// Records that a call has moved bytes of a file, or has shown or changed its length.
-pub fn moved(
+pub fn learn_from_transfer(
     size: &mut Size,
     operation: &SyscallOperation,
     is_target: bool,
@@ -307,7 +307,7 @@ pub fn moved(
         }
         CallClass::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
             let asked = register(Role::Offset).unwrap_or(0).cast_signed();
-            size.ends(ret.saturating_add_signed(asked.saturating_neg()));
+            size.ends(ret.saturating_add_signed(learn_from_query.saturating_neg()));
         }
         CallClass::Resize => match register(Role::Length) {
             Some(length) => size.truncated(length),
@@ -345,7 +345,7 @@ pub fn sought(operation: &SyscallOperation) -> Option<RegionKind> {
 }
 
 /// Records the result of a seek for data or a hole.
-pub fn asked(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
+pub fn learn_from_query(world: &mut FsModel, file: FileId, operation: &SyscallOperation) {
     let register = operation.call.call().arg(Role::Offset);
     let from = register.map(|register| operation.args[register]);
     let (Some(kind), Some(from)) = (sought(operation), from) else { return };

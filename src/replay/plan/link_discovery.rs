@@ -77,7 +77,7 @@ impl<O: PlanOutput> Sink for LinkDiscovery<'_, O> {
     type Error = O::Error;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), O::Error> {
-        self.seen.look_at(step);
+        self.seen.observe(step);
         if matches!(step, Step::SyscallEnded(..)) {
             self.calls += 1;
             if self.calls >= self.compare_at && self.outdated.borrow().is_none() {
@@ -219,7 +219,7 @@ mod tests {
                 (5, "newstat", "/real/none", absent),
             ],
         );
-        assert_eq!((planner.world.unexplained, planner.left.len()), (0, 0));
+        assert_eq!((planner.world.unexplained, planner.skipped.len()), (0, 0));
         let expected = ["/real", "/real/f", "/via"].map(|path| path.as_bytes().to_vec());
         assert_eq!(paths(&planner), expected);
     }

@@ -212,7 +212,7 @@ mod tests {
         TimedOp { at: OpId { worker: Worker(worker), number }, ..TimedOp::default() }
     }
 
-    fn asked(description: u64, mode: Mode) -> LockAttempt {
+    fn attempt(description: u64, mode: Mode) -> LockAttempt {
         LockAttempt { locked: LockTarget::File(FileId(7)), description, mode }
     }
 
@@ -230,34 +230,40 @@ mod tests {
     fn lock_waits_for_its_previous_holder() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
-        check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
-        check(|before| locks.refused(asked(2, Shared), op(2, 0).at, before), &[(1, 0)]);
+        check(|before| locks.got(attempt(1, Exclusive), op(1, 0), before), &[]);
+        check(|before| locks.refused(attempt(2, Shared), op(2, 0).at, before), &[(1, 0)]);
         check(|before| locks.let_go(1, op(1, 1).at, before), &[(1, 0), (2, 0)]);
         // Shared holders wait for the exclusive one, not for each other.
-        check(|before| locks.got(asked(2, Shared), op(2, 1), before), &[(1, 1)]);
-        check(|before| locks.got(asked(3, Shared), op(3, 0), before), &[(1, 1)]);
-        assert_eq!(locks.in_the_way(asked(4, Shared)).count(), 0);
+        check(|before| locks.got(attempt(2, Shared), op(2, 1), before), &[(1, 1)]);
+        check(|before| locks.got(attempt(3, Shared), op(3, 0), before), &[(1, 1)]);
+        assert_eq!(locks.in_the_way(attempt(4, Shared)).count(), 0);
         let in_the_way: Vec<u64> =
-            locks.in_the_way(asked(4, Exclusive)).map(|(by, _)| by).collect();
+            locks.in_the_way(attempt(4, Exclusive)).map(|(by, _)| by).collect();
         assert_eq!(in_the_way, [2, 3]);
         check(|before| locks.let_go(2, op(2, 2).at, before), &[(2, 1)]);
         check(|before| locks.let_go(3, op(3, 1).at, before), &[(3, 0)]);
-        check(|before| locks.got(asked(4, Exclusive), op(4, 0), before), &[(1, 1), (2, 2), (3, 1)]);
+        check(
+            |before| locks.got(attempt(4, Exclusive), op(4, 0), before),
+            &[(1, 1), (2, 2), (3, 1)],
+        );
         check(|before| locks.let_go(4, op(4, 1).at, before), &[(4, 0)]);
         // Earlier operations are covered by the exclusive lock.
-        check(|before| locks.got(asked(1, Exclusive), op(1, 2), before), &[(4, 1)]);
+        check(|before| locks.got(attempt(1, Exclusive), op(1, 2), before), &[(4, 1)]);
     }
 
     #[test]
     fn a_lock_of_another_kind_takes_the_place_of_the_first() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
-        check(|before| locks.got(asked(1, Exclusive), op(1, 0), before), &[]);
-        check(|before| locks.refused(asked(2, Exclusive), op(2, 0).at, before), &[(1, 0)]);
-        check(|before| locks.got(asked(1, Shared), op(1, 1), before), &[(1, 1), (2, 0)]);
-        check(|before| locks.got(asked(2, Shared), op(2, 1), before), &[(1, 1)]);
+        check(|before| locks.got(attempt(1, Exclusive), op(1, 0), before), &[]);
+        check(|before| locks.refused(attempt(2, Exclusive), op(2, 0).at, before), &[(1, 0)]);
+        check(|before| locks.got(attempt(1, Shared), op(1, 1), before), &[(1, 1), (2, 0)]);
+        check(|before| locks.got(attempt(2, Shared), op(2, 1), before), &[(1, 1)]);
         // A refused upgrade loses the shared lock.
-        check(|before| locks.refused(asked(2, Exclusive), op(2, 2).at, before), &[(1, 1), (2, 1)]);
+        check(
+            |before| locks.refused(attempt(2, Exclusive), op(2, 2).at, before),
+            &[(1, 1), (2, 1)],
+        );
         assert!(!locks.has(2) && locks.has(1));
     }
 
@@ -268,12 +274,12 @@ mod tests {
         for number in 0..1000 {
             let description = u64::from(number);
             let mut before = WaitSet::default();
-            locks.got(asked(description, Mode::Shared), op(number, 0), &mut before);
+            locks.got(attempt(description, Mode::Shared), op(number, 0), &mut before);
             locks.let_go(description, op(number, 1).at, &mut before);
             assert!(before.all().len() <= CROWD_MAX + 1);
         }
         let mut before = WaitSet::default();
-        locks.got(asked(5000, Mode::Exclusive), op(5000, 0), &mut before);
+        locks.got(attempt(5000, Mode::Exclusive), op(5000, 0), &mut before);
         assert!(before.all().len() <= CROWD_MAX);
     }
 

@@ -77,40 +77,40 @@ pub struct Planner<O> {
     /// Model of the files at the start and now.
     pub world: FsModel,
     pub(super) handles: Handles,
-    things: Resources,
-    strangers: ExternalEntries,
+    resources: Resources,
+    external_entries: ExternalEntries,
     locks: Locks,
     waited: VectorClock,
     threads: FxHashMap<ThreadKey, PlannedThread>,
     /// Number of operations of each worker, including workers whose threads are gone.
     counts: Vec<u32>,
-    under_way: UnderWay,
+    in_flight: UnderWay,
     lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
-    families: ProcessWaits,
+    process_waits: ProcessWaits,
     /// Number of kept items at which the next eviction runs.
-    forget_at: usize,
+    evict_at: usize,
     #[cfg(test)]
-    forgets_at_once: bool,
+    evicts_at_once: bool,
     /// Newest operation of each process. The flag is false if the operation is asynchronous, or was
     /// inherited from the parent at birth.
     newest: FxHashMap<ProcessKey, (OpId, bool)>,
     /// Begin of the first operation.
     first: Option<KernelTime>,
     /// Workers that execute operations.
-    pub who: Vec<WorkerInfo>,
+    pub workers: Vec<WorkerInfo>,
     /// Descriptors that are open before the first operation.
-    pub given: Vec<InheritedFd>,
+    pub inherited_fds: Vec<InheritedFd>,
     /// Number of operations that wait for another thread's operations.
     pub waiting: u64,
     /// Number of operations that are replayed.
     pub done: BTreeMap<OpKind, u64>,
     /// Number of model-only operations: their effects are part of the replayed ones.
-    pub followed: u64,
+    pub model_only: u64,
     /// Number of implicit operations, which correspond to no replayed call.
     pub implicit: u64,
     /// Number of operations that are skipped.
-    pub left: BTreeMap<(SkipReason, OpKind), u64>,
+    pub skipped: BTreeMap<(SkipReason, OpKind), u64>,
     /// Bytes that the replayed operations read and write.
     pub bytes: [u64; 2],
     /// Time from the begin of the first operation to the end of the last one.
@@ -132,28 +132,28 @@ impl<O: PlanOutput> Planner<O> {
             out,
             world: FsModel::default(),
             handles: Handles::default(),
-            things: Resources::default(),
-            strangers: ExternalEntries::default(),
+            resources: Resources::default(),
+            external_entries: ExternalEntries::default(),
             locks: Locks::default(),
             waited: VectorClock::default(),
             threads: FxHashMap::default(),
             counts: Vec::new(),
-            under_way: UnderWay::default(),
+            in_flight: UnderWay::default(),
             lanes: Lanes::default(),
             new: FxHashMap::default(),
-            families: ProcessWaits::default(),
-            forget_at: eviction::KEPT,
+            process_waits: ProcessWaits::default(),
+            evict_at: eviction::KEPT,
             #[cfg(test)]
-            forgets_at_once: false,
+            evicts_at_once: false,
             newest: FxHashMap::default(),
             first: None,
-            who: Vec::new(),
-            given: Vec::new(),
+            workers: Vec::new(),
+            inherited_fds: Vec::new(),
             waiting: 0,
             done: BTreeMap::new(),
-            followed: 0,
+            model_only: 0,
             implicit: 0,
-            left: BTreeMap::new(),
+            skipped: BTreeMap::new(),
             bytes: [0; 2],
             span: Nanos::default(),
             busy: Vec::new(),
@@ -184,15 +184,15 @@ impl<O: PlanOutput> Planner<O> {
             return Ok(());
         };
         match treatment(call, &operation.args) {
-            Treatment::Left(_) if is_about_them(call) => {
-                self.followed += 1;
+            Treatment::Skipped(_) if is_about_them(call) => {
+                self.model_only += 1;
                 Ok(())
             }
-            Treatment::Followed => {
-                self.followed += 1;
+            Treatment::ModelOnly => {
+                self.model_only += 1;
                 self.foreign(operation, effects, SkipReason::NoFile)
             }
-            Treatment::Left(reason) => self.refuse(operation, effects, reason),
+            Treatment::Skipped(reason) => self.refuse(operation, effects, reason),
             Treatment::Done => {
                 self.release_conflicting_locks(operation)?;
                 self.sync_position(operation)?;
@@ -225,7 +225,7 @@ impl<O: PlanOutput> Planner<O> {
         if self.is_needed {
             return;
         }
-        *self.left.entry((reason, OpKind::Call(operation.call))).or_default() += 1;
+        *self.skipped.entry((reason, OpKind::Call(operation.call))).or_default() += 1;
     }
 
     /// Applies the descriptor effects of an operation that is not replayed: descriptors that it
@@ -263,7 +263,7 @@ impl<O: PlanOutput> Planner<O> {
     /// Converts begin and end of an operation to times of the plan.
     fn times(&mut self, start: KernelTime, end: KernelTime) -> (ReplayTime, ReplayTime) {
         // An operation in flight that began earlier may be planned later.
-        let earliest = || start.min(self.under_way.oldest().unwrap_or(KernelTime::MAX));
+        let earliest = || start.min(self.in_flight.oldest().unwrap_or(KernelTime::MAX));
         self.first.get_or_insert_with(earliest);
         let [start, end] = [start, end].map(|time| self.since_first(time));
         self.span = self.span.max(end.since(ReplayTime::MIN));
@@ -279,7 +279,7 @@ impl<O: PlanOutput> Planner<O> {
     fn new_worker(&mut self) -> Worker {
         self.counts.push(0);
         self.busy.push(Nanos::default());
-        Worker(u32::try_from(self.who.len()).expect("fewer threads than bytes"))
+        Worker(u32::try_from(self.workers.len()).expect("fewer threads than bytes"))
     }
 
     /// Adds a call to the operations in flight, if it may be replayed. A call that waits for a pipe
@@ -290,10 +290,10 @@ impl<O: PlanOutput> Planner<O> {
         let call = operation.call.call();
         // Operations that the call submits are reported after its end, and began with it.
         if call.arg(Role::Iocbs).is_some() {
-            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start, false);
+            self.in_flight.begun(InFlightKey::Call(operation.thread), operation.start, false);
             return;
         }
-        self.under_way.over(InFlightKey::Call(operation.thread));
+        self.in_flight.over(InFlightKey::Call(operation.thread));
         let file = operation.file.as_ref().map(|file| file.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
@@ -304,7 +304,7 @@ impl<O: PlanOutput> Planner<O> {
         let is_left = is_left || call.class == CallClass::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             let makes = may_make_names(operation);
-            self.under_way.begun(InFlightKey::Call(operation.thread), operation.start, makes);
+            self.in_flight.begun(InFlightKey::Call(operation.thread), operation.start, makes);
         }
     }
 }

@@ -167,46 +167,46 @@ pub enum Treatment {
     Done,
     /// Followed: the effect is contained in replayed calls, such as the directory that paths begin
     /// at, or the owner of a descriptor.
-    Followed,
+    ModelOnly,
     /// Skipped, for this reason.
-    Left(SkipReason),
+    Skipped(SkipReason),
 }
 
 /// Returns the treatment of a call with these registers.
 pub fn treatment(call: &Call, args: &[u64; 6]) -> Treatment {
     use CallClass as C;
-    use Treatment::{Done, Followed, Left};
+    use Treatment::{Done, ModelOnly, Skipped};
     match call.class {
         C::Open if call.arg(Role::Path).is_some() && call.arg(Role::Cloexec(0)).is_none() => Done,
-        C::Open if call.arg(Role::MemoryFlags).is_some() => Left(SkipReason::Memory),
-        C::Open => Left(SkipReason::Mounts),
+        C::Open if call.arg(Role::MemoryFlags).is_some() => Skipped(SkipReason::Memory),
+        C::Open => Skipped(SkipReason::Mounts),
         C::Close | C::Read | C::Write | C::Seek | C::Dup => Done,
-        C::CloseRange | C::Place | C::Process | C::User => Followed,
+        C::CloseRange | C::Place | C::Process | C::User => ModelOnly,
         C::Control => control(call, args),
         C::Sync if call.arg(Role::Fd).is_some() => Done,
-        C::Sync if call.arg(Role::Address).is_some() => Left(SkipReason::Memory),
-        C::Sync => Left(SkipReason::Machine),
+        C::Sync if call.arg(Role::Address).is_some() => Skipped(SkipReason::Memory),
+        C::Sync => Skipped(SkipReason::Machine),
         // A transfer from a file to something else is replayed as a `sendfile`
         // (`planner/sinks.rs`).
-        C::Transfer if call.name == "splice" => Left(SkipReason::Channel),
+        C::Transfer if call.name == "splice" => Skipped(SkipReason::Channel),
         C::Transfer => Done,
-        C::Pipe | C::Make(_) | C::MakePair | C::Socket => Left(SkipReason::Channel),
+        C::Pipe | C::Make(_) | C::MakePair | C::Socket => Skipped(SkipReason::Channel),
         C::Name if call.name.starts_with("mknod") => node(call, args),
         C::Name | C::Rename | C::Remove | C::Resize | C::List | C::Advise => Done,
         C::Lock => Done,
-        C::Root | C::Mount | C::Unshare => Left(SkipReason::Mounts),
-        C::Stat | C::Attribute if call.name.contains("xattr") => Left(SkipReason::Attributes),
-        C::Attribute if call.name.contains("chown") => Left(SkipReason::Owner),
+        C::Root | C::Mount | C::Unshare => Skipped(SkipReason::Mounts),
+        C::Stat | C::Attribute if call.name.contains("xattr") => Skipped(SkipReason::Attributes),
+        C::Attribute if call.name.contains("chown") => Skipped(SkipReason::Owner),
         C::Stat | C::Attribute => Done,
-        C::Ioctl => Left(SkipReason::Ioctl),
-        C::Map => Left(SkipReason::Memory),
-        C::Async => Left(SkipReason::Asynchronous),
+        C::Ioctl => Skipped(SkipReason::Ioctl),
+        C::Map => Skipped(SkipReason::Memory),
+        C::Async => Skipped(SkipReason::Asynchronous),
     }
 }
 
 /// Returns the reason why a call that failed with this error is not replayed: the replay does not
 /// reproduce its cause. Such a call changed nothing.
-pub fn excuse(call: &Call, errno: i32) -> Option<SkipReason> {
+pub fn environment_failure(call: &Call, errno: i32) -> Option<SkipReason> {
     match errno {
         libc::EACCES | libc::EPERM => Some(SkipReason::Rights),
         libc::EXDEV => Some(SkipReason::FileSystems),
@@ -231,12 +231,12 @@ fn control(call: &Call, args: &[u64; 6]) -> Treatment {
         Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => Treatment::Done,
         Some(libc::F_GETFD | libc::F_SETFD | libc::F_GETFL | libc::F_SETFL) => Treatment::Done,
         Some(libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW) => {
-            Treatment::Left(SkipReason::ProcessLock)
+            Treatment::Skipped(SkipReason::ProcessLock)
         }
         Some(libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW) => {
-            Treatment::Left(SkipReason::RangeLock)
+            Treatment::Skipped(SkipReason::RangeLock)
         }
-        _ => Treatment::Left(SkipReason::Other),
+        _ => Treatment::Skipped(SkipReason::Other),
     }
 }
 
@@ -245,7 +245,7 @@ fn node(call: &Call, args: &[u64; 6]) -> Treatment {
     let mode = call.arg(Role::Path).and_then(|it| args.get(it + 1)).copied().unwrap_or(0);
     match u32::try_from(mode).map(|it| it & libc::S_IFMT) {
         Ok(0 | libc::S_IFREG | libc::S_IFIFO) => Treatment::Done,
-        _ => Treatment::Left(SkipReason::Device),
+        _ => Treatment::Skipped(SkipReason::Device),
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
     fn calls_that_leave_the_sandbox_are_left_out() {
         for name in ["chroot", "pivot_root", "mount", "umount", "unshare", "setns", "move_mount"] {
             let call = CALLS.iter().find(|it| it.name == name).expect(name);
-            assert_eq!(treatment(call, &[0; 6]), Treatment::Left(SkipReason::Mounts), "{name}");
+            assert_eq!(treatment(call, &[0; 6]), Treatment::Skipped(SkipReason::Mounts), "{name}");
         }
         for name in ["mknod", "mknodat"] {
             let call = CALLS.iter().find(|it| it.name == name).expect(name);
@@ -268,8 +268,8 @@ mod tests {
                 treatment(call, &args)
             };
             assert_eq!(made(libc::S_IFREG | 0o644), Treatment::Done);
-            assert_eq!(made(libc::S_IFCHR | 0o666), Treatment::Left(SkipReason::Device));
-            assert_eq!(made(libc::S_IFBLK | 0o666), Treatment::Left(SkipReason::Device));
+            assert_eq!(made(libc::S_IFCHR | 0o666), Treatment::Skipped(SkipReason::Device));
+            assert_eq!(made(libc::S_IFBLK | 0o666), Treatment::Skipped(SkipReason::Device));
         }
     }
 
@@ -281,6 +281,6 @@ mod tests {
             of.map(|it| it.name).collect()
         };
         expect_test::expect!["read write open close newstat newfstat newlstat lseek pread64 pwrite64 readv writev access dup dup2 sendfile64 fcntl flock fsync fdatasync truncate ftruncate getdents rename mkdir rmdir creat link unlink symlink readlink chmod fchmod utime mknod statfs fstatfs readahead getdents64 fadvise64 utimes openat mkdirat mknodat futimesat newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat sync_file_range utimensat fallocate dup3 preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2 fchmodat2"].assert_eq(&names(Treatment::Done).join(" "));
-        expect_test::expect!["clone fork vfork execve chdir fchdir setuid setreuid setresuid execveat clone3 close_range"].assert_eq(&names(Treatment::Followed).join(" "));
+        expect_test::expect!["clone fork vfork execve chdir fchdir setuid setreuid setresuid execveat clone3 close_range"].assert_eq(&names(Treatment::ModelOnly).join(" "));
     }
 }

@@ -51,7 +51,7 @@ fn side_of(who: WorkerInfo, lines: &[&str]) -> PlanSide {
     for (number, line) in (0..).zip(lines) {
         planner.out.planned(&operation(number, line)).expect("memory");
     }
-    planner.who = vec![who];
+    planner.workers = vec![who];
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
     let (reader, index) = PlanReader::new(file).expect("a plan");

@@ -17,7 +17,7 @@ pub(super) fn write(
     let path = operation.file.as_ref().and_then(|file| file.path.as_ref());
     let mut object = Object::begin(line, "async");
     object.word(key!("interface"), Some(opcode.interface.as_str()));
-    object.word(key!("name"), opcode.is_known().then(|| opcode.asked().name));
+    object.word(key!("name"), opcode.is_known().then(|| opcode.request_kind().name));
     object.unsigned(key!("opcode"), Some(opcode.number.into()));
     object.signed(key!("pid"), Some(operation.pid.0.into()));
     object.signed(key!("tid"), Some(operation.tid.0.into()));

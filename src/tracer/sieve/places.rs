@@ -290,7 +290,12 @@ impl FilePlaces {
     }
 
     /// Writes the known extents at the location of a request that is in the log.
-    pub(super) fn tell(&mut self, time: KernelTime, place: DevicePosition, nr_sector: u64) {
+    pub(super) fn write_extents(
+        &mut self,
+        time: KernelTime,
+        place: DevicePosition,
+        nr_sector: u64,
+    ) {
         self.tell_at(time, place, nr_sector, 0);
     }
 

@@ -296,7 +296,7 @@ impl SievedRequests {
             requests: Vec::new(),
         };
         if is_own && !is_stacked {
-            places.tell(hit.at.time, top, event.nr_sector.into());
+            places.write_extents(hit.at.time, top, event.nr_sector.into());
         }
         if is_own {
             bio.records.drain(..).for_each(|it| marks.set(it, Mark::Kept));
@@ -457,7 +457,7 @@ impl SievedRequests {
             let Some(bio) = self.bios.get_mut(&key) else { continue };
             bio.requests.retain(|it| *it != id);
             if mark == Mark::Kept && !bio.is_own {
-                places.tell(key.0, bio.top, bio.nr_sector.into());
+                places.write_extents(key.0, bio.top, bio.nr_sector.into());
             }
             bio.is_kept |= mark == Mark::Kept;
             if bio.is_kept {

@@ -207,9 +207,9 @@ fn partial_frame_is_cut_off_and_the_log_continues() {
         disk.write_all(b"IOFR\x02half a frame")?;
         Err(io::ErrorKind::StorageFull.into())
     };
-    let error = writer.whole(full).expect_err("it is full");
+    let error = writer.write_atomically(full).expect_err("it is full");
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    writer.whole(|it| it.round(KernelTime(2))).expect("room");
+    writer.write_atomically(|it| it.round(KernelTime(2))).expect("room");
     let mut bytes = Vec::new();
     file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("readable");
     assert_eq!(bytes.len() as u64, writer.written());

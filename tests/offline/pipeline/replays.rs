@@ -40,11 +40,11 @@ fn every_call_has_its_place() {
             ledger.async_open + ledger.async_unseen,
         ];
         for (is_call, followed, endless) in
-            [(true, plan.followed, endless), (false, 0, endless_asynchronous)]
+            [(true, plan.model_only, endless), (false, 0, endless_asynchronous)]
         {
             let is_meant = |it: &OpKind| matches!(it, OpKind::Call(_)) == is_call;
             let of = |is_endless: bool| -> u64 {
-                let left = plan.left.iter().filter(|it| is_meant(&it.0.1));
+                let left = plan.skipped.iter().filter(|it| is_meant(&it.0.1));
                 left.filter(|it| (it.0.0 == SkipReason::NoResult) == is_endless)
                     .map(|it| *it.1)
                     .sum()
@@ -70,7 +70,7 @@ fn dependencies_ended_before_their_dependents() {
     let mut waits = 0;
     for name in names("iocap") {
         let plan = || run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
-        let Planner { out: Kept(planned), who, .. } = plan();
+        let Planner { out: Kept(planned), workers: who, .. } = plan();
         assert_eq!(planned, plan().out.0, "{name}");
         let mut ends: BTreeMap<OpId, ReplayTime> = BTreeMap::new();
         let mut counts: BTreeMap<_, u32> = BTreeMap::new();
@@ -102,7 +102,7 @@ fn dependencies_ended_before_their_dependents() {
 fn a_lane_has_one_operation_at_a_time() {
     let mut deepest = 0;
     for name in names("iocap") {
-        let Planner { out: Kept(planned), who, .. } =
+        let Planner { out: Kept(planned), workers: who, .. } =
             run(&read(&name, "iocap"), Planner::new(Kept::default())).2;
         let mut of: BTreeMap<i32, Vec<&PlannedOp>> = BTreeMap::new();
         let mut ends: BTreeMap<_, ReplayTime> = BTreeMap::new();

@@ -143,14 +143,14 @@ impl BlockRequests {
             requests.followed += 1;
             return;
         }
-        match asked(request) {
+        match captured_request(request) {
             Ok(asked) => requests.all.push(asked),
             Err(why) => *requests.left.entry((why, request.op)).or_default() += 1,
         }
     }
 }
 
-fn asked(request: &BlockRequest) -> Result<CapturedRequest<KernelTime>, NotAsked> {
+fn captured_request(request: &BlockRequest) -> Result<CapturedRequest<KernelTime>, NotAsked> {
     if request.is_stillborn {
         return Err(NotAsked::Stillborn);
     }

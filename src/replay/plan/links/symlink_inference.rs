@@ -167,7 +167,7 @@ impl SymlinkEvidence {
     }
 
     /// Takes the next step of the capture.
-    pub fn look_at(&mut self, step: &Step<'_>) {
+    pub fn observe(&mut self, step: &Step<'_>) {
         if let Step::SyscallEnded(operation, _) = step {
             self.ended(operation);
         }
@@ -338,7 +338,7 @@ impl Sink for SymlinkEvidence {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        self.look_at(step);
+        self.observe(step);
         Ok(())
     }
 }

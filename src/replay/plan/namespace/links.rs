@@ -78,13 +78,13 @@ impl FsModel {
     }
 
     /// Records that a path has led through these links: they were there.
-    pub fn led_through(&mut self, via: &[NodeId]) {
+    pub fn record_traversed_links(&mut self, via: &[NodeId]) {
         via.iter().for_each(|link| self.was_there(*link, EntryKind::Link(0)));
     }
 
     /// Records that nothing was found where a path leads. If something is there, a link on the way
     /// was missing: the only one that no operation has found. Returns true if so.
-    pub fn led_nowhere(&mut self, via: &[NodeId], to: NodeId) -> bool {
+    pub fn forget_dangling_links(&mut self, via: &[NodeId], to: NodeId) -> bool {
         if self.thing(to).is_none() || self.is_absent(to) {
             return false;
         }

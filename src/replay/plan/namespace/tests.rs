@@ -31,7 +31,7 @@ fn check_with(links: &SymlinkMap, happens: impl FnOnce(&mut FsModel), expected: 
 fn at(world: &mut FsModel, path: &str) -> NodeId {
     let mut via = Vec::new();
     let node = world.reach(path.as_bytes(), false, &mut via).expect("from the root");
-    world.led_through(&via);
+    world.record_traversed_links(&via);
     node
 }
 
@@ -303,7 +303,7 @@ fn entry_found_through_a_link_is_at_its_target() {
             let node = world.reach(b"/m/x", true, &mut via).expect("from the root");
             let links = [at(world, "/m"), at(world, "/a/l")];
             assert_eq!(via, links);
-            world.led_through(&via);
+            world.record_traversed_links(&via);
             assert_eq!(node, at(world, "/a/d/e/x"));
             world.was_absent(node, false);
         },

@@ -26,7 +26,7 @@ pub fn finish<O: PlanOutput + IntoWriter>(
     machine: &str,
 ) -> io::Result<O::Destination> {
     let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
-    let Planner { out, world, who, given, left, .. } = planner;
+    let Planner { out, world, workers: who, inherited_fds: given, skipped: left, .. } = planner;
     let mut out = out.into_writer()?;
     out.flush_all()?;
     let files = files(&world);
@@ -75,7 +75,7 @@ pub fn finish<O: PlanOutput + IntoWriter>(
         calls: calls.collect(),
         given: given.collect(),
         left: left.collect(),
-        followed: planner.followed,
+        followed: planner.model_only,
         unexplained: world.unexplained,
         handles,
         span: planner.span,

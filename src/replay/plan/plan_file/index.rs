@@ -51,7 +51,7 @@ pub struct CallPlan {
 
 impl CallPlan {
     /// Returns the name of the captured call or asynchronous operation.
-    pub fn told(&self) -> &str {
+    pub fn captured_name(&self) -> &str {
         self.asynchronous.as_ref().unwrap_or(&self.name)
     }
 }

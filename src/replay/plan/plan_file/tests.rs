@@ -50,7 +50,7 @@ fn plan_for(operations: u32, machine: &str) -> Vec<u8> {
     }
     let who =
         |worker| WorkerInfo { worker: Worker(worker), pid: 1, tid: 2, ..WorkerInfo::default() };
-    planner.who = vec![who(0), who(1)];
+    planner.workers = vec![who(0), who(1)];
     finish(planner, machine).expect("memory")
 }
 
@@ -64,7 +64,7 @@ fn open(bytes: &[u8]) -> Result<(PlanReader, Index), PlanError> {
 fn written_plan_is_read_back() {
     let (reader, index) = open(&plan(1000)).expect("a plan");
     let mut zstd = zstd::bulk::Decompressor::new().expect("memory");
-    let calls: Vec<_> = index.calls.iter().map(CallPlan::told).collect();
+    let calls: Vec<_> = index.calls.iter().map(CallPlan::captured_name).collect();
     assert_eq!(calls, ["pread64"]);
     assert_eq!(index.longest, [0, 512]);
     for worker in &index.workers {
@@ -200,7 +200,7 @@ fn frames_are_bounded_for_any_content() {
     }
     let who =
         |worker| WorkerInfo { worker: Worker(worker), pid: 1, tid: 2, ..WorkerInfo::default() };
-    planner.who = vec![who(0), who(1)];
+    planner.workers = vec![who(0), who(1)];
     let bytes = finish(planner, std::env::consts::ARCH).expect("memory");
     let (reader, index) = open(&bytes).expect("a plan");
     let mut zstd = zstd::bulk::Decompressor::new().expect("memory");

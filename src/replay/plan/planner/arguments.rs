@@ -135,7 +135,13 @@ impl<O: PlanOutput> Planner<O> {
         if let Ok((path, _)) = found {
             self.handles.position(handle).set(offset);
             let behind = self.handles.file(handle);
-            self.given.push(InheritedFd { handle, path, file: behind, flags: file.flags, offset });
+            self.inherited_fds.push(InheritedFd {
+                handle,
+                path,
+                file: behind,
+                flags: file.flags,
+                offset,
+            });
         }
         handle
     }

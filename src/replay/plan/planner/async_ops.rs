@@ -30,7 +30,7 @@ impl<O: PlanOutput> Planner<O> {
         };
         let handle = self.handles.usable(handle).map(|handle| (handle, file.id));
         if handle.is_ok() {
-            self.under_way.begun(InFlightKey::Operation(operation.id), operation.start, false);
+            self.in_flight.begun(InFlightKey::Operation(operation.id), operation.start, false);
         }
         let behind = self.behind(operation.thread);
         self.lanes.begun(operation.id, SubmittedOp { thread: operation.thread, behind, handle });
@@ -53,7 +53,7 @@ impl<O: PlanOutput> Planner<O> {
         operation: &AsyncOperation,
     ) -> Result<(), O::Error> {
         let flight = self.lanes.over(operation.id);
-        self.under_way.over(InFlightKey::Operation(operation.id));
+        self.in_flight.over(InFlightKey::Operation(operation.id));
         let thread = flight.as_ref().map(|flight| flight.thread);
         let result = match self.on_lane(operation, flight) {
             Ok((planned, before)) => self.emit(operation.process, planned, before),
@@ -69,14 +69,14 @@ impl<O: PlanOutput> Planner<O> {
     /// Removes an asynchronous operation whose result was not seen.
     pub(super) fn asynchronous_lost(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
-        self.under_way.over(InFlightKey::Operation(operation.id));
+        self.in_flight.over(InFlightKey::Operation(operation.id));
         self.leave_asynchronous(operation, SkipReason::NoResult);
         flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 
     fn leave_asynchronous(&mut self, operation: &AsyncOperation, reason: SkipReason) {
         self.out.left(reason);
-        *self.left.entry((reason, OpKind::Async(operation.opcode))).or_default() += 1;
+        *self.skipped.entry((reason, OpKind::Async(operation.opcode))).or_default() += 1;
     }
 
     /// Plans an asynchronous operation. Returns the planned operation and the operations for which
@@ -98,7 +98,7 @@ impl<O: PlanOutput> Planner<O> {
         // From here on, the operation is replayed.
         let at = self.lane(&call, &behind);
         let mut before = behind;
-        self.families.over(operation.process, operation.start, &mut before);
+        self.process_waits.over(operation.process, operation.start, &mut before);
         let handles = [Some(handle), None];
         let files = self.infer_from_files(&call, handles);
         let file = files[0].map(|it| it.file);
@@ -122,13 +122,13 @@ impl<O: PlanOutput> Planner<O> {
         };
         let worker = self.new_worker();
         let comm = match self.threads.get(&call.thread) {
-            Some(thread) => self.who[thread.worker.0 as usize].comm.clone(),
+            Some(thread) => self.workers[thread.worker.0 as usize].comm.clone(),
             None => self.new.get(&call.thread).map(|new| new.comm.clone()).unwrap_or_default(),
         };
         let (pid, tid) = (call.pid.0, call.tid.0);
         let before = behind.all().first().copied().into_iter().collect();
         let lane = u32::try_from(number).ok();
-        self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane });
+        self.workers.push(WorkerInfo { worker, pid, tid, comm, before, lane });
         let timed = TimedOp { at: OpId { worker, number: 0 }, start, end };
         self.lanes.add(call.thread, timed);
         timed

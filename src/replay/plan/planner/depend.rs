@@ -52,11 +52,11 @@ impl<O: PlanOutput> Planner<O> {
         let ResolvedOp { handles, names, .. } = resolved;
         let mut before = WaitSet::default();
         let at = self.timed(operation, end, &mut before);
-        self.families.waited(operation.process, operation.start, &mut before);
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-        self.things.named(names, accessor);
+        self.process_waits.waited(operation.process, operation.start, &mut before);
+        let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before: &mut before };
+        self.resources.named(names, accessor);
         if let Some(file) = inferred.resized {
-            self.things.resized(file, accessor);
+            self.resources.resized(file, accessor);
         }
         self.touched(operation, *handles, inferred.files, at, &mut before);
         let mut depending = DependingOp { at, before, makes: None, keeps_handle: false };
@@ -97,7 +97,7 @@ impl<O: PlanOutput> Planner<O> {
             before.all().iter().for_each(|op| first.add(*op));
             let (pid, tid) = (operation.pid.0, operation.tid.0);
             let before = born.into_iter().collect();
-            self.who.push(WorkerInfo { worker, pid, tid, comm, before, lane: None });
+            self.workers.push(WorkerInfo { worker, pid, tid, comm, before, lane: None });
             worker
         };
         OpId { worker, number: self.counts[worker.0 as usize] }
@@ -120,15 +120,15 @@ impl<O: PlanOutput> Planner<O> {
             // has the lock.
             let at = if class == CallClass::Lock { TimedOp { start: at.end, ..at } } else { at };
             let closes = class == CallClass::Close;
-            let past = self.under_way.past();
+            let past = self.in_flight.past();
             let accessor = &mut Accessor { by: at, past, before: &mut *before };
-            self.things.of_handle(&mut self.handles, handle, closes, accessor);
+            self.resources.of_handle(&mut self.handles, handle, closes, accessor);
             self.locked(operation, handle, at, before);
             let Some(UsedFile { file, of_itself }) = files[place] else { continue };
             let description = self.handles.description(handle);
-            let past = self.under_way.past();
+            let past = self.in_flight.past();
             let accessor = &mut Accessor { by: at, past, before: &mut *before };
-            self.things.of_file(operation, file, description, place == 1, of_itself, accessor);
+            self.resources.of_file(operation, file, description, place == 1, of_itself, accessor);
         }
     }
 
@@ -140,14 +140,14 @@ impl<O: PlanOutput> Planner<O> {
         at: TimedOp,
         before: &mut WaitSet,
     ) {
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before };
-        self.things.of_handle(&mut self.handles, made, true, accessor);
+        let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before };
+        self.resources.of_handle(&mut self.handles, made, true, accessor);
         let truncates = open_flags(operation).truncates();
         if let Some(file) = self.handles.file(made)
             && operation.call.call().class == CallClass::Open
             && truncates
         {
-            self.things.resized(file, accessor);
+            self.resources.resized(file, accessor);
         }
     }
 
@@ -187,7 +187,7 @@ impl<O: PlanOutput> Planner<O> {
                     let closed = self.handles.closed(process, *fd, end, Some(file.id));
                     let Some((closed, is_last)) = closed else { continue };
                     replaced = Some(closed).filter(|_| is_last);
-                    self.lets_go(closed, depending.at.at, &mut depending.before);
+                    self.release_locks(closed, depending.at.at, &mut depending.before);
                     depending.keeps_handle =
                         !is_last && operation.call.call().class == CallClass::Close;
                 }

@@ -12,10 +12,18 @@ pub(super) const KEPT: usize = 64 << 10;
 impl<O: PlanOutput> Planner<O> {
     /// Evicts state between two operations, if enough is kept.
     pub(super) fn forget(&mut self) {
-        if self.kept() < self.forget_at {
+        if self.kept() < self.evict_at {
             return;
         }
-        let Self { world, handles, things, strangers, locks, under_way, .. } = self;
+        let Self {
+            world,
+            handles,
+            resources: things,
+            external_entries: strangers,
+            locks,
+            in_flight: under_way,
+            ..
+        } = self;
         let (files, descriptions) = handles.known();
         // Files precede names: names of files that were made and removed need not be known.
         world.forget_files(|file| files.contains(&file));
@@ -32,16 +40,16 @@ impl<O: PlanOutput> Planner<O> {
             |file| world.knows(file),
             under_way.past(),
         );
-        self.forget_at = KEPT.max(2 * self.kept());
+        self.evict_at = KEPT.max(2 * self.kept());
         #[cfg(test)]
-        if self.forgets_at_once {
-            self.forget_at = 0;
+        if self.evicts_at_once {
+            self.evict_at = 0;
         }
     }
 
     /// Returns the number of names, files and resources that are kept.
     pub(super) fn kept(&self) -> usize {
-        self.world.count() + self.things.len()
+        self.world.count() + self.resources.len()
     }
 }
 
@@ -49,6 +57,6 @@ impl<O: PlanOutput> Planner<O> {
 impl<O: PlanOutput> Planner<O> {
     /// Returns a planner that evicts after each operation.
     pub(in crate::replay::plan) fn forgetting_at_once(self) -> Self {
-        Self { forget_at: 0, forgets_at_once: true, ..self }
+        Self { evict_at: 0, evicts_at_once: true, ..self }
     }
 }

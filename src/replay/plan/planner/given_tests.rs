@@ -40,10 +40,10 @@ fn named(name: &str, first: &str, second: Option<&str>) -> RecordedProgram {
 /// Returns the paths of the files that are open at the start, and of the initial entries.
 fn start(program: &RecordedProgram) -> (Vec<String>, Vec<String>) {
     let mut planner = Planner::new(KeptOps::default());
-    let Ok(()) = program.tell(&mut planner);
-    assert_eq!(planner.left, BTreeMap::new());
+    let Ok(()) = program.feed(&mut planner);
+    assert_eq!(planner.skipped, BTreeMap::new());
     let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-    let given = planner.given.iter().map(|fd| shown(&fd.path)).collect();
+    let given = planner.inherited_fds.iter().map(|fd| shown(&fd.path)).collect();
     let there = planner.world.entries().iter().map(|entry| shown(&entry.path)).collect();
     (given, there)
 }
@@ -77,8 +77,8 @@ fn a_path_that_is_too_long_is_left() {
     assert_eq!(start(&program).1.len(), 2047);
     let program = named("unlink", &(longest + "/b"), None);
     let mut planner = Planner::new(KeptOps::default());
-    let Ok(()) = program.tell(&mut planner);
-    let left: Vec<_> = planner.left.keys().map(|(reason, _)| *reason).collect();
+    let Ok(()) = program.feed(&mut planner);
+    let left: Vec<_> = planner.skipped.keys().map(|(reason, _)| *reason).collect();
     assert_eq!(left, [SkipReason::TooLong]);
     assert_eq!(planner.world.entries(), []);
 }
@@ -95,14 +95,14 @@ fn a_tree_may_be_deeper_than_paths() {
         program.does(("rename", [1, 1, 0, 0, 0, 0], 0), Some(named));
     }
     let mut planner = Planner::new(KeptOps::default());
-    let Ok(()) = program.tell(&mut planner);
+    let Ok(()) = program.feed(&mut planner);
     let entries = planner.world.entries();
     assert_eq!(entries.iter().map(|entry| entry.path.len()).max(), Some(4095));
     let gaps: Vec<_> = entries.iter().map(|entry| entry.gap).filter(Option::is_some).collect();
     assert_eq!(gaps, [Some(Gap::Depth)]);
     // This visits all of the tree.
     let mut again = Planner::new(KeptOps::default());
-    let Ok(()) = program.tell(&mut again);
+    let Ok(()) = program.feed(&mut again);
     planner.world.as_in(&again.world);
     assert_eq!(planner.world.entries(), entries);
 }

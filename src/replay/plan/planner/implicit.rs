@@ -53,11 +53,11 @@ impl<O: PlanOutput> Planner<O> {
         let mut before = WaitSet::default();
         let now = self.since_first(time);
         let at = TimedOp { at: self.last_of(worker), start: now, end: now };
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-        self.things.of_handle(&mut self.handles, handle, true, accessor);
-        self.lets_go(handle, at.at, &mut before);
+        let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before: &mut before };
+        self.resources.of_handle(&mut self.handles, handle, true, accessor);
+        self.release_locks(handle, at.at, &mut before);
         // Children for which the process may have waited.
-        self.families.over(process, time, &mut before);
+        self.process_waits.over(process, time, &mut before);
         let at = if is_free { at } else { TimedOp { start: ReplayTime::MIN, ..at } };
         self.implicit("close", [0; 6], handle, at, before)
     }
@@ -84,8 +84,8 @@ impl<O: PlanOutput> Planner<O> {
             self.newest.get(&process).iter().for_each(|(op, _)| before.add(*op));
             self.newest.get(&process).iter().for_each(|(op, _)| before.add(*op));
         }
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-        self.things.of_handle(&mut self.handles, handle, false, accessor);
+        let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before: &mut before };
+        self.resources.of_handle(&mut self.handles, handle, false, accessor);
         let flags = libc::LOCK_UN.cast_unsigned().into();
         let at = TimedOp { start: ReplayTime::MIN, ..at };
         self.implicit("flock", [0, flags, 0, 0, 0, 0], handle, at, before)
@@ -129,9 +129,9 @@ impl<O: PlanOutput> Planner<O> {
     ) -> Result<(), O::Error> {
         let mut before = WaitSet::default();
         let at = self.timed(operation, operation.start, &mut before);
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-        self.things.of_handle(&mut self.handles, handle, false, accessor);
-        self.things.moved(self.handles.description(handle), accessor);
+        let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before: &mut before };
+        self.resources.of_handle(&mut self.handles, handle, false, accessor);
+        self.resources.moved(self.handles.description(handle), accessor);
         self.handles.position(handle).set(offset);
         let whence = libc::SEEK_SET.cast_unsigned().into();
         self.implicit("lseek", [0, offset, whence, 0, 0, 0], handle, at, before)
@@ -151,8 +151,8 @@ impl<O: PlanOutput> Planner<O> {
         let mut before = WaitSet::default();
         let end = operation.end.unwrap_or(operation.start);
         let at = self.timed(operation, end, &mut before);
-        let accessor = &mut Accessor { by: at, past: self.under_way.past(), before: &mut before };
-        self.things.of_handle(&mut self.handles, handle, true, accessor);
+        let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before: &mut before };
+        self.resources.of_handle(&mut self.handles, handle, true, accessor);
         let [command, flag] =
             [libc::F_SETFD, libc::FD_CLOEXEC].map(|value| value.cast_unsigned().into());
         self.implicit("fcntl", [0, command, flag, 0, 0, 0], handle, at, before)

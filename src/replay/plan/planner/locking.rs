@@ -15,7 +15,11 @@ const INTERRUPTED: [i32; 5] = [libc::EINTR, 512, 513, 514, 516];
 
 impl<O: PlanOutput> Planner<O> {
     /// Returns the lock that a call requests.
-    fn asked(&self, operation: &SyscallOperation, handle: Option<Handle>) -> Option<LockAttempt> {
+    fn lock_attempt(
+        &self,
+        operation: &SyscallOperation,
+        handle: Option<Handle>,
+    ) -> Option<LockAttempt> {
         let is_lock = operation.call.call().class == CallClass::Lock;
         let FlockRequest::Lock(mode, _) = wish(&operation.args) else { return None };
         let handle = handle.filter(|_| is_lock)?;
@@ -43,7 +47,7 @@ impl<O: PlanOutput> Planner<O> {
         operation: &SyscallOperation,
         handle: Option<Handle>,
     ) -> Result<(), SkipReason> {
-        let Some(asked) = self.asked(operation, handle) else { return Ok(()) };
+        let Some(asked) = self.lock_attempt(operation, handle) else { return Ok(()) };
         match operation.errno() {
             Some(errno) if INTERRUPTED.contains(&errno) => Err(SkipReason::Interrupted),
             // The holder has released the lock meanwhile, or is not in the capture: the time of the
@@ -67,7 +71,7 @@ impl<O: PlanOutput> Planner<O> {
             return Ok(());
         }
         let handle = self.descriptors(operation, true).ok().and_then(|[first, _]| first);
-        let Some(asked) = self.asked(operation, handle) else { return Ok(()) };
+        let Some(asked) = self.lock_attempt(operation, handle) else { return Ok(()) };
         let others: Vec<(u64, TimedOp)> = self.locks.in_the_way(asked).collect();
         let now = operation.end.unwrap_or(operation.start);
         others.into_iter().try_for_each(|(description, by)| self.unlocks(description, by, now))
@@ -85,7 +89,7 @@ impl<O: PlanOutput> Planner<O> {
             return;
         }
         let is_unlock = wish(&operation.args) == FlockRequest::Unlock;
-        match (self.asked(operation, Some(handle)), operation.errno()) {
+        match (self.lock_attempt(operation, Some(handle)), operation.errno()) {
             (None, None) if is_unlock => {
                 self.locks.let_go(self.handles.description(handle), at.at, before);
             }
@@ -96,7 +100,7 @@ impl<O: PlanOutput> Planner<O> {
     }
 
     /// Releases the lock of a description whose last handle is gone.
-    pub(super) fn lets_go(&mut self, handle: Handle, at: OpId, before: &mut WaitSet) {
+    pub(super) fn release_locks(&mut self, handle: Handle, at: OpId, before: &mut WaitSet) {
         let description = self.handles.description(handle);
         if self.locks.has(description) && self.handles.any_of(description).is_none() {
             self.locks.let_go(description, at, before);

@@ -99,7 +99,7 @@ impl RecordedProgram {
         self.with_it(what, Some(offset))
     }
 
-    pub(super) fn tell<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
+    pub(super) fn feed<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
         for (operation, effects) in &self.did {
             sink.step(operation.start, &Step::SyscallBegun(operation))?;
             let end = operation.end.expect("it has ended");
@@ -122,7 +122,7 @@ impl RecordedProgram {
             assert!(passes < 99, "it does not end");
             let needs = DependencySelection::new(filter.clone(), found, &SymlinkMap::default());
             let mut needs = if forgets { needs.forgetting_at_once() } else { needs };
-            let Ok(()) = self.tell(&mut needs);
+            let Ok(()) = self.feed(&mut needs);
             found = needs.found;
             if !found.take_grown() {
                 break;
@@ -131,7 +131,7 @@ impl RecordedProgram {
         let selected =
             Selected::new(filter.clone(), found, &SymlinkMap::default(), KeptOps::default());
         let mut selected = if forgets { selected.forgetting_at_once() } else { selected };
-        let Ok(()) = self.tell(&mut selected);
+        let Ok(()) = self.feed(&mut selected);
         let (planner, mut needs) = selected.end();
         assert!(!needs.found.take_grown());
         planner
@@ -148,7 +148,7 @@ fn check(program: &RecordedProgram, name: &str, expected: &[u64]) {
     let planned = planner.out.0.iter().filter(|op| !op.implicit);
     let planned: Vec<u64> = planned.map(number).collect();
     assert_eq!(planned, expected);
-    assert!(planner.given.is_empty(), "{:?}", planner.given);
+    assert!(planner.inherited_fds.is_empty(), "{:?}", planner.inherited_fds);
     let did = program.did.iter();
     let wanted = did.filter(|(operation, _)| operation.call.call().name == name).count();
     assert_eq!(planner.needed, (expected.len() - wanted) as u64);
@@ -232,7 +232,7 @@ fn files_opened_in_turn_take_one_descriptor() {
         program.moves("pwrite64", 0, 5).closes();
     }
     let planner = program.part("pwrite64");
-    assert_eq!((planner.handles(), planner.given.len()), (1, 0));
+    assert_eq!((planner.handles(), planner.inherited_fds.len()), (1, 0));
     // The last close comes after all wanted operations.
     assert_eq!(planner.needed, 101 + 100);
 }

@@ -395,11 +395,11 @@ proptest! {
         let mut original = OriginalProgram::on(&names);
         choices.iter().for_each(|choice| original.does(*choice));
         let mut whole = Planner::new(KeptOps::default());
-        let Ok(()) = original.program.tell(&mut whole);
+        let Ok(()) = original.program.feed(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new());
         prop_assert_eq!(whole.world.unexplained, 0);
-        let mut reasons = whole.left.keys().map(|(reason, _)| *reason);
-        prop_assert!(reasons.all(|reason| reason == SkipReason::Rights), "{:?}", whole.left);
+        let mut reasons = whole.skipped.keys().map(|(reason, _)| *reason);
+        prop_assert!(reasons.all(|reason| reason == SkipReason::Rights), "{:?}", whole.skipped);
     }
 
     /// Fails if an operation is missing in the plan that affects a planned one.
@@ -423,17 +423,17 @@ proptest! {
         };
         let whole = Planner::new(KeptOps::default());
         let mut whole = if forgets { whole.forgetting_at_once() } else { whole };
-        let Ok(()) = program.tell(&mut whole);
+        let Ok(()) = program.feed(&mut whole);
         prop_assert_eq!(replayed(&whole), Vec::<String>::new(), "the whole");
         let planner = program.part_of(&filter, forgets);
         prop_assert_eq!(replayed(&planner), Vec::<String>::new());
-        prop_assert_eq!(planner.given.len(), 0);
+        prop_assert_eq!(planner.inherited_fds.len(), 0);
         let is_wanted = |(operation, _): &&(Box<SyscallOperation>, Vec<FdEffect>)| {
             let end = operation.end.expect("it has ended");
             calls.contains(&operation.call)
                 && filter.window.is_none_or(|(from, until)| from < end && end <= until)
         };
         let wanted = program.did.iter().filter(is_wanted).count() as u64;
-        prop_assert_eq!(planner.done.values().sum::<u64>() + planner.left.values().sum::<u64>() - planner.needed, wanted);
+        prop_assert_eq!(planner.done.values().sum::<u64>() + planner.skipped.values().sum::<u64>() - planner.needed, wanted);
     }
 }

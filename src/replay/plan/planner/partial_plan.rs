@@ -91,8 +91,8 @@ impl<O: PlanOutput> Planner<O> {
     /// Counts a wanted operation that is not replayed.
     fn not_done(&mut self, verdict: Selection, what: OpKind) {
         match verdict {
-            Selection::Left(reason) => *self.left.entry((reason, what)).or_default() += 1,
-            Selection::Followed => self.followed += 1,
+            Selection::Left(reason) => *self.skipped.entry((reason, what)).or_default() += 1,
+            Selection::Followed => self.model_only += 1,
             Selection::Wanted | Selection::Needed | Selection::Out => {}
         }
     }
@@ -104,14 +104,14 @@ impl<O: PlanOutput> Planner<O> {
         effects: &[FdEffect],
     ) -> Result<(), O::Error> {
         if operation.call.call().arg(Role::Iocbs).is_none() {
-            self.under_way.over(InFlightKey::Call(operation.thread));
+            self.in_flight.over(InFlightKey::Call(operation.thread));
         }
         self.foreign(operation, effects, SkipReason::NoFile)
     }
 
     fn asynchronous_passed_by(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
-        self.under_way.over(InFlightKey::Operation(operation.id));
+        self.in_flight.over(InFlightKey::Operation(operation.id));
         flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 }

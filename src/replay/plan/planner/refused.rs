@@ -34,7 +34,7 @@ impl<O: PlanOutput> Planner<O> {
         let Ok([Some(path), _]) = self.paths(operation) else { return };
         let Some(node) = self.world.find(&path) else { return };
         if class == CallClass::Name || self.world.is_known_absent(node) {
-            self.strangers.made(node);
+            self.external_entries.made(node);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::replay::plan::handles::Handle;
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::NodeId;
 use crate::replay::plan::plan_output::PlanOutput;
-use crate::replay::plan::replayability::{SkipReason, excuse};
+use crate::replay::plan::replayability::{SkipReason, environment_failure};
 use crate::replay::plan::resources::{NameAccesses, name_accesses};
 use crate::replay::plan::symlink_follow::follows;
 
@@ -55,16 +55,16 @@ impl<O: PlanOutput> Planner<O> {
     ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), SkipReason> {
         let (mut nodes, mut links) = self.look_up(operation, [path, second_path]);
         if operation.errno() != Some(libc::ENOENT) {
-            self.world.led_through(&links);
+            self.world.record_traversed_links(&links);
         } else if let [Some(to), None] = nodes
-            && self.world.led_nowhere(&links, to)
+            && self.world.forget_dangling_links(&links, to)
         {
             (nodes, links) = self.look_up(operation, [path, second_path]);
         }
-        let is_contended = self.under_way.may_make_names();
-        self.strangers.ended(&self.world, operation, nodes, is_contended)?;
+        let is_contended = self.in_flight.may_make_names();
+        self.external_entries.ended(&self.world, operation, nodes, is_contended)?;
         let call = operation.call.call();
-        match operation.errno().and_then(|errno| Some((errno, excuse(call, errno)?))) {
+        match operation.errno().and_then(|errno| Some((errno, environment_failure(call, errno)?))) {
             Some((errno, reason)) => {
                 infer_initial_state::failed(&mut self.world, operation, errno, nodes);
                 Err(reason)

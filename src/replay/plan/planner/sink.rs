@@ -17,7 +17,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
         match step {
             Step::Forked { parent, child } => {
                 self.handles.forked(*parent, *child);
-                self.families.born(*parent, *child, time);
+                self.process_waits.born(*parent, *child, time);
                 if let Some(at) = self.newest.get(parent) {
                     self.newest.insert(*child, (at.0, false));
                 }
@@ -25,7 +25,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
             Step::ThreadSeen(thread) => {
                 let mut born = self.newest.get(&thread.process).map(|(op, _)| *op);
                 let mut before = WaitSet::default();
-                if let Some(last) = self.families.siblings(thread.process, time, &mut before) {
+                if let Some(last) = self.process_waits.siblings(thread.process, time, &mut before) {
                     // Otherwise all children of a shell that is idle between them would begin at
                     // once, and wait for each other.
                     born.replace(last).into_iter().for_each(|sibling| before.add(sibling));
@@ -38,38 +38,38 @@ impl<O: PlanOutput> Sink for Planner<O> {
             }
             Step::SyscallEnded(operation, effects) => {
                 if operation.call.call().arg(Role::Iocbs).is_none() {
-                    self.under_way.over(InFlightKey::Call(operation.thread));
+                    self.in_flight.over(InFlightKey::Call(operation.thread));
                 }
                 let sendfile = self.as_sendfile(operation);
                 self.ended(sendfile.as_ref().unwrap_or(operation), effects)?;
-                self.under_way.raise_floor(time, self.first);
+                self.in_flight.raise_floor(time, self.first);
                 self.forget();
             }
             Step::SyscallUnfinished(operation, _) => {
-                self.under_way.over(InFlightKey::Call(operation.thread));
+                self.in_flight.over(InFlightKey::Call(operation.thread));
                 self.leave(operation, SkipReason::NoResult);
             }
             Step::AsyncFile(operation) => self.submitted(operation),
             Step::AsyncEnded(operation, _) => {
                 self.asynchronous_ended(operation)?;
-                self.under_way.raise_floor(time, self.first);
+                self.in_flight.raise_floor(time, self.first);
                 self.forget();
             }
             Step::AsyncUnfinished(operation, _) => self.asynchronous_lost(operation),
             Step::DescriptorsClosed(process, fds) => self.went(*process, fds, time)?,
             Step::ProcessEnded(process) => {
                 self.handles.ended(process.key);
-                self.families.process_ended(process.key);
+                self.process_waits.process_ended(process.key);
                 self.newest.remove(&process.key);
             }
             Step::ThreadEnded(thread) => {
                 if let Some(seen) = self.threads.remove(&thread.key) {
-                    self.families.thread_ended(thread.process, time, seen.last);
+                    self.process_waits.thread_ended(thread.process, time, seen.last);
                 }
                 for last in self.lanes.ended(thread.key) {
-                    self.families.thread_ended(thread.process, time, last);
+                    self.process_waits.thread_ended(thread.process, time, last);
                 }
-                self.under_way.over(InFlightKey::Call(thread.key));
+                self.in_flight.over(InFlightKey::Call(thread.key));
                 self.new.remove(&thread.key);
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! Plans of invented asynchronous operations.
 
-use super::tests::{KeptOps, call, file, told};
+use super::tests::{KeptOps, call, file, plan_text};
 use super::*;
 use crate::event::async_table::{Interface, Opcode};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -84,7 +84,7 @@ fn operation(id: u64, opcode: u64, offset: u64, start: KernelTime) -> AsyncOpera
 }
 
 fn left(planner: &Planner<KeptOps>) -> Vec<(&'static str, u64)> {
-    planner.left.iter().map(|(key, count)| (key.0.as_str(), *count)).collect()
+    planner.skipped.iter().map(|(key, count)| (key.0.as_str(), *count)).collect()
 }
 
 /// Two concurrent writes, a read of one after its end, a sync of both, and a close after all of
@@ -115,9 +115,9 @@ fn concurrent_operations_are_on_separate_lanes() {
         1.2 aio:FDSYNC 0 [2.0]
         0.1 close 0 [1.2 2.0]
     "#]]
-    .assert_eq(&told(&planner));
+    .assert_eq(&plan_text(&planner));
     assert_eq!(planner.bytes, [4096, 8192]);
-    let lanes: Vec<_> = planner.who.iter().map(|worker| worker.lane).collect();
+    let lanes: Vec<_> = planner.workers.iter().map(|worker| worker.lane).collect();
     assert_eq!(lanes, [None, Some(0), Some(1)]);
     assert_eq!(planner.out.0[1].call.call().name, "pwrite64");
     assert_eq!(left(&planner), []);
@@ -160,6 +160,6 @@ fn finished_submissions_are_evicted() {
     let lines: Vec<&str> =
         ["10 open"].into_iter().chain(lines.iter().map(String::as_str)).collect();
     let planner = plan(&lines, |_| {});
-    assert_eq!((planner.who.len(), planner.out.0.len()), (2, 1001));
-    assert_eq!(planner.under_way.oldest(), None);
+    assert_eq!((planner.workers.len(), planner.out.0.len()), (2, 1001));
+    assert_eq!(planner.in_flight.oldest(), None);
 }

@@ -353,7 +353,7 @@ proptest! {
             usize::try_from(seed >> 33).expect("31 bits") % count
         };
         prop_assert_eq!(replayed(planned, random), vec![]);
-        let lefts = planner.left.iter().filter(|((reason, _), _)| *reason != SkipReason::Lock);
+        let lefts = planner.skipped.iter().filter(|((reason, _), _)| *reason != SkipReason::Lock);
         let lefts: u64 = lefts.map(|(_, count)| count).sum();
         prop_assert_eq!(lefts, 0);
     }
@@ -396,7 +396,7 @@ fn locked(what: Made<'_>, process: u32, open: u64, time: (u64, u64)) -> (u64, Ca
 
 /// Formats worker, number, name, result and dependencies of each operation; `*` marks an implicit
 /// one.
-pub(super) fn told(planner: &Planner<KeptOps>) -> String {
+pub(super) fn plan_text(planner: &Planner<KeptOps>) -> String {
     let tell = |op: &PlannedOp| {
         let star = if op.implicit { "*" } else { "" };
         let before: Vec<String> =
@@ -424,7 +424,7 @@ fn descriptors_of_an_exited_process_are_closed() {
         1.1 *close 0 []
         2.0 openat 3 [0.0 1.1]
     "#]]
-    .assert_eq(&told(&planner));
+    .assert_eq(&plan_text(&planner));
     assert_eq!((planner.implicit, planner.handles()), (1, 1));
     assert_eq!(planner.done.values().sum::<u64>(), 3);
 }
@@ -449,7 +449,7 @@ fn lock_acquisition_waits_for_the_holder() {
         1.2 flock 0 [0.2]
         0.3 *close 0 []
     "#]]
-    .assert_eq(&told(&plan(seen)));
+    .assert_eq(&plan_text(&plan(seen)));
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn unexplained_lock_refusal_is_left_out() {
         locked(flock(libc::LOCK_UN, 0), 1, 10, (36, 37)),
     ];
     let planner = plan(seen);
-    let left: Vec<_> = planner.left.iter().map(|(key, count)| (key.0, *count)).collect();
+    let left: Vec<_> = planner.skipped.iter().map(|(key, count)| (key.0, *count)).collect();
     assert_eq!(left, [(SkipReason::Lock, 1), (SkipReason::Interrupted, 2)]);
     assert_eq!(planner.out.0.len(), 2);
 }
