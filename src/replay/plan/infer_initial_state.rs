@@ -307,7 +307,7 @@ pub fn learn_from_transfer(
         }
         CallClass::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
             let asked = register(Role::Offset).unwrap_or(0).cast_signed();
-            size.ends(ret.saturating_add_signed(learn_from_query.saturating_neg()));
+            size.ends(ret.saturating_add_signed(asked.saturating_neg()));
         }
         CallClass::Resize => match register(Role::Length) {
             Some(length) => size.truncated(length),
