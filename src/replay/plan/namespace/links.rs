@@ -84,7 +84,7 @@ impl FsModel {
 
     /// Records that nothing was found where a path leads. If something is there, a link on the way
     /// was missing: the only one that no operation has found. Returns true if so.
-    pub fn forget_dangling_links(&mut self, via: &[NodeId], to: NodeId) -> bool {
+    pub fn infer_missing_link(&mut self, via: &[NodeId], to: NodeId) -> bool {
         if self.thing(to).is_none() || self.is_absent(to) {
             return false;
         }

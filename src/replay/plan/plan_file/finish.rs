@@ -26,41 +26,41 @@ pub fn finish<O: PlanOutput + IntoWriter>(
     machine: &str,
 ) -> io::Result<O::Destination> {
     let handles = u32::try_from(planner.handles()).map_err(io::Error::other)?;
-    let Planner { out, world, workers: who, inherited_fds: given, skipped: left, .. } = planner;
+    let Planner { out, world, workers, inherited_fds, skipped, .. } = planner;
     let mut out = out.into_writer()?;
     out.flush_all()?;
     let files = files(&world);
-    for it in &given {
-        if let Some(file) = it.file {
-            out.names.entry(file.0).or_insert_with(|| it.path.clone());
+    for descriptor in &inherited_fds {
+        if let Some(file) = descriptor.file {
+            out.names.entry(file.0).or_insert_with(|| descriptor.path.clone());
         }
     }
     let names: Vec<(u32, Vec<u8>)> = std::mem::take(&mut out.names).into_iter().collect();
     let is_too_much = files.len().max(names.len()) > FILES_MAX
-        || who.len() > WORKERS_MAX
-        || given.len() > GIVEN_MAX;
+        || workers.len() > WORKERS_MAX
+        || inherited_fds.len() > GIVEN_MAX;
     if is_too_much {
         return Err(too_many());
     }
     let files_at = out.frame(KIND_FILES, &encoded(&FilesFrame(files))?)?;
     let names_at = out.frame(KIND_NAMES, &encoded(&NamesFrame(names))?)?;
-    let workers = who.into_iter().zip(&mut out.workers).map(|(who, filling)| WorkerPlan {
-        pid: who.pid,
-        tid: who.tid,
-        comm: who.comm,
-        lane: who.lane,
-        before: who.before.first().map(|it| (it.worker.0, it.number)),
+    let workers = workers.into_iter().zip(&mut out.workers).map(|(worker, filling)| WorkerPlan {
+        pid: worker.pid,
+        tid: worker.tid,
+        comm: worker.comm,
+        lane: worker.lane,
+        before: worker.before.first().map(|it| (it.worker.0, it.number)),
         is_waited_for: filling.is_waited_for,
         operations: filling.operations,
         frames: std::mem::take(&mut filling.frames),
     });
-    let given = given.into_iter().map(|descriptor| GivenPlan {
+    let given = inherited_fds.into_iter().map(|descriptor| GivenPlan {
         handle: descriptor.handle.0,
         path: descriptor.path,
         flags: descriptor.flags,
         offset: descriptor.offset,
     });
-    let left = left.into_iter().map(|((reason, call), count)| LeftPlan {
+    let left = skipped.into_iter().map(|((reason, call), count)| LeftPlan {
         reason: reason.as_str().to_owned(),
         call: call.to_string(),
         count,

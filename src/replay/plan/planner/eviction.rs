@@ -15,30 +15,22 @@ impl<O: PlanOutput> Planner<O> {
         if self.kept() < self.evict_at {
             return;
         }
-        let Self {
-            world,
-            handles,
-            resources: things,
-            external_entries: strangers,
-            locks,
-            in_flight: under_way,
-            ..
-        } = self;
+        let Self { world, handles, resources, external_entries, locks, in_flight, .. } = self;
         let (files, descriptions) = handles.known();
         // Files precede names: names of files that were made and removed need not be known.
         world.forget_files(|file| files.contains(&file));
         // A call that makes a name may have to wait for calls that found the name missing
         // meanwhile.
-        let oldest = under_way.makes_names_since().unwrap_or(KernelTime::MAX);
+        let oldest = in_flight.makes_names_since().unwrap_or(KernelTime::MAX);
         let oldest = ReplayTime::of(oldest, self.first.unwrap_or(KernelTime::MIN));
-        let is_gone =
-            world.forget_names(|node| strangers.has(node) || !things.is_settled(node, oldest));
+        let is_gone = world
+            .forget_names(|node| external_entries.has(node) || !resources.is_settled(node, oldest));
         locks.forget(|file| world.knows(file));
-        things.forget(
+        resources.forget(
             |node| is_gone[node.0 as usize],
             |description| descriptions.contains(&description),
             |file| world.knows(file),
-            under_way.past(),
+            in_flight.past(),
         );
         self.evict_at = KEPT.max(2 * self.kept());
         #[cfg(test)]

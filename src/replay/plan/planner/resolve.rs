@@ -57,7 +57,7 @@ impl<O: PlanOutput> Planner<O> {
         if operation.errno() != Some(libc::ENOENT) {
             self.world.record_traversed_links(&links);
         } else if let [Some(to), None] = nodes
-            && self.world.forget_dangling_links(&links, to)
+            && self.world.infer_missing_link(&links, to)
         {
             (nodes, links) = self.look_up(operation, [path, second_path]);
         }
