@@ -1,6 +1,6 @@
 //! Capture log: the kernel's records as they were, and the facts that cannot be obtained later.
 //!
-//! [`format`] is the byte map, [`writer`] appends frames, [`reader`] reads them back from any
+//! [`mod@format`] is the byte map, [`writer`] appends frames, [`reader`] reads them back from any
 //! bytes, and [`prefetch`] does so in more than one thread. Nothing here interprets a record.
 
 pub mod delta;

@@ -59,9 +59,9 @@ pub(super) fn string_at(tid: Tid, pointer: u64) -> nix::Result<Vec<u8>> {
 }
 
 /// Reads this number of `struct iocb` through an array of pointers, in the form of
-/// [`Memory::Iocbs`].
+/// [`ArgumentMemory::Iocbs`].
 ///
-/// [`Memory::Iocbs`]: crate::event::syscall_table::Memory::Iocbs
+/// [`ArgumentMemory::Iocbs`]: crate::event::syscall_table::ArgumentMemory::Iocbs
 pub(super) fn iocbs_at(tid: Tid, address: u64, count: usize) -> nix::Result<Vec<u8>> {
     let pointers: Vec<u64> = words(&bytes_at(tid, address, count * 8)?).collect();
     let mut iocbs = vec![0; count * IOCB_BYTES];

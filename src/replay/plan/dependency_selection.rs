@@ -54,9 +54,9 @@ pub(super) enum Selection {
     /// Other operations need it, so it is replayed.
     Needed,
     /// The operation is wanted, but skipped.
-    Left(SkipReason),
+    Skipped(SkipReason),
     /// The operation is wanted, but model only: other operations have its effects.
-    Followed,
+    ModelOnly,
     /// The operation is neither wanted nor needed.
     Out,
 }
@@ -132,7 +132,7 @@ impl DependencySelection {
     }
 
     /// Takes the next step of the log, of all steps. Returns the decision on the operation that the
-    /// step ends; [`Selection::PlanOutput`] if it ends none.
+    /// step ends; [`Selection::Out`] if it ends none.
     pub(super) fn judge(&mut self, time: KernelTime, step: &Step<'_>) -> Selection {
         let is_wanted = self.picker.wants(step);
         let as_if;
@@ -145,7 +145,7 @@ impl DependencySelection {
                 }
                 Err(reason) => {
                     self.brief_of(time, step);
-                    return if is_wanted { Selection::Left(reason) } else { Selection::Out };
+                    return if is_wanted { Selection::Skipped(reason) } else { Selection::Out };
                 }
             },
             _ => {
@@ -153,7 +153,7 @@ impl DependencySelection {
                 let is_lost =
                     matches!(step, Step::SyscallUnfinished(..) | Step::AsyncUnfinished(..));
                 return if is_lost && is_wanted {
-                    Selection::Left(SkipReason::NoResult)
+                    Selection::Skipped(SkipReason::NoResult)
                 } else {
                     Selection::Out
                 };
@@ -163,8 +163,8 @@ impl DependencySelection {
         let told = self.brief_of(time, step);
         let Some(brief) = told.planned else {
             return match (is_wanted, told.left) {
-                (true, Some(reason)) => Selection::Left(reason),
-                (true, None) => Selection::Followed,
+                (true, Some(reason)) => Selection::Skipped(reason),
+                (true, None) => Selection::ModelOnly,
                 (false, _) => Selection::Out,
             };
         };

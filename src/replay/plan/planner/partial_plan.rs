@@ -1,5 +1,5 @@
 //! Partial plan: wanted operations, and those on which they depend
-//! ([`super::dependency_selection`]).
+//! ([`crate::replay::plan::dependency_selection`]).
 
 use super::Planner;
 use crate::analysis::completed_op::{CompletedOp, OpKind};
@@ -91,8 +91,8 @@ impl<O: PlanOutput> Planner<O> {
     /// Counts a wanted operation that is not replayed.
     fn not_done(&mut self, verdict: Selection, what: OpKind) {
         match verdict {
-            Selection::Left(reason) => *self.skipped.entry((reason, what)).or_default() += 1,
-            Selection::Followed => self.model_only += 1,
+            Selection::Skipped(reason) => *self.skipped.entry((reason, what)).or_default() += 1,
+            Selection::ModelOnly => self.model_only += 1,
             Selection::Wanted | Selection::Needed | Selection::Out => {}
         }
     }
