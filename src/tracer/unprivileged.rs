@@ -127,7 +127,7 @@ pub(super) fn narrowed<'a>(
     let cpus = online_cpus().len() as u64;
     let fork_us = 2 * calls * cpus * COPY_NS / 1000;
     warnings.push(format!(
-        "without privileges ({why}): {calls} system calls are recorded; not recorded: {}; a fork takes about {fork_us} us longer; \
+        "without privileges ({why}): {calls} system calls are recorded; not recorded: {}; a fork takes about {fork_us} µs longer; \
          choose fewer calls with -e, or record everything: sudo iotrace-perf …",
         left_out.join(", ")
     ));
