@@ -17,7 +17,7 @@ use crate::operation::{Sink, Step, disk};
 use crate::pipeline::{self, PipelineError, Summary};
 use crate::text::fields::{FieldLines, FieldSelection, RowForm};
 use crate::text::ioreplay::IoreplayLines;
-use crate::text::iotracer::{AccessFilter, IotracerLines, OmittedParts};
+use crate::text::iotracer::{AccessFilter, IotracerLines, LineCaveats};
 use crate::text::json::JsonLines;
 use crate::text::line_format::LineWriter;
 use crate::units::KernelTime;
@@ -134,7 +134,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
             IotracerLines::new(start, PickedSteps(Picker::new(self.filter.clone())), out);
         let summary = self.feed(&mut sink)?;
         say_unknown_users(&sink.choice().0);
-        let (_, OmittedParts { left_out, asked, out_of_order }) =
+        let (_, LineCaveats { left_out, asked, out_of_order }) =
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             say(&format!(

@@ -1,7 +1,7 @@
 //! Writer of a capture log from imported events.
 //!
 //! ```text
-//!   ImportedEvent ─► Order ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
+//!   ImportedEvent ─► ReorderWindow ─► frames: FACTS (names, what was open) ─► DATA ─► ROUND
 //!           (window)
 //! ```
 

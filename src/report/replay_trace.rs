@@ -45,8 +45,8 @@ pub fn report(traced: &VerifyResult, lost: u64, limit: usize) -> Report {
     }
     if traced.missing_in_lanes > 0 {
         report.notes.push(format!(
-            "{} of the missing operations belong to lanes without a thread in the recording: the operations of a replay with --engine io_uring \
-             there is no call, so record one with --engine calls",
+            "{} of the missing operations belong to lanes without a thread in the recording: operations of a replay with \
+             --engine io_uring are not calls; replay with --engine calls to record them",
             traced.missing_in_lanes
         ));
     }

@@ -57,7 +57,7 @@ pub trait AccessFilter {
 
 /// Counts of missing and inexact lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OmittedParts {
+pub struct LineCaveats {
     /// Accesses without a line.
     pub left_out: u64,
     /// Lines with the requested bytes, because the result was not seen.
@@ -87,7 +87,7 @@ pub struct IotracerLines<W, P> {
     /// Last beginning that was written.
     written: KernelTime,
     /// Counts of missing and inexact lines so far.
-    doubts: OmittedParts,
+    doubts: LineCaveats,
     choice: P,
     out: W,
 }
@@ -104,7 +104,7 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
             ended: BTreeMap::new(),
             number: 0,
             written: KernelTime::MIN,
-            doubts: OmittedParts::default(),
+            doubts: LineCaveats::default(),
             choice,
             out,
         }
@@ -121,7 +121,7 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
     /// # Errors
     ///
     /// The writer's own.
-    pub fn finish(mut self) -> io::Result<(W, OmittedParts)> {
+    pub fn finish(mut self) -> io::Result<(W, LineCaveats)> {
         self.open.clear();
         self.write_ready()?;
         self.out.flush()?;
@@ -350,7 +350,7 @@ mod tests {
         early.bytes_requested = Some(4096);
         tell(&mut lines, &Step::AsyncUnfinished(&early, NoResult::Unseen));
         let (text, doubts) = lines.finish().expect("memory");
-        let OmittedParts { left_out, asked, out_of_order: _ } = doubts;
+        let LineCaveats { left_out, asked, out_of_order: _ } = doubts;
         let text = String::from_utf8(text).expect("text");
         expected.assert_eq(&format!("{text}left out {left_out}, asked {asked}\n"));
     }

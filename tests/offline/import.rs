@@ -382,11 +382,7 @@ fn unknown_format_is_refused_and_leaves_nothing() {
             &[],
             "not the text of blkparse",
         ),
-        (
-            "128166372003061629,hm,1,Read,383496192,32768,413\n",
-            &[],
-            "the file is no log of a known tool",
-        ),
+        ("128166372003061629,hm,1,Read,383496192,32768,413\n", &[], "unrecognized log format"),
     ] {
         fs::write(&input, content).expect("written");
         let finished = iotrace(&[&["import", text(&input), "-o", text(&log)], options].concat());

@@ -314,7 +314,7 @@ fn logs_are_files() {
     };
     for verb in [&["summary"][..], &["info"], &["script"], &["convert"]] {
         for (name, reported) in
-            [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")]
+            [("fifo.iocap", "it is a FIFO"), ("device.iocap", "not a regular file")]
         {
             let finished = run(verb, name);
             let said = finished.stderr();
@@ -324,7 +324,8 @@ fn logs_are_files() {
             );
         }
     }
-    for (name, reported) in [("fifo.iocap", "it is a FIFO"), ("device.iocap", "no regular file")] {
+    for (name, reported) in [("fifo.iocap", "it is a FIFO"), ("device.iocap", "not a regular file")]
+    {
         let mut command = Command::new(BINARY);
         command.arg("import").arg(at(name)).arg("-o").arg(at("imported.iocap"));
         let finished = process::run(&mut command, SOON).expect("it ends");

@@ -122,7 +122,7 @@ fn wrong_options_are_refused() {
         (["--stacks", "user", "--call-graph", "lbr"].as_slice(), "neither fp nor dwarf"),
         (&["--stacks", "user", "--call-graph", "dwarf,0"], "8 to 65000 bytes"),
         (&["--stacks", "user", "--call-graph", "dwarf,65001"], "8 to 65000 bytes"),
-        (&["--stacks", "kernel", "--call-graph", "dwarf"], "the functions of programs"),
+        (&["--stacks", "kernel", "--call-graph", "dwarf"], "call chains of programs"),
     ] {
         let dir = scratch_dir("unwind");
         let mut command = Command::new(BINARY);

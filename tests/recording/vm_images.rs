@@ -78,8 +78,7 @@ fn images(way: &Way) -> bool {
         image.is_written() && image.is_read() && image.is_benched()
     });
     let (_, said) = watching.end();
-    let is_said =
-        ["could not be read", "files that are not known"].iter().any(|it| said.contains(it));
+    let is_said = ["could not be read", "of unknown files"].iter().any(|it| said.contains(it));
     assert!(is_known || is_said, "what is unknown is reported: {said}");
     is_known
 }

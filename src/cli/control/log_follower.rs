@@ -309,7 +309,7 @@ fn summary(watch: &Watch, file: &WatchedFile) -> String {
         books.inferred.1
     );
     let rest = [
-        (books.beyond, "not kept: -n limits the accesses that are kept"),
+        (books.beyond, "not kept: only the first accesses are kept, as many as -n says"),
         (books.asked.0, "of the VFS lines have the requested bytes, as the results were not seen"),
         (books.by_name.0, "of the VFS lines are attributed to the file by its name only"),
         (

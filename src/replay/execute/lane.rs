@@ -6,7 +6,7 @@ use std::task::Poll;
 use super::frames::Frames;
 use super::load::LoadedOps;
 use super::messages::{WorkerEndNotice, WorkerFailure};
-use super::steps::{ImplicitOp, ReplayedResult};
+use super::steps::{HandleEffect, ReplayedResult};
 use super::timestamps::WorkerStamp;
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::clock;
@@ -113,7 +113,7 @@ impl<'a> Lane<'a> {
         let Some(step) = loaded.steps.get(self.index) else { return Ok(()) };
         let shared = self.course.shared;
         let (batch, index) = (&mut loaded.batch, self.index);
-        if step.due.besides == ImplicitOp::Nothing
+        if step.due.besides == HandleEffect::Nothing
             && ring.push(self.seat, (batch, index), &shared.slots).map_err(WorkerFailure::Ring)?
         {
             self.under_way = Some((shared.stamps.now(), late));

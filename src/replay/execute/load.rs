@@ -2,7 +2,7 @@
 
 use zstd::bulk::Decompressor;
 
-use super::steps::{ImplicitOp, OpMeta, OpTiming, Results, Steps};
+use super::steps::{HandleEffect, OpMeta, OpTiming, Results, Steps};
 use super::timestamps::Timestamps;
 use crate::event::syscall_table::{Call, CallClass, CallId};
 use crate::replay::comparison::{Compared, Pair};
@@ -30,25 +30,25 @@ struct CapturedResult {
 
 /// Returns the additional work of an operation besides its call; `None`: `replay plan` does not
 /// produce such an operation.
-fn besides(call: &Call, operation: &Operation<'_>) -> Option<ImplicitOp> {
+fn besides(call: &Call, operation: &Operation<'_>) -> Option<HandleEffect> {
     let wish = (call.class == CallClass::Lock).then(|| wish(&operation.args));
     match (call.class, operation.implicit) {
-        (CallClass::Close, true) => Some(ImplicitOp::Implicit),
+        (CallClass::Close, true) => Some(HandleEffect::Implicit),
         (CallClass::Lock, true) if wish == Some(FlockRequest::Unlock) => {
-            Some(ImplicitOp::ImplicitChange)
+            Some(HandleEffect::ImplicitChange)
         }
-        (CallClass::Seek, true) => Some(ImplicitOp::ImplicitChange),
+        (CallClass::Seek, true) => Some(HandleEffect::ImplicitChange),
         (CallClass::Control, true) if sets_flags(&operation.args) => {
-            Some(ImplicitOp::ImplicitChange)
+            Some(HandleEffect::ImplicitChange)
         }
         (_, true) => None,
-        (CallClass::Close, _) if operation.keeps_handle => Some(ImplicitOp::ClosesCopy),
-        (CallClass::Close, _) => Some(ImplicitOp::Closes),
+        (CallClass::Close, _) if operation.keeps_handle => Some(HandleEffect::ClosesCopy),
+        (CallClass::Close, _) => Some(HandleEffect::Closes),
         (CallClass::Lock, _) if matches!(wish, Some(FlockRequest::Lock(_, true))) => {
-            Some(ImplicitOp::Waits)
+            Some(HandleEffect::Waits)
         }
-        _ if makes_descriptor(call, &operation.args) => Some(ImplicitOp::Makes),
-        _ => Some(ImplicitOp::Nothing),
+        _ if makes_descriptor(call, &operation.args) => Some(HandleEffect::Makes),
+        _ => Some(HandleEffect::Nothing),
     }
 }
 
@@ -192,7 +192,7 @@ impl PlanSource {
             return None;
         }
         let besides = besides(call, operation)?;
-        if operation.makes.is_some() && besides != ImplicitOp::Makes {
+        if operation.makes.is_some() && besides != HandleEffect::Makes {
             return None;
         }
         let mut args = operation.args;
@@ -252,7 +252,7 @@ impl PlanSource {
         let explicit = all.filter(|((step, _), _)| !step.due.besides.is_implicit());
         (loaded.first_explicit..).zip(explicit).map(|(number, ((step, captured), (got, late)))| {
             let call = self.calls[usize::from(captured.call)].0;
-            let makes = step.due.besides == ImplicitOp::Makes;
+            let makes = step.due.besides == HandleEffect::Makes;
             let path = |(from, to)| loaded.payload.get(from as usize..to as usize);
             Pair {
                 compared: Compared {

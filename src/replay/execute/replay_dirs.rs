@@ -117,7 +117,7 @@ impl ReplayDirs {
             .map(|it| self::resolved(&it.1, SymlinkPolicy::Refused))
             .collect::<Result<_, _>>()?;
         apart(&resolved, &directories)?;
-        // If there is none, `Place::make` below reports why it cannot be created.
+        // If there is none, `ReplayDir::make` below reports why it cannot be created.
         if let Ok(place) = ReplayDir::open(root, SymlinkPolicy::Followed) {
             empty(place, root)?;
         }

@@ -14,7 +14,7 @@ pub(super) struct OpMeta {
     /// Handle that the operation uses; `makes` is the one that it creates.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
-    pub(super) besides: ImplicitOp,
+    pub(super) besides: HandleEffect,
     /// Whether the operation succeeded in the capture, if it is an operation on names.
     pub(super) names: Option<bool>,
 }
@@ -23,17 +23,17 @@ impl OpMeta {
     pub(super) fn new(
         handle: Option<u32>,
         makes: Option<u32>,
-        besides: ImplicitOp,
+        besides: HandleEffect,
         names: Option<bool>,
     ) -> Self {
         Self { waits_end: 0, handle, makes, besides, names }
     }
 }
 
-/// Additional work of an operation besides its call.
+/// Effect of an operation on the descriptors of the replay, with or without a call of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ImplicitOp {
-    /// No additional work.
+pub(super) enum HandleEffect {
+    /// No effect.
     Nothing,
     /// Result is a descriptor, also where the captured call failed.
     Makes,
@@ -50,7 +50,7 @@ pub(super) enum ImplicitOp {
     ImplicitChange,
 }
 
-impl ImplicitOp {
+impl HandleEffect {
     /// Returns true for implicit operations.
     pub(super) fn is_implicit(self) -> bool {
         matches!(self, Self::Implicit | Self::ImplicitChange)

@@ -130,7 +130,7 @@ impl<'a> UringServer<'a> {
         let waited = next.since.map(|it| clock::now().since(it).unwrap_or_default());
         let pause = if next.is_left { pause(due, waited, may_spin) } else { None };
         // Once the replay is over, in-flight operations are cancelled, as calls of threads are
-        // (`AtWork::interrupt`).
+        // (`InterruptibleThreads::interrupt`).
         let is_over = next.is_left && self.shared.turns.is_over();
         let cancelled = if is_over { self.ring.interrupt() } else { Ok(()) };
         if let Err(error) = cancelled.and_then(|()| self.ring.enter(pause)) {

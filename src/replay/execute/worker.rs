@@ -9,7 +9,7 @@ use super::load::LoadedOps;
 use super::messages::{WorkerEndNotice, WorkerFailure, WorkerMessage};
 use super::options::ReplayOrder;
 use super::shared::Shared;
-use super::steps::{ImplicitOp, OpTiming, ReplayStep, ReplayedResult};
+use super::steps::{HandleEffect, OpTiming, ReplayStep, ReplayedResult};
 use super::worker_state::{WindowReach, WorkerState};
 use crate::sys::replay::reissue::{CallBatch, CallMemory};
 use crate::sys::thread;
@@ -100,7 +100,7 @@ impl WorkerThread<'_> {
         index: usize,
         step: ReplayStep<'_>,
     ) -> Option<(ReplayedResult, Option<Nanos>)> {
-        if step.due.besides == ImplicitOp::Waits {
+        if step.due.besides == HandleEffect::Waits {
             return self.waiting(batch, index, step);
         }
         if !self.is_turn(step) {

@@ -10,7 +10,7 @@ use super::options::{Pacing, ReplayOrder};
 use super::progress::Count;
 use super::progress_counters::WaitTarget;
 use super::shared::Shared;
-use super::steps::{ImplicitOp, OpMeta, OpTiming, ReplayStep, ReplayedResult};
+use super::steps::{HandleEffect, OpMeta, OpTiming, ReplayStep, ReplayedResult};
 use super::timestamps::WorkerStamp;
 use crate::sys::replay::reissue::{CallBatch, CallMemory};
 use crate::units::ReplayTime;
@@ -152,7 +152,7 @@ impl<'a> WorkerState<'a> {
         let slots = &self.shared.slots;
         let due = step.due;
         let copy = match (due.besides, due.handle) {
-            (ImplicitOp::ClosesCopy, Some(handle)) => Some(slots.copy(handle)),
+            (HandleEffect::ClosesCopy, Some(handle)) => Some(slots.copy(handle)),
             _ => None,
         };
         let start = self.shared.stamps.now();
@@ -172,7 +172,7 @@ impl<'a> WorkerState<'a> {
     ) -> ReplayedResult {
         let slots = &self.shared.slots;
         batch.call(index, memory, slots, None);
-        if let (ImplicitOp::Implicit, Some(handle)) = (due.besides, due.handle) {
+        if let (HandleEffect::Implicit, Some(handle)) = (due.besides, due.handle) {
             slots.closed(handle);
         }
         ReplayedResult::default()
@@ -187,10 +187,10 @@ impl<'a> WorkerState<'a> {
     ) {
         let slots = &self.shared.slots;
         match (due.besides, due.handle) {
-            (ImplicitOp::Nothing, _) => {}
-            (ImplicitOp::Makes, _) => slots.made(due.makes, ret),
+            (HandleEffect::Nothing, _) => {}
+            (HandleEffect::Makes, _) => slots.made(due.makes, ret),
             // The descriptor is closed even if the call fails (close(2)).
-            (ImplicitOp::Closes, Some(handle)) => slots.closed(handle),
+            (HandleEffect::Closes, Some(handle)) => slots.closed(handle),
             _ => {}
         }
         if self.shared.options.pacing == Pacing::Closed {

@@ -1,9 +1,9 @@
 //! Export to fio: one log for each thread that reads or writes, and the jobs that replay the logs.
 //!
 //! ```text
-//!   Step ─► FioExport ─┬─ Names      names of the files for fio
-//!                      ├─ Job        one thread: its log, line by line
-//!                      └─► Logs      storage of the logs
+//!   Step ─► FioExport ─┬─ ExportNames  names of the files for fio
+//!                      ├─ Job          one thread: its log, line by line
+//!                      └─► Logs        storage of the logs
 //! ```
 //!
 //! The logs have fio's version 3 (`HOWTO.rst`, "Trace file format v3"; `read_iolog()` in

@@ -5,7 +5,7 @@
 //!   Step ─► Planner ─┬─ Handles    the descriptors and their owners
 //!                    ├─ FsModel    the files before the first operation
 //!                    ├─ Resources  the order that operations need
-//!                    └─► PlannedOp ─► Out
+//!                    └─► PlannedOp ─► PlanOutput
 //! ```
 //!
 //! An operation that is replayed passes four phases:
@@ -14,7 +14,7 @@
 //!   resolve   its paths, descriptors and places             ─► ResolvedOp, or a reason to skip it
 //!   infer     facts about the initial files, model changes  ─► InferredFacts
 //!   depend    its accesses, locks, children, descriptors    ─► DependingOp
-//!   emit      the PlannedOp, for the totals and for Out
+//!   emit      the PlannedOp, for the totals and for PlanOutput
 //! ```
 //!
 //! An operation found names as earlier ones had left them, so `resolve` lists its accesses to names

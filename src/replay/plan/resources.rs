@@ -285,7 +285,7 @@ fn may_make(operation: &SyscallOperation) -> bool {
 /// Returns the offset of the bytes that a call has moved, and updates the position. An operation
 /// that began at the position begins there in the replay too, whether or not the capture knows the
 /// position.
-pub(super) fn position_before(
+pub(super) fn advance_position(
     operation: &SyscallOperation,
     is_target: bool,
     position: &Cell<u64>,

@@ -5,7 +5,6 @@
 //! time is that of the *beginning*: seconds since the start of the capture, nine decimals, at least
 //! 14 columns wide, negative for operations that began before. Columns are separated by one space;
 //! long lines are broken here only:
-//! began before. Columns are separated by one space:
 //!
 //! ```text
 //! TIME           COMM[PID/TID] CPU  CALL(ARGUMENTS) = RESULT <SECONDS>

@@ -1,7 +1,7 @@
 //! Block replay plans: block requests of one device in the order in which they were issued.
 //!
 //! ```text
-//!   Step ─► BlockRequests ─► Requests of a device ─► BlockPlan ─► execute ─► BlockComparison
+//!   Step ─► BlockRequests ─► CapturedRequests ─► BlockPlan ─► execute ─► BlockComparison
 //!           captured         replayable              (writes)
 //! ```
 //!

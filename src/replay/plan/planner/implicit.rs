@@ -82,7 +82,7 @@ impl<O: PlanOutput> Planner<O> {
         self.locks.let_go(description, at.at, &mut before);
         for process in self.handles.owners(description) {
             self.newest.get(&process).iter().for_each(|(op, _)| before.add(*op));
-            self.newest.get(&process).iter().for_each(|(op, _)| before.add(*op));
+            self.process_waits.over(process, now, &mut before);
         }
         let accessor = &mut Accessor { by: at, past: self.in_flight.past(), before: &mut before };
         self.resources.of_handle(&mut self.handles, handle, false, accessor);

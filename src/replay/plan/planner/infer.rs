@@ -9,7 +9,7 @@ use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::{EntryKind, FileId};
 use crate::replay::plan::plan_output::PlanOutput;
-use crate::replay::plan::resources::position_before;
+use crate::replay::plan::resources::advance_position;
 
 /// Facts about the files of an operation that the later phases need.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl<O: PlanOutput> Planner<O> {
             let is_target = place == 1;
             if let Some(ret) = operation.ret.and_then(|ret| u64::try_from(ret).ok()) {
                 let position = self.handles.position(handle);
-                let offset = position_before(operation, is_target, position, ret);
+                let offset = advance_position(operation, is_target, position, ret);
                 let size = self.world.size_mut(file);
                 infer_initial_state::learn_from_transfer(size, operation, is_target, offset, ret);
             }

@@ -466,3 +466,25 @@ fn unexplained_lock_refusal_is_left_out() {
     assert_eq!(left, [(SkipReason::Lock, 1), (SkipReason::Interrupted, 2)]);
     assert_eq!(planner.out.0.len(), 2);
 }
+
+/// Fails if an implicit release does not wait for a child whose end the holder may have waited for.
+#[test]
+fn implicit_release_waits_for_ended_children() {
+    let seen = vec![
+        opened(1, KernelTime(10)),
+        opened(3, KernelTime(20)),
+        locked(flock(libc::LOCK_EX, 0), 1, 10, (30, 31)),
+        (35, CaptureEvent::Forked { parent: 1, child: 2 }),
+        opened(2, KernelTime(40)),
+        (45, CaptureEvent::Exit { process: 2, has_fd: true }),
+        locked(flock(libc::LOCK_EX, 0), 3, 20, (50, 60)),
+        (70, CaptureEvent::Exit { process: 1, has_fd: true }),
+    ];
+    let planner = plan(seen);
+    let child =
+        planner.out.0.iter().find(|op| op.what().to_string() == "openat" && op.at.worker.0 == 2);
+    let child = child.expect("the operation of the child").at;
+    let release = planner.out.0.iter().find(|op| op.implicit && op.what().to_string() == "flock");
+    let release = release.expect("an implicit release");
+    assert!(release.before.contains(&child), "{}", plan_text(&planner));
+}

@@ -2,8 +2,8 @@
 //! and descriptors in place of the program's.
 //!
 //! ```text
-//!   Wanted ──► Batch::push ──► Batch::call        registers of a read, for example:
-//!   (captured call)            (call to make)      [slot 7 → 12] [our buffer] [4096]
+//!   CapturedCall ──► CallBatch::push ──► CallBatch::call    registers of a read, for example:
+//!                                        (call to make)     [slot 7 → 12] [our buffer] [4096]
 //! ```
 //!
 //! `registers.rs` alone decides which registers are pointers. Concurrent calls of one thread go

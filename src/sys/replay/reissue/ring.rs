@@ -2,8 +2,8 @@
 //! that call has completed (`io_uring(7)`).
 //!
 //! ```text
-//!   Batch ──► Ring::push            ──► Ring::enter            ──► Ring::over
-//!             a call, into a seat       submits all of them        a seat, and its call's result
+//!   CallBatch ─► CallRing::push ──────► CallRing::enter ──────► CallRing::over
+//!                a call, into a seat    submits all of them     a seat, and its call's result
 //! ```
 //!
 //! A seat has at most one call in flight, and memory that no other seat uses. That memory is
@@ -124,8 +124,8 @@ impl CallRing {
         self.make_room()?;
         let entry = entry.user_data(seat as u64);
         // SAFETY: an invalid descriptor is reported as an error. The only addresses that `entry`
-        // takes over are those that `Batch::registers` has put there: the seat's buffers, as long
-        // as the length in the call (as in `Batch::call`), and its vector, or the contents, which
+        // takes over are those that `CallBatch::registers` has put there: the seat's buffers, as long
+        // as the length in the call (as in `CallBatch::call`), and its vector, or the contents, which
         // the seat's memory has a share of. `is_under_way` keeps that memory from all other uses
         // until the call has completed, and `drop` waits for that, or leaks the memory.
         let pushed = unsafe { self.uring.submission().push(&entry) };
