@@ -195,7 +195,7 @@ fn check(file_system: &str, source: &str) {
     let said = many.recording.text_info();
     check_shares(&said);
     assert!(
-        said.contains(&format!(" on {}", many.name)) && said.contains("not recorded individually")
+        said.contains(&format!(" on {}", many.name)) && said.contains("recorded individually")
     );
 }
 
