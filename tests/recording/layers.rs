@@ -108,5 +108,5 @@ fn unrecorded_layers_are_absent() {
         assert!(row["device_ns"].is_u64() && row["rest_ns"].is_u64(), "{row}");
     }
     let notes = report["notes"].to_string();
-    assert!(notes.contains("was not recorded"), "{notes}");
+    assert!(notes.contains("were not recorded"), "{notes}");
 }
