@@ -187,18 +187,19 @@ fn switched_off_ring_is_reported() {
     let _alone = alone();
     let dir = scratch_dir("disturbances");
     let options = ["-a", "--source", "tracefs"];
-    let (finished, recording) =
-        disturbed(dir.path(), &options, &["sh", "-c", "sleep 3; exit 5"], || {
-            let switch = |value: &str| {
-                for it in instances().iter().filter(|it| is_main_of_our_child(it)) {
-                    fs::write(it.join("tracing_on"), value).expect("we may");
-                }
-            };
-            std::thread::sleep(Duration::from_millis(300));
-            switch("0");
-            std::thread::sleep(Duration::from_millis(1000));
-            switch("1");
-        });
+    // For three seconds the log grows, whatever other programs do.
+    let script = "for i in $(seq 30); do dd if=/dev/zero of=/dev/null bs=1 count=2003 2>&-; sleep 0.1; done; exit 5";
+    let (finished, recording) = disturbed(dir.path(), &options, &["sh", "-c", script], || {
+        let switch = |value: &str| {
+            for it in instances().iter().filter(|it| is_main_of_our_child(it)) {
+                fs::write(it.join("tracing_on"), value).expect("we may");
+            }
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        switch("0");
+        std::thread::sleep(Duration::from_millis(1000));
+        switch("1");
+    });
     let reported = "off and on again: main between ";
     assert!(finished.stderr().contains(reported), "{}", finished.stderr());
     let warnings = recording.info["warnings"].to_string();

@@ -281,9 +281,9 @@ fn devices_in_use_are_refused() {
         &one,
         "ioengine=psync\n[one]\nrw=rw\nsize=16m\nbs=4k\nnumber_ios=512\n[end]\nrw=read\noffset=15m\nbs=4k\nnumber_ios=16\n",
     );
-    refused(&captured, Path::new("/etc/passwd"), &[], "no block device");
-    refused(&captured, Path::new("/dev/null"), &[], "no block device");
-    refused(&captured, dir.path(), &[], "no block device");
+    refused(&captured, Path::new("/etc/passwd"), &[], "not a block device");
+    refused(&captured, Path::new("/dev/null"), &[], "not a block device");
+    refused(&captured, dir.path(), &[], "not a block device");
     refused(&captured, Path::new("/dev/nothing-of-this-name"), &[], "cannot open");
     refused(&captured, one.path(), &["--from-device", "sdz"], "it has loop");
 

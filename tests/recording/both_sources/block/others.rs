@@ -194,9 +194,7 @@ fn check(file_system: &str, source: &str) {
     assert!(grown < 64 << 10, "{file_system} {source}: {} {}", few.log_bytes, many.log_bytes);
     let said = many.recording.text_info();
     check_shares(&said);
-    assert!(
-        said.contains(&format!(" on {}", many.name)) && said.contains("recorded individually")
-    );
+    assert!(said.contains(&format!(" on {}", many.name)) && said.contains("recorded individually"));
 }
 
 /// Fails if the shares of the requests' attribution do not add up to all of them.
