@@ -83,7 +83,7 @@ pub enum Item {
     },
 }
 
-/// Reads a log from front to back, in the caller's thread; see [`super::prefetch`] for more threads.
+/// Reads a log from front to back, in the caller's thread; [`super::prefetch`] has more threads.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bytes ─► LineReader ─► Parser (strace, ioriot, fio) ─┐
-//!        └───────────────► blktrace ─────────────────────┴─► ImportedEvent ─► ImportWriter ─► .iocap
+//!        └───────────────► blktrace ─────────────────────┴► ImportedEvent ─► ImportWriter ─► .iocap
 //!                          pure                                              order, frames
 //! ```
 //!

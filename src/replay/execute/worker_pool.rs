@@ -133,7 +133,8 @@ impl<'scope, 'env> WorkerPool<'scope, 'env> {
     }
 
     fn spawn(&self, name: String, run: impl FnOnce() + Send + 'scope) -> Result<(), RunError> {
-        // A thread that panics has reported so (`WorkerEndNotice`), and the scope must not panic afterwards.
+        // A thread that panics has reported so (`WorkerEndNotice`), and the scope must not panic
+        // afterwards.
         let run = || drop(catch_unwind(AssertUnwindSafe(run)));
         let thread = Builder::new().name(name).spawn_scoped(self.scope, run);
         thread.map(drop).map_err(RunError::Thread)
