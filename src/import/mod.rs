@@ -1,9 +1,9 @@
 //! Converts logs of other tools into capture logs, which all other parts read unchanged.
 //!
 //! ```text
-//!   bytes ─► LineReader ─► Parser (strace, ioriot, fio) ─┐
-//!        └───────────────► blktrace ─────────────────────┴► ImportedEvent ─► ImportWriter ─► .iocap
-//!                          pure                                              order, frames
+//!   bytes ─► LineReader ─► Parser (strace, ioriot, fio) ┐
+//!        └───────────────► blktrace ────────────────────┴► ImportedEvent ─► ImportWriter ─► .iocap
+//!                          pure                                             order, frames
 //! ```
 //!
 //! Formats are facts: parsers are written from the tools' output and documents. Data that the other

@@ -126,8 +126,9 @@ impl CallRing {
         // SAFETY: an invalid descriptor is reported as an error. The only addresses that `entry`
         // takes over are those that `CallBatch::registers` has put there: the seat's buffers, as
         // long as the length in the call (as in `CallBatch::call`), and its vector, or the
-        // contents, which the seat's memory has a share of. `is_under_way` keeps that memory from all other uses
-        // until the call has completed, and `drop` waits for that, or leaks the memory.
+        // contents, which the seat's memory has a share of. `is_under_way` keeps that memory from
+        // all other uses until the call has completed, and `drop` waits for that, or leaks the
+        // memory.
         let pushed = unsafe { self.uring.submission().push(&entry) };
         pushed.map_err(io::Error::other)?;
         self.seats[seat].is_under_way = true;
