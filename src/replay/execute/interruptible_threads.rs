@@ -8,7 +8,7 @@ use crate::sys::thread;
 use crate::units::Tid;
 
 /// Value of a worker that is not running.
-const NOBODY: i32 = 0;
+const NO_THREAD: i32 = 0;
 
 /// Thread IDs of the running workers, by worker.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct InterruptibleThreads(Box<[AtomicI32]>);
 
 impl InterruptibleThreads {
     pub(super) fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| AtomicI32::new(NOBODY)).collect())
+        Self((0..workers).map(|_| AtomicI32::new(NO_THREAD)).collect())
     }
 
     /// Records that the calling thread runs this worker.
@@ -26,7 +26,7 @@ impl InterruptibleThreads {
 
     /// Records that a worker no longer runs.
     pub(super) fn ends(&self, worker: u32) {
-        self.set(worker, NOBODY);
+        self.set(worker, NO_THREAD);
     }
 
     fn set(&self, worker: u32, tid: i32) {
@@ -42,7 +42,7 @@ impl InterruptibleThreads {
     pub(super) fn interrupt(&self) {
         // ORDERING: as in `set`.
         let all = self.0.iter().map(|it| it.load(Ordering::Relaxed));
-        all.filter(|it| *it != NOBODY).for_each(|it| thread::interrupt(Tid(it)));
+        all.filter(|it| *it != NO_THREAD).for_each(|it| thread::interrupt(Tid(it)));
     }
 }
 

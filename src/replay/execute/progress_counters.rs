@@ -63,7 +63,7 @@ impl WaitTarget {
 }
 
 /// Value in place of [`WaitTarget::packed`] for a worker that does not wait.
-const NOBODY: u64 = u64::MAX;
+const NO_TARGET: u64 = u64::MAX;
 
 /// Progress of all threads of a replay.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub(super) struct ProgressCounters {
 
 impl ProgressCounters {
     pub(super) fn new(workers: usize) -> Self {
-        let waits = (0..workers).map(|_| AtomicU64::new(NOBODY)).collect();
+        let waits = (0..workers).map(|_| AtomicU64::new(NO_TARGET)).collect();
         let workers = (0..workers).map(|_| Counter::default()).collect();
         Self { workers, all: Counter::default(), is_over: AtomicBool::new(false), waits }
     }
@@ -131,7 +131,7 @@ impl ProgressCounters {
     pub(super) fn waits(&self, worker: u32, others: Option<WaitTarget>) {
         if let Some(it) = self.waits.get(worker as usize) {
             // ORDERING: in one total order with the reads of it and of the counters in `in_vain`.
-            it.store(others.map_or(NOBODY, WaitTarget::packed), Ordering::SeqCst);
+            it.store(others.map_or(NO_TARGET, WaitTarget::packed), Ordering::SeqCst);
         }
     }
 
@@ -147,7 +147,7 @@ impl ProgressCounters {
         };
         // ORDERING: see `waits`.
         let waits = self.waits.iter().map(|it| it.load(Ordering::SeqCst));
-        let in_vain = waits.filter(|it| *it != NOBODY && !is_done(*it)).count();
+        let in_vain = waits.filter(|it| *it != NO_TARGET && !is_done(*it)).count();
         let done = self.workers.iter().chain([&self.all]).map(|it| u64::from(it.get()));
         (in_vain, done.sum())
     }
