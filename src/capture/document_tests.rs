@@ -259,6 +259,7 @@ fn full_header() -> Header {
         names_reason: word.clone(),
         layers: Some(word.clone()),
         layers_reason: word.clone(),
+        aio_reason: word.clone(),
         args: word.clone(),
         source: word.clone(),
         source_reason: word.clone(),

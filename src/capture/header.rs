@@ -36,6 +36,10 @@ pub struct Header {
     /// none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub layers_reason: String,
+    /// Coverage of the probes that record the lists of `io_submit` and `io_getevents`; without
+    /// probes the reason why there are none. Empty in logs of versions that knew only readers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub aio_reason: String,
     /// Recorded part of the calls' arguments: `registers`, or `exact` if also the memory to which
     /// they point.
     pub args: String,

@@ -77,6 +77,7 @@ fn about(
         ("names_reason", json!(header.names_reason)),
         ("layers", json!(header.layers)),
         ("layers_reason", json!(header.layers_reason)),
+        ("aio_reason", json!(header.aio_reason)),
         ("clock", json!(header.clock.name)),
         ("start_ns", json!(header.clock.start_ns)),
         ("start_realtime_ns", json!(header.clock.start_realtime_ns)),

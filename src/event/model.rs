@@ -81,6 +81,22 @@ pub enum ProbeObservation {
         /// Path, without its NUL; `None` if it could not be read, or is too long.
         bytes: Option<Vec<u8>>,
     },
+    /// The program is about to call `io_submit` with a list.
+    Submitted {
+        /// Address of the list in the program's memory.
+        address: u64,
+        /// First operations of the list, as [`super::syscall_table::ArgumentMemory::Iocbs`].
+        /// Those that the call does not have are without meaning.
+        bytes: Vec<u8>,
+    },
+    /// The program's `io_getevents` or `io_pgetevents` has returned.
+    Completed {
+        /// Address of the list of results in the program's memory.
+        address: u64,
+        /// First `struct io_event` of the list. Those that the call did not fill are without
+        /// meaning.
+        bytes: Vec<u8>,
+    },
     /// A descriptor was bound to a file.
     File {
         /// Descriptor number.
@@ -133,6 +149,9 @@ pub struct ReadNames {
     pub from: [StringFrom; 2],
     /// Bytes to which other arguments point, by their addresses.
     pub memory: Vec<(u64, Name)>,
+    /// List of asynchronous operations or results that a probe recorded in the thread itself: the
+    /// first ones, by the address of the argument.
+    pub list: Option<(u64, Vec<u8>)>,
     /// Targets of the two descriptors of a new pair, if they were read.
     pub pair: Vec<(Fd, Name, Option<FileStat>)>,
     /// Target of `/proc/PID/fd/N`.

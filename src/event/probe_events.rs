@@ -2,11 +2,13 @@
 //! of their fields.
 
 use super::model::{FileStat, ProbeObservation};
-use crate::tracefs::{BindError, EventFormat, IntField, StringField};
+use super::syscall_table::IOCB_BYTES;
+use crate::tracefs::{ArrayField, BindError, EventFormat, IntField, StringField};
 use crate::units::{DevId, Fd};
 
 pub use super::probe_names::{
-    FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX, PATH_PREFIX,
+    COMPLETED_PREFIX, FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, IOCB_FIELD, LIST_ADDRESS_FIELD,
+    LIST_FIELD, NUMBER_FIELD, NUMBERED_PREFIX, PATH_PREFIX, SUBMITTED_PREFIX,
 };
 
 /// Fields of a probe.
@@ -15,7 +17,12 @@ pub(super) enum ProbeShape {
     Path { name: StringField, copy: IntField, address: Option<IntField> },
     Given { name: StringField, address: IntField },
     File { fd: IntField, mode: IntField, ino: IntField, dev: IntField, size: IntField },
+    Submitted { address: IntField, pointers: ArrayField, iocbs: Vec<ArrayField> },
+    Completed { address: IntField, results: ArrayField },
 }
+
+/// First word of a `struct iocb` that probes record: the word before is the program's own.
+pub const IOCB_FIRST_WORD: usize = 1;
 
 impl ProbeShape {
     /// Binds the fields of one of the tracer's probes; `None` for other tracepoints.
@@ -39,6 +46,16 @@ impl ProbeShape {
             let int = |name| format.int(name);
             let (fd, mode, ino) = (int("fd")?, int("mode")?, int("ino")?);
             return Ok(Some(Self::File { fd, mode, ino, dev: int("dev")?, size: int("size")? }));
+        }
+        if name.starts_with(SUBMITTED_PREFIX) {
+            let (address, pointers) = (format.int(LIST_ADDRESS_FIELD)?, format.array(LIST_FIELD)?);
+            let iocb = |place| format.array(&format!("{IOCB_FIELD}{place}"));
+            let iocbs = (0..pointers.count()).map(iocb).collect::<Result<_, _>>()?;
+            return Ok(Some(Self::Submitted { address, pointers, iocbs }));
+        }
+        if name.starts_with(COMPLETED_PREFIX) {
+            let (address, results) = (format.int(LIST_ADDRESS_FIELD)?, format.array(LIST_FIELD)?);
+            return Ok(Some(Self::Completed { address, results }));
         }
         Ok(None)
     }
@@ -68,8 +85,34 @@ impl ProbeShape {
                 let stat = FileStat { mode: small(mode)?, dev: DevId(small(dev)?), ino, size };
                 ProbeObservation::File { fd, stat }
             }
+            Self::Submitted { address, pointers, iocbs } => {
+                let mut bytes = Vec::new();
+                for (place, words) in iocbs.iter().enumerate() {
+                    bytes.extend(pointers.read_u64(payload, place)?.to_le_bytes());
+                    bytes.extend(iocb(words, payload)?);
+                    // The sum of the buffers of a vectored operation is not recorded.
+                    bytes.extend(u64::MAX.to_le_bytes());
+                }
+                ProbeObservation::Submitted { address: address.read_u64(payload)?, bytes }
+            }
+            Self::Completed { address, results } => {
+                let words = (0..results.count()).map(|place| results.read_u64(payload, place));
+                let words: Vec<u64> = words.collect::<Option<_>>()?;
+                let bytes = words.into_iter().flat_map(u64::to_le_bytes).collect();
+                ProbeObservation::Completed { address: address.read_u64(payload)?, bytes }
+            }
         }))
     }
+}
+
+/// Bytes of a `struct iocb` of which these words were recorded; the others are 0.
+fn iocb(words: &ArrayField, payload: &[u8]) -> Option<[u8; IOCB_BYTES]> {
+    let mut bytes = [0; IOCB_BYTES];
+    let places = bytes.as_chunks_mut::<8>().0.iter_mut().skip(IOCB_FIRST_WORD);
+    for (place, word) in places.zip(0..words.count()) {
+        *place = words.read_u64(payload, word)?.to_le_bytes();
+    }
+    Some(bytes)
 }
 
 /// Checks for an error: the kernel's functions return one as a pointer into the last page of all.
@@ -162,6 +205,36 @@ mod tests {
         assert!(stat.has_position());
         assert_eq!(*read, ProbeObservation::File { fd: Fd(3), stat });
         assert_eq!(shape("file_42", fields).read(&payload[..30]), None);
+    }
+
+    /// Fields of a probe with a list: address, words, and the words of two `struct iocb`.
+    fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
+        let head = [7, 0, 0, 0, 42, 0, 0, 0];
+        head.into_iter().chain(values.flat_map(u64::to_le_bytes)).collect()
+    }
+
+    #[test]
+    fn submitted_list_is_that_of_a_reader_without_sums() {
+        let fields = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
+            \tfield:u64 list[2];\toffset:16;\tsize:16;\tsigned:0;\n\
+            \tfield:u64 iocb0[5];\toffset:32;\tsize:40;\tsigned:0;\n\
+            \tfield:u64 iocb1[5];\toffset:72;\tsize:40;\tsigned:0;\n";
+        let payload = words([0x10, 0x20, 0x30, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter());
+        let read = shape("submitted_42", fields).read(&payload).expect("long enough");
+        let expected =
+            [[0x20, 0, 1, 2, 3, 4, 5, 0, 0, u64::MAX], [0x30, 0, 6, 7, 8, 9, 10, 0, 0, u64::MAX]];
+        let bytes = expected.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, bytes });
+        assert_eq!(shape("submitted_42", fields).read(&payload[..110]), None);
+    }
+
+    #[test]
+    fn completed_list_has_the_words_of_its_results() {
+        let fields = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
+            \tfield:u64 list[8];\toffset:16;\tsize:64;\tsigned:0;\n";
+        let read = shape("completed_42", fields).read(&words(0..9)).expect("long enough");
+        let bytes = (1..9_u64).flat_map(u64::to_le_bytes).collect();
+        assert_eq!(*read, ProbeObservation::Completed { address: 0, bytes });
     }
 
     #[test]

@@ -13,3 +13,13 @@ pub const NUMBERED_PREFIX: &str = "given_nr";
 pub const NUMBER_FIELD: &str = "nr";
 /// Prefix of the names of probes that see a file bound to a descriptor.
 pub const FILE_PREFIX: &str = "file";
+/// Prefix of the names of probes that see a program submit a list of `struct iocb`.
+pub const SUBMITTED_PREFIX: &str = "submitted";
+/// Prefix of the names of probes that see a program get a list of `struct io_event`.
+pub const COMPLETED_PREFIX: &str = "completed";
+/// Name of the field with the address of either list.
+pub const LIST_ADDRESS_FIELD: &str = "address";
+/// Name of the field with the words of a list: pointers, or results.
+pub const LIST_FIELD: &str = "list";
+/// Prefix of the names of the fields with the words of each `struct iocb` in a list.
+pub const IOCB_FIELD: &str = "iocb";

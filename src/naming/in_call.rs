@@ -26,17 +26,25 @@ pub(super) struct CurrentCall {
     file_before: Option<(Fd, FileStat)>,
     /// Program that an exec has started.
     program: Option<Vec<u8>>,
+    /// List that the thread passes to `io_submit`, by its address.
+    list: Option<(u64, Vec<u8>)>,
 }
 
 impl CurrentCall {
     /// Returns the state of a call that was just entered; `strings` are those of its entry.
     pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
-        Self { enter, strings, paths: [None, None], file: None, file_before: None, program: None }
+        let (paths, [file, file_before]) = ([None, None], [None, None]);
+        Self { enter, strings, paths, file, file_before, program: None, list: None }
     }
 
-    /// Takes a path from a probe right before the call: the last path at an address is the one that
-    /// was passed.
+    /// Takes a path or a list from a probe right before the call: the last one at an address is the
+    /// one that was passed.
     pub(super) fn given(&mut self, probed: &ProbeObservation) {
+        if let ProbeObservation::Submitted { address, bytes } = probed
+            && list_address(&self.enter, Role::Iocbs) == Some(*address)
+        {
+            self.list = Some((*address, bytes.clone()));
+        }
         let ProbeObservation::Given { address, bytes } = probed else { return };
         let given = self.enter.call.call().paths(&self.enter.args);
         for (path, _) in self.paths.iter_mut().zip(given).filter(|it| it.1 == Some(*address)) {
@@ -61,7 +69,10 @@ impl CurrentCall {
                     }
                 }
             }
-            ProbeObservation::Path { bytes: None, .. } | ProbeObservation::Given { .. } => {}
+            ProbeObservation::Path { bytes: None, .. }
+            | ProbeObservation::Given { .. }
+            | ProbeObservation::Submitted { .. }
+            | ProbeObservation::Completed { .. } => {}
             ProbeObservation::File { fd, stat } => {
                 self.file_before = self.file.replace((*fd, *stat))
             }
@@ -104,8 +115,9 @@ impl CurrentCall {
         let program = self.program.clone().filter(|_| !is_kernels);
         let first = program.map(|it| (it, StringFrom::Exec)).or(first);
         let stat = self.file.filter(|it| i64::from(it.0.0) == ret).map(|it| it.1);
-        let pair = self.pair(ret);
-        if first.is_none() && second.is_none() && stat.is_none() && pair.is_empty() {
+        let (pair, list) = (self.pair(ret), self.list.clone().filter(|_| ret > 0));
+        let is_named = first.is_some() || second.is_some() || stat.is_some() || !pair.is_empty();
+        if !is_named && list.is_none() {
             return None;
         }
         let from =
@@ -113,7 +125,7 @@ impl CurrentCall {
         let from = [from(&first), from(&second)];
         let name = |it: (Vec<u8>, StringFrom)| Name { bytes: it.0, verified: true };
         let (argument, second) = (first.map(name), second.map(name));
-        Some(ReadNames { argument, second, from, stat, pair, ..ReadNames::default() })
+        Some(ReadNames { argument, second, from, stat, pair, list, ..ReadNames::default() })
     }
 
     /// Returns the two descriptors that the call has made, if it makes two.
@@ -149,7 +161,12 @@ pub(super) fn better(read: ReadNames, seen: ReadNames) -> ReadNames {
     let (second, from2) = pick((read.second, r2), (seen.second, s2));
     let stat = seen.stat.or(read.stat);
     let pair = if seen.pair.is_empty() { read.pair } else { seen.pair };
-    ReadNames { argument, second, from: [from, from2], stat, pair, ..read }
+    ReadNames { argument, second, from: [from, from2], stat, pair, list: seen.list, ..read }
+}
+
+/// Returns the address of the list that a call takes or fills.
+pub(super) fn list_address(enter: &SysEnter, role: Role) -> Option<u64> {
+    enter.args.get(enter.call.call().arg(role)?).copied()
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@
 //!
 //! Strings that probes and the entries of calls carry themselves need no verdict: their records are
 //! in the stream, between the entry and the exit of the thread's call, and are assigned by the
-//! address of the argument.
+//! address of the argument. Results of `io_getevents` are recorded by the thread after the exit of
+//! its call, so that event waits for them.
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::closed_fds::{ClosedFds, closes};
 use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
-use super::in_call::{CurrentCall, better};
+use super::in_call::{CurrentCall, better, list_address};
 use super::pair;
 use super::pending_validation::Undecided;
 use super::read_name::{ReadName, collected};
@@ -59,6 +60,11 @@ pub struct NameJoin {
     first: u64,
     /// Number of pairs among the open ones.
     pairs: usize,
+    /// Processes whose `io_submit` probes have recorded: they also record the results of the
+    /// processes' `io_getevents`.
+    submitters: FxHashSet<Pid>,
+    /// Number of open ones that wait for their results.
+    lists: usize,
 }
 
 /// An open whose names are being judged.
@@ -83,14 +89,28 @@ struct PendingOpen {
     awaits_told: bool,
     /// True if the report is known, and nothing contradicts it.
     told_good: bool,
+    /// List of results that a probe will record, if the thread reaches it.
+    results: Option<PendingResults>,
+}
+
+/// List of results of a call that has returned, which a probe records soon after.
+#[derive(Clone, Copy, Debug)]
+struct PendingResults {
+    /// Address of the list.
+    address: u64,
+    /// Time until which the record is waited for.
+    until: KernelTime,
 }
 
 /// Limit of waiting events: a read that took longer is judged as not in time. Without the limit,
 /// the queue would grow as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Limit of threads with path arguments: no machine has more living threads.
+/// Limit of threads with path arguments, and of processes that submit: no machine has more.
 const GIVEN_MAX: usize = 1 << 16;
+
+/// Longest wait for the results of a call, ns: its thread may have to wait for a CPU.
+const RESULTS_NS_MAX: u64 = 100_000_000;
 
 /// Limit of path arguments of a thread on its way to one call: two at most, some of them twice.
 const GIVEN_OF_THREAD_MAX: usize = 8;
@@ -113,6 +133,8 @@ impl NameJoin {
             undecided: Undecided::default(),
             first: 0,
             pairs: 0,
+            submitters: FxHashSet::default(),
+            lists: 0,
         }
     }
 
@@ -178,13 +200,19 @@ impl NameJoin {
         let read = read.flatten();
         self.read_bytes -= read.as_deref().map_or(0, held_bytes);
         let told_until = self.look_at_opens(&event);
-        if self.open.is_empty() && read.is_none() && told_until.is_none() {
+        let results = self.awaited_results(&event, entered.as_ref());
+        let waits = read.is_some() || told_until.is_some() || results.is_some();
+        if self.open.is_empty() && !waits {
             out(event);
             return;
         }
-        self.observe(&event);
+        self.observe(&mut event);
         self.settle(event.time);
-        self.enqueue(event, read, told_until, entered);
+        if waits {
+            let read = read.unwrap_or_default();
+            self.open_up(&mut event, read, told_until, results, entered);
+        }
+        self.waiting.push_back(event);
         if self.waiting.len() > WAITING_MAX {
             self.give_up();
         }
@@ -208,14 +236,17 @@ impl NameJoin {
     pub fn finish(&mut self, out: &mut impl FnMut(Event)) {
         self.take_verdicts(KernelTime::MAX);
         // The threads of these opens are still inside a call.
-        self.open.iter_mut().for_each(|it| it.awaits_told = false);
+        for open in &mut self.open {
+            (open.awaits_told, open.results) = (false, None);
+        }
+        self.lists = 0;
         self.settle(KernelTime::MAX);
         self.pass_on(out);
     }
 
     /// Checks whether a later event shows that a read was too late.
-    fn observe(&mut self, event: &Event) {
-        if self.open.is_empty() {
+    fn observe(&mut self, event: &mut Event) {
+        if self.open.is_empty() || self.take_results(event) {
             return;
         }
         let time = event.time;
@@ -239,6 +270,52 @@ impl NameJoin {
         for number in closed {
             self.decide(number, |it| it.link_good &= time > it.link_end);
         }
+    }
+
+    /// Returns the results that a probe is expected to record after this exit.
+    fn awaited_results(&self, event: &Event, entered: Option<&SysEnter>) -> Option<PendingResults> {
+        let EventKind::SysExit(exit) = &event.kind else { return None };
+        if exit.ret <= 0 || !self.submitters.contains(&event.pid) {
+            return None;
+        }
+        let address = list_address(entered?, Role::IoEvents)?;
+        let until = KernelTime(event.time.0.saturating_add(RESULTS_NS_MAX));
+        Some(PendingResults { address, until })
+    }
+
+    /// Ends the wait for results of a call of this thread. Returns true if the event is their
+    /// record, which nothing else depends on: the thread's memory has not changed.
+    fn take_results(&mut self, event: &mut Event) -> bool {
+        let mut observed = match &mut event.kind {
+            EventKind::Probed(probed) => match &mut **probed {
+                ProbeObservation::Completed { address, bytes } => {
+                    Some((*address, std::mem::take(bytes)))
+                }
+                _ => return false,
+            },
+            // The thread does not reach the probe any more. Other records of a thread may be of
+            // interrupts.
+            EventKind::SysEnter(_) | EventKind::Task(TaskEvent::Exit { .. }) => None,
+            _ => return false,
+        };
+        let is_record = observed.is_some();
+        if self.lists == 0 {
+            return is_record;
+        }
+        let its = |it: &&mut PendingOpen| it.of.1 == event.tid && it.results.is_some();
+        if let Some(open) = self.open.iter_mut().find(its)
+            && let Some(awaited) = open.results.take()
+        {
+            self.lists -= 1;
+            let place = usize::try_from(open.number - self.first).unwrap_or(usize::MAX);
+            if let Some(observed) = observed.take_if(|list| list.0 == awaited.address)
+                && let Some(Event { kind: EventKind::SysExit(exit), .. }) =
+                    self.waiting.get_mut(place)
+            {
+                exit.names.get_or_insert_default().list = Some(observed);
+            }
+        }
+        is_record
     }
 
     /// Checks the pairs: a number that another call has made meanwhile is not that of the pair; the
@@ -325,6 +402,13 @@ impl NameJoin {
             EventKind::Probed(probed) if matches!(**probed, ProbeObservation::Given { .. }) => {
                 self.keep_given(event.tid, probed);
             }
+            EventKind::Probed(probed) if matches!(**probed, ProbeObservation::Submitted { .. }) => {
+                if self.submitters.len() >= GIVEN_MAX {
+                    self.submitters.clear();
+                }
+                self.submitters.insert(event.pid);
+                self.keep_given(event.tid, probed);
+            }
             EventKind::Probed(probed) => {
                 if let Some(inside) = self.entered.get_mut(&event.tid) {
                     inside.probed(probed);
@@ -346,7 +430,7 @@ impl NameJoin {
         None
     }
 
-    /// Keeps a path argument until the next call of the thread begins.
+    /// Keeps a path argument or a list until the next call of the thread begins.
     fn keep_given(&mut self, tid: Tid, probed: &ProbeObservation) {
         if self.given.len() >= GIVEN_MAX {
             self.given.clear();
@@ -358,69 +442,66 @@ impl NameJoin {
         given.push(probed.clone());
     }
 
-    fn enqueue(
+    /// Opens the judgement of a call's names; its event is pushed next.
+    fn open_up(
         &mut self,
-        mut event: Event,
-        read: Option<Vec<ReadName>>,
+        event: &mut Event,
+        mut read: Vec<ReadName>,
         told_until: Option<KernelTime>,
+        results: Option<PendingResults>,
         entered: Option<SysEnter>,
     ) {
-        let is_named = read.is_some() || told_until.is_some();
-        if let EventKind::SysExit(exit) = &mut event.kind
-            && is_named
-        {
-            let mut read = read.unwrap_or_default();
-            // A reader may have read at the address of an older open of the thread.
-            let ret = exit.ret;
-            let addresses =
-                entered.as_ref().map(|it| it.call.call().paths(&it.args)).unwrap_or_default();
-            let has = |address| {
-                let call = entered.as_ref().map(|it| (it.call.call(), &it.args));
-                call.is_some_and(|(call, args)| call.memory(args, ret).any(|it| it.0 == address))
-            };
-            read.retain(|name| match name.of {
-                NameOf::Link => true,
-                NameOf::Argument => addresses.contains(&Some(name.address)),
-                NameOf::Memory => has(name.address),
-            });
-            let number = self.first + self.waiting.len() as u64;
-            let end = |of| {
-                read.iter()
-                    .filter(|it| it.of == of)
-                    .map(|it| it.end)
-                    .max()
-                    .unwrap_or(KernelTime::MIN)
-            };
-            let fds = pair::fds_of(&read, exit);
-            let made = low_half(exit.ret.cast_unsigned()).into();
-            let of = (event.pid, event.tid, fds.unwrap_or([made; 2]));
-            self.pairs += usize::from(fds.is_some());
-            self.undecided.add(number, of.0, of.1, of.2);
-            self.open.push_back(PendingOpen {
-                number,
-                of,
-                is_pair: fds.is_some(),
-                argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
-                link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
-                argument_good: self.sees_closes,
-                link_good: self.sees_closes,
-                name_good: self.sees_renames,
-                stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
-                awaits_told: told_until.is_some(),
-                told_good: false,
-            });
-            let seen = exit.names.take().map(|it| *it).unwrap_or_default();
-            let read_until = read.iter().map(|it| it.end).max().unwrap_or_default();
-            let names = better(collected(read, addresses, fds), seen);
-            exit.names = Some(Box::new(ReadNames { read: read_until, ..names }));
-        }
-        self.waiting.push_back(event);
+        let EventKind::SysExit(exit) = &mut event.kind else { return };
+        // A reader may have read at the address of an older open of the thread.
+        let ret = exit.ret;
+        let addresses =
+            entered.as_ref().map(|enter| enter.call.call().paths(&enter.args)).unwrap_or_default();
+        let has = |address| {
+            let call = entered.as_ref().map(|enter| (enter.call.call(), &enter.args));
+            call.is_some_and(|(call, args)| {
+                call.memory(args, ret).any(|memory| memory.0 == address)
+            })
+        };
+        read.retain(|name| match name.of {
+            NameOf::Link => true,
+            NameOf::Argument => addresses.contains(&Some(name.address)),
+            NameOf::Memory => has(name.address),
+        });
+        let number = self.first + self.waiting.len() as u64;
+        let end = |of| {
+            read.iter().filter(|it| it.of == of).map(|it| it.end).max().unwrap_or(KernelTime::MIN)
+        };
+        let fds = pair::fds_of(&read, exit);
+        let made = low_half(exit.ret.cast_unsigned()).into();
+        let of = (event.pid, event.tid, fds.unwrap_or([made; 2]));
+        self.pairs += usize::from(fds.is_some());
+        self.lists += usize::from(results.is_some());
+        self.undecided.add(number, of.0, of.1, of.2);
+        self.open.push_back(PendingOpen {
+            number,
+            of,
+            is_pair: fds.is_some(),
+            argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
+            link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
+            argument_good: self.sees_closes,
+            link_good: self.sees_closes,
+            name_good: self.sees_renames,
+            stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
+            awaits_told: told_until.is_some(),
+            told_good: false,
+            results,
+        });
+        let seen = exit.names.take().map(|names| *names).unwrap_or_default();
+        let read_until = read.iter().map(|name| name.end).max().unwrap_or_default();
+        let names = better(collected(read, addresses, fds), seen);
+        exit.names = Some(Box::new(ReadNames { read: read_until, ..names }));
     }
 
     /// Judges the opens whose reads ended before `now`.
     fn settle(&mut self, now: KernelTime) {
         while let Some(judged) = self.open.front()
             && !judged.awaits_told
+            && judged.results.is_none_or(|results| now > results.until)
             && now > judged.argument_end.max(judged.link_end)
         {
             self.judge_first();
@@ -442,6 +523,7 @@ impl NameJoin {
         let (pid, tid, fds) = judged.of;
         self.undecided.judged(judged.number, pid, tid, fds);
         self.pairs -= usize::from(judged.is_pair);
+        self.lists -= usize::from(judged.results.is_some());
         let place = usize::try_from(judged.number - self.first).unwrap_or(usize::MAX);
         if let Some(Event { kind: EventKind::SysExit(exit), .. }) = self.waiting.get_mut(place)
             && let Some(names) = &mut exit.names

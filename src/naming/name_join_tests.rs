@@ -292,3 +292,89 @@ fn close_by_another_thread_makes_the_name_doubtful() {
     check(vec![exit(120, 8, "close", 0)], (true, false));
     check(vec![enter(120, 8, "close_range", 3)], (true, false));
 }
+
+fn list(time: u64, tid: i32, observed: ProbeObservation) -> Event {
+    event(time, tid, EventKind::Probed(Box::new(observed)))
+}
+
+/// A call that takes or fills the list at an address.
+fn list_call(name: &str, address: u64, ret: i64) -> [Event; 2] {
+    let mut args = [0; 6];
+    args[if name == "io_submit" { 2 } else { 3 }] = address;
+    let enter = EventKind::SysEnter(SysEnter { call: call(name), args });
+    [event(90, 7, enter), exit(100, 7, name, ret)]
+}
+
+/// List of a call, with its address.
+type List = Option<(u64, Vec<u8>)>;
+
+/// Returns the lists of all exits, and the number of events that have waited for a later one.
+#[track_caller]
+fn lists(events: &[Event]) -> (Vec<List>, usize) {
+    let mut join = NameJoin::new(true, true);
+    let (mut out, mut late) = (Vec::new(), 0);
+    for (number, event) in events.iter().enumerate() {
+        if join.can_bypass(event) {
+            out.push(event.clone());
+        } else {
+            join.push(event.clone(), &mut |event| out.push(event));
+        }
+        late += usize::from(out.len() <= number);
+    }
+    join.finish(&mut |event| out.push(event));
+    assert!(out.is_sorted_by_key(|event| event.time) && out.len() == events.len());
+    let exits = out.into_iter().filter_map(|event| match event.kind {
+        EventKind::SysExit(exit) => Some(exit.names.and_then(|names| names.list)),
+        _ => None,
+    });
+    (exits.collect(), late)
+}
+
+#[test]
+fn submitted_list_belongs_to_the_call_with_its_address() {
+    let submitted = |tid, address| {
+        list(80, tid, ProbeObservation::Submitted { address, bytes: b"list".to_vec() })
+    };
+    let expected = Some((64, b"list".to_vec()));
+    for (before, ret, expected) in [
+        (submitted(7, 64), 1, expected),
+        (submitted(7, 65), 1, None),
+        (submitted(8, 64), 1, None),
+        (submitted(7, 64), -11, None),
+    ] {
+        let call = list_call("io_submit", 64, ret);
+        assert_eq!(lists(&[&[before][..], &call].concat()), (vec![expected], 0));
+    }
+}
+
+#[test]
+fn exit_waits_for_the_results_that_its_thread_records() {
+    let submitted = list(80, 9, ProbeObservation::Submitted { address: 1, bytes: Vec::new() });
+    let completed = |time, tid, address| {
+        list(time, tid, ProbeObservation::Completed { address, bytes: b"done".to_vec() })
+    };
+    let check = |after: &[Event], expected: Option<&str>, late: usize| {
+        let call = list_call("io_getevents", 64, 1);
+        let (found, waited) = lists(&[&[submitted.clone()][..], &call, after].concat());
+        let expected = expected.map(|text| (64, text.as_bytes().to_vec()));
+        assert_eq!((found, waited), (vec![expected], late), "{after:?}");
+    };
+    check(&[completed(101, 7, 64)], Some("done"), 1);
+    // Other records of the thread, such as those of interrupts, and calls of other threads do not
+    // end the wait, the next call does.
+    let (interrupt, other) = (probed(102, 7, 1, "/a"), enter(103, 8, "read", 1));
+    check(&[interrupt, other, completed(104, 7, 64)], Some("done"), 3);
+    check(&[enter(102, 7, "read", 1), completed(104, 7, 64)], None, 1);
+    // Neither a record of another list nor one of another thread is taken, nor one that comes late.
+    check(&[completed(101, 7, 65)], None, 1);
+    check(&[completed(101, 8, 64)], None, 2);
+    let late = 101 + RESULTS_NS_MAX;
+    check(&[enter(late, 8, "read", 1), completed(late + 1, 7, 64)], None, 1);
+}
+
+/// Programs without the probes of libaio cause no wait.
+#[test]
+fn exit_does_not_wait_in_processes_that_no_probe_has_seen() {
+    let call = list_call("io_getevents", 64, 1);
+    assert_eq!(lists(&call), (vec![None], 0));
+}

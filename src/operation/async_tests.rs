@@ -9,6 +9,7 @@
 //! 104 1 > io_submit 7 1 80          entry of a call
 //! 105 1 < io_submit 1 IOCB:OP:FD:BYTES:OFFSET      its exit, and the memory that was read
 //! 106 1 < io_getevents 1 IOCB:RESULT
+//! 107 1 < io_submit 1 … recorded …   the same, and the list that a probe has recorded
 //! ```
 //!
 //! A REQ of -1 is not reported by the kernel; 0 is no request.
@@ -137,11 +138,15 @@ fn kind(words: &[&str]) -> EventKind {
         }
         "<" => {
             let call = CallId::by_name(words[1]).expect("in the table");
-            let bytes: Vec<u8> = words[3..].iter().flat_map(|it| read(it)).collect();
+            let mut lists = words[3..].split(|word| *word == "recorded");
+            let mut list = || Some(lists.next()?.iter().flat_map(|word| read(word)).collect());
+            let (bytes, recorded): (Vec<u8>, Option<Vec<u8>>) =
+                (list().unwrap_or_default(), list());
             let role = if words[1] == "io_submit" { Role::Iocbs } else { Role::IoEvents };
             // Every pointer of these tests is 80.
             let memory = call.call().arg(role).map(|_| (80, Name { bytes, verified: true }));
-            let names = ReadNames { memory: memory.into_iter().collect(), ..ReadNames::default() };
+            let (memory, list) = (memory.into_iter().collect(), recorded.map(|list| (80, list)));
+            let names = ReadNames { memory, list, ..ReadNames::default() };
             let ret = number(words[2]).cast_signed();
             EventKind::SysExit(SysExit { call, ret, names: Some(Box::new(names)), chain: None })
         }
@@ -238,6 +243,54 @@ fn one_with_several_results_ends_with_the_last() {
             105: #0 io_uring:READ_MULTISHOT on 4 at ? = 0, Some(150) bytes in 3: ended, 0 effects
         "#]],
     );
+}
+
+#[test]
+fn recorded_list_precedes_what_a_reader_has_read() {
+    // The second operation is beyond the recorded list; the first was read too late.
+    check(
+        "
+        100 1 > io_submit 7 2 80
+        101 1 < io_submit 2 40:0:9:1:9 48:1:4:512:1024 recorded 40:0:3:4096:8192
+        102 1 > io_getevents 7 1 2 80
+        103 1 < io_getevents 2 recorded 40:4096 48:512
+        ",
+        &expect![[r#"
+            101: #0 aio:PREAD on - at 8192 = ?, None bytes in 0: begun
+            101: #0 aio:PREAD on 3 at 8192 = ?, None bytes in 0: file
+            101: #1 aio:PWRITE on - at 1024 = ?, None bytes in 0: begun
+            101: #1 aio:PWRITE on 4 at ? = ?, None bytes in 0: file
+            103: #0 aio:PREAD on 3 at 8192 = 4096, Some(4096) bytes in 1: ended, 0 effects
+            103: #1 aio:PWRITE on 4 at ? = 512, Some(512) bytes in 1: ended, 0 effects
+        "#]],
+    );
+}
+
+#[test]
+fn recorded_request_is_certain_when_its_result_comes_first() {
+    for recorded in ["", "recorded 40:0:3:4096:8192"] {
+        let text = format!(
+            "
+            100 1 > io_submit 7 1 80
+            101 2 > io_getevents 7 1 1 80
+            102 2 < io_getevents 1 40:4096
+            103 1 < io_submit 1 40:0:3:4096:8192 {recorded}
+            "
+        );
+        let expected = if recorded.is_empty() {
+            expect![[r#"
+                103: #0 aio:PREAD on - at ? = ?, None bytes in 0: begun
+                103: #0 aio:PREAD on - at ? = 4096, Some(4096) bytes in 1: ended, 0 effects
+            "#]]
+        } else {
+            expect![[r#"
+                103: #0 aio:PREAD on - at 8192 = ?, None bytes in 0: begun
+                103: #0 aio:PREAD on 3 at 8192 = ?, None bytes in 0: file
+                103: #0 aio:PREAD on 3 at 8192 = 4096, Some(4096) bytes in 1: ended, 0 effects
+            "#]]
+        };
+        check(&text, &expected);
+    }
 }
 
 #[test]

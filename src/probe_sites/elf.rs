@@ -16,8 +16,8 @@ pub(super) struct CodeImage<'a> {
     segments: Vec<(u64, u64, &'a [u8])>,
     /// Entries of functions: sorted, each once.
     functions: Vec<u64>,
-    /// Entries of exported functions: sorted.
-    exported: Vec<u64>,
+    /// Exported functions, address and name: sorted.
+    exported: Vec<(u64, &'a str)>,
 }
 
 /// Header of `.eh_frame_hdr` as all linkers write it: version, then the encodings of its three
@@ -38,10 +38,10 @@ impl<'a> CodeImage<'a> {
                 segments.push((segment.address(), segment.file_range().0, code));
             }
         }
-        let mut exported: Vec<u64> = functions(file.dynamic_symbols()).collect();
+        let mut exported: Vec<(u64, &'a str)> = functions(file.dynamic_symbols()).collect();
         exported.sort_unstable();
-        let mut functions: Vec<u64> =
-            functions(file.symbols()).chain(exported.iter().copied()).collect();
+        let functions = functions(file.symbols()).chain(exported.iter().copied());
+        let mut functions: Vec<u64> = functions.map(|function| function.0).collect();
         if let Some(section) = file.section_by_name(".eh_frame_hdr") {
             functions.extend(unwound(section.address(), section.data().unwrap_or_default()));
         }
@@ -57,10 +57,10 @@ impl<'a> CodeImage<'a> {
         Self { segments: vec![(address, 0, code)], functions, exported: Vec::new() }
     }
 
-    /// Exports a function.
+    /// Exports a function under this name.
     #[cfg(test)]
-    pub(super) fn exporting(mut self, function: u64) -> Self {
-        self.exported.push(function);
+    pub(super) fn exporting(mut self, function: u64, name: &'a str) -> Self {
+        self.exported.push((function, name));
         self
     }
 
@@ -96,7 +96,22 @@ impl<'a> CodeImage<'a> {
 
     /// True if an exported function begins there.
     pub(super) fn is_exported(&self, address: u64) -> bool {
-        self.exported.binary_search(&address).is_ok()
+        self.exported.binary_search_by_key(&address, |function| function.0).is_ok()
+    }
+
+    /// Entries of the exported functions with this name; versions of a symbol share one.
+    pub(super) fn exported_as(&self, name: &str) -> impl Iterator<Item = u64> {
+        self.exported.iter().filter(move |function| function.1 == name).map(|function| function.0)
+    }
+
+    /// Addresses after all occurrences of these bytes in the code.
+    pub(super) fn after(&self, bytes: &[u8]) -> impl Iterator<Item = u64> {
+        let in_segment = move |&(start, _, code): &(u64, u64, &'a [u8])| {
+            let windows = code.windows(bytes.len().max(1)).zip(0_u64..);
+            let equal = windows.filter(move |window| window.0 == bytes);
+            equal.map(move |window| start.wrapping_add(window.1) + bytes.len() as u64)
+        };
+        self.segments.iter().flat_map(in_segment)
     }
 
     /// Addresses of these bytes in the code.
@@ -134,12 +149,12 @@ pub(super) fn interpreter(head: &[u8]) -> Option<String> {
     String::from_utf8(path.to_vec()).ok()
 }
 
-/// Entries of the functions of this symbol table.
+/// Entries and names of the functions of this symbol table.
 fn functions<'a>(
     symbols: impl Iterator<Item = impl ObjectSymbol<'a>>,
-) -> impl Iterator<Item = u64> {
+) -> impl Iterator<Item = (u64, &'a str)> {
     let own = symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
-    own.map(|function| function.address())
+    own.map(|function| (function.address(), function.name().unwrap_or_default()))
 }
 
 /// Functions of the unwind table: nearly all, even without symbols.

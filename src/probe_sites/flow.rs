@@ -41,24 +41,34 @@ impl FlowNode {
     /// two traps (`branch_setup_xol_ops()` and `push_setup_xol_ops()` in
     /// `arch/x86/kernel/uprobes.c`, from 4.18 on).
     pub(super) fn is_emulated(&self) -> bool {
-        let code = self.instruction.code();
-        self.instruction.is_jcc_short_or_near()
-            || self.instruction.is_jmp_short_or_near()
-            || matches!(code, Opcode::Call_rel32_64 | Opcode::Push_r64)
-            || code == Opcode::Nopd && self.instruction.len() == 1
+        is_emulated(&self.instruction)
     }
 
     /// True if the instruction may be executed out of line and cannot block there: a signal would
     /// be delayed (`uprobe_deny_signal()` in `kernel/events/uprobes.c`).
     pub(super) fn may_step(&self) -> bool {
-        // `is_prefix_bad()` in `arch/x86/kernel/uprobes.c`: such instructions cannot have a probe.
-        let is_refused = self.instruction.has_lock_prefix()
-            || matches!(
-                self.instruction.segment_prefix(),
-                Register::ES | Register::CS | Register::SS | Register::DS
-            );
-        self.instruction.flow_control() == FlowControl::Next && !is_refused
+        may_step(&self.instruction)
     }
+}
+
+/// As [`FlowNode::is_emulated`].
+pub(super) fn is_emulated(instruction: &Instruction) -> bool {
+    let code = instruction.code();
+    instruction.is_jcc_short_or_near()
+        || instruction.is_jmp_short_or_near()
+        || matches!(code, Opcode::Call_rel32_64 | Opcode::Push_r64)
+        || code == Opcode::Nopd && instruction.len() == 1
+}
+
+/// As [`FlowNode::may_step`].
+pub(super) fn may_step(instruction: &Instruction) -> bool {
+    // `is_prefix_bad()` in `arch/x86/kernel/uprobes.c`: such instructions cannot have a probe.
+    let is_refused = instruction.has_lock_prefix()
+        || matches!(
+            instruction.segment_prefix(),
+            Register::ES | Register::CS | Register::SS | Register::DS
+        );
+    instruction.flow_control() == FlowControl::Next && !is_refused
 }
 
 impl Flow {

@@ -1,4 +1,5 @@
-//! Finds the code addresses where a uprobe can read the path of a system call.
+//! Finds the code addresses where a uprobe can read the path of a system call, or the lists of
+//! `io_submit` and `io_getevents`.
 //!
 //! In: the bytes of an ELF file for x86-64, and the calls that matter. Out: [`Site`]s: positions in
 //! the file at which certain registers hold the addresses of the paths of the next system call.
@@ -27,42 +28,15 @@ pub use error::SitesError;
 mod elf;
 mod error;
 mod flow;
+mod lists;
+mod site;
 mod value;
 
 use elf::CodeImage;
 use flow::{Flow, FlowNode};
+pub use site::{MACHINE, Site, Sites};
 pub use value::NAMES as REGISTERS;
 use value::{ARGUMENTS, EntrySlot, NAMES, NUMBER, TrackedValue};
-
-/// Architecture of the code, as `uname -m` prints it.
-pub const MACHINE: &str = "x86_64";
-
-/// A position in a file at which paths are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// Position in the file, bytes.
-    pub offset: u64,
-    /// Registers with the addresses of paths, by the names of the kernel's probes.
-    pub registers: Vec<&'static str>,
-    /// Calls that follow.
-    pub calls: BTreeSet<CallId>,
-    /// True if the kernel emulates the instruction there; if not, a hit costs a second trap.
-    pub emulated: bool,
-    /// Register with the number of the call, if other calls pass here, too, by the name of the
-    /// kernel's probes.
-    pub number: Option<&'static str>,
-}
-
-/// Results for a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sites {
-    /// Positions where probes see paths; each once.
-    pub sites: Vec<Site>,
-    /// Calls with a path for which no position was found, once for each place that makes them.
-    pub hidden: Vec<CallId>,
-    /// Number of instructions that make a call with an unknown number: any call may be made there.
-    pub unknown: usize,
-}
 
 /// Limit on the nesting of functions that make calls for others.
 const FORWARDERS_DEEP: usize = 3;
@@ -100,6 +74,7 @@ fn find_in(code: &CodeImage<'_>, wanted: &[CallId]) -> Sites {
     }
     let SiteFinder { found, mut sites, .. } = finder;
     sites.sites = found.into_values().collect();
+    sites.sites.extend(lists::sites(code, wanted));
     sites
 }
 

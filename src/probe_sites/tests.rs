@@ -195,7 +195,8 @@ fn exported_function_is_probed_at_its_entry() {
     let wanted = ["unlink", "rename", "read"].map(call);
     let hidden = find_in(&CodeImage::of(CODE, &bytes, &[CODE]), &wanted);
     assert_eq!(hidden.sites, []);
-    let sites = find_in(&CodeImage::of(CODE, &bytes, &[CODE]).exporting(CODE), &wanted).sites;
+    let sites =
+        find_in(&CodeImage::of(CODE, &bytes, &[CODE]).exporting(CODE, "syscall"), &wanted).sites;
     let expected = Site {
         offset: 0,
         registers: vec!["dx", "si"],

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 
 use super::tracefs::Tracefs;
 use crate::event::layer;
-use crate::event::probe_events::{FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, PATH_PREFIX};
+use crate::event::probe_events::{
+    COMPLETED_PREFIX, FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, PATH_PREFIX, SUBMITTED_PREFIX,
+};
 
 /// Kind of code that has probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,8 +206,15 @@ fn ours(line: &str) -> Option<(u32, &str)> {
 }
 
 /// Prefixes of the names of our probes.
-const OUR_EVENTS: [&str; 5] =
-    [PATH_PREFIX, GIVEN_PREFIX, FILE_PREFIX, layer::ENTER_PREFIX, layer::LEAVE_PREFIX];
+const OUR_EVENTS: [&str; 7] = [
+    PATH_PREFIX,
+    GIVEN_PREFIX,
+    FILE_PREFIX,
+    SUBMITTED_PREFIX,
+    COMPLETED_PREFIX,
+    layer::ENTER_PREFIX,
+    layer::LEAVE_PREFIX,
+];
 
 /// Parses a process number as the kernel and we write it.
 pub(super) fn process_number(text: &str) -> Option<u32> {

@@ -22,8 +22,8 @@ const PREFIX: &str = "iotrace-";
 
 /// Purposes of our instances: the ends of their names. Those of the rings are in the log's header,
 /// too.
-const PURPOSES: [&str; 8] =
-    ["main", "names", "block", "tasks", "chains", "probes", "layers", "doctor"];
+const PURPOSES: [&str; 9] =
+    ["main", "names", "block", "tasks", "chains", "probes", "layers", "aio", "doctor"];
 
 /// One instance; removed when dropped.
 #[derive(Debug)]

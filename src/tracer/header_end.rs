@@ -10,6 +10,7 @@ use super::options::{CallChainOptions, Follow, Options};
 use super::source::{Described, KernelCounts, Source};
 use super::source_selection::SourceChoice;
 use super::tracepoint_plan::{self, RingKind};
+use super::uprobes::aio::AioProbes;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{
     self, CaptureScope, Clock, Counts, Disk, End, Header, Host, Others, RingCounts, RingInfo,
@@ -27,6 +28,7 @@ pub(super) struct HeaderFacts<'a> {
     pub disks: Vec<Disk>,
     pub naming: &'a Naming,
     pub layers: Option<&'a Layers>,
+    pub aio: &'a AioProbes,
     pub choice: &'a SourceChoice,
     /// Times at which the first and the last tracepoint were switched on.
     pub on: (KernelTime, KernelTime),
@@ -35,11 +37,12 @@ pub(super) struct HeaderFacts<'a> {
 /// Returns the header of the capture.
 pub(super) fn header(
     options: &Options,
-    HeaderFacts { host, disks, naming, layers, choice, on: (start, all_on) }: HeaderFacts<'_>,
+    facts: HeaderFacts<'_>,
     roots: &[Pid],
     source: &dyn Source,
     ring_bytes: &[usize],
 ) -> Header {
+    let HeaderFacts { host, disks, naming, layers, aio, choice, on: (start, all_on) } = facts;
     let mode = match options.follow {
         Follow::System => "system",
         Follow::Launched => "launch",
@@ -71,6 +74,7 @@ pub(super) fn header(
         names_reason: naming.reason.clone(),
         layers: layers.map(|it| if it.has_probes() { "kprobe" } else { "tracepoint" }.into()),
         layers_reason: layers.map(|it| it.reason.clone()).unwrap_or_default(),
+        aio_reason: aio.reason.clone(),
         args: if options.exact_args { "exact" } else { "registers" }.into(),
         source: choice.source.as_str().into(),
         source_reason: choice.reason.clone(),

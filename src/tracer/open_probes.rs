@@ -1,4 +1,5 @@
-//! Opening of a recording: events from the chosen source, probes for names and for layers.
+//! Opening of a recording: events from the chosen source, probes for names, for layers and for
+//! asynchronous operations.
 
 use super::environment::Environment;
 use super::error::TracerError;
@@ -10,6 +11,7 @@ use super::probes::Probes;
 use super::source::{self, OpenedSource, RingSizes};
 use super::source_selection::{SourceChoice, SourceOption, choose};
 use super::tracepoint_plan::{self, CallChainRequest, PlanRequest, SourceKind};
+use super::uprobes::aio::AioProbes;
 use super::{inherited_source, perf_source, tracefs_source};
 use crate::capture::header::Host;
 use crate::sys::cancellation::Cancellation;
@@ -18,11 +20,18 @@ use crate::sys::tracefs::Tracefs;
 use crate::sys::{socket, tracefs_instance};
 use crate::units::Pid;
 
-/// Probes that report names, and probes that report layers.
-type NameAndLayerProbes = (Naming, Option<Layers>);
+/// All probes of a recording.
+pub(super) struct AllProbes {
+    /// Probes that report names, if they are the source of names.
+    pub naming: Naming,
+    /// Probes that report layers, if wanted.
+    pub layers: Option<Layers>,
+    /// Probes that record asynchronous operations.
+    pub aio: AioProbes,
+}
 
 /// Opened events, the chosen source, and the probes.
-pub(super) type OpenedEvents = (OpenedSource, SourceChoice, NameAndLayerProbes);
+pub(super) type OpenedEvents = (OpenedSource, SourceChoice, AllProbes);
 
 /// Environment in which events are opened.
 #[derive(Clone, Copy)]
@@ -88,7 +97,7 @@ fn open_from(
     context: OpeningContext<'_>,
     warnings: &mut Vec<String>,
     cancellation: &mut Cancellation<'_>,
-) -> Result<(OpenedSource, NameAndLayerProbes), TracerError> {
+) -> Result<(OpenedSource, AllProbes), TracerError> {
     let OpeningContext { host, followed, own_name, tracefs, sizes } = context;
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
     let (follow, command) = (&options.follow, options.command.as_slice());
@@ -99,8 +108,10 @@ fn open_from(
     }
     let naming = naming.map_err(TracerError::Names)?;
     let layers = options.layers.then(|| Layers::find(tracefs, source));
+    let aio = AioProbes::find(ground, cancellation);
     let of_layers = layers.iter().flat_map(Layers::tracepoints);
     let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
+    let probes = probes.chain(aio.tracepoints());
     let probes: Vec<(String, String)> =
         probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
     let wanted = PlanRequest {
@@ -153,5 +164,5 @@ fn open_from(
         // The entries carry the paths, so no reader is needed.
         opened.drained.append(&mut opened.names);
     }
-    Ok((opened, (naming, layers)))
+    Ok((opened, AllProbes { naming, layers, aio }))
 }

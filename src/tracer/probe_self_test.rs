@@ -179,6 +179,7 @@ impl TrialObservations {
             ProbeObservation::Given { address, bytes } => {
                 address == at && bytes.as_ref() == Some(text)
             }
+            ProbeObservation::Submitted { .. } | ProbeObservation::Completed { .. } => false,
             ProbeObservation::File { .. } | ProbeObservation::Program(_) => false,
             ProbeObservation::Waited(_) | ProbeObservation::CoreSignal => false,
         };

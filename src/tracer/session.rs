@@ -19,7 +19,7 @@ use super::name_readers::{NamesReaders, NamesThreads};
 use super::name_records::NameReads;
 use super::name_source::NameSource;
 use super::name_source_selection::Naming;
-use super::open_probes::{OpeningContext, open_events};
+use super::open_probes::{AllProbes, OpeningContext, open_events};
 use super::options::{Follow, Options};
 use super::overhead_probe::OverheadMeter;
 use super::probes::Probes;
@@ -32,6 +32,7 @@ use super::source::{Described, KernelCounts, OpenedSource, Source};
 use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
+use super::uprobes::aio::AioProbes;
 use super::wait::{awaited, nanoseconds, time_left, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
@@ -142,6 +143,8 @@ struct Session {
     probes: Option<Probes>,
     /// Probes that report layers, if wanted; dropped after the source, too.
     layers: Option<Layers>,
+    /// Probes that record asynchronous operations; dropped after the source, too.
+    aio: AioProbes,
     threads: TracerThreads,
     names: Arc<NamesReaders>,
     name_threads: NamesThreads,
@@ -183,7 +186,7 @@ impl Session {
         let before = followed(options, held)?;
         let (followed, own) = (before.as_slice(), own_name.as_str());
         let context = OpeningContext { host: &host, followed, own_name: own, tracefs, sizes };
-        let (opened, choice, (mut naming, layers)) =
+        let (opened, choice, AllProbes { mut naming, layers, aio }) =
             open_events(options, context, &mut warnings, cancellation)?;
         let OpenedSource { source, drained, names: names_rings, ring_bytes } = opened;
         let (names, layouts) = (naming.names, layouts(source.as_ref())?);
@@ -212,6 +215,7 @@ impl Session {
             disks: disks.clone(),
             naming: &naming,
             layers: layers.as_ref(),
+            aio: &aio,
             choice: &choice,
             on: (start, clock::now()),
         };
@@ -249,6 +253,7 @@ impl Session {
             source,
             probes: naming.probes,
             layers,
+            aio,
             threads,
             names: names_readers,
             name_threads,
@@ -381,7 +386,8 @@ impl Session {
         let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
-        let (source, names, probes) = (self.source, self.names, (self.probes, self.layers));
+        let (source, names, probes) =
+            (self.source, self.names, (self.probes, self.layers, self.aio));
         let close = move || drop((drained, names, source, probes));
         // If the thread cannot be started the closure is dropped, and closes everything.
         let closing = std::thread::Builder::new().spawn(close).ok();

@@ -97,8 +97,10 @@ fn programs_are_replayed() {
         let traced = &report["trace"];
         assert_eq!(traced["is_same"], true, "{program}: {traced:#}");
         assert_eq!(traced["same"], report["operations"], "{program}: {traced:#}");
-        let unknown = traced["offsets_unknown"].as_u64().expect("a number");
-        assert!(unknown <= 10, "{program}: {traced:#}");
+        // Positions of descriptors whose file was looked at too late on busy CPUs.
+        let [unknown, same] =
+            ["offsets_unknown", "same"].map(|key| traced[key].as_u64().expect("a number"));
+        assert!(unknown * 100 <= same.max(1000), "{program}: {traced:#}");
         assert!(dir.path().join("again/traces.otf2").exists());
         assert_eq!(sizes(&replay.inside(&place)), sizes(&place), "{program}");
     }

@@ -10,13 +10,13 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/block", 60),
     ("src/capture", 59),
     ("src/event", 47),
-    ("src/naming", 116),
-    ("src/operation", 486),
+    ("src/naming", 111),
+    ("src/operation", 484),
     ("src/record", 28),
     ("src/replay", 283),
     ("src/report", 2),
     ("src/sys", 172),
-    ("src/tracer", 605),
+    ("src/tracer", 604),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[];

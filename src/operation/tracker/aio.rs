@@ -1,8 +1,8 @@
-//! `io_submit` and `io_getevents`: operations from the memory of their arguments, which readers
-//! have read.
+//! `io_submit` and `io_getevents`: operations from the memory of their arguments, which probes have
+//! recorded or readers have read.
 
 use super::Tracker;
-use super::async_state::{operation, read_beside};
+use super::async_state::{operation, read_beside, recorded_list};
 use crate::event::async_table::{Interface, Opcode};
 use crate::event::registers::fd;
 use crate::event::syscall_table::{IO_EVENT_BYTES, IOCB_READ_BYTES, Role};
@@ -38,18 +38,27 @@ impl Tracker {
         };
         let submits = row.arg(Role::Iocbs);
         let role = if submits.is_some() { Role::Iocbs } else { Role::IoEvents };
-        let bytes = read_beside(call, exit, role);
         let size = if submits.is_some() { IOCB_READ_BYTES } else { IO_EVENT_BYTES };
-        let told = bytes.chunks_exact(size).take(count);
-        let unread = (count - told.len()) as u64;
+        let mut recorded = recorded_list(call, exit, role).chunks_exact(size);
+        let mut read = read_beside(call, exit, role).chunks_exact(size);
+        let known = recorded.len().max(read.len()).min(count);
+        let unread = (count - known) as u64;
         self.ledger.async_unread = self.ledger.async_unread.saturating_add(unread);
         if unread > 0 {
             self.aio_unread(event, call, sink)?;
         }
-        for one in told {
-            match submits {
-                Some(_) => self.aio_submitted(event, call, &Iocb::of(one), sink)?,
-                None => self.aio_result(event, call, one, sink)?,
+        for _ in 0..known {
+            match (recorded.next(), read.next()) {
+                (Some(recorded), read) if submits.is_some() => {
+                    self.aio_submitted(event, call, &Iocb::recorded(recorded, read), sink)?;
+                }
+                (None, Some(read)) if submits.is_some() => {
+                    self.aio_submitted(event, call, &Iocb::of(read), sink)?;
+                }
+                (Some(result), _) | (None, Some(result)) => {
+                    self.aio_result(event, call, result, sink)?;
+                }
+                (None, None) => break,
             }
         }
         Ok(())
@@ -93,13 +102,14 @@ impl Tracker {
         operation.bytes_requested = iocb.bytes.filter(|_| operation.opcode.has_bytes());
         // The program has its result already, and may have reused the memory before it was read.
         let early = self.asynchronous.early_result.remove(&key).filter(|it| it.0 >= call.start);
-        if early.is_some() {
+        let is_certain = iocb.is_recorded || early.is_none();
+        if !is_certain {
             (operation.offset, operation.bytes_requested) = (None, None);
         }
         let context = call.args.first().copied().unwrap_or(0);
         let flight = AsyncFlight { operation, ring: context, moves: None };
         self.begin_async(event.time, key, flight, sink)?;
-        if early.is_none() {
+        if is_certain {
             self.async_file(event, key, iocb.fd, sink)?;
         }
         match early {
@@ -144,7 +154,15 @@ struct Iocb {
     appends: bool,
     /// Flags of the request, `RWF_*`.
     rw_flags: u32,
+    /// True if the submitting thread has recorded it, false if a reader has read it.
+    is_recorded: bool,
 }
+
+/// Part of a `struct iocb`, in the form of [`ArgumentMemory::Iocbs`], that determines the request:
+/// flags, opcode and descriptor, buffer, bytes, offset.
+///
+/// [`ArgumentMemory::Iocbs`]: crate::event::syscall_table::ArgumentMemory::Iocbs
+const REQUEST_BYTES: std::ops::Range<usize> = 16..56;
 
 impl Iocb {
     fn of(read: &[u8]) -> Self {
@@ -161,7 +179,19 @@ impl Iocb {
             offset: word(read, 8 + 40).cast_signed(),
             appends: u64::from(rw_flags) & RWF_APPEND != 0,
             rw_flags,
+            is_recorded: false,
         }
+    }
+
+    /// Returns the contents that the submitting thread has recorded. Only a reader knows the bytes
+    /// of a vector; what it has read counts if it is the same request.
+    fn recorded(recorded: &[u8], read: Option<&[u8]>) -> Self {
+        let is_same = |read: &&[u8]| {
+            read.first_chunk::<8>() == recorded.first_chunk::<8>()
+                && read.get(REQUEST_BYTES) == recorded.get(REQUEST_BYTES)
+        };
+        let iocb = Self::of(read.filter(is_same).unwrap_or(recorded));
+        Self { is_recorded: true, ..iocb }
     }
 }
 
@@ -169,4 +199,28 @@ impl Iocb {
 fn word(read: &[u8], place: usize) -> u64 {
     let bytes = read.get(place..).and_then(|it| it.first_chunk());
     bytes.map_or(0, |it| u64::from_le_bytes(*it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An `IOCB_CMD_PREADV` of two buffers at this offset, with the sum of the buffers.
+    fn vectored(offset: u64, sum: u64) -> Vec<u8> {
+        let words = [0x40, 1, 0, 7 | 3 << 32, 0x99, 2, offset, 0, 0, sum];
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn bytes_of_a_vector_are_those_read_of_the_same_request() {
+        let recorded = vectored(8192, u64::MAX);
+        let bytes = |read: Option<&[u8]>| {
+            let iocb = Iocb::recorded(&recorded, read);
+            assert_eq!((iocb.offset, iocb.fd, iocb.is_recorded), (8192, Fd(3), true));
+            iocb.bytes
+        };
+        assert_eq!(bytes(None), None);
+        assert_eq!(bytes(Some(&vectored(8192, 512))), Some(512));
+        assert_eq!(bytes(Some(&vectored(4096, 512))), None);
+    }
 }

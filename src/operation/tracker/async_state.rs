@@ -111,9 +111,26 @@ pub(super) fn operation(
     }
 }
 
+/// Returns the list that the argument of this role points to, if a probe has recorded it.
+pub(super) fn recorded_list<'a>(
+    call: &SyscallOperation,
+    exit: &'a SysExit,
+    role: Role,
+) -> &'a [u8] {
+    match exit.names.as_deref().and_then(|names| names.list.as_ref()) {
+        Some((address, bytes)) if pointer(call, role) == Some(*address) => bytes,
+        _ => &[],
+    }
+}
+
+/// Returns the argument of this role.
+fn pointer(call: &SyscallOperation, role: Role) -> Option<u64> {
+    call.args.get(call.call.call().arg(role)?).copied()
+}
+
 /// Returns the memory that the argument of this role points to, if it was read in time.
 pub(super) fn read_beside<'a>(call: &SyscallOperation, exit: &'a SysExit, role: Role) -> &'a [u8] {
-    let address = call.call.call().arg(role).and_then(|it| call.args.get(it)).copied();
+    let address = pointer(call, role);
     let names = exit.names.as_deref();
     let read = names.and_then(|it| it.memory.iter().find(|it| Some(it.0) == address));
     read.filter(|it| it.1.verified).map_or(&[], |it| &it.1.bytes)

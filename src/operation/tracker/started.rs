@@ -33,6 +33,8 @@ impl Tracker {
             ProbeObservation::CoreSignal => self.started.core_signals += 1,
             ProbeObservation::Path { .. }
             | ProbeObservation::Given { .. }
+            | ProbeObservation::Submitted { .. }
+            | ProbeObservation::Completed { .. }
             | ProbeObservation::File { .. } => {}
         }
     }

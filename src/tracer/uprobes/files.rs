@@ -58,15 +58,61 @@ pub(super) struct ProbedBinaries {
     pub left_out: usize,
 }
 
-/// Returns the files with sites, and those that were not searched, each once.
+/// Returns the files with sites of calls with paths, and those that were not searched, each once.
 pub(super) fn probed(
     ground: Environment<'_>,
     wanted: &[CallId],
     cancellation: &mut Cancellation<'_>,
 ) -> ProbedBinaries {
+    let mut left_out = 0;
+    let candidates = candidates(ground, &mut left_out, cancellation);
+    let files = searched(candidates, wanted, cancellation);
+    ProbedBinaries { left_out: files.left_out + left_out, ..files }
+}
+
+/// Returns the libaio files with sites of calls with lists, and those that were not searched.
+pub(super) fn probed_libaio(
+    ground: Environment<'_>,
+    wanted: &[CallId],
+    cancellation: &mut Cancellation<'_>,
+) -> ProbedBinaries {
+    let installed = LIBRARY_DIRECTORIES
+        .iter()
+        .flat_map(|directory| LIBAIO_NAMES.iter().map(move |name| Path::new(directory).join(name)));
+    let installed = installed.filter(|path| path.exists());
+    let code = |path: PathBuf| MappedCode { name: path.display().to_string(), link: path };
+    let mut files: Vec<MappedCode> = installed.map(code).collect();
+    let running = running(ground).into_iter();
+    let mapped = running.flat_map(|pid| proc::mapped_code(&pid.to_string()));
+    files.extend(mapped.filter(|code| is_libaio(&code.name)));
+    searched(files.into_iter().map(|file| (file, false)).collect(), wanted, cancellation)
+}
+
+/// Directories of libraries, for programs that have yet to load theirs.
+const LIBRARY_DIRECTORIES: [&str; 6] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/local/lib64",
+    "/usr/local/lib",
+];
+
+/// Names under which programs load libaio; Debian 13 and Ubuntu 24.04 have the second one.
+const LIBAIO_NAMES: [&str; 2] = ["libaio.so.1", "libaio.so.1t64"];
+
+fn is_libaio(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|name| name.starts_with("libaio.so"))
+}
+
+fn searched(
+    candidates: Vec<(MappedCode, bool)>,
+    wanted: &[CallId],
+    cancellation: &mut Cancellation<'_>,
+) -> ProbedBinaries {
     let mut files = ProbedBinaries::default();
     let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
-    for group in found(ground, &mut files.left_out, cancellation) {
+    for group in found(candidates, &mut files.left_out) {
         look_through(group, wanted, until, &mut files.all, cancellation);
     }
     files
@@ -75,14 +121,13 @@ pub(super) fn probed(
 /// Returns the files by owner: one question is about files of one owner, so that no file can forge
 /// results for a file of another owner. Files of root come first.
 fn found(
-    ground: Environment<'_>,
+    candidates: Vec<(MappedCode, bool)>,
     left_out: &mut usize,
-    cancellation: &mut Cancellation<'_>,
 ) -> Vec<VecDeque<CandidateBinary>> {
     let mut seen = BTreeSet::new();
     let mut groups: BTreeMap<u64, VecDeque<CandidateBinary>> = BTreeMap::new();
     let mut count = 0;
-    for (MappedCode { name, link }, only_static) in candidates(ground, left_out, cancellation) {
+    for (MappedCode { name, link }, only_static) in candidates {
         let Some((file, about)) = regular::find_regular(&link, true) else { continue };
         if !seen.insert((about.dev(), about.ino())) {
             continue;
@@ -197,23 +242,25 @@ fn candidates(
         *left_out += usize::from(is_cut);
     }
     let mut files: Vec<(MappedCode, bool)> = files.into_iter().map(|it| (it, false)).collect();
-    let mut of = |pids: Vec<Pid>| {
-        let code = pids.into_iter().flat_map(|it| proc::mapped_code(&it.to_string()));
-        let known = code.map(|mapped| {
-            let is_library = is_c_library(&mapped.name);
-            (mapped, !is_library)
-        });
-        files.extend(known.filter(|it| !it.1 || !it.0.name.contains(".so")));
-    };
+    let code = running(ground).into_iter().flat_map(|pid| proc::mapped_code(&pid.to_string()));
+    let known = code.map(|mapped| {
+        let is_library = is_c_library(&mapped.name);
+        (mapped, !is_library)
+    });
+    files.extend(known.filter(|it| !it.1 || !it.0.name.contains(".so")));
+    files
+}
+
+/// Returns the processes that exist and will be recorded.
+fn running(ground: Environment<'_>) -> Vec<Pid> {
     match ground.follow {
-        Follow::System => of(proc::processes()),
+        Follow::System => proc::processes(),
         Follow::Attached(roots) => {
             let roots: Vec<_> = roots.iter().copied().map(Pid).collect();
-            of(proc::with_descendants(&roots));
+            proc::with_descendants(&roots)
         }
-        Follow::Launched => {}
+        Follow::Launched => Vec::new(),
     }
-    files
 }
 
 /// True for libraries that make the system calls of nearly all programs. Searching every library of

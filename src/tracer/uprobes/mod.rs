@@ -24,6 +24,7 @@ use crate::sys::probe_events::{ProbeGroup, ProbeKind};
 use crate::sys::proc;
 use crate::sys::tracefs_instance::Instance;
 
+pub mod aio;
 mod files;
 pub mod helper_main;
 mod protocol;

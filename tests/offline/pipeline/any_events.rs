@@ -79,8 +79,11 @@ fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
             any::<bool>().prop_map(|verified| Name { bytes: b"/a".to_vec(), verified }),
         )
     };
-    let names = (name(), name(), stat());
-    prop::option::of(names.prop_map(|(argument, link, stat)| {
+    // A list at any address, also at that of the call, with whole and with cut elements.
+    let bytes = prop::sample::select(vec![0, 32, 80, 100, 320]);
+    let list = prop::option::of((register(), bytes.prop_map(|bytes| vec![1; bytes])));
+    let names = (name(), name(), stat(), list);
+    prop::option::of(names.prop_map(|(argument, link, stat, list)| {
         let (second, memory) = (argument.clone(), Vec::new());
         let from = Default::default();
         let read = KernelTime::MIN;
@@ -89,6 +92,7 @@ fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
             second,
             from,
             memory,
+            list,
             pair: Vec::new(),
             link,
             opened: None,

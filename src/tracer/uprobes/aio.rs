@@ -1,0 +1,156 @@
+//! Uprobes in libaio that record the lists of `io_submit` and `io_getevents` in the thread that
+//! makes the call: exact, however busy the CPUs are.
+//!
+//! A fetch argument reads a fixed number of words, whatever the number of operations is. A word
+//! costs 20 to 100 ns, and 1 us where the memory behind the list holds no pointers. So only the
+//! first operations of a call are recorded; the names readers read the others.
+//!
+//! The probes need no test: a record counts only if its address is that of the call's argument.
+//! They copy no strings and are at no `call` instruction, so they are safe on kernels and
+//! processors where probes of names are not.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::super::environment::Environment;
+use super::super::tracepoint_plan::SourceKind;
+use super::files::{self, ProbedBinary};
+use crate::event::probe_events::{
+    COMPLETED_PREFIX, IOCB_FIELD, IOCB_FIRST_WORD, LIST_ADDRESS_FIELD, LIST_FIELD, SUBMITTED_PREFIX,
+};
+use crate::event::syscall_table::{CallId, IO_EVENT_BYTES, Role};
+use crate::probe_sites::{MACHINE, Site};
+use crate::sys::cancellation::Cancellation;
+use crate::sys::probe_events::{ProbeGroup, ProbeKind};
+use crate::sys::tracefs_instance::Instance;
+
+/// Number of operations of one `io_submit` that are recorded. Most programs submit one at a time.
+const SUBMITTED_MAX: usize = 4;
+
+/// Number of results of one `io_getevents` that are recorded: four words each, and at most 64 words
+/// in an argument (`MAX_ARRAY_LEN`).
+const COMPLETED_MAX: usize = 16;
+
+/// Words of a `struct iocb` that are recorded: flags, opcode and descriptor, buffer, bytes, offset.
+const IOCB_WORDS: usize = 5;
+
+/// Probes in libaio, and the reason for what they cover.
+#[derive(Debug)]
+pub struct AioProbes {
+    probes: Option<(ProbeGroup, Instance)>,
+    /// Coverage as text, or why there are none.
+    pub reason: String,
+}
+
+impl AioProbes {
+    /// Creates the probes, if calls with lists are recorded and the kernel and the source allow
+    /// them.
+    pub fn find(ground: Environment<'_>, cancellation: &mut Cancellation<'_>) -> Self {
+        match Self::probe(ground, cancellation) {
+            Ok((probes, reason)) => Self { probes: Some(probes), reason },
+            Err(reason) => Self { probes: None, reason },
+        }
+    }
+
+    fn probe(
+        ground: Environment<'_>,
+        cancellation: &mut Cancellation<'_>,
+    ) -> Result<((ProbeGroup, Instance), String), String> {
+        let has_list = |id: &CallId| {
+            let call = id.call();
+            call.arg(Role::Iocbs).or(call.arg(Role::IoEvents)).is_some()
+        };
+        let wanted: Vec<CallId> = ground.calls.iter().copied().filter(has_list).collect();
+        if wanted.is_empty() {
+            return Err("io_submit and io_getevents are not recorded".to_owned());
+        }
+        if ground.source != SourceKind::Tracefs {
+            return Err("uprobes are recorded with --source tracefs only".to_owned());
+        }
+        if ground.machine != MACHINE {
+            let machine = ground.machine;
+            return Err(format!("uprobes need code for {MACHINE} (this machine is {machine})"));
+        }
+        let mut group =
+            ProbeGroup::new(ground.tracefs, ProbeKind::User).map_err(|error| error.to_string())?;
+        let found = files::probed_libaio(ground, &wanted, cancellation);
+        let (searched, missed): (Vec<ProbedBinary>, Vec<ProbedBinary>) =
+            found.all.into_iter().partition(|file| file.missed.is_none());
+        if searched.is_empty() {
+            return Err(match missed.first().and_then(|file| file.missed.as_ref()) {
+                Some(why) => format!("libaio was not searched: {why}"),
+                None => "no libaio was found where programs load libraries".to_owned(),
+            });
+        }
+        let lock = Instance::create(ground.tracefs, "aio").map_err(|error| error.to_string())?;
+        for file in &searched {
+            for site in &file.sites.sites {
+                define(&mut group, file, site).map_err(|error| format!("libaio: {error}"))?;
+            }
+        }
+        let calls = searched.iter().flat_map(|file| &file.sites.sites).flat_map(|site| &site.calls);
+        let calls: BTreeSet<&str> = calls.map(|call| call.call().name).collect();
+        let calls = Vec::from_iter(calls);
+        let reason = format!(
+            "{} that programs make through libaio: the first {SUBMITTED_MAX} operations and {COMPLETED_MAX} results of a call",
+            calls.join(", ")
+        );
+        Ok(((group, lock), reason))
+    }
+
+    /// System and name of each probe.
+    pub fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
+        let groups = self.probes.iter().map(|probes| &probes.0);
+        groups.flat_map(|group| group.events().iter().map(|event| (group.name(), event.as_str())))
+    }
+}
+
+fn define(group: &mut ProbeGroup, file: &ProbedBinary, site: &Site) -> std::io::Result<()> {
+    let takes = |role| site.calls.iter().any(|call| call.call().arg(role).is_some());
+    for register in &site.registers {
+        if takes(Role::Iocbs) {
+            let fields = submitted(register, SUBMITTED_MAX);
+            group.define_in(SUBMITTED_PREFIX, &file.file, site.offset, &fields)?;
+        } else {
+            let fields = completed(register, COMPLETED_MAX);
+            group.define_in(COMPLETED_PREFIX, &file.file, site.offset, &fields)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fields of a list of pointers, and of the `struct iocb` that each leads to.
+fn submitted(register: &str, operations: usize) -> String {
+    let mut fields = format!(
+        "{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_FIELD}=+0(%{register}):x64[{operations}]"
+    );
+    for place in 0..operations {
+        let _ = write!(
+            fields,
+            " {IOCB_FIELD}{place}=+{}(+{}(%{register})):x64[{IOCB_WORDS}]",
+            8 * IOCB_FIRST_WORD,
+            8 * place
+        );
+    }
+    fields
+}
+
+/// Fields of a list of results.
+fn completed(register: &str, results: usize) -> String {
+    let words = results * IO_EVENT_BYTES / 8;
+    format!("{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_FIELD}=+0(%{register}):x64[{words}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_follow_each_pointer_of_the_list() {
+        assert_eq!(
+            submitted("dx", 2),
+            "address=%dx:x64 list=+0(%dx):x64[2] iocb0=+8(+0(%dx)):x64[5] iocb1=+8(+8(%dx)):x64[5]"
+        );
+        assert_eq!(completed("r10", 16), "address=%r10:x64 list=+0(%r10):x64[64]");
+    }
+}
