@@ -12,6 +12,7 @@ mod file_offsets;
 mod hostile;
 mod hostile_environment;
 mod layers;
+mod libaio;
 mod names;
 mod pattern;
 mod privileges;

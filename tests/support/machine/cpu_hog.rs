@@ -1,15 +1,14 @@
-//! CPUs that are never idle.
+//! CPUs that are never idle, or busy with other programs.
 
 use std::process::{Child, Command};
 
-/// A program on each CPU that does nothing else; they end when this is dropped.
-///
-/// They give way to every other thread (`SCHED_IDLE`): completions find no idle CPU, and nothing is
-/// slower for it.
+/// Programs that compute and do nothing else; they end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct CpuHog(Vec<Child>);
 
 impl CpuHog {
+    /// One program on each CPU that gives way to every other thread (`SCHED_IDLE`): completions
+    /// find no idle CPU, and nothing is slower for it.
     #[track_caller]
     pub(crate) fn all_cpus() -> Self {
         let cpus = std::thread::available_parallelism().expect("a number").get();
@@ -20,6 +19,13 @@ impl CpuHog {
             command.spawn().expect("it starts")
         };
         Self((0..cpus).map(spin).collect())
+    }
+
+    /// This number of programs with the ordinary priority, which keep other threads waiting.
+    #[track_caller]
+    pub(crate) fn competing(programs: usize) -> Self {
+        let spin = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        Self((0..programs).map(|number| spin(number).expect("it starts")).collect())
     }
 }
 
