@@ -45,19 +45,21 @@ impl Octave {
             let place = few.binary_search_by_key(&part, |it| it.0);
             let has_room = few.len() < FEW;
             match (place, u32::try_from(count)) {
-                (Ok(place), Ok(count))
-                    if let Some(it) = few.get_mut(place)
-                        && let Some(sum) = it.1.checked_add(count) =>
-                {
-                    it.1 = sum;
-                    return;
+                (Ok(place), Ok(count)) => {
+                    if let Some(entry) = few.get_mut(place)
+                        && let Some(sum) = entry.1.checked_add(count)
+                    {
+                        entry.1 = sum;
+                        return;
+                    }
                 }
                 (Err(place), Ok(count)) if has_room => {
                     few.insert(place, (part, count));
                     return;
                 }
-                _ => self.widen(),
+                _ => {}
             }
+            self.widen();
         }
         if let Self::All(all) = self
             && let Some(it) = all.get_mut(usize::from(part))

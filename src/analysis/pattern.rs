@@ -112,7 +112,7 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    fn done(&mut self, done: &CompletedOp<'_>, number: u64, asked: Option<u64>) {
+    fn done(&mut self, done: &CompletedOp<'_>, number: u64, bytes_requested: Option<u64>) {
         use syscall_table::CallClass::{Read, Transfer, Write};
         let direction = match done.class {
             Read | Transfer => Direction::Read,
@@ -126,10 +126,10 @@ impl Patterns {
             offset: done.offset,
             bytes: done.bytes,
         };
-        let asked = asked.unwrap_or(done.bytes);
+        let bytes_requested = bytes_requested.unwrap_or(done.bytes);
         if let Some(file) = self.file(done.file, done.name.as_ref(), done.offset) {
             let row = self.row(done, file, direction);
-            row.stream.add(access, asked, done.errno.is_some());
+            row.stream.add(access, bytes_requested, done.errno.is_some());
             row.doubtful += u64::from(done.name.is_some_and(|it| it.is_doubtful));
             row.opened(done.file);
         }
@@ -138,7 +138,7 @@ impl Patterns {
             let file = StreamFile::Named(place_of(&mut self.files, name));
             let row = self.row(done, file, Direction::Write);
             let there = OrderedAccess { offset: done.target_offset, ..access };
-            row.stream.add(there, asked, done.errno.is_some());
+            row.stream.add(there, bytes_requested, done.errno.is_some());
             row.doubtful += u64::from(name.is_doubtful);
             row.flags = None;
         }

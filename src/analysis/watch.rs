@@ -128,28 +128,28 @@ impl Watch {
 
     /// Sets the extents of a file, as its file system reports them: address on its device and
     /// length, in bytes.
-    pub fn lies(&mut self, place: usize, runs: Vec<(u64, u64)>, tell: AccessListener<'_>) {
+    pub fn lies(&mut self, place: usize, runs: Vec<(u64, u64)>, listener: AccessListener<'_>) {
         let Some(file) = self.files.get_mut(place) else { return };
         file.lies(runs);
         for it in std::mem::take(&mut self.unknown) {
-            self.unknown_piece(it, tell);
+            self.unknown_piece(it, listener);
         }
     }
 
     /// Takes the next step; reports the accesses that ended with it.
-    pub fn look(&mut self, step: &Step<'_>, tell: AccessListener<'_>) {
+    pub fn look(&mut self, step: &Step<'_>, listener: AccessListener<'_>) {
         self.comms.look(step);
         match step {
             Step::Anomaly(it) if it.kind == AnomalyKind::Lost => self.lost += it.count,
             _ if self.files.is_empty() => {}
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
-                self.request(request, pieces, tell);
+                self.request(request, pieces, listener);
             }
-            _ => access::sides(step).for_each(|it| self.side(&it, tell)),
+            _ => access::sides(step).for_each(|it| self.side(&it, listener)),
         }
     }
 
-    fn side(&mut self, side: &FileAccess<'_>, tell: AccessListener<'_>) {
+    fn side(&mut self, side: &FileAccess<'_>, listener: AccessListener<'_>) {
         let Ok(found) = self.place_of(side.file.map(|it| &**it)) else {
             let known = &mut self.unidentified;
             let comm = self
@@ -160,11 +160,11 @@ impl Watch {
             return;
         };
         let Some((place, is_named)) = found else { return };
-        let how = AccessEvidence::Called { is_asked: side.is_asked, is_named };
+        let how = AccessEvidence::Called { lacks_result: side.lacks_result, is_named };
         match side.access() {
             Some(access) => {
                 let comm = self.comms.of(access.tid).cloned();
-                self.take(place, KeptAccess { access, how, comm }, tell);
+                self.take(place, KeptAccess { access, how, comm }, listener);
             }
             None => {
                 if let Some(file) = self.files.get_mut(place) {
@@ -187,7 +187,7 @@ impl Watch {
         Ok(place(&|it| it.path == path.bytes).map(|it| (it, true)))
     }
 
-    fn request(&mut self, request: &BlockRequest, pieces: &[Piece], tell: AccessListener<'_>) {
+    fn request(&mut self, request: &BlockRequest, pieces: &[Piece], listener: AccessListener<'_>) {
         let accesses = access::pieces(request, pieces).filter(|_| !access::is_passed_on(request));
         for (piece, access) in accesses.into_iter().flatten() {
             let comm = self.comms.of(access.tid).cloned();
@@ -200,14 +200,14 @@ impl Watch {
                         AccessEvidence::Inferred
                     };
                     if let Some(place) = place {
-                        self.take(place, KeptAccess { access, how, comm }, tell);
+                        self.take(place, KeptAccess { access, how, comm }, listener);
                     }
                 }
                 BlockContents::Unknown => {
                     let top = piece.levels.last().map(|it| (it.dev, it.sector));
                     let (dev, sector) = top.unwrap_or((request.dev, piece.sector));
                     let begin = sector.saturating_mul(SECTOR_BYTES);
-                    self.unknown_piece(Unknown { dev, begin, access, comm }, tell);
+                    self.unknown_piece(Unknown { dev, begin, access, comm }, listener);
                 }
                 BlockContents::Journal | BlockContents::Metadata | BlockContents::Nothing => {}
             }
@@ -215,7 +215,7 @@ impl Watch {
     }
 
     /// Gives a piece to the files whose extents contain it; the rest waits.
-    fn unknown_piece(&mut self, piece: Unknown, tell: AccessListener<'_>) {
+    fn unknown_piece(&mut self, piece: Unknown, listener: AccessListener<'_>) {
         let mut left = vec![piece];
         for place in 0..self.files.len() {
             let Some(file) = self.files.get(place) else { break };
@@ -228,7 +228,7 @@ impl Watch {
             for (it, _) in found {
                 let kept =
                     KeptAccess { access: it.access, how: AccessEvidence::Inferred, comm: it.comm };
-                self.take(place, kept, tell);
+                self.take(place, kept, listener);
             }
             left = others.into_iter().map(|it| it.0).collect();
         }
@@ -245,13 +245,13 @@ impl Watch {
         }
     }
 
-    fn take(&mut self, place: usize, kept: KeptAccess, tell: AccessListener<'_>) {
+    fn take(&mut self, place: usize, kept: KeptAccess, listener: AccessListener<'_>) {
         self.number += 1;
         let number = self.number;
         if let Some(file) = self.files.get_mut(place)
             && file.take(number, &kept)
         {
-            tell(file, &kept);
+            listener(file, &kept);
         }
     }
 }

@@ -167,13 +167,13 @@ struct SubmittedRange {
 pub(super) struct BioLayer {
     next_number: u64,
     devices: FxHashMap<DevId, Bios>,
-    asked: FxHashMap<DevicePosition, Vec<SubmittedRange>>,
-    /// Number of entries in `asked`.
-    asked_count: usize,
+    remaps: FxHashMap<DevicePosition, Vec<SubmittedRange>>,
+    /// Number of entries in `remaps`.
+    remap_count: usize,
 }
 
 /// Limit of remaps whose bios were not seen: more than any stack has between a remap and its bio.
-const ASKED_MAX: usize = 1 << 16;
+const REMAPS_MAX: usize = 1 << 16;
 
 /// Limit of stacked devices; the kernel's own stacks have about five levels.
 const LEVELS_MAX: usize = 32;
@@ -182,8 +182,8 @@ impl BioLayer {
     /// Registers a queued bio. Returns the treatment of bios by its device, and its number.
     pub(super) fn queue(&mut self, at: &EventContext, event: &BlockEvent) -> (BioDeviceKind, u64) {
         let place = DevicePosition { dev: event.dev, sector: event.sector };
-        let asked = self.take_asked(place, event.nr_sector, at.tid);
-        let (queued, levels) = match asked {
+        let remap = self.take_remap(place, event.nr_sector, at.tid);
+        let (queued, levels) = match remap {
             Some(it) => (it.queued, it.levels),
             None => (*at, Arc::from([])),
         };
@@ -240,8 +240,8 @@ impl BioLayer {
         let from = event.from?;
         let nr_sector = event.nr_sector;
         let before = self
-            .take_asked(from, nr_sector, at.tid)
-            .or_else(|| self.take_asked_of_partition(at, event));
+            .take_remap(from, nr_sector, at.tid)
+            .or_else(|| self.take_remap_of_partition(at, event));
         let passed = match before {
             Some(_) => None,
             None => self.open_at(from, nr_sector, event.dev),
@@ -252,13 +252,13 @@ impl BioLayer {
             (None, None) => (*at, Arc::from([])),
         };
         let levels = std::iter::once(from).chain(above.iter().copied()).take(LEVELS_MAX).collect();
-        let asked = SubmittedRange { by: at.tid, nr_sector, queued, levels };
+        let range = SubmittedRange { by: at.tid, nr_sector, queued, levels };
         let place = DevicePosition { dev: event.dev, sector: event.sector };
-        if self.asked_count >= ASKED_MAX {
-            self.forget_asked();
+        if self.remap_count >= REMAPS_MAX {
+            self.forget_remaps();
         }
-        self.asked_count += 1;
-        self.asked.entry(place).or_default().push(asked);
+        self.remap_count += 1;
+        self.remaps.entry(place).or_default().push(range);
         let device = self.devices.get_mut(&from.dev)?;
         device.kind = BioDeviceKind::Passes;
         let bio = device.open.get_mut(&passed?)?;
@@ -351,7 +351,7 @@ impl BioLayer {
     /// Forgets, after a loss of records, the bios and remaps that wait for another event: that
     /// event may be lost.
     pub(super) fn records_lost(&mut self) {
-        self.forget_asked();
+        self.forget_remaps();
         for device in self.devices.values_mut() {
             let waiting = device.open.iter().filter(|it| it.1.reported.is_none()).map(|it| *it.0);
             for key in waiting.collect::<Vec<_>>() {
@@ -404,42 +404,42 @@ impl BioLayer {
     }
 
     /// Takes the pending remap to this place, by the same thread if there is a choice.
-    fn take_asked(
+    fn take_remap(
         &mut self,
         place: DevicePosition,
         nr_sector: u32,
         by: Tid,
     ) -> Option<SubmittedRange> {
-        let waiting = self.asked.get_mut(&place)?;
+        let waiting = self.remaps.get_mut(&place)?;
         let suits = |it: &SubmittedRange| it.nr_sector == nr_sector;
         let index = waiting
             .iter()
             .position(|it| suits(it) && it.by == by)
             .or_else(|| waiting.iter().position(suits))?;
-        let asked = waiting.remove(index);
+        let remap = waiting.remove(index);
         if waiting.is_empty() {
-            self.asked.remove(&place);
+            self.remaps.remove(&place);
         }
-        self.asked_count -= 1;
-        Some(asked)
+        self.remap_count -= 1;
+        Some(remap)
     }
 
     /// Takes the pending remap of a stacked device to a partition: in its event the kernel names
     /// the disk, with a sector of the partition. Bios are never queued at a partition, so a device
     /// that has bios is not one.
-    fn take_asked_of_partition(
+    fn take_remap_of_partition(
         &mut self,
         at: &EventContext,
         event: &BlockEvent,
     ) -> Option<SubmittedRange> {
         let from = event.from.filter(|it| !self.devices.contains_key(&it.dev))?;
         let by_disk = DevicePosition { dev: event.dev, sector: from.sector };
-        self.take_asked(by_disk, event.nr_sector, at.tid)
+        self.take_remap(by_disk, event.nr_sector, at.tid)
     }
 
-    fn forget_asked(&mut self) {
-        self.asked.clear();
-        self.asked_count = 0;
+    fn forget_remaps(&mut self) {
+        self.remaps.clear();
+        self.remap_count = 0;
     }
 
     fn number(&mut self) -> u64 {

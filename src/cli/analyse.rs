@@ -74,22 +74,22 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
     // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&args.filter)?.on(args);
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
-    let tell = |(fold, converted): (F, Converted)| {
+    let finish = |(fold, converted): (F, Converted)| {
         let mut report = report(&fold, &converted.summary, limit(&args.print));
         report.notes.extend(summary_lines::notes(&converted));
         print(&report, form(&args.print), to)
     };
-    run_with(args, wish, fold, tell)
+    run_with(args, wish, fold, finish)
 }
 
-/// Folds a log, or a recording; `tell` reports the result.
+/// Folds a log, or a recording; `finish` reports the result.
 pub(super) fn run_with<F: Sink<Error: Display>>(
     args: &AnalyseArgs,
     wish: FilterSpec<'_>,
     fold: impl FnOnce() -> F,
-    tell: impl FnOnce((F, Converted)) -> Result<(), CliError>,
+    finish: impl FnOnce((F, Converted)) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
-    on_log(args, |log, go_on| tell(fold_log(log, fold(), wish, go_on)?))
+    on_log(args, |log, go_on| finish(fold_log(log, fold(), wish, go_on)?))
 }
 
 /// Works on a log, or a recording; the callback decides now and then whether to go on.

@@ -13,7 +13,7 @@ use super::archive_staging::StagedArchive;
 use super::args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
-use super::message::say;
+use super::message::print_line;
 use super::output::{OpenOutput, Output, substitute};
 use super::signals::Signals;
 use super::summary_lines;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
     let converted = convert(log, Some(&output), &mut || !patience.is_cancelled());
     if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
-        say("interrupted: no archive was made");
+        print_line("interrupted: no archive was made");
         spawn::die_by(signal);
     }
     summary_lines::print(log, Some(&output.output), &converted?);
@@ -89,7 +89,7 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<InputLog, CliError> {
     let version = reader.version();
     if reader.is_newer() {
         let (major, minor) = version;
-        say(&format!(
+        print_line(&format!(
             "{} has format version {major}.{minor}, newer than this program's: unknown records are skipped",
             log.display()
         ));

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::DoctorArgs;
 use super::check::Check;
 use super::error::CliError;
-use super::message::say;
+use super::message::print_line;
 use super::summary_lines::size;
 use super::{doctor_names, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
@@ -28,7 +28,7 @@ use crate::units::Tid;
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     if args.cache {
         let (path, count) = format_cache::keep().map_err(CliError::Tracer)?;
-        say(&format!(
+        print_line(&format!(
             "{count} formats of tracepoints are cached for all users in {}",
             path.display()
         ));

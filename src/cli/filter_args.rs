@@ -110,8 +110,8 @@ fn window(window: [Option<Duration>; 2], start: u64) -> Option<(KernelTime, Kern
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let at = |duration: Duration| KernelTime(start.saturating_add(ns(duration)));
     let [from, until] = window.map(|window| window.map(at));
-    let is_asked = from.is_some() || until.is_some();
-    is_asked.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
+    let is_limited = from.is_some() || until.is_some();
+    is_limited.then(|| (from.unwrap_or(KernelTime::MIN), until.unwrap_or(KernelTime::MAX)))
 }
 
 /// Parses a user: a name on this machine, or any number.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::analyse;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
-use super::message::say;
+use super::message::print_line;
 use crate::import::{ImportError, ImportFormat, ImportReport, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
@@ -23,14 +23,14 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
             .map_err(|source| CliError::Open { path: args.file.clone(), source })?;
         write(args, BufReader::with_capacity(READ_BYTES, input))?
     };
-    say(&format!(
+    print_line(&format!(
         "wrote {}, imported from {}: {} {}",
         args.output.display(),
         format.tool(),
         notes.read,
         format.unit()
     ));
-    notes.messages(format.unit()).iter().for_each(|line| say(line));
+    notes.messages(format.unit()).iter().for_each(|line| print_line(line));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,7 +13,7 @@ use super::analyse::{output, private_log};
 use super::args::LiveArgs;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
-use super::message::say;
+use super::message::print_line;
 use super::script::{ScriptLog, ScriptShape};
 use super::tailing_reader::{LogCompletion, TailingReader};
 use super::{recording, summary_lines};
@@ -44,7 +44,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
         recorded.wait_for(printer, &ended);
     }
     let printed = printer.map(|printer| match &recorded {
-        Ok(recorded) => recorded.said_by(printer),
+        Ok(recorded) => recorded.result_of(printer),
         Err(_) => printer.join().unwrap_or(Err(CliError::Interrupted)),
     });
     let recorded = recorded?;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
         // The reader of the output has closed it.
         Some(Err(CliError::BrokenPipe)) | None => {}
         Some(Err(_)) if recorded.is_interrupted() => {}
-        Some(Err(error)) => say(&format!("error: {error}")),
+        Some(Err(error)) => print_line(&format!("error: {error}")),
     }
     recorded.end()
 }

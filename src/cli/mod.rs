@@ -43,12 +43,12 @@ use crate::tracer::{programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
 use exit_code::FAILURE;
-use message::say;
+use message::print_line;
 
 /// Runs the command. Ends with the traced program's status, if there was one.
 pub fn main() -> ExitCode {
     if let Err(error) = rlimits::raise_low_limits() {
-        say(&format!("error: {error}"));
+        print_line(&format!("error: {error}"));
         return ExitCode::from(FAILURE);
     }
     let args = match Args::try_parse() {
@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error}"));
+            print_line(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
     }

@@ -11,7 +11,7 @@ use super::args::{ArgsArg, CaptureArgs, NamesArg, SourceArg, StacksArg};
 use super::error::CliError;
 use super::events::{EventSelection, wanted_events};
 use super::exit_code;
-use super::message::say;
+use super::message::print_line;
 use super::signals::Signals;
 use super::tailing_reader::LogCompletion;
 use super::user_arg;
@@ -73,7 +73,9 @@ pub(super) fn capture(
     };
     files::keep_private();
     if let Err(error) = capabilities::keep_for_recording() {
-        say(&format!("warning: cannot give up the capabilities that are not needed: {error}"));
+        print_line(&format!(
+            "warning: cannot give up the capabilities that are not needed: {error}"
+        ));
     }
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let log = match create(&path) {
@@ -88,10 +90,10 @@ pub(super) fn capture(
     greet(args, &shown);
     let outcome = session::record(&options, &shown, log, held, &mut signals)?;
     for warning in &outcome.end.warnings {
-        say(&format!("warning: {warning}"));
+        print_line(&format!("warning: {warning}"));
     }
     if let Some(error) = &outcome.log_error {
-        say(&format!(
+        print_line(&format!(
             "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; {}",
             outcome.end.unwritten,
             rlimits::of_write(error)
@@ -99,7 +101,7 @@ pub(super) fn capture(
         ));
     }
     if let Some(error) = &outcome.sync_error {
-        say(&format!(
+        print_line(&format!(
             "error: the disk has not taken {shown}: {error}; what is read of it now may be gone when it is read again; choose another \
              disk with -o"
         ));
@@ -133,7 +135,7 @@ impl Recorded {
         if !matches!(result, Err(CliError::Interrupted)) {
             return self.check(result);
         }
-        say(&format!("interrupted: {if_interrupted}"));
+        print_line(&format!("interrupted: {if_interrupted}"));
         self.interrupted = before.or(patience.ended_by());
         None
     }
@@ -150,7 +152,7 @@ impl Recorded {
         self.interrupted = before.or(patience.ended_by());
         if self.interrupted.is_some() {
             ended.give_up();
-            say("interrupted: the output is incomplete");
+            print_line("interrupted: the output is incomplete");
             // Output that the reader holds is dropped after a second without progress.
             let until = clock::now().0.saturating_add(HELD_UP_NS);
             while !reader.is_finished() && clock::now().0 < until {
@@ -161,7 +163,7 @@ impl Recorded {
 
     /// Result of a reader of the log; `Interrupted` if its output is blocked and a signal ended the
     /// run.
-    pub(super) fn said_by<T>(
+    pub(super) fn result_of<T>(
         &self,
         reader: JoinHandle<Result<T, CliError>>,
     ) -> Result<T, CliError> {
@@ -179,14 +181,14 @@ impl Recorded {
     /// Reports an error of other work. It decides how this process ends, unless a program's status
     /// does.
     pub(super) fn check<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
-        let is_said = self.is_interrupted();
-        let said = result.map_err(|error| {
-            if !is_said {
+        let is_interrupted = self.is_interrupted();
+        let success = result.map_err(|error| {
+            if !is_interrupted {
                 self.failed = true;
-                say(&format!("error: {error}"));
+                print_line(&format!("error: {error}"));
             }
         });
-        said.ok()
+        success.ok()
     }
 
     /// Ends as the program did; without one, and if work was cancelled, by the signal.
@@ -359,6 +361,6 @@ fn greet(args: &CaptureArgs, log: &str) {
             [] => "the whole machine".to_owned(),
             pids => format!("process {pids:?}"),
         };
-        say(&format!("recording {scope} to {log}; stop with Ctrl-C"));
+        print_line(&format!("recording {scope} to {log}; stop with Ctrl-C"));
     }
 }

@@ -8,7 +8,7 @@ use super::args::{ScriptArgs, ScriptFormat, ShapeArgs};
 use super::convert::{InputLog, open};
 use super::error::CliError;
 use super::filter_args::FilterSpec;
-use super::message::say;
+use super::message::print_line;
 use crate::analysis::filter::{Filter, Filtered, Picker};
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
@@ -89,7 +89,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
                 let (summary, sink) = self.fill(sink)?;
                 let (_, left_out) = sink.finish().map_err(CliError::output)?;
                 if left_out > 0 {
-                    say(&format!(
+                    print_line(&format!(
                         "{left_out} operations are not in the output: the format has no such call, or their path is doubtful or not absolute"
                     ));
                 }
@@ -114,7 +114,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     fn fill<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
         let mut sink = Filtered::new(self.filter.clone(), sink);
         let summary = self.feed(&mut sink)?;
-        say_unknown_users(&sink.picker);
+        print_unknown_users(&sink.picker);
         Ok((summary, sink.sink))
     }
 
@@ -133,21 +133,21 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
         let mut sink =
             IotracerLines::new(start, PickedSteps(Picker::new(self.filter.clone())), out);
         let summary = self.feed(&mut sink)?;
-        say_unknown_users(&sink.choice().0);
-        let (_, LineCaveats { left_out, asked, out_of_order }) =
+        print_unknown_users(&sink.choice().0);
+        let (_, LineCaveats { left_out, without_result, out_of_order }) =
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
-            say(&format!(
+            print_line(&format!(
                 "{left_out} accesses are not in the output: their offset is not known, or they are neither a read nor a write"
             ));
         }
-        if asked > 0 {
-            say(&format!(
-                "{asked} lines of asynchronous operations have the requested bytes: their results were not seen"
+        if without_result > 0 {
+            print_line(&format!(
+                "{without_result} lines of asynchronous operations have the requested bytes: their results were not seen"
             ));
         }
         if out_of_order > 0 {
-            say(&format!(
+            print_line(&format!(
                 "{out_of_order} lines are out of order: too many waited for an operation that had begun earlier"
             ));
         }
@@ -155,9 +155,9 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     }
 }
 
-fn say_unknown_users(picker: &Picker) {
+fn print_unknown_users(picker: &Picker) {
     if let Some(line) = super::summary_lines::unknown_users(picker.unknown_users) {
-        say(&line);
+        print_line(&line);
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn check() -> Check {
 /// Runs that process: records the program, compares, and reports the result.
 pub(super) fn run() -> Result<ExitCode, CliError> {
     let (is_good, found) = match try_recording() {
-        Ok((told, summary)) => judge(&told, &summary),
+        Ok((ops, summary)) => judge(&ops, &summary),
         Err(why) => (false, format!("nothing was recorded: {why}")),
     };
     io::stdout().lock().write_all(found.as_bytes()).map_err(CliError::output)?;
@@ -135,10 +135,10 @@ fn try_recording() -> Result<(RecordedOps, Summary), String> {
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
         let InputLog { items, header, .. } = open(log, true)?;
         let path = file.as_os_str().as_bytes().to_vec();
-        let mut told = RecordedOps { path, ..RecordedOps::default() };
-        let summary = pipeline::run(items, header, &mut told, go_on)
+        let mut ops = RecordedOps { path, ..RecordedOps::default() };
+        let summary = pipeline::run(items, header, &mut ops, go_on)
             .map_err(|error| CliError::pipeline(log, &error))?;
-        Ok((told, summary))
+        Ok((ops, summary))
     };
     let found = recorded.work(fold, "the self-test has no result");
     if recorded.end().map_err(|error| error.to_string())? != ExitCode::SUCCESS {
@@ -159,32 +159,32 @@ fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
     }
 }
 
-fn judge(told: &RecordedOps, summary: &Summary) -> (bool, String) {
-    let is_told = |&(call, count, bytes): &(&str, u64, u64)| {
-        told.calls.get(call) == Some(&(count, count * bytes))
+fn judge(ops: &RecordedOps, summary: &Summary) -> (bool, String) {
+    let is_found = |&(call, count, bytes): &(&str, u64, u64)| {
+        ops.calls.get(call) == Some(&(count, count * bytes))
     };
     let lost = summary.lost();
-    if WORK.iter().all(is_told) && lost == 0 {
+    if WORK.iter().all(is_found) && lost == 0 {
         let work = WORK.map(|(call, count, bytes)| match bytes {
             0 => format!("{count} {call}"),
             _ => format!("{count} {call} of {bytes} bytes"),
         });
-        let requests = told.requests;
+        let requests = ops.requests;
         let found = format!(
             "{}: all recorded, with their file, and {requests} block requests",
             work.join(", ")
         );
         return (true, found);
     }
-    let told: Vec<String> = WORK
+    let counts: Vec<String> = WORK
         .iter()
         .map(|(call, count, bytes)| {
-            let (found, sum) = told.calls.get(call).copied().unwrap_or_default();
+            let (found, sum) = ops.calls.get(call).copied().unwrap_or_default();
             format!("{found} of {count} {call} ({sum} of {} bytes)", count * bytes)
         })
         .collect();
     let unnamed = summary.ledger.unnamed + summary.ledger.untyped + summary.ledger.unverified;
-    let recorded = told.join(", ");
+    let recorded = counts.join(", ");
     let doubts = format!("{lost} records lost, {unnamed} operations without a sure name");
     (false, format!("recorded operations of a test program: {recorded}; {doubts}"))
 }
@@ -207,21 +207,21 @@ mod tests {
     }
 
     #[track_caller]
-    fn said(calls: &[(&'static str, (u64, u64))]) -> String {
-        let told = RecordedOps { calls: calls.iter().copied().collect(), ..RecordedOps::default() };
-        format!("ok: {:?}", judge(&told, &Summary::default()))
+    fn verdict(calls: &[(&'static str, (u64, u64))]) -> String {
+        let ops = RecordedOps { calls: calls.iter().copied().collect(), ..RecordedOps::default() };
+        format!("ok: {:?}", judge(&ops, &Summary::default()))
     }
 
     #[test]
     fn partial_self_test_fails() {
         let all = [("write", (101, 413_999)), ("pread64", (97, 97_873)), ("fsync", (7, 0))];
-        assert!(said(&all).starts_with("ok: (true"));
+        assert!(verdict(&all).starts_with("ok: (true"));
         for (place, wrong) in
             [("write", (100, 413_999)), ("write", (101, 413_998)), ("fsync", (8, 0))]
         {
             let changed = all.map(|row| if row.0 == place { (place, wrong) } else { row });
-            assert!(said(&changed).starts_with("ok: (false"), "{changed:?}");
+            assert!(verdict(&changed).starts_with("ok: (false"), "{changed:?}");
         }
-        assert!(said(&all[..2]).contains("0 of 7 fsync"));
+        assert!(verdict(&all[..2]).contains("0 of 7 fsync"));
     }
 }

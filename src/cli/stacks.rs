@@ -9,7 +9,7 @@ use super::args::{StacksArg, StacksArgs, WeightArg};
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
-use super::message::say;
+use super::message::print_line;
 use super::summary_lines;
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{StackOptions, Stacks, Weight};
@@ -33,7 +33,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     let has_program = !analyse.capture.command.is_empty();
     let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
     let svg = args.svg.as_deref().map(FlameGraphFile::new).transpose()?;
-    let tell = |(fold, converted): (IoStacks, Converted)| {
+    let finish = |(fold, converted): (IoStacks, Converted)| {
         let stacks = Stacks::new(&fold, &converted.summary, shape);
         let mut notes = summary_lines::notes(&converted);
         let (svg, nothing) = svg.map_or((None, None), |svg| {
@@ -41,7 +41,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
         });
         notes.extend(nothing.map(str::to_owned));
         if args.folded {
-            stacks.notes().iter().chain(&notes).for_each(|note| say(note));
+            stacks.notes().iter().chain(&notes).for_each(|note| print_line(note));
             folded(&stacks, to)?;
         } else {
             let form = analyse::form(&analyse.print);
@@ -51,7 +51,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
         }
         svg.map_or(Ok(()), |svg| svg.draw(&stacks, args.reversed))
     };
-    analyse::run_with(analyse, wish, || IoStacks::new(which), tell)
+    analyse::run_with(analyse, wish, || IoStacks::new(which), finish)
 }
 
 /// Chooses the recorded events, unless they are given: fewer are cheaper.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::audit_line::audit_line;
 use super::converted::{Converted, LogPaths};
-use super::message::say;
+use super::message::print_line;
 use super::output::Output;
 use super::values::STACK_BYTES_MAX;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
@@ -29,33 +29,33 @@ pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Conv
     let LogPaths { path, shown: log, is_kept } = log;
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     if is_kept {
-        say(&format!("wrote {}", log.display()));
+        print_line(&format!("wrote {}", log.display()));
     }
     if let (Some(output), Some(archive)) = (output, &converted.archive) {
-        say(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
+        print_line(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
         if archive.locations > LOCATIONS_OF_USUAL_LIMIT {
-            say(&format!(
+            print_line(&format!(
                 "the archive has {} locations: its readers need as many open files: ulimit -n {}",
                 archive.locations,
                 2 * archive.locations + 64
             ));
         }
         if archive.files_left_out > 0 {
-            say(&format!(
+            print_line(&format!(
                 "the archive names {} files and directories; {} opens and removals of others are shown as their directory or \
                  left out",
                 archive.files, archive.files_left_out
             ));
         }
     }
-    lines(bytes, converted).iter().for_each(|line| say(line));
+    lines(bytes, converted).iter().for_each(|line| print_line(line));
 }
 
 /// Prints warnings about missing or doubtful data for readers of operations.
 pub(super) fn print_doubts(summary: &Summary) {
-    imported(summary).iter().for_each(|imported| say(imported));
-    say(&losses(summary));
-    doubts(summary).iter().for_each(|doubt| say(doubt));
+    imported(summary).iter().for_each(|imported| print_line(imported));
+    print_line(&losses(summary));
+    doubts(summary).iter().for_each(|doubt| print_line(doubt));
 }
 
 /// Warnings about missing or doubtful data for the end of a report, and whether the kernel's
@@ -323,19 +323,19 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
             "operations or results of io_submit and io_getevents could not be read",
         ),
     ];
-    let told: Vec<String> = counts
+    let parts: Vec<String> = counts
         .iter()
         .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!told.is_empty()).then(|| format!("asynchronous operations: {}", told.join("; ")))
+    (!parts.is_empty()).then(|| format!("asynchronous operations: {}", parts.join("; ")))
 }
 
 /// Extents, and their writers, that could not be kept; or queried, if they were needed.
 fn extents_doubts(summary: &Summary) -> Option<String> {
     let ledger = &summary.ledger;
     let is_missed = ledger.behind.files.unknown > 0;
-    let not_asked =
+    let unqueried =
         summary.end.as_ref().filter(|_| is_missed).map_or(0, |end| end.places_not_asked);
     let counts = [
         (
@@ -343,14 +343,14 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
             "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
         ),
         (ledger.behind.given_up, "(or their names or writers) were dropped for lack of room"),
-        (not_asked, "files were gone at the end, or their extents could not be queried"),
+        (unqueried, "files were gone at the end, or their extents could not be queried"),
     ];
-    let told: Vec<String> = counts
+    let parts: Vec<String> = counts
         .iter()
         .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!told.is_empty()).then(|| format!("extents of files: {}", told.join("; ")))
+    (!parts.is_empty()).then(|| format!("extents of files: {}", parts.join("; ")))
 }
 
 /// Functions of programs without names, because the files with those could not be read.
@@ -359,9 +359,9 @@ fn unread(summary: &Summary) -> Option<String> {
     let first = &unread.first;
     let mut shown: Vec<String> =
         first.iter().map(|file| format!("{} ({})", file.path, file.reason)).collect();
-    let told: BTreeSet<&str> = first.iter().map(|file| file.path.as_str()).collect();
-    if unread.files > told.len() as u64 {
-        shown.push(format!("{} more", unread.files - told.len() as u64));
+    let paths: BTreeSet<&str> = first.iter().map(|file| file.path.as_str()).collect();
+    if unread.files > paths.len() as u64 {
+        shown.push(format!("{} more", unread.files - paths.len() as u64));
     }
     Some(format!(
         "{} addresses of programs have no names: {} files could not be read: {}",
@@ -388,16 +388,16 @@ fn unwound(summary: &Summary) -> Option<String> {
         ),
         (ways.unknown, "were not unwound".into()),
     ];
-    let told: Vec<String> = counts
+    let parts: Vec<String> = counts
         .iter()
         .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!told.is_empty()).then(|| {
+    (!parts.is_empty()).then(|| {
         format!(
             "of {} stacks of programs, each copied up to {copied} bytes, {}",
             ways.all(),
-            told.join("; ")
+            parts.join("; ")
         )
     })
 }

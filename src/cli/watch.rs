@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::analyse::{output, private_log};
 use super::args::WatchArgs;
-use super::control::{Control, say_doubts};
+use super::control::{Control, print_doubts};
 use super::error::CliError;
 use super::recording;
 
@@ -32,6 +32,6 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     let followed =
         controlled.map(|controlled| controlled.finish(recorded.as_ref().ok())).transpose();
     let mut recorded = recorded?;
-    say_doubts(recorded.check(followed).flatten().flatten().as_ref());
+    print_doubts(recorded.check(followed).flatten().flatten().as_ref());
     recorded.end()
 }

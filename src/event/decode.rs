@@ -96,10 +96,10 @@ enum EventShape {
     Program {
         filename: StringField,
     },
-    /// End of a wait; `tells_child` is true if its result is the child.
+    /// End of a wait; `returns_child` is true if its result is the child.
     Wait {
         ret: IntField,
-        tells_child: bool,
+        returns_child: bool,
     },
     CoreSignal,
 }
@@ -201,8 +201,8 @@ impl Decoder {
                 let path = filename.read(payload).ok_or(short)?.to_vec();
                 Ok(EventKind::Probed(Box::new(ProbeObservation::Program(path))))
             }
-            EventShape::Wait { ret, tells_child } => {
-                Ok(waited(ret.read_i64(payload).ok_or(short)?, *tells_child))
+            EventShape::Wait { ret, returns_child } => {
+                Ok(waited(ret.read_i64(payload).ok_or(short)?, *returns_child))
             }
             EventShape::CoreSignal => Ok(EventKind::Probed(Box::new(ProbeObservation::CoreSignal))),
         }
@@ -237,8 +237,8 @@ impl Decoder {
 }
 
 /// Creates the event of the end of a wait.
-fn waited(ret: i64, tells_child: bool) -> EventKind {
-    let child = i32::try_from(ret).ok().filter(|it| tells_child && *it > 0).map(Pid);
+fn waited(ret: i64, returns_child: bool) -> EventKind {
+    let child = i32::try_from(ret).ok().filter(|it| returns_child && *it > 0).map(Pid);
     EventKind::Probed(Box::new(ProbeObservation::Waited(child)))
 }
 
@@ -297,7 +297,7 @@ impl EventShape {
                 Some(Self::Program { filename: format.string("filename")? })
             }
             ("syscalls", "sys_exit_wait4" | "sys_exit_waitid") => {
-                Some(Self::Wait { ret: format.int("ret")?, tells_child: name.ends_with('4') })
+                Some(Self::Wait { ret: format.int("ret")?, returns_child: name.ends_with('4') })
             }
             ("signal", "signal_deliver") => Some(Self::CoreSignal),
             ("task", "task_newtask") => Some(Self::NewTask {

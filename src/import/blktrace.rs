@@ -131,7 +131,7 @@ impl Blktrace {
         notes: &mut ImportReport,
         mut put: impl FnMut(ImportedEvent) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut said = Vec::new();
+        let mut events = Vec::new();
         let mut record = [0; RECORD_BYTES];
         let mut behind = Vec::new();
         while fill(&mut input, &mut record, notes)? {
@@ -146,8 +146,8 @@ impl Blktrace {
             if !behind.is_empty() && !fill(&mut input, &mut behind, notes)? {
                 return Ok(());
             }
-            self.record(order, &record, &behind, &mut said, notes);
-            said.drain(..).try_for_each(&mut put)?;
+            self.record(order, &record, &behind, &mut events, notes);
+            events.drain(..).try_for_each(&mut put)?;
         }
         Ok(())
     }
@@ -275,13 +275,13 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> (Vec<ImportedEvent>, ImportReport) {
-        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
+        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
         let put = |value| {
-            said.push(value);
+            events.push(value);
             Ok(())
         };
         Blktrace::default().read(bytes, &mut notes, put).expect("memory");
-        (said, notes)
+        (events, notes)
     }
 
     fn record(is_big: bool, action: u32, bytes: u32, behind: &[u8]) -> Vec<u8> {
@@ -311,14 +311,14 @@ mod tests {
                 record(is_big, kind | 9, 0, &[]),
                 record(is_big, kind | 8, 4096, &[]),
             ];
-            let (said, notes) = read(&[records.concat().as_slice(), &[7]].concat());
-            assert_eq!(said[0].what, ImportedKind::Named(b"dd".to_vec(), false));
-            let ImportedKind::Block(queued) = &said[1].what else { panic!("{said:?}") };
+            let (events, notes) = read(&[records.concat().as_slice(), &[7]].concat());
+            assert_eq!(events[0].what, ImportedKind::Named(b"dd".to_vec(), false));
+            let ImportedKind::Block(queued) = &events[1].what else { panic!("{events:?}") };
             assert_eq!((queued.dev, queued.sector, queued.sectors), (DevId::new(8, 1), 64, 8));
             assert_eq!((queued.rwbs.as_slice(), queued.comm.as_slice()), (&b"WFS"[..], &b"dd"[..]));
-            let ImportedKind::Block(remapped) = &said[2].what else { panic!("{said:?}") };
+            let ImportedKind::Block(remapped) = &events[2].what else { panic!("{events:?}") };
             assert_eq!(remapped.from, Some((DevId::new(8, 2), 9)));
-            let ImportedKind::Block(done) = &said[3].what else { panic!("{said:?}") };
+            let ImportedKind::Block(done) = &events[3].what else { panic!("{events:?}") };
             assert_eq!(done.point, BlockPoint::BioComplete);
             assert_eq!(notes.messages("records").len(), 2, "{notes:?}");
         }

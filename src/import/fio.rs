@@ -113,7 +113,7 @@ impl Iolog {
         Some(())
     }
 
-    fn say(
+    fn emit(
         &self,
         name: &str,
         args: [u64; 6],
@@ -122,9 +122,9 @@ impl Iolog {
         out: &mut Vec<ImportedEvent>,
     ) {
         let Some(call) = CallId::by_name(name) else { return };
-        let said = |what| ImportedEvent { time: self.now, task: ImportedTask::leader(WHO), what };
-        out.push(said(ImportedKind::Enter(call, args)));
-        out.push(said(ImportedKind::Exit(call, ret, reads)));
+        let event = |what| ImportedEvent { time: self.now, task: ImportedTask::leader(WHO), what };
+        out.push(event(ImportedKind::Enter(call, args)));
+        out.push(event(ImportedKind::Exit(call, ret, reads)));
     }
 
     fn opens(
@@ -145,7 +145,7 @@ impl Iolog {
         let path = MemoryRead::memory(NameOf::Argument, MEMORY, file.to_vec());
         let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned();
         let at = i64::from(libc::AT_FDCWD).cast_unsigned();
-        self.say(
+        self.emit(
             "openat",
             [at, MEMORY, flags.into(), 0o644, 0, 0],
             fd.cast_signed(),
@@ -159,7 +159,7 @@ impl Iolog {
         match self.open.remove(file) {
             Some(fd) => {
                 self.free.push(fd);
-                self.say("close", [fd, 0, 0, 0, 0, 0], 0, Vec::new(), out);
+                self.emit("close", [fd, 0, 0, 0, 0, 0], 0, Vec::new(), out);
             }
             None => notes.count("closes of files that are not open: skipped"),
         }
@@ -187,7 +187,7 @@ impl Iolog {
         };
         let [_, rest @ ..] = args;
         let [a, b, c, d, e] = rest;
-        self.say(name, [fd, a, b, c, d, e], i64::try_from(ret).ok()?, Vec::new(), out);
+        self.emit(name, [fd, a, b, c, d, e], i64::try_from(ret).ok()?, Vec::new(), out);
         Some(())
     }
 }
@@ -241,11 +241,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn parsed(text: &str) -> (Vec<(u64, String)>, ImportReport) {
-        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
+        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
         let mut parser = Iolog::default();
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
-            if !parser.line(line.as_bytes(), &mut said, &mut notes) {
+            if !parser.line(line.as_bytes(), &mut events, &mut notes) {
                 notes.not_understood(number, line.as_bytes());
             }
         }
@@ -255,7 +255,7 @@ mod tests {
             }
             _ => None,
         };
-        (said.iter().filter_map(word).collect(), notes)
+        (events.iter().filter_map(word).collect(), notes)
     }
 
     #[test]

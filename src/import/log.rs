@@ -89,29 +89,29 @@ impl<W: Write> ImportWriter<W> {
     /// # Errors
     ///
     /// Those of the output.
-    pub fn put(&mut self, said: ImportedEvent) -> io::Result<()> {
-        match self.order.push(said) {
+    pub fn put(&mut self, event: ImportedEvent) -> io::Result<()> {
+        match self.order.push(event) {
             Some(due) => self.write(due),
             None => Ok(()),
         }
     }
 
-    fn write(&mut self, said: ImportedEvent) -> io::Result<()> {
+    fn write(&mut self, event: ImportedEvent) -> io::Result<()> {
         if !self.begun {
-            self.begin(said.time)?;
+            self.begin(event.time)?;
         }
         if self.records == 0 {
-            self.first = said.time;
+            self.first = event.time;
         }
-        self.last = said.time;
+        self.last = event.time;
         let before = self.bytes.len();
-        let point = encode(&mut self.bytes, &said);
-        let births = u32::from(matches!(said.what, ImportedKind::Born(..)));
+        let point = encode(&mut self.bytes, &event);
+        let births = u32::from(matches!(event.what, ImportedKind::Born(..)));
         self.records += births + u32::from(self.bytes.len() > before);
         if let Some(point) = point {
             *self.samples.entry(synthetic_formats::number(point)).or_default() += 1;
         }
-        self.note(said);
+        self.note(event);
         if self.bytes.len() >= FRAME_BYTES || self.facts.is_full() {
             self.flush()?;
         }
@@ -119,18 +119,18 @@ impl<W: Write> ImportWriter<W> {
     }
 
     /// Writes the facts of an event, which are not records.
-    fn note(&mut self, said: ImportedEvent) {
-        let (time, pid) = (KernelTime(said.time), said.task.pid);
+    fn note(&mut self, event: ImportedEvent) {
+        let (time, pid) = (KernelTime(event.time), event.task.pid);
         if !self.about.is_block && self.rooted.insert(pid) {
             // The other tool's paths begin at its own root, and so, presumably, do those of the
             // processes that it traced.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
         }
-        match said.what {
+        match event.what {
             ImportedKind::Exit(_, _, reads) => {
                 for read in reads {
                     self.facts.push(&Fact::Name {
-                        tid: said.task.tid,
+                        tid: event.task.tid,
                         cpu: CpuId(0),
                         record_time: time,
                         of: read.of,

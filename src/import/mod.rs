@@ -124,15 +124,15 @@ fn read_lines<R: BufRead, W: Write>(
     notes: &mut ImportReport,
 ) -> io::Result<()> {
     let mut lines = LineReader::new(input);
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     while let Some(line) = lines.next()? {
         notes.read += 1;
-        if !parser.line(line, &mut said, notes) {
+        if !parser.line(line, &mut events, notes) {
             let number = notes.read;
             notes.not_understood(number, line);
         }
-        said.drain(..).try_for_each(|event| log.put(event))?;
+        events.drain(..).try_for_each(|event| log.put(event))?;
     }
-    parser.finish(&mut said, notes);
-    said.drain(..).try_for_each(|event| log.put(event))
+    parser.finish(&mut events, notes);
+    events.drain(..).try_for_each(|event| log.put(event))
 }

@@ -16,20 +16,20 @@ pub(super) const MACHINE: &str = "x86_64";
 pub(super) const COMM_BYTES: usize = 15;
 
 /// Appends the records of an event, and returns their tracepoint; facts have none.
-pub(super) fn encode(out: &mut Vec<u8>, said: &ImportedEvent) -> Option<Point> {
-    let ImportedEvent { time, task, what } = said;
+pub(super) fn encode(out: &mut Vec<u8>, event: &ImportedEvent) -> Option<Point> {
+    let ImportedEvent { time, task, what } = event;
     match what {
         ImportedKind::Enter(call, args) => {
             let args = args.map(u64::to_le_bytes);
-            sample(out, said, Point::Enter, &[&number(*call), args.as_flattened()])
+            sample(out, event, Point::Enter, &[&number(*call), args.as_flattened()])
         }
         ImportedKind::Exit(call, ret, _) => {
-            sample(out, said, Point::Exit, &[&number(*call), &ret.to_le_bytes()])
+            sample(out, event, Point::Exit, &[&number(*call), &ret.to_le_bytes()])
         }
         ImportedKind::Born(child, flags) => {
             relation(out, record_type::FORK, *time, *task, *child);
             let tid = child.tid.0.to_le_bytes();
-            sample(out, said, Point::NewTask, &[&tid, &flags.to_le_bytes()])
+            sample(out, event, Point::NewTask, &[&tid, &flags.to_le_bytes()])
         }
         ImportedKind::Named(name, exec) => {
             comm(out, *time, *task, name, *exec);
@@ -39,7 +39,7 @@ pub(super) fn encode(out: &mut Vec<u8>, said: &ImportedEvent) -> Option<Point> {
             relation(out, record_type::EXIT, *time, *task, *task);
             None
         }
-        ImportedKind::Block(block) => request(out, said, block),
+        ImportedKind::Block(block) => request(out, event, block),
         ImportedKind::Open(..) | ImportedKind::Directory(_) => None,
     }
 }
@@ -48,21 +48,21 @@ fn number(call: CallId) -> [u8; 8] {
     u64::from(call.call().x86_64).to_le_bytes()
 }
 
-fn request(out: &mut Vec<u8>, said: &ImportedEvent, block: &Block) -> Option<Point> {
+fn request(out: &mut Vec<u8>, event: &ImportedEvent, block: &Block) -> Option<Point> {
     let point = Point::Block(block.point);
     let (dev, sector) = (block.dev.0.to_le_bytes(), block.sector.to_le_bytes());
     let sectors = block.sectors.to_le_bytes();
     let error = block.error.to_le_bytes();
     match block.point {
         BlockPoint::Complete | BlockPoint::BioComplete => {
-            sample(out, said, point, &[&dev, &sector, &sectors, &error, &block.rwbs, &block.comm])
+            sample(out, event, point, &[&dev, &sector, &sectors, &error, &block.rwbs, &block.comm])
         }
         BlockPoint::Remap => {
             let (old_dev, old_sector) = block.from.unwrap_or((block.dev, block.sector));
             let old = (old_dev.0.to_le_bytes(), old_sector.to_le_bytes());
-            sample(out, said, point, &[&dev, &sector, &sectors, &old.0, &old.1, &block.rwbs])
+            sample(out, event, point, &[&dev, &sector, &sectors, &old.0, &old.1, &block.rwbs])
         }
-        _ => sample(out, said, point, &[&dev, &sector, &sectors, &block.rwbs, &block.comm]),
+        _ => sample(out, event, point, &[&dev, &sector, &sectors, &block.rwbs, &block.comm]),
     }
 }
 
@@ -73,20 +73,20 @@ fn task_bytes(task: ImportedTask) -> [[u8; 4]; 2] {
 /// Appends a sample: `u32 pid, tid; u64 time; u32 size; char payload[]`, padded to eight bytes.
 fn sample(
     out: &mut Vec<u8>,
-    said: &ImportedEvent,
+    event: &ImportedEvent,
     point: Point,
     values: &[&[u8]],
 ) -> Option<Point> {
     let mut raw = Vec::with_capacity(80);
-    payload(&mut raw, point, said.task.tid.0, values);
+    payload(&mut raw, point, event.task.tid.0, values);
     raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
     let size = u32::try_from(raw.len()).unwrap_or(0).to_le_bytes();
-    let task = task_bytes(said.task);
+    let task = task_bytes(event.task);
     record(
         out,
         record_type::SAMPLE,
         0,
-        &[task.as_flattened(), &said.time.to_le_bytes(), &size, &raw],
+        &[task.as_flattened(), &event.time.to_le_bytes(), &size, &raw],
     );
     Some(point)
 }

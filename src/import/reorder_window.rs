@@ -26,12 +26,12 @@ pub(super) struct ReorderWindow {
 #[derive(Debug)]
 struct WaitingEvent {
     number: u64,
-    said: ImportedEvent,
+    event: ImportedEvent,
 }
 
 impl WaitingEvent {
     fn key(&self) -> (u64, u64) {
-        (self.said.time, self.number)
+        (self.event.time, self.number)
     }
 }
 
@@ -57,9 +57,9 @@ impl Eq for WaitingEvent {}
 
 impl ReorderWindow {
     /// Takes an event; returns one that is due.
-    pub(super) fn push(&mut self, said: ImportedEvent) -> Option<ImportedEvent> {
+    pub(super) fn push(&mut self, event: ImportedEvent) -> Option<ImportedEvent> {
         self.number += 1;
-        self.heap.push(Reverse(WaitingEvent { number: self.number, said }));
+        self.heap.push(Reverse(WaitingEvent { number: self.number, event }));
         if self.heap.len() > WINDOW { self.pop() } else { None }
     }
 
@@ -69,11 +69,11 @@ impl ReorderWindow {
 
     /// Returns the next event. No two have the same time: our log is ordered by time alone.
     pub(super) fn pop(&mut self) -> Option<ImportedEvent> {
-        let Reverse(WaitingEvent { said, .. }) = self.heap.pop()?;
+        let Reverse(WaitingEvent { event, .. }) = self.heap.pop()?;
         // Events that only share a time with others are moved by less than a microsecond.
-        self.late += u64::from(said.time.saturating_add(1000) < self.last);
-        self.last = said.time.max(self.last.saturating_add(1));
-        Some(ImportedEvent { time: self.last, ..said })
+        self.late += u64::from(event.time.saturating_add(1000) < self.last);
+        self.last = event.time.max(self.last.saturating_add(1));
+        Some(ImportedEvent { time: self.last, ..event })
     }
 }
 
@@ -85,13 +85,13 @@ mod tests {
     #[test]
     fn times_are_sorted_and_different() {
         let mut order = ReorderWindow::default();
-        let said = |time, pid| ImportedEvent {
+        let event = |time, pid| ImportedEvent {
             time,
             task: ImportedTask::leader(pid),
             what: ImportedKind::Ended,
         };
         for (time, pid) in [(9, 1), (5, 2), (5, 3), (7, 4), (5, 5)] {
-            assert_eq!(order.push(said(time, pid)), None);
+            assert_eq!(order.push(event(time, pid)), None);
         }
         let all: Vec<(u64, i32)> = std::iter::from_fn(|| order.pop())
             .map(|value| (value.time, value.task.pid.0))
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn window_is_bounded_and_late_events_are_counted() {
         let mut order = ReorderWindow::default();
-        let said =
+        let event =
             |time| ImportedEvent { time, task: ImportedTask::leader(1), what: ImportedKind::Ended };
         for time in 0..WINDOW as u64 {
-            assert_eq!(order.push(said(10_000 * (time + 1))), None);
+            assert_eq!(order.push(event(10_000 * (time + 1))), None);
         }
-        assert_eq!(order.push(said(u64::MAX)).map(|order| order.time), Some(10_000));
-        assert_eq!(order.push(said(3)).map(|order| order.time), Some(10_001));
+        assert_eq!(order.push(event(u64::MAX)).map(|order| order.time), Some(10_000));
+        assert_eq!(order.push(event(3)).map(|order| order.time), Some(10_001));
         assert_eq!(order.late, 1);
     }
 }

@@ -55,7 +55,7 @@ pub struct JoinedOpen {
     /// Number of the call.
     pub number: u64,
     /// Event of the call, if it could be assigned.
-    pub told: Option<FanotifyOpen>,
+    pub report: Option<FanotifyOpen>,
     /// True if nothing contradicts the assignment.
     pub sure: bool,
 }
@@ -77,7 +77,7 @@ pub struct FanotifyJoin {
 
 #[derive(Debug, Default)]
 struct ThreadOpens {
-    told: VecDeque<FanotifyOpen>,
+    reports: VecDeque<FanotifyOpen>,
     calls: VecDeque<OpenCall>,
     /// Begin of the call that it is inside, and the kind of file that the call may open.
     inside: Option<(KernelTime, OpenKind)>,
@@ -124,22 +124,22 @@ impl FanotifyJoin {
 
     /// Takes an event, which must come before the calls that it may belong to. Returns false if too
     /// many events wait for theirs.
-    pub fn add(&mut self, tid: Tid, told: FanotifyOpen) -> bool {
+    pub fn add(&mut self, tid: Tid, report: FanotifyOpen) -> bool {
         let threads = &self.threads;
         let waiting =
-            || threads.values().flat_map(|it| &it.told).map(FanotifyOpen::held_bytes).sum();
-        if !self.room.take(told.held_bytes(), waiting) {
+            || threads.values().flat_map(|it| &it.reports).map(FanotifyOpen::held_bytes).sum();
+        if !self.room.take(report.held_bytes(), waiting) {
             return false;
         }
         let thread = self.threads.entry(tid).or_default();
         // Events come in the order in which they were read.
         let is_in_order = |last: &FanotifyOpen| {
-            last.since <= told.since && last.until <= told.until && last.end <= told.end
+            last.since <= report.since && last.until <= report.until && last.end <= report.end
         };
-        if !thread.told.back().is_none_or(is_in_order) {
+        if !thread.reports.back().is_none_or(is_in_order) {
             self.otherwise.insert(tid);
         }
-        thread.told.push_back(told);
+        thread.reports.push_back(report);
         true
     }
 
@@ -147,9 +147,9 @@ impl FanotifyJoin {
     pub fn forget_before(&mut self, time: KernelTime) {
         self.threads.retain(|_, thread| {
             if thread.calls.is_empty() {
-                thread.forget_told(thread.inside.map_or(time, |it| it.0.min(time)));
+                thread.forget_reports(thread.inside.map_or(time, |it| it.0.min(time)));
             }
-            !thread.told.is_empty() || !thread.calls.is_empty() || thread.inside.is_some()
+            !thread.reports.is_empty() || !thread.calls.is_empty() || thread.inside.is_some()
         });
     }
 
@@ -190,13 +190,13 @@ impl FanotifyJoin {
         let mut waits_until = None;
         if opens != OpenKind::Nothing && may_have_opened(exit.ret) {
             if thread.calls.is_empty() {
-                thread.forget_told(start);
+                thread.forget_reports(start);
             }
             let number = (exit.ret >= 0).then_some(number);
             let call = OpenCall { opens, start, end: time, number };
             // The last of its events is read last.
-            let begun = thread.told.partition_point(|it| it.since <= call.end);
-            let last = begun.checked_sub(1).and_then(|it| thread.told.get(it));
+            let begun = thread.reports.partition_point(|it| it.since <= call.end);
+            let last = begun.checked_sub(1).and_then(|it| thread.reports.get(it));
             let until = last.filter(|it| call.is_while(it)).map(|it| it.end);
             thread.calls.extend(until.map(|_| call));
             waits_until = until.filter(|_| exit.ret >= 0);
@@ -207,7 +207,7 @@ impl FanotifyJoin {
             if time > thread.not_before {
                 self.due.insert((time, tid));
             }
-        } else if thread.told.is_empty() {
+        } else if thread.reports.is_empty() {
             self.threads.remove(&tid);
         }
         waits_until
@@ -272,26 +272,26 @@ impl OpenKind {
 
 impl OpenCall {
     /// Returns true if the call and the event overlap in time.
-    fn is_while(&self, told: &FanotifyOpen) -> bool {
-        self.start <= told.until && self.end >= told.since
+    fn is_while(&self, report: &FanotifyOpen) -> bool {
+        self.start <= report.until && self.end >= report.since
     }
 
-    fn may_be_of(&self, told: &FanotifyOpen) -> bool {
-        let is_such = match (self.opens, told.stat) {
+    fn may_be_of(&self, report: &FanotifyOpen) -> bool {
+        let is_such = match (self.opens, report.stat) {
             (OpenKind::Directory, Some(stat)) => stat.is_directory(),
             (OpenKind::File, Some(stat)) => !stat.is_directory(),
             (OpenKind::Nothing, _) => false,
             (_, None) | (OpenKind::Either, _) => true,
         };
-        is_such && self.is_while(told)
+        is_such && self.is_while(report)
     }
 }
 
 impl ThreadOpens {
     /// Drops the events that were read before this time: they belong to none of its calls.
-    fn forget_told(&mut self, time: KernelTime) {
-        while self.told.front().is_some_and(|it| it.until < time) {
-            self.told.pop_front();
+    fn forget_reports(&mut self, time: KernelTime) {
+        while self.reports.front().is_some_and(|it| it.until < time) {
+            self.reports.pop_front();
         }
     }
 
@@ -302,21 +302,21 @@ impl ThreadOpens {
         seen_since: KernelTime,
         verdicts: &mut Vec<JoinedOpen>,
     ) -> JoinProgress {
-        while let Some(first) = self.told.front()
+        while let Some(first) = self.reports.front()
             && !self.calls.is_empty()
         {
             // Group of events and calls that overlap in time.
-            let (mut told, mut calls, mut until) = (1, 0, first.until);
+            let (mut reports, mut calls, mut until) = (1, 0, first.until);
             loop {
                 calls += self.calls.iter().skip(calls).take_while(|it| it.start <= until).count();
                 let Some(last) = calls.checked_sub(1).and_then(|it| self.calls.get(it)) else {
                     break;
                 };
-                let Some(next) = self.told.get(told).filter(|it| it.since <= last.end) else {
+                let Some(next) = self.reports.get(reports).filter(|it| it.since <= last.end) else {
                     break;
                 };
                 until = next.until;
-                told += 1;
+                reports += 1;
             }
             if now <= until {
                 return JoinProgress::Due(until);
@@ -324,51 +324,51 @@ impl ThreadOpens {
             if self.inside.is_some_and(|it| it.1 != OpenKind::Nothing && it.0 <= until) {
                 return JoinProgress::Inside;
             }
-            let told: Vec<FanotifyOpen> = self.told.drain(..told).collect();
+            let reports: Vec<FanotifyOpen> = self.reports.drain(..reports).collect();
             let calls: Vec<OpenCall> = self.calls.drain(..calls).collect();
-            verdicts.extend(verdicts_of(told, &calls, seen_since));
+            verdicts.extend(verdicts_of(reports, &calls, seen_since));
         }
         let rest = self.calls.drain(..).filter_map(|it| it.number);
-        verdicts.extend(rest.map(|number| JoinedOpen { number, told: None, sure: false }));
+        verdicts.extend(rest.map(|number| JoinedOpen { number, report: None, sure: false }));
         JoinProgress::Done
     }
 }
 
 /// Returns a verdict for each call, with its event where the assignment is unique.
 fn verdicts_of(
-    told: Vec<FanotifyOpen>,
+    reports: Vec<FanotifyOpen>,
     calls: &[OpenCall],
     seen_since: KernelTime,
 ) -> Vec<JoinedOpen> {
     let mut its: Vec<Option<FanotifyOpen>> = calls.iter().map(|_| None).collect();
     let mut sure = false;
-    if let Some(places) = places(&told, calls) {
-        sure = told.iter().all(|it| it.since >= seen_since);
-        for (told, (earliest, latest)) in told.into_iter().zip(places) {
+    if let Some(places) = places(&reports, calls) {
+        sure = reports.iter().all(|it| it.since >= seen_since);
+        for (report, (earliest, latest)) in reports.into_iter().zip(places) {
             if earliest == latest
                 && let Some(its) = its.get_mut(earliest)
             {
-                *its = Some(told);
+                *its = Some(report);
             }
         }
     }
-    let numbered = calls.iter().zip(its).filter_map(|(call, told)| Some((call.number?, told)));
-    numbered.map(|(number, told)| JoinedOpen { number, told, sure }).collect()
+    let numbered = calls.iter().zip(its).filter_map(|(call, report)| Some((call.number?, report)));
+    numbered.map(|(number, report)| JoinedOpen { number, report, sure }).collect()
 }
 
 /// Returns the first and the last call that each event may belong to; `None`: some events are not
 /// of these calls.
-fn places(told: &[FanotifyOpen], calls: &[OpenCall]) -> Option<Vec<(usize, usize)>> {
+fn places(reports: &[FanotifyOpen], calls: &[OpenCall]) -> Option<Vec<(usize, usize)>> {
     let mut free = 0;
     let mut earliest = Vec::new();
-    for it in told {
+    for it in reports {
         let place = free + calls.get(free..)?.iter().position(|call| call.may_be_of(it))?;
         earliest.push(place);
         free = place + 1;
     }
     let mut free = calls.len();
     let mut latest = Vec::new();
-    for it in told.iter().rev() {
+    for it in reports.iter().rev() {
         let place = calls.get(..free)?.iter().rposition(|call| call.may_be_of(it))?;
         latest.push(place);
         free = place;

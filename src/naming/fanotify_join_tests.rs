@@ -33,10 +33,10 @@ fn stat(name: &str) -> FileStat {
 fn check(calls: &str, events: &str, expected: &str) {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     events.split_whitespace().for_each(|it| assert!(join.add(Tid(7), joined_text(it))));
-    assert_eq!(said(&mut join, calls), expected, "{calls} | {events}");
+    assert_eq!(verdict_text(&mut join, calls), expected, "{calls} | {events}");
 }
 
-fn said(join: &mut FanotifyJoin, calls: &str) -> String {
+fn verdict_text(join: &mut FanotifyJoin, calls: &str) -> String {
     let call = CallId::by_name("openat").expect("in the table");
     let tid = Tid(7);
     let mut verdicts = Vec::new();
@@ -66,19 +66,19 @@ fn said(join: &mut FanotifyJoin, calls: &str) -> String {
         }
     }
     verdicts.extend(join.settle(KernelTime::MAX));
-    let said = |number: u64| {
+    let text_of = |number: u64| {
         let mut its = verdicts.iter().filter(|it| it.number == number);
         let verdict = its.next();
         assert_eq!(its.next(), None, "one verdict");
-        match verdict.and_then(|it| Some((it.told.as_ref()?, it.sure))) {
+        match verdict.and_then(|it| Some((it.report.as_ref()?, it.sure))) {
             None => "-".to_owned(),
-            Some((told, sure)) => {
-                let name = String::from_utf8_lossy(&told.bytes);
+            Some((report, sure)) => {
+                let name = String::from_utf8_lossy(&report.bytes);
                 if sure { name.into_owned() } else { format!("{name}?") }
             }
         }
     };
-    opened.into_iter().map(said).collect::<Vec<_>>().join(" ")
+    opened.into_iter().map(text_of).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -149,10 +149,10 @@ fn before_all_calls_were_recorded_nothing_is_certain() {
     let mut join = FanotifyJoin::new(KernelTime(8), std::env::consts::ARCH);
     assert!(join.add(Tid(7), joined_text("a:5-25")));
     assert!(join.add(Tid(7), joined_text("b:26-70")));
-    assert_eq!(said(&mut join, "10-20 30-40"), "a? b");
+    assert_eq!(verdict_text(&mut join, "10-20 30-40"), "a? b");
     let mut join = FanotifyJoin::new(KernelTime::MAX, std::env::consts::ARCH);
     assert!(join.add(Tid(7), joined_text("a:5-25")));
-    assert_eq!(said(&mut join, "10-20"), "a?");
+    assert_eq!(verdict_text(&mut join, "10-20"), "a?");
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn io_uring_open_makes_events_of_the_thread_doubtful() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), joined_text("a:5-25")));
     join.opens_otherwise(Tid(8));
-    assert_eq!(said(&mut join, "10-20"), "a");
+    assert_eq!(verdict_text(&mut join, "10-20"), "a");
     join.opens_otherwise(Tid(7));
     assert!(join.add(Tid(7), joined_text("b:26-70")));
-    assert_eq!(said(&mut join, "30-40"), "b?");
+    assert_eq!(verdict_text(&mut join, "30-40"), "b?");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn events_of_other_threads_do_not_matter() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(8), joined_text("a:5-25")));
     assert!(join.add(Tid(7), joined_text("b:5-25")));
-    assert_eq!(said(&mut join, "10-20"), "b");
+    assert_eq!(verdict_text(&mut join, "10-20"), "b");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn after_a_loss_nothing_of_before_is_certain() {
     join.lost(KernelTime(9));
     assert!(join.add(Tid(7), joined_text("b:8-55")));
     assert!(join.add(Tid(7), joined_text("c:56-90")));
-    assert_eq!(said(&mut join, "10-20 40-50 60-70"), "a? b? c");
+    assert_eq!(verdict_text(&mut join, "10-20 40-50 60-70"), "a? b? c");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_thread_that_ended_inside_a_call_is_not_waited_for() {
     join.ended(Tid(7), KernelTime(40));
     let verdicts = join.settle(KernelTime(50));
     assert_eq!(verdicts.len(), 1);
-    assert_eq!(verdicts[0].told, None, "it may be of either");
+    assert_eq!(verdicts[0].report, None, "it may be of either");
 }
 
 #[test]
@@ -275,8 +275,8 @@ mod properties {
                 for file in waiting {
                     let (since, until) = (KernelTime(since), KernelTime(until));
                     let bytes = vec![file];
-                    let told = FanotifyOpen { since, until, end: until, stat: None, bytes };
-                    join.add(Tid(7), told);
+                    let report = FanotifyOpen { since, until, end: until, stat: None, bytes };
+                    join.add(Tid(7), report);
                 }
                 since = until;
             }
@@ -291,9 +291,9 @@ mod properties {
             verdicts.extend(join.settle(KernelTime::MAX));
             for it in &verdicts {
                 let file = calls[usize::try_from(it.number).expect("small")].3;
-                if let Some(told) = &it.told {
+                if let Some(report) = &it.report {
                     prop_assert!(it.sure);
-                    prop_assert_eq!(file.map(|it| vec![it]), Some(told.bytes.clone()));
+                    prop_assert_eq!(file.map(|it| vec![it]), Some(report.bytes.clone()));
                 }
             }
         }

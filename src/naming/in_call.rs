@@ -267,10 +267,10 @@ mod tests {
 
     /// Checks the name of an exec with this directory, for a program path as the kernel reports it.
     #[track_caller]
-    fn check_program(call: &str, directory: i32, told: &str, expected: Option<&str>) {
+    fn check_program(call: &str, directory: i32, program: &str, expected: Option<&str>) {
         let directory = i64::from(directory).cast_unsigned();
         let mut exec = inside(call, [directory, 10, 0, 0, 0, 0]);
-        exec.probed(&ProbeObservation::Program(told.into()));
+        exec.probed(&ProbeObservation::Program(program.into()));
         check(&exec, 0, expected, None);
     }
 

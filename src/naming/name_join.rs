@@ -49,7 +49,7 @@ pub struct NameJoin {
     /// Approximate memory of the names in `read`.
     read_bytes: usize,
     /// Join with the events of fanotify, if they were recorded.
-    told: Option<FanotifyJoin>,
+    fanotify: Option<FanotifyJoin>,
     /// Events that wait after an open.
     waiting: VecDeque<Event>,
     /// Opens among them that are not judged yet, oldest first.
@@ -86,9 +86,9 @@ struct PendingOpen {
     /// True if type and inode were read, not seen by a probe.
     stat_is_read: bool,
     /// True while the report of fanotify is not known yet.
-    awaits_told: bool,
+    awaits_report: bool,
     /// True if the report is known, and nothing contradicts it.
-    told_good: bool,
+    report_good: bool,
     /// List of results that a probe will record, if the thread reaches it.
     results: Option<PendingResults>,
 }
@@ -127,7 +127,7 @@ impl NameJoin {
             strings: Vec::new(),
             read: FxHashMap::default(),
             read_bytes: 0,
-            told: None,
+            fanotify: None,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
             undecided: Undecided::default(),
@@ -139,14 +139,14 @@ impl NameJoin {
     }
 
     /// Adds a join with the reports of fanotify.
-    pub fn with_told(self, told: FanotifyJoin) -> Self {
-        Self { told: Some(told), ..self }
+    pub fn with_fanotify(self, join: FanotifyJoin) -> Self {
+        Self { fanotify: Some(join), ..self }
     }
 
     /// Takes a report of fanotify, which must come before the end of its call. Returns false if too
     /// much waits for its calls.
-    pub fn add_told(&mut self, tid: Tid, told: FanotifyOpen) -> bool {
-        self.told.as_mut().is_none_or(|join| join.add(tid, told))
+    pub fn add_report(&mut self, tid: Tid, report: FanotifyOpen) -> bool {
+        self.fanotify.as_mut().is_none_or(|join| join.add(tid, report))
     }
 
     /// Takes a name, which must come before its exit. Returns false if too many names wait for
@@ -169,7 +169,7 @@ impl NameJoin {
             *read_bytes -= if stays { 0 } else { held_bytes(names) };
             stays
         });
-        if let Some(join) = &mut self.told {
+        if let Some(join) = &mut self.fanotify {
             join.forget_before(time);
         }
     }
@@ -187,7 +187,9 @@ impl NameJoin {
                 enter.call.call().is_read_beside || self.given.contains_key(&event.tid)
             }
             EventKind::Probed(_) | EventKind::Lost(_) => true,
-            EventKind::Task(TaskEvent::Exit { .. }) | EventKind::Uring(_) => self.told.is_some(),
+            EventKind::Task(TaskEvent::Exit { .. }) | EventKind::Uring(_) => {
+                self.fanotify.is_some()
+            }
             _ => is_exit_with_names(event),
         };
         self.open.is_empty() && !is_beside
@@ -199,9 +201,9 @@ impl NameJoin {
         let read = is_exit_with_names(&event).then(|| self.read.remove(&(event.tid, event.time)));
         let read = read.flatten();
         self.read_bytes -= read.as_deref().map_or(0, held_bytes);
-        let told_until = self.look_at_opens(&event);
+        let reports_until = self.look_at_opens(&event);
         let results = self.awaited_results(&event, entered.as_ref());
-        let waits = read.is_some() || told_until.is_some() || results.is_some();
+        let waits = read.is_some() || reports_until.is_some() || results.is_some();
         if self.open.is_empty() && !waits {
             out(event);
             return;
@@ -210,7 +212,7 @@ impl NameJoin {
         self.settle(event.time);
         if waits {
             let read = read.unwrap_or_default();
-            self.open_up(&mut event, read, told_until, results, entered);
+            self.open_up(&mut event, read, reports_until, results, entered);
         }
         self.waiting.push_back(event);
         if self.waiting.len() > WAITING_MAX {
@@ -237,7 +239,7 @@ impl NameJoin {
         self.take_verdicts(KernelTime::MAX);
         // The threads of these opens are still inside a call.
         for open in &mut self.open {
-            (open.awaits_told, open.results) = (false, None);
+            (open.awaits_report, open.results) = (false, None);
         }
         self.lists = 0;
         self.settle(KernelTime::MAX);
@@ -346,7 +348,7 @@ impl NameJoin {
     fn look_at_opens(&mut self, event: &Event) -> Option<KernelTime> {
         let number = self.first + self.waiting.len() as u64;
         self.take_verdicts(event.time);
-        let join = self.told.as_mut()?;
+        let join = self.fanotify.as_mut()?;
         match &event.kind {
             EventKind::SysEnter(enter) if enter.call.call().opens_files() => {
                 join.enter(event.tid, event.time, enter);
@@ -366,23 +368,24 @@ impl NameJoin {
 
     /// Gives calls the reports of fanotify, as far as they are known now.
     fn take_verdicts(&mut self, now: KernelTime) {
-        for JoinedOpen { number, told, sure } in self.told.iter_mut().flat_map(|it| it.settle(now))
+        for JoinedOpen { number, report, sure } in
+            self.fanotify.iter_mut().flat_map(|it| it.settle(now))
         {
             let Ok(place) = self.open.binary_search_by_key(&number, |it| it.number) else {
                 continue;
             };
             let Some(judged) = self.open.get_mut(place) else { continue };
-            judged.awaits_told = false;
+            judged.awaits_report = false;
             let place = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-            if let Some(told) = told.filter(|it| !it.bytes.is_empty())
+            if let Some(report) = report.filter(|it| !it.bytes.is_empty())
                 && let Some(Event { kind: EventKind::SysExit(exit), .. }) =
                     self.waiting.get_mut(place)
                 && let Some(names) = &mut exit.names
             {
-                judged.told_good = sure;
-                names.opened = Some(Name { bytes: told.bytes, verified: false });
-                names.stat = if sure { told.stat } else { names.stat };
-                names.read = names.read.max(told.end);
+                judged.report_good = sure;
+                names.opened = Some(Name { bytes: report.bytes, verified: false });
+                names.stat = if sure { report.stat } else { names.stat };
+                names.read = names.read.max(report.end);
             }
         }
     }
@@ -447,7 +450,7 @@ impl NameJoin {
         &mut self,
         event: &mut Event,
         mut read: Vec<ReadName>,
-        told_until: Option<KernelTime>,
+        reports_until: Option<KernelTime>,
         results: Option<PendingResults>,
         entered: Option<SysEnter>,
     ) {
@@ -482,13 +485,13 @@ impl NameJoin {
             of,
             is_pair: fds.is_some(),
             argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
-            link_end: end(NameOf::Link).max(told_until.unwrap_or_default()),
+            link_end: end(NameOf::Link).max(reports_until.unwrap_or_default()),
             argument_good: self.sees_closes,
             link_good: self.sees_closes,
             name_good: self.sees_renames,
             stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
-            awaits_told: told_until.is_some(),
-            told_good: false,
+            awaits_report: reports_until.is_some(),
+            report_good: false,
             results,
         });
         let seen = exit.names.take().map(|names| *names).unwrap_or_default();
@@ -500,7 +503,7 @@ impl NameJoin {
     /// Judges the opens whose reads ended before `now`.
     fn settle(&mut self, now: KernelTime) {
         while let Some(judged) = self.open.front()
-            && !judged.awaits_told
+            && !judged.awaits_report
             && judged.results.is_none_or(|results| now > results.until)
             && now > judged.argument_end.max(judged.link_end)
         {
@@ -512,7 +515,7 @@ impl NameJoin {
         if let Some(judged) = self.open.front_mut() {
             judged.argument_good = false;
             judged.link_good = false;
-            judged.told_good = false;
+            judged.report_good = false;
         }
         self.judge_first();
     }
@@ -543,9 +546,9 @@ impl NameJoin {
                 name.verified = judged.link_good && judged.name_good;
             }
             if let Some(name) = &mut names.opened {
-                name.verified = judged.told_good && judged.name_good;
+                name.verified = judged.report_good && judged.name_good;
             }
-            if judged.stat_is_read && !judged.link_good && !judged.told_good {
+            if judged.stat_is_read && !judged.link_good && !judged.report_good {
                 names.stat = None;
             }
         }

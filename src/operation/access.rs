@@ -67,7 +67,7 @@ pub struct FileAccess<'a> {
     /// True if offset and length are known.
     is_known: bool,
     /// True if the result was not seen; the length is then the requested one.
-    pub is_asked: bool,
+    pub lacks_result: bool,
 }
 
 impl FileAccess<'_> {
@@ -96,8 +96,8 @@ pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = FileAccess<'a>> {
         // The operation is over; its result was fetched without a call, or not wanted. Most
         // operations do everything that was requested.
         Step::AsyncUnfinished(it, NoResult::ProcessEnd | NoResult::Skipped | NoResult::Unseen) => {
-            let asked = of_asynchronous(it, it.bytes_requested.or(Some(UNKNOWN)));
-            asked.map(|side| side.map(|it| FileAccess { is_asked: true, ..it }))
+            let request = of_asynchronous(it, it.bytes_requested.or(Some(UNKNOWN)));
+            request.map(|side| side.map(|it| FileAccess { lacks_result: true, ..it }))
         }
         Step::AsyncUnfinished(it, NoResult::CaptureEnd) => of_asynchronous(it, Some(UNKNOWN)),
         _ => [None, None],
@@ -153,7 +153,7 @@ impl MovedRange {
         let (address, level) = (offset.unwrap_or(0), Level::Vfs);
         let access = Access { begin, is_write, address, bytes, level, pid, tid };
         let is_known = offset.is_some() && bytes != UNKNOWN;
-        FileAccess { file, access, is_known, is_asked: false }
+        FileAccess { file, access, is_known, lacks_result: false }
     }
 }
 

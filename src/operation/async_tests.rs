@@ -183,7 +183,7 @@ fn check(text: &str, expected: &Expect) {
     };
     let mut tracker =
         Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN);
-    let mut told = AsyncStepText::default();
+    let mut steps = AsyncStepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let tid: i32 = words[1].parse().expect("a thread");
@@ -196,11 +196,11 @@ fn check(text: &str, expected: &Expect) {
         };
         // Steps of the snapshot are not records.
         tracker.ledger_mut().records += u64::from(words[2] != "seen");
-        let Ok(()) = tracker.push(event, &mut told);
+        let Ok(()) = tracker.push(event, &mut steps);
     }
-    let Ok(()) = tracker.finish(KernelTime(1000), &mut told);
+    let Ok(()) = tracker.finish(KernelTime(1000), &mut steps);
     assert_eq!(tracker.ledger().imbalances(), Vec::<String>::new());
-    expected.assert_eq(&told.0);
+    expected.assert_eq(&steps.0);
 }
 
 #[test]

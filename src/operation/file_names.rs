@@ -211,13 +211,13 @@ impl FileNames {
 
     /// Returns true if the kernel has reported the name of an open file here or below.
     fn is_open(&self, path: &[u8], mounts: MountNamespace) -> bool {
-        let told = |known: &NamedOpenFile| {
+        let has_name = |known: &NamedOpenFile| {
             let file = known.description.upgrade().map(|it| it.file());
             let path = file.as_ref().and_then(|it| it.path.as_ref());
             !known.deleted && path.is_some_and(|it| it.is_resolved() && it.mounts.is(mounts))
         };
         let here = self.open.get_key_value(path).into_iter();
-        here.chain(self.range_below(path)).any(|it| it.1.iter().any(told))
+        here.chain(self.range_below(path)).any(|it| it.1.iter().any(has_name))
     }
 
     /// Follows a call that has changed names. The places of processes must have followed it before.

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::context::Observability;
-use super::tracker_tests::{after_open, check, told_from};
+use super::tracker_tests::{after_open, check, steps_from};
 use crate::units::KernelTime;
 
 #[test]
@@ -45,7 +45,7 @@ fn an_entry_from_before_everything_was_on_is_not_missed() {
         ! read = 3 without its entry
         ! read = 5 without its entry
     "#]];
-    expected.assert_eq(&told_from(KernelTime(110), Observability::ALL, text));
+    expected.assert_eq(&steps_from(KernelTime(110), Observability::ALL, text));
 }
 
 /// Fails if calls that were in progress at the switching on of all events count as lost.
@@ -65,7 +65,7 @@ fn exit_after_the_end_is_not_missed() {
              115 1/3 < read 1"
         )
     };
-    let told = |text: &str| told_from(KernelTime::MIN, Observability::ALL, text);
+    let steps = |text: &str| steps_from(KernelTime::MIN, Observability::ALL, text);
     expect![[r#"
         1: close 3   at ? = 0
         1: close without its exit
@@ -74,13 +74,13 @@ fn exit_after_the_end_is_not_missed() {
         3: close 3   at ? = 0
         ! read = 1 without its entry
     "#]]
-    .assert_eq(&told(&text("")));
+    .assert_eq(&steps(&text("")));
     expect![[r#"
         1: close 3   at ? = 0
         ! read = 7 without its entry
         3: close 3   at ? = 0
     "#]]
-    .assert_eq(&told(&text("110 off")));
+    .assert_eq(&steps(&text("110 off")));
 }
 
 #[test]

@@ -70,14 +70,14 @@ fn exec_path_below_a_close_on_exec_directory_is_known() {
 /// Checks whether the descriptor that process 1 makes by such a call is still there after an exec.
 #[track_caller]
 fn is_kept(call: &str, arguments: &str) -> bool {
-    let told = step_text(&format!(
+    let steps = step_text(&format!(
         "100 1/1 > {call} {arguments}
          101 1/1 < {call} 5 /a
          110 1/1 exec 1/1
          120 1/1 > read 5
          121 1/1 < read 1"
     ));
-    let read = told.lines().last().expect("a line");
+    let read = steps.lines().last().expect("a line");
     !read.starts_with("1: read 5   ")
 }
 
@@ -120,7 +120,7 @@ fn exec_closes_close_on_exec_descriptors() {
 
 #[test]
 fn both_descriptors_of_a_pair_are_closed_by_exec() {
-    let told = |flags: i32| {
+    let steps = |flags: i32| {
         step_text(&format!(
             "100 1/1 > pipe2 4096 {flags}
              101 1/1 <pair pipe2 4096 5 6
@@ -129,8 +129,8 @@ fn both_descriptors_of_a_pair_are_closed_by_exec() {
              121 1/1 < read 1"
         ))
     };
-    assert!(told(libc::O_CLOEXEC).ends_with("1: read 6   at ? = 1\n"));
-    assert!(told(0).ends_with("1: read 6 pipe:[?] call at ? = 1\n"));
+    assert!(steps(libc::O_CLOEXEC).ends_with("1: read 6   at ? = 1\n"));
+    assert!(steps(0).ends_with("1: read 6 pipe:[?] call at ? = 1\n"));
 }
 
 #[test]

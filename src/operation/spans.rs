@@ -198,10 +198,10 @@ mod tests {
     }
 
     /// Begin and end; or an end without a beginning.
-    type Told = Result<(u64, u64), ()>;
+    type SpanResult = Result<(u64, u64), ()>;
 
     /// Returns the results of hits of a thread that is inside a call since 100, each with its time.
-    fn hits(all: &[(&'static str, Edge, u64)]) -> (OpenSpans, Vec<Told>) {
+    fn hits(all: &[(&'static str, Edge, u64)]) -> (OpenSpans, Vec<SpanResult>) {
         let mut spans = OpenSpans::default();
         let mut ended = Vec::new();
         for &(what, edge, at) in all {

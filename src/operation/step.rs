@@ -93,7 +93,7 @@ pub trait Sink {
     /// # Errors
     ///
     /// The errors of [`Self::step`].
-    fn told_until(&mut self, _time: KernelTime) -> Result<(), Self::Error> {
+    fn complete_until(&mut self, _time: KernelTime) -> Result<(), Self::Error> {
         Ok(())
     }
 }

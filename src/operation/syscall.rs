@@ -34,12 +34,12 @@ pub fn begin<'a>(
     let args = &enter.args;
     task.fds().borrow_mut().begin_call(event.tid);
     task.place().borrow_mut().begin_call(call.class, event.tid);
-    let asked = requested_fd(call, args);
+    let passed_fd = requested_fd(call, args);
     // For memory without a file the kernel ignores the descriptor.
     let is_anonymous = call.class == CallClass::Map
         && argument(call, Role::MapFlags, args)
             .is_some_and(|it| it & libc::MAP_ANONYMOUS.cast_unsigned() as u64 != 0);
-    let fd = asked.filter(|it| it.0 >= 0 && !is_anonymous);
+    let fd = passed_fd.filter(|it| it.0 >= 0 && !is_anonymous);
     let pending = place.insert(PendingCall {
         operation: SyscallOperation {
             call: enter.call,
@@ -52,7 +52,7 @@ pub fn begin<'a>(
             end: None,
             args: *args,
             ret: None,
-            fd: asked,
+            fd: passed_fd,
             file: None,
             named: None,
             target: None,

@@ -152,8 +152,8 @@ impl Tracker {
             EventKind::SysEnter(enter) => self.enter(&event, enter, sink),
             EventKind::SysExit(exit) => self.exit(&event, exit, sink),
             EventKind::Block(block) => self.block(&event, block, sink),
-            EventKind::Fs(said) => {
-                self.file_system(said);
+            EventKind::Fs(report) => {
+                self.file_system(report);
                 Ok(())
             }
             EventKind::Layer(hit) => self.layer(&event, hit, sink),

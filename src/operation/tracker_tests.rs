@@ -167,23 +167,23 @@ pub(super) fn check(text: &str, expected: &Expect) {
 /// Checks the steps with these kinds of recorded calls.
 #[track_caller]
 pub(super) fn check_with(followed: Observability, text: &str, expected: &Expect) {
-    expected.assert_eq(&told_with(followed, text));
+    expected.assert_eq(&steps_with(followed, text));
 }
 
 /// Returns the steps of these lines.
 #[track_caller]
 pub(super) fn step_text(text: &str) -> String {
-    told_with(Observability::ALL, text)
+    steps_with(Observability::ALL, text)
 }
 
 #[track_caller]
-fn told_with(followed: Observability, text: &str) -> String {
-    told_from(KernelTime::MIN, followed, text)
+fn steps_with(followed: Observability, text: &str) -> String {
+    steps_from(KernelTime::MIN, followed, text)
 }
 
 /// Returns the steps of these lines if all events were on from this time on.
 #[track_caller]
-pub(super) fn told_from(all_on: KernelTime, followed: Observability, text: &str) -> String {
+pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str) -> String {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -192,7 +192,7 @@ pub(super) fn told_from(all_on: KernelTime, followed: Observability, text: &str)
         own: Pid(999),
     };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
-    let mut told = StepText::default();
+    let mut steps = StepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let time: u64 = words[0].parse().expect("a time");
@@ -239,9 +239,9 @@ pub(super) fn told_from(all_on: KernelTime, followed: Observability, text: &str)
             tid: Tid(tid.parse().expect("a tid")),
             kind: kind(&words[2..]),
         };
-        let Ok(()) = tracker.push(event, &mut told);
+        let Ok(()) = tracker.push(event, &mut steps);
     }
-    let Ok(()) = tracker.finish(KernelTime(u64::MAX), &mut told);
+    let Ok(()) = tracker.finish(KernelTime(u64::MAX), &mut steps);
     assert!(
         tracker.ledger().entries
             == tracker.ledger().pairs
@@ -250,9 +250,9 @@ pub(super) fn told_from(all_on: KernelTime, followed: Observability, text: &str)
                 + tracker.ledger().lost_exits
     );
     for (pid, _) in &tracker.ledger().other.first {
-        let _ = writeln!(told.0, "{pid} makes calls of another table");
+        let _ = writeln!(steps.0, "{pid} makes calls of another table");
     }
-    told.0
+    steps.0
 }
 
 pub(super) const OPEN: &str = "100 1/1 > openat -100 0 2

@@ -150,7 +150,7 @@ impl Devices {
             notes.list(),
         )?;
         device.waiting += 1;
-        device.tell_requests(time)?;
+        device.write_requests(time)?;
         let on_thread = match thread.filter(|_| self.on_threads) {
             Some(thread) => self.begin_on_thread(request, thread.key, &notes, tasks, out)?,
             None => None,
@@ -343,7 +343,7 @@ impl Devices {
 }
 
 impl DeviceLocation {
-    fn tell_requests(&mut self, time: u64) -> Result<(), OtfError> {
+    fn write_requests(&mut self, time: u64) -> Result<(), OtfError> {
         Ok(self.writer.metric(time, REQUESTS, &[self.waiting, self.at_driver], &[])?)
     }
 
@@ -360,7 +360,7 @@ impl DeviceLocation {
             self.at_driver = self.at_driver.saturating_sub(1);
             self.waiting += 1;
         }
-        self.tell_requests(time)?;
+        self.write_requests(time)?;
         if self.at_driver == 0 {
             self.writer.leave(time, busy, &[])?;
         }
@@ -377,7 +377,7 @@ impl DeviceLocation {
         let time = out.time;
         let left = if was_at_driver { &mut self.at_driver } else { &mut self.waiting };
         *left = left.saturating_sub(1);
-        self.tell_requests(time)?;
+        self.write_requests(time)?;
         let sum = match mode(request.op) {
             IoOperationMode::READ => Some(&mut self.bytes_read),
             IoOperationMode::WRITE if is_plain(request.op) => Some(&mut self.bytes_written),

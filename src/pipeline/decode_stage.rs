@@ -258,8 +258,8 @@ impl DecodeStage {
             // Opens by a file system itself belong to no call.
             Fact::Opened { errno: libc::EXDEV, .. } => {}
             Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
-                let told = FanotifyOpen { since, until, end, stat, bytes };
-                self.summary.beyond_bounds += u64::from(!self.names.add_told(tid, told));
+                let report = FanotifyOpen { since, until, end, stat, bytes };
+                self.summary.beyond_bounds += u64::from(!self.names.add_report(tid, report));
             }
             Fact::Task { pid, tid, .. } => {
                 self.owners.seen(tid, pid);
@@ -342,8 +342,9 @@ impl DecodeStage {
         if self.opening.is_some() {
             return Ok(());
         }
-        let told = self.names.waits_since().map_or(until, |waits_since| waits_since.min(until));
-        next.take(StageMessage::ToldUntil(told))
+        let watermark =
+            self.names.waits_since().map_or(until, |waits_since| waits_since.min(until));
+        next.take(StageMessage::CompleteUntil(watermark))
     }
 
     /// Decodes the due records, in order, and passes their events on.
@@ -551,7 +552,7 @@ fn name_join(header: &Header) -> NameJoin {
     }
     let all_seen = all_recorded(Call::bears_on_opens);
     let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
-    join.with_told(FanotifyJoin::new(seen_since, &header.host.machine))
+    join.with_fanotify(FanotifyJoin::new(seen_since, &header.host.machine))
 }
 
 #[cfg(test)]

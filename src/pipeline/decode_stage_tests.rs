@@ -50,27 +50,27 @@ fn data(times: &[u64]) -> (FrameHeader, Vec<u8>) {
 fn without_rounds_memory_has_an_end() {
     let mut front = front();
     front.waiting_bytes_max = 200;
-    let mut told = MessageLog::default();
+    let mut messages = MessageLog::default();
     for (header, payload) in [data(&[3, 5, 7]), data(&[4, 9, 8])] {
-        front.frame(&header, payload, &mut told).expect("taken");
+        front.frame(&header, payload, &mut messages).expect("taken");
     }
     assert_eq!((front.buffered, front.buffers.len()), (0, 0));
-    front.finish(&mut told).expect("taken");
-    assert_eq!((told.times, told.late), (vec![3, 5, 7, 8, 9], 1));
+    front.finish(&mut messages).expect("taken");
+    assert_eq!((messages.times, messages.late), (vec![3, 5, 7, 8, 9], 1));
 }
 
 #[test]
 fn descriptors_that_wait_for_a_round_have_an_end() {
     let mut front = front();
     front.waiting_bytes_max = 10_000;
-    let mut told = MessageLog::default();
+    let mut messages = MessageLog::default();
     let mut most = 0;
     for fd in 0..500 {
         let (begin, end) = (KernelTime(4), KernelTime(5));
         let (pid, fd, flags, position) = (Pid(1), Fd(fd), 0, 0);
         let (shared, stat, link) = (false, None, b"/data".to_vec());
         let fact = Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link };
-        front.fact(fact, &mut told).expect("taken");
+        front.fact(fact, &mut messages).expect("taken");
         most = most.max(front.buffered);
     }
     assert!((1..10_000).contains(&most), "{most}");

@@ -35,7 +35,7 @@ pub(super) enum StageMessage {
     /// Disks that existed at the end.
     Disks(Vec<Disk>),
     /// All events before this time have been passed on.
-    ToldUntil(KernelTime),
+    CompleteUntil(KernelTime),
     /// A round has ended.
     Round,
 }

@@ -69,7 +69,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
             StageMessage::Event(_)
             | StageMessage::Anomaly(_)
             | StageMessage::Damage(_)
-            | StageMessage::ToldUntil(_)
+            | StageMessage::CompleteUntil(_)
             | StageMessage::Round => {}
         }
     }
@@ -118,7 +118,7 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
         let tracker = &mut self.tracker;
         self.now = match &passed {
             StageMessage::Event(event) => self.now.max(event.time),
-            StageMessage::ToldUntil(time) => self.now.max(*time),
+            StageMessage::CompleteUntil(time) => self.now.max(*time),
             _ => self.now,
         };
         let taken = match passed {
@@ -132,7 +132,7 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
             // It is not the anomaly of a record that was read, so it is not in the counters of
             // records.
             StageMessage::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
-            StageMessage::ToldUntil(time) => self.sink.told_until(time),
+            StageMessage::CompleteUntil(time) => self.sink.complete_until(time),
             StageMessage::Round => {
                 return if (self.go_on)() { Ok(()) } else { Err(PipelineError::Interrupted) };
             }
@@ -151,7 +151,7 @@ fn tracker(header: &Header) -> Tracker {
     tracker.has_disks(&header.disks, &[]);
     let mut tracepoints = header.tracepoints.iter();
     if tracepoints.any(|tracepoint| WRITEBACK_POINTS.contains(&tracepoint.name.as_str())) {
-        tracker.tells_writeback();
+        tracker.reports_writeback();
     }
     tracker
 }

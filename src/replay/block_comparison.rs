@@ -63,13 +63,13 @@ impl BlockOutcome {
         }
     }
 
-    fn of(asked: &CapturedRequest, result: Result<u64, i32>) -> Self {
-        match (asked.error, result) {
+    fn of(request: &CapturedRequest, result: Result<u64, i32>) -> Self {
+        match (request.error, result) {
             (Some(one), Err(other)) if one == other => Self::Same,
             (Some(_), Err(_)) => Self::OtherError,
             (Some(_), Ok(_)) => Self::Succeeded,
             (None, Err(_)) => Self::Failed,
-            (None, Ok(bytes)) if asked.kind.moves_bytes() && bytes < asked.bytes => Self::Less,
+            (None, Ok(bytes)) if request.kind.moves_bytes() && bytes < request.bytes => Self::Less,
             (None, Ok(_)) => Self::Same,
         }
     }
@@ -79,7 +79,7 @@ impl BlockOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMismatch {
     /// Captured request.
-    pub asked: CapturedRequest,
+    pub request: CapturedRequest,
     /// Relation of the two results.
     pub outcome: BlockOutcome,
     /// Replayed result.
@@ -131,17 +131,17 @@ impl BlockComparison {
         comparison
     }
 
-    fn add(&mut self, asked: &CapturedRequest, got: &ReplayedRequest) {
-        let outcome = BlockOutcome::of(asked, got.result);
-        *self.outcomes.entry((outcome, asked.kind)).or_default() += 1;
-        let of_kind = self.kinds.entry(asked.kind).or_default();
-        of_kind.times.add([asked.completed.since(asked.issued), got.end.since(got.start)]);
+    fn add(&mut self, request: &CapturedRequest, got: &ReplayedRequest) {
+        let outcome = BlockOutcome::of(request, got.result);
+        *self.outcomes.entry((outcome, request.kind)).or_default() += 1;
+        let of_kind = self.kinds.entry(request.kind).or_default();
+        of_kind.times.add([request.completed.since(request.issued), got.end.since(got.start)]);
         of_kind.bytes += got.result.unwrap_or(0);
         if let Some(late) = got.late {
             self.lateness.add(late);
         }
         if outcome != BlockOutcome::Same && self.mismatches.len() < EXAMPLES_MAX {
-            self.mismatches.push(BlockMismatch { asked: *asked, outcome, result: got.result });
+            self.mismatches.push(BlockMismatch { request: *request, outcome, result: got.result });
         }
     }
 

@@ -137,7 +137,7 @@ fn splits(fold: &Latency, header: &Header) -> Table {
 }
 
 /// Sources of the layers inside calls, and their gaps.
-fn told_by(fold: &Latency, summary: &Summary) -> Vec<String> {
+fn layer_sources(fold: &Latency, summary: &Summary) -> Vec<String> {
     let header = &summary.header;
     if !fold.options.vfs && !fold.options.fs {
         return Vec::new();
@@ -230,7 +230,7 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     if has_splits(fold) {
         report.tables.push(splits(fold, &summary.header));
     }
-    report.notes.extend(told_by(fold, summary));
+    report.notes.extend(layer_sources(fold, summary));
     if fold.without_begin > 0 {
         report.notes.push(format!(
             "{} requests completed that were issued to no driver during the recording (other requests carry a flush out): they \

@@ -96,8 +96,8 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
         gaps(Gap::Target),
         gaps(Gap::Depth),
     ];
-    let told = DOUBTS.iter().zip(counts).filter(|doubt| doubt.1 > 0);
-    report.notes.extend(told.map(|(doubt, count)| format!("{count} {doubt}")));
+    let doubts = DOUBTS.iter().zip(counts).filter(|doubt| doubt.1 > 0);
+    report.notes.extend(doubts.map(|(doubt, count)| format!("{count} {doubt}")));
     report
 }
 

@@ -142,17 +142,17 @@ fn mismatches(shown: &[&BlockMismatch]) -> Table {
         None => Cell::None,
     };
     let row = |mismatch: &&BlockMismatch| {
-        let has_place = mismatch.asked.kind != CapturedRequestKind::Flush;
+        let has_place = mismatch.request.kind != CapturedRequestKind::Flush;
         let place = |mismatch| if has_place { Cell::Count(mismatch) } else { Cell::None };
         vec![
-            Cell::Ns(mismatch.asked.issued.0),
-            word(mismatch.asked.kind.as_str()),
-            place(mismatch.asked.offset),
-            place(mismatch.asked.bytes),
+            Cell::Ns(mismatch.request.issued.0),
+            word(mismatch.request.kind.as_str()),
+            place(mismatch.request.offset),
+            place(mismatch.request.bytes),
             word(mismatch.outcome.as_str()),
-            error(mismatch.asked.error),
+            error(mismatch.request.error),
             error(mismatch.result.err()),
-            Cell::count(mismatch.result.ok().filter(|_| mismatch.asked.kind.moves_bytes())),
+            Cell::count(mismatch.result.ok().filter(|_| mismatch.request.kind.moves_bytes())),
         ]
     };
     let rows = shown.iter().map(row).collect();

@@ -60,23 +60,23 @@ impl Rounds {
     }
 
     /// Adds the report of a round, as `replay run --json` prints it.
-    pub fn add(&mut self, told: &Value) {
+    pub fn add(&mut self, round: &Value) {
         let number = Cell::Count(self.rows.len() as u64 + 1);
-        let of = |key: &str| told[key].as_u64().unwrap_or(0);
+        let of = |key: &str| round[key].as_u64().unwrap_or(0);
         self.operations += of("operations");
         self.mismatches += of("mismatches");
-        if told["is_whole"] == true {
+        if round["is_whole"] == true {
             self.spans.push(of("span_ns"));
         }
         let row = |from: &Value, cells: &[(Column, RoundValueForm)]| {
             let cells = cells.iter().map(|(column, shown)| shown(&from[column.key]));
             std::iter::once(number.clone()).chain(cells).collect()
         };
-        self.rows.push(row(told, &ROUND));
+        self.rows.push(row(round, &ROUND));
         let room = MISMATCHES_MAX - self.different.len();
-        let different = told["first_mismatches"].as_array().into_iter().flatten();
+        let different = round["first_mismatches"].as_array().into_iter().flatten();
         self.different.extend(different.take(room).map(|operation| row(operation, &MISMATCH)));
-        let notes = told["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let notes = round["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
         self.notes.extend(notes.map(str::to_owned));
     }
 }

@@ -82,10 +82,12 @@ pub fn brief(traced: &VerifyResult, whole: &Report) -> Report {
     );
     let word = |title, text| ("", title, Cell::Word(text));
     let mut facts = vec![word("result", result), word("recording", recording)];
-    let is_told = |text: &&(&str, &str, Cell)| {
+    let is_caveat = |text: &&(&str, &str, Cell)| {
         matches!(text.0, "offsets_unknown" | "lost") && text.2 != Cell::Count(0)
     };
-    facts.extend(whole.facts.iter().filter(is_told).map(|(_, title, it)| ("", *title, it.clone())));
+    facts.extend(
+        whole.facts.iter().filter(is_caveat).map(|(_, title, it)| ("", *title, it.clone())),
+    );
     let mut differences = differences(traced);
     differences.rows.truncate(BRIEF_ROWS);
     let about = if whole.notes.is_empty() { "" } else { " and notes" };

@@ -62,7 +62,7 @@ pub fn runs(file: &File) -> io::Result<Vec<FiemapRun>> {
     let mut runs = Vec::new();
     let mut start = 0;
     while runs.len() < RUNS_MAX {
-        let map = ask(file, start)?;
+        let map = query(file, start)?;
         let count = usize::try_from(map.fm_mapped_extents.min(ROOM)).unwrap_or(0);
         let extents = map.fm_extents.get(..count).unwrap_or_default();
         let placed = extents.iter().filter(|it| it.fe_flags & HAS_NO_PLACE == 0);
@@ -81,7 +81,7 @@ pub fn runs(file: &File) -> io::Result<Vec<FiemapRun>> {
     Ok(runs)
 }
 
-fn ask(file: &File, start: u64) -> io::Result<Box<Fiemap>> {
+fn query(file: &File, start: u64) -> io::Result<Box<Fiemap>> {
     let none = FiemapExtent {
         fe_logical: 0,
         fe_physical: 0,

@@ -71,7 +71,7 @@ pub enum HelperFailure {
     /// The helper exceeded its processor time.
     TooMuchCpu(Duration),
     /// The answer was longer than this, in bytes.
-    TooMuchSaid(usize),
+    AnswerTooLong(usize),
     /// The helper was killed by this signal.
     Killed(i32),
     /// The helper ended with this status.
@@ -89,7 +89,7 @@ impl fmt::Display for HelperFailure {
             Self::TooMuchCpu(time) => {
                 write!(f, "it took more than {} s of processor time", time.as_secs())
             }
-            Self::TooMuchSaid(bytes) => write!(f, "the answer has more than {bytes} bytes"),
+            Self::AnswerTooLong(bytes) => write!(f, "the answer has more than {bytes} bytes"),
             Self::Killed(libc::SIGBUS) => f.write_str("it was cut off meanwhile (SIGBUS)"),
             Self::Killed(libc::SIGABRT) => {
                 f.write_str("it took too much memory, or is damaged (SIGABRT)")
@@ -108,7 +108,7 @@ impl HelperFailure {
     /// True for failures that all the helper's work together has caused, not only the last part of
     /// it.
     pub fn is_of_all(&self) -> bool {
-        matches!(self, Self::TooSlow(_) | Self::TooMuchCpu(_) | Self::TooMuchSaid(_))
+        matches!(self, Self::TooSlow(_) | Self::TooMuchCpu(_) | Self::AnswerTooLong(_))
     }
 }
 
@@ -159,9 +159,9 @@ fn talk(
     cancellation: &mut Cancellation<'_>,
 ) -> Result<(), HelperFailure> {
     let mut piece = vec![0; PIECE_BYTES];
-    let mut is_asked = false;
+    let mut is_sent = false;
     loop {
-        let wanted = if is_asked { PollFlags::empty() } else { PollFlags::POLLOUT };
+        let wanted = if is_sent { PollFlags::empty() } else { PollFlags::POLLOUT };
         let Some(milliseconds) = left(until) else {
             return Err(HelperFailure::TooSlow(bounds.time));
         };
@@ -174,7 +174,7 @@ fn talk(
         if has_signal && cancellation.is_cancelled() {
             return Err(HelperFailure::NotWaitedFor);
         }
-        if !is_asked {
+        if !is_sent {
             let sent = if question.is_empty() { Ok(0) } else { socket.write(question) };
             question = match sent {
                 Ok(bytes) => question.get(bytes..).unwrap_or_default(),
@@ -182,8 +182,8 @@ fn talk(
                 // The helper has ended: its answer until then is read.
                 Err(_) => &[],
             };
-            is_asked = question.is_empty();
-            if is_asked {
+            is_sent = question.is_empty();
+            if is_sent {
                 // An error means the same: the helper has ended.
                 let _ = socket.shutdown(std::net::Shutdown::Write);
             }
@@ -197,7 +197,7 @@ fn talk(
             Err(error) => return Err(HelperFailure::NotHeard(error)),
         }
         if answer.len() > bounds.answer_bytes {
-            return Err(HelperFailure::TooMuchSaid(bounds.answer_bytes));
+            return Err(HelperFailure::AnswerTooLong(bounds.answer_bytes));
         }
     }
 }
@@ -249,7 +249,7 @@ fn nanoseconds(time: Duration) -> u64 {
 /// # Errors
 ///
 /// Those of `read(2)`; standard input is not a socket.
-pub fn asked() -> io::Result<(Vec<u8>, UnixStream)> {
+pub fn received_question() -> io::Result<(Vec<u8>, UnixStream)> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut question = Vec::new();
     socket.read_to_end(&mut question)?;
@@ -361,9 +361,9 @@ mod tests {
 
     /// Helpers that behave and misbehave, by the question.
     #[test]
-    #[ignore = "run by asked"]
+    #[ignore = "run by outcome"]
     fn helper() {
-        let (question, mut socket) = super::asked().expect("a question");
+        let (question, mut socket) = super::received_question().expect("a question");
         let seconds = |it| Duration::from_secs(it);
         match question.as_slice() {
             b"hang" => crate::sys::thread::pause(seconds(3600)),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn asked(question: &[u8], bounds: &ResourceLimits) -> (Vec<u8>, Option<String>) {
+    fn outcome(question: &[u8], bounds: &ResourceLimits) -> (Vec<u8>, Option<String>) {
         let HelperReply { answer, failure } = run_helper(&ARGUMENTS, question, bounds, endless());
         (answer, failure.map(|it| it.to_string()))
     }
@@ -449,7 +449,7 @@ mod tests {
     fn helper_answers_a_query() {
         let long: Vec<u8> = (0..1_000_003_u32).flat_map(u32::to_le_bytes).take(1 << 20).collect();
         for question in [&b""[..], b"what", &long] {
-            assert_eq!(asked(question, &BOUNDS), (question.to_vec(), None));
+            assert_eq!(outcome(question, &BOUNDS), (question.to_vec(), None));
         }
     }
 
@@ -468,7 +468,7 @@ mod tests {
             ("panic", &BOUNDS, "the process for it ended with status 101"),
         ];
         for (question, bounds, expected) in cases {
-            let (answer, failure) = asked(question.as_bytes(), bounds);
+            let (answer, failure) = outcome(question.as_bytes(), bounds);
             assert_eq!(failure.as_deref(), Some(expected), "{question}");
             // The answer until then is kept.
             assert_eq!(question == "bus", answer == b"half", "{question}");
@@ -483,7 +483,7 @@ mod tests {
         let can = [true, false, false, false, false, false, false];
         let expected =
             format!("Uid:\t{UNPRIVILEGED}\t{UNPRIVILEGED}\t{UNPRIVILEGED}\t{UNPRIVILEGED} {can:?}");
-        let (answer, failure) = asked(b"rights", &BOUNDS);
+        let (answer, failure) = outcome(b"rights", &BOUNDS);
         assert_eq!((String::from_utf8_lossy(&answer).into_owned(), failure), (expected, None));
     }
 

@@ -357,24 +357,24 @@ pub(super) fn lost() -> Anomaly {
 
 /// Passes one step to a sink, which writes the result to its writer.
 #[track_caller]
-pub(super) fn tell<S: Sink<Error = std::io::Error>>(sink: &mut S, step: &Step<'_>) {
+pub(super) fn pass<S: Sink<Error = std::io::Error>>(sink: &mut S, step: &Step<'_>) {
     sink.step(at(0), step).expect("a vector takes everything");
 }
 
 /// Passes ended calls to a sink.
 #[track_caller]
-pub(super) fn tell_calls<S: Sink<Error = std::io::Error>>(
+pub(super) fn pass_calls<S: Sink<Error = std::io::Error>>(
     sink: &mut S,
     calls: &[SyscallOperation],
 ) {
     for call in calls {
-        tell(sink, &Step::SyscallEnded(call, &[]));
+        pass(sink, &Step::SyscallEnded(call, &[]));
     }
 }
 
 /// Passes all steps of a request to a sink; only the last may write anything.
 #[track_caller]
-pub(super) fn tell_request<S: Sink<Error = std::io::Error>>(
+pub(super) fn pass_request<S: Sink<Error = std::io::Error>>(
     sink: &mut S,
     request: &BlockRequest,
     thread: Option<&ThreadInfo>,
@@ -382,6 +382,6 @@ pub(super) fn tell_request<S: Sink<Error = std::io::Error>>(
 ) {
     for step in [BlockStep::Queued(request), BlockStep::Issued(request), BlockStep::Ended(request)]
     {
-        tell(sink, &Step::Block { step: &step, thread, pieces });
+        pass(sink, &Step::Block { step: &step, thread, pieces });
     }
 }

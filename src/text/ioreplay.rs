@@ -130,7 +130,7 @@ impl<W: io::Write> IoreplayLines<W> {
     /// Writes the operation into `self.line`; `None`: the format has no line for it.
     fn line(&mut self, operation: &SyscallOperation) -> Option<()> {
         let name = operation.call.call().name;
-        let (_, said, fields) = ROWS.iter().find(|row| row.0 == name)?;
+        let (_, word, fields) = ROWS.iter().find(|row| row.0 == name)?;
         let (end, ret) = (operation.end?, operation.ret?);
         let line = &mut self.line;
         line.clear();
@@ -146,7 +146,7 @@ impl<W: io::Write> IoreplayLines<W> {
         number_format::signed(line, operation.tid.0.into());
         line.extend_from_slice(SEPARATOR);
         line.extend_from_slice(b"o=");
-        line.extend_from_slice(said.as_bytes());
+        line.extend_from_slice(word.as_bytes());
         line.extend_from_slice(SEPARATOR);
         for (key, from) in *fields {
             line.extend_from_slice(&[*key, b'=']);

@@ -61,7 +61,7 @@ pub struct LineCaveats {
     /// Accesses without a line.
     pub left_out: u64,
     /// Lines with the requested bytes, because the result was not seen.
-    pub asked: u64,
+    pub without_result: u64,
     /// Lines that follow later ones: too many lines waited for an earlier access.
     pub out_of_order: u64,
 }
@@ -176,7 +176,7 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
                 }
                 _ if !is_wanted || !side.file.is_some_and(|file| is_regular(file)) => {}
                 Some(access) => {
-                    self.doubts.asked += u64::from(side.is_asked);
+                    self.doubts.without_result += u64::from(side.lacks_result);
                     self.line(&access);
                 }
                 None => self.doubts.left_out += 1,
@@ -299,7 +299,7 @@ mod tests {
     use crate::event::FileStat;
     use crate::operation::asynchronous::NoResult;
     use crate::operation::model::PathSource;
-    use crate::text::fixtures::{START, asynchronous, call, file, pieces, request, tell, thread};
+    use crate::text::fixtures::{START, asynchronous, call, file, pass, pieces, request, thread};
     use crate::units::DevId;
     use crate::units::Fd;
 
@@ -326,33 +326,33 @@ mod tests {
     #[track_caller]
     fn check(name: Option<&'static [u8]>, expected: Expect) {
         let mut lines = IotracerLines::new(START, OnlyFile(name), Vec::new());
-        tell(&mut lines, &Step::ThreadSeen(&thread(b"a;b\n")));
+        pass(&mut lines, &Step::ThreadSeen(&thread(b"a;b\n")));
         let (first, second) = (regular(b"/f"), regular(b"/g"));
         // It begins before all others and ends after them.
         let mut early = asynchronous(&first);
         early.offset = Some(8192);
         early.start = START;
-        tell(&mut lines, &Step::AsyncBegun(&early));
+        pass(&mut lines, &Step::AsyncBegun(&early));
         let mut send = call("sendfile64", &[], 4099, Some(4), Some(&first));
         send.offset = Some(17);
         send.target = Some((Fd(5), Rc::clone(&second)));
-        tell(&mut lines, &Step::SyscallBegun(&send));
-        tell(&mut lines, &Step::SyscallEnded(&send, &[]));
+        pass(&mut lines, &Step::SyscallBegun(&send));
+        pass(&mut lines, &Step::SyscallEnded(&send, &[]));
         let request = request();
         let (block, pieces) = (BlockStep::Ended(&request), pieces());
-        tell(&mut lines, &Step::Block { step: &block, thread: None, pieces: &pieces });
+        pass(&mut lines, &Step::Block { step: &block, thread: None, pieces: &pieces });
         let socket = file(b"socket:[?]", PathSource::Call);
-        tell(&mut lines, &Step::SyscallEnded(&call("read", &[], 9, Some(6), Some(&socket)), &[]));
-        tell(&mut lines, &Step::AsyncEnded(&asynchronous(&socket), &[]));
+        pass(&mut lines, &Step::SyscallEnded(&call("read", &[], 9, Some(6), Some(&socket)), &[]));
+        pass(&mut lines, &Step::AsyncEnded(&asynchronous(&socket), &[]));
         assert!(lines.out.is_empty(), "{:?}", String::from_utf8_lossy(&lines.out));
         early.end = None;
         early.result = None;
         early.bytes_requested = Some(4096);
-        tell(&mut lines, &Step::AsyncUnfinished(&early, NoResult::Unseen));
+        pass(&mut lines, &Step::AsyncUnfinished(&early, NoResult::Unseen));
         let (text, doubts) = lines.finish().expect("memory");
-        let LineCaveats { left_out, asked, out_of_order: _ } = doubts;
+        let LineCaveats { left_out, without_result, out_of_order: _ } = doubts;
         let text = String::from_utf8(text).expect("text");
-        expected.assert_eq(&format!("{text}left out {left_out}, asked {asked}\n"));
+        expected.assert_eq(&format!("{text}left out {left_out}, asked {without_result}\n"));
     }
 
     #[test]

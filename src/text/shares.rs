@@ -57,8 +57,8 @@ mod tests {
             let shares = tenths(&parts, whole);
             for (part, share) in parts.iter().zip(&shares) {
                 let exact = u128::from(*part) * 1000;
-                let told = u128::from(*share) * u128::from(whole);
-                prop_assert!(told.abs_diff(exact) < u128::from(whole));
+                let product = u128::from(*share) * u128::from(whole);
+                prop_assert!(product.abs_diff(exact) < u128::from(whole));
             }
             if more == 0 {
                 prop_assert_eq!(shares.iter().sum::<u64>(), 1000);

@@ -108,17 +108,17 @@ impl SeenFiles {
     /// Queries the extents. Returns a text for each file, and the number of files that could not be
     /// queried: they are gone, there was no room for them, their file system does not report
     /// extents or was mounted during the recording, or a signal ended the queries.
-    pub fn ask(self, cancellation: &mut Cancellation<'_>) -> (Vec<Fact>, u64) {
-        let mut not_asked = self.left_out;
+    pub fn query(self, cancellation: &mut Cancellation<'_>) -> (Vec<Fact>, u64) {
+        let mut unqueried = self.left_out;
         let mut facts = Vec::new();
         for ((dev, ino), path) in self.paths {
             let is_same = !self.changed.contains(&dev.to_string());
             match (is_same && !cancellation.is_cancelled()).then(|| places(dev, ino, &path)) {
                 Some(Ok(fact)) => facts.push(fact),
-                Some(Err(_)) | None => not_asked += 1,
+                Some(Err(_)) | None => unqueried += 1,
             }
         }
-        (facts, not_asked)
+        (facts, unqueried)
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         }
         assert_eq!(Vec::from_iter(seen.changed.iter().cloned()), ["7:0", "7:1"]);
         seen.paths.insert((DevId::new(7, 1), 2), b"/".to_vec());
-        assert_eq!(seen.ask(endless()), (Vec::new(), 1));
+        assert_eq!(seen.query(endless()), (Vec::new(), 1));
     }
 
     /// Fails if files that a program creates and removes are kept, or if files that it keeps are
@@ -227,6 +227,6 @@ mod tests {
             seen.paths.insert((dev, found.ino() + other), path);
         }
         let cancellation = ended_by(libc::SIGINT);
-        assert_eq!((seen.ask(cancellation), cancellation.ended_by()), ((Vec::new(), 3), Some(2)));
+        assert_eq!((seen.query(cancellation), cancellation.ended_by()), ((Vec::new(), 3), Some(2)));
     }
 }

@@ -78,9 +78,9 @@ impl LogCounts {
         writer: &mut Writer<File>,
         cancellation: &mut Cancellation<'_>,
     ) -> u64 {
-        let (facts, not_asked) = std::mem::take(&mut self.files).ask(cancellation);
+        let (facts, unqueried) = std::mem::take(&mut self.files).query(cancellation);
         self.write_last(&facts, writer);
-        not_asked
+        unqueried
     }
 
     /// Finds the parts of files that the kernel read to start the programs that were seen, and

@@ -299,7 +299,9 @@ mod tests {
         let ms = |it: u64| it * 1_000_000;
         assert_eq!(cpus_gone(&[]), None);
         assert_eq!(cpus_gone(&[(0, ms(2000)), (1, ms(1901))]), None);
-        let told = cpus_gone(&[(0, ms(2000)), (1, ms(700)), (1, ms(699)), (2, ms(1999))]);
-        assert!(told.is_some_and(|it| it.starts_with("went offline: CPU 1 1.3 s before the end:")));
+        let warning = cpus_gone(&[(0, ms(2000)), (1, ms(700)), (1, ms(699)), (2, ms(1999))]);
+        assert!(
+            warning.is_some_and(|it| it.starts_with("went offline: CPU 1 1.3 s before the end:"))
+        );
     }
 }

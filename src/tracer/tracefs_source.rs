@@ -197,7 +197,7 @@ impl Source for TracefsSource {
     }
 
     fn disturbed(&self) -> Vec<String> {
-        let told = self.instances.iter().zip(&self.set).filter_map(|((ring, instance), set)| {
+        let warnings = self.instances.iter().zip(&self.set).filter_map(|((ring, instance), set)| {
             let is_on = instance.read("tracing_on").is_ok_and(|it| it.trim() == "1");
             let is_as_set = is_on && settings(instance, &self.tracepoints).is_ok_and(|it| it == *set);
             (!is_as_set).then(|| {
@@ -208,7 +208,7 @@ impl Source for TracefsSource {
                 )
             })
         });
-        told.collect()
+        warnings.collect()
     }
 
     fn switches(&self) -> Vec<(RingKind, File)> {

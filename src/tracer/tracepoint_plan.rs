@@ -359,8 +359,8 @@ fn of_devices(wanted: &PlanRequest<'_>, global: RingKind) -> Vec<PlannedTracepoi
     }
     if wanted.extents {
         // The thread that queries an extent first reports it. Often this is a kernel thread.
-        let said = FS_POINTS.iter();
-        planned.extend(said.map(|it| unfiltered(it.0, it.1, global, Need::Optional)));
+        let points = FS_POINTS.iter();
+        planned.extend(points.map(|it| unfiltered(it.0, it.1, global, Need::Optional)));
     }
     planned
 }

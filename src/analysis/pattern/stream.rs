@@ -107,16 +107,16 @@ pub struct StreamPattern {
 }
 
 impl Stream {
-    /// Adds an access. `asked` is the number of requested bytes: at the end of a file fewer are
-    /// moved, which is no evidence about alignment.
-    pub fn add(&mut self, access: OrderedAccess, asked: u64, failed: bool) {
+    /// Adds an access. `bytes_requested` is the number of requested bytes: at the end of a file
+    /// fewer are moved, which is no evidence about alignment.
+    pub fn add(&mut self, access: OrderedAccess, bytes_requested: u64, failed: bool) {
         self.count += 1;
         self.errors += u64::from(failed);
         self.bytes = self.bytes.saturating_add(access.bytes);
         if access.bytes > 0 {
             self.sizes.add(access.bytes);
             match access.offset {
-                Some(offset) => self.bits |= offset | asked,
+                Some(offset) => self.bits |= offset | bytes_requested,
                 None => self.unknown += 1,
             }
         } else {
@@ -205,10 +205,10 @@ mod tests {
     #[track_caller]
     fn alignment(all: &[(Option<u64>, u64, u64)], expected: Option<u64>) {
         let mut stream = Stream::default();
-        for (at, &(offset, bytes, asked)) in all.iter().enumerate() {
+        for (at, &(offset, bytes, bytes_requested)) in all.iter().enumerate() {
             let time = KernelTime(at as u64);
             let access = OrderedAccess { start: time, number: 0, end: time, offset, bytes };
-            stream.add(access, asked, false);
+            stream.add(access, bytes_requested, false);
         }
         assert_eq!(stream.alignment(), expected);
     }

@@ -46,13 +46,13 @@ fn call(
     test_fixtures::call(name, Rc::new(file), times, offset, bytes)
 }
 
-fn tell(patterns: &mut Patterns, operation: &SyscallOperation) {
+fn add(patterns: &mut Patterns, operation: &SyscallOperation) {
     let step = Step::SyscallEnded(operation, &[]);
     patterns.step(KernelTime(0), &step).expect("it takes everything");
 }
 
 #[track_caller]
-fn told(lines: &str, flags: u32) -> Patterns {
+fn patterns_of(lines: &str, flags: u32) -> Patterns {
     let mut patterns = Patterns::default();
     for line in lines.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let &[name, path, start, end, offset, bytes] =
@@ -64,7 +64,7 @@ fn told(lines: &str, flags: u32) -> Patterns {
         let bytes = bytes.parse().expect("bytes");
         let times = [time(start), time(end)];
         let operation = call(name, file(path, flags), times, offset.parse().ok(), bytes);
-        tell(&mut patterns, &operation);
+        add(&mut patterns, &operation);
     }
     patterns
 }
@@ -97,7 +97,7 @@ fn class(
 
 #[test]
 fn calls_count_in_the_order_of_their_beginnings() {
-    let patterns = told(
+    let patterns = patterns_of(
         "pread64 /a +10 -40 0 100
          pread64 /a +12 -30 200 100
          pread64 /a +11 -50 100 100
@@ -124,7 +124,7 @@ fn a_transfer_is_a_read_and_a_write() {
         let mut copy = call("copy_file_range", file("/from", 0), [at, at], Some(at * 10), 10);
         copy.target = Some((Fd(4), Rc::new(file("/to", 0))));
         copy.target_offset = Some(1000 - at * 10);
-        tell(&mut patterns, &copy);
+        add(&mut patterns, &copy);
     }
     assert_eq!(class(&patterns, Direction::Read).0, Some(PatternClass::Consecutive));
     assert_eq!(class(&patterns, Direction::Write).0, Some(PatternClass::Backward));
@@ -138,12 +138,12 @@ fn files_without_offsets_are_counted() {
     let socket = OpenFile { stat: None, path: Some(socket), ..file("7", 0) };
     let unknown = OpenFile { stat: None, ..file("7", 0) };
     for file in [pipe, socket, unknown] {
-        tell(&mut patterns, &call("read", file, [0, 1], None, 3));
+        add(&mut patterns, &call("read", file, [0, 1], None, 3));
     }
     assert_eq!((patterns.elsewhere, patterns.untold, patterns.streams.iter().count()), (2, 1, 0));
     // For a file without a name each open is a stream.
     for id in ["7", "8", "7"] {
-        tell(&mut patterns, &call("read", file(id, 0), [0, 1], Some(0), 3));
+        add(&mut patterns, &call("read", file(id, 0), [0, 1], Some(0), 3));
     }
     assert_eq!(patterns.streams.iter().count(), 2);
 }
@@ -166,30 +166,30 @@ fn with_requests(mut patterns: Patterns) -> Patterns {
 #[test]
 fn requests_decide_for_unknown_offsets_of_uncached_io() {
     let unknown = (Some(PatternClass::Unknown), None);
-    let direct = with_requests(told(UNKNOWN, DIRECT));
+    let direct = with_requests(patterns_of(UNKNOWN, DIRECT));
     let decided = (Some(PatternClass::Consecutive), Some(PatternLevel::Block));
     assert_eq!(class(&direct, Direction::Read), decided);
-    assert_eq!(class(&with_requests(told(UNKNOWN, 0)), Direction::Read), unknown);
-    assert_eq!(class(&told(UNKNOWN, DIRECT), Direction::Read), unknown);
+    assert_eq!(class(&with_requests(patterns_of(UNKNOWN, 0)), Direction::Read), unknown);
+    assert_eq!(class(&patterns_of(UNKNOWN, DIRECT), Direction::Read), unknown);
     // One access went through the cache.
-    let mut once = with_requests(told(UNKNOWN, DIRECT));
-    tell(&mut once, &call("pread64", file("/a", 0), [7, 8], None, 4096));
+    let mut once = with_requests(patterns_of(UNKNOWN, DIRECT));
+    add(&mut once, &call("pread64", file("/a", 0), [7, 8], None, 4096));
     assert_eq!(class(&once, Direction::Read), unknown);
     // The requests may belong to either stream.
-    let mut two = with_requests(told(UNKNOWN, DIRECT));
+    let mut two = with_requests(patterns_of(UNKNOWN, DIRECT));
     let theirs = call("pread64", file("/a", DIRECT), [7, 8], None, 4096);
-    tell(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
+    add(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
     let decisions = Decisions::of(&two, DIRECT);
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
     // The same name, but not known to be the same file.
-    let mut two = with_requests(told(UNKNOWN, DIRECT));
+    let mut two = with_requests(patterns_of(UNKNOWN, DIRECT));
     let nobody = OpenFile { stat: None, ..file("/a", DIRECT) };
     let theirs = call("pread64", nobody, [7, 8], None, 4096);
-    tell(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
+    add(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
     let decisions = Decisions::of(&two, DIRECT);
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
     // The positions of the operations themselves are preferred.
-    let known = with_requests(told(&UNKNOWN.replace('?', "0"), DIRECT));
+    let known = with_requests(patterns_of(&UNKNOWN.replace('?', "0"), DIRECT));
     assert_eq!(
         class(&known, Direction::Read),
         (Some(PatternClass::Repeated), Some(PatternLevel::Vfs))

@@ -6,7 +6,7 @@ pub enum AccessEvidence {
     /// A call or an asynchronous operation on the file.
     Called {
         /// True if the result of the operation was not seen: the bytes are the requested ones.
-        is_asked: bool,
+        lacks_result: bool,
         /// True if the kernel did not report the file, which was identified by its name.
         is_named: bool,
     },

@@ -58,7 +58,7 @@ pub struct FileAccounting {
     pub called: (u64, u64),
     /// Asynchronous operations among them whose results were not seen: the bytes are the requested
     /// ones.
-    pub asked: (u64, u64),
+    pub without_result: (u64, u64),
     /// Operations among them for which only the file's name is known.
     pub by_name: (u64, u64),
     /// Pieces of block requests that certainly belong to the file.
@@ -79,9 +79,10 @@ impl FileAccounting {
             *bytes = bytes.saturating_add(kept.access.bytes);
         };
         match kept.how {
-            AccessEvidence::Called { is_asked, is_named } => {
+            AccessEvidence::Called { lacks_result, is_named } => {
                 book(&mut self.called);
-                let more = [(is_asked, &mut self.asked), (is_named, &mut self.by_name)];
+                let more =
+                    [(lacks_result, &mut self.without_result), (is_named, &mut self.by_name)];
                 more.into_iter().filter(|it| it.0).for_each(|it| book(it.1));
             }
             AccessEvidence::Exact => book(&mut self.exact),

@@ -57,7 +57,7 @@ fn call(name: &str, file: &Rc<OpenFile>, begin: u64, at: &str, bytes: u64) -> Sy
     test_fixtures::call(name, Rc::clone(file), [begin, begin + 5], at.parse().ok(), bytes)
 }
 
-fn asked(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
+fn async_request(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
     AsyncOperation {
         id: 0,
         opcode: Opcode { interface: Interface::IoUring, number: 22 },
@@ -115,7 +115,7 @@ fn runs_of(words: &[&str]) -> Vec<(u64, u64)> {
 #[derive(Default)]
 struct Script {
     watch: Watch,
-    said: String,
+    output: String,
 }
 
 impl Script {
@@ -128,16 +128,17 @@ impl Script {
                 let (key, at) = ((DEV, number(ino)), KernelTime(number(at)));
                 let (max, runs) = (max.parse().expect("a number"), runs_of(runs));
                 if let Err(why) = self.watch.add(NewWatch { key, name, path, max, at, runs }) {
-                    writeln!(self.said, "{line}: {why}").expect("a string");
+                    writeln!(self.output, "{line}: {why}").expect("a string");
                 }
             }
             ["lies", ino, ref runs @ ..] => {
                 let place = self.place(ino);
-                let mut told = Vec::new();
-                let mut tell =
-                    |file: &WatchedFile, kept: &KeptAccess| told.push((file.key.1, kept.access));
-                self.watch.lies(place, runs_of(runs), &mut tell);
-                self.told(&told);
+                let mut accesses = Vec::new();
+                let mut listener = |file: &WatchedFile, kept: &KeptAccess| {
+                    accesses.push((file.key.1, kept.access))
+                };
+                self.watch.lies(place, runs_of(runs), &mut listener);
+                self.report(&accesses);
             }
             ["bio", at, run, behind] => {
                 let (sector, nr_sector) = run_of(run);
@@ -159,7 +160,7 @@ impl Script {
             }
             ["asked", which, at, offset, bytes] => {
                 let file = which.parse().map_or_else(|_| named(which), file);
-                let operation = asked(&file, number(at), offset, bytes);
+                let operation = async_request(&file, number(at), offset, bytes);
                 self.step(&Step::AsyncUnfinished(&operation, NoResult::Unseen));
             }
             ["named", path, at, offset, bytes] => {
@@ -194,15 +195,16 @@ impl Script {
     }
 
     fn step(&mut self, step: &Step<'_>) {
-        let mut told = Vec::new();
-        let mut tell = |file: &WatchedFile, kept: &KeptAccess| told.push((file.key.1, kept.access));
-        self.watch.look(step, &mut tell);
-        self.told(&told);
+        let mut accesses = Vec::new();
+        let mut listener =
+            |file: &WatchedFile, kept: &KeptAccess| accesses.push((file.key.1, kept.access));
+        self.watch.look(step, &mut listener);
+        self.report(&accesses);
     }
 
-    fn told(&mut self, told: &[(u64, Access)]) {
-        for (ino, access) in told {
-            writeln!(self.said, "report {ino}: {}", shown(access)).expect("a string");
+    fn report(&mut self, accesses: &[(u64, Access)]) {
+        for (ino, access) in accesses {
+            writeln!(self.output, "report {ino}: {}", shown(access)).expect("a string");
         }
     }
 }
@@ -221,20 +223,27 @@ fn check(script: &str, expected: Expect) {
     for line in script.lines().map(str::trim).filter(|it| !it.is_empty()) {
         run.line(line);
     }
-    let Script { watch, mut said } = run;
+    let Script { watch, mut output } = run;
     if !watch.unidentified.is_empty() {
-        writeln!(said, "unidentified {:?}", watch.unidentified.values()).expect("a string");
+        writeln!(output, "unidentified {:?}", watch.unidentified.values()).expect("a string");
     }
     for file in watch.files() {
         let Status { is_logging, start, max, kept } = file.status();
         let on = if is_logging { "on" } else { "off" };
-        writeln!(said, "{}: {on} {} {max} {kept}", file.key.1, start.0).expect("a string");
-        file.log().for_each(|it| writeln!(said, "  {}", shown(&it.access)).expect("a string"));
-        let FileAccounting { called, asked, by_name, exact, inferred, beyond, without_line } =
-            *file.books();
+        writeln!(output, "{}: {on} {} {max} {kept}", file.key.1, start.0).expect("a string");
+        file.log().for_each(|it| writeln!(output, "  {}", shown(&it.access)).expect("a string"));
+        let FileAccounting {
+            called,
+            without_result,
+            by_name,
+            exact,
+            inferred,
+            beyond,
+            without_line,
+        } = *file.books();
         let books = [
             ("called", called.0),
-            ("asked", asked.1),
+            ("asked", without_result.1),
             ("by name", by_name.0),
             ("exact", exact.1),
             ("inferred", inferred.1),
@@ -243,9 +252,9 @@ fn check(script: &str, expected: Expect) {
             ("unknown", watch.unknown_bytes(file)),
         ];
         let books = books.iter().filter(|it| it.1 > 0).map(|it| format!("{} {}", it.0, it.1));
-        writeln!(said, "  ({})", books.collect::<Vec<_>>().join(", ")).expect("a string");
+        writeln!(output, "  ({})", books.collect::<Vec<_>>().join(", ")).expect("a string");
     }
-    expected.assert_eq(&said);
+    expected.assert_eq(&output);
 }
 
 #[test]

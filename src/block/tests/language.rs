@@ -146,8 +146,8 @@ pub(super) fn run(
             books.book(&step);
             see(Some(&event), &step);
         });
-        let is_told = books.steps > before || event.point.is_of_bio();
-        assert!(is_told, "not used and not an anomaly: {event:?}");
+        let has_step = books.steps > before || event.point.is_of_bio();
+        assert!(has_step, "not used and not an anomaly: {event:?}");
     }
     tracker.finish(&mut |step| {
         books.book(&step);
@@ -191,22 +191,22 @@ fn print_step(options: BlockOptions, text: &str) -> String {
     let is_input = |line: &&str| line.starts_with(|it: char| it.is_ascii_digit()) || *line == LOST;
     let mut tracker = BlockTracker::new(options);
     let mut books = BlockInvariants::default();
-    let mut told = String::new();
-    let mut tell_step = |told: &mut String, step: BlockStep<'_>| {
+    let mut out = String::new();
+    let mut write_step = |out: &mut String, step: BlockStep<'_>| {
         books.book(&step);
-        writeln!(told, "    {}", show(&step)).expect("text");
+        writeln!(out, "    {}", show(&step)).expect("text");
     };
     for line in text.lines().map(str::trim).filter(is_input) {
-        writeln!(told, "{line}").expect("text");
+        writeln!(out, "{line}").expect("text");
         match parse(line) {
             None => tracker.records_lost(),
-            Some((at, event)) => tracker.push(&at, &event, &mut |step| tell_step(&mut told, step)),
+            Some((at, event)) => tracker.push(&at, &event, &mut |step| write_step(&mut out, step)),
         }
     }
-    writeln!(told, "{END}").expect("text");
-    tracker.finish(&mut |step| tell_step(&mut told, step));
+    writeln!(out, "{END}").expect("text");
+    tracker.finish(&mut |step| write_step(&mut out, step));
     books.close();
-    told
+    out
 }
 
 fn show(step: &BlockStep<'_>) -> String {

@@ -15,7 +15,7 @@ use crate::text::escape;
 const LINE_MAX: u64 = 64 << 10;
 
 pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
-    let asked = asked(&args.action).map_err(|error| CliError::Usage(error.to_string()))?;
+    let command = command_of(&args.action).map_err(|error| CliError::Usage(error.to_string()))?;
     let path = &args.control;
     let failed = |source: io::Error| {
         let shown = path.display();
@@ -27,20 +27,20 @@ pub(in crate::cli) fn run(args: &CtlArgs) -> Result<ExitCode, CliError> {
         })
     };
     let stream = UnixStream::connect(path).map_err(failed)?;
-    let answer = ask(stream, &asked).map_err(failed)?;
+    let answer = send(stream, &command).map_err(failed)?;
     answer.map_err(CliError::Usage)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Sends the command, and prints the response; or returns the recording's error.
-fn ask(mut stream: UnixStream, asked: &ControlCommand) -> io::Result<Result<(), String>> {
+fn send(mut stream: UnixStream, command: &ControlCommand) -> io::Result<Result<(), String>> {
     let mut input = BufReader::new(stream.try_clone()?);
     let greeting = line(&mut input)?;
     if greeting != GREETING {
         let what = format!("it responded {:?}, not {:?}", greeting.trim_end(), GREETING.trim_end());
         return Err(io::Error::other(what));
     }
-    stream.write_all(&asked.line())?;
+    stream.write_all(&command.line())?;
     let head = line(&mut input)?;
     let head = head.strip_suffix('\n').ok_or(io::ErrorKind::UnexpectedEof)?;
     if let Some(why) = head.strip_prefix("error ") {
@@ -88,7 +88,7 @@ fn line(input: &mut impl BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-fn asked(action: &Action) -> io::Result<ControlCommand> {
+fn command_of(action: &Action) -> io::Result<ControlCommand> {
     let (verb, file) = match action {
         Action::Add { file, max } => {
             let file = absolute(file)?;
@@ -129,22 +129,24 @@ mod tests {
     #[test]
     fn a_file_without_a_name_is_not_all_files() {
         let file = || Some("".into());
-        let asked_all = [
+        let actions = [
             Action::Status { file: file() },
             Action::Stop { file: file() },
             Action::Reset { file: file() },
             Action::Remove { file: "".into() },
             Action::Add { file: "".into(), max: None },
         ];
-        for action in &asked_all {
-            assert!(asked(action).expect_err("no name").to_string().contains("without a name"));
+        for action in &actions {
+            assert!(
+                command_of(action).expect_err("no name").to_string().contains("without a name")
+            );
         }
-        assert_eq!(asked(&Action::Reset { file: None }).expect("all").file, None);
+        assert_eq!(command_of(&Action::Reset { file: None }).expect("all").file, None);
     }
 
     #[test]
     fn received_text_is_escaped_and_bounded() {
-        let rows = |mut said: &[u8]| row(&mut said).map_err(|error| error.kind());
+        let rows = |mut input: &[u8]| row(&mut input).map_err(|error| error.kind());
         assert_eq!(rows(b"a /b\\x0a;\\\\\n"), Ok(b"a /b\\x0a;\\\\\n".to_vec()));
         assert_eq!(rows(b"\x1b[2J\xff\n"), Ok(b"\\x1b[2J\\xff\n".to_vec()));
         assert_eq!(rows(b"half"), Err(io::ErrorKind::UnexpectedEof));

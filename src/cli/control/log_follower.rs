@@ -11,7 +11,7 @@ use super::protocol::{Answer, AnswerLines, ControlCommand, ControlVerb, shown};
 use super::questions::{ControlRequest, OVER, Questions};
 use super::watched_file::{self, WatchTarget};
 use crate::analysis::watch::{KeptAccess, NewWatch, Watch, WatchError, WatchedFile};
-use crate::cli::message::say;
+use crate::cli::message::print_line;
 use crate::operation::{Sink, Step};
 use crate::text::{escape, iotracer};
 use crate::units::KernelTime;
@@ -56,7 +56,9 @@ impl<'a> Follower<'a> {
         let mut watch = Watch::default();
         for file in files {
             let path = shown(&file.path);
-            watch.add(file).unwrap_or_else(|error| say(&format!("cannot watch {path}: {error}")));
+            watch
+                .add(file)
+                .unwrap_or_else(|error| print_line(&format!("cannot watch {path}: {error}")));
         }
         let (waiting, lines) = (VecDeque::new(), Vec::new());
         let taken_until = KernelTime::default();
@@ -70,7 +72,7 @@ impl<'a> Follower<'a> {
         self.waiting.extend(self.questions.close(OVER));
         self.answer_waiting(KernelTime::MAX);
         for place in 0..self.watch.files().len() {
-            self.ask_where(place);
+            self.query_places(place);
         }
         self.write_lines();
         let mut lines: Vec<String> =
@@ -108,7 +110,7 @@ impl<'a> Follower<'a> {
         while self.waiting.front().is_some_and(|front| front.at <= time)
             && let Some(request) = self.waiting.pop_front()
         {
-            let answer = self.answer(request.at, &request.asked, request.target);
+            let answer = self.answer(request.at, &request.command, request.target);
             // The client may have left.
             let _ = request.answer.send(answer);
         }
@@ -117,14 +119,14 @@ impl<'a> Follower<'a> {
     fn answer(
         &mut self,
         at: KernelTime,
-        asked: &ControlCommand,
+        command: &ControlCommand,
         target: Option<WatchTarget>,
     ) -> Answer {
         let refused = |refused: WatchError| refused.to_string();
         let mut lines = AnswerLines::default();
-        if asked.verb == ControlVerb::Add {
+        if command.verb == ControlVerb::Add {
             let found = target.and_then(|target| target.found).ok_or("there is no such file")?;
-            let max = asked.max.unwrap_or(DEFAULT_MAX);
+            let max = command.max.unwrap_or(DEFAULT_MAX);
             self.watch.add(found.watched(max, at)).map_err(refused)?;
             let added = self.watch.files().len().saturating_sub(1);
             self.add_lines(&mut lines, ControlVerb::List, added, false);
@@ -132,9 +134,9 @@ impl<'a> Follower<'a> {
         }
         let is_of_one = target.is_some();
         for place in self.places(target)? {
-            match asked.verb {
+            match command.verb {
                 ControlVerb::Stop | ControlVerb::Start => {
-                    let is_on = asked.verb == ControlVerb::Start;
+                    let is_on = command.verb == ControlVerb::Start;
                     let file = self.watch.file_mut(place);
                     file.map_or(Ok(()), |file| file.turn(at, is_on)).map_err(refused)?;
                 }
@@ -146,8 +148,8 @@ impl<'a> Follower<'a> {
                 }
                 ControlVerb::Remove => self.watch.remove(place),
                 ControlVerb::Status | ControlVerb::Log | ControlVerb::Counts => {
-                    self.ask_where(place);
-                    self.add_lines(&mut lines, asked.verb, place, !is_of_one);
+                    self.query_places(place);
+                    self.add_lines(&mut lines, command.verb, place, !is_of_one);
                 }
                 ControlVerb::List | ControlVerb::Add => {
                     self.add_lines(&mut lines, ControlVerb::List, place, false)
@@ -169,7 +171,7 @@ impl<'a> Follower<'a> {
 
     /// Queries the file system for the file's extents, if there are pieces of requests with unknown
     /// contents.
-    fn ask_where(&mut self, place: usize) {
+    fn query_places(&mut self, place: usize) {
         let Some(file) = self.watch.files().get(place) else { return };
         if self.watch.unknown_bytes(file) == 0 {
             return;
@@ -257,7 +259,7 @@ impl Sink for Follower<'_> {
         Ok(())
     }
 
-    fn told_until(&mut self, time: KernelTime) -> Result<(), Infallible> {
+    fn complete_until(&mut self, time: KernelTime) -> Result<(), Infallible> {
         self.answer_until(time);
         self.write_lines();
         Ok(())
@@ -277,7 +279,7 @@ fn counts(watch: &Watch, file: &WatchedFile) -> [(&'static str, u64); 13] {
     [
         ("vfs", books.called.0),
         ("vfs_bytes", books.called.1),
-        ("vfs_asked", books.asked.0),
+        ("vfs_asked", books.without_result.0),
         ("vfs_by_name", books.by_name.0),
         ("blk_exact", books.exact.0),
         ("blk_exact_bytes", books.exact.1),
@@ -310,7 +312,10 @@ fn summary(watch: &Watch, file: &WatchedFile) -> String {
     );
     let rest = [
         (books.beyond, "not kept: only the first accesses are kept, as many as -n says"),
-        (books.asked.0, "of the VFS lines have the requested bytes, as the results were not seen"),
+        (
+            books.without_result.0,
+            "of the VFS lines have the requested bytes, as the results were not seen",
+        ),
         (books.by_name.0, "of the VFS lines are attributed to the file by its name only"),
         (
             books.without_line,
@@ -331,7 +336,7 @@ mod tests {
     use crate::sys::{clock, thread};
     use crate::units::{CpuId, DevId, Pid, Tid};
 
-    fn asked(verb: ControlVerb) -> ControlCommand {
+    fn command(verb: ControlVerb) -> ControlCommand {
         ControlCommand { verb, file: None, max: None }
     }
 
@@ -341,9 +346,9 @@ mod tests {
     }
 
     /// Sends a command, while the follower runs this function.
-    fn ask(questions: &Arc<Questions>, verb: ControlVerb, does: impl FnOnce()) -> Answer {
+    fn send_during(questions: &Arc<Questions>, verb: ControlVerb, does: impl FnOnce()) -> Answer {
         std::thread::scope(|scope| {
-            let answer = scope.spawn(|| questions.ask(asked(verb), None));
+            let answer = scope.spawn(|| questions.send(command(verb), None));
             while questions.lock().requests.is_empty() {
                 thread::pause(std::time::Duration::from_millis(1));
             }
@@ -366,7 +371,7 @@ mod tests {
         let mut follower =
             Follower::new(vec![watched(1)], Arc::clone(&questions), None, &|| panic!("no output"));
         let before = clock::now();
-        let answer = ask(&questions, ControlVerb::TimeReset, || {
+        let answer = send_during(&questions, ControlVerb::TimeReset, || {
             step(&mut follower, before);
             assert_eq!(follower.waiting.len(), 1, "its time has not come");
             assert_eq!(follower.watch.files()[0].status().start, KernelTime(1));
@@ -377,7 +382,7 @@ mod tests {
         assert_eq!(answer, Ok(AnswerLines::default()));
         let FollowerReport { lines, failure } = follower.finish();
         assert!(lines.len() == 1 && failure.is_none());
-        assert_eq!(questions.ask(asked(ControlVerb::List), None), Err(OVER.to_owned()));
+        assert_eq!(questions.send(command(ControlVerb::List), None), Err(OVER.to_owned()));
     }
 
     struct FullDisk;
@@ -404,9 +409,9 @@ mod tests {
             follower.write_lines();
         }
         assert_eq!(calls.get(), 1);
-        let answer = ask(&questions, ControlVerb::List, || {
+        let answer = send_during(&questions, ControlVerb::List, || {
             let now = clock::now();
-            follower.told_until(now).unwrap_or_else(|error| match error {});
+            follower.complete_until(now).unwrap_or_else(|error| match error {});
         });
         assert_eq!(answer.map(|answer| answer.text), Ok(b"d_7 /f\n".to_vec()));
         let failure = follower.finish().failure.expect("it failed");
@@ -416,12 +421,13 @@ mod tests {
     #[test]
     fn first_error_is_reported_to_later_clients() {
         let questions = Arc::new(Questions::default());
-        let answer =
-            ask(&questions, ControlVerb::List, || drop(questions.close("the disk is gone")));
+        let answer = send_during(&questions, ControlVerb::List, || {
+            drop(questions.close("the disk is gone"))
+        });
         assert_eq!(answer, Err("the disk is gone".to_owned()));
         questions.close(OVER);
         assert_eq!(
-            questions.ask(asked(ControlVerb::List), None),
+            questions.send(command(ControlVerb::List), None),
             Err("the disk is gone".to_owned())
         );
     }

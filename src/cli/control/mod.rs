@@ -27,7 +27,7 @@ use self::log_follower::{Follower, FollowerReport};
 use self::questions::{Questions, QueueCloser};
 use self::server::ControlServer;
 use super::error::CliError;
-use super::message::say;
+use super::message::print_line;
 use super::recording::Recorded;
 use super::summary_lines;
 use super::tailing_reader::{LogCompletion, TailingReader};
@@ -42,11 +42,11 @@ pub(super) fn repeat(line: &[u8]) -> Vec<u8> {
     use self::protocol::ControlCommand;
 
     match ControlCommand::parse(line) {
-        Ok(asked) => {
-            let again = asked.line();
+        Ok(command) => {
+            let again = command.line();
             assert_eq!(
                 ControlCommand::parse(again.strip_suffix(b"\n").expect("an end")),
-                Ok(asked)
+                Ok(command)
             );
             again
         }
@@ -113,8 +113,8 @@ impl Control {
         let input = TailingReader::open(log, given_back, &self.ended)?;
         let questions = Arc::new(Questions::default());
         let Self { socket, files, out, ended } = self;
-        let asked = Arc::clone(&questions);
-        let follow = move || follow(input, files, asked, out, &ended);
+        let queue = Arc::clone(&questions);
+        let follow = move || follow(input, files, queue, out, &ended);
         let follower = std::thread::Builder::new().name("iotrace-follow".into()).spawn(follow)?;
         let server = ControlServer::start(socket, questions)?;
         Ok(Controlled { server, follower })
@@ -138,15 +138,15 @@ impl Controlled {
             self.server.stop();
             return Ok(None);
         };
-        let followed = recorded.said_by(self.follower);
+        let followed = recorded.result_of(self.follower);
         self.server.stop();
-        let (summary, told) = followed?;
-        let failure = told.failure.map(CliError::output);
+        let (summary, report) = followed?;
+        let failure = report.failure.map(CliError::output);
         if matches!(failure, Some(CliError::BrokenPipe)) {
             // The reader of the output has closed it.
             return Ok(None);
         }
-        told.lines.iter().for_each(|line| say(line));
+        report.lines.iter().for_each(|line| print_line(line));
         failure.map_or(Ok(Some(summary)), Err)
     }
 }
@@ -182,6 +182,6 @@ fn follow(
 }
 
 /// Prints the warnings of a recording without other output.
-pub(super) fn say_doubts(summary: Option<&Summary>) {
+pub(super) fn print_doubts(summary: Option<&Summary>) {
     summary.into_iter().for_each(summary_lines::print_doubts);
 }

@@ -153,7 +153,7 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn asked(verb: ControlVerb, file: &[u8], max: Option<usize>) -> ControlCommand {
+    fn command(verb: ControlVerb, file: &[u8], max: Option<usize>) -> ControlCommand {
         let file = (!file.is_empty()).then(|| file.to_vec());
         ControlCommand { verb, file, max }
     }
@@ -163,7 +163,7 @@ mod tests {
         let names: [&[u8]; 4] = [b"/a b/c", b"/x\ny;z\\", b"/\xff\x00", "/\u{202e}ü".as_bytes()];
         for name in names {
             for question in
-                [asked(ControlVerb::Add, name, Some(7)), asked(ControlVerb::Log, name, None)]
+                [command(ControlVerb::Add, name, Some(7)), command(ControlVerb::Log, name, None)]
             {
                 let line = question.line();
                 let bare = line.strip_suffix(b"\n").expect("an end");
@@ -173,7 +173,7 @@ mod tests {
         }
         for (name, verb, of_file) in VERBS {
             let bare = ControlCommand::parse(name.as_bytes());
-            let expected = (of_file != FileArgument::Always).then(|| asked(verb, b"", None));
+            let expected = (of_file != FileArgument::Always).then(|| command(verb, b"", None));
             assert_eq!(bare.ok(), expected, "{name}");
         }
     }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_longest_path_fits() {
         let path = vec![b'\n'; 4096];
-        assert!(asked(ControlVerb::Add, &path, Some(usize::MAX)).line().len() <= LINE_MAX);
+        assert!(command(ControlVerb::Add, &path, Some(usize::MAX)).line().len() <= LINE_MAX);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::units::KernelTime;
 /// A command with its time and the client that waits for the response.
 pub(super) struct ControlRequest {
     pub(super) at: KernelTime,
-    pub(super) asked: ControlCommand,
+    pub(super) command: ControlCommand,
     /// Watched file of the command, if it names one.
     pub(super) target: Option<WatchTarget>,
     pub(super) answer: SyncSender<Answer>,
@@ -30,14 +30,14 @@ pub(super) struct Queue {
 
 impl Questions {
     /// Queues a command and waits for its response.
-    pub(super) fn ask(&self, asked: ControlCommand, target: Option<WatchTarget>) -> Answer {
+    pub(super) fn send(&self, command: ControlCommand, target: Option<WatchTarget>) -> Answer {
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
         {
             let mut queue = self.lock();
             if let Some(why) = &queue.closed {
                 return Err(why.clone());
             }
-            queue.requests.push(ControlRequest { at: clock::now(), asked, target, answer });
+            queue.requests.push(ControlRequest { at: clock::now(), command, target, answer });
         }
         let why = || self.lock().closed.clone().unwrap_or_else(|| OVER.to_owned());
         answered.recv().unwrap_or_else(|_| Err(why()))

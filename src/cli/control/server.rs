@@ -206,13 +206,13 @@ fn waits(error: &io::Error) -> bool {
 
 /// Looks up the named file, and queues the command.
 fn answer(line: &[u8], questions: &Questions) -> Answer {
-    let asked = ControlCommand::parse(line)?;
-    let found = match (asked.verb, &asked.file) {
+    let command = ControlCommand::parse(line)?;
+    let found = match (command.verb, &command.file) {
         (ControlVerb::Add, Some(file)) => Some(watched_file::look(file)?),
         _ => None,
     };
-    let target = asked.file.clone().map(|word| WatchTarget { word, found });
-    questions.ask(asked, target)
+    let target = command.file.clone().map(|word| WatchTarget { word, found });
+    questions.send(command, target)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use super::super::converted::Converted;
 use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
-use super::super::message::say;
+use super::super::message::print_line;
 use super::super::{analyse, summary_lines};
 use super::args::ExportArgs;
 use crate::replay::fio::{FileName, FioExport, Logs, prepare_jobs, replay_jobs};
@@ -35,7 +35,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Create { path: args.fio.clone(), source };
     let logs = directory.made.make_directory(OsStr::new(LOGS)).map_err(failed)?;
     let logs = LogFiles(logs);
-    let tell = |(mut export, converted): (FioExport<LogFiles>, Converted)| {
+    let finish = |(mut export, converted): (FioExport<LogFiles>, Converted)| {
         export.finish().map_err(failed)?;
         if !args.flatten_names {
             refuse_odd_names(export.files())?;
@@ -46,10 +46,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
         let mut report = report::replay_export::report(&export, &converted.summary, limit);
         report.notes.extend(summary_lines::notes(&converted));
         analyse::print(&report, analyse::form(print), to)?;
-        say(&format!("now: cd {} && fio prepare.fio && fio replay.fio", args.fio.display()));
+        print_line(&format!("now: cd {} && fio prepare.fio && fio replay.fio", args.fio.display()));
         Ok(())
     };
-    analyse::run_with(&args.analyse, wish, || FioExport::new(logs), tell)
+    analyse::run_with(&args.analyse, wish, || FioExport::new(logs), finish)
 }
 
 /// A directory that the drop removes, unless it is kept.

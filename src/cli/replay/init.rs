@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use rustc_hash::FxHashSet;
 
 use super::super::error::CliError;
-use super::super::message::say;
+use super::super::message::print_line;
 use super::super::user_arg;
 use super::super::values::{ContentArg, InitContentArg};
 use super::args::InitArgs;
@@ -40,11 +40,11 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     bar.finish_and_clear();
     report(args, &made.map_err(usage)?);
     if let Some(it) = &user {
-        say(&format!("they belong to {}, the user of the replay", it.name()));
+        print_line(&format!("they belong to {}, the user of the replay", it.name()));
     }
     let made: FxHashSet<&[u8]> = before.iter().map(|file| &*file.path).collect();
     for it in index.given.iter().filter(|given| !made.contains(&*given.path)) {
-        say(&format!(
+        print_line(&format!(
             "{} was open before the capture, and is not made",
             String::from_utf8_lossy(&it.path)
         ));
@@ -67,7 +67,7 @@ fn report(args: &InitArgs, made: &CreatedCounts) {
         0 => String::new(),
         bytes => format!(" ({bytes} in holes)"),
     };
-    say(&format!(
+    print_line(&format!(
         "made {directories} directories, {files} files with {bytes} bytes{holes}, {names} more names of these and {links} symbolic links in {}; \
          now: iotrace-perf replay run {} --root {}",
         args.root.display(),
@@ -77,10 +77,10 @@ fn report(args: &InitArgs, made: &CreatedCounts) {
     for (source, count, first) in sources.all() {
         let first = String::from_utf8_lossy(first);
         let which = if count == 1 { first } else { format!("{first} and others").into() };
-        say(&format!("contents of {count} files ({which}): {source}"));
+        print_line(&format!("contents of {count} files ({which}): {source}"));
     }
     if *other_layouts > 0 {
-        say(&format!(
+        print_line(&format!(
             "{other_layouts} files do not have all holes and data of the captured ones: the file system makes larger ones or none, or \
              their originals are other ones now; seeks for them (SEEK_DATA, SEEK_HOLE) may have other results"
         ));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::super::error::CliError;
 use super::super::exit_code::MISMATCH;
-use super::super::message::say;
+use super::super::message::print_line;
 use super::args::PurgeArgs;
 use super::common::usage;
 use crate::replay::execute::replay_dirs::{AllPurged, purge_all};
@@ -12,15 +12,15 @@ use crate::replay::execute::replay_dirs::{AllPurged, purge_all};
 /// Removes the files of a replay.
 pub(super) fn run(args: &PurgeArgs) -> Result<ExitCode, CliError> {
     let AllPurged { purged, absent } = purge_all(&args.root).map_err(usage)?;
-    say(&format!("removed {} files and directories", purged.removed));
+    print_line(&format!("removed {} files and directories", purged.removed));
     for it in &absent {
-        say(&format!(
+        print_line(&format!(
             "{0} has no files of this replay; if it is on a disk that is not mounted: iotrace-perf replay purge --root {0}",
             it.display()
         ));
     }
     for (path, source) in &purged.left {
-        say(&format!("left {}: {source}", path.display()));
+        print_line(&format!("left {}: {source}", path.display()));
     }
     Ok(if purged.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
 }

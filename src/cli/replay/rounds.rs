@@ -33,7 +33,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     let to = analyse::output(args.print.to.as_deref(), false)?;
     let is_over = signals::flag().map_err(CliError::Output)?;
     let mut done = Rounds::default();
-    let (mut worst, mut said, mut failed) = (0, BTreeSet::new(), None);
+    let (mut worst, mut seen, mut failed) = (0, BTreeSet::new(), None);
     let given = dirs::init_options(root)?;
     let bar = bar(rounds.get().into(), "{bar:40} {pos}/{len} rounds {elapsed}");
     for number in 1..=rounds.get() {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
                 break;
             }
             // Its output on the made files, and on the next command, comes first.
-            pass_on(init.stderr.split_inclusive(is_end).skip(1), &mut said, &bar)?;
+            pass_on(init.stderr.split_inclusive(is_end).skip(1), &mut seen, &bar)?;
         }
         let again = without(std::env::args_os().skip(1), &OWN_OPTIONS)
             .filter(|argument| argument != "--csv" && argument != "--json")
@@ -62,17 +62,17 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
             failed = Some(("run", again));
             break;
         }
-        pass_on(again.stderr.split_inclusive(is_end), &mut said, &bar)?;
-        let told: Value = serde_json::from_slice(&again.stdout).map_err(|error| {
+        pass_on(again.stderr.split_inclusive(is_end), &mut seen, &bar)?;
+        let round: Value = serde_json::from_slice(&again.stdout).map_err(|error| {
             CliError::Usage(format!("the report of a round cannot be parsed: {error}"))
         })?;
         worst = worst.max(code);
-        done.add(&told);
+        done.add(&round);
         bar.inc(1);
     }
     bar.finish_and_clear();
     if let Some((verb, output)) = failed {
-        pass_on(output.stderr.split_inclusive(is_end), &mut said, &bar)?;
+        pass_on(output.stderr.split_inclusive(is_end), &mut seen, &bar)?;
         // ORDERING: only a flag.
         if !is_over.load(Ordering::Relaxed) {
             return has_failed(verb, &output);
@@ -102,10 +102,10 @@ fn is_end(byte: &u8) -> bool {
 /// Prints lines of a round that no earlier round has printed.
 fn pass_on<'a>(
     lines: impl Iterator<Item = &'a [u8]>,
-    said: &mut BTreeSet<Vec<u8>>,
+    seen: &mut BTreeSet<Vec<u8>>,
     bar: &ProgressBar,
 ) -> Result<(), CliError> {
-    let new: Vec<u8> = lines.filter(|line| said.insert(line.to_vec())).flatten().copied().collect();
+    let new: Vec<u8> = lines.filter(|line| seen.insert(line.to_vec())).flatten().copied().collect();
     bar.suspend(|| std::io::stderr().write_all(&new)).map_err(CliError::output)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::super::error::CliError;
-use super::super::message::say;
+use super::super::message::print_line;
 use super::super::{analyse, signals};
 use super::args::RunArgs;
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let is_over = signals::flag().map_err(CliError::Output)?;
     let machine = Machine::new();
     if !sandbox::enter(&directory, &mounts, user.as_ref()).map_err(usage)?.is_mount {
-        say(
+        print_line(
             "cannot mount the replay's directory with nodev: device nodes that are placed in it can be opened",
         );
     }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     if let Err(it) = kept {
         // The disk may be full. Files with the state of a running replay are removed without a
         // list.
-        say(&format!(
+        print_line(&format!(
             "the files of the replay could not be listed ({it}); purge removes all files in its directory"
         ));
     }

@@ -72,8 +72,8 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let mut to = analyse::output(args.print.to.as_deref(), false)?;
     let output = Output::parse(trace)?;
     let (_, index) = open(&args.plan)?;
-    let mut told = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
-    let told_to = told.try_clone().map_err(CliError::Output)?;
+    let mut report_file = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
+    let child_stdout = report_file.try_clone().map_err(CliError::Output)?;
     let calls: Vec<&str> = index.calls.iter().map(|call| call.name.as_str()).collect();
     // A signal stops the replay only: its recording is finished and written.
     let _stop = signals::flag().map_err(CliError::Output)?;
@@ -87,12 +87,15 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
         .arg("--")
         .arg(&program)
         .args(without(std::env::args_os().skip(1), &["--trace", "--to"]))
-        .stdout(Stdio::from(told_to))
+        .stdout(Stdio::from(child_stdout))
         .status()
         .map_err(CliError::Output)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE);
     let mut first = Vec::new();
-    told.rewind().and_then(|()| told.read_to_end(&mut first)).map_err(CliError::Output)?;
+    report_file
+        .rewind()
+        .and_then(|()| report_file.read_to_end(&mut first))
+        .map_err(CliError::Output)?;
     if code > MISMATCH {
         to.write_all(&first).map_err(CliError::output)?;
         return Ok(ExitCode::from(code));

@@ -13,12 +13,12 @@ impl Call {
 
     /// Returns true if an exec closes a descriptor that it makes with these arguments.
     pub fn is_cloexec(&self, args: &[u64; 6]) -> bool {
-        let is_asked = |(role, register): (Role, u64)| match role {
+        let has_bit = |(role, register): (Role, u64)| match role {
             Role::Cloexec(bit) => register & u64::from(bit) != 0,
             Role::DupFlags => register & u64::from(O_CLOEXEC) != 0,
             _ => false,
         };
-        self.always_cloexec || self.args.into_iter().zip(*args).any(is_asked)
+        self.always_cloexec || self.args.into_iter().zip(*args).any(has_bit)
     }
 
     /// Returns the register with a descriptor that it changes instead of making one (`signalfd`);

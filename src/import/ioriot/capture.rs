@@ -114,7 +114,7 @@ impl Capture {
             return Some(());
         };
         let start = end.saturating_sub(took.unwrap_or(0)).max(last).min(end);
-        if !operation::say(row, |operation| values.get(operation), task, start, end, out) {
+        if !operation::push(row, |operation| values.get(operation), task, start, end, out) {
             return None;
         }
         if took.is_none() {

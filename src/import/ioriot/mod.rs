@@ -34,30 +34,30 @@ mod tests {
     use crate::import::parser::Parser;
 
     fn parsed(mut parser: impl Parser, text: &str) -> (Vec<ImportedEvent>, ImportReport) {
-        let (mut said, mut notes) = (Vec::new(), ImportReport::default());
+        let (mut events, mut notes) = (Vec::new(), ImportReport::default());
         for (number, line) in (1..).zip(text.lines()) {
             notes.read += 1;
-            if !parser.line(line.as_bytes(), &mut said, &mut notes) {
+            if !parser.line(line.as_bytes(), &mut events, &mut notes) {
                 notes.not_understood(number, line.as_bytes());
             }
         }
-        parser.finish(&mut said, &mut notes);
-        (said, notes)
+        parser.finish(&mut events, &mut notes);
+        (events, notes)
     }
 
     #[test]
     fn times_have_the_unit_of_the_version() {
         let line = "t=1511381122062;:,i=7764:8093;:,o=read;:,d=162;:,b=12;:,\n";
-        let (said, notes) = parsed(Capture::default(), line);
+        let (events, notes) = parsed(Capture::default(), line);
         assert_eq!(
-            (said.len(), said[1].time, said[1].task.tid.0),
+            (events.len(), events[1].time, events[1].task.tid.0),
             (2, 1_511_381_122_062_000_000, 8093)
         );
         assert_eq!(notes.messages("")[0], "1 calls with an end but no duration");
         let line = "#|capture_version=4|\nt=1511381122062000500;:,D=400;:,i=1:1;:,o=close;:,d=3;:,s=-9;:,\nt=0\n";
-        let (said, notes) = parsed(Capture::default(), line);
-        assert_eq!(said.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
-        assert!(matches!(said[1].what, ImportedKind::Exit(_, -9, _)));
+        let (events, notes) = parsed(Capture::default(), line);
+        assert_eq!(events.iter().map(|event| event.time % 1000).collect::<Vec<_>>(), [100, 500]);
+        assert!(matches!(events[1].what, ImportedKind::Exit(_, -9, _)));
         assert_eq!(notes.unparsed(), 1);
     }
 
@@ -66,12 +66,12 @@ mod tests {
         let text = "#|replay_version=1|name=test0|init_offset=9|\n\
                     23|1|1|0|0|30|11|/mnt/.ioreplay/test0/a/x|438|0|open@31|\n\
                     25|1|1|0|0|10|11|12|read@33|\n#INIT\n0|1|688|/mnt/a|@5\n";
-        let (said, notes) = parsed(Replay::new(text.as_bytes()), text);
+        let (events, notes) = parsed(Replay::new(text.as_bytes()), text);
         assert_eq!(
-            said.iter().map(|event| event.time).collect::<Vec<_>>(),
+            events.iter().map(|event| event.time).collect::<Vec<_>>(),
             [23 * MS, 23 * MS, 25 * MS, 25 * MS]
         );
-        let ImportedKind::Exit(_, 11, reads) = &said[1].what else { panic!("{:?}", said[1]) };
+        let ImportedKind::Exit(_, 11, reads) = &events[1].what else { panic!("{:?}", events[1]) };
         assert_eq!(reads[0].bytes, b"/mnt/a/x");
         assert_eq!(notes.unparsed(), 0);
         let text = "#|replay_version=2|name=test0|\n0|1|1|0|0|61|1|0|fdatasync@3|\n999999999|1|1|0|0|61|1|0|fdatasync@3|\n";

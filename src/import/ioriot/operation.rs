@@ -19,7 +19,7 @@ const UNREADABLE: &[u8] = b"<unknown>";
 
 /// Appends the events of an operation. `value`: the value after a letter; begins and ends in ns.
 /// False: a value is missing.
-pub(super) fn say<'a>(
+pub(super) fn push<'a>(
     row: &IoriotRow,
     value: impl Fn(u8) -> Option<&'a [u8]>,
     task: ImportedTask,

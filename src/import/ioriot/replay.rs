@@ -105,7 +105,7 @@ impl Replay {
         let end = self.ns(time);
         self.last = end.max(self.last);
         notes.count("operations without a duration");
-        operation::say(row, value, ImportedTask::leader(pid), self.last, self.last, out)
+        operation::push(row, value, ImportedTask::leader(pid), self.last, self.last, out)
             .then_some(())
     }
 

@@ -252,8 +252,8 @@ fn descriptor(
         parsed.directory.get_or_insert(link);
     } else {
         // Calls for metadata may use the descriptor itself (`AT_EMPTY_PATH`).
-        let is_asked = matches!(call.class, CallClass::Stat | CallClass::Attribute);
-        let is_directory = matches!(role, Role::DirFd | Role::DirFd2) && !is_asked
+        let is_metadata = matches!(call.class, CallClass::Stat | CallClass::Attribute);
+        let is_directory = matches!(role, Role::DirFd | Role::DirFd2) && !is_metadata
             || matches!(call.class, CallClass::List | CallClass::Place);
         parsed.given.push(GivenDescriptor { fd: Fd(fd), link, is_directory });
     }

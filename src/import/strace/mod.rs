@@ -56,13 +56,13 @@ pub(super) struct Strace {
 
 /// Output of the parser.
 struct ParseOutput<'a> {
-    said: &'a mut Vec<ImportedEvent>,
+    events: &'a mut Vec<ImportedEvent>,
     notes: &'a mut ImportReport,
 }
 
 impl ParseOutput<'_> {
-    fn say(&mut self, time: u64, task: ImportedTask, what: ImportedKind) {
-        self.said.push(ImportedEvent { time, task, what });
+    fn emit(&mut self, time: u64, task: ImportedTask, what: ImportedKind) {
+        self.events.push(ImportedEvent { time, task, what });
     }
 }
 
@@ -70,10 +70,10 @@ impl Parser for Strace {
     fn line(
         &mut self,
         line: &[u8],
-        said: &mut Vec<ImportedEvent>,
+        events: &mut Vec<ImportedEvent>,
         notes: &mut ImportReport,
     ) -> bool {
-        let mut out = ParseOutput { said, notes };
+        let mut out = ParseOutput { events, notes };
         if let Some(before) = without_message(line) {
             self.carried.extend_from_slice(before);
             if self.carried.len() > LINE_BYTES_MAX {
@@ -96,16 +96,16 @@ impl Parser for Strace {
         self.of(tid, time, rest, &mut out)
     }
 
-    fn finish(&mut self, said: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
-        let mut out = ParseOutput { said, notes };
+    fn finish(&mut self, events: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
+        let mut out = ParseOutput { events, notes };
         let mut held: Vec<i32> = self.held.keys().copied().collect();
         held.sort_unstable();
         for tid in held {
             self.tasks.begin(tid);
-            self.tell_held(tid, &mut out);
+            self.parse_held(tid, &mut out);
         }
         for tid in self.tasks.tids() {
-            self.tell_opened(tid, &[], &mut out);
+            self.emit_opened(tid, &[], &mut out);
             self.give_up(tid, &mut out);
         }
     }
@@ -150,7 +150,7 @@ impl Strace {
         }
         // The begin of a query is handled together with its end.
         if !rest.starts_with(b"<... ") {
-            self.tell_opened(tid, rest, out);
+            self.emit_opened(tid, rest, out);
         }
         if rest.starts_with(b"+++ ") {
             return self.ends(tid, time, rest, out);
@@ -190,7 +190,7 @@ impl Strace {
             _ => out.notes.count("threads whose parent is not clear"),
         }
         self.tasks.begin(tid);
-        self.tell_held(tid, out);
+        self.parse_held(tid, out);
         true
     }
 
@@ -217,10 +217,10 @@ impl Strace {
     /// Ends the earlier task of this number, whose end is not in the log (`-qq`).
     fn end_incarnation(&mut self, tid: i32, time: u64, out: &mut ParseOutput<'_>) {
         for tid in self.tasks.incarnation(tid) {
-            self.tell_opened(tid, &[], out);
+            self.emit_opened(tid, &[], out);
             self.give_up(tid, out);
             if let Some(thread) = self.tasks.end(tid) {
-                out.say(time, thread.task, ImportedKind::Ended);
+                out.emit(time, thread.task, ImportedKind::Ended);
             }
         }
         out.notes.count("tasks that have ended before a task of the same number began");
@@ -251,12 +251,12 @@ impl Strace {
         let child = self.tasks.born(parent, tid, flags);
         let first =
             self.held.get(&tid).and_then(|held| held.first()).map_or(time, |held| held.0.min(time));
-        out.say(first, parent, ImportedKind::Born(child, flags));
-        self.tell_held(tid, out);
+        out.emit(first, parent, ImportedKind::Born(child, flags));
+        self.parse_held(tid, out);
     }
 
     /// Parses the lines that waited for the start of their thread.
-    fn tell_held(&mut self, tid: i32, out: &mut ParseOutput<'_>) {
+    fn parse_held(&mut self, tid: i32, out: &mut ParseOutput<'_>) {
         let held = self.held.remove(&tid).unwrap_or_default();
         self.held_lines = self.held_lines.saturating_sub(held.len());
         for (time, line) in held {
@@ -283,7 +283,7 @@ impl Strace {
             return true;
         }
         let Some(thread) = self.tasks.end(tid) else { return true };
-        out.say(time, thread.task, ImportedKind::Ended);
+        out.emit(time, thread.task, ImportedKind::Ended);
         true
     }
 
@@ -310,7 +310,7 @@ impl Strace {
             return true;
         };
         let text = [begun.as_slice(), behind].concat();
-        self.tell_opened(tid, &text, out);
+        self.emit_opened(tid, &text, out);
         self.whole(tid, start, &text, Some(time), out)
     }
 
@@ -377,17 +377,17 @@ impl Strace {
         if let Some(path) = &parsed.directory
             && !std::mem::replace(&mut process.knows_directory, true)
         {
-            out.say(time, task, ImportedKind::Directory(path.clone()));
+            out.emit(time, task, ImportedKind::Directory(path.clone()));
         }
         for GivenDescriptor { fd, link, is_directory } in &parsed.given {
             if process.fds.insert(fd.0) {
                 // strace does not print how it was opened: the flags permit all operations in the
                 // log.
                 let flags = if *is_directory { O_DIRECTORY } else { libc::O_RDWR.cast_unsigned() };
-                out.say(time, task, ImportedKind::Open(*fd, link.clone(), flags));
+                out.emit(time, task, ImportedKind::Open(*fd, link.clone(), flags));
             }
         }
-        out.say(time, task, ImportedKind::Enter(call, parsed.args));
+        out.emit(time, task, ImportedKind::Enter(call, parsed.args));
     }
 
     fn exits(
@@ -421,7 +421,7 @@ impl Strace {
         if row.is_exec() && ret == 0 {
             let path = reads.iter().find(|byte| byte.of == NameOf::Argument);
             let name = path.map(|path| last(&path.bytes)).unwrap_or_default();
-            out.say(time, task, ImportedKind::Named(name.to_vec(), true));
+            out.emit(time, task, ImportedKind::Named(name.to_vec(), true));
         }
         if let Some(bytes) = outcome.link.filter(|_| row.class == CallClass::Open) {
             reads.push(MemoryRead::link(bytes, None));
@@ -436,22 +436,22 @@ impl Strace {
         let exit = ImportedEvent { time, task, what: ImportedKind::Exit(call, ret, reads) };
         match (opened, self.tasks.thread(task.tid.0)) {
             (Some(fd), Some(thread)) => thread.opened = Some((fd, exit)),
-            _ => out.said.push(exit),
+            _ => out.events.push(exit),
         }
     }
 
     /// Emits the end of an open before this line of its thread, which may show the type of the
     /// opened file.
-    fn tell_opened(&mut self, tid: i32, line: &[u8], out: &mut ParseOutput<'_>) {
+    fn emit_opened(&mut self, tid: i32, line: &[u8], out: &mut ParseOutput<'_>) {
         let Some(thread) = self.tasks.thread(tid) else { return };
-        let opened = thread.opened.take_if(|opened| !stat_text::is_asked(line, opened.0));
+        let opened = thread.opened.take_if(|opened| !stat_text::begins_query(line, opened.0));
         let Some((fd, mut exit)) = opened else { return };
         if let ImportedKind::Exit(_, _, reads) = &mut exit.what
             && let Some(link) = reads.last_mut()
         {
             link.stat = stat_text::stat(line, fd, &self.words);
         }
-        out.said.push(exit);
+        out.events.push(exit);
     }
 }
 
@@ -488,16 +488,16 @@ fn without_message(line: &[u8]) -> Option<&[u8]> {
 /// Number of the first thread, if the lines do not have it: many programs query it when they begin.
 fn first_thread(head: &[u8]) -> Option<i32> {
     let unnamed = head.split(|head| *head == b'\n').filter(|part| prefix(part).0.is_none());
-    let mut asked = unnamed.filter_map(|unnamed| {
+    let mut answers = unnamed.filter_map(|unnamed| {
         let (name, _) = name_of(prefix(unnamed).2)?;
         let answer = unnamed
             .windows(3)
             .rposition(|window| window == b" = ")
             .and_then(|at| unnamed.get(at + 3..))?;
-        let tells = matches!(name, b"set_tid_address" | b"gettid");
-        value::number(answer).filter(|_| tells)
+        let is_query = matches!(name, b"set_tid_address" | b"gettid");
+        value::number(answer).filter(|_| is_query)
     });
-    asked.next().and_then(|asked| i32::try_from(asked).ok())
+    answers.next().and_then(|answer| i32::try_from(answer).ok())
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ const CALLS: [(&[u8], &[u8]); 4] =
 
 /// True if this line is the begin of a query for the file of a descriptor, whose result is in
 /// another line.
-pub(super) fn is_asked(line: &[u8], fd: i32) -> bool {
-    let asks = |(name, arguments): (&[u8], &[u8])| {
+pub(super) fn begins_query(line: &[u8], fd: i32) -> bool {
+    let is_query = |(name, arguments): (&[u8], &[u8])| {
         CALLS.iter().any(|call| call.0 == name) && number(arguments) == u64::try_from(fd).ok()
     };
-    line.ends_with(b"<unfinished ...>") && name_of(line).is_some_and(asks)
+    line.ends_with(b"<unfinished ...>") && name_of(line).is_some_and(is_query)
 }
 
 /// Metadata of a descriptor's file, if this line is a query for it.
@@ -25,11 +25,11 @@ pub(super) fn stat(line: &[u8], fd: i32, words: &ConstantTable) -> Option<FileSt
     let (name, arguments) = name_of(line)?;
     let &(_, field) = CALLS.iter().find(|call| call.0 == name)?;
     let (texts, outcome) = whole(name, arguments, words)?;
-    let asked =
+    let target =
         texts.first().and_then(|text| number(text)).and_then(|text| i32::try_from(text).ok());
     // With a path the query is for an entry below the descriptor.
     let path = texts.get(1).and_then(|text| string(text)).map(|text| text.0);
-    if asked != Some(fd) || outcome.ret != Some(0) || path.is_some_and(|path| !path.is_empty()) {
+    if target != Some(fd) || outcome.ret != Some(0) || path.is_some_and(|path| !path.is_empty()) {
         return None;
     }
     fields(texts.iter().find(|text| text.starts_with(b"{"))?, field, words)
@@ -67,34 +67,34 @@ mod tests {
 
     #[test]
     fn file_type_is_in_the_stat_text() {
-        let told = |line: &str| {
+        let metadata = |line: &str| {
             stat(line.as_bytes(), 3, &ConstantTable::new())
                 .map(|stat| (stat.mode, stat.dev, stat.ino, stat.size))
         };
         let file = Some((0o100_644, DevId(0), 0, 12));
         assert_eq!(
-            told(
+            metadata(
                 "newfstatat(3</x>, \"\", {st_mode=S_IFREG|0644, st_size=12, ...}, AT_EMPTY_PATH) = 0"
             ),
             file
         );
         assert_eq!(
-            told("fstat(3</x>, {st_mode=S_IFREG|0644, st_size=12, ...}) = 0 <0.000010>"),
+            metadata("fstat(3</x>, {st_mode=S_IFREG|0644, st_size=12, ...}) = 0 <0.000010>"),
             file
         );
         assert_eq!(
-            told(
+            metadata(
                 "statx(3</x>, \"\", 0, STATX_ALL, {stx_mask=STATX_ALL, stx_mode=S_IFREG|0644, stx_size=12, ...}) = 0"
             ),
             file
         );
         let whole = "fstat(3, {st_dev=makedev(0xfe, 0), st_ino=737, st_mode=S_IFDIR|0755, st_size=4096}) = 0";
-        assert_eq!(told(whole), Some((0o40_755, DevId::new(0xfe, 0), 737, 4096)));
-        assert_eq!(told("fstat(4</x>, {st_mode=S_IFREG|0644, st_size=12}) = 0"), None);
+        assert_eq!(metadata(whole), Some((0o40_755, DevId::new(0xfe, 0), 737, 4096)));
+        assert_eq!(metadata("fstat(4</x>, {st_mode=S_IFREG|0644, st_size=12}) = 0"), None);
         assert_eq!(
-            told("newfstatat(3</d>, \"x\", {st_mode=S_IFREG|0644, st_size=12}, 0) = 0"),
+            metadata("newfstatat(3</d>, \"x\", {st_mode=S_IFREG|0644, st_size=12}, 0) = 0"),
             None
         );
-        assert_eq!(told("fstat(3</x>, 0x7f) = -1 EIO (Input/output error)"), None);
+        assert_eq!(metadata("fstat(3</x>, 0x7f) = -1 EIO (Input/output error)"), None);
     }
 }

@@ -1,23 +1,23 @@
 use super::*;
 use proptest::prelude::*;
 
-fn told(text: &str) -> (Vec<ImportedEvent>, ImportReport) {
+fn parsed(text: &str) -> (Vec<ImportedEvent>, ImportReport) {
     let mut parser = Strace::new(text.as_bytes());
-    let (mut said, mut notes) = (Vec::new(), ImportReport::default());
+    let (mut events, mut notes) = (Vec::new(), ImportReport::default());
     for line in text.lines() {
         notes.read += 1;
-        if !parser.line(line.as_bytes(), &mut said, &mut notes) {
+        if !parser.line(line.as_bytes(), &mut events, &mut notes) {
             let number = notes.read;
             notes.not_understood(number, line.as_bytes());
         }
     }
-    parser.finish(&mut said, &mut notes);
-    said.sort_by_key(|event| event.time);
-    (said, notes)
+    parser.finish(&mut events, &mut notes);
+    events.sort_by_key(|event| event.time);
+    (events, notes)
 }
 
 /// Describes events by task and kind.
-fn words(said: &[ImportedEvent]) -> Vec<String> {
+fn words(events: &[ImportedEvent]) -> Vec<String> {
     let word = |event: &ImportedEvent| {
         let ImportedTask { pid, tid } = event.task;
         let what = match &event.what {
@@ -34,18 +34,18 @@ fn words(said: &[ImportedEvent]) -> Vec<String> {
         };
         format!("{}/{} {what}", pid.0, tid.0)
     };
-    said.iter().map(word).collect()
+    events.iter().map(word).collect()
 }
 
 #[test]
 fn a_call_in_two_pieces_begins_where_it_began() {
-    let (said, notes) = told(
+    let (events, notes) = parsed(
         "7 100000001.000000 read(0</dev/tty>,  <unfinished ...>\n\
          8 100000001.000005 close(3</x>) = 0 <0.000002>\n\
          7 100000001.000009 <... read resumed>\"a\", 10) = 1 <0.000009>\n",
     );
     assert_eq!(
-        words(&said),
+        words(&events),
         [
             "7/7 open 0=/dev/tty",
             "7/7 read(",
@@ -55,14 +55,14 @@ fn a_call_in_two_pieces_begins_where_it_began() {
             "7/7 read)=1"
         ]
     );
-    let times: Vec<u64> = said.iter().map(|event| event.time - 100_000_001_000_000_000).collect();
+    let times: Vec<u64> = events.iter().map(|event| event.time - 100_000_001_000_000_000).collect();
     assert_eq!(times, [0, 0, 5000, 5000, 7000, 9000]);
     assert_eq!(notes.messages(""), Vec::<String>::new());
 }
 
 #[test]
 fn children_have_the_parent_that_created_them() {
-    let (said, _) = told(
+    let (events, _) = parsed(
         "7 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>\n\
          8 close(4) = 0\n\
          7 <... clone resumed>, child_tidptr=0x7f) = 8\n\
@@ -71,7 +71,7 @@ fn children_have_the_parent_that_created_them() {
          8 +++ killed by SIGKILL +++\n",
     );
     assert_eq!(
-        words(&said),
+        words(&events),
         [
             "7/7 clone(",
             "7/7 born 8/8 0",
@@ -90,14 +90,14 @@ fn children_have_the_parent_that_created_them() {
 /// Fails if a thread is assigned to the first possible parent.
 #[test]
 fn ambiguous_child_waits_until_its_parent_is_known() {
-    let (said, _) = told(
+    let (events, _) = parsed(
         "7 fork( <unfinished ...>\n\
          8 fork( <unfinished ...>\n\
          9 close(4) = 0\n\
          8 <... fork resumed>) = 9\n\
          7 <... fork resumed>) = 10\n",
     );
-    let words = words(&said);
+    let words = words(&events);
     assert!(
         words.contains(&"8/8 born 9/9 0".to_owned())
             && words.contains(&"7/7 born 10/10 0".to_owned()),
@@ -109,7 +109,7 @@ fn ambiguous_child_waits_until_its_parent_is_known() {
 
 #[test]
 fn lines_that_strace_interrupts_itself_are_joined() {
-    let (said, notes) = told(
+    let (events, notes) = parsed(
         "set_tid_address(0x7f) = 77\n\
          newfstatat(AT_FDCWD</w>, \"/x\", strace: Process 78 attached\n\
          {st_mode=S_IFREG|0755, ...}, 0) = 0 <0.000034>\n\
@@ -120,7 +120,7 @@ fn lines_that_strace_interrupts_itself_are_joined() {
          what is this\n",
     );
     assert_eq!(
-        words(&said),
+        words(&events),
         [
             "77/77 in /w",
             "77/77 newfstatat(",
@@ -133,39 +133,42 @@ fn lines_that_strace_interrupts_itself_are_joined() {
         ]
     );
     assert_eq!(notes.unparsed(), 1);
-    let told = notes.messages("lines").join("\n");
-    assert!(told.contains("1 of 8 lines not understood: first at 8: what is this"), "{told}");
-    assert!(told.contains("1 truncated paths"), "{told}");
-    assert!(told.contains("set_tid_address 1"), "{told}");
+    let messages = notes.messages("lines").join("\n");
+    assert!(
+        messages.contains("1 of 8 lines not understood: first at 8: what is this"),
+        "{messages}"
+    );
+    assert!(messages.contains("1 truncated paths"), "{messages}");
+    assert!(messages.contains("set_tid_address 1"), "{messages}");
 }
 
 /// Fails if a directory is taken for a file because another call came between open and `fstat`.
 #[test]
 fn resulting_path_follows_the_open() {
-    let stat = |said: &[ImportedEvent]| {
-        let reads = said.iter().find_map(|event| match &event.what {
+    let stat = |events: &[ImportedEvent]| {
+        let reads = events.iter().find_map(|event| match &event.what {
             ImportedKind::Exit(_, 3, reads) => reads.last().cloned(),
             _ => None,
         });
         reads.and_then(|byte| byte.stat).map(|byte| (byte.is_directory(), byte.size))
     };
-    let (said, _) = told(
+    let (events, _) = parsed(
         "7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n\
          7 fstat(3</d>,  <unfinished ...>\n\
          8 close(4) = 0\n\
          7 <... fstat resumed>{st_mode=S_IFDIR|0755, st_size=4096, ...}) = 0\n",
     );
-    assert_eq!(stat(&said), Some((true, 4096)));
-    let (said, _) =
-        told("7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n7 read(3</d>, \"\", 1) = 0\n");
-    assert_eq!(stat(&said), None);
-    assert_eq!(words(&said).len(), 5);
+    assert_eq!(stat(&events), Some((true, 4096)));
+    let (events, _) =
+        parsed("7 openat(AT_FDCWD</>, \"/d\", O_RDONLY) = 3</d>\n7 read(3</d>, \"\", 1) = 0\n");
+    assert_eq!(stat(&events), None);
+    assert_eq!(words(&events).len(), 5);
 }
 
 /// `-qq` omits the lines on the ends of tasks.
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
-    let (said, notes) = told(concat!(
+    let (events, notes) = parsed(concat!(
         "7 100000001.000000 fork() = 8 <0.000010>\n",
         "8 100000001.000020 openat(AT_FDCWD, \"/a\", O_RDONLY) = 3 <0.000001>\n",
         "8 100000001.000030 exit_group(0) = ?\n",
@@ -178,7 +181,7 @@ fn a_number_that_is_used_again_is_another_process() {
         "8 100000001.000090 close(3) = -1 EBADF (Bad file descriptor) <0.000001>\n",
     ));
     let of_tasks = |text: &String| text.contains("born") || text.contains("ended");
-    let words: Vec<String> = words(&said).into_iter().filter(of_tasks).collect();
+    let words: Vec<String> = words(&events).into_iter().filter(of_tasks).collect();
     let what = |text: &str| words.iter().filter(|word| word.contains(text)).count();
     assert_eq!((what("born 8/8"), what("ended")), (3, 2), "{words:?}");
     assert_eq!(
@@ -189,22 +192,22 @@ fn a_number_that_is_used_again_is_another_process() {
 
 #[test]
 fn call_has_the_duration_of_strace() {
-    let (said, notes) = told(concat!(
+    let (events, notes) = parsed(concat!(
         "7 1700000000.000000 read(0,  <unfinished ...>\n",
         "8 1734560000.000000 read(0,  <unfinished ...>\n",
         "7 1734560000.002500 <... read resumed>\"a\", 1) = 1 <0.002500>\n",
         "7 1734560000.003000 close(3) = 0 <0.000001>\n",
     ));
-    let times: Vec<u64> = said
+    let times: Vec<u64> = events
         .iter()
         .filter(|event| event.task.tid.0 == 7 && !matches!(event.what, ImportedKind::Directory(_)))
         .map(|event| event.time - 1_700_000_000_000_000_000)
         .collect();
     assert_eq!(times, [0, 2_500_000, 3_000_000, 3_001_000]);
-    let told = notes.messages("lines");
+    let messages = notes.messages("lines");
     assert!(
-        told.iter().any(|line| line.starts_with("1 times at which the clock was set")),
-        "{told:?}"
+        messages.iter().any(|line| line.starts_with("1 times at which the clock was set")),
+        "{messages:?}"
     );
 }
 
@@ -224,7 +227,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..20)) {
         let text: Vec<String> = lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-        told(&text.join("\n"));
+        parsed(&text.join("\n"));
     }
 
     #[test]
@@ -237,6 +240,6 @@ proptest! {
             let end = (at + cut).min(line.len());
             format!("{}{with}{}", &line[..at], &line[end..])
         };
-        told(&edits.iter().map(damaged).collect::<Vec<_>>().join("\n"));
+        parsed(&edits.iter().map(damaged).collect::<Vec<_>>().join("\n"));
     }
 }

@@ -48,7 +48,7 @@ pub(super) enum ExtentSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ExtentRun {
     file: FileKey,
-    told: ExtentSource,
+    source: ExtentSource,
     /// Place on the device minus offset in the file, in bytes, modulo 2^64.
     shift: u64,
 }
@@ -111,12 +111,12 @@ impl Extents {
             self.given_up += self.count as u64;
             self.forget();
         }
-        let told = match (extent.unit, extent.is_shared) {
+        let source = match (extent.unit, extent.is_shared) {
             (AddressUnit::Blocks, _) => ExtentSource::Blocks,
             (AddressUnit::Bytes, false) => ExtentSource::Mapping,
             (AddressUnit::Bytes, true) => ExtentSource::Shared,
         };
-        let run = ExtentRun { file: (extent.dev, extent.ino), told, shift };
+        let run = ExtentRun { file: (extent.dev, extent.ino), source, shift };
         self.change(extent.on, begin, end, |runs| runs.insert(begin..end, run));
     }
 
@@ -145,7 +145,7 @@ impl Extents {
             if at < from {
                 found.push(FoundExtent { begin: at, end: from, of: None });
             }
-            let of = Some((run.file, from.wrapping_sub(run.shift), run.told));
+            let of = Some((run.file, from.wrapping_sub(run.shift), run.source));
             found.push(FoundExtent { begin: from, end: to, of });
             at = to;
         }

@@ -54,7 +54,7 @@ pub struct FileAttribution {
     /// Until this time mounts may differ from the known ones.
     pub(super) mounts_change_until: KernelTime,
     /// True if file systems that use iomap report the targets of their writeback.
-    pub(super) writeback_is_told: bool,
+    pub(super) reports_writeback: bool,
     /// Files that were evicted for want of room.
     given_up: u64,
     /// Pieces of the parts of requests that are not over.
@@ -63,7 +63,7 @@ pub struct FileAttribution {
 
 /// Time after a mount or unmount until the mounts are known for certain (the tracer is woken, and
 /// reads them).
-const MOUNTS_TOLD_NS: u64 = 1_000_000_000;
+const MOUNTS_REPORT_NS: u64 = 1_000_000_000;
 
 /// Limit of files that are remembered by inode.
 const FILES_MAX: usize = 1 << 20;
@@ -114,12 +114,12 @@ impl FileAttribution {
 
     /// Notes a mount or unmount; the new mounts are reported soon.
     pub fn mounts_change(&mut self, at: KernelTime) {
-        self.mounts_change_until = KernelTime(at.0.saturating_add(MOUNTS_TOLD_NS));
+        self.mounts_change_until = KernelTime(at.0.saturating_add(MOUNTS_REPORT_NS));
     }
 
     /// Notes that file systems that use iomap report the targets of their writeback.
-    pub fn tells_writeback(&mut self) {
-        self.writeback_is_told = true;
+    pub fn reports_writeback(&mut self) {
+        self.reports_writeback = true;
     }
 
     /// Takes a report of a file system.

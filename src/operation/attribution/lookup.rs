@@ -59,7 +59,7 @@ impl FileAttribution {
         let from_events = self.extents.find(place.dev, begin, end).into_iter();
         let known = from_events.flat_map(|run| {
             let by_events =
-                run.of.and_then(|(key, offset, told)| self.by_events(key, offset, told, look));
+                run.of.and_then(|(key, offset, source)| self.by_events(key, offset, source, look));
             match by_events {
                 Some(behind) => vec![(run, behind)],
                 // The contents may have moved since.
@@ -84,15 +84,15 @@ impl FileAttribution {
         &self,
         key: FileKey,
         offset: u64,
-        told: ExtentSource,
+        source: ExtentSource,
         look: Lookup,
     ) -> Option<BlockContents> {
-        if told == ExtentSource::Blocks && key.1 == EXT4_JOURNAL_INO {
+        if source == ExtentSource::Blocks && key.1 == EXT4_JOURNAL_INO {
             return Some(BlockContents::Journal);
         }
         let is_stale =
-            told != ExtentSource::Blocks && look.was_in_memory && !self.writeback_is_told;
-        let is_certain = told != ExtentSource::Shared && look.at >= self.mounts_change_until;
+            source != ExtentSource::Blocks && look.was_in_memory && !self.reports_writeback;
+        let is_certain = source != ExtentSource::Shared && look.at >= self.mounts_change_until;
         let link = if is_certain { Link::Exact } else { Link::Inferred };
         (!is_stale).then(|| self.file(key, Some(offset), link))
     }

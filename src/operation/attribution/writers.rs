@@ -67,7 +67,7 @@ pub(super) struct Writers {
 const RANGES_MAX: usize = 1 << 20;
 
 /// Limit of reported writers of one piece, and of remembered writers that appended.
-const TOLD_MAX: usize = 8;
+const WRITERS_MAX: usize = 8;
 
 impl Writers {
     /// Records a write of `bytes` bytes at `offset`; `None`: the offset is not known.
@@ -107,7 +107,7 @@ impl Writers {
         let overlapping = (begin < end).then(|| ranges.known.overlapping(begin..end));
         let overlapping = overlapping.into_iter().flatten().map(|it| it.1);
         for writer in overlapping.chain(&ranges.anywhere) {
-            if found.len() == TOLD_MAX {
+            if found.len() == WRITERS_MAX {
                 break;
             }
             if !found.iter().any(|it| it.process == writer.process) {
@@ -139,7 +139,7 @@ impl Writers {
 impl Ranges {
     fn appended(&mut self, by: WriterRef<'_>) {
         if !self.anywhere.iter().any(|known| by.is(known)) {
-            if self.anywhere.len() == TOLD_MAX {
+            if self.anywhere.len() == WRITERS_MAX {
                 self.anywhere.pop_front();
             }
             self.anywhere.push_back(by.to_writer());

@@ -72,7 +72,7 @@ impl Asynchronous {
     }
 
     /// Returns true if the ring has reported this result immediately before.
-    pub(super) fn is_told(&mut self, event: &Event, it: &UringEvent) -> bool {
+    pub(super) fn is_repeat(&mut self, event: &Event, it: &UringEvent) -> bool {
         self.last.remove(&it.ctx) == Some((it.user_data, it.res, event.tid))
     }
 }

@@ -96,14 +96,14 @@ impl Tracker {
         }
         thread.info.comm = comm.as_bytes().to_vec();
         process.info.comm = comm.as_bytes().to_vec();
-        let told = thread.announced.then_some(Step::ThreadRenamed(&thread.info));
-        told.map_or(Ok(()), |it| sink.step(event.time, &it))
+        let step = thread.announced.then_some(Step::ThreadRenamed(&thread.info));
+        step.map_or(Ok(()), |it| sink.step(event.time, &it))
     }
 
     /// Takes a report of a file system.
-    pub(super) fn file_system(&mut self, said: &FsEvent) {
+    pub(super) fn file_system(&mut self, report: &FsEvent) {
         self.ledger.events += 1;
-        self.files.learn(said);
+        self.files.learn(report);
     }
 
     /// Passes a step on if its request is wanted. Returns true if it is.
@@ -130,17 +130,17 @@ impl Tracker {
         // In process mode only followed writers are known.
         let is_wanted = self.all_requests || known.thread.is_some() || known.has_writers;
         if is_wanted {
-            let mut tell = |step: StepKind, pieces: &[Piece]| {
+            let mut pass = |step: StepKind, pieces: &[Piece]| {
                 let step = step.of(request);
                 let thread = known.thread.as_ref();
                 sink.step(at, &Step::Block { step: &step, thread, pieces })
             };
             // The request may have become wanted only by a merge.
-            if !known.is_told && step != StepKind::Queued {
-                tell(StepKind::Queued, &[])?;
+            if !known.has_steps && step != StepKind::Queued {
+                pass(StepKind::Queued, &[])?;
             }
-            tell(step, &pieces)?;
-            known.is_told = true;
+            pass(step, &pieces)?;
+            known.has_steps = true;
         }
         if step == StepKind::Ended {
             if request.ending == Some(RequestEnd::Completed) {

@@ -95,7 +95,7 @@ impl Tracker {
             FaultPlace::Page { .. } => None,
         };
         let Event { time, cpu, pid, tid, .. } = *event;
-        let told = Fault {
+        let file_fault = Fault {
             thread: thread.info.key,
             process: process.info.key,
             pid,
@@ -107,6 +107,6 @@ impl Tracker {
             file: description.file(),
             offset,
         };
-        sink.step(event.time, &Step::Fault(&told))
+        sink.step(event.time, &Step::Fault(&file_fault))
     }
 }

@@ -138,8 +138,8 @@ impl Tracker {
     }
 
     /// Notes that file systems that use iomap report the targets of their writeback.
-    pub fn tells_writeback(&mut self) {
-        self.files.tells_writeback();
+    pub fn reports_writeback(&mut self) {
+        self.files.reports_writeback();
     }
 
     /// Sets the descriptors that have been the same since all tracepoints were switched on; they

@@ -130,7 +130,7 @@ impl Tracker {
         it: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if it.point == UringPoint::Overflow && self.asynchronous.is_told(event, it) {
+        if it.point == UringPoint::Overflow && self.asynchronous.is_repeat(event, it) {
             self.ledger.events += 1;
             return Ok(());
         }
@@ -218,12 +218,12 @@ impl Tracker {
         let place = row.arg(Role::RegisterOp).and_then(|it| call.args.get(it));
         let operation = place.map_or(0, |it| u64::from(low_half(*it)));
         let files = row.registered_files(&call.args);
-        let told = read_beside(call, exit, Role::Registered).as_chunks().0;
-        let fds: Vec<i32> = told.iter().map(|it| i32::from_le_bytes(*it)).collect();
+        let words = read_beside(call, exit, Role::Registered).as_chunks().0;
+        let fds: Vec<i32> = words.iter().map(|it| i32::from_le_bytes(*it)).collect();
         let process = self.tasks.process(call.pid);
         // Operations on a registered file may use its own position, and no event reports that.
         let is_about_files = files.is_some() || FILE_OPERATIONS.contains(&operation);
-        if is_about_files && told.len() as u64 == files.unwrap_or(u64::MAX) {
+        if is_about_files && words.len() as u64 == files.unwrap_or(u64::MAX) {
             let table = process.fds.borrow();
             fds.iter().filter_map(|it| table.peek(Fd(*it))).for_each(Description::share_outside);
         } else if is_about_files || operation & USE_REGISTERED_RING != 0 {

@@ -227,9 +227,9 @@ fn work(shared: &BlockShared<'_>, mut buffer: DirectBuffer) -> Vec<ReplayedReque
     thread::set_exact_timers();
     let mut all = Vec::new();
     while let Some((number, late)) = shared.take() {
-        let asked = &shared.plan.all[number as usize];
+        let request = &shared.plan.all[number as usize];
         let start = shared.stamps.clock();
-        let result = shared.ask(asked, &mut buffer);
+        let result = shared.issue(request, &mut buffer);
         let end = shared.stamps.clock();
         shared.done(number, end);
         all.push(ReplayedRequest { number, start, end, result, late });
@@ -247,10 +247,10 @@ impl BlockShared<'_> {
             row = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let number = row.next;
-        let asked = self.plan.all.get(number as usize).filter(|_| !self.is_over())?;
+        let request = self.plan.all.get(number as usize).filter(|_| !self.is_over())?;
         row.next += 1;
         let mut late = None;
-        if let Some(time) = self.time(&row, number, asked) {
+        if let Some(time) = self.time(&row, number, request) {
             row.is_paced = true;
             drop(row);
             late = Some(self.stamps.wait_until(time, self.may_spin, || self.is_over()));
@@ -272,22 +272,27 @@ impl BlockShared<'_> {
     }
 
     /// Returns the due time of a request.
-    fn time(&self, row: &RequestQueue, number: u32, asked: &CapturedRequest) -> Option<ReplayTime> {
+    fn time(
+        &self,
+        row: &RequestQueue,
+        number: u32,
+        request: &CapturedRequest,
+    ) -> Option<ReplayTime> {
         match self.options.pacing {
             Pacing::Max => None,
-            Pacing::Open => Some(self.options.due(asked.issued.since(ReplayTime::MIN))),
+            Pacing::Open => Some(self.options.due(request.issued.since(ReplayTime::MIN))),
             Pacing::Closed => {
                 let waits = self.plan.waits[number as usize] as usize;
                 let before =
                     waits.checked_sub(1).map_or(ReplayTime::MIN, |it| self.plan.completed[it]);
-                let gap = self.options.scaled(asked.issued.since(before));
+                let gap = self.options.scaled(request.issued.since(before));
                 Some(row.since[waits].saturating_add(gap))
             }
         }
     }
 
-    fn ask(&self, asked: &CapturedRequest, buffer: &mut DirectBuffer) -> Result<u64, i32> {
-        let CapturedRequest { kind, offset, bytes, .. } = *asked;
+    fn issue(&self, request: &CapturedRequest, buffer: &mut DirectBuffer) -> Result<u64, i32> {
+        let CapturedRequest { kind, offset, bytes, .. } = *request;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         let done = match kind {
             CapturedRequestKind::Read => {

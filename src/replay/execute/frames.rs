@@ -32,7 +32,7 @@ impl<'a> Frames<'a> {
         helpers: &'a SyncSender<DecodeRequest>,
     ) -> Self {
         let PreloadedWorker { frames, next } = ready;
-        let replies = ask(helpers, worker, next);
+        let replies = request_frame(helpers, worker, next);
         let done = Vec::with_capacity(frames.len());
         Self { worker, ready: frames.into_iter(), done, helpers, replies, is_early: true }
     }
@@ -61,7 +61,7 @@ impl<'a> Frames<'a> {
         self.is_early = false;
         let loaded = reply.map_err(WorkerFailure::Plan)?;
         if let Some(it) = &loaded {
-            self.replies = ask(self.helpers, self.worker, it.next);
+            self.replies = request_frame(self.helpers, self.worker, it.next);
         }
         Ok(loaded)
     }
@@ -87,7 +87,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-fn ask(
+fn request_frame(
     helpers: &SyncSender<DecodeRequest>,
     worker: u32,
     next: NextFrame,

@@ -48,7 +48,7 @@ impl fmt::Display for CopyMethod {
         match self {
             Self::Reflinked => f.write_str("shared with the originals (reflinks)"),
             Self::Copied(why) => {
-                write!(f, "copied from the originals; they cannot be shared: {}", said(*why))
+                write!(f, "copied from the originals; they cannot be shared: {}", description(*why))
             }
             Self::Shorter => {
                 f.write_str("from originals that are shorter now, and generated beyond their end")
@@ -58,13 +58,13 @@ impl fmt::Display for CopyMethod {
                 f.write_str("generated: the originals are not regular files on a disk")
             }
             Self::Unreadable(why) => {
-                write!(f, "generated: the originals cannot be read: {}", said(*why))
+                write!(f, "generated: the originals cannot be read: {}", description(*why))
             }
         }
     }
 }
 
-fn said(errno: i32) -> &'static str {
+fn description(errno: i32) -> &'static str {
     Errno::from_raw(errno).desc()
 }
 

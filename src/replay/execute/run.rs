@@ -239,8 +239,8 @@ fn threads<'scope>(
     requests: SyncSender<DecodeRequest>,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<RunEnd, RunError> {
-    let (tell, told): (Sender<WorkerMessage>, Receiver<WorkerMessage>) = channel();
-    let mut crew = WorkerPool::new(scope, shared, requests, tell);
+    let (messages, inbox): (Sender<WorkerMessage>, Receiver<WorkerMessage>) = channel();
+    let mut crew = WorkerPool::new(scope, shared, requests, messages);
     let mut result = Ok(());
     let (mut prepared, mut most, mut is_stopped, mut names_differ) = (0, 0, false, false);
     let mut born: Vec<u32> = first.to_vec();
@@ -268,7 +268,7 @@ fn threads<'scope>(
         if crew.workers() == 0 {
             return result.map(|()| RunEnd { is_stopped, names_differ, most, rings: crew.rings() });
         }
-        let news = told.recv_timeout(LOOK_EVERY);
+        let news = inbox.recv_timeout(LOOK_EVERY);
         if news.is_ok() {
             vain.no();
         }

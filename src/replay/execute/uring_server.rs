@@ -40,7 +40,7 @@ struct UringServer<'a> {
     unborn: usize,
     born: KernelTime,
     helpers: &'a SyncSender<DecodeRequest>,
-    tell: &'a Sender<WorkerMessage>,
+    messages: &'a Sender<WorkerMessage>,
 }
 
 /// Serves at most `lanes` lanes, until the sender of births is dropped.
@@ -50,13 +50,14 @@ pub(super) fn serve(
     lanes: usize,
     births: &Receiver<u32>,
     helpers: &SyncSender<DecodeRequest>,
-    tell: &Sender<WorkerMessage>,
+    messages: &Sender<WorkerMessage>,
 ) {
     thread::set_exact_timers();
-    let births = LaneBirths(births, tell);
+    let births = LaneBirths(births, messages);
     let all = Vec::with_capacity(lanes);
     let born = clock::now();
-    let mut server = UringServer { shared, ring, lanes: all, unborn: lanes, born, helpers, tell };
+    let mut server =
+        UringServer { shared, ring, lanes: all, unborn: lanes, born, helpers, messages };
     loop {
         if server.lanes.iter().all(Option::is_none) {
             let Ok(worker) = births.0.recv() else { return };
@@ -84,13 +85,13 @@ impl Drop for LaneBirths<'_> {
 
 impl<'a> UringServer<'a> {
     fn bear(&mut self, worker: u32) {
-        let ending = WorkerEndNotice(worker, self.tell);
+        let ending = WorkerEndNotice(worker, self.messages);
         (self.unborn, self.born) = (self.unborn.saturating_sub(1), clock::now());
         let shared = self.shared;
         shared.at_work.begins(worker);
         match CallMemory::new(shared.source.longest, shared.contents.clone()) {
             Ok(memory) => {
-                let course = WorkerState::new(shared, worker, self.tell);
+                let course = WorkerState::new(shared, worker, self.messages);
                 let frames = Frames::new(shared.ahead.take(worker), worker, self.helpers);
                 let seat = self.ring.seat(memory);
                 self.lanes.push(Some(Lane::new(course, frames, seat, ending)));
@@ -158,9 +159,9 @@ impl<'a> UringServer<'a> {
         });
     }
 
-    fn send(&self, told: WorkerMessage) {
+    fn send(&self, message: WorkerMessage) {
         // The thread that has started this one waits for the message.
-        let _ = self.tell.send(told);
+        let _ = self.messages.send(message);
     }
 }
 
@@ -227,15 +228,15 @@ mod tests {
     /// Fails if a lane that was sent to a panicked server is waited for.
     #[test]
     fn panicking_server_reports_failure_for_all_its_lanes() {
-        let ((births, born), (tell, told)) = (channel(), channel());
-        let failed = || match told.recv_timeout(Duration::from_secs(60)) {
+        let ((births, born), (messages, inbox)) = (channel(), channel());
+        let failed = || match inbox.recv_timeout(Duration::from_secs(60)) {
             Ok(WorkerMessage::Failed(worker, WorkerFailure::Panicked)) => worker,
             other => panic!("{other:?}"),
         };
         std::thread::scope(|scope| {
             let server = scope.spawn(move || {
-                let _births = LaneBirths(&born, &tell);
-                let _lane = WorkerEndNotice(23, &tell);
+                let _births = LaneBirths(&born, &messages);
+                let _lane = WorkerEndNotice(23, &messages);
                 panic!("as it has to");
             });
             assert_eq!(failed(), 23);

@@ -26,29 +26,29 @@ pub(super) fn work(
     shared: &Shared,
     worker: u32,
     helpers: &SyncSender<DecodeRequest>,
-    tell: &Sender<WorkerMessage>,
+    messages: &Sender<WorkerMessage>,
 ) {
-    let _ending = WorkerEndNotice(worker, tell);
+    let _ending = WorkerEndNotice(worker, messages);
     shared.at_work.begins(worker);
-    let result = all(shared, worker, helpers, tell);
+    let result = all(shared, worker, helpers, messages);
     shared.at_work.ends(worker);
     shared.given.left(&shared.slots);
     // The thread that has started this one waits for the message.
     let failed = |failure| WorkerMessage::Failed(worker, failure);
-    let _ = tell.send(result.map_or_else(failed, |()| WorkerMessage::Ended(worker)));
+    let _ = messages.send(result.map_or_else(failed, |()| WorkerMessage::Ended(worker)));
 }
 
 fn all(
     shared: &Shared,
     worker: u32,
     helpers: &SyncSender<DecodeRequest>,
-    tell: &Sender<WorkerMessage>,
+    messages: &Sender<WorkerMessage>,
 ) -> Result<(), WorkerFailure> {
     thread::set_exact_timers();
     shared.given.open(&shared.slots);
     let memory = CallMemory::new(shared.source.longest, shared.contents.clone());
     let memory = memory.map_err(WorkerFailure::Memory)?;
-    let mut work = WorkerThread { course: WorkerState::new(shared, worker, tell), memory };
+    let mut work = WorkerThread { course: WorkerState::new(shared, worker, messages), memory };
     let mut frames = Frames::new(shared.ahead.take(worker), worker, helpers);
     let mut goes_on = true;
     while goes_on && let Some(mut loaded) = frames.next()? {

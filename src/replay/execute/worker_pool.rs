@@ -30,7 +30,7 @@ pub(super) struct WorkerPool<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     shared: &'scope Shared,
     helpers: SyncSender<DecodeRequest>,
-    tell: Sender<WorkerMessage>,
+    messages: Sender<WorkerMessage>,
     /// Servers by captured process and thread.
     servers: FxHashMap<(i32, i32), LaneServer>,
     /// Number of running workers that are threads.
@@ -51,16 +51,17 @@ impl<'scope, 'env> WorkerPool<'scope, 'env> {
         scope: &'scope Scope<'scope, 'env>,
         shared: &'scope Shared,
         helpers: SyncSender<DecodeRequest>,
-        tell: Sender<WorkerMessage>,
+        messages: Sender<WorkerMessage>,
     ) -> Self {
-        Self { scope, shared, helpers, tell, servers: FxHashMap::default(), threads: 0 }
+        Self { scope, shared, helpers, messages, servers: FxHashMap::default(), threads: 0 }
     }
 
     /// Starts a worker.
     pub(super) fn start(&mut self, worker: u32) -> Result<(), RunError> {
         let Some((thread, rules)) = self.server_of(worker) else {
-            let (shared, helpers, tell) = (self.shared, self.helpers.clone(), self.tell.clone());
-            let run = move || work(shared, worker, &helpers, &tell);
+            let (shared, helpers, messages) =
+                (self.shared, self.helpers.clone(), self.messages.clone());
+            let run = move || work(shared, worker, &helpers, &messages);
             self.spawn(format!("{THREAD_NAME}{worker}"), run)?;
             self.threads += 1;
             return Ok(());
@@ -126,8 +127,9 @@ impl<'scope, 'env> WorkerPool<'scope, 'env> {
         let lanes = workers.filter(is_one).count();
         let ring = CallRing::new(u32::try_from(lanes).unwrap_or(u32::MAX), rules)?;
         let (births, born) = channel();
-        let (shared, helpers, tell) = (self.shared, self.helpers.clone(), self.tell.clone());
-        let run = move || serve(shared, ring, lanes, &born, &helpers, &tell);
+        let (shared, helpers, messages) =
+            (self.shared, self.helpers.clone(), self.messages.clone());
+        let run = move || serve(shared, ring, lanes, &born, &helpers, &messages);
         self.spawn(format!("ring {}", self.servers.len()), run)?;
         Ok(LaneServer { births, lanes: 0 })
     }

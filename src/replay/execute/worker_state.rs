@@ -22,7 +22,7 @@ pub(super) struct WorkerState<'a> {
     pub(super) worker: u32,
     /// Other workers wait for some of its operations.
     is_waited_for: bool,
-    tell: &'a Sender<WorkerMessage>,
+    messages: &'a Sender<WorkerMessage>,
     births: &'a [(u32, u32)],
     /// Captured end time up to which operations run in the current part: before the window, then
     /// inside it.
@@ -54,7 +54,11 @@ pub(super) enum WindowReach {
 
 impl<'a> WorkerState<'a> {
     /// Creates the state before the first operation.
-    pub(super) fn new(shared: &'a Shared, worker: u32, tell: &'a Sender<WorkerMessage>) -> Self {
+    pub(super) fn new(
+        shared: &'a Shared,
+        worker: u32,
+        messages: &'a Sender<WorkerMessage>,
+    ) -> Self {
         let births = shared.births.get(worker as usize).map_or(&[][..], |it| it);
         let plan = shared.source.index.workers.get(worker as usize);
         let window = shared.options.window;
@@ -62,7 +66,7 @@ impl<'a> WorkerState<'a> {
             shared,
             worker,
             is_waited_for: plan.is_some_and(|it| it.is_waited_for),
-            tell,
+            messages,
             births,
             until: window.from.or(window.until).unwrap_or(ReplayTime::MAX),
             part: if window.from.is_none() { WindowState::Inside } else { WindowState::Before },
@@ -89,7 +93,7 @@ impl<'a> WorkerState<'a> {
             return WindowReach::No;
         }
         if self.part == WindowState::Before {
-            let _ = self.tell.send(WorkerMessage::Prepared);
+            let _ = self.messages.send(WorkerMessage::Prepared);
             self.part = WindowState::AtGate;
         }
         if !self.shared.gate.is_open() {
@@ -197,7 +201,7 @@ impl<'a> WorkerState<'a> {
             self.last = (self.shared.stamps.time(end, None), moment.end);
         }
         if due.names.is_some_and(|it| it != (ret >= 0)) && self.shared.options.ends_at_names {
-            let _ = self.tell.send(WorkerMessage::NamesDiffer);
+            let _ = self.messages.send(WorkerMessage::NamesDiffer);
             self.shared.turns.stop();
         }
         self.done.0 += 1;
@@ -217,7 +221,7 @@ impl<'a> WorkerState<'a> {
         while let [(behind, born), rest @ ..] = self.births
             && *behind == number
         {
-            let _ = self.tell.send(WorkerMessage::Born(*born));
+            let _ = self.messages.send(WorkerMessage::Born(*born));
             self.births = rest;
         }
     }

@@ -67,8 +67,8 @@ impl ExportNames {
     pub(super) fn of(&mut self, file: &OpenFile) -> Result<usize, NotExported> {
         let path = of_file(file).map_err(NotExported::Replay)?;
         let is_directory = file.stat.is_some_and(|it| it.is_directory());
-        let asks_for_one = file.flags.is_some_and(|flags| OpenFlags(flags).is_directory());
-        if is_directory || asks_for_one {
+        let needs_directory = file.flags.is_some_and(|flags| OpenFlags(flags).is_directory());
+        if is_directory || needs_directory {
             return Err(NotExported::NoCounterpart);
         }
         // Opened with `O_PATH`, so no call on it moves bytes.

@@ -160,9 +160,9 @@ impl DependencySelection {
             }
         };
         let about = self.about(operation);
-        let told = self.brief_of(time, step);
-        let Some(brief) = told.planned else {
-            return match (is_wanted, told.left) {
+        let outcome = self.brief_of(time, step);
+        let Some(brief) = outcome.planned else {
+            return match (is_wanted, outcome.left) {
                 (true, Some(reason)) => Selection::Skipped(reason),
                 (true, None) => Selection::ModelOnly,
                 (false, _) => Selection::Out,

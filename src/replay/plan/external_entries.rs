@@ -65,8 +65,8 @@ impl ExternalEntries {
             }
             let place = usize::from(nodes[1].is_some());
             let is_rename = class == CallClass::Rename && errno == libc::EEXIST;
-            let is_told = is_rename || found_there(operation, place, 0) == Some(true);
-            let is_found = is_told && is_missing(last);
+            let shows_entry = is_rename || found_there(operation, place, 0) == Some(true);
+            let is_found = shows_entry && is_missing(last);
             self.found(last, is_found);
             return self.is_one(world, if is_found { last } else { node });
         }

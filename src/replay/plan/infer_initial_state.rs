@@ -148,7 +148,7 @@ pub fn named(
         }
         _ => {
             world.was_there(node, EntryKind::Any);
-            if asks_to_execute(call, args) {
+            if checks_execution(call, args) {
                 world.is_executable(node);
             }
         }
@@ -156,7 +156,7 @@ pub fn named(
 }
 
 /// Returns true for `access` with `X_OK`.
-fn asks_to_execute(call: &Call, args: &[u64; 6]) -> bool {
+fn checks_execution(call: &Call, args: &[u64; 6]) -> bool {
     let mode = call.arg(Role::Path).and_then(|path| args.get(path + 1)).copied().unwrap_or(0);
     let is_access = call.name == "access" || call.name.starts_with("faccessat");
     is_access && mode & u64::from(bits(libc::X_OK)) != 0
@@ -306,8 +306,8 @@ pub fn learn_from_transfer(
             }
         }
         CallClass::Seek if register(Role::Whence) == Some(u64::from(bits(libc::SEEK_END))) => {
-            let asked = register(Role::Offset).unwrap_or(0).cast_signed();
-            size.ends(ret.saturating_add_signed(asked.saturating_neg()));
+            let distance = register(Role::Offset).unwrap_or(0).cast_signed();
+            size.ends(ret.saturating_add_signed(distance.saturating_neg()));
         }
         CallClass::Resize => match register(Role::Length) {
             Some(length) => size.truncated(length),
@@ -336,10 +336,10 @@ fn allocated(size: &mut Size, operation: &SyscallOperation) {
 pub fn sought(operation: &SyscallOperation) -> Option<RegionKind> {
     let whence =
         operation.call.call().arg(Role::Whence).map(|register| operation.args[register])?;
-    let asks = |value: i32| whence == u64::from(bits(value));
+    let is_whence = |value: i32| whence == u64::from(bits(value));
     match () {
-        () if asks(libc::SEEK_DATA) => Some(RegionKind::Data),
-        () if asks(libc::SEEK_HOLE) => Some(RegionKind::Hole),
+        () if is_whence(libc::SEEK_DATA) => Some(RegionKind::Data),
+        () if is_whence(libc::SEEK_HOLE) => Some(RegionKind::Hole),
         () => None,
     }
 }

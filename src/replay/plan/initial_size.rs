@@ -75,15 +75,15 @@ impl Size {
         if self.is_exact() && self.appended == 0 { length == known } else { length >= known }
     }
 
-    /// Records a read at `offset` that returned `got` of `asked` bytes.
-    pub fn read(&mut self, offset: u64, asked: Option<u64>, got: u64) {
+    /// Records a read at `offset` that returned `got` of `count` bytes.
+    pub fn read(&mut self, offset: u64, count: Option<u64>, got: u64) {
         // An empty read shows only that the end is at or before the offset.
         if got == 0 {
             return;
         }
         let end = offset.saturating_add(got);
         self.reaches(end);
-        if asked.is_some_and(|asked| got < asked) {
+        if count.is_some_and(|count| got < count) {
             self.ends(end);
         }
     }

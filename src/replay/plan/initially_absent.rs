@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn changes_are_reported_with_their_paths() {
-        let mut told = Vec::new();
+        let mut rows = Vec::new();
         for done in [
             ("truncate", 0, ["/f", ""], 0),
             ("unlink", 0, ["/g", ""], 0),
@@ -370,10 +370,10 @@ mod tests {
         ] {
             let call = CallId::by_name(done.0).expect(done.0).call();
             changes(call, &operation(call, &done), &mut |change| {
-                told.push((String::from_utf8_lossy(change.path).into_owned(), change.follows));
+                rows.push((String::from_utf8_lossy(change.path).into_owned(), change.follows));
             });
         }
-        let told: Vec<_> = told.iter().map(|(path, follows)| (path.as_str(), *follows)).collect();
+        let found: Vec<_> = rows.iter().map(|(path, follows)| (path.as_str(), *follows)).collect();
         let expected = [
             ("/f", true),
             ("/g", false),
@@ -382,6 +382,6 @@ mod tests {
             ("/k", false),
             ("/l", false),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 }

@@ -127,46 +127,46 @@ pub(super) struct Locks {
 impl Locks {
     /// Returns the holders that exclude a request: their descriptions, and the operations that
     /// acquired the locks.
-    pub(super) fn in_the_way(&self, asked: LockAttempt) -> impl Iterator<Item = (u64, TimedOp)> {
-        let holds = self.of.get(&asked.locked).into_iter().flat_map(|lock| &lock.holds);
+    pub(super) fn in_the_way(&self, attempt: LockAttempt) -> impl Iterator<Item = (u64, TimedOp)> {
+        let holds = self.of.get(&attempt.locked).into_iter().flat_map(|lock| &lock.holds);
         let excludes = move |hold: &&HeldLock| {
-            hold.description != asked.description
-                && (hold.mode == Mode::Exclusive || asked.mode == Mode::Exclusive)
+            hold.description != attempt.description
+                && (hold.mode == Mode::Exclusive || attempt.mode == Mode::Exclusive)
         };
         holds.filter(excludes).map(|hold| (hold.description, hold.by))
     }
 
     /// Records that a description has acquired a lock. No other holder excludes the request.
-    pub(super) fn got(&mut self, asked: LockAttempt, by: TimedOp, before: &mut WaitSet) {
-        if self.mode(asked.description) == Some(asked.mode) {
+    pub(super) fn got(&mut self, attempt: LockAttempt, by: TimedOp, before: &mut WaitSet) {
+        if self.mode(attempt.description) == Some(attempt.mode) {
             return;
         }
         // The kernel releases a lock of another kind first (flock(2)).
-        self.let_go(asked.description, by.at, before);
-        let lock = self.of.entry(asked.locked).or_default();
+        self.let_go(attempt.description, by.at, before);
+        let lock = self.of.entry(attempt.locked).or_default();
         lock.let_go[Mode::Exclusive as usize].wait(before);
-        if asked.mode == Mode::Exclusive {
+        if attempt.mode == Mode::Exclusive {
             lock.let_go[Mode::Shared as usize].wait(before);
             // Later operations wait for this one.
             lock.let_go = Default::default();
         }
-        let LockAttempt { description, mode, .. } = asked;
+        let LockAttempt { description, mode, .. } = attempt;
         lock.holds.push(HeldLock { description, mode, by, refused: WaitGroup::default() });
-        self.holders.insert(description, asked.locked);
+        self.holders.insert(description, attempt.locked);
     }
 
     /// Records a refusal because of another holder: the operation comes after the holder's lock and
     /// before its release.
-    pub(super) fn refused(&mut self, asked: LockAttempt, at: OpId, before: &mut WaitSet) {
-        let first = self.in_the_way(asked).next().map(|(description, _)| description);
-        let holds = self.of.get_mut(&asked.locked).into_iter().flat_map(|lock| &mut lock.holds);
+    pub(super) fn refused(&mut self, attempt: LockAttempt, at: OpId, before: &mut WaitSet) {
+        let first = self.in_the_way(attempt).next().map(|(description, _)| description);
+        let holds = self.of.get_mut(&attempt.locked).into_iter().flat_map(|lock| &mut lock.holds);
         for hold in holds.filter(|hold| Some(hold.description) == first) {
             before.add(hold.by.at);
             hold.refused.join(at, before);
         }
         // The description's own lock of another kind is lost nevertheless (flock(2)).
-        if self.mode(asked.description).is_some_and(|mode| mode != asked.mode) {
-            self.let_go(asked.description, at, before);
+        if self.mode(attempt.description).is_some_and(|mode| mode != attempt.mode) {
+            self.let_go(attempt.description, at, before);
         }
     }
 

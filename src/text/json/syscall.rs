@@ -111,14 +111,14 @@ fn further_files(object: &mut Object<'_>, operation: &SyscallOperation) {
 /// Writes the keys of values in the program's memory that could not be read.
 fn unread(object: &mut Object<'_>, operation: &SyscallOperation) {
     let roles = operation.call.call().args.iter().zip(&operation.args);
-    let told = roles.filter(|role| *role.1 != 0).filter_map(|(role, _)| match role {
+    let entries = roles.filter(|role| *role.1 != 0).filter_map(|(role, _)| match role {
         Role::Buffers => Some(("bytes_requested", operation.bytes_requested.is_none())),
         Role::OffsetPtr => Some(("offset", operation.offset.is_none())),
         Role::OffsetPtr2 => Some(("offset2", operation.target_offset.is_none())),
         Role::Pair => Some(("fd", operation.ret == Some(0) && operation.fd.is_none())),
         _ => None,
     });
-    let keys: Vec<&str> = told.filter(|line| line.1).map(|line| line.0).collect();
+    let keys: Vec<&str> = entries.filter(|line| line.1).map(|line| line.0).collect();
     if !keys.is_empty() {
         object.words(key!("unread"), &keys);
     }

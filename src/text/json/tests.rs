@@ -10,20 +10,20 @@ use crate::operation::Step;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::block::BlockRequest;
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
-use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
+use crate::text::fixtures::{self, CWD, START, at, call, file, pass};
 use crate::units::Fd;
 
 /// Returns the output of the sink for these steps.
-fn written(told: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
+fn written(steps: impl FnOnce(&mut JsonLines<Vec<u8>>)) -> String {
     let mut sink = JsonLines::new(START, fixtures::disks(), Vec::new());
-    told(&mut sink);
+    steps(&mut sink);
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("JSON is UTF-8")
 }
 
 /// Compares the output, and parses every line.
 #[track_caller]
-fn check(told: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Value> {
-    let text = written(told);
+fn check(steps: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Value> {
+    let text = written(steps);
     expected.assert_eq(&text);
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
@@ -32,8 +32,8 @@ fn check(told: impl FnOnce(&mut JsonLines<Vec<u8>>), expected: Expect) -> Vec<Va
 fn check_calls(comm: &[u8], calls: &[SyscallOperation], expected: Expect) -> Vec<Value> {
     check(
         |sink| {
-            tell(sink, &Step::ThreadSeen(&fixtures::thread(comm)));
-            fixtures::tell_calls(sink, calls);
+            pass(sink, &Step::ThreadSeen(&fixtures::thread(comm)));
+            fixtures::pass_calls(sink, calls);
         },
         expected,
     )
@@ -123,7 +123,7 @@ fn calls_without_an_end() {
     check(
         |sink| {
             for why in [Unfinished::CaptureEnd, Unfinished::ThreadEnd, Unfinished::ExitLost] {
-                tell(sink, &Step::SyscallUnfinished(&read, why));
+                pass(sink, &Step::SyscallUnfinished(&read, why));
             }
         },
         expect![[r#"
@@ -140,11 +140,11 @@ fn names_of_threads_come_and_go() {
     check(
         |sink| {
             for comm in [&b"fio"[..], b"a\"b\\\n", b"\xe4\\"] {
-                tell(sink, &Step::ThreadRenamed(&fixtures::thread(comm)));
-                tell(sink, &Step::SyscallEnded(&sync, &[]));
+                pass(sink, &Step::ThreadRenamed(&fixtures::thread(comm)));
+                pass(sink, &Step::SyscallEnded(&sync, &[]));
             }
-            tell(sink, &Step::ThreadEnded(&fixtures::thread(b"")));
-            tell(sink, &Step::SyscallEnded(&sync, &[]));
+            pass(sink, &Step::ThreadEnded(&fixtures::thread(b"")));
+            pass(sink, &Step::SyscallEnded(&sync, &[]));
         },
         expect![[r#"
             {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"fio","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":3,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":0,"errno":null}
@@ -159,16 +159,16 @@ fn names_of_threads_come_and_go() {
 fn asynchronous_operations() {
     check(
         |sink| {
-            tell(sink, &Step::ThreadSeen(&fixtures::thread(b"fio")));
+            pass(sink, &Step::ThreadSeen(&fixtures::thread(b"fio")));
             for operation in fixtures::asynchronous_ones() {
-                tell(sink, &Step::AsyncEnded(&operation, &[]));
+                pass(sink, &Step::AsyncEnded(&operation, &[]));
             }
             let open = fixtures::asynchronous(&file(b"/data/a", PathSource::Link));
             let open = AsyncOperation { end: None, result: None, results: 0, ..open };
             for why in
                 [NoResult::CaptureEnd, NoResult::ProcessEnd, NoResult::Skipped, NoResult::Unseen]
             {
-                tell(sink, &Step::AsyncUnfinished(&open, why));
+                pass(sink, &Step::AsyncUnfinished(&open, why));
             }
         },
         expect![[r#"
@@ -192,9 +192,9 @@ fn block_requests() {
     let lines = check(
         |sink| {
             for request in fixtures::requests() {
-                fixtures::tell_request(sink, &request, Some(&fixtures::thread(b"fio")), &[]);
+                fixtures::pass_request(sink, &request, Some(&fixtures::thread(b"fio")), &[]);
             }
-            fixtures::tell_request(sink, &fixtures::request(), None, &fixtures::pieces());
+            fixtures::pass_request(sink, &fixtures::request(), None, &fixtures::pieces());
         },
         expect![[r#"
             {"kind":"block","disk":"loop0","dev":"7:0","op":"write","sector":2048,"bytes":4096,"queued_ns":300000,"inserted_ns":301000,"issued_ns":303000,"completed_ns":383000,"pid":12,"comm":"fio","error":null,"tid":13,"rwbs":"WS","merges":2,"requeues":1,"ending":"completed","flush":"none","diskstats":"write","bytes_done":4096,"bio_queued_ns":null,"request":0,"preflush":false,"serves":null,"serves_waiting":null,"pieces":[]}
@@ -215,7 +215,7 @@ fn block_requests() {
 fn anomalies() {
     let lines = check(
         |sink| {
-            tell(sink, &Step::Anomaly(&fixtures::lost()));
+            pass(sink, &Step::Anomaly(&fixtures::lost()));
         },
         expect![[r#"
             {"kind":"anomaly","what":"lost","time_ns":400000,"cpu":1,"pid":-1,"tid":4712,"count":17,"detail":"the ring \"was\" full\u000a\u001b[31m"}
@@ -233,29 +233,29 @@ fn every_key_is_documented() {
     let mut renamed = call("renameat2", &[CWD, 1, CWD, 2, 0], 0, None, None);
     renamed.named = Some(Box::new(fixtures::renamed(b"\xff")));
     let text = written(|sink| {
-        tell(sink, &Step::ThreadSeen(&fixtures::thread(b"\xff")));
-        tell(sink, &Step::SyscallUnfinished(&all, Unfinished::ThreadEnd));
-        tell(
+        pass(sink, &Step::ThreadSeen(&fixtures::thread(b"\xff")));
+        pass(sink, &Step::SyscallUnfinished(&all, Unfinished::ThreadEnd));
+        pass(
             sink,
             &Step::SyscallEnded(&call("copy_file_range", &[3, 0, 4, 0, 1], 1, Some(3), None), &[]),
         );
-        tell(sink, &Step::SyscallEnded(&renamed, &[]));
-        tell(sink, &Step::SyscallEnded(&fixtures::with_spans(), &[]));
+        pass(sink, &Step::SyscallEnded(&renamed, &[]));
+        pass(sink, &Step::SyscallEnded(&fixtures::with_spans(), &[]));
         for operation in fixtures::asynchronous_ones() {
-            tell(sink, &Step::AsyncEnded(&operation, &[]));
+            pass(sink, &Step::AsyncEnded(&operation, &[]));
         }
-        tell(sink, &Step::AsyncEnded(&fixtures::asynchronous_elsewhere(), &[]));
+        pass(sink, &Step::AsyncEnded(&fixtures::asynchronous_elsewhere(), &[]));
         let open = fixtures::asynchronous(&strange);
-        tell(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
-        tell(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
-        fixtures::tell_request(
+        pass(sink, &Step::AsyncUnfinished(&open, NoResult::Unseen));
+        pass(sink, &Step::SyscallEnded(&call("readv", &[3, 80, 2], 1, Some(3), None), &[]));
+        fixtures::pass_request(
             sink,
             &fixtures::request(),
             Some(&fixtures::thread(b"\xff")),
             &fixtures::pieces(),
         );
-        tell(sink, &Step::Fault(&fixtures::fault(&strange)));
-        tell(sink, &Step::Anomaly(&fixtures::lost()));
+        pass(sink, &Step::Fault(&fixtures::fault(&strange)));
+        pass(sink, &Step::Anomaly(&fixtures::lost()));
     });
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines() {
@@ -311,9 +311,9 @@ proptest! {
         (read.offset, read.bytes_requested) = (Some(offset), Some(requested));
         let request = BlockRequest { sector, nr_sector: length, ..fixtures::request() };
         let text = written(|sink| {
-            tell(sink, &Step::ThreadSeen(&fixtures::thread(&comm)));
-            fixtures::tell_calls(sink, &[read]);
-            fixtures::tell_request(sink, &request, Some(&fixtures::thread(&comm)), &[]);
+            pass(sink, &Step::ThreadSeen(&fixtures::thread(&comm)));
+            fixtures::pass_calls(sink, &[read]);
+            fixtures::pass_request(sink, &request, Some(&fixtures::thread(&comm)), &[]);
         });
         prop_assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'));
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();

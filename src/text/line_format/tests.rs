@@ -9,26 +9,26 @@ use crate::operation::Step;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::fault::Fault;
 use crate::operation::model::{PathSource, SyscallOperation, Unfinished};
-use crate::text::fixtures::{self, CWD, START, at, call, file, tell};
+use crate::text::fixtures::{self, CWD, START, at, call, file, pass};
 use crate::units::Fd;
 
 /// Returns the output of the sink for these steps.
-fn written(told: impl FnOnce(&mut LineWriter<Vec<u8>>)) -> String {
+fn written(steps: impl FnOnce(&mut LineWriter<Vec<u8>>)) -> String {
     let mut sink = LineWriter::new(START, fixtures::disks(), Vec::new());
-    tell(&mut sink, &Step::ThreadSeen(&fixtures::thread(b"tar")));
-    told(&mut sink);
+    pass(&mut sink, &Step::ThreadSeen(&fixtures::thread(b"tar")));
+    steps(&mut sink);
     String::from_utf8(sink.finish().expect("a vector takes everything")).expect("UTF-8")
 }
 
 /// Compares the output, below a ruler as wide as the column of the time.
 #[track_caller]
-fn check(told: impl FnOnce(&mut LineWriter<Vec<u8>>), expected: Expect) {
-    expected.assert_eq(&format!("--------------\n{}", written(told)));
+fn check(steps: impl FnOnce(&mut LineWriter<Vec<u8>>), expected: Expect) {
+    expected.assert_eq(&format!("--------------\n{}", written(steps)));
 }
 
 #[track_caller]
 fn check_calls(calls: &[SyscallOperation], expected: Expect) {
-    check(|sink| fixtures::tell_calls(sink, calls), expected);
+    check(|sink| fixtures::pass_calls(sink, calls), expected);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn flags_are_those_of_the_machine() {
     let open = call("openat", &[CWD, 0, 0o40000], -2, None, None);
     let text = |machine| {
         let mut sink = LineWriter::new(START, [], Vec::new()).machine(machine);
-        tell(&mut sink, &Step::SyscallEnded(&open, &[]));
+        pass(&mut sink, &Step::SyscallEnded(&open, &[]));
         String::from_utf8(sink.finish().expect("a vector takes everything")).expect("UTF-8")
     };
     assert!(text("x86_64").contains("O_RDONLY|O_DIRECT)"));
@@ -158,7 +158,7 @@ fn calls_without_an_end() {
     check(
         |sink| {
             for why in [Unfinished::CaptureEnd, Unfinished::ThreadEnd, Unfinished::ExitLost] {
-                tell(sink, &Step::SyscallUnfinished(&read, why));
+                pass(sink, &Step::SyscallUnfinished(&read, why));
             }
         },
         expect![[r#"
@@ -175,10 +175,10 @@ fn names_of_threads_come_and_go() {
     let sync = call("fsync", &[3], 0, Some(3), None);
     check(
         |sink| {
-            tell(sink, &Step::ThreadRenamed(&fixtures::thread(b"x[1/1] \x07\xe4")));
-            tell(sink, &Step::SyscallEnded(&sync, &[]));
-            tell(sink, &Step::ThreadEnded(&fixtures::thread(b"")));
-            tell(sink, &Step::SyscallEnded(&sync, &[]));
+            pass(sink, &Step::ThreadRenamed(&fixtures::thread(b"x[1/1] \x07\xe4")));
+            pass(sink, &Step::SyscallEnded(&sync, &[]));
+            pass(sink, &Step::ThreadEnded(&fixtures::thread(b"")));
+            pass(sink, &Step::SyscallEnded(&sync, &[]));
         },
         expect![[r#"
             --------------
@@ -192,16 +192,16 @@ fn names_of_threads_come_and_go() {
 fn asynchronous_operations() {
     check(
         |sink| {
-            tell(sink, &Step::ThreadSeen(&fixtures::thread(b"fio")));
+            pass(sink, &Step::ThreadSeen(&fixtures::thread(b"fio")));
             for operation in fixtures::asynchronous_ones() {
-                tell(sink, &Step::AsyncEnded(&operation, &[]));
+                pass(sink, &Step::AsyncEnded(&operation, &[]));
             }
             let open = fixtures::asynchronous(&file(b"/data/a", PathSource::Link));
             let open = AsyncOperation { end: None, result: None, results: 0, ..open };
             for why in
                 [NoResult::CaptureEnd, NoResult::ProcessEnd, NoResult::Skipped, NoResult::Unseen]
             {
-                tell(sink, &Step::AsyncUnfinished(&open, why));
+                pass(sink, &Step::AsyncUnfinished(&open, why));
             }
         },
         expect![[r#"
@@ -226,9 +226,9 @@ fn block_requests() {
     check(
         |sink| {
             for request in fixtures::requests() {
-                fixtures::tell_request(sink, &request, Some(&fixtures::thread(b"fio")), &[]);
+                fixtures::pass_request(sink, &request, Some(&fixtures::thread(b"fio")), &[]);
             }
-            fixtures::tell_request(sink, &fixtures::request(), None, &fixtures::pieces());
+            fixtures::pass_request(sink, &fixtures::request(), None, &fixtures::pieces());
         },
         expect![[r#"
             --------------
@@ -248,7 +248,7 @@ fn block_requests() {
 fn anomalies() {
     check(
         |sink| {
-            tell(sink, &Step::Anomaly(&fixtures::lost()));
+            pass(sink, &Step::Anomaly(&fixtures::lost()));
         },
         expect![[r#"
             --------------
@@ -267,7 +267,7 @@ proptest! {
     ) {
         let mut operation = call("read", &args, ret, Some(3), Some(&file(&path, PathSource::Unverified)));
         operation.call = CallId(row);
-        let text = written(|sink| fixtures::tell_calls(sink, &[operation]));
+        let text = written(|sink| fixtures::pass_calls(sink, &[operation]));
         let line = text.strip_suffix('\n').expect("a line ends");
         prop_assert!(!line.contains(char::is_control));
         prop_assert!(line.starts_with("   0.000123456 tar[4711/4712] cpu1 "));
@@ -277,13 +277,13 @@ proptest! {
 
 #[test]
 fn page_faults() {
-    let told = fixtures::fault(&file(b"/data/a>", PathSource::Link));
+    let known = fixtures::fault(&file(b"/data/a>", PathSource::Link));
     let file = file(b"/b", PathSource::Unverified);
     let unknown = Fault { address: None, write: None, ..fixtures::fault(&file) };
     check(
         |sink| {
-            tell(sink, &Step::Fault(&told));
-            tell(sink, &Step::Fault(&unknown));
+            pass(sink, &Step::Fault(&known));
+            pass(sink, &Step::Fault(&unknown));
         },
         expect![[r#"
             --------------

@@ -30,7 +30,7 @@ pub(super) const BOUNDS: ResourceLimits = ResourceLimits {
 /// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     sandboxed_helper::limit(&BOUNDS)?;
-    let (question, socket) = sandboxed_helper::asked()?;
+    let (question, socket) = sandboxed_helper::received_question()?;
     let question = HeadersQuestion::decode(&question);
     let HeadersQuestion { paths } =
         question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -43,12 +43,12 @@ pub fn answer() -> io::Result<()> {
     sandboxed_helper::give_up_rights()?;
     for (number, file) in opened.into_iter().enumerate() {
         protocol::at_hand(&mut out, number)?;
-        let said = file.and_then(|file| match headers::read(&file) {
+        let reply = file.and_then(|file| match headers::read(&file) {
             Ok(Some(headers)) => Ok(HeaderReply::Read(headers)),
             Ok(None) => Err(HeaderReply::Other),
             Err(_) => Err(HeaderReply::Closed),
         });
-        protocol::say(&mut out, number, &said.unwrap_or_else(|it| it))?;
+        protocol::write_reply(&mut out, number, &reply.unwrap_or_else(|it| it))?;
     }
     out.flush()
 }

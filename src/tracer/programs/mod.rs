@@ -215,17 +215,17 @@ impl HeaderCache {
         }
         let question = HeadersQuestion { paths: waiting };
         let reply = sandboxed_helper::run_helper(HELPER, &question.encode(), &BOUNDS, cancellation);
-        let HeadersAnswer { said, at_hand } =
+        let HeadersAnswer { replies, at_hand } =
             HeadersAnswer::decode(&reply.answer, question.paths.len());
         // A helper that cannot be started cannot be started for the other files, either.
         let is_none = matches!(reply.failure, Some(HelperFailure::NotStarted(_)));
         let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
         let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
         let mut left: BTreeMap<usize, PathBuf> = question.paths.into_iter().enumerate().collect();
-        let is_innocent = is_of_all && !said.is_empty() && at_hand.is_none();
-        for (place, said) in said {
+        let is_innocent = is_of_all && !replies.is_empty() && at_hand.is_none();
+        for (place, header_reply) in replies {
             let Some(path) = left.remove(&place) else { continue };
-            self.of.insert(path, read(said));
+            self.of.insert(path, read(header_reply));
         }
         let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
         let blamed = blamed.and_then(|it| left.remove(&it));
@@ -277,9 +277,9 @@ impl HeaderCache {
     }
 }
 
-fn read(said: HeaderReply) -> Result<Headers, HeadersError> {
+fn read(reply: HeaderReply) -> Result<Headers, HeadersError> {
     let failed = |why: &str| Err(HeadersError::Failed(why.to_owned()));
-    match said {
+    match reply {
         HeaderReply::Read(headers) => Ok(headers),
         HeaderReply::Gone => Err(HeadersError::Gone),
         HeaderReply::Other => Err(HeadersError::Other),

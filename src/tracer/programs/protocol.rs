@@ -38,7 +38,7 @@ pub(super) enum HeaderReply {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct HeadersAnswer {
     /// Results by the files' indices in the question.
-    pub said: Vec<(usize, HeaderReply)>,
+    pub replies: Vec<(usize, HeaderReply)>,
     /// File that the helper was processing when it ended.
     pub at_hand: Option<usize>,
 }
@@ -79,9 +79,13 @@ pub(super) fn at_hand(out: &mut impl Write, file: usize) -> io::Result<()> {
 }
 
 /// Writes the result for a file.
-pub(super) fn say(out: &mut impl Write, file: usize, said: &HeaderReply) -> io::Result<()> {
+pub(super) fn write_reply(
+    out: &mut impl Write,
+    file: usize,
+    reply: &HeaderReply,
+) -> io::Result<()> {
     let mut bytes = Vec::new();
-    match said {
+    match reply {
         HeaderReply::Read(Headers { changed_ns, head_bytes, format }) => {
             let tag = if matches!(format, ProgramFormat::Script { .. }) { SCRIPT } else { ELF };
             bytes.push(tag);
@@ -113,26 +117,26 @@ impl HeadersAnswer {
     pub(super) fn decode(answer: &[u8], files: usize) -> Self {
         let mut decoded = Self::default();
         let mut from = Cursor(answer);
-        let mut is_said = vec![false; files];
+        let mut is_answered = vec![false; files];
         while let Some(tag) = from.u8() {
             let file = from.u32().and_then(|it| usize::try_from(it).ok());
-            let Some(file) = file.filter(|it| is_said.get(*it) == Some(&false)) else { break };
+            let Some(file) = file.filter(|it| is_answered.get(*it) == Some(&false)) else { break };
             decoded.at_hand = Some(file);
             if tag == AT_HAND {
                 continue;
             }
-            let Some(said) = said(tag, &mut from) else { break };
-            if let Some(is_said) = is_said.get_mut(file) {
-                *is_said = true;
+            let Some(reply) = read_reply(tag, &mut from) else { break };
+            if let Some(is_answered) = is_answered.get_mut(file) {
+                *is_answered = true;
             }
             decoded.at_hand = None;
-            decoded.said.push((file, said));
+            decoded.replies.push((file, reply));
         }
         decoded
     }
 }
 
-fn said(tag: u8, from: &mut Cursor<'_>) -> Option<HeaderReply> {
+fn read_reply(tag: u8, from: &mut Cursor<'_>) -> Option<HeaderReply> {
     if !matches!(tag, SCRIPT | ELF) {
         return OTHERS.get(usize::from(tag - FIRST_OF_OTHERS)).cloned();
     }

@@ -81,29 +81,29 @@ fn question_and_answer_are_understood() {
     let script = ProgramFormat::Script { interpreter: "/bin/sh".into() };
     let elf = ProgramFormat::Elf { table_bytes: 56, loader: Some("/ld".into()) };
     let read = |format| HeaderReply::Read(Headers { changed_ns: -7, head_bytes: 256, format });
-    let said = [(1, read(script)), (0, HeaderReply::Gone), (2, read(elf))];
+    let replies = [(1, read(script)), (0, HeaderReply::Gone), (2, read(elf))];
     let mut answer = Vec::new();
-    for (file, said) in &said {
+    for (file, reply) in &replies {
         protocol::at_hand(&mut answer, *file).expect("memory");
-        protocol::say(&mut answer, *file, said).expect("memory");
+        protocol::write_reply(&mut answer, *file, reply).expect("memory");
     }
     let decoded = HeadersAnswer::decode(&answer, 3);
-    assert_eq!(decoded, HeadersAnswer { said: said.clone().into(), at_hand: None });
+    assert_eq!(decoded, HeadersAnswer { replies: replies.clone().into(), at_hand: None });
     // The last result is cut off.
     let decoded = HeadersAnswer::decode(&answer[..answer.len() - 1], 3);
-    assert_eq!((decoded.said.len(), decoded.at_hand), (2, Some(2)));
+    assert_eq!((decoded.replies.len(), decoded.at_hand), (2, Some(2)));
     // Results for a file that is not in the question, and a second result for the same file, are
     // rejected.
-    assert_eq!(HeadersAnswer::decode(&answer, 2).said.len(), 2);
+    assert_eq!(HeadersAnswer::decode(&answer, 2).replies.len(), 2);
     let twice = [answer.clone(), answer].concat();
-    assert_eq!(HeadersAnswer::decode(&twice, 3).said.len(), 3);
+    assert_eq!(HeadersAnswer::decode(&twice, 3).replies.len(), 3);
     // The kernel does not read that many bytes.
     let long = ProgramFormat::Elf { table_bytes: 65537, loader: None };
     let mut answer = Vec::new();
-    protocol::say(&mut answer, 0, &read(long)).expect("memory");
+    protocol::write_reply(&mut answer, 0, &read(long)).expect("memory");
     assert_eq!(
         HeadersAnswer::decode(&answer, 1),
-        HeadersAnswer { said: Vec::new(), at_hand: Some(0) }
+        HeadersAnswer { replies: Vec::new(), at_hand: Some(0) }
     );
 }
 
@@ -111,6 +111,7 @@ proptest::proptest! {
     #[test]
     fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..9, 0..200)) {
         let decoded = HeadersAnswer::decode(&bytes, 3);
-        proptest::prop_assert!(decoded.said.len() <= 3 && decoded.at_hand.is_none_or(|it| it < 3));
+        proptest::prop_assert!(decoded.replies.len() <= 3);
+        proptest::prop_assert!(decoded.at_hand.is_none_or(|it| it < 3));
     }
 }

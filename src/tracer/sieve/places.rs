@@ -72,14 +72,14 @@ pub(super) struct FilePlaces {
     images: FxHashMap<InodeKey, Image>,
     /// True if extents reported by iomap also hold for writeback, because tracepoints report those
     /// of writeback.
-    writeback_is_told: bool,
+    has_writeback_reports: bool,
     /// Facts to be written.
     facts: Vec<Fact>,
 }
 
 impl FilePlaces {
-    pub(super) fn new(writeback_is_told: bool) -> Self {
-        Self { writeback_is_told, ..Self::default() }
+    pub(super) fn new(has_writeback_reports: bool) -> Self {
+        Self { has_writeback_reports, ..Self::default() }
     }
 
     /// Adds these disks to the known ones.
@@ -275,7 +275,7 @@ impl FilePlaces {
             return true;
         }
         runs.overlapping(begin..end).any(|(at, run)| {
-            if run.unit == AddressUnit::Bytes && !self.writeback_is_told && is_unknown_own {
+            if run.unit == AddressUnit::Bytes && !self.has_writeback_reports && is_unknown_own {
                 return true;
             }
             if self.files.contains_key(&run.file) {
@@ -296,10 +296,16 @@ impl FilePlaces {
         place: DevicePosition,
         nr_sector: u64,
     ) {
-        self.tell_at(time, place, nr_sector, 0);
+        self.write_extents_at(time, place, nr_sector, 0);
     }
 
-    fn tell_at(&mut self, time: KernelTime, place: DevicePosition, nr_sector: u64, depth: usize) {
+    fn write_extents_at(
+        &mut self,
+        time: KernelTime,
+        place: DevicePosition,
+        nr_sector: u64,
+        depth: usize,
+    ) {
         let begin = place.sector.saturating_mul(SECTOR_BYTES);
         let end = begin.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
         let Some(runs) = self.runs.get(&place.dev).filter(|_| begin < end) else { return };
@@ -317,7 +323,7 @@ impl FilePlaces {
             let (from, to) = (at.start.max(begin), at.end.min(end));
             let above = self.images.get(&run.file).map(|it| it.place(from.wrapping_sub(run.shift)));
             if let Some(above) = above.filter(|_| depth < DEPTH_MAX) {
-                self.tell_at(time, above, (to - from).div_ceil(SECTOR_BYTES), depth + 1);
+                self.write_extents_at(time, above, (to - from).div_ceil(SECTOR_BYTES), depth + 1);
             }
         }
     }

@@ -201,9 +201,9 @@ impl SievedRequests {
         }
         // A request that was absorbed belongs to its host when the host is decided.
         seen.sort_by_key(|it| !matches!(it.ending, Some(RequestEnd::Absorbed { .. })));
-        let asks = matches!(event.point, BlockPoint::GetRq | BlockPoint::Insert);
+        let is_request = matches!(event.point, BlockPoint::GetRq | BlockPoint::Insert);
         for step in seen {
-            let by_own = is_stacked || asks && hit.by_own;
+            let by_own = is_stacked || is_request && hit.by_own;
             self.note(&step, hit, is_queued, by_own, marks);
             self.follow(step, places, marks);
         }

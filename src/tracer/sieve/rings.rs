@@ -26,11 +26,11 @@ impl UringOwners {
     /// Returns the mark of an operation: it is the program's if its ring is, whatever thread
     /// reports its result. It is kept unless the ring is known to be another program's.
     pub(super) fn learn(&mut self, event: &UringEvent, by_own: bool) -> Mark {
-        let asks =
+        let is_use =
             matches!(event.point, UringPoint::Create | UringPoint::Submit | UringPoint::FileGet);
-        if by_own && asks {
+        if by_own && is_use {
             self.own.insert(event.ctx);
-        } else if asks && !event.sq_thread {
+        } else if is_use && !event.sq_thread {
             if self.others.len() >= RINGS_MAX {
                 self.others.clear();
             }

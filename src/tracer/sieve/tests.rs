@@ -63,7 +63,7 @@ impl Case {
     }
 
     /// Queues a bio and gets its request.
-    fn asks(&mut self, tid: i32, letters: &str, sector: u64, nr_sector: u32) {
+    fn request(&mut self, tid: i32, letters: &str, sector: u64, nr_sector: u32) {
         self.push(tid, BlockPoint::BioQueue, letters, sector, nr_sector);
         self.push(tid, BlockPoint::GetRq, letters, sector, nr_sector);
     }
@@ -74,7 +74,7 @@ impl Case {
         self.push(OWN, BlockPoint::Complete, letters, sector, nr_sector);
     }
 
-    fn says(&mut self, tid: i32, ino: u64, block: u64, count: u64) -> Mark {
+    fn extent(&mut self, tid: i32, ino: u64, block: u64, count: u64) -> Mark {
         let (offset, length, address, unit) = (0, count * 4096, block * 4096, AddressUnit::Bytes);
         let dev = DEV;
         let it = Extent { dev, ino, on: DEV, unit, offset, length, address, is_shared: false };
@@ -106,8 +106,8 @@ impl Case {
 #[test]
 fn requests_of_others_are_counted_and_dropped() {
     let mut case = Case::new();
-    case.asks(OTHER, "WS", 8, 8);
-    case.asks(OWN, "WS", 8, 8);
+    case.request(OTHER, "WS", 8, 8);
+    case.request(OWN, "WS", 8, 8);
     case.is_done("WS", 8, 8);
     case.is_done("WS", 8, 8);
     case.check("ddkkddkk", &[("write", 1, 4096)]);
@@ -116,11 +116,11 @@ fn requests_of_others_are_counted_and_dropped() {
 #[test]
 fn flushes_are_kept_with_their_dependents() {
     let mut case = Case::new();
-    case.asks(OTHER, "FWS", 0, 0);
+    case.request(OTHER, "FWS", 0, 0);
     case.push(KERNEL, BlockPoint::Issue, "FF", 0, 0);
     case.push(KERNEL, BlockPoint::Complete, "FF", 0, 0);
     case.push(KERNEL, BlockPoint::Complete, "FWS", 0, 0);
-    case.asks(OWN, "FWS", 0, 0);
+    case.request(OWN, "FWS", 0, 0);
     case.push(KERNEL, BlockPoint::Issue, "FF", 0, 0);
     case.push(KERNEL, BlockPoint::Complete, "FF", 0, 0);
     case.push(KERNEL, BlockPoint::Complete, "FWS", 0, 0);
@@ -131,12 +131,12 @@ fn flushes_are_kept_with_their_dependents() {
 #[test]
 fn merged_requests_are_whole_or_not_there() {
     let mut case = Case::new();
-    case.asks(OTHER, "W", 8, 8);
+    case.request(OTHER, "W", 8, 8);
     case.push(OWN, BlockPoint::BioQueue, "W", 16, 8);
     case.push(OWN, BlockPoint::BackMerge, "W", 16, 8);
     case.is_done("W", 8, 16);
-    case.asks(OTHER, "W", 100, 8);
-    case.asks(OTHER, "W", 108, 8);
+    case.request(OTHER, "W", 100, 8);
+    case.request(OTHER, "W", 108, 8);
     case.push(OTHER, BlockPoint::RqMerge, "W", 108, 8);
     case.is_done("W", 100, 16);
     case.check("kkkkkkddddddd", &[("write", 1, 8192)]);
@@ -145,22 +145,22 @@ fn merged_requests_are_whole_or_not_there() {
 #[test]
 fn writes_of_others_to_the_program_files_are_kept() {
     let mut case = Case::new();
-    assert_eq!(case.says(OTHER, 51, 1, 1), Mark::Dropped);
-    assert_eq!(case.says(OTHER, 52, 2, 1), Mark::Dropped);
+    assert_eq!(case.extent(OTHER, 51, 1, 1), Mark::Dropped);
+    assert_eq!(case.extent(OTHER, 52, 2, 1), Mark::Dropped);
     // On this device no file is the program's yet.
-    case.asks(KERNEL, "W", 80, 8);
+    case.request(KERNEL, "W", 80, 8);
     case.is_done("W", 80, 8);
     case.opens(51);
-    case.asks(KERNEL, "W", 8, 8);
+    case.request(KERNEL, "W", 8, 8);
     case.is_done("W", 8, 8);
-    case.asks(KERNEL, "W", 16, 8);
+    case.request(KERNEL, "W", 16, 8);
     case.is_done("W", 16, 8);
     // No file system has reported this location: it may be the program's. Metadata is not.
-    case.asks(KERNEL, "W", 24, 8);
+    case.request(KERNEL, "W", 24, 8);
     case.is_done("W", 24, 8);
-    case.asks(KERNEL, "WM", 32, 8);
+    case.request(KERNEL, "WM", 32, 8);
     case.is_done("WM", 32, 8);
-    case.asks(OTHER, "R", 8, 8);
+    case.request(OTHER, "R", 8, 8);
     case.is_done("R", 8, 8);
     let facts = case.places.take_facts();
     let [Fact::Text { which: Text::PLACES, text, time, .. }] = facts.as_slice() else {
@@ -177,12 +177,12 @@ fn writes_of_others_to_the_program_files_are_kept() {
 fn reused_places_of_the_program_are_reported() {
     let mut case = Case::new();
     case.opens(51);
-    assert_eq!(case.says(KERNEL, 51, 1, 4), Mark::Kept);
-    assert_eq!(case.says(OTHER, 52, 100, 4), Mark::Dropped);
-    assert_eq!(case.says(OTHER, 52, 3, 1), Mark::Kept);
+    assert_eq!(case.extent(KERNEL, 51, 1, 4), Mark::Kept);
+    assert_eq!(case.extent(OTHER, 52, 100, 4), Mark::Dropped);
+    assert_eq!(case.extent(OTHER, 52, 3, 1), Mark::Kept);
     let freed = |block| FsEvent::Freed { dev: DEV, block, count: 1 };
     case.places.mounted(b"7:3 4096\n");
-    assert_eq!(case.says(OWN, 53, 1, 4), Mark::Kept);
+    assert_eq!(case.extent(OWN, 53, 1, 4), Mark::Kept);
     assert_eq!(case.places.learn(case.now(), &freed(2), false), Mark::Kept);
     assert_eq!(case.places.learn(case.now(), &freed(100), false), Mark::Dropped);
     let gone = |ino| FsEvent::Evicted { dev: DEV, ino };
@@ -194,7 +194,7 @@ fn reused_places_of_the_program_are_reported() {
 #[test]
 fn overdue_requests_are_kept() {
     let mut case = Case::new();
-    case.asks(OTHER, "W", 8, 8);
+    case.request(OTHER, "W", 8, 8);
     assert!(!case.marks.is_decided(0));
     case.requests.keep_undecided(0, false, &mut case.marks);
     case.marks.keep_undecided(0);
@@ -278,8 +278,8 @@ fn an_inode_that_is_used_again_is_the_programs() {
     assert!(case.places.opened(KernelTime(500), &stat));
     let gone = FsEvent::Evicted { dev: DEV, ino: 51 };
     assert_eq!(case.places.learn(KernelTime(400), &gone, false), Mark::Kept);
-    assert_eq!(case.says(KERNEL, 51, 1, 1), Mark::Kept);
-    case.asks(KERNEL, "W", 8, 8);
+    assert_eq!(case.extent(KERNEL, 51, 1, 1), Mark::Kept);
+    case.request(KERNEL, "W", 8, 8);
     case.is_done("W", 8, 8);
     assert_eq!(case.places.learn(KernelTime(9000), &gone, false), Mark::Kept);
     assert_eq!(case.places.learn(KernelTime(9000), &gone, false), Mark::Dropped);
@@ -290,9 +290,9 @@ fn an_inode_that_is_used_again_is_the_programs() {
 #[test]
 fn dropped_requests_in_flight_at_the_end_are_counted() {
     let mut case = Case::new();
-    case.asks(OTHER, "WS", 8, 8);
+    case.request(OTHER, "WS", 8, 8);
     case.push(KERNEL, BlockPoint::Issue, "WS", 8, 8);
-    case.asks(OWN, "WS", 80, 8);
+    case.request(OWN, "WS", 80, 8);
     case.push(KERNEL, BlockPoint::Issue, "WS", 80, 8);
     case.requests.finish();
     let devices = case.requests.left_out.into_devices();
@@ -304,9 +304,9 @@ fn dropped_requests_in_flight_at_the_end_are_counted() {
 #[test]
 fn undecided_requests_are_kept_after_a_loss() {
     let mut case = Case::new();
-    case.asks(OTHER, "W", 8, 8);
+    case.request(OTHER, "W", 8, 8);
     case.push(KERNEL, BlockPoint::Issue, "W", 8, 8);
-    case.asks(OTHER, "W", 80, 8);
+    case.request(OTHER, "W", 80, 8);
     case.push(OTHER, BlockPoint::BioQueue, "W", 160, 8);
     case.requests.records_lost(&mut case.marks);
     case.push(KERNEL, BlockPoint::Complete, "W", 8, 8);
@@ -355,10 +355,10 @@ fn a_bio_that_waited_too_long_brings_its_requests() {
     case.marks.keep_undecided(0);
     assert_eq!(case.marks.get(first), Mark::Kept);
     let second = late(&mut case, OTHER, BlockPoint::GetRq, 16, 8);
-    for (sector, asked) in [(8, first), (16, second)] {
+    for (sector, request) in [(8, first), (16, second)] {
         let issued = late(&mut case, KERNEL, BlockPoint::Issue, sector, 8);
         let completed = late(&mut case, KERNEL, BlockPoint::Complete, sector, 8);
-        let marks = [asked, issued, completed].map(|it| case.marks.get(it));
+        let marks = [request, issued, completed].map(|it| case.marks.get(it));
         assert_eq!(marks, [Mark::Kept; 3], "{sector}");
     }
     assert_eq!(case.requests.kept_undecided, 1);
@@ -391,16 +391,16 @@ fn devices_of_a_stack_are_plain_disks_after_it() {
         ..Disk::default()
     };
     case.requests.has_only_disks(&[disk(&["dm-0"])]);
-    case.asks(OTHER, "W", 8, 8);
+    case.request(OTHER, "W", 8, 8);
     case.is_done("W", 8, 8);
-    case.asks(OTHER, "W", 80, 8);
+    case.request(OTHER, "W", 80, 8);
     // Requests that have begun stay in the log.
     case.requests.has_only_disks(&[disk(&[])]);
     case.is_done("W", 80, 8);
-    case.asks(OTHER, "W", 8, 8);
+    case.request(OTHER, "W", 8, 8);
     case.is_done("W", 8, 8);
     case.requests.add_disks(&[disk(&["dm-0"])]);
-    case.asks(OTHER, "W", 8, 8);
+    case.request(OTHER, "W", 8, 8);
     case.is_done("W", 8, 8);
     case.check("kkkkkkkkddddkkkk", &[("write", 1, 4096)]);
 }
@@ -433,7 +433,7 @@ fn a_partition_that_is_new_is_looked_for() {
     case.requests.has_only_disks(&[disk]);
     let hit = case.at(OTHER);
     case.requests.push(&hit, &event(partition), &mut case.places, &mut case.marks);
-    case.asks(OTHER, "W", 2056, 8);
+    case.request(OTHER, "W", 2056, 8);
     case.is_done("W", 2056, 8);
     case.check("kddddd", &[("write", 1, 4096)]);
 }
@@ -443,8 +443,8 @@ fn a_partition_that_is_new_is_looked_for() {
 #[test]
 fn file_queried_for_extents_belongs_to_the_program() {
     let mut case = Case::new();
-    assert_eq!(case.says(OWN, 51, 1, 1), Mark::Kept);
-    case.asks(KERNEL, "W", 8, 8);
+    assert_eq!(case.extent(OWN, 51, 1, 1), Mark::Kept);
+    case.request(KERNEL, "W", 8, 8);
     case.is_done("W", 8, 8);
     case.check("kkkk", &[]);
 }

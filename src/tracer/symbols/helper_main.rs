@@ -15,7 +15,7 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use super::super::executable_mappings::CodeFile;
 use super::file_access::{FileAccessTable, give_up_rights, is_same};
 use super::perf_map;
-use super::protocol::{self, AskedProcess, CopyState, SymbolsQuestion};
+use super::protocol::{self, CopyState, ProcessRequest, SymbolsQuestion};
 use crate::sys::sandboxed_helper::{self, ResourceLimits};
 
 /// Limits of one question.
@@ -35,7 +35,7 @@ pub(in super::super) const BOUNDS: ResourceLimits = ResourceLimits {
 /// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     sandboxed_helper::limit(&BOUNDS)?;
-    let (question, socket) = sandboxed_helper::asked()?;
+    let (question, socket) = sandboxed_helper::received_question()?;
     let question = SymbolsQuestion::decode(&question);
     let SymbolsQuestion { file, processes } =
         question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -47,7 +47,7 @@ pub fn answer() -> io::Result<()> {
     out.flush()
 }
 
-fn of_file(file: &CodeFile, processes: &[AskedProcess], out: &mut impl Write) -> io::Result<()> {
+fn of_file(file: &CodeFile, processes: &[ProcessRequest], out: &mut impl Write) -> io::Result<()> {
     let mut copies = FileAccessTable::new();
     let mut waiting = BTreeMap::new();
     for (number, it) in processes.iter().enumerate() {
@@ -94,13 +94,14 @@ fn of_file(file: &CodeFile, processes: &[AskedProcess], out: &mut impl Write) ->
 /// opens any file of that name.
 fn of_copy(
     path: &Path,
-    processes: &[AskedProcess],
+    processes: &[ProcessRequest],
     theirs: &[usize],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let asked = theirs.iter().filter_map(|it| processes.get(*it));
+    let requests = theirs.iter().filter_map(|it| processes.get(*it));
     // One byte earlier is inside the call instruction.
-    let places: Vec<u64> = asked.flat_map(|it| &it.places).map(|it| it.saturating_sub(1)).collect();
+    let places: Vec<u64> =
+        requests.flat_map(|it| &it.places).map(|it| it.saturating_sub(1)).collect();
     let mut elf = Elf::new(path);
     elf.debug_syms = false;
     let name = |found: Symbolized<'_>| match found {
@@ -119,18 +120,18 @@ fn of_copy(
     }
 }
 
-fn of_lists(processes: &[AskedProcess], out: &mut impl Write) -> io::Result<()> {
+fn of_lists(processes: &[ProcessRequest], out: &mut impl Write) -> io::Result<()> {
     let opened: Vec<_> = processes.iter().map(|it| perf_map::open(it.pid, it.owner)).collect();
     give_up_rights()?;
-    for ((number, list), asked) in opened.into_iter().enumerate().zip(processes) {
+    for ((number, list), request) in opened.into_iter().enumerate().zip(processes) {
         protocol::begin(out, &[number])?;
         let Some((list, bytes)) = list else {
             protocol::end(out, CopyState::Gone, [])?;
             continue;
         };
-        let addresses: BTreeSet<u64> = asked.places.iter().copied().collect();
+        let addresses: BTreeSet<u64> = request.places.iter().copied().collect();
         let (named, is_cut) = perf_map::listed(list, bytes, &addresses);
-        let named = asked.places.iter().map(|it| named.get(it).cloned());
+        let named = request.places.iter().map(|it| named.get(it).cloned());
         protocol::end(out, if is_cut { CopyState::Cut } else { CopyState::Read }, named)?;
     }
     Ok(())

@@ -27,7 +27,7 @@ use crate::sys::clock;
 use crate::sys::sandboxed_helper::{self, HelperFailure, HelperReply, ResourceLimits};
 use crate::units::{KernelTime, Pid};
 pub(super) use perf_map::owner_of;
-use protocol::{AskedProcess, CopyState, FunctionOffset, Group, SymbolsAnswer, SymbolsQuestion};
+use protocol::{CopyState, FunctionOffset, Group, ProcessRequest, SymbolsAnswer, SymbolsQuestion};
 
 /// Hidden subcommand that starts this program as the helper.
 pub const VERB: &str = "name-functions";
@@ -84,11 +84,11 @@ pub(super) fn of_programs(
     }
     let mut asking = HelperSession::new(HELPER, helper_main::BOUNDS, cancellation);
     for (file, by_pid) in by_file {
-        let asked = by_pid.into_iter().map(|(pid, wanted)| {
+        let requests = by_pid.into_iter().map(|(pid, wanted)| {
             let owner = owners.get(&pid).copied().flatten();
-            (asked(pid, owner, file.is_some(), &wanted), wanted)
+            (process_request(pid, owner, file.is_some(), &wanted), wanted)
         });
-        asking.ask_all(file.as_deref(), asked.collect());
+        asking.query_all(file.as_deref(), requests.collect());
     }
     asking.programs
 }
@@ -105,16 +105,16 @@ pub(super) fn is_path(path: &[u8]) -> bool {
 }
 
 /// Returns the part of a question that concerns a process.
-fn asked(
+fn process_request(
     pid: Pid,
     owner: Option<u32>,
     of_file: bool,
     wanted: &[UnresolvedAddress],
-) -> AskedProcess {
+) -> ProcessRequest {
     let code = wanted.first().and_then(|it| it.code.as_ref());
     let mapped = code.map_or((0, 0), |it| (it.start, it.end));
     let place = |it: &UnresolvedAddress| if of_file { place(it) } else { it.address };
-    AskedProcess { pid, owner, mapped, places: wanted.iter().map(place).collect() }
+    ProcessRequest { pid, owner, mapped, places: wanted.iter().map(place).collect() }
 }
 
 /// Returns the offset of an address in its file.
@@ -140,7 +140,7 @@ fn symbol(wanted: &UnresolvedAddress, known: Option<FunctionOffset>) -> Symbol {
 }
 
 /// Part of a question, and the addresses that it covers.
-type AddressOwner = (AskedProcess, Vec<UnresolvedAddress>);
+type AddressOwner = (ProcessRequest, Vec<UnresolvedAddress>);
 
 /// State of the questions to helpers.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl<'a, 'p> HelperSession<'a, 'p> {
 
     /// Asks about a file, or about the lists, of all these processes. Helpers run one after the
     /// other, until each process has a result or was the one whose copy killed a helper.
-    fn ask_all(&mut self, file: Option<&CodeFile>, mut waiting: Vec<AddressOwner>) {
+    fn query_all(&mut self, file: Option<&CodeFile>, mut waiting: Vec<AddressOwner>) {
         let path = file.map_or(LISTS, |it| &it.path);
         while !waiting.is_empty() {
             if clock::now() > self.until {
@@ -189,9 +189,11 @@ impl<'a, 'p> HelperSession<'a, 'p> {
                 return self.give_up(path, &HelperFailure::NotWaitedFor.to_string(), waiting);
             }
             let rest = waiting.split_off(waiting.len().min(PROCESSES_MAX));
-            let (asked, mut wanted): (Vec<AskedProcess>, Vec<Option<Vec<UnresolvedAddress>>>) =
-                waiting.into_iter().map(|(asked, wanted)| (asked, Some(wanted))).unzip();
-            let question = SymbolsQuestion { file: file.cloned(), processes: asked };
+            let (processes, mut wanted): (
+                Vec<ProcessRequest>,
+                Vec<Option<Vec<UnresolvedAddress>>>,
+            ) = waiting.into_iter().map(|(request, wanted)| (request, Some(wanted))).unzip();
+            let question = SymbolsQuestion { file: file.cloned(), processes };
             let HelperReply { answer, failure } = sandboxed_helper::run_helper(
                 self.arguments,
                 &question.encode(),
@@ -210,7 +212,7 @@ impl<'a, 'p> HelperSession<'a, 'p> {
                 .into_iter()
                 .zip(wanted)
                 .enumerate()
-                .filter_map(|(place, (asked, wanted))| Some((place, (asked, wanted?))))
+                .filter_map(|(place, (request, wanted))| Some((place, (request, wanted?))))
                 .collect();
             // If no copy was announced, the first process is blamed, so that the loop makes
             // progress.
@@ -342,15 +344,16 @@ mod tests {
         use std::io::Write;
         // The limits prevent a core dump.
         sandboxed_helper::limit(&helper_main::BOUNDS).expect("it is allowed");
-        let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");
+        let (question, mut socket) =
+            sandboxed_helper::received_question().expect("there is a question");
         let question = SymbolsQuestion::decode(&question).expect("a question");
-        for (number, asked) in question.processes.iter().enumerate() {
+        for (number, request) in question.processes.iter().enumerate() {
             protocol::begin(&mut socket, &[number]).expect("the tracer listens");
-            if asked.pid.0 % 2 == 0 {
+            if request.pid.0 % 2 == 0 {
                 socket.write_all(&[0, 0]).expect("the tracer listens");
                 std::process::abort();
             }
-            let named = asked.places.iter().map(|it| Some((format!("f{it}").into_bytes(), 1)));
+            let named = request.places.iter().map(|it| Some((format!("f{it}").into_bytes(), 1)));
             protocol::end(&mut socket, CopyState::Read, named).expect("the tracer listens");
         }
     }
@@ -366,8 +369,9 @@ mod tests {
 
     fn all_of(asking: &mut HelperSession<'_, '_>, path: &str, pids: impl Iterator<Item = i32>) {
         let file = CodeFile { path: path.into(), identity: FileIdentity::BuildId(b"id".to_vec()) };
-        let of = |pid| (asked(Pid(pid), None, true, &wanted(pid, path)), wanted(pid, path));
-        asking.ask_all(Some(&file), pids.map(of).collect());
+        let of =
+            |pid| (process_request(Pid(pid), None, true, &wanted(pid, path)), wanted(pid, path));
+        asking.query_all(Some(&file), pids.map(of).collect());
     }
 
     fn names(asking: &HelperSession<'_, '_>) -> Vec<(i32, String)> {

@@ -21,12 +21,12 @@ pub(super) const NAME_BYTES_MAX: usize = 8 << 10;
 pub(super) struct SymbolsQuestion {
     /// File to read; `None`: the lists of compiled functions.
     pub file: Option<CodeFile>,
-    pub processes: Vec<AskedProcess>,
+    pub processes: Vec<ProcessRequest>,
 }
 
 /// Addresses of one process in a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AskedProcess {
+pub(super) struct ProcessRequest {
     pub pid: Pid,
     /// User of the process, if known while it ran.
     pub owner: Option<u32>,
@@ -99,7 +99,7 @@ impl SymbolsQuestion {
                 push_file(&mut out, file);
             }
         }
-        for AskedProcess { pid, owner, mapped, places } in &self.processes {
+        for ProcessRequest { pid, owner, mapped, places } in &self.processes {
             out.extend(pid.0.to_le_bytes());
             out.push(u8::from(owner.is_some()));
             out.extend(owner.unwrap_or(0).to_le_bytes());
@@ -125,7 +125,7 @@ impl SymbolsQuestion {
             let owner = Some(from.u32()?).filter(|_| has_owner);
             let mapped = (from.u64()?, from.u64()?);
             let places = (0..from.u32()?).map(|_| from.u64()).collect::<Option<_>>()?;
-            processes.push(AskedProcess { pid, owner, mapped, places });
+            processes.push(ProcessRequest { pid, owner, mapped, places });
         }
         Some(Self { file, processes })
     }
@@ -164,13 +164,13 @@ pub(super) fn end(
 
 impl SymbolsAnswer {
     /// Decodes the valid part of an answer.
-    pub(super) fn decode(bytes: &[u8], asked: &[AskedProcess]) -> Self {
+    pub(super) fn decode(bytes: &[u8], requests: &[ProcessRequest]) -> Self {
         let mut answer = Self::default();
         let mut from = Cursor(bytes);
-        let mut waiting: Vec<u8> = vec![COPIES_MAX; asked.len()];
+        let mut waiting: Vec<u8> = vec![COPIES_MAX; requests.len()];
         while let Some(announced) = next_processes(&mut from, &mut waiting) {
             let processes: Vec<usize> = announced.iter().map(|it| it.0).collect();
-            let Some(group) = group(&mut from, &processes, asked) else {
+            let Some(group) = group(&mut from, &processes, requests) else {
                 answer.at_hand = processes;
                 break;
             };
@@ -201,13 +201,13 @@ fn next_processes(from: &mut Cursor<'_>, waiting: &mut [u8]) -> Option<Vec<(usiz
     (!processes.is_empty()).then_some(processes)
 }
 
-fn group(from: &mut Cursor<'_>, processes: &[usize], asked: &[AskedProcess]) -> Option<Group> {
+fn group(from: &mut Cursor<'_>, processes: &[usize], requests: &[ProcessRequest]) -> Option<Group> {
     let state = *STATES.get(usize::from(from.u8()?))?;
     let is_read = matches!(state, CopyState::Read | CopyState::Cut);
     let mut found = Vec::new();
     // No names follow for a copy that is not the mapped file.
     for place in processes.iter().filter(|_| state != CopyState::Other) {
-        let places = &asked.get(*place)?.places;
+        let places = &requests.get(*place)?.places;
         let named = if is_read {
             places.iter().map(|_| named(from)).collect::<Option<_>>()?
         } else {
@@ -269,8 +269,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn asked(places: &[u64]) -> AskedProcess {
-        AskedProcess { pid: Pid(7), owner: Some(1000), mapped: (1, 2), places: places.to_vec() }
+    fn request(places: &[u64]) -> ProcessRequest {
+        ProcessRequest { pid: Pid(7), owner: Some(1000), mapped: (1, 2), places: places.to_vec() }
     }
 
     #[test]
@@ -278,7 +278,8 @@ mod tests {
         let paths = [FileIdentity::BuildId(b"id".to_vec()), FileIdentity::Inode(8, 1, 1 << 40)];
         let files = paths.map(|identity| Some(CodeFile { path: b"/a\xff".to_vec(), identity }));
         for file in files.into_iter().chain([None]) {
-            let processes = vec![asked(&[3, u64::MAX]), AskedProcess { owner: None, ..asked(&[]) }];
+            let processes =
+                vec![request(&[3, u64::MAX]), ProcessRequest { owner: None, ..request(&[]) }];
             let question = SymbolsQuestion { file, processes };
             let bytes = question.encode();
             assert_eq!(SymbolsQuestion::decode(&bytes[..bytes.len() - 1]), None);
@@ -307,8 +308,8 @@ mod tests {
         out
     }
 
-    fn four() -> [AskedProcess; 4] {
-        [asked(&[1, 2]), asked(&[1]), asked(&[3]), asked(&[4])]
+    fn four() -> [ProcessRequest; 4] {
+        [request(&[1, 2]), request(&[1]), request(&[3]), request(&[4])]
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) type UnwindResult = Result<Option<Caller>, UnwindError>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnwindError {
     /// The file has no information about this address.
-    NotTold,
+    NoInformation,
     /// The content of the stack at this address is unknown.
     Memory(u64),
     /// The information is invalid, or needs an unknown value.
@@ -152,7 +152,7 @@ impl<'a> CallFrames<'a> {
                 found
             }
         };
-        let row = row.ok_or(UnwindError::NotTold)?;
+        let row = row.ok_or(UnwindError::NoInformation)?;
         if row.in_debug_frame {
             follow(&row, &self.debug_frame, registers, memory)
         } else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use memmap2::Mmap;
 
 use super::cfi::CallFrames;
-use super::protocol::{AskedFile, MemoryEvent, StacksQuestion, encode_missed, encode_way};
+use super::protocol::{FileRequest, MemoryEvent, StacksQuestion, encode_missed, encode_way};
 use super::unwinder::{AddressSpace, FrameTables, walk};
 use crate::sys::sandboxed_helper::{self, ResourceLimits};
 use crate::tracer::symbols::file_access::{FileAccessTable, give_up_rights, is_same};
@@ -30,12 +30,12 @@ pub(super) const BOUNDS: ResourceLimits = ResourceLimits {
 /// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     sandboxed_helper::limit(&BOUNDS)?;
-    let (question, socket) = sandboxed_helper::asked()?;
+    let (question, socket) = sandboxed_helper::received_question()?;
     let question = StacksQuestion::decode(&question);
     let StacksQuestion { pid, files, events } =
         question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     let mut copies = FileAccessTable::new();
-    let of = |it: &AskedFile| copies.candidates(pid, it.mapped.0, it.mapped.1, &it.file);
+    let of = |it: &FileRequest| copies.candidates(pid, it.mapped.0, it.mapped.1, &it.file);
     let candidates: Vec<VecDeque<usize>> = files.iter().map(of).collect();
     give_up_rights()?;
     let maps = files
@@ -71,7 +71,7 @@ pub(super) fn go_back(
 fn map(
     copies: &FileAccessTable,
     number: usize,
-    AskedFile { file, .. }: &AskedFile,
+    FileRequest { file, .. }: &FileRequest,
 ) -> Option<Mmap> {
     let path = copies.path(number)?;
     let opened = File::open(&path).ok()?;

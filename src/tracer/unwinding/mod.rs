@@ -34,7 +34,7 @@ use crate::sys::clock;
 use crate::sys::sandboxed_helper::{self, HelperFailure, HelperReply, ResourceLimits};
 use crate::units::{KernelTime, Pid, Tid};
 use cfi::FollowedRegisters;
-use protocol::{AskedFile, MemoryEvent, StacksAnswer, StacksQuestion};
+use protocol::{FileRequest, MemoryEvent, StacksAnswer, StacksQuestion};
 use unwinder::{CodeRange, SampledStack};
 
 /// Hidden subcommand that starts this program as the helper.
@@ -127,7 +127,7 @@ pub(super) fn unwind(
     seen.code.sort();
     let mut unwinding = Unwinding::new(seen, HELPER, helper_main::BOUNDS, cancellation);
     let read = unwinding.read(&mut log, layouts);
-    unwinding.ask_all();
+    unwinding.query_all();
     let (facts, mut doubts) = unwinding.finish();
     doubts.extend(match read {
         Ok(true) => None,
@@ -209,11 +209,11 @@ impl<'a, 'p> Unwinding<'a, 'p> {
         waiting.bytes += bytes;
         self.waiting_bytes += bytes;
         if waiting.bytes >= QUESTION_BYTES {
-            self.ask_of(pid);
+            self.query_of(pid);
         }
         if self.waiting_bytes >= WAITING_BYTES_MAX {
             let largest = self.waiting.iter().max_by_key(|it| it.1.bytes).map(|it| *it.0);
-            largest.into_iter().for_each(|it| self.ask_of(it));
+            largest.into_iter().for_each(|it| self.query_of(it));
         }
     }
 
@@ -224,15 +224,15 @@ impl<'a, 'p> Unwinding<'a, 'p> {
     }
 
     /// Asks about all waiting samples.
-    fn ask_all(&mut self) {
+    fn query_all(&mut self) {
         while let Some(pid) = self.waiting.keys().next().copied() {
-            self.ask_of(pid);
+            self.query_of(pid);
         }
     }
 
     /// Asks about the waiting samples of this process number: one helper for each process that had
     /// the number.
-    fn ask_of(&mut self, pid: Pid) {
+    fn query_of(&mut self, pid: Pid) {
         let PendingSamples { mut hits, bytes } = self.waiting.remove(&pid).unwrap_or_default();
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
         hits.sort_by_key(|it| it.time);
@@ -245,12 +245,12 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             }
             let next = births.peek().copied().unwrap_or(KernelTime::MAX);
             let later = hits.split_off(hits.partition_point(|it| it.time < next).max(1));
-            self.ask((pid, birth), &std::mem::replace(&mut hits, later));
+            self.query((pid, birth), &std::mem::replace(&mut hits, later));
         }
     }
 
     /// Asks about samples of one process, in the order of their times.
-    fn ask(&mut self, process: (Pid, KernelTime), hits: &[StackSample]) {
+    fn query(&mut self, process: (Pid, KernelTime), hits: &[StackSample]) {
         let (pid, _) = process;
         if let Some(why) = self.over() {
             return self.lose(&why, hits.len());
@@ -352,7 +352,7 @@ impl<'a, 'p> Unwinding<'a, 'p> {
 /// Returns the number of the mapping's file in the question; `None`: the mapping has no file.
 fn number(
     numbers: &mut FxHashMap<Arc<CodeFile>, usize>,
-    files: &mut Vec<AskedFile>,
+    files: &mut Vec<FileRequest>,
     code: &CodeMapping,
 ) -> Option<usize> {
     if !is_path(&code.file.path) {
@@ -361,7 +361,7 @@ fn number(
     let place = *numbers.entry(Arc::clone(&code.file)).or_insert(files.len());
     if place == files.len() {
         let file = CodeFile::clone(&code.file);
-        files.push(AskedFile { file, mapped: (code.start, code.end) });
+        files.push(FileRequest { file, mapped: (code.start, code.end) });
     }
     Some(place)
 }

@@ -17,13 +17,13 @@ use crate::units::Pid;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StacksQuestion {
     pub pid: Pid,
-    pub files: Vec<AskedFile>,
+    pub files: Vec<FileRequest>,
     pub events: Vec<MemoryEvent>,
 }
 
 /// A file, and the range of memory in which the process had mapped it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct AskedFile {
+pub(super) struct FileRequest {
     pub file: CodeFile,
     pub mapped: (u64, u64),
 }
@@ -60,7 +60,7 @@ impl StacksQuestion {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = self.pid.0.to_le_bytes().to_vec();
         out.extend(length(self.files.len()));
-        for AskedFile { file, mapped: (start, end) } in &self.files {
+        for FileRequest { file, mapped: (start, end) } in &self.files {
             push_file(&mut out, file);
             out.extend(start.to_le_bytes().into_iter().chain(end.to_le_bytes()));
         }
@@ -72,7 +72,8 @@ impl StacksQuestion {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Cursor(bytes);
         let pid = Pid(from.i32()?);
-        let files = (0..from.u32()?).map(|_| asked_file(&mut from)).collect::<Option<_>>()?;
+        let files =
+            (0..from.u32()?).map(|_| read_file_request(&mut from)).collect::<Option<_>>()?;
         let mut events = Vec::new();
         while !from.0.is_empty() {
             events.push(MemoryEvent::decode(&mut from)?);
@@ -81,8 +82,8 @@ impl StacksQuestion {
     }
 }
 
-fn asked_file(from: &mut Cursor<'_>) -> Option<AskedFile> {
-    Some(AskedFile { file: file(from)?, mapped: (from.u64()?, from.u64()?) })
+fn read_file_request(from: &mut Cursor<'_>) -> Option<FileRequest> {
+    Some(FileRequest { file: file(from)?, mapped: (from.u64()?, from.u64()?) })
 }
 
 impl MemoryEvent {
@@ -148,11 +149,11 @@ pub(super) fn encode_missed(missed: impl Iterator<Item = usize>) -> Vec<u8> {
 
 impl StacksAnswer {
     /// Decodes the valid part of an answer, at most this number of unwound stacks.
-    pub(super) fn decode(bytes: &[u8], asked: usize) -> Self {
+    pub(super) fn decode(bytes: &[u8], count: usize) -> Self {
         let mut from = Cursor(bytes);
-        let ways: Vec<UnwoundStack> = std::iter::from_fn(|| way(&mut from)).take(asked).collect();
+        let ways: Vec<UnwoundStack> = std::iter::from_fn(|| way(&mut from)).take(count).collect();
         let mut missed = Vec::new();
-        if ways.len() == asked {
+        if ways.len() == count {
             let numbers = std::iter::from_fn(|| from.u32());
             missed.extend(numbers.filter_map(|it| usize::try_from(it).ok()));
         }
@@ -180,7 +181,7 @@ mod tests {
     fn question() -> StacksQuestion {
         let identities =
             [FileIdentity::BuildId(b"id".to_vec()), FileIdentity::Inode(8, 1, 1 << 40)];
-        let files = identities.map(|identity| AskedFile {
+        let files = identities.map(|identity| FileRequest {
             file: CodeFile { path: b"/a\xff".to_vec(), identity },
             mapped: (3, u64::MAX),
         });
@@ -211,7 +212,7 @@ mod tests {
     fn truncated_answer_gives_its_whole_stacks() {
         let whole: Vec<u8> = ways().iter().flat_map(encode_way).collect();
         let all = [whole.clone(), encode_missed([1, 5].into_iter())].concat();
-        let ways_of = |bytes: &[u8], asked| StacksAnswer::decode(bytes, asked).ways;
+        let ways_of = |bytes: &[u8], count| StacksAnswer::decode(bytes, count).ways;
         let answer = StacksAnswer { ways: ways().into(), missed: vec![1, 5] };
         assert_eq!(StacksAnswer::decode(&all, 2), answer);
         assert_eq!(StacksAnswer::decode(&whole, 3).missed, Vec::<usize>::new());

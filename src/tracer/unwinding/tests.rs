@@ -17,7 +17,8 @@ fn helper() {
 fn dies() {
     use std::io::Write;
     sandboxed_helper::limit(&helper_main::BOUNDS).expect("it is allowed");
-    let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");
+    let (question, mut socket) =
+        sandboxed_helper::received_question().expect("there is a question");
     let question = StacksQuestion::decode(&question).expect("a question");
     let stacks = question.events.iter().filter(|it| matches!(it, MemoryEvent::Stack(_)));
     for _ in stacks.take(2) {
@@ -48,11 +49,11 @@ fn stacks_of_a_dead_helper_are_lost_and_reported() {
     for (pid, times) in [(1, &[11, 10][..]), (2, &[10, 11, 12]), (3, &[10])] {
         unwinding.waiting.insert(Pid(pid), waiting(times));
     }
-    unwinding.ask_all();
+    unwinding.query_all();
     // The process that killed the helper is not tried again.
     unwinding.waiting.insert(Pid(2), waiting(&[13, 14]));
     unwinding.waiting.insert(Pid(3), waiting(&[13]));
-    unwinding.ask_all();
+    unwinding.query_all();
     let (facts, doubts) = unwinding.finish();
     let Some(Fact::Unwound(hits)) = facts.last() else { panic!("{facts:?}") };
     let hits: Vec<_> = hits.iter().map(|it| (it.time.0, it.stack)).collect();
@@ -71,7 +72,7 @@ fn abandoned_stacks_are_lost_and_reported() {
         let hits = vec![hit(10), hit(11)];
         unwinding.waiting.insert(Pid(pid), PendingSamples { hits, bytes: 0 });
     }
-    unwinding.ask_all();
+    unwinding.query_all();
     let why = HelperFailure::NotWaitedFor.to_string();
     let expected = vec![format!("4 stacks of programs were not unwound: {why}")];
     assert_eq!(unwinding.finish(), (Vec::new(), expected));
@@ -108,7 +109,7 @@ fn a_stack_of_our_own_functions_leads_to_the_outermost_one() {
     let mut unwinding = Unwinding::new(&mut seen, HELPER, helper_main::BOUNDS, endless());
     let hits = vec![StackSample { time: KernelTime(9), tid: Tid(1), sampled }];
     unwinding.waiting.insert(pid, PendingSamples { hits, bytes: 0 });
-    unwinding.ask_all();
+    unwinding.query_all();
     let (facts, doubts) = unwinding.finish();
     assert_eq!(doubts, Vec::<String>::new());
     let Some(Fact::Stack(stack)) = facts.first() else { panic!("{facts:?}") };
@@ -144,7 +145,7 @@ fn each_process_of_a_reused_pid_is_queried_separately() {
     let mut unwinding = Unwinding::new(&mut seen, ONE, helper_main::BOUNDS, endless());
     let hits = [25, 5, 15, 16, 20].map(hit).into();
     unwinding.waiting.insert(Pid(7), PendingSamples { hits, bytes: 0 });
-    unwinding.ask_all();
+    unwinding.query_all();
     let (facts, doubts) = unwinding.finish();
     assert_eq!(doubts, Vec::<String>::new());
     // The address that the helper returns is the number of stacks in its question.
@@ -163,7 +164,8 @@ fn each_process_of_a_reused_pid_is_queried_separately() {
 #[ignore = "run by each_process_of_a_reused_pid_is_queried_separately"]
 fn one() {
     use std::io::Write;
-    let (question, mut socket) = sandboxed_helper::asked().expect("there is a question");
+    let (question, mut socket) =
+        sandboxed_helper::received_question().expect("there is a question");
     let question = StacksQuestion::decode(&question).expect("a question");
     let stacks = question.events.iter().filter(|it| matches!(it, MemoryEvent::Stack(_)));
     let count = stacks.count();

@@ -101,7 +101,7 @@ impl<'a> FrameTables<'a> {
         };
         let place = frames.address(mapped.offset.wrapping_add(address - start))?;
         let back = frames.back(place, registers, memory);
-        (back != Err(UnwindError::NotTold)).then_some(back)
+        (back != Err(UnwindError::NoInformation)).then_some(back)
     }
 }
 
@@ -155,7 +155,7 @@ pub(super) fn walk(
                 (registers, is_exact) = (caller.registers, caller.is_exact);
             }
             Err(UnwindError::Memory(address)) => break ran_out(address),
-            Err(UnwindError::NotTold | UnwindError::Broken) => break StackEnd::Broken,
+            Err(UnwindError::NoInformation | UnwindError::Broken) => break StackEnd::Broken,
         }
     };
     way.addresses = addresses.into();

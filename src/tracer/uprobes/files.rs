@@ -15,7 +15,7 @@ use super::super::environment::Environment;
 use super::super::options::Follow;
 use super::super::programs;
 use super::helper_main::{BOUNDS, VERB};
-use super::protocol::{AskedBinary, SiteReply, SitesAnswer, SitesQuestion};
+use super::protocol::{BinaryRequest, SiteReply, SitesAnswer, SitesQuestion};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::Sites;
 use crate::sys::cancellation::Cancellation;
@@ -168,27 +168,28 @@ fn look_through(
             files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
             return;
         }
-        let asked = |candidate: &CandidateBinary| AskedBinary {
+        let request = |candidate: &CandidateBinary| BinaryRequest {
             fd: candidate.file.as_raw_fd(),
             only_static: candidate.only_static,
         };
         let question = SitesQuestion {
             pid: std::process::id(),
             calls: wanted.to_vec(),
-            files: waiting.iter().map(asked).collect(),
+            files: waiting.iter().map(request).collect(),
         };
         let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
         let reply =
             sandboxed_helper::run_helper(&[VERB], &question.encode(), &BOUNDS, cancellation);
-        let SitesAnswer { said, at_hand } = SitesAnswer::decode(&reply.answer, &question, &lengths);
+        let SitesAnswer { replies, at_hand } =
+            SitesAnswer::decode(&reply.answer, &question, &lengths);
         let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
         // Earlier files may have used up the limits. In that case the current file is asked about
         // once more, first.
-        let is_innocent = is_of_all && !said.is_empty();
+        let is_innocent = is_of_all && !replies.is_empty();
         let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
         let mut left: BTreeMap<usize, CandidateBinary> = waiting.drain(..).enumerate().collect();
-        for (place, said) in said {
-            files.extend(left.remove(&place).and_then(|it| it.looked_through(said)));
+        for (place, site_reply) in replies {
+            files.extend(left.remove(&place).and_then(|it| it.looked_through(site_reply)));
         }
         let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
         let blamed = blamed.and_then(|it| left.remove(&it));
@@ -198,8 +199,8 @@ fn look_through(
 }
 
 impl CandidateBinary {
-    fn looked_through(self, said: SiteReply) -> Option<ProbedBinary> {
-        let why = match said {
+    fn looked_through(self, reply: SiteReply) -> Option<ProbedBinary> {
+        let why = match reply {
             SiteReply::Read(sites) if sites == Sites::default() => return None,
             SiteReply::Read(sites) => {
                 let Self { name, file, .. } = self;

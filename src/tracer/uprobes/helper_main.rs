@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::protocol::{self, AskedBinary, SITES_MAX, SiteReply, SitesQuestion};
+use super::protocol::{self, BinaryRequest, SITES_MAX, SiteReply, SitesQuestion};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites;
 use crate::sys::regular;
@@ -38,7 +38,7 @@ pub(super) const BOUNDS: ResourceLimits = ResourceLimits {
 /// The question is missing, the privileges cannot be given up, or the reader of the answer is gone.
 pub fn answer() -> io::Result<()> {
     sandboxed_helper::limit(&BOUNDS)?;
-    let (question, socket) = sandboxed_helper::asked()?;
+    let (question, socket) = sandboxed_helper::received_question()?;
     let question = SitesQuestion::decode(&question);
     let SitesQuestion { pid, calls, files } =
         question.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -49,14 +49,14 @@ pub fn answer() -> io::Result<()> {
     let mut out = BufWriter::new(socket);
     for (number, (file, only_static)) in opened.into_iter().enumerate() {
         protocol::begin(&mut out, number)?;
-        let said = file.map_or(SiteReply::Closed, |it| look_through(&it, only_static, &calls));
-        protocol::end(&mut out, &said)?;
+        let reply = file.map_or(SiteReply::Closed, |it| look_through(&it, only_static, &calls));
+        protocol::end(&mut out, &reply)?;
     }
     out.flush()
 }
 
-fn open(all: &Path, asked: AskedBinary) -> Option<File> {
-    regular::open_regular(&all.join(asked.fd.to_string()), true).map(|it| it.0)
+fn open(all: &Path, request: BinaryRequest) -> Option<File> {
+    regular::open_regular(&all.join(request.fd.to_string()), true).map(|it| it.0)
 }
 
 /// Searches a file for probe sites.

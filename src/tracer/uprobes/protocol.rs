@@ -22,12 +22,12 @@ pub(super) struct SitesQuestion {
     pub pid: u32,
     /// Calls whose paths are wanted.
     pub calls: Vec<CallId>,
-    pub files: Vec<AskedBinary>,
+    pub files: Vec<BinaryRequest>,
 }
 
 /// A file in a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AskedBinary {
+pub(super) struct BinaryRequest {
     /// Descriptor in the process that has found the file.
     pub fd: i32,
     /// True if the file matters only when it is statically linked.
@@ -55,7 +55,7 @@ pub(super) enum SiteReply {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SitesAnswer {
     /// Results by the files' indices in the question.
-    pub said: Vec<(usize, SiteReply)>,
+    pub replies: Vec<(usize, SiteReply)>,
     /// File that the helper was processing when it ended.
     pub at_hand: Option<usize>,
 }
@@ -76,7 +76,7 @@ impl SitesQuestion {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = self.pid.to_le_bytes().to_vec();
         push_calls(&mut out, &self.calls);
-        for AskedBinary { fd, only_static } in &self.files {
+        for BinaryRequest { fd, only_static } in &self.files {
             out.extend(fd.to_le_bytes());
             out.push(u8::from(*only_static));
         }
@@ -90,7 +90,7 @@ impl SitesQuestion {
         let calls = calls(&mut from)?;
         let mut files = Vec::new();
         while !from.0.is_empty() {
-            files.push(AskedBinary { fd: from.i32()?, only_static: from.u8()? != 0 });
+            files.push(BinaryRequest { fd: from.i32()?, only_static: from.u8()? != 0 });
         }
         Some(Self { pid, calls, files })
     }
@@ -104,9 +104,9 @@ pub(super) fn begin(out: &mut impl Write, file: usize) -> io::Result<()> {
 }
 
 /// Writes the result for a file.
-pub(super) fn end(out: &mut impl Write, said: &SiteReply) -> io::Result<()> {
-    let SiteReply::Read(sites) = said else {
-        let place = OTHERS.iter().position(|it| it == said).unwrap_or_default();
+pub(super) fn end(out: &mut impl Write, reply: &SiteReply) -> io::Result<()> {
+    let SiteReply::Read(sites) = reply else {
+        let place = OTHERS.iter().position(|it| it == reply).unwrap_or_default();
         return out.write_all(&[u8::try_from(place + 1).unwrap_or_default()]);
     };
     let mut bytes = vec![READ];
@@ -129,23 +129,25 @@ impl SitesAnswer {
     pub(super) fn decode(answer: &[u8], question: &SitesQuestion, bytes: &[u64]) -> Self {
         let mut decoded = Self::default();
         let mut from = Cursor(answer);
-        let mut is_said = vec![false; question.files.len()];
+        let mut is_answered = vec![false; question.files.len()];
         while let Some(file) = from.u32().and_then(|it| usize::try_from(it).ok()) {
             // Each file has one result; files that are not in the question have none.
-            let Some(said) = is_said.get_mut(file).filter(|it| !**it) else { break };
-            *said = true;
+            let Some(is_file_answered) = is_answered.get_mut(file).filter(|it| !**it) else {
+                break;
+            };
+            *is_file_answered = true;
             let length = bytes.get(file).copied().unwrap_or(0);
-            let Some(said) = said_of(&mut from, &question.calls, length) else {
+            let Some(reply) = read_reply(&mut from, &question.calls, length) else {
                 decoded.at_hand = Some(file);
                 break;
             };
-            decoded.said.push((file, said));
+            decoded.replies.push((file, reply));
         }
         decoded
     }
 }
 
-fn said_of(from: &mut Cursor<'_>, wanted: &[CallId], bytes: u64) -> Option<SiteReply> {
+fn read_reply(from: &mut Cursor<'_>, wanted: &[CallId], bytes: u64) -> Option<SiteReply> {
     let state = from.u8()?;
     if state != READ {
         return OTHERS.get(usize::from(state) - 1).cloned();
@@ -209,7 +211,7 @@ mod tests {
 
     fn question() -> SitesQuestion {
         let calls: Vec<CallId> = CallId::all().filter(|it| it.call().has_path()).take(3).collect();
-        let files = [7, 8, 9].map(|fd| AskedBinary { fd, only_static: fd == 8 });
+        let files = [7, 8, 9].map(|fd| BinaryRequest { fd, only_static: fd == 8 });
         SitesQuestion { pid: 42, calls, files: files.into() }
     }
 
@@ -226,11 +228,11 @@ mod tests {
         Sites { sites, hidden: vec![calls[2], calls[2]], unknown: 5 }
     }
 
-    fn answer(said: &[(usize, SiteReply)]) -> Vec<u8> {
+    fn answer(replies: &[(usize, SiteReply)]) -> Vec<u8> {
         let mut out = Vec::new();
-        for (file, said) in said {
+        for (file, reply) in replies {
             begin(&mut out, *file).expect("memory");
-            end(&mut out, said).expect("memory");
+            end(&mut out, reply).expect("memory");
         }
         out
     }
@@ -243,38 +245,41 @@ mod tests {
         let bytes = question.encode();
         assert_eq!(SitesQuestion::decode(&bytes[..bytes.len() - 1]), None);
         assert_eq!(SitesQuestion::decode(&bytes), Some(question));
-        let said =
+        let replies =
             [(1, SiteReply::Read(sites(3))), (0, SiteReply::Linked), (2, SiteReply::TooLarge)];
-        let whole = answer(&said);
+        let whole = answer(&replies);
         let decoded = SitesAnswer::decode(&whole, &self::question(), &BYTES);
-        assert_eq!(decoded, SitesAnswer { said: said.into(), at_hand: None });
+        assert_eq!(decoded, SitesAnswer { replies: replies.into(), at_hand: None });
         // The last result is cut off, then the first one.
         let decoded = SitesAnswer::decode(&whole[..whole.len() - 1], &self::question(), &BYTES);
-        assert_eq!((decoded.said.len(), decoded.at_hand), (2, Some(2)));
+        assert_eq!((decoded.replies.len(), decoded.at_hand), (2, Some(2)));
         let decoded = SitesAnswer::decode(&whole[..9], &self::question(), &BYTES);
-        assert_eq!((decoded.said.len(), decoded.at_hand), (0, Some(1)));
+        assert_eq!((decoded.replies.len(), decoded.at_hand), (0, Some(1)));
     }
 
     /// Fails if a probe could be outside of its file, if there could be more probes than the limit,
     /// or if a call is accepted that was not requested.
     #[test]
     fn only_requested_answers_are_taken() {
-        let said = |of: SiteReply, bytes| {
+        let reply = |of: SiteReply, bytes| {
             let decoded = SitesAnswer::decode(&answer(&[(0, of)]), &question(), &[bytes]);
-            decoded.said.into_iter().map(|it| it.1).next()
+            decoded.replies.into_iter().map(|it| it.1).next()
         };
-        assert_eq!(said(SiteReply::Read(sites(7)), 7), Some(SiteReply::Read(sites(7))));
-        assert_eq!(said(SiteReply::Read(sites(7)), 6), None);
+        assert_eq!(reply(SiteReply::Read(sites(7)), 7), Some(SiteReply::Read(sites(7))));
+        assert_eq!(reply(SiteReply::Read(sites(7)), 6), None);
         let bytes = 1 << 20;
-        assert!(matches!(said(SiteReply::Read(sites(SITES_MAX)), bytes), Some(SiteReply::Read(_))));
-        assert_eq!(said(SiteReply::Read(sites(SITES_MAX + 1)), bytes), Some(SiteReply::TooMany));
+        assert!(matches!(
+            reply(SiteReply::Read(sites(SITES_MAX)), bytes),
+            Some(SiteReply::Read(_))
+        ));
+        assert_eq!(reply(SiteReply::Read(sites(SITES_MAX + 1)), bytes), Some(SiteReply::TooMany));
         let other =
             CallId::all().find(|it| !question().calls.contains(it)).expect("there are more");
         let hidden = Sites { hidden: vec![other], ..Sites::default() };
-        assert_eq!(said(SiteReply::Read(hidden), bytes), None);
+        assert_eq!(reply(SiteReply::Read(hidden), bytes), None);
         let twice =
             answer(&[(0, SiteReply::Linked), (0, SiteReply::Linked), (1, SiteReply::Linked)]);
-        assert_eq!(SitesAnswer::decode(&twice, &question(), &BYTES).said.len(), 1);
+        assert_eq!(SitesAnswer::decode(&twice, &question(), &BYTES).replies.len(), 1);
         let unknown = answer(&[(3, SiteReply::Linked)]);
         assert_eq!(SitesAnswer::decode(&unknown, &question(), &BYTES), SitesAnswer::default());
     }
@@ -283,8 +288,8 @@ mod tests {
         #[test]
         fn any_bytes_are_an_answer(bytes in proptest::collection::vec(0_u8..6, 0..200)) {
             let decoded = SitesAnswer::decode(&bytes, &question(), &BYTES);
-            prop_assert!(decoded.said.len() <= 3);
-            prop_assert!(decoded.said.iter().all(|it| it.0 < 3));
+            prop_assert!(decoded.replies.len() <= 3);
+            prop_assert!(decoded.replies.iter().all(|it| it.0 < 3));
         }
     }
 }

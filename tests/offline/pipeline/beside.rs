@@ -28,7 +28,7 @@ impl Sink for Heard {
         Ok(())
     }
 
-    fn told_until(&mut self, time: KernelTime) -> Result<(), Infallible> {
+    fn complete_until(&mut self, time: KernelTime) -> Result<(), Infallible> {
         self.0.push(format!("until {time:?}"));
         Ok(())
     }

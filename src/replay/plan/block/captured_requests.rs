@@ -144,7 +144,7 @@ impl BlockRequests {
             return;
         }
         match captured_request(request) {
-            Ok(asked) => requests.all.push(asked),
+            Ok(captured) => requests.all.push(captured),
             Err(why) => *requests.left.entry((why, request.op)).or_default() += 1,
         }
     }

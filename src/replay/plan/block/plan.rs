@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn plan(times: &[(u64, u64)]) -> BlockPlan {
-        let asked = |&(issued, completed): &(u64, u64)| CapturedRequest {
+        let request = |&(issued, completed): &(u64, u64)| CapturedRequest {
             kind: CapturedRequestKind::Read,
             offset: 0,
             bytes: 512,
@@ -140,7 +140,7 @@ mod tests {
             error: None,
             is_fua: false,
         };
-        let all = times.iter().map(asked).collect();
+        let all = times.iter().map(request).collect();
         let requests = CapturedRequests { all, ..CapturedRequests::default() };
         BlockPlan::new(requests, Allowed::default()).expect("few")
     }

@@ -86,15 +86,15 @@ impl FsModel {
     fn entry(&self, path: &[u8], first: &InitialEntry, thing: EntryKind) -> ListedEntry {
         let InitialEntry { has_more, ref children, ref text, .. } = *first;
         let mode = first.mode.or(first.is_executable.then_some(EXECUTABLE_MODE));
-        let has_children = !children.is_empty() || first.was_asked || has_more;
+        let has_children = !children.is_empty() || first.had_lookups || has_more;
         let is_there = |child: &FirstId| matches!(self.first(*child).state, PlaceState::There(_));
         // Entries that were found through a link with an unknown target are children of the link.
         let text = text.as_ref();
         let (thing, gap) = match (thing, text) {
             (EntryKind::Any | EntryKind::Link(_), Some(text)) => {
                 let bytes = text.len() as u64;
-                let is_as_asked = matches!(thing, EntryKind::Any | EntryKind::Link(0));
-                let is_other = !is_as_asked && thing != EntryKind::Link(bytes);
+                let has_no_length = matches!(thing, EntryKind::Any | EntryKind::Link(0));
+                let is_other = !has_no_length && thing != EntryKind::Link(bytes);
                 (EntryKind::Link(bytes), is_other.then_some(Gap::Text))
             }
             (EntryKind::Link(_), None) if children.values().any(is_there) => {

@@ -91,7 +91,7 @@ impl FsModel {
                 let was_there =
                     matches!(first.state, PlaceState::There(_)) || !first.children.is_empty();
                 // An entry that was looked into is a directory, if it was there.
-                let leads = first.was_asked && first.state == PlaceState::Unasked;
+                let leads = first.had_lookups && first.state == PlaceState::Unasked;
                 let stays = was_there || first.text.is_some() || is_used[child.0 as usize];
                 if stays {
                     return true;
@@ -99,14 +99,14 @@ impl FsModel {
                 if first.is_gone || first.state == PlaceState::Absent {
                     self.absent.add(key(directory, name));
                 } else if leads {
-                    self.asked.add(key(directory, name));
+                    self.maybe_directories.add(key(directory, name));
                 }
                 self.spare_firsts.push(*child);
                 false
             });
             children.shrink_to_fit();
             let parent = self.first_mut(parent);
-            parent.was_asked |= children.len() < count;
+            parent.had_lookups |= children.len() < count;
             parent.children = children;
         }
     }
@@ -147,7 +147,7 @@ impl FsModel {
     /// Returns the number of names that are no longer known to have been absent at the start, or to
     /// have been directories if they were there.
     pub fn lost(&self) -> u64 {
-        self.absent.lost() + self.asked.lost()
+        self.absent.lost() + self.maybe_directories.lost()
     }
 
     /// Returns true if a file is not forgotten.

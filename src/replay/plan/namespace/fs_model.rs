@@ -27,7 +27,7 @@ pub struct FsModel {
     /// Forgotten names that were absent at the start.
     pub(super) absent: ForgottenNumbers,
     /// Forgotten names that may be directories.
-    pub(super) asked: ForgottenNumbers,
+    pub(super) maybe_directories: ForgottenNumbers,
     /// Number of operations that found something else than earlier operations had left.
     pub unexplained: u64,
 }
@@ -55,7 +55,7 @@ impl Default for FsModel {
             spare_nodes: Vec::new(),
             spare_firsts: Vec::new(),
             absent: ForgottenNumbers::default(),
-            asked: ForgottenNumbers::default(),
+            maybe_directories: ForgottenNumbers::default(),
             unexplained: 0,
         }
     }
@@ -321,7 +321,10 @@ impl FsModel {
         if self.absent.has(key) {
             return None;
         }
-        let first = InitialEntry { was_asked: self.asked.has(key), ..InitialEntry::new(at, key) };
+        let first = InitialEntry {
+            had_lookups: self.maybe_directories.has(key),
+            ..InitialEntry::new(at, key)
+        };
         let id = match self.spare_firsts.pop() {
             Some(id) => {
                 *self.first_mut(id) = first;

@@ -87,7 +87,7 @@ pub(super) struct InitialEntry {
     /// Its place now has another entry, or none, which is not kept.
     pub(super) is_gone: bool,
     /// A name inside it was looked up that is not kept.
-    pub(super) was_asked: bool,
+    pub(super) had_lookups: bool,
     /// Permissions, if an operation has shown them.
     pub(super) mode: Option<u32>,
     /// Some user may execute it.
@@ -109,7 +109,7 @@ impl InitialEntry {
             state: PlaceState::Unasked,
             key,
             is_gone: false,
-            was_asked: false,
+            had_lookups: false,
             mode: None,
             is_executable: false,
             has_more: false,

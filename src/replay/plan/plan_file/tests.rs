@@ -170,10 +170,10 @@ fn overlong_value_is_refused_before_allocation() {
         let error = open(bytes).expect_err("too long").to_string();
         assert!(error.contains(expected), "{error}");
     };
-    let index = |payload: &[u8], says: u32| {
+    let index = |payload: &[u8], size: u32| {
         let stored = zstd::bulk::compress(payload, 1).expect("memory");
         let length = u32::try_from(stored.len()).expect("short");
-        with_index(&stored, length, says)
+        with_index(&stored, length, size)
     };
     let zeros = vec![0; INDEX_BYTES_MAX as usize + 1];
     check(&index(&zeros, INDEX_BYTES_MAX + 1), "longer than a frame of its kind");

@@ -154,15 +154,15 @@ impl<O: PlanOutput> Planner<O> {
         file: &OpenFile,
         lists: bool,
     ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
-        let told = at_start(file)?;
+        let name = at_start(file)?;
         let is_directory = lists || file.stat.is_some_and(|stat| stat.is_directory());
         // A file without a known name has been removed.
-        let Ok(path) = of_file(file) else { return self.was_at(told, is_directory) };
+        let Ok(path) = of_file(file) else { return self.was_at(name, is_directory) };
         let node = self.world.find(path).ok_or(SkipReason::NoDirectory)?;
         // The file may have been reported first when it had another name, or its name may just have
         // been given to another file.
         let Some(first) = self.world.path_at_start(node) else {
-            return self.was_at(told, is_directory);
+            return self.was_at(name, is_directory);
         };
         let first = short(first)?;
         if is_directory {
@@ -178,10 +178,10 @@ impl<O: PlanOutput> Planner<O> {
     /// Returns the file or directory that was at a path at the start, whatever is there now.
     fn was_at(
         &mut self,
-        told: &[u8],
+        name: &[u8],
         is_directory: bool,
     ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
-        let path = short(told.to_vec())?;
+        let path = short(name.to_vec())?;
         let kind = if is_directory { EntryKind::Directory } else { EntryKind::Any };
         match self.world.thing_at_start(&path, kind).ok_or(SkipReason::NoName)? {
             EntryKind::File(file) => Ok((path, HandleTarget::File(file))),

@@ -47,12 +47,12 @@ impl<O: PlanOutput> Planner<O> {
         operation: &SyscallOperation,
         handle: Option<Handle>,
     ) -> Result<(), SkipReason> {
-        let Some(asked) = self.lock_attempt(operation, handle) else { return Ok(()) };
+        let Some(attempt) = self.lock_attempt(operation, handle) else { return Ok(()) };
         match operation.errno() {
             Some(errno) if INTERRUPTED.contains(&errno) => Err(SkipReason::Interrupted),
             // The holder has released the lock meanwhile, or is not in the capture: the time of the
             // refusal is unknown.
-            Some(libc::EWOULDBLOCK) if self.locks.in_the_way(asked).next().is_none() => {
+            Some(libc::EWOULDBLOCK) if self.locks.in_the_way(attempt).next().is_none() => {
                 Err(SkipReason::Lock)
             }
             _ => Ok(()),
@@ -71,8 +71,8 @@ impl<O: PlanOutput> Planner<O> {
             return Ok(());
         }
         let handle = self.descriptors(operation, true).ok().and_then(|[first, _]| first);
-        let Some(asked) = self.lock_attempt(operation, handle) else { return Ok(()) };
-        let others: Vec<(u64, TimedOp)> = self.locks.in_the_way(asked).collect();
+        let Some(attempt) = self.lock_attempt(operation, handle) else { return Ok(()) };
+        let others: Vec<(u64, TimedOp)> = self.locks.in_the_way(attempt).collect();
         let now = operation.end.unwrap_or(operation.start);
         others.into_iter().try_for_each(|(description, by)| self.unlocks(description, by, now))
     }
@@ -93,8 +93,8 @@ impl<O: PlanOutput> Planner<O> {
             (None, None) if is_unlock => {
                 self.locks.let_go(self.handles.description(handle), at.at, before);
             }
-            (Some(asked), None) => self.locks.got(asked, at, before),
-            (Some(asked), Some(libc::EWOULDBLOCK)) => self.locks.refused(asked, at.at, before),
+            (Some(attempt), None) => self.locks.got(attempt, at, before),
+            (Some(attempt), Some(libc::EWOULDBLOCK)) => self.locks.refused(attempt, at.at, before),
             _ => {}
         }
     }

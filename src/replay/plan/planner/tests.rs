@@ -397,14 +397,14 @@ fn locked(what: Made<'_>, process: u32, open: u64, time: (u64, u64)) -> (u64, Ca
 /// Formats worker, number, name, result and dependencies of each operation; `*` marks an implicit
 /// one.
 pub(super) fn plan_text(planner: &Planner<KeptOps>) -> String {
-    let tell = |op: &PlannedOp| {
+    let line = |op: &PlannedOp| {
         let star = if op.implicit { "*" } else { "" };
         let before: Vec<String> =
             op.before.iter().map(|at| format!("{}.{}", at.worker.0, at.number)).collect();
         let OpId { worker, number } = op.at;
         format!("{}.{number} {star}{} {} [{}]\n", worker.0, op.what(), op.ret, before.join(" "))
     };
-    planner.out.0.iter().map(tell).collect()
+    planner.out.0.iter().map(line).collect()
 }
 
 #[test]

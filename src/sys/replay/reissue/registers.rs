@@ -337,13 +337,13 @@ mod tests {
                 let (Register::Into(bytes) | Register::From(bytes)) = registers[buffer] else {
                     panic!("{}: {registers:?}", call.name)
                 };
-                let told = number(registers[buffer + 1]).expect("a length");
+                let argument = number(registers[buffer + 1]).expect("a length");
                 // As the kernel takes it.
                 let used = match WHOLE_LENGTH.contains(&call.name) {
-                    true if told.cast_signed() < 0 => 0,
-                    true => told.min(BUFFER_BYTES_MAX),
-                    false if told & 0x8000_0000 != 0 => 0,
-                    false => low_half(told).into(),
+                    true if argument.cast_signed() < 0 => 0,
+                    true => argument.min(BUFFER_BYTES_MAX),
+                    false if argument & 0x8000_0000 != 0 => 0,
+                    false => low_half(argument).into(),
                 };
                 assert!(used <= bytes, "{}: {used} of {bytes} bytes for {length:#x}", call.name);
                 checked.push(call.name);

@@ -275,13 +275,13 @@ mod tests {
     use crate::sys::replay::reissue::{BufferSizes, CallSignature, CapturedCall, WriteContents};
 
     /// A call: its name, its registers, and whether a ring makes it.
-    type Asked = (&'static str, [u64; 6], bool);
+    type CallCase = (&'static str, [u64; 6], bool);
 
     /// Fails if a call has another result or effect through a ring, or the ring makes other calls.
     #[test]
     #[expect(clippy::print_stdout, reason = "a skipped test says so")]
     fn a_ring_makes_the_same_calls() {
-        let asked: [Asked; 11] = [
+        let cases: [CallCase; 11] = [
             ("pwrite64", [0, 1, 4099, 23, 0, 0], true),
             ("pwritev2", [0, 1, 1, 5003, 0, 0], true),
             ("fsync", [0; 6], true),
@@ -308,7 +308,7 @@ mod tests {
         let open = File::options().read(true).write(true).open(file.path()).expect("there");
         slots.put(0, OwnedFd::from(open));
         let mut batch = CallBatch::new(longest);
-        for (name, args, _) in asked {
+        for (name, args, _) in cases {
             let prototype = CallSignature::new(CallId::by_name(name).expect("a row").call());
             let bytes = Some(1009).filter(|_| name.ends_with("v2"));
             let wanted = CapturedCall { args, slot: Some(0), bytes, ..CapturedCall::default() };
@@ -316,7 +316,7 @@ mod tests {
         }
         batch.seal();
         let mut got = Vec::new();
-        for (index, call) in (0..).zip(&asked) {
+        for (index, call) in (0..).zip(&cases) {
             let seat = ring.seat(memory());
             let is_made = ring.push(seat, (&batch, index), &slots).expect("room");
             assert_eq!(is_made, call.2, "{call:?}");
@@ -333,7 +333,7 @@ mod tests {
         expected[23..23 + 4099].fill(7);
         expected[5003..].fill(7);
         assert_eq!(std::fs::read(file.path()).expect("there"), expected);
-        let calls = (0..).zip(&asked).filter(|it| it.1.2);
+        let calls = (0..).zip(&cases).filter(|it| it.1.2);
         let same: Vec<i64> =
             calls.map(|it| batch.call(it.0, &mut memory(), &slots, None)).collect();
         assert_eq!(same, got);

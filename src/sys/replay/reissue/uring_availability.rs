@@ -87,20 +87,20 @@ mod tests {
 
     #[test]
     fn cause_is_reported() {
-        let told = |errno: i32, disabled: &str, seccomp: &str| {
+        let cause = |errno: i32, disabled: &str, seccomp: &str| {
             let rules = UringPolicy::parse(disabled, &format!("Name:\tx\nSeccomp:\t{seccomp}\n"));
-            let told = UringUnavailable::new(io::Error::from_raw_os_error(errno), rules);
-            let told = format!("{told:?}");
-            told.split_once('(').map_or(told.clone(), |it| it.0.to_owned())
+            let unavailable = UringUnavailable::new(io::Error::from_raw_os_error(errno), rules);
+            let debug = format!("{unavailable:?}");
+            debug.split_once('(').map_or(debug.clone(), |it| it.0.to_owned())
         };
-        assert_eq!(told(libc::EPERM, "2\n", "0"), "Off");
-        assert_eq!(told(libc::EPERM, "1\n", "0"), "OnlyForSome");
-        assert_eq!(told(libc::EPERM, "0\n", "2"), "Filtered");
-        assert_eq!(told(libc::EPERM, "", "2"), "Filtered");
-        assert_eq!(told(libc::ENOSYS, "0\n", "0"), "Filtered");
-        assert_eq!(told(libc::ENOSYS, "", "2"), "Filtered");
-        assert_eq!(told(libc::ENOSYS, "", "0"), "NotThere");
-        assert_eq!(told(libc::ENOMEM, "0\n", "2"), "Failed");
-        assert_eq!(told(libc::EPERM, "0\n", "0"), "Failed");
+        assert_eq!(cause(libc::EPERM, "2\n", "0"), "Off");
+        assert_eq!(cause(libc::EPERM, "1\n", "0"), "OnlyForSome");
+        assert_eq!(cause(libc::EPERM, "0\n", "2"), "Filtered");
+        assert_eq!(cause(libc::EPERM, "", "2"), "Filtered");
+        assert_eq!(cause(libc::ENOSYS, "0\n", "0"), "Filtered");
+        assert_eq!(cause(libc::ENOSYS, "", "2"), "Filtered");
+        assert_eq!(cause(libc::ENOSYS, "", "0"), "NotThere");
+        assert_eq!(cause(libc::ENOMEM, "0\n", "2"), "Failed");
+        assert_eq!(cause(libc::EPERM, "0\n", "0"), "Failed");
     }
 }
