@@ -93,8 +93,10 @@ pub enum ProbeObservation {
     Completed {
         /// Address of the list of results in the program's memory.
         address: u64,
-        /// First `struct io_event` of the list. Those that the call did not fill are without
-        /// meaning.
+        /// Returned number of results.
+        count: i64,
+        /// First `struct io_event` of the list, as far as they could be read. Those that the call
+        /// did not fill are without meaning.
         bytes: Vec<u8>,
     },
     /// A descriptor was bound to a file.

@@ -2,13 +2,13 @@
 //! of their fields.
 
 use super::model::{FileStat, ProbeObservation};
-use super::syscall_table::IOCB_BYTES;
+use super::syscall_table::{IO_EVENT_BYTES, IOCB_BYTES};
 use crate::tracefs::{ArrayField, BindError, EventFormat, IntField, StringField};
 use crate::units::{DevId, Fd};
 
 pub use super::probe_names::{
     COMPLETED_PREFIX, FILE_PREFIX, GIVEN_PREFIX, GROUP_PREFIX, IOCB_FIELD, LIST_ADDRESS_FIELD,
-    LIST_FIELD, NUMBER_FIELD, NUMBERED_PREFIX, PATH_PREFIX, SUBMITTED_PREFIX,
+    LIST_COUNT_FIELD, LIST_FIELD, NUMBER_FIELD, NUMBERED_PREFIX, PATH_PREFIX, SUBMITTED_PREFIX,
 };
 
 /// Fields of a probe.
@@ -18,8 +18,17 @@ pub(super) enum ProbeShape {
     Given { name: StringField, address: IntField },
     File { fd: IntField, mode: IntField, ino: IntField, dev: IntField, size: IntField },
     Submitted { address: IntField, pointers: ArrayField, iocbs: Vec<ArrayField> },
-    Completed { address: IntField, results: ArrayField },
+    Completed { address: IntField, count: IntField, results: ArrayField },
 }
+
+/// Limits of the elements in a record of the tracer's own probes: operations, words of each, and
+/// words of results. Formats in logs may have any number.
+const OPERATIONS_MAX: usize = 16;
+const WORDS_MAX: usize = 7;
+const RESULT_WORDS_MAX: usize = 64;
+
+/// Words of a `struct io_event`; the second one is the address of the request.
+const RESULT_WORDS: usize = IO_EVENT_BYTES / 8;
 
 /// First word of a `struct iocb` that probes record: the word before is the program's own.
 pub const IOCB_FIRST_WORD: usize = 1;
@@ -49,13 +58,20 @@ impl ProbeShape {
         }
         if name.starts_with(SUBMITTED_PREFIX) {
             let (address, pointers) = (format.int(LIST_ADDRESS_FIELD)?, format.array(LIST_FIELD)?);
+            if pointers.count() > OPERATIONS_MAX {
+                return Ok(None);
+            }
             let iocb = |place| format.array(&format!("{IOCB_FIELD}{place}"));
-            let iocbs = (0..pointers.count()).map(iocb).collect::<Result<_, _>>()?;
-            return Ok(Some(Self::Submitted { address, pointers, iocbs }));
+            let iocbs: Vec<ArrayField> =
+                (0..pointers.count()).map(iocb).collect::<Result<_, _>>()?;
+            let is_small = iocbs.iter().all(|words| words.count() <= WORDS_MAX);
+            return Ok(is_small.then_some(Self::Submitted { address, pointers, iocbs }));
         }
         if name.starts_with(COMPLETED_PREFIX) {
-            let (address, results) = (format.int(LIST_ADDRESS_FIELD)?, format.array(LIST_FIELD)?);
-            return Ok(Some(Self::Completed { address, results }));
+            let (address, count) = (format.int(LIST_ADDRESS_FIELD)?, format.int(LIST_COUNT_FIELD)?);
+            let results = format.array(LIST_FIELD)?;
+            let is_small = results.count() <= RESULT_WORDS_MAX;
+            return Ok(is_small.then_some(Self::Completed { address, count, results }));
         }
         Ok(None)
     }
@@ -88,18 +104,27 @@ impl ProbeShape {
             Self::Submitted { address, pointers, iocbs } => {
                 let mut bytes = Vec::new();
                 for (place, words) in iocbs.iter().enumerate() {
-                    bytes.extend(pointers.read_u64(payload, place)?.to_le_bytes());
+                    let pointer = pointers.read_u64(payload, place)?;
+                    // The list ends here, or could not be read: the words are of an earlier hit.
+                    if pointer == 0 {
+                        break;
+                    }
+                    bytes.extend(pointer.to_le_bytes());
                     bytes.extend(iocb(words, payload)?);
                     // The sum of the buffers of a vectored operation is not recorded.
                     bytes.extend(u64::MAX.to_le_bytes());
                 }
                 ProbeObservation::Submitted { address: address.read_u64(payload)?, bytes }
             }
-            Self::Completed { address, results } => {
+            Self::Completed { address, count, results } => {
                 let words = (0..results.count()).map(|place| results.read_u64(payload, place));
                 let words: Vec<u64> = words.collect::<Option<_>>()?;
-                let bytes = words.into_iter().flat_map(u64::to_le_bytes).collect();
-                ProbeObservation::Completed { address: address.read_u64(payload)?, bytes }
+                // A result without the address of its request could not be read.
+                let results = words.as_chunks::<RESULT_WORDS>().0.iter();
+                let results = results.take_while(|result| result[1] != 0).flatten();
+                let bytes = results.flat_map(|word| word.to_le_bytes()).collect();
+                let (address, count) = (address.read_u64(payload)?, count.read_i64(payload)?);
+                ProbeObservation::Completed { address, count, bytes }
             }
         }))
     }
@@ -229,12 +254,38 @@ mod tests {
     }
 
     #[test]
-    fn completed_list_has_the_words_of_its_results() {
+    fn list_that_could_not_be_read_is_empty() {
         let fields = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
-            \tfield:u64 list[8];\toffset:16;\tsize:64;\tsigned:0;\n";
-        let read = shape("completed_42", fields).read(&words(0..9)).expect("long enough");
-        let bytes = (1..9_u64).flat_map(u64::to_le_bytes).collect();
-        assert_eq!(*read, ProbeObservation::Completed { address: 0, bytes });
+            \tfield:u64 list[2];\toffset:16;\tsize:16;\tsigned:0;\n\
+            \tfield:u64 iocb0[5];\toffset:32;\tsize:40;\tsigned:0;\n\
+            \tfield:u64 iocb1[5];\toffset:72;\tsize:40;\tsigned:0;\n";
+        let payload = words([0x10, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter());
+        let read = shape("submitted_42", fields).read(&payload).expect("long enough");
+        assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, bytes: Vec::new() });
+    }
+
+    const COMPLETED: &str = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
+        \tfield:s64 count;\toffset:16;\tsize:8;\tsigned:1;\n\
+        \tfield:u64 list[8];\toffset:24;\tsize:64;\tsigned:0;\n";
+
+    #[test]
+    fn completed_list_ends_before_a_result_without_request() {
+        for (second, length) in [(6, 64), (0, 32)] {
+            let payload = words([9, 1, 1, 2, 3, 4, 5, second, 7, 8].into_iter());
+            let read = shape("completed_42", COMPLETED).read(&payload).expect("long enough");
+            let all = [1, 2, 3, 4, 5, 6, 7, 8_u64].into_iter().flat_map(u64::to_le_bytes);
+            let bytes = all.take(length).collect();
+            assert_eq!(*read, ProbeObservation::Completed { address: 9, count: 1, bytes });
+        }
+    }
+
+    /// A log may have a format with any number of elements, which would need much memory.
+    #[test]
+    fn lists_of_other_lengths_are_no_probes_of_ours() {
+        let fields = COMPLETED.replace("list[8]", "list[65]").replace("size:64;", "size:520;");
+        let text = format!("{COMMON}{fields}\nprint fmt: \"\"\n");
+        let format = EventFormat::parse(&text).expect("parses");
+        assert!(ProbeShape::of("iotrace_42", "completed_42", &format).expect("bound").is_none());
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub const SUBMITTED_PREFIX: &str = "submitted";
 pub const COMPLETED_PREFIX: &str = "completed";
 /// Name of the field with the address of either list.
 pub const LIST_ADDRESS_FIELD: &str = "address";
+/// Name of the field with the number of results in a list.
+pub const LIST_COUNT_FIELD: &str = "count";
 /// Name of the field with the words of a list: pointers, or results.
 pub const LIST_FIELD: &str = "list";
 /// Prefix of the names of the fields with the words of each `struct iocb` in a list.

@@ -42,6 +42,11 @@ pub fn fd_argument(call: &Call, role: Role, args: &[u64; 6]) -> Option<Fd> {
     Some(fd(*args.get(call.arg(role)?)?))
 }
 
+/// Returns the command of an `fcntl` (`F_*`).
+pub fn command(call: &Call, args: &[u64; 6]) -> Option<i32> {
+    Some(int(*args.get(call.arg(Role::Command)?)?))
+}
+
 /// Returns the descriptor that a call is to work on.
 pub fn requested_fd(call: &Call, args: &[u64; 6]) -> Option<Fd> {
     fd_argument(call, Role::Fd, args).or_else(|| call.changed_fd(args).map(fd))

@@ -14,6 +14,7 @@
 
 mod closed_fds;
 pub mod fanotify_join;
+mod given;
 mod in_call;
 pub mod name_join;
 pub mod pair;

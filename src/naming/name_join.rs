@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::closed_fds::{ClosedFds, closes};
 use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
+use super::given::{GivenArguments, is_given};
 use super::in_call::{CurrentCall, better, list_address};
 use super::pair;
 use super::pending_validation::Undecided;
@@ -40,8 +41,8 @@ pub struct NameJoin {
     sees_renames: bool,
     /// Call that a thread is inside, if memory or links can be read for it.
     entered: FxHashMap<Tid, CurrentCall>,
-    /// Path arguments of the next calls of threads, from probes.
-    given: FxHashMap<Tid, Vec<ProbeObservation>>,
+    /// Arguments of the next calls of threads, from probes.
+    given: GivenArguments,
     /// Strings that the next entry of a thread carries.
     strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
@@ -60,9 +61,6 @@ pub struct NameJoin {
     first: u64,
     /// Number of pairs among the open ones.
     pairs: usize,
-    /// Processes whose `io_submit` probes have recorded: they also record the results of the
-    /// processes' `io_getevents`.
-    submitters: FxHashSet<Pid>,
     /// Number of open ones that wait for their results.
     lists: usize,
 }
@@ -96,8 +94,8 @@ struct PendingOpen {
 /// List of results of a call that has returned, which a probe records soon after.
 #[derive(Clone, Copy, Debug)]
 struct PendingResults {
-    /// Address of the list.
-    address: u64,
+    /// Address of the list, and number of results in it.
+    list: (u64, i64),
     /// Time until which the record is waited for.
     until: KernelTime,
 }
@@ -106,14 +104,8 @@ struct PendingResults {
 /// the queue would grow as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Limit of threads with path arguments, and of processes that submit: no machine has more.
-const GIVEN_MAX: usize = 1 << 16;
-
 /// Longest wait for the results of a call, ns: its thread may have to wait for a CPU.
 const RESULTS_NS_MAX: u64 = 100_000_000;
-
-/// Limit of path arguments of a thread on its way to one call: two at most, some of them twice.
-const GIVEN_OF_THREAD_MAX: usize = 8;
 
 impl NameJoin {
     /// Returns a join for a capture in which every call that closes (or renames) was recorded, or
@@ -123,7 +115,7 @@ impl NameJoin {
             sees_closes,
             sees_renames,
             entered: FxHashMap::default(),
-            given: FxHashMap::default(),
+            given: GivenArguments::default(),
             strings: Vec::new(),
             read: FxHashMap::default(),
             read_bytes: 0,
@@ -133,7 +125,6 @@ impl NameJoin {
             undecided: Undecided::default(),
             first: 0,
             pairs: 0,
-            submitters: FxHashSet::default(),
             lists: 0,
         }
     }
@@ -184,7 +175,7 @@ impl NameJoin {
     pub fn can_bypass(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
             EventKind::SysEnter(enter) => {
-                enter.call.call().is_read_beside || self.given.contains_key(&event.tid)
+                enter.call.call().is_read_beside || self.given.has(event.tid)
             }
             EventKind::Probed(_) | EventKind::Lost(_) => true,
             EventKind::Task(TaskEvent::Exit { .. }) | EventKind::Uring(_) => {
@@ -277,12 +268,12 @@ impl NameJoin {
     /// Returns the results that a probe is expected to record after this exit.
     fn awaited_results(&self, event: &Event, entered: Option<&SysEnter>) -> Option<PendingResults> {
         let EventKind::SysExit(exit) = &event.kind else { return None };
-        if exit.ret <= 0 || !self.submitters.contains(&event.pid) {
+        if exit.ret <= 0 || !self.given.has_submitted(event.pid) {
             return None;
         }
         let address = list_address(entered?, Role::IoEvents)?;
         let until = KernelTime(event.time.0.saturating_add(RESULTS_NS_MAX));
-        Some(PendingResults { address, until })
+        Some(PendingResults { list: (address, exit.ret), until })
     }
 
     /// Ends the wait for results of a call of this thread. Returns true if the event is their
@@ -290,11 +281,17 @@ impl NameJoin {
     fn take_results(&mut self, event: &mut Event) -> bool {
         let mut observed = match &mut event.kind {
             EventKind::Probed(probed) => match &mut **probed {
-                ProbeObservation::Completed { address, bytes } => {
-                    Some((*address, std::mem::take(bytes)))
+                ProbeObservation::Completed { address, count, bytes } => {
+                    Some(((*address, *count), std::mem::take(bytes)))
                 }
                 _ => return false,
             },
+            // A later call of the thread may have been lost together with the record.
+            EventKind::Lost(_) => {
+                self.open.iter_mut().for_each(|open| open.results = None);
+                self.lists = 0;
+                return false;
+            }
             // The thread does not reach the probe any more. Other records of a thread may be of
             // interrupts.
             EventKind::SysEnter(_) | EventKind::Task(TaskEvent::Exit { .. }) => None,
@@ -310,11 +307,11 @@ impl NameJoin {
         {
             self.lists -= 1;
             let place = usize::try_from(open.number - self.first).unwrap_or(usize::MAX);
-            if let Some(observed) = observed.take_if(|list| list.0 == awaited.address)
+            if let Some(observed) = observed.take_if(|observed| observed.0 == awaited.list)
                 && let Some(Event { kind: EventKind::SysExit(exit), .. }) =
                     self.waiting.get_mut(place)
             {
-                exit.names.get_or_insert_default().list = Some(observed);
+                exit.names.get_or_insert_default().list = Some((observed.0.0, observed.1));
             }
         }
         is_record
@@ -395,22 +392,15 @@ impl NameJoin {
     fn look_inside(&mut self, event: &mut Event) -> Option<SysEnter> {
         match &mut event.kind {
             EventKind::SysEnter(enter) => {
-                let given = self.given.remove(&event.tid).unwrap_or_default();
+                let given = self.given.take(event.tid);
                 if enter.call.call().is_read_beside {
                     let mut inside = CurrentCall::new(*enter, std::mem::take(&mut self.strings));
                     given.iter().for_each(|it| inside.given(it));
                     self.entered.insert(event.tid, inside);
                 }
             }
-            EventKind::Probed(probed) if matches!(**probed, ProbeObservation::Given { .. }) => {
-                self.keep_given(event.tid, probed);
-            }
-            EventKind::Probed(probed) if matches!(**probed, ProbeObservation::Submitted { .. }) => {
-                if self.submitters.len() >= GIVEN_MAX {
-                    self.submitters.clear();
-                }
-                self.submitters.insert(event.pid);
-                self.keep_given(event.tid, probed);
+            EventKind::Probed(probed) if is_given(probed) => {
+                self.given.keep(event.pid, event.tid, probed);
             }
             EventKind::Probed(probed) => {
                 if let Some(inside) = self.entered.get_mut(&event.tid) {
@@ -431,18 +421,6 @@ impl NameJoin {
             _ => {}
         }
         None
-    }
-
-    /// Keeps a path argument or a list until the next call of the thread begins.
-    fn keep_given(&mut self, tid: Tid, probed: &ProbeObservation) {
-        if self.given.len() >= GIVEN_MAX {
-            self.given.clear();
-        }
-        let given = self.given.entry(tid).or_default();
-        if given.len() >= GIVEN_OF_THREAD_MAX {
-            given.remove(0);
-        }
-        given.push(probed.clone());
     }
 
     /// Opens the judgement of a call's names; its event is pushed next.

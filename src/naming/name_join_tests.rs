@@ -350,9 +350,10 @@ fn submitted_list_belongs_to_the_call_with_its_address() {
 #[test]
 fn exit_waits_for_the_results_that_its_thread_records() {
     let submitted = list(80, 9, ProbeObservation::Submitted { address: 1, bytes: Vec::new() });
-    let completed = |time, tid, address| {
-        list(time, tid, ProbeObservation::Completed { address, bytes: b"done".to_vec() })
+    let counted = |time, tid, address, count| {
+        list(time, tid, ProbeObservation::Completed { address, count, bytes: b"done".to_vec() })
     };
+    let completed = |time, tid, address| counted(time, tid, address, 1);
     let check = |after: &[Event], expected: Option<&str>, late: usize| {
         let call = list_call("io_getevents", 64, 1);
         let (found, waited) = lists(&[&[submitted.clone()][..], &call, after].concat());
@@ -368,6 +369,9 @@ fn exit_waits_for_the_results_that_its_thread_records() {
     // Neither a record of another list nor one of another thread is taken, nor one that comes late.
     check(&[completed(101, 7, 65)], None, 1);
     check(&[completed(101, 8, 64)], None, 2);
+    check(&[counted(101, 7, 64, 2)], None, 1);
+    // The record may have been lost, and this be that of a later call that was lost, too.
+    check(&[event(102, -1, EventKind::Lost(3)), completed(104, 7, 64)], None, 1);
     let late = 101 + RESULTS_NS_MAX;
     check(&[enter(late, 8, "read", 1), completed(late + 1, 7, 64)], None, 1);
 }

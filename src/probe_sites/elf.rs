@@ -109,7 +109,8 @@ impl<'a> CodeImage<'a> {
         let in_segment = move |&(start, _, code): &(u64, u64, &'a [u8])| {
             let windows = code.windows(bytes.len().max(1)).zip(0_u64..);
             let equal = windows.filter(move |window| window.0 == bytes);
-            equal.map(move |window| start.wrapping_add(window.1) + bytes.len() as u64)
+            let length = bytes.len() as u64;
+            equal.map(move |window| start.wrapping_add(window.1).wrapping_add(length))
         };
         self.segments.iter().flat_map(in_segment)
     }

@@ -23,6 +23,9 @@ use crate::event::syscall_table::{CallId, Role};
 /// Limit on the instructions between the load of a call's number and the call.
 const CALL_WITHIN: usize = 12;
 
+/// Limit on the instructions of a function of libaio.
+const FUNCTION_WITHIN: usize = 400;
+
 /// Limit on the instructions that are searched for one that the kernel emulates.
 const EMULATED_WITHIN: usize = 6;
 
@@ -67,11 +70,20 @@ fn returns(code: &CodeImage<'_>, number: u32) -> Vec<u64> {
         bytes.extend(number.to_le_bytes());
         code.after(&bytes).collect::<Vec<_>>()
     });
-    let made = loaded.filter_map(|address| {
+    let made = loaded.filter(|address| follows_instruction(code, *address)).filter_map(|address| {
         let mut next = decoded(code, address).take(CALL_WITHIN);
         next.find(|at| matches!(at.mnemonic(), Mnemonic::Call | Mnemonic::Syscall))
     });
     made.map(|call| call.next_ip()).collect()
+}
+
+/// True if one of the instructions of [`MOVES`] ends at this address, and not only bytes that look
+/// like one: a probe in the middle of an instruction would change it.
+fn follows_instruction(code: &CodeImage<'_>, address: u64) -> bool {
+    let Some(entry) = code.function_of(address.saturating_sub(1)) else { return false };
+    let before = decoded(code, entry).take(FUNCTION_WITHIN).take_while(|at| at.ip() < address);
+    let last = before.last();
+    last.is_some_and(|at| at.mnemonic() == Mnemonic::Mov && at.next_ip() == address)
 }
 
 /// Returns the first emulated instruction from here on before which these registers are unchanged;
@@ -164,6 +176,9 @@ mod tests {
         let pgetevents: &[u8] = &[0xb8, 0x4d, 0x01, 0, 0];
         let clear: &[u8] = &[0x31, 0xc0];
         assert_eq!(found(&[getevents, clear, CALL, CHECK], None), ["16* r10 io_getevents"]);
+        // The same bytes as a part of `cmpl $208,0xd0(%rdi)`.
+        let inside: &[u8] = &[0x81, 0xbf, 0xd0, 0, 0, 0, 0xd0, 0, 0, 0];
+        assert_eq!(found(&[inside, CALL, CHECK], None), [""; 0]);
         assert_eq!(found(&[pgetevents, SYSCALL, RET], None), [""; 0]);
         let moved: &[u8] = &[0x48, 0x89, 0xc2];
         assert_eq!(found(&[pgetevents, SYSCALL, moved, RET], None), ["7 r10 io_pgetevents"]);

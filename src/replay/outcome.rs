@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::event::syscall_table::{Call, CallClass, Role};
+use crate::event::registers::command;
+use crate::event::syscall_table::{Call, CallClass};
 
 /// Outcome of one replayed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,8 +104,7 @@ pub fn makes_descriptor(call: &Call, args: &[u64; 6]) -> bool {
     if matches!(call.class, CallClass::Open | CallClass::Dup) {
         return true;
     }
-    let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());
-    matches!(command, Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC))
+    matches!(command(call, args), Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC))
 }
 
 #[cfg(test)]
@@ -135,7 +135,8 @@ mod tests {
         let fcntl = CallId::by_name("fcntl").expect("a row").call();
         args[1] = u64::from(libc::F_GETFL.cast_unsigned());
         assert_eq!(outcome(fcntl, makes_descriptor(fcntl, &args), 2, 0), Outcome::OtherNumber);
-        args[1] = u64::from(libc::F_DUPFD_CLOEXEC.cast_unsigned());
+        // The kernel does not look at the upper half of the register.
+        args[1] = u64::from(libc::F_DUPFD_CLOEXEC.cast_unsigned()) | 7 << 32;
         assert_eq!(outcome(fcntl, makes_descriptor(fcntl, &args), 10, 3), Outcome::Same);
     }
 }

@@ -108,7 +108,10 @@ fn open_from(
     }
     let naming = naming.map_err(TracerError::Names)?;
     let layers = options.layers.then(|| Layers::find(tracefs, source));
-    let aio = AioProbes::find(ground, cancellation);
+    let aio = AioProbes::find(ground, naming.names, cancellation);
+    if let Some(signal) = cancellation.ended_by() {
+        return Err(TracerError::Interrupted(signal));
+    }
     let of_layers = layers.iter().flat_map(Layers::tracepoints);
     let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
     let probes = probes.chain(aio.tracepoints());

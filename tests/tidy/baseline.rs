@@ -13,7 +13,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/naming", 111),
     ("src/operation", 484),
     ("src/record", 28),
-    ("src/replay", 283),
+    ("src/replay", 281),
     ("src/report", 2),
     ("src/sys", 172),
     ("src/tracer", 604),

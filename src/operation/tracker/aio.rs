@@ -159,10 +159,10 @@ struct Iocb {
 }
 
 /// Part of a `struct iocb`, in the form of [`ArgumentMemory::Iocbs`], that determines the request:
-/// flags, opcode and descriptor, buffer, bytes, offset.
+/// flags, opcode and descriptor, buffer, bytes, offset; not its key, which the kernel writes.
 ///
 /// [`ArgumentMemory::Iocbs`]: crate::event::syscall_table::ArgumentMemory::Iocbs
-const REQUEST_BYTES: std::ops::Range<usize> = 16..56;
+const REQUEST_BYTES: std::ops::Range<usize> = 20..56;
 
 impl Iocb {
     fn of(read: &[u8]) -> Self {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::event::registers::command;
 use crate::event::syscall_table::{Call, CallClass, Role};
 
 /// Reason why an operation is not replayed.
@@ -226,8 +227,7 @@ pub fn environment_failure(call: &Call, errno: i32) -> Option<SkipReason> {
 
 /// Returns the treatment of an `fcntl`: commands without memory arguments are replayed.
 fn control(call: &Call, args: &[u64; 6]) -> Treatment {
-    let command = call.arg(Role::Command).and_then(|it| i32::try_from(args[it]).ok());
-    match command {
+    match command(call, args) {
         Some(libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => Treatment::Done,
         Some(libc::F_GETFD | libc::F_SETFD | libc::F_GETFL | libc::F_SETFL) => Treatment::Done,
         Some(libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW) => {

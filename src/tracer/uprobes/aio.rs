@@ -5,7 +5,8 @@
 //! costs 20 to 100 ns, and 1 us where the memory behind the list holds no pointers. So only the
 //! first operations of a call are recorded; the names readers read the others.
 //!
-//! The probes need no test: a record counts only if its address is that of the call's argument.
+//! The probes need no test: a record counts only if its address is that of the call's argument, and
+//! one of results only if their number is what the call returned.
 //! They copy no strings and are at no `call` instruction, so they are safe on kernels and
 //! processors where probes of names are not.
 
@@ -13,10 +14,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::super::environment::Environment;
+use super::super::name_source::NameSource;
 use super::super::tracepoint_plan::SourceKind;
 use super::files::{self, ProbedBinary};
 use crate::event::probe_events::{
-    COMPLETED_PREFIX, IOCB_FIELD, IOCB_FIRST_WORD, LIST_ADDRESS_FIELD, LIST_FIELD, SUBMITTED_PREFIX,
+    COMPLETED_PREFIX, IOCB_FIELD, IOCB_FIRST_WORD, LIST_ADDRESS_FIELD, LIST_COUNT_FIELD,
+    LIST_FIELD, SUBMITTED_PREFIX,
 };
 use crate::event::syscall_table::{CallId, IO_EVENT_BYTES, Role};
 use crate::probe_sites::{MACHINE, Site};
@@ -43,10 +46,14 @@ pub struct AioProbes {
 }
 
 impl AioProbes {
-    /// Creates the probes, if calls with lists are recorded and the kernel and the source allow
-    /// them.
-    pub fn find(ground: Environment<'_>, cancellation: &mut Cancellation<'_>) -> Self {
-        match Self::probe(ground, cancellation) {
+    /// Creates the probes, if the calls are recorded, memory of programs may be read, and kernel
+    /// and source allow probes.
+    pub fn find(
+        ground: Environment<'_>,
+        names: NameSource,
+        cancellation: &mut Cancellation<'_>,
+    ) -> Self {
+        match Self::probe(ground, names, cancellation) {
             Ok((probes, reason)) => Self { probes: Some(probes), reason },
             Err(reason) => Self { probes: None, reason },
         }
@@ -54,15 +61,18 @@ impl AioProbes {
 
     fn probe(
         ground: Environment<'_>,
+        names: NameSource,
         cancellation: &mut Cancellation<'_>,
     ) -> Result<((ProbeGroup, Instance), String), String> {
-        let has_list = |id: &CallId| {
-            let call = id.call();
-            call.arg(Role::Iocbs).or(call.arg(Role::IoEvents)).is_some()
-        };
-        let wanted: Vec<CallId> = ground.calls.iter().copied().filter(has_list).collect();
-        if wanted.is_empty() {
-            return Err("io_submit and io_getevents are not recorded".to_owned());
+        if names == NameSource::Off {
+            return Err("with --names off no memory of programs is read".to_owned());
+        }
+        let has_list = |role| move |id: &CallId| id.call().arg(role).is_some();
+        let of = |role| ground.calls.iter().copied().filter(has_list(role));
+        let (submit, complete): (Vec<CallId>, Vec<CallId>) =
+            (of(Role::Iocbs).collect(), of(Role::IoEvents).collect());
+        if submit.is_empty() || complete.is_empty() {
+            return Err("not both of io_submit and io_getevents are recorded".to_owned());
         }
         if ground.source != SourceKind::Tracefs {
             return Err("uprobes are recorded with --source tracefs only".to_owned());
@@ -73,26 +83,30 @@ impl AioProbes {
         }
         let mut group =
             ProbeGroup::new(ground.tracefs, ProbeKind::User).map_err(|error| error.to_string())?;
-        let found = files::probed_libaio(ground, &wanted, cancellation);
+        let found = files::probed_libaio(&[submit, complete].concat(), cancellation);
         let (searched, missed): (Vec<ProbedBinary>, Vec<ProbedBinary>) =
             found.all.into_iter().partition(|file| file.missed.is_none());
-        if searched.is_empty() {
+        let sites = || {
+            searched.iter().flat_map(|file| file.sites.sites.iter().map(move |site| (file, site)))
+        };
+        let calls = sites().flat_map(|(_, site)| &site.calls);
+        let calls: BTreeSet<CallId> = calls.copied().collect();
+        if !calls.iter().any(has_list(Role::Iocbs)) || !calls.iter().any(has_list(Role::IoEvents)) {
             return Err(match missed.first().and_then(|file| file.missed.as_ref()) {
                 Some(why) => format!("libaio was not searched: {why}"),
-                None => "no libaio was found where programs load libraries".to_owned(),
+                None => "no libaio that is understood is installed on this machine".to_owned(),
             });
         }
         let lock = Instance::create(ground.tracefs, "aio").map_err(|error| error.to_string())?;
-        for file in &searched {
-            for site in &file.sites.sites {
-                define(&mut group, file, site).map_err(|error| format!("libaio: {error}"))?;
-            }
+        for (file, site) in sites() {
+            define(&mut group, file, site).map_err(|error| format!("libaio: {error}"))?;
         }
-        let calls = searched.iter().flat_map(|file| &file.sites.sites).flat_map(|site| &site.calls);
-        let calls: BTreeSet<&str> = calls.map(|call| call.call().name).collect();
-        let calls = Vec::from_iter(calls);
+        let calls: Vec<&str> = calls.iter().map(|call| call.call().name).collect();
+        let files = Vec::from_iter(searched.iter().map(|file| file.name.as_str())).join(", ");
+        let missed = if missed.is_empty() { "" } else { "; another libaio was not searched" };
         let reason = format!(
-            "{} that programs make through libaio: the first {SUBMITTED_MAX} operations and {COMPLETED_MAX} results of a call",
+            "{} that programs make through the installed {files}: the first {SUBMITTED_MAX} operations and {COMPLETED_MAX} \
+             results of a call{missed}",
             calls.join(", ")
         );
         Ok(((group, lock), reason))
@@ -135,10 +149,12 @@ fn submitted(register: &str, operations: usize) -> String {
     fields
 }
 
-/// Fields of a list of results.
+/// Fields of a list of results, and of their number, which the call has returned.
 fn completed(register: &str, results: usize) -> String {
     let words = results * IO_EVENT_BYTES / 8;
-    format!("{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_FIELD}=+0(%{register}):x64[{words}]")
+    format!(
+        "{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_COUNT_FIELD}=%ax:s64 {LIST_FIELD}=+0(%{register}):x64[{words}]"
+    )
 }
 
 #[cfg(test)]
@@ -151,6 +167,6 @@ mod tests {
             submitted("dx", 2),
             "address=%dx:x64 list=+0(%dx):x64[2] iocb0=+8(+0(%dx)):x64[5] iocb1=+8(+8(%dx)):x64[5]"
         );
-        assert_eq!(completed("r10", 16), "address=%r10:x64 list=+0(%r10):x64[64]");
+        assert_eq!(completed("r10", 16), "address=%r10:x64 count=%ax:s64 list=+0(%r10):x64[64]");
     }
 }

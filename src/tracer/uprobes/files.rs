@@ -70,40 +70,29 @@ pub(super) fn probed(
     ProbedBinaries { left_out: files.left_out + left_out, ..files }
 }
 
-/// Returns the libaio files with sites of calls with lists, and those that were not searched.
+/// Returns the installed libaio with sites of calls with lists, and files that were not searched.
+///
+/// Only files that root alone can change are probed: the kernel refuses some instructions when a
+/// probe is switched on, and another user's file could have one of them where a probe goes.
 pub(super) fn probed_libaio(
-    ground: Environment<'_>,
     wanted: &[CallId],
     cancellation: &mut Cancellation<'_>,
 ) -> ProbedBinaries {
     let installed = LIBRARY_DIRECTORIES
         .iter()
         .flat_map(|directory| LIBAIO_NAMES.iter().map(move |name| Path::new(directory).join(name)));
-    let installed = installed.filter(|path| path.exists());
+    let is_roots = |path: &PathBuf| path.metadata().is_ok_and(|about| trust(&about) == ROOT_ONLY);
     let code = |path: PathBuf| MappedCode { name: path.display().to_string(), link: path };
-    let mut files: Vec<MappedCode> = installed.map(code).collect();
-    let running = running(ground).into_iter();
-    let mapped = running.flat_map(|pid| proc::mapped_code(&pid.to_string()));
-    files.extend(mapped.filter(|code| is_libaio(&code.name)));
-    searched(files.into_iter().map(|file| (file, false)).collect(), wanted, cancellation)
+    let files = installed.filter(is_roots).map(|path| (code(path), false)).collect();
+    searched(files, wanted, cancellation)
 }
 
 /// Directories of libraries, for programs that have yet to load theirs.
-const LIBRARY_DIRECTORIES: [&str; 6] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/usr/local/lib64",
-    "/usr/local/lib",
-];
+const LIBRARY_DIRECTORIES: [&str; 5] =
+    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib"];
 
 /// Names under which programs load libaio; Debian 13 and Ubuntu 24.04 have the second one.
 const LIBAIO_NAMES: [&str; 2] = ["libaio.so.1", "libaio.so.1t64"];
-
-fn is_libaio(name: &str) -> bool {
-    name.rsplit('/').next().is_some_and(|name| name.starts_with("libaio.so"))
-}
 
 fn searched(
     candidates: Vec<(MappedCode, bool)>,
@@ -144,12 +133,16 @@ fn found(
     groups.into_values().collect()
 }
 
+/// Group of the files that only root can change.
+const ROOT_ONLY: u64 = 0;
+
 /// Returns the group of a file: files of root that only root can change are one group, files of
 /// each other user another one.
 fn trust(about: &Metadata) -> u64 {
     let is_for_others = about.mode() & (libc::S_IWGRP | libc::S_IWOTH) != 0;
     match about.uid() {
         0 if is_for_others => u64::MAX,
+        0 => ROOT_ONLY,
         user => user.into(),
     }
 }

@@ -84,8 +84,7 @@ impl<O: PlanOutput> Planner<O> {
         operation: &SyscallOperation,
         handle: Option<Handle>,
     ) -> Result<(), SkipReason> {
-        let command = operation.call.call().arg(Role::Command);
-        let command = command.and_then(|register| i32::try_from(operation.args[register]).ok());
+        let command = registers::command(operation.call.call(), &operation.args);
         let (Some(libc::F_GETFD | libc::F_SETFD), Some(handle)) = (command, handle) else {
             return Ok(());
         };

@@ -1,0 +1,77 @@
+//! Arguments that probes have recorded right before a call: paths, and lists of `io_submit`.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::event::ProbeObservation;
+use crate::units::{Pid, Tid};
+
+/// Limit of threads with path arguments, and of processes that submit: no machine has more.
+const GIVEN_MAX: usize = 1 << 16;
+
+/// Limit of path arguments of a thread on its way to one call: two at most, some of them twice.
+const GIVEN_OF_THREAD_MAX: usize = 8;
+
+/// Arguments of the next calls of threads.
+#[derive(Debug, Default)]
+pub(super) struct GivenArguments {
+    of_thread: FxHashMap<Tid, Vec<ProbeObservation>>,
+    /// Processes whose `io_submit` probes have recorded: they also record the results of the
+    /// processes' `io_getevents`.
+    submitters: FxHashSet<Pid>,
+}
+
+/// Returns true for what a program is about to pass to its next call.
+pub(super) fn is_given(probed: &ProbeObservation) -> bool {
+    matches!(probed, ProbeObservation::Given { .. }) || is_list(probed)
+}
+
+fn is_list(probed: &ProbeObservation) -> bool {
+    matches!(probed, ProbeObservation::Submitted { .. })
+}
+
+impl GivenArguments {
+    /// Keeps a path argument or a list until the next call of the thread begins. The bytes of a
+    /// list move here.
+    pub(super) fn keep(&mut self, pid: Pid, tid: Tid, probed: &mut ProbeObservation) {
+        if self.of_thread.len() >= GIVEN_MAX {
+            self.of_thread.clear();
+        }
+        let given = self.of_thread.entry(tid).or_default();
+        let kept = match probed {
+            // Lists are long: a thread has one.
+            ProbeObservation::Submitted { address, bytes } => {
+                given.retain(|other| !is_list(other));
+                if self.submitters.len() >= GIVEN_MAX {
+                    self.submitters.clear();
+                }
+                self.submitters.insert(pid);
+                ProbeObservation::Submitted { address: *address, bytes: std::mem::take(bytes) }
+            }
+            path => path.clone(),
+        };
+        if given.len() >= GIVEN_OF_THREAD_MAX {
+            given.remove(0);
+        }
+        given.push(kept);
+    }
+
+    /// Returns the arguments of a call of the thread that begins.
+    pub(super) fn take(&mut self, tid: Tid) -> Vec<ProbeObservation> {
+        self.of_thread.remove(&tid).unwrap_or_default()
+    }
+
+    /// Returns true if there are arguments of the thread's next call.
+    pub(super) fn has(&self, tid: Tid) -> bool {
+        self.of_thread.contains_key(&tid)
+    }
+
+    /// Returns true if a probe has recorded an `io_submit` of the process.
+    pub(super) fn has_submitted(&self, pid: Pid) -> bool {
+        self.submitters.contains(&pid)
+    }
+
+    /// Drops all arguments.
+    pub(super) fn clear(&mut self) {
+        self.of_thread.clear();
+    }
+}
