@@ -238,29 +238,26 @@ mod tests {
         head.into_iter().chain(values.flat_map(u64::to_le_bytes)).collect()
     }
 
+    const SUBMITTED: &str = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
+        \tfield:u64 list[2];\toffset:16;\tsize:16;\tsigned:0;\n\
+        \tfield:u64 iocb0[5];\toffset:32;\tsize:40;\tsigned:0;\n\
+        \tfield:u64 iocb1[5];\toffset:72;\tsize:40;\tsigned:0;\n";
+
     #[test]
     fn submitted_list_is_that_of_a_reader_without_sums() {
-        let fields = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
-            \tfield:u64 list[2];\toffset:16;\tsize:16;\tsigned:0;\n\
-            \tfield:u64 iocb0[5];\toffset:32;\tsize:40;\tsigned:0;\n\
-            \tfield:u64 iocb1[5];\toffset:72;\tsize:40;\tsigned:0;\n";
         let payload = words([0x10, 0x20, 0x30, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter());
-        let read = shape("submitted_42", fields).read(&payload).expect("long enough");
+        let read = shape("submitted_42", SUBMITTED).read(&payload).expect("long enough");
         let expected =
             [[0x20, 0, 1, 2, 3, 4, 5, 0, 0, u64::MAX], [0x30, 0, 6, 7, 8, 9, 10, 0, 0, u64::MAX]];
         let bytes = expected.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, bytes });
-        assert_eq!(shape("submitted_42", fields).read(&payload[..110]), None);
+        assert_eq!(shape("submitted_42", SUBMITTED).read(&payload[..110]), None);
     }
 
     #[test]
     fn list_that_could_not_be_read_is_empty() {
-        let fields = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
-            \tfield:u64 list[2];\toffset:16;\tsize:16;\tsigned:0;\n\
-            \tfield:u64 iocb0[5];\toffset:32;\tsize:40;\tsigned:0;\n\
-            \tfield:u64 iocb1[5];\toffset:72;\tsize:40;\tsigned:0;\n";
         let payload = words([0x10, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter());
-        let read = shape("submitted_42", fields).read(&payload).expect("long enough");
+        let read = shape("submitted_42", SUBMITTED).read(&payload).expect("long enough");
         assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, bytes: Vec::new() });
     }
 

@@ -14,11 +14,11 @@
 
 mod closed_fds;
 pub mod fanotify_join;
-mod given;
 mod in_call;
 pub mod name_join;
 pub mod pair;
 pub mod paths;
+mod pending_arguments;
 mod pending_validation;
 pub mod read_name;
 pub mod room;

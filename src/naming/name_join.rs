@@ -16,9 +16,9 @@ use rustc_hash::FxHashMap;
 
 use super::closed_fds::{ClosedFds, closes};
 use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
-use super::given::{GivenArguments, is_given};
 use super::in_call::{CurrentCall, better, list_address};
 use super::pair;
+use super::pending_arguments::{PendingArguments, is_argument};
 use super::pending_validation::Undecided;
 use super::read_name::{ReadName, collected};
 use super::room::NAME_BYTES_MAX;
@@ -42,7 +42,7 @@ pub struct NameJoin {
     /// Call that a thread is inside, if memory or links can be read for it.
     entered: FxHashMap<Tid, CurrentCall>,
     /// Arguments of the next calls of threads, from probes.
-    given: GivenArguments,
+    pending_arguments: PendingArguments,
     /// Strings that the next entry of a thread carries.
     strings: Vec<EventString>,
     /// Names by thread and time of the exit that they were read for.
@@ -115,7 +115,7 @@ impl NameJoin {
             sees_closes,
             sees_renames,
             entered: FxHashMap::default(),
-            given: GivenArguments::default(),
+            pending_arguments: PendingArguments::default(),
             strings: Vec::new(),
             read: FxHashMap::default(),
             read_bytes: 0,
@@ -175,7 +175,7 @@ impl NameJoin {
     pub fn can_bypass(&self, event: &Event) -> bool {
         let is_beside = match &event.kind {
             EventKind::SysEnter(enter) => {
-                enter.call.call().is_read_beside || self.given.has(event.tid)
+                enter.call.call().is_read_beside || self.pending_arguments.has(event.tid)
             }
             EventKind::Probed(_) | EventKind::Lost(_) => true,
             EventKind::Task(TaskEvent::Exit { .. }) | EventKind::Uring(_) => {
@@ -268,7 +268,7 @@ impl NameJoin {
     /// Returns the results that a probe is expected to record after this exit.
     fn awaited_results(&self, event: &Event, entered: Option<&SysEnter>) -> Option<PendingResults> {
         let EventKind::SysExit(exit) = &event.kind else { return None };
-        if exit.ret <= 0 || !self.given.has_submitted(event.pid) {
+        if exit.ret <= 0 || !self.pending_arguments.has_submitted(event.pid) {
             return None;
         }
         let address = list_address(entered?, Role::IoEvents)?;
@@ -392,15 +392,15 @@ impl NameJoin {
     fn look_inside(&mut self, event: &mut Event) -> Option<SysEnter> {
         match &mut event.kind {
             EventKind::SysEnter(enter) => {
-                let given = self.given.take(event.tid);
+                let given = self.pending_arguments.take(event.tid);
                 if enter.call.call().is_read_beside {
                     let mut inside = CurrentCall::new(*enter, std::mem::take(&mut self.strings));
                     given.iter().for_each(|it| inside.given(it));
                     self.entered.insert(event.tid, inside);
                 }
             }
-            EventKind::Probed(probed) if is_given(probed) => {
-                self.given.keep(event.pid, event.tid, probed);
+            EventKind::Probed(probed) if is_argument(probed) => {
+                self.pending_arguments.keep(event.pid, event.tid, probed);
             }
             EventKind::Probed(probed) => {
                 if let Some(inside) = self.entered.get_mut(&event.tid) {
@@ -410,7 +410,7 @@ impl NameJoin {
             // Later events may belong to another call.
             EventKind::Lost(_) => {
                 self.entered.clear();
-                self.given.clear();
+                self.pending_arguments.clear();
             }
             EventKind::SysExit(exit) => {
                 let inside = self.entered.remove(&event.tid);

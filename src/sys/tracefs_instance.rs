@@ -31,6 +31,8 @@ pub struct Instance {
     root: PathBuf,
     /// Lock while the instance is ours.
     lock: Option<Flock<File>>,
+    /// A file of the instance that stays open: the kernel does not remove an instance in use.
+    in_use: Option<File>,
 }
 
 /// Counters of one CPU's ring (`per_cpu/cpuN/stats`), in events.
@@ -63,8 +65,9 @@ impl Instance {
         fs::create_dir(&root)?;
         let lock = lock(&root, FlockArg::LockExclusiveNonblock);
         drop(guard);
-        let instance = Self { root, lock: lock.ok() };
+        let mut instance = Self { root, lock: lock.ok(), in_use: None };
         instance.write("tracing_on", "0")?;
+        instance.in_use = Some(instance.open("tracing_on")?);
         Ok(instance)
     }
 
@@ -178,6 +181,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        self.in_use.take();
         // A drop cannot report errors; the next tracer removes a leftover instance.
         let _ = remove(&self.root);
         self.lock.take();

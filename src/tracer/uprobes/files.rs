@@ -64,10 +64,11 @@ pub(super) fn probed(
     wanted: &[CallId],
     cancellation: &mut Cancellation<'_>,
 ) -> ProbedBinaries {
-    let mut left_out = 0;
-    let candidates = candidates(ground, &mut left_out, cancellation);
-    let files = searched(candidates, wanted, cancellation);
-    ProbedBinaries { left_out: files.left_out + left_out, ..files }
+    let mut files = ProbedBinaries::default();
+    let candidates = candidates(ground, &mut files.left_out, cancellation);
+    let groups = found(candidates, &mut files.left_out);
+    files.search(groups.into_values(), wanted, cancellation);
+    files
 }
 
 /// Returns the installed libaio with sites of calls with lists, and files that were not searched.
@@ -81,10 +82,12 @@ pub(super) fn probed_libaio(
     let installed = LIBRARY_DIRECTORIES
         .iter()
         .flat_map(|directory| LIBAIO_NAMES.iter().map(move |name| Path::new(directory).join(name)));
-    let is_roots = |path: &PathBuf| path.metadata().is_ok_and(|about| trust(&about) == ROOT_ONLY);
     let code = |path: PathBuf| MappedCode { name: path.display().to_string(), link: path };
-    let files = installed.filter(is_roots).map(|path| (code(path), false)).collect();
-    searched(files, wanted, cancellation)
+    let mut files = ProbedBinaries::default();
+    let candidates = installed.map(|path| (code(path), false)).collect();
+    let roots = found(candidates, &mut files.left_out).remove(&ROOT_ONLY);
+    files.search(roots.into_iter(), wanted, cancellation);
+    files
 }
 
 /// Directories of libraries, for programs that have yet to load theirs.
@@ -94,17 +97,18 @@ const LIBRARY_DIRECTORIES: [&str; 5] =
 /// Names under which programs load libaio; Debian 13 and Ubuntu 24.04 have the second one.
 const LIBAIO_NAMES: [&str; 2] = ["libaio.so.1", "libaio.so.1t64"];
 
-fn searched(
-    candidates: Vec<(MappedCode, bool)>,
-    wanted: &[CallId],
-    cancellation: &mut Cancellation<'_>,
-) -> ProbedBinaries {
-    let mut files = ProbedBinaries::default();
-    let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
-    for group in found(candidates, &mut files.left_out) {
-        look_through(group, wanted, until, &mut files.all, cancellation);
+impl ProbedBinaries {
+    fn search(
+        &mut self,
+        groups: impl Iterator<Item = VecDeque<CandidateBinary>>,
+        wanted: &[CallId],
+        cancellation: &mut Cancellation<'_>,
+    ) {
+        let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
+        for group in groups {
+            look_through(group, wanted, until, &mut self.all, cancellation);
+        }
     }
-    files
 }
 
 /// Returns the files by owner: one question is about files of one owner, so that no file can forge
@@ -112,7 +116,7 @@ fn searched(
 fn found(
     candidates: Vec<(MappedCode, bool)>,
     left_out: &mut usize,
-) -> Vec<VecDeque<CandidateBinary>> {
+) -> BTreeMap<u64, VecDeque<CandidateBinary>> {
     let mut seen = BTreeSet::new();
     let mut groups: BTreeMap<u64, VecDeque<CandidateBinary>> = BTreeMap::new();
     let mut count = 0;
@@ -130,7 +134,7 @@ fn found(
         let found = CandidateBinary { name, file, bytes: about.len(), only_static };
         groups.entry(trust(&about)).or_default().push_back(found);
     }
-    groups.into_values().collect()
+    groups
 }
 
 /// Group of the files that only root can change.

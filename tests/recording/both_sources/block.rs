@@ -309,6 +309,7 @@ fn requests_in_flight_at_the_start_are_no_anomaly() {
         return;
     }
     let _alone = alone();
+    let _busy = CpuHog::all_cpus();
     let (device, _memory) = small_device();
     let mut fio = Command::new("fio");
     fio.args(["--name=job", "--rw=randrw", "--bs=64k", "--ioengine=libaio", "--direct=1"]);

@@ -6,14 +6,14 @@ use crate::event::ProbeObservation;
 use crate::units::{Pid, Tid};
 
 /// Limit of threads with path arguments, and of processes that submit: no machine has more.
-const GIVEN_MAX: usize = 1 << 16;
+const THREADS_MAX: usize = 1 << 16;
 
 /// Limit of path arguments of a thread on its way to one call: two at most, some of them twice.
-const GIVEN_OF_THREAD_MAX: usize = 8;
+const ARGUMENTS_MAX: usize = 8;
 
 /// Arguments of the next calls of threads.
 #[derive(Debug, Default)]
-pub(super) struct GivenArguments {
+pub(super) struct PendingArguments {
     of_thread: FxHashMap<Tid, Vec<ProbeObservation>>,
     /// Processes whose `io_submit` probes have recorded: they also record the results of the
     /// processes' `io_getevents`.
@@ -21,7 +21,7 @@ pub(super) struct GivenArguments {
 }
 
 /// Returns true for what a program is about to pass to its next call.
-pub(super) fn is_given(probed: &ProbeObservation) -> bool {
+pub(super) fn is_argument(probed: &ProbeObservation) -> bool {
     matches!(probed, ProbeObservation::Given { .. }) || is_list(probed)
 }
 
@@ -29,19 +29,19 @@ fn is_list(probed: &ProbeObservation) -> bool {
     matches!(probed, ProbeObservation::Submitted { .. })
 }
 
-impl GivenArguments {
+impl PendingArguments {
     /// Keeps a path argument or a list until the next call of the thread begins. The bytes of a
     /// list move here.
     pub(super) fn keep(&mut self, pid: Pid, tid: Tid, probed: &mut ProbeObservation) {
-        if self.of_thread.len() >= GIVEN_MAX {
+        if self.of_thread.len() >= THREADS_MAX {
             self.of_thread.clear();
         }
-        let given = self.of_thread.entry(tid).or_default();
+        let arguments = self.of_thread.entry(tid).or_default();
         let kept = match probed {
             // Lists are long: a thread has one.
             ProbeObservation::Submitted { address, bytes } => {
-                given.retain(|other| !is_list(other));
-                if self.submitters.len() >= GIVEN_MAX {
+                arguments.retain(|other| !is_list(other));
+                if self.submitters.len() >= THREADS_MAX {
                     self.submitters.clear();
                 }
                 self.submitters.insert(pid);
@@ -49,10 +49,10 @@ impl GivenArguments {
             }
             path => path.clone(),
         };
-        if given.len() >= GIVEN_OF_THREAD_MAX {
-            given.remove(0);
+        if arguments.len() >= ARGUMENTS_MAX {
+            arguments.remove(0);
         }
-        given.push(kept);
+        arguments.push(kept);
     }
 
     /// Returns the arguments of a call of the thread that begins.
