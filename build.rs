@@ -1,4 +1,5 @@
-//! Lets the binary find an OTF2 library outside the system's directories: `sudo` drops `LD_LIBRARY_PATH`.
+//! Lets the binary find an OTF2 library outside the system's directories: `sudo` drops
+//! `LD_LIBRARY_PATH`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -2,8 +2,8 @@
 # POSIX sh. Callers run under `set -eu`.
 # shellcheck shell=sh
 
-# losetup and mkfs are not in everybody's PATH. For cargo it stays as it is, if possible: the build of the OTF2 bindings
-# begins anew when PATH has changed.
+# losetup and mkfs are not in each user's PATH. For cargo it stays as it is, if possible: the build
+# of the OTF2 bindings begins anew when PATH has changed.
 users_path=$PATH
 case :$PATH: in
     *:/usr/sbin:*) ;;
@@ -20,7 +20,7 @@ fail() {
 has() { command -v "$1" >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# Runs a command as root: through sudo, if we are somebody else.
+# Runs a command as root: through sudo, for another user.
 as_root() {
     if is_root; then
         "$@"
@@ -31,13 +31,13 @@ as_root() {
     fi
 }
 
-# Whoever called sudo has the Rust toolchain, and gets what is built. Empty: we ourselves.
+# The user of sudo, who has the Rust toolchain and gets the built files. Empty: the current user.
 developer=
 if is_root && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; then
     developer=$SUDO_USER
 fi
 
-# Runs a command as the developer, with his cargo before that of the system.
+# Runs a command as the developer, with the developer's cargo before that of the system.
 as_developer() {
     set -- env "PATH=$rust_path" ${OTF2_DIR:+"OTF2_DIR=$OTF2_DIR"} \
         ${OTF2_CONFIG:+"OTF2_CONFIG=$OTF2_CONFIG"} ${OTF2_STATIC:+"OTF2_STATIC=$OTF2_STATIC"} \
@@ -49,7 +49,8 @@ as_developer() {
     fi
 }
 
-# Sets `rust_path`. rustup's shells have ~/.cargo/bin in their PATH, sudo's and those of cron have not.
+# Sets `rust_path`. rustup's shells have ~/.cargo/bin in their PATH, sudo's and those of cron have
+# not.
 find_cargo() {
     if [ -n "$developer" ]; then
         rust_path=$(getent passwd "$developer" | cut -d: -f6)/.cargo/bin:$PATH
@@ -83,7 +84,8 @@ is_at_least() {
 # cargo in the checkout, as the developer.
 run_cargo() { (cd "$root" && as_developer cargo "$@"); }
 
-# True if the build will find the OTF2 library. Where scripts/install-otf2 has put it, OTF2_DIR is set.
+# True if the build will find the OTF2 library. Where scripts/install-otf2 has put it, OTF2_DIR is
+# set.
 has_otf2() {
     if [ -n "${OTF2_DIR:-}" ] || [ -n "${OTF2_CONFIG:-}" ]; then
         return 0

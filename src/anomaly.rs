@@ -21,7 +21,7 @@ pub enum AnomalyKind {
     OrphanExit,
     /// A `sys_enter` without its exit, although the thread continued.
     LostExit,
-    /// A hit of a thread whose process is unknown, because the record of its creation was lost.
+    /// An event of a thread whose process is unknown, because the record of its creation was lost.
     NoProcess,
     /// A block event that matches no request.
     UnmatchedBlock,
@@ -215,14 +215,14 @@ pub struct Ledger {
     /// Programs that use another system call table than this machine's own.
     pub other: OtherPrograms,
     /// Attribution of block requests: counters by source.
-    pub behind: BehindBooks,
+    pub attribution: AttributionCounts,
     /// Spans inside calls that are not shown.
-    pub spans: SpanBooks,
+    pub spans: OmittedSpans,
 }
 
 /// Counters of spans that could not be formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpanBooks {
+pub struct OmittedSpans {
     /// Ends without a beginning.
     pub without_begin: u64,
     /// Beginnings without an end inside their call.
@@ -236,9 +236,9 @@ pub struct SpanBooks {
 pub enum Link {
     /// The kernel reported it.
     Exact,
-    /// It follows from reports of the kernel, but another explanation is possible.
+    /// Reports of the kernel imply it, but another explanation is possible.
     Inferred,
-    /// It is unknown.
+    /// No report of the kernel tells it.
     Unknown,
 }
 
@@ -256,7 +256,7 @@ impl Link {
 /// Sectors of completed requests, by the certainty with which their content and their originator
 /// are known. Only requests with data count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BehindBooks {
+pub struct AttributionCounts {
     /// Sectors attributed to a file, the journal or metadata: exact, inferred, unknown.
     pub files: ByLink,
     /// Sectors attributed to a program: exact (the program queued the bio), inferred (it wrote

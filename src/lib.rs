@@ -33,10 +33,10 @@ pub mod record;
 // Merges nearly ordered streams into one ordered stream.
 pub mod merge;
 
-// Decoded tracepoint hits, in the kernel's terms.
+// Decoded samples of tracepoints, in the kernel's terms.
 pub mod event;
 
-// Block requests, from the hits of the block layer's tracepoints.
+// Block requests, from the events of the block layer's tracepoints.
 pub mod block;
 
 // Code addresses at which a uprobe can read the path of a system call.

@@ -25,7 +25,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
@@ -33,11 +33,12 @@ use std::sync::Mutex;
 mod book;
 #[path = "documents/compare.rs"]
 mod compare;
+#[path = "documents/page_directory.rs"]
+mod page_directory;
 
 use compare::{aligned, alike, most_alike, shape};
+use page_directory::{Errors, PageDirectory};
 
-/// Directory in which the recorded commands ran; documents show it.
-const DEMO: &str = "/tmp/demo";
 /// A line that stands for any number of lines.
 const ANY_LINES: &str = "…";
 
@@ -191,95 +192,47 @@ fn all_blocks() -> Vec<Block> {
 
 // --- Running ---
 
-/// Destination of a command's standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Errors {
-    InOutput,
-    Apart,
+/// Whether a page only reads the logs: then its commands are not run on this machine.
+fn only_reads(blocks: &[Block]) -> bool {
+    let is_read = |step: &Step| !step.command.contains("sudo ");
+    blocks.iter().all(|block| match block.mark {
+        Mark::Exact | Mark::OutputOf(_) => block.steps.iter().all(is_read),
+        _ => block.steps.is_empty(),
+    })
 }
 
-/// A directory in which the commands of one page run, removed at the end.
-struct Place {
-    folder: PathBuf,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.folder));
+/// The command that reads the checked-in logs for this step, if one does. A script without output
+/// is run on this machine, except that of a page that only reads.
+fn command_of_logs(block: &Block, step: &Step, page_only_reads: bool) -> Option<String> {
+    let is_script = step.output.is_empty() && block.steps.len() == 1;
+    if is_script && !page_only_reads {
+        return None;
+    }
+    match &block.mark {
+        Mark::Exact if !step.command.contains("sudo ") => Some(step.command.clone()),
+        Mark::OutputOf(command) => Some(command.clone()),
+        Mark::Log(name) => of_log(&step.command, name),
+        _ => None,
     }
 }
 
-impl Place {
-    /// An empty directory, and beside it one with `iotrace-perf` and `sudo`.
-    fn new(kind: &str, page: &str) -> Self {
-        let name = page.replace(['/', '.'], "-");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("documents-{kind}-{name}-{}", std::process::id()));
-        let place = Self { folder };
-        fs::create_dir_all(place.demo()).expect("a directory");
-        let programs = place.folder.join("bin");
-        fs::create_dir(&programs).expect("a directory");
-        let program = Path::new(env!("CARGO_BIN_EXE_iotrace-perf"));
-        std::os::unix::fs::symlink(program, programs.join("iotrace-perf")).expect("a link");
-        let sudo = programs.join("sudo");
-        fs::write(&sudo, "#!/bin/sh\nexec \"$@\"\n").expect("a script");
-        let mut rights = fs::metadata(&sudo).expect("there").permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o755);
-        fs::set_permissions(&sudo, rights).expect("its own file");
-        place
-    }
+/// Whether the steps of a block are run on this machine.
+fn runs_here(block: &Block, page_only_reads: bool) -> bool {
+    !page_only_reads && !matches!(block.mark, Mark::OutputOf(_))
+}
 
-    fn demo(&self) -> PathBuf {
-        self.folder.join("demo")
-    }
-
-    /// Puts the checked-in logs there as `NAME/traces.iocap`, except those that the page records.
-    fn put_logs(&self, recorded: &str) {
-        for entry in fs::read_dir(root().join("tests/documents/logs")).expect("the logs") {
-            let log = entry.expect("readable").path();
-            let name = log.file_stem().expect("a name").to_string_lossy().into_owned();
-            if recorded.contains(&format!("-o {name}/ ")) {
-                continue;
-            }
-            let folder = self.demo().join(&name);
-            fs::create_dir(&folder).expect("a directory");
-            fs::copy(&log, folder.join("traces.iocap")).expect("a copy");
-        }
-    }
-
-    /// Runs a command, its output in a file, so that a program left in the background does not keep
-    /// this one waiting. Returns whether it succeeded; `number` names the file.
-    fn run(&self, number: usize, command: &str, errors: Errors) -> bool {
-        let output = fs::File::create(self.output_file(number)).expect("a file");
-        let errors = match errors {
-            Errors::InOutput => output.try_clone().expect("the same file"),
-            Errors::Apart => fs::File::create(self.folder.join("errors")).expect("a file"),
-        };
-        let mut shell = Command::new("timeout");
-        shell.args(["-k", "5", "120", "bash", "-o", "pipefail", "-c", command]);
-        shell.current_dir(self.demo()).env_clear().env("LC_ALL", "C");
-        if let Some(home) = std::env::var_os("HOME") {
-            shell.env("HOME", home);
-        }
-        let own = self.folder.join("bin");
-        shell.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", own.display()));
-        shell.stdin(std::process::Stdio::null()).stdout(output).stderr(errors);
-        // `head` and the like end what feeds them.
-        let code = shell.status().expect("timeout starts").code();
-        matches!(code, Some(0 | 141)) || (code == Some(1) && command.starts_with("diff "))
-    }
-
-    fn output_file(&self, number: usize) -> PathBuf {
-        self.folder.join(format!("output-{number}"))
-    }
-
-    /// The lines that a command has printed, with the names of the documents' machine.
-    fn printed(&self, number: usize) -> Vec<String> {
-        let bytes = fs::read(self.output_file(number)).expect("the command's output");
-        let text = String::from_utf8_lossy(&bytes);
-        let demo = fs::canonicalize(self.demo()).expect("it is there");
-        text.replace(&*demo.to_string_lossy(), DEMO).lines().map(str::to_owned).collect()
-    }
+/// Blocks that neither test runs, without a mark that says so.
+fn never_run(page: &str, blocks: &[Block]) -> Vec<String> {
+    let page_only_reads = only_reads(blocks);
+    let is_marked = |block: &Block| matches!(block.mark, Mark::NotRun(_) | Mark::NoCommand(_));
+    let is_run = |block: &Block, step: &Step| {
+        runs_here(block, page_only_reads) || command_of_logs(block, step, page_only_reads).is_some()
+    };
+    let left_out = blocks.iter().filter(|block| {
+        let all_run = block.steps.iter().all(|step| is_run(block, step));
+        !is_marked(block) && (block.steps.is_empty() || !all_run)
+    });
+    left_out.map(|block| format!("{page}:{}: run by neither test", block.line)).collect()
 }
 
 /// The command that prints from a log what a recording command prints of its own recording.
@@ -399,6 +352,9 @@ fn every_block_is_run_or_marked() {
             }
         }
     }
+    for (page, text) in pages() {
+        wrong.extend(never_run(&page, &blocks(&page, &text)));
+    }
     for block in all_blocks() {
         let place = format!("{}:{}", block.page, block.line);
         match &block.mark {
@@ -432,20 +388,16 @@ fn reports_of_the_logs_are_those_in_the_documents() {
     let mut wrong = Vec::new();
     let mut compared = 0;
     for (page, text) in pages() {
-        let place = Place::new("reports", &page);
+        let place = PageDirectory::new("reports", &page);
         place.put_logs("");
         let mut changed = BTreeMap::new();
-        for block in blocks(&page, &text) {
+        let blocks = blocks(&page, &text);
+        let page_only_reads = only_reads(&blocks);
+        for block in &blocks {
             for step in &block.steps {
-                let command = match &block.mark {
-                    Mark::Exact if !step.command.contains("sudo ") => step.command.clone(),
-                    Mark::OutputOf(command) => command.clone(),
-                    Mark::Log(name) => of_log(&step.command, name).expect("checked above"),
-                    _ => continue,
-                };
-                if step.output.is_empty() && block.steps.len() == 1 {
+                let Some(command) = command_of_logs(block, step, page_only_reads) else {
                     continue;
-                }
+                };
                 if !place.run(0, &command, Errors::Apart) {
                     wrong.push(format!(
                         "{page}:{}: failed: {command}\n{}",
@@ -462,7 +414,7 @@ fn reports_of_the_logs_are_those_in_the_documents() {
                 if update && let Some(new) = updated(step, &printed) {
                     changed.extend(new);
                 } else {
-                    wrong.extend(difference(&block, step, &printed));
+                    wrong.extend(difference(block, step, &printed));
                 }
             }
         }
@@ -483,15 +435,12 @@ fn commands_of_the_documents_run_on_this_machine() {
     for (page, text) in pages() {
         let blocks = blocks(&page, &text);
         // The other test runs pages that only read the logs.
-        let only_reads = |block: &Block| {
-            let is_read = |step: &Step| !step.command.contains("sudo ");
-            matches!(block.mark, Mark::Exact | Mark::OutputOf(_)) && block.steps.iter().all(is_read)
-        };
-        if blocks.iter().all(|block| block.steps.is_empty() || only_reads(block)) {
+        let page_only_reads = only_reads(&blocks);
+        if page_only_reads {
             continue;
         }
         let mut changed = BTreeMap::new();
-        let place = Place::new("commands", &page);
+        let place = PageDirectory::new("commands", &page);
         place.put_logs(&text);
         let programs = root().join("tests/documents/programs.sh");
         assert!(
@@ -500,7 +449,7 @@ fn commands_of_the_documents_run_on_this_machine() {
             place.printed(0).join("\n")
         );
         for block in &blocks {
-            if matches!(block.mark, Mark::OutputOf(_)) {
+            if !runs_here(block, page_only_reads) {
                 continue;
             }
             for (number, step) in block.steps.iter().enumerate() {
@@ -534,6 +483,24 @@ fn commands_of_the_documents_run_on_this_machine() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert!(run > 30, "only {run} commands were run");
+}
+
+#[test]
+fn script_of_page_that_only_reads_is_run() {
+    let script = "```\na b/traces.iocap\n```\n";
+    let found = blocks("p.md", script);
+    assert!(only_reads(&found) && !runs_here(&found[0], true));
+    assert_eq!(
+        command_of_logs(&found[0], &found[0].steps[0], true).as_deref(),
+        Some("a b/traces.iocap")
+    );
+    assert_eq!(never_run("p.md", &found), Vec::<String>::new());
+    let recorded = blocks("p.md", &format!("{script}```\nsudo a -- b\n```\n"));
+    assert!(!only_reads(&recorded) && runs_here(&recorded[0], false));
+    assert_eq!(command_of_logs(&recorded[0], &recorded[0].steps[0], false), None);
+    assert_eq!(never_run("p.md", &recorded), Vec::<String>::new());
+    let empty = blocks("p.md", "```\n```\n");
+    assert_eq!(never_run("p.md", &empty), ["p.md:1: run by neither test"]);
 }
 
 #[test]

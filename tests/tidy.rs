@@ -12,6 +12,8 @@ mod documents;
 mod imports;
 #[path = "tidy/measures.rs"]
 mod measures;
+#[path = "tidy/prose.rs"]
+mod prose;
 #[path = "tidy/tokens.rs"]
 mod tokens;
 
@@ -95,7 +97,7 @@ const MODULES: &[(&str, &[&str])] = &[
 
 /// Lines of a source file.
 const LINES_MAX: usize = 600;
-/// How far above its use the reason for a memory ordering may stand.
+/// Lines between the reason for a memory ordering and its use.
 const ORDERING_LINES: usize = 6;
 
 type Findings = Vec<String>;
@@ -198,7 +200,7 @@ fn imports_go_one_way() {
 }
 
 #[test]
-fn the_table_is_in_the_order_of_the_library() {
+fn table_is_in_the_order_of_the_library() {
     let tokens = tokens(&text(Path::new("src/lib.rs")));
     let declared = tokens.windows(2).filter(|it| it[0].text == "mod").map(|it| it[1].text.as_str());
     let rows: Vec<&str> = MODULES.iter().map(|it| it.0).collect();
@@ -215,7 +217,7 @@ fn the_table_is_in_the_order_of_the_library() {
 }
 
 #[test]
-fn the_import_rule_can_fail() {
+fn import_rule_can_fail() {
     let rule = |text: &str| import_direction("src/record/parse.rs", text);
     check_rule(rule, "use crate::event::Event;", "use crate::units::{Pid, Tid};");
     check_rule(

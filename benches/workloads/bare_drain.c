@@ -1,7 +1,10 @@
-// What no reader of perf rings can undercut: opens tracepoints, maps a ring for each CPU, runs a program, and throws
-// the records away. Same events, same samples, same rings as iotrace-perf, and nothing done with them.
+// Lower bound of the cost of any reader of perf rings: opens tracepoints, maps a ring for each
+// CPU, runs a program, and discards the records. Events, samples and rings are those of
+// iotrace-perf; the records are not used.
 //
-//   bare_drain TRACEPOINT=ID[,FILTER]… -- PROGRAM [ARGUMENT…]      e.g. bare_drain read=701 'sys_enter=398,id==0' -- ls
+//   bare_drain TRACEPOINT=ID[,FILTER]… -- PROGRAM [ARGUMENT…]
+//
+// Example: bare_drain read=701 'sys_enter=398,id==0' -- ls
 #include "workload.h"
 
 #include <errno.h>

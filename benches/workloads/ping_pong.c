@@ -1,4 +1,5 @@
-// Two processes on one CPU send a byte to and fro through pipes: two reads, two writes and two switches each time.
+// Two processes on one CPU send a byte to and fro through pipes: two reads, two writes and two
+// switches each time.
 //
 //   ping_pong ROUND_TRIPS
 #include "workload.h"

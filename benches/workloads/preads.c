@@ -1,4 +1,5 @@
-// Reads of 4 KiB anywhere in a file: from the page cache, or past it, so that each waits for the disk.
+// Reads of 4 KiB anywhere in a file: from the page cache, or past it, so that each waits for the
+// disk.
 //
 //   preads COUNT FILE cached|direct
 #include "workload.h"

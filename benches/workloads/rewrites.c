@@ -1,5 +1,5 @@
-// Reads and writes of 4 KiB by turns in the first MiB of a file, which stays in the page cache: one behind the other, or one each so
-// many nanoseconds.
+// Reads and writes of 4 KiB by turns in the first MiB of a file, which stays in the page cache: one
+// directly after the other, or one in each interval of GAP_NS nanoseconds.
 //
 //   rewrites COUNT FILE GAP_NS
 #include "workload.h"

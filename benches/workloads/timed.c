@@ -1,5 +1,5 @@
-// Runs somebody else's program, and says how long each of its OPERATIONS took. It stands between the tracer and the
-// program, so that the start and the end of the tracer do not count.
+// Runs another program, and prints how long each of its OPERATIONS took. This process is between
+// the tracer and the program, so that the start and the end of the tracer do not count.
 //
 //   timed OPERATIONS STDIN PROGRAM [ARGUMENT…]       its standard output is thrown away
 #include "workload.h"

@@ -6,7 +6,8 @@ use iotrace_perf::replay::comparison::Comparison;
 use iotrace_perf::replay::execute::{init, validate_plan};
 use iotrace_perf::replay::plan::hole_map::{KnownRegion, RegionKind};
 use iotrace_perf::replay::plan::plan_file::{
-    CallPlan, FileBefore, FileKind, GivenPlan, Index, LeftPlan, Operation, PlanReader, WorkerPlan,
+    CallPlan, FileBefore, FileKind, Index, InheritedFdPlan, Operation, PlanReader, SkippedOps,
+    WorkerPlan,
 };
 use iotrace_perf::replay::verify_recording::{PlanSide, compare};
 use iotrace_perf::report::replay_run::{ReplayRun, report};
@@ -106,8 +107,13 @@ fn seeds() {
                 .map(|it| CallPlan { name: (*it).into(), asynchronous: None })
                 .collect(),
             workers: vec![worker(None), worker(Some(0))],
-            given: vec![GivenPlan { handle: 1, path: b"/d/f".into(), flags: Some(2), offset: 9 }],
-            left: vec![LeftPlan { reason: "device".into(), call: "read".into(), count: 3 }],
+            given: vec![InheritedFdPlan {
+                handle: 1,
+                path: b"/d/f".into(),
+                flags: Some(2),
+                offset: 9,
+            }],
+            left: vec![SkippedOps { reason: "device".into(), call: "read".into(), count: 3 }],
             longest: [512, 512],
             handles: 2,
             files_at: plans::place(parts, 1),

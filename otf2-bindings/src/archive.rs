@@ -113,7 +113,7 @@ impl Shared {
     fn close(&self) -> Result<()> {
         let Some(raw) = self.raw.take() else { return Ok(()) };
         if self.pool.is_failed() {
-            // What the library holds is lost: closing might free it twice, see `memory`.
+            // Data that the library holds are lost: closing might free it twice, see `memory`.
             return Err(Error::Abandoned);
         }
         checked(
@@ -244,7 +244,7 @@ impl Archive {
         self.shared.strings.borrow_mut().intern(text)
     }
 
-    /// How many different strings were cut because they are too long.
+    /// Number of different strings that were cut because they are too long.
     #[must_use]
     pub fn strings_cut(&self) -> u64 {
         self.shared.strings.borrow().cut()

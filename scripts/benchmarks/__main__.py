@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cost
+import durations
 import loss
 import machine
 import picture
@@ -22,7 +23,7 @@ from workloads import Files, all_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 # `cost` stands for all workloads.
-PARTS = ["cost", "loss", "size", "reading", "startup", "replay"]
+PARTS = ["cost", "durations", "loss", "size", "reading", "startup", "replay"]
 QUICK_ROUNDS = 3
 
 
@@ -93,6 +94,8 @@ def measure(bench, only, files):
     if costs:
         head = "## Cost of an operation\n\n" + COST_NOTE
         texts.append("\n".join([head, cost.summary(costs), *cost_texts]))
+    if "durations" in only:
+        texts.append(durations.run_all(bench))
     if "loss" in only:
         texts.append(loss.run(bench))
     if "size" in only:

@@ -85,7 +85,7 @@ class Iotrace(Tool):
 
     def books(self, folder, done):
         info = json.loads(run([self.program, "info", "--json", str(self.file(folder))]).checked().out)
-        # Of system calls: block requests have records of everybody's in between.
+        # Of system calls only: records of block requests include those of other programs.
         missing = sum(hits for point, hits in (info["missing"] or {}).items() if "sys_" in point)
         return Books(info["operations"], info["lost"], missing)
 

@@ -29,7 +29,7 @@ class Workload:
     unit: str
     count: int
     command: Callable[[int], list]
-    # False: it has the same size for everybody.
+    # False: the size is the same for all tools.
     scales: bool = True
     before: Callable[[], None] = lambda: None
     figure: Callable = said_figure
@@ -82,7 +82,8 @@ class Files:
             subprocess.run([*git, "init", "-q"], **quiet)
             subprocess.run([*git, "-c", "core.fsync=none", "add", "."], **quiet)
             subprocess.run([*git, "commit", "-q", "-m", "all"], **quiet)
-            # What was written in the second of the index is read again by each status: once is enough.
+            # Files written in the same second as the index are read again by each status: once is
+            # enough.
             subprocess.run(["sleep", "1.1"], check=True)
             subprocess.run([*git, "update-index", "-q", "--really-refresh"], **quiet)
             subprocess.run([*git, "status"], **quiet)

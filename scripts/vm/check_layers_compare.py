@@ -3,7 +3,7 @@
 
     check_layers_compare.py BINARY LOGS_OF_A_KERNEL...
 
-Prints for each kernel, file system and source what was told by whom, and what
+Prints for each kernel, file system and source the reports and their sources, and what
 is wrong: counts that differ, times of layers that do not add up to that of
 their calls, or calls whose layer is missing. The exit status is 1 then.
 """
@@ -49,8 +49,8 @@ def compare(binary, log):
             wrong.append(f"{it['operation']}: {sum(parts)} of {it['time_ns']} ns")
         if by == "kprobe" and it["operation"] in ("pread64", "pwrite64", "fsync") and not it["fs_ns"]:
             wrong.append(f"{it['operation']}: no time in the file system")
-    told = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
-    return by, told, wrong
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+    return by, listed, wrong
 
 
 def main():
@@ -58,9 +58,9 @@ def main():
     failed = False
     for folder in map(pathlib.Path, folders):
         for log in sorted(folder.rglob("*.iocap")):
-            by, told, wrong = compare(binary, log)
+            by, listed, wrong = compare(binary, log)
             failed = failed or bool(wrong)
-            print(f"{folder.name} {log.stem} {by}: {told}{'; WRONG: ' + '; '.join(wrong) if wrong else ''}")
+            print(f"{folder.name} {log.stem} {by}: {listed}{'; WRONG: ' + '; '.join(wrong) if wrong else ''}")
     return 1 if failed else 0
 
 

@@ -119,7 +119,7 @@ def compare(operation, truth, counts, wrong):
 
 def main(binary, folders):
     columns = ("right", "in part", "doubtful", "unknown", "wrong")
-    print("| Kernel | Source, rung | Names | " + " | ".join(columns) + " | Offsets | right | unknown | wrong |")
+    print("| Kernel | Source, name source | Names | " + " | ".join(columns) + " | Offsets | right | unknown | wrong |")
     print("|" + "---|" * (2 + 1 + len(columns) + 4))
     is_bad = False
     for folder in folders:

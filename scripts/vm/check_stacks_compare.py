@@ -209,7 +209,7 @@ class Log:
         return found
 
     def is_endless(self, it):
-        """Before 5.13 a bio of a device without requests has no end that is told if another one waits for it."""
+        """Before 5.13 a bio of a device without requests has no recorded end if another one waits for it."""
         is_bio = it["queued_ns"] is None and it["flush"] != "device"
         return self.stack.kernel < (5, 13) and is_bio and it["ending"] == "unfinished"
 
@@ -227,8 +227,8 @@ class Log:
             is_flush = piece["bytes"] == 0
             for lower, upper in zip(way, way[1:]):
                 below = self.stack.down(*upper)
-                # A flush has no sector, and nothing to ask of a partition of its disk. Of a discard on stripes the kernel
-                # says on each disk where the whole begins.
+                # A flush has no sector, and nothing to ask of a partition of its disk. Of a discard
+                # on stripes the kernel says on each disk where the whole begins.
                 is_loose = is_flush or (request["op"] == "discard" and self.stack.is_striped(upper[0]))
                 if lower not in below and not (is_loose and lower[0] in self.stack.below(upper[0])):
                     defect(self.name, f"{lower} is not below {upper}: {request['rwbs']}")
@@ -268,7 +268,7 @@ class Log:
             start, inside, length, _, name = at[0]
             if top["dev"] != self.stack.top or piece["offset"] != (inside + top["sector"] - start) * 512:
                 defect(self.name, f"{name}: {top} is not offset {piece['offset']}")
-            # What a slow machine reads too late has no name, and that is told; it never has another one's.
+            # An object read too late has no name, which is reported; it never has another's name.
             if not (piece["path"] or "").endswith("/" + name) and not (piece["path"] is None and self.info["unnamed"]):
                 defect(self.name, f"{name} is called {piece['path']}")
             done[request["op"], name, request["dev"]] += piece["bytes"]
@@ -287,7 +287,7 @@ class Log:
                     copies = len(legs) if self.is_mirror(dev) and op == "write" else 1
                     whole = FILES[name] * copies
                     if moved < whole and self.info["unnamed"]:
-                        print(f"told: {self.name}: {self.info['unnamed']} names were read too late; {name}: {op} {moved} of {whole}")
+                        print(f"reported: {self.name}: {self.info['unnamed']} names were read too late; {name}: {op} {moved} of {whole}")
                     elif moved != whole:
                         defect(self.name, f"{name}: {op} {moved} of {whole} bytes on {legs}")
 
@@ -298,7 +298,8 @@ class Log:
         bios = [it for it in self.requests if it["dev"] == dev and (it["diskstats"] or self.is_endless(it))]
         expected = dict.fromkeys(kernel, 0)
         if name.startswith("dm-"):
-            # The pieces into which it cuts a bio, and twice a write that begins with a flush (to 5.17 or so its sectors, too).
+            # The pieces into which it cuts a bio, and twice a write that begins with a flush (to
+            # 5.17 or so its sectors, too).
             twice = sum(it["bytes"] // 512 for it in bios if it["op"] == "write" and it["rwbs"].startswith("F"))
             if any(it < 0 for it in differs.values()):
                 return None

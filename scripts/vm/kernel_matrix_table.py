@@ -6,12 +6,12 @@ from pathlib import Path
 
 CHECKS = {
     "sources": "both sources the same, equal to /proc/PID/io",
-    "names": "names of files, by rung",
+    "names": "names of files, by name source",
     "asynchronous": "io_uring and libaio",
     "layers": "layers inside calls",
     "stacks": "stacked block devices",
     "unwind": "stacks of programs",
-    "own": "own programs, without root",
+    "unprivileged": "own programs, without root",
 }
 
 
@@ -23,8 +23,8 @@ def release(texts):
     return "?"
 
 
-def rungs(text):
-    """Which rungs of names there were, with tracefs and perf."""
+def name_sources(text):
+    """The name sources that there were, with tracefs and perf."""
     return sorted({row[1] for row in re.finditer(r"^\| \S+ \| (?:tracefs|perf), (\S+) \|", text, re.M)})
 
 
@@ -34,7 +34,7 @@ def cell(check, text):
         return "not run"
     code = re.search(r"^exit status (\d+)$", text, re.M)
     verdict = "works" if code and code[1] == "0" else "**wrong**"
-    if check == "names" and (found := rungs(text)):
+    if check == "names" and (found := name_sources(text)):
         verdict += ": " + ", ".join(found)
     missing = sorted(set(re.findall(r"not there: ([^\n]+)", text)))
     return verdict + (f"; not there: {', '.join(missing)}" if missing else "")

@@ -41,27 +41,27 @@ pub struct Accounted {
     pub write: IoCounts,
 }
 
-/// Sides on which a call counts.
+/// Sides on which the kernel counts a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sides {
+enum CountedSides {
     Read,
     Write,
     Both,
 }
 
-/// Conditions under which a failed call was not counted.
+/// Condition under which a failed call was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
-    /// Always: the call does not reach the function that counts.
+enum UncountedFailure {
+    /// No condition: the call does not reach the function that counts.
     Always,
-    /// If the position is negative. (For `preadv2` and `pwritev2`: and not -1.)
+    /// A negative position. (For `preadv2` and `pwritev2`: and not -1.)
     Position,
-    /// If the count, or the end of the range, is negative (`rw_verify_area()`).
+    /// A negative count, or end of the range (`rw_verify_area()`).
     Range,
-    /// If the address of the memory is not in the program's range (`access_ok()`). Otherwise the
+    /// An address of the memory that is not in the program's range (`access_ok()`). Otherwise the
     /// copy failed, and the call was counted.
     Address,
-    /// If the flags are not 0.
+    /// Flags that are not 0.
     Flags,
     /// Unknown: checks before the counting and file systems after it give this error.
     Perhaps,
@@ -73,10 +73,10 @@ struct Rule {
     /// Kernel function that calls `inc_syscr()`, `inc_syscw()`, `add_rchar()` and `add_wchar()`.
     #[expect(dead_code, reason = "the reader of the table needs it")]
     function: &'static str,
-    sides: Sides,
+    sides: CountedSides,
     /// Failures that may occur before the counting; the first that decides applies. All others are
     /// counted.
-    before: &'static [(i32, Before)],
+    uncounted: &'static [(i32, UncountedFailure)],
 }
 
 /// Failures of `vfs_read()` and `vfs_write()` before they count: the file's mode, `access_ok()`,
@@ -85,51 +85,51 @@ struct Rule {
 macro_rules! checked {
     ($($more:tt)*) => {
         &[
-            (libc::EBADF, Before::Always),
+            (libc::EBADF, UncountedFailure::Always),
             $($more)*
-            (libc::EFAULT, Before::Address),
-            (libc::EINVAL, Before::Range),
-            (libc::EINVAL, Before::Perhaps),
-            (libc::EOVERFLOW, Before::Perhaps),
-            (libc::EACCES, Before::Perhaps),
-            (libc::EPERM, Before::Perhaps),
+            (libc::EFAULT, UncountedFailure::Address),
+            (libc::EINVAL, UncountedFailure::Range),
+            (libc::EINVAL, UncountedFailure::Perhaps),
+            (libc::EOVERFLOW, UncountedFailure::Perhaps),
+            (libc::EACCES, UncountedFailure::Perhaps),
+            (libc::EPERM, UncountedFailure::Perhaps),
         ]
     };
 }
 
 /// Failures of a call with a position.
-const POSITIONED: &[(i32, Before)] =
-    checked!((libc::ESPIPE, Before::Always), (libc::EINVAL, Before::Position),);
+const POSITIONED: &[(i32, UncountedFailure)] =
+    checked!((libc::ESPIPE, UncountedFailure::Always), (libc::EINVAL, UncountedFailure::Position),);
 
 /// Table of the rules. Calls that are not in it count on no side: `splice`, `tee`, `vmsplice`,
 /// `getdents64`, `send*`, `recv*`, `mmap`.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
-    Rule { calls: &["read"], function: "vfs_read", sides: Sides::Read, before: checked!() },
-    Rule { calls: &["write"], function: "vfs_write", sides: Sides::Write, before: checked!() },
-    Rule { calls: &["pread64"], function: "vfs_read", sides: Sides::Read, before: POSITIONED },
-    Rule { calls: &["pwrite64"], function: "vfs_write", sides: Sides::Write, before: POSITIONED },
+    Rule { calls: &["read"], function: "vfs_read", sides: CountedSides::Read, uncounted: checked!() },
+    Rule { calls: &["write"], function: "vfs_write", sides: CountedSides::Write, uncounted: checked!() },
+    Rule { calls: &["pread64"], function: "vfs_read", sides: CountedSides::Read, uncounted: POSITIONED },
+    Rule { calls: &["pwrite64"], function: "vfs_write", sides: CountedSides::Write, uncounted: POSITIONED },
     // These calls count whatever their result, also without a descriptor.
-    Rule { calls: &["readv"], function: "do_readv", sides: Sides::Read, before: &[] },
-    Rule { calls: &["writev"], function: "do_writev", sides: Sides::Write, before: &[] },
-    Rule { calls: &["preadv", "preadv2"], function: "do_preadv", sides: Sides::Read, before: &[(libc::EINVAL, Before::Position)] },
-    Rule { calls: &["pwritev", "pwritev2"], function: "do_pwritev", sides: Sides::Write, before: &[(libc::EINVAL, Before::Position)] },
+    Rule { calls: &["readv"], function: "do_readv", sides: CountedSides::Read, uncounted: &[] },
+    Rule { calls: &["writev"], function: "do_writev", sides: CountedSides::Write, uncounted: &[] },
+    Rule { calls: &["preadv", "preadv2"], function: "do_preadv", sides: CountedSides::Read, uncounted: &[(libc::EINVAL, UncountedFailure::Position)] },
+    Rule { calls: &["pwritev", "pwritev2"], function: "do_pwritev", sides: CountedSides::Write, uncounted: &[(libc::EINVAL, UncountedFailure::Position)] },
     Rule {
-        calls: &["sendfile64"], function: "do_sendfile", sides: Sides::Both,
-        before: &[
-            (libc::EBADF, Before::Always), (libc::ESPIPE, Before::Always), (libc::EFAULT, Before::Always),
-            (libc::EINVAL, Before::Range), (libc::EINVAL, Before::Perhaps), (libc::EOVERFLOW, Before::Perhaps),
-            (libc::EACCES, Before::Perhaps), (libc::EPERM, Before::Perhaps),
+        calls: &["sendfile64"], function: "do_sendfile", sides: CountedSides::Both,
+        uncounted: &[
+            (libc::EBADF, UncountedFailure::Always), (libc::ESPIPE, UncountedFailure::Always), (libc::EFAULT, UncountedFailure::Always),
+            (libc::EINVAL, UncountedFailure::Range), (libc::EINVAL, UncountedFailure::Perhaps), (libc::EOVERFLOW, UncountedFailure::Perhaps),
+            (libc::EACCES, UncountedFailure::Perhaps), (libc::EPERM, UncountedFailure::Perhaps),
         ],
     },
     Rule {
-        calls: &["copy_file_range"], function: "vfs_copy_file_range", sides: Sides::Both,
-        before: &[
-            (libc::EBADF, Before::Always), (libc::ESPIPE, Before::Always), (libc::EFAULT, Before::Always),
-            (libc::EXDEV, Before::Always), (libc::EISDIR, Before::Always), (libc::ETXTBSY, Before::Always),
-            (libc::EOVERFLOW, Before::Always), (libc::EFBIG, Before::Always), (libc::EPERM, Before::Always),
-            (libc::EACCES, Before::Always), (libc::EINVAL, Before::Flags), (libc::EINVAL, Before::Perhaps),
-            (libc::EOPNOTSUPP, Before::Perhaps),
+        calls: &["copy_file_range"], function: "vfs_copy_file_range", sides: CountedSides::Both,
+        uncounted: &[
+            (libc::EBADF, UncountedFailure::Always), (libc::ESPIPE, UncountedFailure::Always), (libc::EFAULT, UncountedFailure::Always),
+            (libc::EXDEV, UncountedFailure::Always), (libc::EISDIR, UncountedFailure::Always), (libc::ETXTBSY, UncountedFailure::Always),
+            (libc::EOVERFLOW, UncountedFailure::Always), (libc::EFBIG, UncountedFailure::Always), (libc::EPERM, UncountedFailure::Always),
+            (libc::EACCES, UncountedFailure::Always), (libc::EINVAL, UncountedFailure::Flags), (libc::EINVAL, UncountedFailure::Perhaps),
+            (libc::EOPNOTSUPP, UncountedFailure::Perhaps),
         ],
     },
 ];
@@ -146,7 +146,7 @@ enum CountedState {
 /// pages).
 const USER_END: u64 = 1 << 47;
 
-impl Before {
+impl UncountedFailure {
     fn verdict(self, operation: &SyscallOperation) -> Option<CountedState> {
         let call = operation.call.call();
         let register = |role| operation.args.get(call.arg(role)?).copied();
@@ -184,12 +184,15 @@ impl Before {
 impl Rule {
     fn verdict(&self, operation: &SyscallOperation) -> CountedState {
         // A call without bytes to copy returns before it counts.
-        if operation.ret == Some(0) && self.sides == Sides::Both && self.calls != ["sendfile64"] {
+        if operation.ret == Some(0)
+            && self.sides == CountedSides::Both
+            && self.calls != ["sendfile64"]
+        {
             return CountedState::NotCounted;
         }
         let errno = operation.errno();
-        let mut before = self.before.iter().filter(|it| errno == Some(it.0));
-        before.find_map(|it| it.1.verdict(operation)).unwrap_or(CountedState::Counted)
+        let mut uncounted = self.uncounted.iter().filter(|it| errno == Some(it.0));
+        uncounted.find_map(|it| it.1.verdict(operation)).unwrap_or(CountedState::Counted)
     }
 }
 
@@ -204,10 +207,10 @@ pub fn of(operation: &SyscallOperation) -> Accounted {
         CountedState::NotCounted => IoCounts::default(),
         CountedState::Unknown => IoCounts { bytes: 0, calls: 0, doubtful: 1 },
     };
-    if matches!(rule.sides, Sides::Read | Sides::Both) {
+    if matches!(rule.sides, CountedSides::Read | CountedSides::Both) {
         accounted.read = side;
     }
-    if matches!(rule.sides, Sides::Write | Sides::Both) {
+    if matches!(rule.sides, CountedSides::Write | CountedSides::Both) {
         accounted.write = side;
     }
     accounted

@@ -119,7 +119,7 @@ pub struct ProcessAudit {
     pub unwaited: u64,
     /// Programs whose calls are not reported: the kernel's accounting includes them.
     pub untold: u64,
-    /// Lost or missing hits: the kernel's accounting includes their calls.
+    /// Lost or missing samples: the kernel's accounting includes their calls.
     pub lost: u64,
     /// True if `ioctl` was recorded.
     pub has_ioctls: bool,

@@ -89,11 +89,11 @@ impl Totals {
     pub fn class(&self, class: CallClass) -> CallTotals {
         self.calls().filter(|it| it.0.call().class == class).fold(
             CallTotals::default(),
-            |sum, (_, it)| CallTotals {
-                count: sum.count + it.count,
-                errors: sum.errors + it.errors,
-                bytes: sum.bytes + it.bytes,
-                time_ns: sum.time_ns + it.time_ns,
+            |sum, (_, totals)| CallTotals {
+                count: sum.count + totals.count,
+                errors: sum.errors + totals.errors,
+                bytes: sum.bytes + totals.bytes,
+                time_ns: sum.time_ns + totals.time_ns,
             },
         )
     }

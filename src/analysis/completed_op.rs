@@ -109,48 +109,52 @@ impl<'a> CompletedOp<'a> {
         }
     }
 
-    fn call(it: &'a SyscallOperation) -> Self {
-        let class = it.call.call().class;
-        let moves = it.call.call().returns_bytes();
-        let given = it.named.as_ref().and_then(|it| it.first.as_ref());
+    fn call(operation: &'a SyscallOperation) -> Self {
+        let class = operation.call.call().class;
+        let moves = operation.call.call().returns_bytes();
+        let given = operation.named.as_ref().and_then(|it| it.first.as_ref());
         let given = given.map(NamedPath::given);
-        let target = it.target.as_ref().filter(|_| class == CallClass::Transfer);
+        let target = operation.target.as_ref().filter(|_| class == CallClass::Transfer);
         Self {
-            what: OpKind::Call(it.call),
+            what: OpKind::Call(operation.call),
             class,
-            io: it.io_class(),
-            thread: it.thread,
-            process: it.process,
-            pid: it.pid,
-            tid: it.tid,
-            start: it.start,
-            end: it.end.unwrap_or(it.start),
-            errno: it.errno(),
-            bytes: it.ret.filter(|_| moves).and_then(|it| u64::try_from(it).ok()).unwrap_or(0),
-            offset: it.offset,
-            file: it.file.as_deref(),
-            name: given.or_else(|| it.file.as_ref()?.path.as_ref().map(NamedPath::of)),
+            io: operation.io_class(),
+            thread: operation.thread,
+            process: operation.process,
+            pid: operation.pid,
+            tid: operation.tid,
+            start: operation.start,
+            end: operation.end.unwrap_or(operation.start),
+            errno: operation.errno(),
+            bytes: operation
+                .ret
+                .filter(|_| moves)
+                .and_then(|it| u64::try_from(it).ok())
+                .unwrap_or(0),
+            offset: operation.offset,
+            file: operation.file.as_deref(),
+            name: given.or_else(|| operation.file.as_ref()?.path.as_ref().map(NamedPath::of)),
             target: target.and_then(|it| it.1.path.as_ref().map(NamedPath::of)),
-            target_offset: it.target_offset,
+            target_offset: operation.target_offset,
         }
     }
 
-    fn asynchronous(it: &'a AsyncOperation) -> Self {
+    fn asynchronous(operation: &'a AsyncOperation) -> Self {
         Self {
-            what: OpKind::Async(it.opcode),
-            class: it.opcode.class(),
-            io: it.io_class(),
-            thread: it.thread,
-            process: it.process,
-            pid: it.pid,
-            tid: it.tid,
-            start: it.start,
-            end: it.end.unwrap_or(it.start),
-            errno: it.errno(),
-            bytes: it.bytes().unwrap_or(0),
-            offset: it.offset,
-            file: it.file.as_deref(),
-            name: it.file.as_ref().and_then(|it| it.path.as_ref().map(NamedPath::of)),
+            what: OpKind::Async(operation.opcode),
+            class: operation.opcode.class(),
+            io: operation.io_class(),
+            thread: operation.thread,
+            process: operation.process,
+            pid: operation.pid,
+            tid: operation.tid,
+            start: operation.start,
+            end: operation.end.unwrap_or(operation.start),
+            errno: operation.errno(),
+            bytes: operation.bytes().unwrap_or(0),
+            offset: operation.offset,
+            file: operation.file.as_deref(),
+            name: operation.file.as_ref().and_then(|it| it.path.as_ref().map(NamedPath::of)),
             target: None,
             target_offset: None,
         }

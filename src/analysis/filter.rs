@@ -245,7 +245,7 @@ impl Filter {
 
 /// Returns the path of the file to which a piece of a request belongs.
 pub fn path_of(piece: &Piece) -> Option<&FilePath> {
-    match &piece.behind {
+    match &piece.contents {
         BlockContents::File { file: Some(file), .. } => file.path.as_ref(),
         _ => None,
     }

@@ -9,7 +9,7 @@ use crate::operation::io_class::IoClass;
 use crate::units::{DevId, Pid};
 
 /// Number of findings that are reported.
-pub const TOLD: usize = 3;
+pub const FINDINGS_MAX: usize = 3;
 
 /// Limit of a small access in bytes: less than the smallest page size.
 const SMALL_BYTES: u64 = 4096;
@@ -121,7 +121,7 @@ pub fn findings(summary: &IoSummary) -> Vec<Finding> {
     let finders = [operation, file, process, small, failing, untyped, queued];
     let mut found: Vec<Finding> = finders.iter().filter_map(|it| it(summary)).collect();
     found.sort_by_key(|it| std::cmp::Reverse(it.time_ns));
-    found.truncate(TOLD);
+    found.truncate(FINDINGS_MAX);
     found
 }
 
@@ -195,9 +195,9 @@ fn queued(summary: &IoSummary) -> Option<Finding> {
     let devices = summary.devices.keys().map(|it| it.0);
     let one = |dev: DevId| {
         let its = summary.devices.range((dev, RequestOp::Read)..).take_while(|it| it.0.0 == dev);
-        let sums = its.fold((0, 0_u64, 0_u64), |(requests, queue, device), (_, it)| {
-            let queue = queue.saturating_add(it.queue.sum());
-            (requests + it.requests, queue, device.saturating_add(it.device.sum()))
+        let sums = its.fold((0, 0_u64, 0_u64), |(requests, queue, device), (_, stats)| {
+            let queue = queue.saturating_add(stats.queue.sum());
+            (requests + stats.requests, queue, device.saturating_add(stats.device.sum()))
         });
         let (requests, queue_ns, device_ns) = sums;
         let kind = FindingKind::Queued { dev, requests, device_ns };

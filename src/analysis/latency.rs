@@ -129,8 +129,8 @@ impl Latency {
         let operations = self.operations.iter();
         let operations =
             operations.map(|((it, io), times)| ((layer(it), it.to_string(), Some(*io)), times));
-        let spans = self.spans.iter().map(|((layer, what), it)| {
-            ((LatencyLayer::Inside(*layer), (*what).to_owned(), None), it)
+        let spans = self.spans.iter().map(|((layer, what), times)| {
+            ((LatencyLayer::Inside(*layer), (*what).to_owned(), None), times)
         });
         let times = self.times.iter().map(|(key, times)| (key.clone(), times));
         times.chain(operations).chain(spans).collect()

@@ -215,7 +215,7 @@ impl Patterns {
             self.devices.row(&key, || key).stream.add(whole, request.bytes(), failed);
         }
         for piece in pieces {
-            let BlockContents::File { key, offset, file, .. } = &piece.behind else { continue };
+            let BlockContents::File { key, offset, file, .. } = &piece.contents else { continue };
             let row_key = (request.dev, *key, direction);
             let row = self.device_files.row(&row_key, || row_key);
             if let Some(path) = file.as_ref().and_then(|it| it.path.as_ref())
@@ -332,24 +332,24 @@ impl Decisions {
     pub fn class(
         &self,
         key: &StreamKey,
-        it: &ProcessStream,
+        process_stream: &ProcessStream,
     ) -> (Option<PatternClass>, Option<PatternLevel>) {
-        let own = it.stream.found().class;
+        let own = process_stream.stream.found().class;
         if own != Some(PatternClass::Unknown) {
             return (own, own.map(|_| PatternLevel::Vfs));
         }
-        match self.by_requests(key, it) {
+        match self.by_requests(key, process_stream) {
             Some(class) => (Some(class), Some(PatternLevel::Block)),
             None => (own, None),
         }
     }
 
-    fn by_requests(&self, key: &StreamKey, it: &ProcessStream) -> Option<PatternClass> {
+    fn by_requests(&self, key: &StreamKey, process_stream: &ProcessStream) -> Option<PatternClass> {
         let (_, file, direction) = key;
-        let inode = (it.inode?, *direction);
+        let inode = (process_stream.inode?, *direction);
         let is_alone = self.by_inode.get(&inode) == Some(&1)
             && self.by_name.get(&(*file, *direction)) == Some(&1);
-        if self.is_cut || !is_alone || !it.is_direct(self.direct) {
+        if self.is_cut || !is_alone || !process_stream.is_direct(self.direct) {
             return None;
         }
         let class = self.found.get(&inode).copied().flatten();

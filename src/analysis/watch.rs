@@ -191,7 +191,7 @@ impl Watch {
         let accesses = access::pieces(request, pieces).filter(|_| !access::is_passed_on(request));
         for (piece, access) in accesses.into_iter().flatten() {
             let comm = self.comms.of(access.tid).cloned();
-            match &piece.behind {
+            match &piece.contents {
                 BlockContents::File { key, link, .. } => {
                     let place = self.files.iter().position(|it| it.key == *key);
                     let how = if *link == Link::Exact {

@@ -47,6 +47,10 @@ pub(super) struct Bio {
 }
 
 impl Bio {
+    fn key(&self) -> OpenBioKey {
+        OpenBioKey { sector: self.event.sector, number: self.number }
+    }
+
     fn end(&self) -> u64 {
         self.event.sector.saturating_add(u64::from(self.event.nr_sector))
     }
@@ -114,12 +118,20 @@ pub(super) enum BioDeviceKind {
     Does,
 }
 
+/// Key of an open bio. The fields are in the order by which the bios are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct OpenBioKey {
+    /// First sector of the bio.
+    sector: u64,
+    number: u64,
+}
+
 /// Bios of one device.
 #[derive(Debug, Default)]
 struct Bios {
     kind: BioDeviceKind,
     /// Open bios by first sector and number.
-    open: BTreeMap<(u64, u64), Bio>,
+    open: BTreeMap<OpenBioKey, Bio>,
     /// First sectors by number: the oldest first.
     ages: BTreeMap<u64, u64>,
     /// Upper bound of the length of the open bios, since the last time when none was open.
@@ -130,11 +142,11 @@ impl Bios {
     fn add(&mut self, bio: Bio) {
         self.longest = self.longest.max(bio.event.nr_sector);
         self.ages.insert(bio.number, bio.event.sector);
-        self.open.insert((bio.event.sector, bio.number), bio);
+        self.open.insert(bio.key(), bio);
     }
 
-    fn remove(&mut self, key: (u64, u64)) -> Option<Bio> {
-        self.ages.remove(&key.1);
+    fn remove(&mut self, key: OpenBioKey) -> Option<Bio> {
+        self.ages.remove(&key.number);
         let bio = self.open.remove(&key);
         if self.open.is_empty() {
             self.longest = 0;
@@ -145,7 +157,8 @@ impl Bios {
     /// Returns the bios that hold these sectors, or that begin there if there are no sectors.
     fn holding(&self, sector: u64, nr_sector: u32) -> impl Iterator<Item = &Bio> {
         let from = sector.saturating_sub(u64::from(self.longest));
-        let range = (from, 0)..=(sector, u64::MAX);
+        let first = OpenBioKey { sector: from, number: 0 };
+        let range = first..=OpenBioKey { sector, number: u64::MAX };
         self.open.range(range).map(|bio| bio.1).filter(move |bio| match nr_sector {
             0 => bio.event.sector == sector,
             _ => bio.holds(sector, nr_sector),
@@ -213,9 +226,7 @@ impl BioLayer {
         let Some(device) = self.devices.get_mut(&event.dev) else { return };
         let is_longer = |it: &&Bio| it.event.nr_sector > event.nr_sector && it.reported.is_none();
         let whole = device.holding(event.sector, event.nr_sector).filter(is_longer);
-        let Some(key) = whole.map(|it| (it.event.sector, it.number)).max_by_key(|it| it.1) else {
-            return;
-        };
+        let Some(key) = whole.map(Bio::key).max_by_key(|key| key.number) else { return };
         let Some(mut rest) = device.remove(key) else { return };
         // The sectors before both parts have already left.
         let gone = u32::try_from(event.sector.saturating_sub(rest.event.sector)).unwrap_or(0);
@@ -275,7 +286,7 @@ impl BioLayer {
         let of_all = device.holding(event.sector, event.nr_sector).filter(is_meant);
         let is_others = |it: &Bio| it.event.sector != event.sector || it.queued.tid != at.tid;
         let best = of_all.min_by_key(|it| (is_others(it), it.number))?;
-        let key = (best.event.sector, best.number);
+        let key = best.key();
         device.kind = BioDeviceKind::Requests;
         let bio = device.open.get_mut(&key)?;
         let part = RequestPart {
@@ -318,8 +329,7 @@ impl BioLayer {
             }
             None => false,
         };
-        let keys: Vec<(u64, u64)> =
-            waiting.into_iter().take_while(fits).map(|it| (it.event.sector, it.number)).collect();
+        let keys: Vec<OpenBioKey> = waiting.into_iter().take_while(fits).map(Bio::key).collect();
         let bios = keys.into_iter().filter_map(|it| device.remove(it));
         bios.map(|it| it.as_part()).collect()
     }
@@ -334,7 +344,7 @@ impl BioLayer {
         // The event of a bio whose sectors were all processed names the sector after its end.
         let candidates = device.holding(event.sector, event.nr_sector);
         let best = candidates.filter(|it| it.taken == 0).min_by_key(|it| misfit(it))?;
-        let key = (best.event.sector, best.number);
+        let key = best.key();
         let bio = device.remove(key)?;
         if device.kind == BioDeviceKind::Unknown && event.error == 0 {
             device.kind = BioDeviceKind::Does;
@@ -364,14 +374,14 @@ impl BioLayer {
     pub(super) fn bio_mut(&mut self, dev: DevId, number: u64) -> Option<&mut Bio> {
         let device = self.devices.get_mut(&dev)?;
         let sector = *device.ages.get(&number)?;
-        device.open.get_mut(&(sector, number))
+        device.open.get_mut(&OpenBioKey { sector, number })
     }
 
     /// Removes the oldest bio of a device that has more than `limit`.
     pub(super) fn too_many(&mut self, dev: DevId, limit: usize) -> Option<Bio> {
         let device = self.devices.get_mut(&dev).filter(|it| it.open.len() > limit)?;
         let (&number, &sector) = device.ages.first_key_value()?;
-        device.remove((sector, number))
+        device.remove(OpenBioKey { sector, number })
     }
 
     /// Removes all open bios, in the order of their numbers, each with the treatment of bios by its
@@ -388,19 +398,19 @@ impl BioLayer {
         all
     }
 
-    fn bio(&self, dev: DevId, key: (u64, u64)) -> Option<&Bio> {
+    fn bio(&self, dev: DevId, key: OpenBioKey) -> Option<&Bio> {
         self.devices.get(&dev)?.open.get(&key)
     }
 
     /// Returns the oldest bio that holds this place and was not passed on to that device yet: a
     /// mirror passes each bio on to several. (Old kernels do not report the end of some bios; those
     /// do not hide younger ones.)
-    fn open_at(&self, place: DevicePosition, nr_sector: u32, to: DevId) -> Option<(u64, u64)> {
+    fn open_at(&self, place: DevicePosition, nr_sector: u32, to: DevId) -> Option<OpenBioKey> {
         let device = self.devices.get(&place.dev)?;
         let found = device.holding(place.sector, nr_sector);
         let best =
             found.min_by_key(|it| (it.has_passed(to, place.sector, nr_sector), it.number))?;
-        Some((best.event.sector, best.number))
+        Some(best.key())
     }
 
     /// Takes the pending remap to this place, by the same thread if there is a choice.

@@ -27,12 +27,18 @@ pub(super) struct TrackedRequest {
     pub losses_before: u32,
 }
 
-/// Place in an index: operation, sector, request. The smallest request number is the oldest.
-type Place = (RequestOp, u64, RequestId);
+/// Entry of an index. The fields are in the order by which the entries are sorted; the smallest
+/// request number is the oldest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct IndexEntry {
+    class: RequestOp,
+    sector: u64,
+    id: RequestId,
+}
 
 /// Requests in flight on one device.
 ///
-/// The places are ordered sets, not hash maps, for two reasons. Several requests may begin at one
+/// The indexes are ordered sets, not hash maps, for two reasons. Several requests may begin at one
 /// sector, of which the oldest comes first. And requests over which another one grew without an
 /// event are found by range.
 #[derive(Debug, Default)]
@@ -41,9 +47,9 @@ pub(super) struct DeviceRequests {
     /// All requests, oldest first.
     ages: BTreeSet<RequestId>,
     /// All requests except the device's flushes, by the first sector that is not completed.
-    starts: BTreeSet<Place>,
+    starts: BTreeSet<IndexEntry>,
     /// Requests that may still grow, by the sector after the last.
-    ends: BTreeSet<Place>,
+    ends: BTreeSet<IndexEntry>,
     /// Requests that wait for a flush or for the end of their flush sequence.
     waiting: BTreeSet<RequestId>,
     /// Flushes of the device that are not at the driver, oldest first.
@@ -55,37 +61,43 @@ pub(super) struct DeviceRequests {
 /// Index entries of a request.
 #[derive(PartialEq, Eq)]
 struct IndexKeys {
-    start: Option<Place>,
-    end: Option<Place>,
+    start: Option<IndexEntry>,
+    end: Option<IndexEntry>,
     waiting: bool,
 }
 
 impl IndexKeys {
-    fn of(it: &TrackedRequest) -> Self {
-        let id = it.request.id;
-        let is_flush = matches!(it.request.flush, FlushRole::Device { .. });
-        let end = it.position.saturating_add(u64::from(it.left));
+    fn of(tracked: &TrackedRequest) -> Self {
+        let id = tracked.request.id;
+        let is_flush = matches!(tracked.request.flush, FlushRole::Device { .. });
+        let end = tracked.position.saturating_add(u64::from(tracked.left));
+        let entry = |sector: u64| IndexEntry { class: tracked.class, sector, id };
         Self {
-            start: (!is_flush).then_some((it.class, it.position, id)),
-            end: (!is_flush && it.state == State::Queued).then_some((it.class, end, id)),
-            waiting: matches!(it.state, State::FlushWait | State::Demand | State::DataDone),
+            start: (!is_flush).then(|| entry(tracked.position)),
+            end: (!is_flush && tracked.state == State::Queued).then(|| entry(end)),
+            waiting: matches!(tracked.state, State::FlushWait | State::Demand | State::DataDone),
         }
     }
 }
 
-fn all_at(class: RequestOp, sector: u64) -> RangeInclusive<Place> {
-    (class, sector, RequestId(0))..=(class, sector, RequestId(u64::MAX))
+/// Returns the first entry that a sector can have.
+fn first_at(class: RequestOp, sector: u64) -> IndexEntry {
+    IndexEntry { class, sector, id: RequestId(0) }
+}
+
+fn all_at(class: RequestOp, sector: u64) -> RangeInclusive<IndexEntry> {
+    first_at(class, sector)..=IndexEntry { class, sector, id: RequestId(u64::MAX) }
 }
 
 impl DeviceRequests {
     /// Adds a request.
-    pub(super) fn add(&mut self, it: TrackedRequest) {
-        self.index(&IndexKeys::of(&it), it.request.id);
-        if matches!(it.request.flush, FlushRole::Device { .. }) {
-            self.flushes_queued.push_back(it.request.id);
+    pub(super) fn add(&mut self, tracked: TrackedRequest) {
+        self.index(&IndexKeys::of(&tracked), tracked.request.id);
+        if matches!(tracked.request.flush, FlushRole::Device { .. }) {
+            self.flushes_queued.push_back(tracked.request.id);
         }
-        self.ages.insert(it.request.id);
-        self.requests.insert(it.request.id, it);
+        self.ages.insert(tracked.request.id);
+        self.requests.insert(tracked.request.id, tracked);
     }
 
     /// Changes a request and updates the indexes; returns the new state of the request.
@@ -94,10 +106,10 @@ impl DeviceRequests {
         id: RequestId,
         change: impl FnOnce(&mut TrackedRequest),
     ) -> Option<TrackedRequest> {
-        let it = self.requests.get_mut(&id)?;
-        let before = IndexKeys::of(it);
-        change(it);
-        let now = it.clone();
+        let tracked = self.requests.get_mut(&id)?;
+        let before = IndexKeys::of(tracked);
+        change(tracked);
+        let now = tracked.clone();
         let after = IndexKeys::of(&now);
         if before != after {
             self.unindex(&before, id);
@@ -108,14 +120,14 @@ impl DeviceRequests {
 
     /// Removes a request.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<TrackedRequest> {
-        let it = self.requests.remove(&id)?;
+        let tracked = self.requests.remove(&id)?;
         self.ages.remove(&id);
-        self.unindex(&IndexKeys::of(&it), id);
-        if matches!(it.request.flush, FlushRole::Device { .. }) {
+        self.unindex(&IndexKeys::of(&tracked), id);
+        if matches!(tracked.request.flush, FlushRole::Device { .. }) {
             self.flushes_queued.retain(|&other| other != id);
             self.flushes_issued.retain(|&other| other != id);
         }
-        Some(it)
+        Some(tracked)
     }
 
     /// Returns one request.
@@ -144,7 +156,7 @@ impl DeviceRequests {
         class: RequestOp,
         sector: u64,
     ) -> impl DoubleEndedIterator<Item = &TrackedRequest> {
-        self.starts.range(all_at(class, sector)).filter_map(|(_, _, id)| self.requests.get(id))
+        self.starts.range(all_at(class, sector)).filter_map(|entry| self.requests.get(&entry.id))
     }
 
     /// Returns the requests that may grow and end before `sector`, oldest first.
@@ -153,7 +165,7 @@ impl DeviceRequests {
         class: RequestOp,
         sector: u64,
     ) -> impl DoubleEndedIterator<Item = &TrackedRequest> {
-        self.ends.range(all_at(class, sector)).filter_map(|(_, _, id)| self.requests.get(id))
+        self.ends.range(all_at(class, sector)).filter_map(|entry| self.requests.get(&entry.id))
     }
 
     /// Returns the first queued request within `[from, to)`, other than `except`: by sector, then
@@ -169,8 +181,8 @@ impl DeviceRequests {
             return None;
         }
         self.starts
-            .range((class, from, RequestId(0))..(class, to, RequestId(0)))
-            .filter_map(|(_, _, id)| self.requests.get(id))
+            .range(first_at(class, from)..first_at(class, to))
+            .filter_map(|entry| self.requests.get(&entry.id))
             .find(|tracked| {
                 let end = tracked.position.saturating_add(u64::from(tracked.left));
                 tracked.state == State::Queued
@@ -221,11 +233,11 @@ impl DeviceRequests {
     }
 
     fn unindex(&mut self, keys: &IndexKeys, id: RequestId) {
-        if let Some(place) = keys.start {
-            self.starts.remove(&place);
+        if let Some(entry) = keys.start {
+            self.starts.remove(&entry);
         }
-        if let Some(place) = keys.end {
-            self.ends.remove(&place);
+        if let Some(entry) = keys.end {
+            self.ends.remove(&entry);
         }
         if keys.waiting {
             self.waiting.remove(&id);

@@ -1,7 +1,7 @@
 //! Block events → block requests: the operations that a device was given, their submitters, and the
 //! duration of each stage.
 //!
-//! Input: the `block:*` tracepoint hits of all devices in time order. Output: [`BlockStep`]s in the
+//! Input: the `block:*` events of all devices in time order. Output: [`BlockStep`]s in the
 //! same order. Each request begins once, under a dense number, and ends once: completed, absorbed
 //! by another, or unfinished.
 //!

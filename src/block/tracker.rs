@@ -274,18 +274,19 @@ impl EventInput<'_> {
             .map(|(fit, _, _, id)| (id, fit))
     }
 
-    fn suits(&self, it: &TrackedRequest, deed: BlockTransition) -> Option<TransitionMatch> {
-        let is_stale = it.losses_before != self.losses;
-        match fit(it.state, deed) {
+    fn suits(&self, tracked: &TrackedRequest, deed: BlockTransition) -> Option<TransitionMatch> {
+        let is_stale = tracked.losses_before != self.losses;
+        match fit(tracked.state, deed) {
             TransitionMatch::Expected => Some(TransitionMatch::Expected),
             // A request that has sectors left cannot end with an empty completion before it went to
             // the driver.
-            TransitionMatch::Unissued => (deed != BlockTransition::CompleteNothing || it.left == 0)
+            TransitionMatch::Unissued => (deed != BlockTransition::CompleteNothing
+                || tracked.left == 0)
                 .then_some(TransitionMatch::Unissued),
             // A returned request comes back unchanged; another length is another request at the
             // same place.
             TransitionMatch::ImpliesRequeue => ((!self.options.requeues_recorded || is_stale)
-                && it.left == self.event.nr_sector)
+                && tracked.left == self.event.nr_sector)
                 .then_some(TransitionMatch::ImpliesRequeue),
             TransitionMatch::Never => None,
         }
@@ -293,9 +294,9 @@ impl EventInput<'_> {
 
     /// Returns the disagreement of the lengths: 0 none, 1 in a way that the kernel has, 2 only if
     /// events were missed.
-    fn misfit(&self, it: &TrackedRequest, deed: BlockTransition) -> u8 {
+    fn misfit(&self, tracked: &TrackedRequest, deed: BlockTransition) -> u8 {
         use std::cmp::Ordering::{Equal, Greater, Less};
-        match (it.left.cmp(&self.event.nr_sector), deed) {
+        match (tracked.left.cmp(&self.event.nr_sector), deed) {
             (Equal, _) => 0,
             (Greater, BlockTransition::Complete | BlockTransition::CompleteNothing) => 1, // done in parts
             (Less, BlockTransition::Insert | BlockTransition::Issue | BlockTransition::Absorb) => 1, // discards grow without a merge event

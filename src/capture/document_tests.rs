@@ -37,8 +37,8 @@ fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(digits: &str) -> T {
 /// Returns the constants of the source: `NAME: TYPE = 3;`, `NAME: Self = Self(3);`.
 fn constants(source: &str, of: &str) -> BTreeMap<u16, String> {
     let lines = source.lines().filter_map(|it| it.trim_start().split_once("const "));
-    let numbers = lines.filter_map(|(_, it)| {
-        let (name, value) = it.split_once(&format!(": {of} = "))?;
+    let numbers = lines.filter_map(|(_, rest)| {
+        let (name, value) = rest.split_once(&format!(": {of} = "))?;
         let value = value.trim_start_matches("Self(").trim_end_matches([';', ')']);
         Some((number(value), name.to_owned()))
     });

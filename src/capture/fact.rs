@@ -28,8 +28,9 @@
 //!   the same open file.
 //! - TEXT: for which see [`Text`].
 //! - NAME: what is 0 for an argument string, 1 for the target of `/proc/PID/fd/N`, 2 for the bytes
-//!   to which another argument points. The address is that of the bytes that were read; 0 for a
-//!   link.
+//!   to which another argument points, 3 for the resolved path of the file to which the path
+//!   argument led. The address is that of the bytes that were read, or of the path argument. For a
+//!   link it is 0, or the address of the path argument, if that path led to the same file.
 //! - OPENED: tid is -1 if events of this time are missing. Errno is 0 if the name was read; `EXDEV`
 //!   if the file may be another one, opened by a file system; for missing events the reason.
 //! - STACK: for ending see [`StackEnd`].
@@ -55,6 +56,8 @@ pub enum NameOf {
     Link,
     /// Bytes to which another argument pointed.
     Memory,
+    /// Resolved path of the file to which the path argument led after the call.
+    Lookup,
 }
 
 /// One fact of the log.
@@ -76,9 +79,10 @@ pub enum Fact {
         end: KernelTime,
         /// 0, or the errno of the failed read; `ESTALE` if the thread may have continued before it.
         errno: i32,
-        /// Address of the argument in the program's memory (for an argument).
+        /// Address of the argument in the program's memory (for an argument or a lookup; for a
+        /// link, if the path at this address led to the same file at that time, otherwise 0).
         address: u64,
-        /// Status of the descriptor's file (for a link).
+        /// Status of the descriptor's file (for a link or a lookup).
         stat: Option<FileStat>,
         /// Bytes of the name.
         bytes: Vec<u8>,
@@ -300,6 +304,7 @@ impl Fact {
                     NameOf::Argument => 0,
                     NameOf::Link => 1,
                     NameOf::Memory => 2,
+                    NameOf::Lookup => 3,
                 };
                 body.i32(tid.0)
                     .u32(cpu.0)
@@ -485,6 +490,7 @@ fn name(body: &mut Cursor<'_>, link: Option<&[u8]>) -> Option<Fact> {
             0 => NameOf::Argument,
             1 => NameOf::Link,
             2 => NameOf::Memory,
+            3 => NameOf::Lookup,
             _ => return None,
         },
         begin: KernelTime(body.u64()?),
@@ -523,47 +529,47 @@ impl FactBody {
         self
     }
 
-    fn u8(&mut self, it: u8) -> &mut Self {
-        self.put(&[it])
+    fn u8(&mut self, value: u8) -> &mut Self {
+        self.put(&[value])
     }
 
-    fn u16(&mut self, it: u16) -> &mut Self {
-        self.put(&it.to_le_bytes())
+    fn u16(&mut self, value: u16) -> &mut Self {
+        self.put(&value.to_le_bytes())
     }
 
-    fn u32(&mut self, it: u32) -> &mut Self {
-        self.put(&it.to_le_bytes())
+    fn u32(&mut self, value: u32) -> &mut Self {
+        self.put(&value.to_le_bytes())
     }
 
-    fn i32(&mut self, it: i32) -> &mut Self {
-        self.put(&it.to_le_bytes())
+    fn i32(&mut self, value: i32) -> &mut Self {
+        self.put(&value.to_le_bytes())
     }
 
-    fn u64(&mut self, it: u64) -> &mut Self {
-        self.put(&it.to_le_bytes())
+    fn u64(&mut self, value: u64) -> &mut Self {
+        self.put(&value.to_le_bytes())
     }
 
-    fn time(&mut self, it: KernelTime) -> &mut Self {
-        self.u64(it.0)
+    fn time(&mut self, time: KernelTime) -> &mut Self {
+        self.u64(time.0)
     }
 
-    fn stat(&mut self, it: Option<&FileStat>) -> &mut Self {
-        let it = it.copied().unwrap_or(FileStat { mode: 0, dev: DevId(0), ino: 0, size: 0 });
-        self.u32(it.mode).u32(it.dev.0).u64(it.ino).u64(it.size)
+    fn stat(&mut self, stat: Option<&FileStat>) -> &mut Self {
+        let stat = stat.copied().unwrap_or(FileStat { mode: 0, dev: DevId(0), ino: 0, size: 0 });
+        self.u32(stat.mode).u32(stat.dev.0).u64(stat.ino).u64(stat.size)
     }
 
-    fn name(&mut self, it: &[u8], link: &[u8]) -> &mut Self {
+    fn name(&mut self, name: &[u8], link: &[u8]) -> &mut Self {
         let same = |(a, b): &(&u8, &u8)| a == b;
-        let front = it.iter().zip(link).take(NAME_BYTES_MAX / 2).take_while(same).count();
-        let rest = it.get(front..).unwrap_or_default();
+        let front = name.iter().zip(link).take(NAME_BYTES_MAX / 2).take_while(same).count();
+        let rest = name.get(front..).unwrap_or_default();
         let pairs = rest.iter().rev().zip(link.iter().rev());
         let back = pairs.take(NAME_BYTES_MAX / 2).take_while(same).count();
         let own = rest.get(..rest.len() - back).unwrap_or_default();
         self.u16(length_u16(front)).u16(length_u16(back)).bytes(own)
     }
 
-    fn bytes(&mut self, it: &[u8]) -> &mut Self {
-        self.u32(length_u32(it)).put(it)
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.u32(length_u32(bytes)).put(bytes)
     }
 }
 

@@ -71,6 +71,9 @@ pub struct Header {
     pub imported: Option<Imported>,
 }
 
+/// Name of the ring of opens whose files were looked at while the program went on.
+pub const LATE_RING: &str = "opens";
+
 /// Log of another tool from which this one was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -256,8 +259,8 @@ pub struct Partition {
     pub sectors: Option<u64>,
 }
 
-fn is_zero<T: Default + PartialEq>(it: &T) -> bool {
-    *it == T::default()
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// End of the recording, and the kernel's counters.

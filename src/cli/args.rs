@@ -48,7 +48,7 @@ pub(super) struct CaptureArgs {
     /// Source of file names
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) names: NamesArg,
-    /// How arguments of calls are read
+    /// Source of the arguments of calls
     #[arg(long, value_name = "HOW", default_value = "registers")]
     pub(super) args: ArgsArg,
     /// Source of events
@@ -176,7 +176,7 @@ pub(super) enum WeightArg {
     Bytes,
     /// Number of bios or calls
     Count,
-    /// Their duration
+    /// Duration of operations
     Time,
 }
 

@@ -9,7 +9,7 @@ use super::args::{
     RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::replay::args::ReplayArgs;
-use crate::tracer::{programs, symbols, unwinding, uprobes};
+use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 
 /// Subcommand with which `doctor` makes a test recording.
 pub(super) const SELF_TEST: &str = "self-test";
@@ -81,13 +81,19 @@ pub(super) enum Verb {
     /// Helper of a recording: reads headers of programs
     #[command(hide = true, name = programs::VERB)]
     ReadHeaders,
+    /// Helper of a recording: removes instances and probes after its end
+    #[command(hide = true, name = kernel_objects::VERB)]
+    RemoveKernelObjects {
+        /// Process number of the recording
+        owner: u32,
+    },
     /// Test recording of doctor
     #[command(hide = true, name = SELF_TEST)]
     SelfTest,
     /// Program of the test recording
     #[command(hide = true, name = SELF_TEST_WORK)]
     SelfTestWork {
-        /// Its file, which does not exist yet
+        /// File of the recording, which does not exist yet
         file: PathBuf,
     },
 }

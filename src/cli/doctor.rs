@@ -194,10 +194,13 @@ fn perf() -> Check {
         return Check::bad("perf events", "not tried without tracefs", "see tracefs");
     };
     let cpu = cpu_topology::online_cpus().first().copied().unwrap_or(0);
-    let event = match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), PerfTarget::Everybody) {
-        Ok(event) => event,
-        Err(error) => return Check::bad("perf events", format!("cannot be opened: {error}"), fix),
-    };
+    let event =
+        match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), PerfTarget::AllProcesses) {
+            Ok(event) => event,
+            Err(error) => {
+                return Check::bad("perf events", format!("cannot be opened: {error}"), fix);
+            }
+        };
     let counts = event.counters().map(|counter| counter.lost.is_some()).unwrap_or(false);
     match Ring::map(&event, 8 << 20) {
         Ok(ring) => Check::ok(

@@ -134,10 +134,10 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
         text += &format!("%{group}{mark}: {what}\n    {}\n", names.join(" "));
     }
     text += "block (default): block requests of all devices\n\
-             extents (default): what ext4, xfs and others say about where files lie, and what they answer at the \
-             end (FIEMAP): so that block requests have files\n\
+             extents (default): extents that ext4, xfs and others report, and a FIEMAP query at the end: so that block \
+             requests have files\n\
              io_uring (default, in %async): the operations that programs ask of io_uring, by its own tracepoints\n\
-             layers: what is at work inside calls: functions of the VFS and of ext4, xfs and btrfs by kprobes where the \
+             layers: work inside calls: functions of the VFS and of ext4, xfs and btrfs by kprobes where the \
              kernel has them, else by tracepoints; the page cache, throttling, the journal\n\
              fault: page faults on files that are mapped into memory, and the calls that map them\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";

@@ -48,8 +48,8 @@ fn failed(file: &Path, error: &ImportError) -> CliError {
     CliError::Log { path: file.into(), message: error.to_string() }
 }
 
-fn format(it: FromArg) -> ImportFormat {
-    match it {
+fn format(from: FromArg) -> ImportFormat {
+    match from {
         FromArg::Strace => ImportFormat::Strace,
         FromArg::Ioriot => ImportFormat::Ioriot,
         FromArg::IoriotReplay => ImportFormat::IoriotReplay,

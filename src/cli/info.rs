@@ -55,10 +55,8 @@ fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
 }
 
 /// Scope, host and times of the recording, and how it ended.
-fn about(
-    summary: &Summary,
-    LogFile { version: (major, minor), bytes }: LogFile,
-) -> Map<String, Value> {
+fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
+    let LogFile { version: (major, minor), bytes } = file;
     let header = &summary.header;
     let end = summary.end.as_ref();
     object([
@@ -122,18 +120,19 @@ fn counts(summary: &Summary) -> Map<String, Value> {
 /// Block requests of other programs, by device.
 fn others(summary: &Summary) -> Value {
     let names = disk::names(&summary.disks());
-    let device = |(dev, it): (&DevId, &OtherRequests)| {
+    let device = |(dev, others): (&DevId, &OtherRequests)| {
         let count = |number: (u64, u64)| json!({"requests": number.0, "bytes": number.1});
-        let operations = it.operations.iter().map(|(word, it)| (word.clone(), count(*it)));
+        let operations =
+            others.operations.iter().map(|(word, number)| (word.clone(), count(*number)));
         let disk = names.iter().find(|name| name.0 == *dev).map(|name| &name.1);
         json!({
             "dev": dev.to_string(),
             "disk": disk,
             "operations": operations.collect::<Map<String, Value>>(),
-            "requests": it.all().0,
-            "bytes": it.all().1,
-            "recorded": it.recorded,
-            "not_counted": it.not_counted,
+            "requests": others.all().0,
+            "bytes": others.all().1,
+            "recorded": others.recorded,
+            "not_counted": others.not_counted,
         })
     };
     summary.others().iter().map(device).collect()
@@ -223,12 +222,14 @@ fn details(info: &Converted) -> Map<String, Value> {
     ])
 }
 
-fn call(it: &CallTotals) -> Value {
-    json!({"count": it.count, "errors": it.errors, "bytes": it.bytes, "time_ns": it.time_ns})
+fn call(totals: &CallTotals) -> Value {
+    let CallTotals { count, errors, bytes, time_ns } = totals;
+    json!({"count": count, "errors": errors, "bytes": bytes, "time_ns": time_ns})
 }
 
-fn tracepoint(it: &Counts) -> Value {
-    json!({"name": it.name, "hits": it.hits, "samples": it.samples, "lost": it.lost})
+fn tracepoint(counts: &Counts) -> Value {
+    let Counts { name, hits, samples, lost, .. } = counts;
+    json!({"name": name, "hits": hits, "samples": samples, "lost": lost})
 }
 
 /// Times in which fanotify did not report all opens.
@@ -262,41 +263,42 @@ fn rings(summary: &Summary, end: &End) -> Vec<Value> {
     end.rings.iter().map(ring).collect()
 }
 
-fn audited(it: &ProcessAudit) -> Value {
-    let core_dump = it.kernel_writes().filter(|_| it.reasons.core_signals > 0);
+fn audited(audit: &ProcessAudit) -> Value {
+    let core_dump = audit.kernel_writes().filter(|_| audit.reasons.core_signals > 0);
     json!({
-        "agrees": it.agrees(),
-        "programs_started": it.execs,
-        "unwaited": it.unwaited,
-        "read_bytes_difference": it.read.bytes,
-        "read_calls_difference": it.read.calls,
-        "write_bytes_difference": it.write.bytes,
-        "write_calls_difference": it.write.calls,
-        "exec_read_bytes": it.reasons.exec_bytes,
-        "exec_read_calls": it.reasons.exec_calls,
-        "programs_unknown": it.reasons.unknown_programs,
-        "formats_unknown": it.reasons.unknown_formats,
-        "execs_failed": it.reasons.failed_execs,
-        "doubtful_calls": it.reasons.doubtful,
-        "overlay_copies": it.reasons.overlay_copies,
-        "overlay_copies_doubtful": it.reasons.doubtful_copies,
+        "agrees": audit.agrees(),
+        "programs_started": audit.execs,
+        "unwaited": audit.unwaited,
+        "read_bytes_difference": audit.read.bytes,
+        "read_calls_difference": audit.read.calls,
+        "write_bytes_difference": audit.write.bytes,
+        "write_calls_difference": audit.write.calls,
+        "exec_read_bytes": audit.reasons.exec_bytes,
+        "exec_read_calls": audit.reasons.exec_calls,
+        "programs_unknown": audit.reasons.unknown_programs,
+        "formats_unknown": audit.reasons.unknown_formats,
+        "execs_failed": audit.reasons.failed_execs,
+        "doubtful_calls": audit.reasons.doubtful,
+        "overlay_copies": audit.reasons.overlay_copies,
+        "overlay_copies_doubtful": audit.reasons.doubtful_copies,
         "core_dump_bytes": core_dump.map(|core_dump| core_dump.0),
         "core_dump_calls": core_dump.map(|core_dump| core_dump.1),
-        "btrfs_sends": it.reasons.btrfs_sends,
-        "kernel_write_bytes": it.kernel_writes().map(|kernel_write| kernel_write.0),
-        "kernel_write_calls": it.kernel_writes().map(|kernel_write| kernel_write.1),
-        "lost": it.lost,
+        "btrfs_sends": audit.reasons.btrfs_sends,
+        "kernel_write_bytes": audit.kernel_writes().map(|kernel_write| kernel_write.0),
+        "kernel_write_calls": audit.kernel_writes().map(|kernel_write| kernel_write.1),
+        "lost": audit.lost,
     })
 }
 
 /// Description of a disk; `None` for one without a medium.
-fn described(it: &Disk) -> Option<String> {
-    disk::size_bytes(it)?;
-    let scheduler = (!it.scheduler.is_empty()).then(|| format!("I/O scheduler {}", it.scheduler));
+fn described(drive: &Disk) -> Option<String> {
+    disk::size_bytes(drive)?;
+    let scheduler =
+        (!drive.scheduler.is_empty()).then(|| format!("I/O scheduler {}", drive.scheduler));
     let properties =
-        disk::properties(it).into_iter().map(|(name, value)| format!("{name} {value}"));
+        disk::properties(drive).into_iter().map(|(name, value)| format!("{name} {value}"));
     let all: Vec<String> = scheduler.into_iter().chain(properties).collect();
-    Some(format!("disk      {} ({}): {}", it.name, it.dev, all.join("; ")))
+    Some(format!("disk      {} ({}): {}", drive.name, drive.dev, all.join("; ")))
 }
 
 fn as_text(info: &Converted, bytes: u64) -> String {

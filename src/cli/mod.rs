@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::sys::{rlimits, sandboxed_helper};
-use crate::tracer::{programs, symbols, unwinding, uprobes};
+use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
 use exit_code::FAILURE;
@@ -59,31 +59,34 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
         }
     };
-    let result = match args.verb {
-        None => record::run(&args.record),
-        Some(Verb::Record(record)) => record::run(&record),
-        Some(Verb::Convert(convert)) => convert::run(&convert),
-        Some(Verb::Script(script)) => script::run(&script),
-        Some(Verb::Live(args)) => live::run(&args),
-        Some(Verb::Watch(args)) => watch::run(args),
-        Some(Verb::Ctl(args)) => control::client::run(&args),
-        Some(Verb::Summary(args)) => analyse::summary(&args),
-        Some(Verb::Latency(args)) => analyse::latency(&args),
-        Some(Verb::Files(args)) => analyse::files(&args),
-        Some(Verb::Pattern(args)) => analyse::pattern(&args),
-        Some(Verb::Stacks(args)) => stacks::run(args),
-        Some(Verb::Replay(args)) => replay::run(&args),
-        Some(Verb::Import(args)) => import::run(&args),
-        Some(Verb::Info(info)) => info::run(&info),
-        Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
-        Some(Verb::List) => events::run(),
-        Some(Verb::NameFunctions) => answer(symbols::helper_main::answer),
-        Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
-        Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
-        Some(Verb::UnwindStacks) => answer(unwinding::helper_main::answer),
-        Some(Verb::SelfTest) => self_test::run(),
-        Some(Verb::SelfTestWork { file }) => self_test::work(&file),
-    };
+    let result =
+        match args.verb {
+            None => record::run(&args.record),
+            Some(Verb::Record(record)) => record::run(&record),
+            Some(Verb::Convert(convert)) => convert::run(&convert),
+            Some(Verb::Script(script)) => script::run(&script),
+            Some(Verb::Live(args)) => live::run(&args),
+            Some(Verb::Watch(args)) => watch::run(args),
+            Some(Verb::Ctl(args)) => control::client::run(&args),
+            Some(Verb::Summary(args)) => analyse::summary(&args),
+            Some(Verb::Latency(args)) => analyse::latency(&args),
+            Some(Verb::Files(args)) => analyse::files(&args),
+            Some(Verb::Pattern(args)) => analyse::pattern(&args),
+            Some(Verb::Stacks(args)) => stacks::run(args),
+            Some(Verb::Replay(args)) => replay::run(&args),
+            Some(Verb::Import(args)) => import::run(&args),
+            Some(Verb::Info(info)) => info::run(&info),
+            Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
+            Some(Verb::List) => events::run(),
+            Some(Verb::NameFunctions) => answer(symbols::helper_main::answer),
+            Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
+            Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
+            Some(Verb::UnwindStacks) => answer(unwinding::helper_main::answer),
+            Some(Verb::RemoveKernelObjects { owner }) => Ok(kernel_objects::remove(owner)
+                .map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS)),
+            Some(Verb::SelfTest) => self_test::run(),
+            Some(Verb::SelfTestWork { file }) => self_test::work(&file),
+        };
     match result {
         Ok(code) => code,
         Err(CliError::BrokenPipe) => ExitCode::SUCCESS,

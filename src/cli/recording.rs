@@ -102,7 +102,7 @@ pub(super) fn capture(
     }
     if let Some(error) = &outcome.sync_error {
         print_line(&format!(
-            "error: the disk has not taken {shown}: {error}; what is read of it now may be gone when it is read again; choose another \
+            "error: cannot flush the log {shown} to the disk: {error}; the log may be incomplete after a power loss; choose another \
              disk with -o"
         ));
     }

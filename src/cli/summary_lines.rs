@@ -65,7 +65,7 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let mut notes: Vec<String> = imported(summary).into_iter().collect();
     notes.push(losses(summary));
     notes.extend(others(summary));
-    notes.extend(behind(&summary.ledger));
+    notes.extend(attribution(&summary.ledger));
     notes.extend(audit_line(summary, &converted.totals));
     notes.extend(doubts(summary));
     notes.extend(unknown_users(converted.unknown_users));
@@ -106,7 +106,7 @@ pub(super) fn lines(bytes: u64, converted: &Converted) -> Vec<String> {
         losses(summary),
     ];
     lines.extend(others(summary));
-    lines.extend(behind(ledger));
+    lines.extend(attribution(ledger));
     lines.extend(chosen_devices(summary));
     lines.extend(cost(summary));
     lines.extend(audit_line(summary, &converted.totals));
@@ -124,8 +124,9 @@ fn described_source(summary: &Summary) -> String {
 
 /// Tool of an imported log.
 pub(super) fn imported(summary: &Summary) -> Option<String> {
-    let it = summary.header.imported.as_ref()?;
-    Some(format!("imported from {} ({}; {}), not recorded", it.tool, it.format, it.file))
+    let origin = summary.header.imported.as_ref()?;
+    let (tool, format, file) = (&origin.tool, &origin.format, &origin.file);
+    Some(format!("imported from {tool} ({format}; {file}), not recorded"))
 }
 
 /// Source of names, and the reason for its choice.
@@ -138,9 +139,9 @@ fn described_names(summary: &Summary) -> String {
 }
 
 /// Shares of the devices' work that are attributed to a file, and to a program.
-fn behind(ledger: &Ledger) -> Option<String> {
-    let books = &ledger.behind;
-    let all = books.files.sum();
+fn attribution(ledger: &Ledger) -> Option<String> {
+    let counts = &ledger.attribution;
+    let all = counts.files.sum();
     if all == 0 {
         return None;
     }
@@ -154,7 +155,7 @@ fn behind(ledger: &Ledger) -> Option<String> {
         let all = words.iter().zip(text).map(|(word, share)| format!("{word} {share}"));
         all.collect::<Vec<_>>().join(", ")
     };
-    let (files, programs) = (percents(&books.files, 0), percents(&books.programs, books.kernel));
+    let (files, programs) = (percents(&counts.files, 0), percents(&counts.programs, counts.kernel));
     Some(format!(
         "attribution of {} of block requests: files {}; programs {}",
         size(all.saturating_mul(SECTOR_BYTES)),
@@ -180,10 +181,10 @@ fn others(summary: &Summary) -> Option<String> {
     let not_counted: u64 = all.iter().map(|row| row.1.not_counted).sum();
     all.retain(|row| row.1.all().0 > 0);
     all.sort_by_key(|row| std::cmp::Reverse((row.1.all().1, row.1.all().0)));
-    let device = |(dev, it): &(DevId, OtherRequests)| {
+    let device = |(dev, others): &(DevId, OtherRequests)| {
         let name = names.iter().find(|name| name.0 == *dev);
         let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
-        let (requests, bytes) = it.all();
+        let (requests, bytes) = others.all();
         format!("{requests} requests, {} on {name}", size(bytes))
     };
     let mut parts: Vec<String> = all.iter().take(OTHERS_SHOWN).map(device).collect();
@@ -295,7 +296,7 @@ fn beyond_bounds(summary: &Summary) -> Option<String> {
     (events + facts > 0).then(|| {
         format!(
             "{events} records and {facts} facts are skipped: the log has more tasks, descriptors or names alive at once than a reader \
-             keeps; what belongs to them is missing"
+             keeps; what belongs to them is missing (docs/limitations.md#lim-log)"
         )
     })
 }
@@ -328,21 +329,23 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
         .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!parts.is_empty()).then(|| format!("asynchronous operations: {}", parts.join("; ")))
+    (!parts.is_empty()).then(|| {
+        format!("asynchronous operations: {} (docs/limitations.md#lim-async)", parts.join("; "))
+    })
 }
 
 /// Extents, and their writers, that could not be kept; or queried, if they were needed.
 fn extents_doubts(summary: &Summary) -> Option<String> {
     let ledger = &summary.ledger;
-    let is_missed = ledger.behind.files.unknown > 0;
+    let is_missed = ledger.attribution.files.unknown > 0;
     let unqueried =
         summary.end.as_ref().filter(|_| is_missed).map_or(0, |end| end.places_not_asked);
     let counts = [
         (
-            ledger.behind.unsized_extents,
+            ledger.attribution.unsized_extents,
             "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
         ),
-        (ledger.behind.given_up, "(or their names or writers) were dropped for lack of room"),
+        (ledger.attribution.given_up, "(or their names or writers) were dropped for lack of room"),
         (unqueried, "files were gone at the end, or their extents could not be queried"),
     ];
     let parts: Vec<String> = counts
@@ -350,7 +353,9 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
         .filter(|count| count.0 > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    (!parts.is_empty()).then(|| format!("extents of files: {}", parts.join("; ")))
+    (!parts.is_empty()).then(|| {
+        format!("extents of files: {} (docs/limitations.md#lim-extents)", parts.join("; "))
+    })
 }
 
 /// Functions of programs without names, because the files with those could not be read.
@@ -408,7 +413,10 @@ fn doubts(summary: &Summary) -> Vec<String> {
     if summary.lost() > 0 {
         let largest = summary.header.rings.iter().map(|ring| ring.bytes).max().unwrap_or(0);
         let larger = (largest.saturating_mul(2) >> 20).clamp(64, 1024);
-        lines.push(format!("records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M"));
+        lines.push(format!(
+            "records were lost because the rings were full: record again with larger ones: --buffer-size {larger}M \
+             (docs/limitations.md#lim-lost)"
+        ));
     }
     if summary.missing().is_some_and(|missing| missing.iter().any(|missing| missing.1 < 0)) {
         lines.push("another process reset the trace buffers: the count of missing events is negative because the kernel's counters were reset; the records in the buffers are lost and not counted".into());
@@ -431,7 +439,8 @@ fn doubts(summary: &Summary) -> Vec<String> {
     lines.extend(wall_clock(summary));
     if summary.reused_numbers > 0 {
         lines.push(format!(
-            "{} processes or threads got the number of one that had just ended, and may not have been recorded: --source perf follows those, too",
+            "{} processes or threads may not have been recorded: each reused the number of one that had just ended; \
+             use --source perf, which follows these, too (docs/limitations.md#lim-reused-numbers)",
             summary.reused_numbers
         ));
     }
@@ -439,8 +448,8 @@ fn doubts(summary: &Summary) -> Vec<String> {
         0 => {}
         count => lines.push(format!(
             "{count} renames and removals were not followed, because their paths were not read: after a rename the names of \
-             open files are unverified, after a removal they are kept. Those of system calls are read by the better \
-             --names with --source tracefs, those of io_uring never"
+             open files are unverified, after a removal they are kept. Use --names kprobe or uprobe with --source tracefs, \
+             which read the paths of system calls; renames by io_uring are never followed (docs/limitations.md#lim-perf-names)"
         )),
     }
     for imbalance in summary.ledger.imbalances() {
@@ -475,7 +484,8 @@ fn outlived(summary: &Summary) -> Option<String> {
     (is_launched && has_ended && alive > 0).then(|| {
         let processes = if alive == 1 { "process" } else { "processes" };
         format!(
-            "still alive when the program ended, and with it the recording: {alive} {processes} that it started; their later operations are not in the log"
+            "still alive when the program ended, and with it the recording: {alive} {processes} that it started; their later operations are \
+             not in the log (docs/limitations.md#lim-daemons)"
         )
     })
 }
@@ -510,13 +520,13 @@ fn other_programs(summary: &Summary) -> Option<String> {
     if summary.header.source == SourceKind::Inherited.as_str() {
         return Some(format!(
             "not recorded: {}: without privileges the kernel shows nothing of programs that change their user (setuid) or have capabilities, \
-             that this user may not read, or that have 32 bits; what they and their children did is missing",
+             that this user may not read, or that have 32 bits; what they and their children did is missing (docs/limitations.md#lim-root)",
             shown.join(", ")
         ));
     }
     Some(format!(
         "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are skipped, \
-         {records} records of them",
+         {records} records of them (docs/limitations.md#lim-32bit)",
         shown.join(", ")
     ))
 }

@@ -199,10 +199,10 @@ impl fmt::Debug for Rwbs {
     }
 }
 
-/// Hit of a block tracepoint.
+/// Event of a block tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
-    /// Tracepoint of the hit.
+    /// Tracepoint of the event.
     pub point: BlockPoint,
     /// `dev`: the number of the whole disk (partitions are already resolved). For a remap it is the
     /// target device: that of the whole disk too, even where the sector counts from the start of a

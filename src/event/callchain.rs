@@ -1,10 +1,10 @@
-//! Call chains of hits.
+//! Call chains of events.
 
 use crate::units::{KernelTime, Pid};
 
-/// Number of a call chain: dense from 0 in the order in which chains were first seen. Hits with the
-/// same chain have the same number, from any thread. But the functions of a program are those of
-/// one process between two execs.
+/// Number of a call chain: dense from 0 in the order in which chains were first seen. Events with
+/// the same chain have the same number, from any thread. But the functions of a program are those
+/// of one process between two execs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChainId(pub u32);
 

@@ -65,7 +65,7 @@ impl FaultShape {
         })
     }
 
-    /// Reads a hit; `None` if the payload is too short.
+    /// Reads an event; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<FaultEvent> {
         match self {
             Self::Address { address, error_code } => {

@@ -56,7 +56,7 @@ impl FileIoShape {
         })
     }
 
-    /// Reads a hit; `None` if the payload is too short, or has a negative position.
+    /// Reads an event; `None` if the payload is too short, or has a negative position.
     pub(super) fn read(&self, payload: &[u8]) -> Option<FileIo> {
         Some(FileIo {
             dev: DevId(u32::try_from(self.dev.read_u64(payload)?).ok()?),

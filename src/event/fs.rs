@@ -72,7 +72,7 @@ pub struct Extent {
     pub is_shared: bool,
 }
 
-/// Hit of a file system's tracepoint.
+/// Event of a file system's tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsEvent {
     /// An extent of a file was reported.
@@ -173,7 +173,7 @@ impl FsShape {
         })
     }
 
-    /// Reads a hit; `None` if the payload is too short.
+    /// Reads an event; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<FsEvent> {
         let device = |field: &IntField| u32::try_from(field.read_u64(payload)?).ok().map(DevId);
         match self {

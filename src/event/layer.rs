@@ -1,9 +1,9 @@
 //! Layers at work inside a system call: spans of time in the VFS, in a file system, in its journal,
 //! in the page cache.
 //!
-//! Where the kernel allows probes at its functions, their entries and returns report the spans
-//! ([`LAYER_FUNCTIONS`]). Where it does not, there are tracepoints at both ends of some functions,
-//! and others that report what has just happened ([`LAYER_POINTS`]).
+//! Kprobes at the entries and returns of functions report the spans, if the kernel allows these
+//! ([`LAYER_FUNCTIONS`]). Otherwise tracepoints at both ends of some functions report spans, and
+//! other tracepoints report a step that has just ended ([`LAYER_POINTS`]).
 
 use super::probe_names::GROUP_PREFIX;
 use crate::tracefs::{BindError, EventFormat, IntField};
@@ -43,7 +43,7 @@ impl Layer {
     }
 }
 
-/// Meaning of a hit for a span of time.
+/// Meaning of an event for a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// The span begins.
@@ -63,20 +63,20 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// Returns true if the thread of the hit does not identify the tasks that the span concerns.
+    /// Returns true if the thread of the event does not identify the tasks that the span concerns.
     pub fn concerns_any_process(self) -> bool {
         matches!(self, Self::CommitBegin | Self::CommitEnd)
     }
 }
 
-/// Hit that reports a span's edge.
+/// Event that reports a span's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerEvent {
     /// Layer of the span.
     pub layer: Layer,
     /// Function, or the common name of the tracepoints at its ends.
     pub what: &'static str,
-    /// Meaning of the hit.
+    /// Meaning of the event.
     pub edge: Edge,
     /// Device of the file system, if it is reported.
     pub dev: Option<DevId>,
@@ -186,7 +186,7 @@ impl LayerPoint {
         self.layer == Layer::Fs
     }
 
-    /// Returns true if the thread of its hits does not identify the tasks that they concern.
+    /// Returns true if the thread of its events does not identify the tasks that they concern.
     pub fn concerns_any_process(&self) -> bool {
         self.edge.concerns_any_process()
     }
@@ -247,7 +247,7 @@ impl LayerShape {
         Ok(Some(Self { event, dev: format.int_opt("dev")?, pause, aio }))
     }
 
-    /// Reads a hit; `None` if the payload is too short.
+    /// Reads an event; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<LayerEvent> {
         let mut event = self.event;
         if let Some(dev) = &self.dev {

@@ -1,4 +1,4 @@
-//! Events: decoded tracepoint hits, in the kernel's terms.
+//! Events: decoded samples of tracepoints, in the kernel's terms.
 //!
 //! Input: the payload of a tracepoint, from any source, and the `format` text that describes it.
 //! Output: an [`Event`], or the reason why there is none. Nothing here depends on rings, files or

@@ -11,12 +11,12 @@ use super::task::TaskEvent;
 use super::uring::UringEvent;
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
-/// Decoded hit: its time, CPU, task and content.
+/// Decoded event: its time, CPU, task and content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time by the kernel's clock.
     pub time: KernelTime,
-    /// CPU whose ring held the hit.
+    /// CPU whose ring held the event.
     pub cpu: CpuId,
     /// Process of the task that was running (not always the task concerned: interrupts).
     pub pid: Pid,
@@ -49,18 +49,18 @@ pub enum EventKind {
     Task(TaskEvent),
     /// The kernel dropped this many records of this ring before this point.
     Lost(u64),
-    /// Fact with a place in time, without a hit: a snapshot saw this descriptor.
+    /// Fact with a place in time, without a sample: a snapshot saw this descriptor.
     SeenFd(Box<SeenFd>),
-    /// Fact without a hit: devices with mounted file systems, and the bytes of a block in their
+    /// Fact without a sample: devices with mounted file systems, and the bytes of a block in their
     /// events.
     FileSystems(Box<[(DevId, Option<u64>)]>),
-    /// Fact without a hit: extents that file systems reported earlier, in records that were left
+    /// Fact without a sample: extents that file systems reported earlier, in records that were left
     /// out.
     Places(Box<[Extent]>),
     /// Observation inside a system call: by one of the tracer's probes, or by a tracepoint of one
     /// of its steps.
     Probed(Box<ProbeObservation>),
-    /// Fact without a hit: a call chain, before the first hit that has it.
+    /// Fact without a sample: a call chain, before the first event that has it.
     Chain(Box<CallChain>),
 }
 
@@ -86,7 +86,7 @@ pub enum ProbeObservation {
         /// Address of the list in the program's memory.
         address: u64,
         /// First operations of the list, as [`super::syscall_table::ArgumentMemory::Iocbs`].
-        /// Those that the call does not have are without meaning.
+        /// Operations that the call does not have are without meaning.
         bytes: Vec<u8>,
     },
     /// The program's `io_getevents` or `io_pgetevents` has returned.

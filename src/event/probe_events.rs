@@ -1,5 +1,5 @@
-//! Hits of the tracer's own probes: the names identify the probes, and the formats give the offsets
-//! of their fields.
+//! Events of the tracer's own probes: the names identify the probes, and the formats give the
+//! offsets of their fields.
 
 use super::model::{FileStat, ProbeObservation};
 use super::syscall_table::{IO_EVENT_BYTES, IOCB_BYTES};
@@ -105,7 +105,7 @@ impl ProbeShape {
                 let mut bytes = Vec::new();
                 for (place, words) in iocbs.iter().enumerate() {
                     let pointer = pointers.read_u64(payload, place)?;
-                    // The list ends here, or could not be read: the words are of an earlier hit.
+                    // The list ends here, or could not be read: the words are of an earlier event.
                     if pointer == 0 {
                         break;
                     }
@@ -161,10 +161,10 @@ mod tests {
         ProbeShape::of("iotrace_42", name, &format).expect("bound").expect("a probe of ours")
     }
 
-    /// Checks a hit of a path: the string (with or without its NUL), and the kernel's pointer to
+    /// Checks an event of a path: the string (with or without its NUL), and the kernel's pointer to
     /// its copy.
     #[track_caller]
-    fn path(string: &[u8], copy: u64, expected: (Option<u64>, Option<&[u8]>)) {
+    fn path(string: &[u8], copy: u64, address: Option<u64>, bytes: Option<&[u8]>) {
         let fields = "\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield:u64 copy;\toffset:12;\tsize:8;\tsigned:0;\n\
             \tfield:u64 address;\toffset:20;\tsize:8;\tsigned:0;\n";
@@ -174,7 +174,6 @@ mod tests {
         payload.extend(copy.to_le_bytes());
         payload.extend(0x1000_u64.to_le_bytes());
         payload.extend(string);
-        let (address, bytes) = expected;
         let bytes = bytes.map(<[u8]>::to_vec);
         let read = shape("path_42", fields).read(&payload).expect("long enough");
         assert_eq!(*read, ProbeObservation::Path { address, bytes });
@@ -183,18 +182,18 @@ mod tests {
     #[test]
     fn path_is_the_string_copied_by_the_kernel() {
         let kernel = 0xffff_8926_8138_4000;
-        path(b"/etc\0", kernel, (Some(0x1000), Some(b"/etc")));
-        path(b"\0", kernel, (Some(0x1000), Some(b"")));
-        path(b"(fault)\0", kernel, (Some(0x1000), Some(b"(fault)")));
+        path(b"/etc\0", kernel, Some(0x1000), Some(b"/etc"));
+        path(b"\0", kernel, Some(0x1000), Some(b""));
+        path(b"(fault)\0", kernel, Some(0x1000), Some(b"(fault)"));
     }
 
     #[test]
     fn uncopied_string_is_not_a_path() {
         let efault = u64::MAX - 13;
-        path(b"", efault, (None, None));
-        path(b"(fault)\0", efault, (None, None));
-        path(b"", 0xffff_8926_8138_4000, (Some(0x1000), None));
-        path(b"/cut off", 0xffff_8926_8138_4000, (Some(0x1000), None));
+        path(b"", efault, None, None);
+        path(b"(fault)\0", efault, None, None);
+        path(b"", 0xffff_8926_8138_4000, Some(0x1000), None);
+        path(b"/cut off", 0xffff_8926_8138_4000, Some(0x1000), None);
     }
 
     #[test]

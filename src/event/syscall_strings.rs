@@ -1,7 +1,7 @@
 //! Strings that the kernel copies into the entries of system calls (from Linux 6.19 on):
 //! `__filename_val` for `filename`.
 //!
-//! They are hints. The kernel copies a limited number of bytes (63, unless it was built or
+//! The strings are hints. The kernel copies a limited number of bytes (63, unless it was built or
 //! configured otherwise) and appends three dots to a string that was cut off. It shows a dot for
 //! each byte that it cannot print. A string that it cannot read is empty.
 

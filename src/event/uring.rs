@@ -1,9 +1,9 @@
 //! Events of the `io_uring:*` tracepoints, with the kernel's field names.
 //!
-//! They identify a request by its address and by the `user_data` that the program gave it; that of
-//! a descriptor comes with `io_uring_file_get`. Offsets and lengths are in memory that the program
-//! shares with the kernel. No tracepoint reports them, except for requests that are refused at once
-//! (`io_uring_req_failed`).
+//! The events identify a request by its address and by the `user_data` that the program gave it;
+//! that of a descriptor comes with `io_uring_file_get`. Offsets and lengths are in memory that the
+//! program shares with the kernel. No tracepoint reports them, except for requests that are refused
+//! at once (`io_uring_req_failed`).
 
 use super::async_table::{Interface, Opcode};
 use super::registers::low_half;
@@ -43,10 +43,10 @@ pub const URING_POINTS: [(&str, UringPoint); 8] = [
     ("io_uring_cqe_overflow", UringPoint::Overflow),
 ];
 
-/// Hit of an io_uring tracepoint. Fields that its tracepoint does not have are 0 or `None`.
+/// Event of an io_uring tracepoint. Fields that its tracepoint does not have are 0 or `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringEvent {
-    /// Tracepoint of the hit.
+    /// Tracepoint of the event.
     pub point: UringPoint,
     /// Address of the ring in the kernel (`ctx`).
     pub ctx: u64,
@@ -128,7 +128,7 @@ impl UringShape {
         })
     }
 
-    /// Reads a hit; `None` if the payload is too short.
+    /// Reads an event; `None` if the payload is too short.
     pub(super) fn read(&self, payload: &[u8]) -> Option<UringEvent> {
         let optional = |field: &Option<IntField>| match field {
             Some(field) => field.read_u64(payload).map(Some),

@@ -17,8 +17,8 @@ macro_rules! words {
     ($($name:ident)*) => { [$((stringify!($name), number(libc::$name as i64))),*] };
 }
 
-const fn number(it: i64) -> u64 {
-    it.cast_unsigned()
+const fn number(value: i64) -> u64 {
+    value.cast_unsigned()
 }
 
 /// Constants of the C library that are the same on each architecture and in each C library that
@@ -61,9 +61,9 @@ static OF_LIBC: &[(&str, u64)] = &words![
     RESOLVE_NO_XDEV RESOLVE_NO_MAGICLINKS RESOLVE_NO_SYMLINKS RESOLVE_BENEATH RESOLVE_IN_ROOT RESOLVE_CACHED
 ];
 
-/// Other constants, with their x86-64 values. arm64 has other values for some
-/// (`arch/arm64/include/uapi/asm/fcntl.h`), and no other architecture has `MAP_32BIT`; musl has
-/// another `O_ACCMODE`; C libraries define `O_LARGEFILE` as 0 on 64-bit machines
+/// Constants beyond those of the C library, with their x86-64 values. arm64 has other values for
+/// some (`arch/arm64/include/uapi/asm/fcntl.h`), and no other architecture has `MAP_32BIT`; musl
+/// has another `O_ACCMODE`; C libraries define `O_LARGEFILE` as 0 on 64-bit machines
 /// (`include/uapi/asm-generic/fcntl.h`), and strace prints a flag of `ioctl` before others
 /// (`include/uapi/linux/fs.h`).
 static OTHERS: &[(&str, u64)] = &[

@@ -38,18 +38,18 @@ pub struct ImportedEvent {
 pub enum ImportedKind {
     /// The thread entered a call with these registers.
     Enter(CallId, [u64; 6]),
-    /// It left the call with this result; with the memory of its arguments, and the link of a new
-    /// descriptor.
+    /// The thread left the call with this result; with the memory of its arguments, and the link of
+    /// a new descriptor.
     Exit(CallId, i64, Vec<MemoryRead>),
     /// The thread started this one, and shares with it what these `CLONE_*` bits state.
     Born(ImportedTask, u64),
-    /// Its name changed; with an exec or without.
+    /// The name of the thread changed; with an exec or without.
     Named(Vec<u8>, bool),
-    /// It ended.
+    /// The thread ended.
     Ended,
-    /// This descriptor was open before its first use in the log: target of its link, and its flags.
+    /// A descriptor was open before its first use in the log: target of its link, and its flags.
     Open(Fd, Vec<u8>, u32),
-    /// Its process had this working directory at the start.
+    /// The process of the thread had this working directory at the start.
     Directory(Vec<u8>),
     /// The block layer processed a request or bio.
     Block(Block),

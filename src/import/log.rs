@@ -62,7 +62,7 @@ impl<W: Write> ImportWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(out: W, about: ImportInfo) -> io::Result<Self> {
         Ok(Self {
             writer: Writer::new(out)?,
@@ -88,7 +88,7 @@ impl<W: Write> ImportWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     pub fn put(&mut self, event: ImportedEvent) -> io::Result<()> {
         match self.order.push(event) {
             Some(due) => self.write(due),
@@ -204,7 +204,7 @@ impl<W: Write> ImportWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the output.
+    /// Errors of the output.
     pub fn finish(mut self, notes: &mut ImportReport, unit: &str) -> io::Result<W> {
         while let Some(due) = self.order.pop() {
             self.write(due)?;

@@ -10,7 +10,7 @@ use crate::event::task::TaskEvent;
 pub(super) enum ClosedFds {
     /// No descriptor.
     Nothing,
-    /// This descriptor of the process.
+    /// One descriptor of the process.
     One(u64),
     /// One or more descriptors of the process.
     OfProcess,

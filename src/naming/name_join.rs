@@ -17,8 +17,10 @@ use rustc_hash::FxHashMap;
 use super::closed_fds::{ClosedFds, closes};
 use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
 use super::in_call::{CurrentCall, better, list_address};
+use super::moved_names::{moves_places, renames};
 use super::pair;
 use super::pending_arguments::{PendingArguments, is_argument};
+use super::pending_open::{PendingLookup, PendingOpen, PendingResults, RecordedCalls};
 use super::pending_validation::Undecided;
 use super::read_name::{ReadName, collected};
 use super::room::NAME_BYTES_MAX;
@@ -28,17 +30,13 @@ use crate::event::syscall_strings::EventString;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Tid};
 
 /// Join of events and names: passes the events on in the same order, the opens with their names.
 #[derive(Debug)]
 pub struct NameJoin {
-    /// True if every call that closes was recorded; if not, nothing shows that a link was read too
-    /// late.
-    sees_closes: bool,
-    /// True if links were read at once, or every call that renames or removes was recorded; if not,
-    /// nothing shows that a file was renamed after its opening.
-    sees_renames: bool,
+    /// Calls that are recorded without exception.
+    sees: RecordedCalls,
     /// Call that a thread is inside, if memory or links can be read for it.
     entered: FxHashMap<Tid, CurrentCall>,
     /// Arguments of the next calls of threads, from probes.
@@ -65,41 +63,6 @@ pub struct NameJoin {
     lists: usize,
 }
 
-/// An open whose names are being judged.
-#[derive(Debug)]
-struct PendingOpen {
-    /// Number of its event.
-    number: u64,
-    /// Process, thread, and the new descriptor, twice; or the two of a pair.
-    of: (Pid, Tid, [u64; 2]),
-    /// True if two descriptors may have been made, whose numbers were read too late to be certain.
-    is_pair: bool,
-    argument_end: KernelTime,
-    link_end: KernelTime,
-    argument_good: bool,
-    /// True while the descriptor was still the one that the open had made.
-    link_good: bool,
-    /// True while its file had not been renamed.
-    name_good: bool,
-    /// True if type and inode were read, not seen by a probe.
-    stat_is_read: bool,
-    /// True while the report of fanotify is not known yet.
-    awaits_report: bool,
-    /// True if the report is known, and nothing contradicts it.
-    report_good: bool,
-    /// List of results that a probe will record, if the thread reaches it.
-    results: Option<PendingResults>,
-}
-
-/// List of results of a call that has returned, which a probe records soon after.
-#[derive(Clone, Copy, Debug)]
-struct PendingResults {
-    /// Address of the list, and number of results in it.
-    list: (u64, i64),
-    /// Time until which the record is waited for.
-    until: KernelTime,
-}
-
 /// Limit of waiting events: a read that took longer is judged as not in time. Without the limit,
 /// the queue would grow as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
@@ -112,8 +75,7 @@ impl NameJoin {
     /// not.
     pub fn new(sees_closes: bool, sees_renames: bool) -> Self {
         Self {
-            sees_closes,
-            sees_renames,
+            sees: RecordedCalls { closes: sees_closes, renames: sees_renames, places: false },
             entered: FxHashMap::default(),
             pending_arguments: PendingArguments::default(),
             strings: Vec::new(),
@@ -127,6 +89,12 @@ impl NameJoin {
             pairs: 0,
             lists: 0,
         }
+    }
+
+    /// Adds the judgement of lookups: every call that changes the files to which paths lead was
+    /// recorded.
+    pub fn with_places(self) -> Self {
+        Self { sees: RecordedCalls { places: true, ..self.sees }, ..self }
     }
 
     /// Adds a join with the reports of fanotify.
@@ -249,19 +217,39 @@ impl NameJoin {
         }
         // The descriptor stays the same, but a rename or removal by any process may change its
         // name.
-        if renames(&event.kind) {
+        let renames = renames(&event.kind);
+        if renames {
             for number in self.undecided.of_names() {
                 self.decide(number, |it| it.name_good &= time > it.link_end);
             }
         }
-        let closed = match closes(&event.kind) {
-            ClosedFds::Nothing => return,
-            ClosedFds::One(fd) => self.undecided.of_descriptor(event.pid, Some(fd)),
-            ClosedFds::OfProcess => self.undecided.of_descriptor(event.pid, None),
-            ClosedFds::Any => self.undecided.of_all_descriptors(),
+        let mut moved = if renames || moves_places(&event.kind) {
+            self.undecided.of_places()
+        } else {
+            VecDeque::new()
+        };
+        let pid = event.pid;
+        let (closed, bases) = match closes(&event.kind) {
+            ClosedFds::Nothing => Default::default(),
+            ClosedFds::One(fd) => {
+                let fd = Some(fd);
+                (self.undecided.of_descriptor(pid, fd), self.undecided.of_base(pid, fd))
+            }
+            ClosedFds::OfProcess => {
+                (self.undecided.of_descriptor(pid, None), self.undecided.of_base(pid, None))
+            }
+            ClosedFds::Any => (self.undecided.of_all_descriptors(), self.undecided.of_all_bases()),
         };
         for number in closed {
             self.decide(number, |it| it.link_good &= time > it.link_end);
+        }
+        moved.extend(bases);
+        for number in moved {
+            self.decide(number, |open| {
+                if let Some(lookup) = &mut open.lookup {
+                    lookup.good &= time > lookup.end;
+                }
+            });
         }
     }
 
@@ -445,7 +433,7 @@ impl NameJoin {
         };
         read.retain(|name| match name.of {
             NameOf::Link => true,
-            NameOf::Argument => addresses.contains(&Some(name.address)),
+            NameOf::Argument | NameOf::Lookup => addresses.contains(&Some(name.address)),
             NameOf::Memory => has(name.address),
         });
         let number = self.first + self.waiting.len() as u64;
@@ -458,18 +446,24 @@ impl NameJoin {
         self.pairs += usize::from(fds.is_some());
         self.lists += usize::from(results.is_some());
         self.undecided.add(number, of.0, of.1, of.2);
+        let seen = exit.names.as_deref();
+        let lookup = PendingLookup::of(&read, entered.as_ref(), seen, self.sees);
+        if let Some(lookup) = &lookup {
+            self.undecided.add_lookup(number, of.0, lookup.base);
+        }
         self.open.push_back(PendingOpen {
             number,
             of,
             is_pair: fds.is_some(),
             argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
             link_end: end(NameOf::Link).max(reports_until.unwrap_or_default()),
-            argument_good: self.sees_closes,
-            link_good: self.sees_closes,
-            name_good: self.sees_renames,
+            argument_good: self.sees.closes,
+            link_good: self.sees.closes,
+            name_good: self.sees.renames,
             stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
             awaits_report: reports_until.is_some(),
             report_good: false,
+            lookup,
             results,
         });
         let seen = exit.names.take().map(|names| *names).unwrap_or_default();
@@ -483,7 +477,7 @@ impl NameJoin {
         while let Some(judged) = self.open.front()
             && !judged.awaits_report
             && judged.results.is_none_or(|results| now > results.until)
-            && now > judged.argument_end.max(judged.link_end)
+            && now > judged.read_until()
         {
             self.judge_first();
         }
@@ -494,6 +488,7 @@ impl NameJoin {
             judged.argument_good = false;
             judged.link_good = false;
             judged.report_good = false;
+            judged.lookup = None;
         }
         self.judge_first();
     }
@@ -502,7 +497,8 @@ impl NameJoin {
     fn judge_first(&mut self) {
         let Some(judged) = self.open.pop_front() else { return };
         let (pid, tid, fds) = judged.of;
-        self.undecided.judged(judged.number, pid, tid, fds);
+        let base = judged.lookup.as_ref().and_then(|lookup| lookup.base);
+        self.undecided.judged(judged.number, pid, tid, fds, base);
         self.pairs -= usize::from(judged.is_pair);
         self.lists -= usize::from(judged.results.is_some());
         let place = usize::try_from(judged.number - self.first).unwrap_or(usize::MAX);
@@ -529,6 +525,11 @@ impl NameJoin {
             if judged.stat_is_read && !judged.link_good && !judged.report_good {
                 names.stat = None;
             }
+            let is_certain = judged.link_good && judged.name_good && names.link.is_some();
+            if let Some(lookup) = judged.lookup.filter(|lookup| lookup.good && !is_certain) {
+                names.link = Some(Name { bytes: lookup.name, verified: true });
+                names.stat = names.stat.or(Some(lookup.stat));
+            }
         }
     }
 
@@ -551,19 +552,6 @@ fn held_bytes(names: &[ReadName]) -> usize {
 /// Returns true for the exit of a call for which names can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
-}
-
-/// Returns true if a file may get another name or lose its name in this call.
-fn renames(kind: &EventKind) -> bool {
-    let call = match kind {
-        EventKind::SysEnter(enter) => enter.call,
-        EventKind::SysExit(exit) => exit.call,
-        _ => return false,
-    };
-    let call = call.call();
-    // A call with two paths that makes no symbolic link is a rename, or a link that becomes a
-    // rename with the next removal.
-    call.class == CallClass::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 
 #[cfg(test)]

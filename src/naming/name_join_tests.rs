@@ -4,7 +4,7 @@
 use super::*;
 use crate::event::syscall_table::CallId;
 use crate::event::{FileStat, ProbeObservation, SysEnter, SysExit};
-use crate::units::{CpuId, Fd};
+use crate::units::{CpuId, Fd, Pid};
 
 fn event(time: u64, tid: i32, kind: EventKind) -> Event {
     Event { time: KernelTime(time), cpu: CpuId(0), pid: Pid(7), tid: Tid(tid), kind }
@@ -30,7 +30,7 @@ fn enter(time: u64, tid: i32, name: &str, first: u64) -> Event {
 /// Opens fd 5 at 100 with its names read at 130, then `after`; checks whether argument and link are
 /// valid.
 #[track_caller]
-fn check(after: Vec<Event>, good: (bool, bool)) {
+fn check(after: Vec<Event>, argument_is_valid: bool, link_is_valid: bool) {
     let mut join = NameJoin::new(true, true);
     for of in [NameOf::Link, NameOf::Argument] {
         let name = ReadName {
@@ -59,29 +59,30 @@ fn check(after: Vec<Event>, good: (bool, bool)) {
         panic!("{:?}", out[0])
     };
     let verified = |it: &Option<Name>| it.as_ref().is_some_and(|it| it.verified);
-    assert_eq!((verified(&names.argument), verified(&names.link)), good);
+    let found = (verified(&names.argument), verified(&names.link));
+    assert_eq!(found, (argument_is_valid, link_is_valid));
 }
 
 #[test]
 fn a_name_read_in_time_is_good() {
-    check(vec![], (true, true));
-    check(vec![enter(131, 7, "read", 5)], (true, true));
-    check(vec![enter(120, 8, "close", 4), enter(140, 7, "close", 5)], (true, true));
+    check(vec![], true, true);
+    check(vec![enter(131, 7, "read", 5)], true, true);
+    check(vec![enter(120, 8, "close", 4), enter(140, 7, "close", 5)], true, true);
 }
 
 #[test]
 fn a_thread_that_went_on_makes_its_argument_doubtful() {
-    check(vec![enter(120, 7, "read", 5)], (false, true));
-    check(vec![enter(120, 7, "close", 5)], (false, false));
+    check(vec![enter(120, 7, "read", 5)], false, true);
+    check(vec![enter(120, 7, "close", 5)], false, false);
 }
 
 #[test]
 fn any_rename_makes_a_link_doubtful() {
-    check(vec![enter(120, 8, "rename", 5)], (true, false));
-    check(vec![exit(120, 8, "unlink", 0)], (true, false));
-    check(vec![enter(131, 8, "rename", 5)], (true, true));
-    check(vec![enter(120, 8, "mkdir", 5)], (true, true));
-    check(vec![enter(120, 8, "symlink", 5)], (true, true));
+    check(vec![enter(120, 8, "rename", 5)], true, false);
+    check(vec![exit(120, 8, "unlink", 0)], true, false);
+    check(vec![enter(131, 8, "rename", 5)], true, true);
+    check(vec![enter(120, 8, "mkdir", 5)], true, true);
+    check(vec![enter(120, 8, "symlink", 5)], true, true);
 }
 
 /// Type and inode of a descriptor stay valid after a rename of its file, but not after a close.
@@ -288,9 +289,9 @@ fn strings_of_an_entry_are_the_last_choice() {
 
 #[test]
 fn close_by_another_thread_makes_the_name_doubtful() {
-    check(vec![enter(120, 8, "close", 5)], (true, false));
-    check(vec![exit(120, 8, "close", 0)], (true, false));
-    check(vec![enter(120, 8, "close_range", 3)], (true, false));
+    check(vec![enter(120, 8, "close", 5)], true, false);
+    check(vec![exit(120, 8, "close", 0)], true, false);
+    check(vec![enter(120, 8, "close_range", 3)], true, false);
 }
 
 fn list(time: u64, tid: i32, observed: ProbeObservation) -> Event {
@@ -381,4 +382,80 @@ fn exit_waits_for_the_results_that_its_thread_records() {
 fn exit_does_not_wait_in_processes_that_no_probe_has_seen() {
     let call = list_call("io_getevents", 64, 1);
     assert_eq!(lists(&call), (vec![None], 0));
+}
+
+/// Opens fd 5 at 100 by a path that a probe has recorded; the path is looked up at 130 in `base`,
+/// and leads to inode 9. Returns link and inode of the open after the other events.
+fn looked_up(path: &str, base: i32, after: Vec<Event>) -> (Option<String>, Option<u64>) {
+    let mut join = NameJoin::new(true, true).with_places();
+    let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 9, size: 0 });
+    let (end, bytes) = (KernelTime(130), b"/real/a".to_vec());
+    let lookup = ReadName { of: NameOf::Lookup, end, errno: 0, address: 70, stat, bytes };
+    assert!(join.add(Tid(7), KernelTime(100), lookup));
+    let given = ProbeObservation::Given { address: 70, bytes: Some(path.into()) };
+    let directory = u64::from(base.cast_unsigned());
+    let args = [directory, 70, 0, 0, 0, 0];
+    let begin = [
+        event(80, 7, EventKind::Probed(Box::new(given))),
+        event(90, 7, EventKind::SysEnter(SysEnter { call: call("openat"), args })),
+        exit(100, 7, "openat", 5),
+    ];
+    let mut out = Vec::new();
+    for event in begin.into_iter().chain(after) {
+        join.push(event, &mut |event| out.push(event));
+    }
+    join.finish(&mut |event| out.push(event));
+    let names = out.into_iter().find_map(|event| match event.kind {
+        EventKind::SysExit(SysExit { names, .. }) => names,
+        _ => None,
+    });
+    let names = names.expect("the open has names");
+    assert_eq!(names.argument.map(|name| name.bytes), Some(path.into()));
+    let link = names.link.filter(|link| link.verified);
+    let link = link.map(|link| String::from_utf8(link.bytes).expect("text"));
+    (link, names.stat.map(|stat| stat.ino))
+}
+
+#[test]
+fn lookup_is_valid_while_its_path_leads_there() {
+    let found = (Some("/real/a".to_owned()), Some(9));
+    let unknown = (None, None);
+    let absolute = |after| looked_up("/a", libc::AT_FDCWD, after);
+    assert_eq!(absolute(vec![]), found);
+    assert_eq!(absolute(vec![enter(120, 7, "close", 5)]), found, "the descriptor is not needed");
+    for name in ["rename", "unlink", "chdir", "chroot", "mount", "unshare"] {
+        assert_eq!(absolute(vec![enter(120, 8, name, 0)]), unknown, "{name}");
+        assert_eq!(absolute(vec![enter(131, 8, name, 0)]), found, "{name}");
+    }
+    assert_eq!(absolute(vec![event(120, 8, EventKind::Lost(1))]), unknown);
+}
+
+#[test]
+fn lookup_at_a_descriptor_is_valid_while_it_is_open() {
+    let found = (Some("/real/a".to_owned()), Some(9));
+    let unknown = (None, None);
+    let at = |after| looked_up("a", 3, after);
+    assert_eq!(at(vec![enter(120, 7, "close", 5)]), found);
+    assert_eq!(at(vec![enter(120, 7, "close", 3)]), unknown);
+    assert_eq!(at(vec![enter(131, 7, "close", 3)]), found);
+    assert_eq!(looked_up("/a", 3, vec![enter(120, 7, "close", 3)]), found, "absolute");
+}
+
+#[test]
+fn lookup_needs_all_calls_that_move_paths() {
+    let mut join = NameJoin::new(true, true);
+    let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 9, size: 0 });
+    let (end, bytes) = (KernelTime(130), b"/a".to_vec());
+    join.add(
+        Tid(7),
+        KernelTime(100),
+        ReadName { of: NameOf::Lookup, end, errno: 0, address: 0, stat, bytes },
+    );
+    let mut out = Vec::new();
+    for event in [enter(90, 7, "openat", 0), exit(100, 7, "openat", 5)] {
+        join.push(event, &mut |event| out.push(event));
+    }
+    join.finish(&mut |event| out.push(event));
+    let EventKind::SysExit(SysExit { names, .. }) = &out[1].kind else { panic!("{:?}", out[1]) };
+    assert_eq!(names.as_ref().and_then(|names| names.stat), None);
 }

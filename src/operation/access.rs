@@ -108,28 +108,30 @@ pub fn sides<'a>(step: &'a Step<'_>) -> impl Iterator<Item = FileAccess<'a>> {
 /// Length that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-fn of_call(it: &SyscallOperation) -> [Option<FileAccess<'_>>; 2] {
+fn of_call(operation: &SyscallOperation) -> [Option<FileAccess<'_>>; 2] {
     // Calls that failed or were cut off have accessed nothing that is known.
-    let done = it.ret.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
-    let class = it.call.call().class;
+    let done = operation.ret.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
+    let class = operation.call.call().class;
     let Some(bytes) = done.filter(|_| class.moves_bytes()) else { return [None, None] };
-    let moved = MovedRange { begin: it.start, bytes, pid: it.pid, tid: it.tid };
-    let first = moved.side(it.file.as_ref(), it.offset, class == CallClass::Write);
-    let target = it.target.as_ref().map(|it| &it.1);
-    let second = || moved.side(target, it.target_offset, true);
+    let moved =
+        MovedRange { begin: operation.start, bytes, pid: operation.pid, tid: operation.tid };
+    let first = moved.side(operation.file.as_ref(), operation.offset, class == CallClass::Write);
+    let target = operation.target.as_ref().map(|it| &it.1);
+    let second = || moved.side(target, operation.target_offset, true);
     [Some(first), (class == CallClass::Transfer).then(second)]
 }
 
-fn of_asynchronous(it: &AsyncOperation, bytes: Option<u64>) -> [Option<FileAccess<'_>>; 2] {
-    let class = it.opcode.class();
+fn of_asynchronous(operation: &AsyncOperation, bytes: Option<u64>) -> [Option<FileAccess<'_>>; 2] {
+    let class = operation.opcode.class();
     // No event reports the offsets of a splice.
     let is_transfer = class == CallClass::Pipe;
     let bytes = bytes.filter(|it| *it > 0 && (is_transfer || class.moves_bytes()));
     let Some(bytes) = bytes else { return [None, None] };
-    let moved = MovedRange { begin: it.start, bytes, pid: it.pid, tid: it.tid };
-    let offset = it.offset.filter(|_| !is_transfer);
-    let first = moved.side(it.file.as_ref(), offset, class == CallClass::Write);
-    let target = it.target.as_ref().map(|it| &it.1);
+    let moved =
+        MovedRange { begin: operation.start, bytes, pid: operation.pid, tid: operation.tid };
+    let offset = operation.offset.filter(|_| !is_transfer);
+    let first = moved.side(operation.file.as_ref(), offset, class == CallClass::Write);
+    let target = operation.target.as_ref().map(|it| &it.1);
     [Some(first), is_transfer.then(|| moved.side(target, None, true))]
 }
 

@@ -114,12 +114,13 @@ fn one_less(counts: &mut FxHashMap<ProcessKey, usize>, process: ProcessKey) {
 pub enum NoResult {
     /// The capture ended first.
     CaptureEnd,
-    /// Its process ended first.
+    /// The process of the operation ended first.
     ProcessEnd,
     /// A result was requested only for a failure (`IOSQE_CQE_SKIP_SUCCESS`): the operation
     /// succeeded.
     Skipped,
-    /// Its key was reused: the result was lost, or fetched by the program without a call.
+    /// The key of the operation was reused: the result was lost, or fetched by the program without
+    /// a call.
     Unseen,
 }
 

@@ -77,12 +77,12 @@ fn shown(value: &str, form: AttributeForm) -> Option<String> {
     })
 }
 
-fn partition(it: &Partition) -> (String, String) {
+fn partition(partition: &Partition) -> (String, String) {
     let number = |it: Option<u64>| it.map_or("unknown".to_owned(), |it| it.to_string());
-    let (start, sectors) = (number(it.start_sectors), number(it.sectors));
+    let (start, sectors) = (number(partition.start_sectors), number(partition.sectors));
     (
-        format!("Partition {}", it.name),
-        format!("{}, from sector {start}, {sectors} sectors of 512 bytes", it.dev),
+        format!("Partition {}", partition.name),
+        format!("{}, from sector {start}, {sectors} sectors of 512 bytes", partition.dev),
     )
 }
 

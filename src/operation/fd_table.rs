@@ -289,7 +289,7 @@ fn copy(file: &OpenFile) -> OpenFile {
 /// State of a descriptor.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// Its open file description.
+    /// Open file description of the descriptor.
     pub description: Rc<Description>,
     /// Close-on-exec flag; `None`: not known.
     pub cloexec: Option<bool>,

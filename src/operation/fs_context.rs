@@ -29,7 +29,7 @@ pub struct FsContext {
 /// A directory at which paths begin, and the calls that change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Start {
-    /// Its path; `None`: not known.
+    /// Path of the directory; `None`: not known.
     path: Option<Vec<u8>>,
     /// Threads inside a call that may change it.
     changing: Vec<Tid>,

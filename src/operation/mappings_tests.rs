@@ -164,7 +164,7 @@ fn after_a_loss_nothing_is_known() {
 }
 
 #[test]
-fn a_fault_is_told_where_a_file_is_known() {
+fn a_fault_is_reported_where_a_file_is_known() {
     after(
         "110 1/1 fault 65537 read
          111 1/2 fault 77823 write

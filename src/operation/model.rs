@@ -126,7 +126,7 @@ impl FilePath {
 pub struct OpenFile {
     /// Dense number, never reused.
     pub id: u64,
-    /// Its name, if known.
+    /// Name of the file, if known.
     pub path: Option<FilePath>,
     /// First name, if the file was renamed or removed since.
     pub first_path: Option<FilePath>,

@@ -31,19 +31,27 @@ pub struct Scope {
 /// `init/main.c`).
 pub const KTHREADD: Pid = Pid(2);
 
+/// Process to which the kernel adds the accounting of another one when it waits for that one.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    /// Number of the process.
+    pub pid: Pid,
+    /// Key of the process, if it was seen.
+    pub key: Option<ProcessKey>,
+}
+
 /// State of a process.
 #[derive(Debug)]
 pub struct Process {
     /// The process as the outputs show it.
     pub info: ProcessInfo,
-    /// Process to which the kernel adds its accounting when that one waits for it; `None`: it was
-    /// there before.
-    pub waiter: Option<(Pid, Option<ProcessKey>)>,
+    /// Expected waiter for the process; `None`: the process was there before.
+    pub waiter: Option<Waiter>,
     /// True if its operations are wanted.
     pub followed: bool,
     /// True until its exec has started the program.
     pub before_exec: bool,
-    /// Its descriptors.
+    /// Descriptors of the process.
     pub fds: SharedTable,
     /// Mapped files.
     pub memory: SharedMappings,
@@ -84,7 +92,7 @@ impl Process {
 pub struct Thread {
     /// The thread as the outputs show it.
     pub info: ThreadInfo,
-    /// Its process.
+    /// Process of the thread.
     pub pid: Pid,
     /// True if its birth or a call of it was seen when all tracepoints were on: it cannot be inside
     /// an older call.

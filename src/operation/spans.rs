@@ -1,5 +1,5 @@
-//! Spans inside system calls: begun and ended by hits of one thread, and stored with the call that
-//! contains them.
+//! Spans inside system calls: begun and ended by events of one thread, and stored with the call
+//! that contains them.
 
 use std::collections::VecDeque;
 
@@ -38,8 +38,8 @@ impl OpenSpans {
         std::mem::take(&mut self.open).iter().filter(|it| it.0 != IOMAP_DIO).count()
     }
 
-    /// Takes the next hit of the thread, which is inside a call since `call`. Returns the span that
-    /// the hit ends; `Err`: it begins nothing, and ends nothing that was begun.
+    /// Takes the next event of the thread, which is inside a call since `call`. Returns the span
+    /// that the event ends; `Err`: the event begins nothing, and ends nothing that was begun.
     pub(super) fn hit(
         &mut self,
         hit: &LayerEvent,
@@ -127,7 +127,7 @@ pub struct JournalCommits {
 }
 
 impl JournalCommits {
-    /// Takes a hit; returns true if it belongs to a commit.
+    /// Takes an event; returns true if it belongs to a commit.
     pub(super) fn hit(&mut self, hit: &LayerEvent, time: KernelTime) -> bool {
         let Some(dev) = hit.dev else { return false };
         match hit.edge {
@@ -200,7 +200,8 @@ mod tests {
     /// Begin and end; or an end without a beginning.
     type SpanResult = Result<(u64, u64), ()>;
 
-    /// Returns the results of hits of a thread that is inside a call since 100, each with its time.
+    /// Returns the results of events of a thread that is inside a call since 100, each with its
+    /// time.
     fn hits(all: &[(&'static str, Edge, u64)]) -> (OpenSpans, Vec<SpanResult>) {
         let mut spans = OpenSpans::default();
         let mut ended = Vec::new();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::model::ProcessKey;
+use super::process::Waiter;
 use crate::event::SysExit;
 use crate::units::{KernelTime, Pid};
 
@@ -66,7 +66,8 @@ impl StartedPrograms {
 /// Processes that have ended and were not waited for yet.
 #[derive(Debug, Default)]
 pub(super) struct Zombies {
-    waiters: FxHashMap<i32, (Pid, Option<ProcessKey>)>,
+    /// Expected waiters, by the number of the process that has ended.
+    waiters: FxHashMap<i32, Waiter>,
     /// Successful waits without a known child, by waiter.
     unnamed_waits: FxHashMap<i32, u64>,
 }
@@ -74,7 +75,7 @@ pub(super) struct Zombies {
 impl Zombies {
     /// Adds a process that has ended. Returns true if another one of this number was there, whose
     /// accounting the kernel discarded: a number is reused when its process is gone.
-    pub(super) fn ended(&mut self, pid: Pid, waiter: (Pid, Option<ProcessKey>)) -> bool {
+    pub(super) fn ended(&mut self, pid: Pid, waiter: Waiter) -> bool {
         self.waiters.insert(pid.0, waiter).is_some()
     }
 
@@ -82,8 +83,8 @@ impl Zombies {
     /// `is_alive`: there is a process of that number. (In a pid namespace the result is a number of
     /// that namespace.)
     pub(super) fn waited(&mut self, waiter: Pid, child: Option<Pid>, is_alive: bool) {
-        let its_waiter = child.and_then(|it| self.waiters.get(&it.0)).map(|it| it.0);
-        match (child, its_waiter) {
+        let expected = child.and_then(|it| self.waiters.get(&it.0)).map(|it| it.pid);
+        match (child, expected) {
             (Some(child), Some(parent)) if parent == waiter => {
                 self.waiters.remove(&child.0);
             }
@@ -99,7 +100,7 @@ impl Zombies {
     /// taken.
     pub(super) fn left(&self) -> u64 {
         let mut by_waiter: FxHashMap<i32, u64> = FxHashMap::default();
-        self.waiters.values().for_each(|it| *by_waiter.entry(it.0.0).or_default() += 1);
+        self.waiters.values().for_each(|it| *by_waiter.entry(it.pid.0).or_default() += 1);
         let taken = |waiter: &i32| self.unnamed_waits.get(waiter).copied().unwrap_or(0);
         by_waiter.iter().map(|(waiter, count)| count.saturating_sub(taken(waiter))).sum()
     }
@@ -112,9 +113,10 @@ mod tests {
     #[test]
     fn children_are_taken_by_the_waits_of_their_parent() {
         let mut zombies = Zombies::default();
-        assert!(!zombies.ended(Pid(7), (Pid(1), None)));
-        assert!(!zombies.ended(Pid(8), (Pid(1), None)));
-        assert!(!zombies.ended(Pid(9), (Pid(2), None)));
+        let waiter = |pid: i32| Waiter { pid: Pid(pid), key: None };
+        assert!(!zombies.ended(Pid(7), waiter(1)));
+        assert!(!zombies.ended(Pid(8), waiter(1)));
+        assert!(!zombies.ended(Pid(9), waiter(2)));
         zombies.waited(Pid(3), Some(Pid(7)), false);
         zombies.waited(Pid(1), Some(Pid(77)), true);
         assert_eq!(zombies.left(), 3);
@@ -125,7 +127,7 @@ mod tests {
         // Of another pid namespace.
         zombies.waited(Pid(1), Some(Pid(2)), false);
         assert_eq!(zombies.left(), 0);
-        assert!(zombies.ended(Pid(8), (Pid(1), None)));
+        assert!(zombies.ended(Pid(8), waiter(1)));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum Step<'a> {
     Aside {
         /// Thread that was at work.
         thread: &'a ThreadInfo,
-        /// Its process.
+        /// Process of the thread.
         pid: Pid,
         /// Begin and end of the work.
         span: Span,

@@ -18,7 +18,7 @@ use crate::event::task::{CLONE_FILES, CLONE_FS, CLONE_NEWNS, CLONE_NEWUSER};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Numbers of a thread and of its process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskId {
     /// The process (tgid).
     pub pid: Pid,

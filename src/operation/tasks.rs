@@ -14,7 +14,7 @@ use super::fs_context::{FsContext, SharedPlace};
 use super::mappings::SharedMappings;
 use super::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use super::mount_namespaces::MountNamespaces;
-use super::process::{KTHREADD, Process, Scope, Thread};
+use super::process::{KTHREADD, Process, Scope, Thread, Waiter};
 use super::spans::OpenSpans;
 use super::task::{TaskId, TaskView, become_process, unshare};
 use super::thread_overrides::ThreadOverrides;
@@ -84,7 +84,7 @@ pub struct Tasks {
 pub struct EndedTask {
     /// The thread; `None` if it was not known.
     pub thread: Option<Thread>,
-    /// Its process, if that was its last thread.
+    /// Process of the thread, if that was its last thread.
     pub process: Option<Process>,
 }
 
@@ -174,9 +174,9 @@ impl Tasks {
 
     /// Returns true if its waiter is a process that was seen to make it, and that process is gone.
     pub fn is_orphan(&self, process: &Process) -> bool {
-        process.waiter.is_some_and(|(pid, key)| {
-            let waiter = self.processes.get(&pid.0).map(|it| it.info.key);
-            waiter.is_none() || waiter != key
+        process.waiter.is_some_and(|waiter| {
+            let now = self.processes.get(&waiter.pid.0).map(|it| it.info.key);
+            now.is_none() || now != waiter.key
         })
     }
 
@@ -287,7 +287,7 @@ impl Tasks {
         process.before_exec = before_exec;
         process.is_kernel = parent.pid == KTHREADD;
         process.info.parent = Some(key);
-        process.waiter = Some((parent.pid, Some(key)));
+        process.waiter = Some(Waiter { pid: parent.pid, key: Some(key) });
         process.info.comm = comm;
         process.info.user = user;
         process.fds = Rc::new(RefCell::new(fds));
@@ -351,7 +351,7 @@ impl Tasks {
         }
         let (fds, place) = (Rc::clone(from.fds()), Rc::clone(from.place()));
         let memory = Rc::clone(&from.process.memory);
-        let own = (self.scope.own, None);
+        let own = Waiter { pid: self.scope.own, key: None };
         let sibling_waiter = from.process.waiter.unwrap_or(own);
         let mounts = (clone_flags & CLONE_NEWNS != 0).then(|| self.spaces.made());
         let child = self.process(pid);

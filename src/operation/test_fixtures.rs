@@ -78,14 +78,14 @@ pub fn request(
 }
 
 /// Returns the contents of a whole request, which process 12 has queued.
-pub fn piece(request: &BlockRequest, behind: BlockContents) -> Piece {
+pub fn piece(request: &BlockRequest, contents: BlockContents) -> Piece {
     let time = request.queued.unwrap_or(KernelTime::MIN);
     Piece {
         sector: request.sector,
         nr_sector: request.nr_sector.into(),
         queued: EventContext { time, cpu: CpuId(0), pid: Pid(12), tid: Tid(12) },
         levels: [].into(),
-        behind,
+        contents,
         above: Vec::new(),
         for_others: false,
         writers: Vec::new(),

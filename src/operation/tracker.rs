@@ -232,8 +232,8 @@ impl Tracker {
             self.block_step(at, step, &request, sink)?;
         }
         let (unsized_, given_up) = self.files.dropped_counts();
-        self.ledger.behind.unsized_extents = unsized_;
-        self.ledger.behind.given_up = given_up;
+        self.ledger.attribution.unsized_extents = unsized_;
+        self.ledger.attribution.given_up = given_up;
         Ok(())
     }
 

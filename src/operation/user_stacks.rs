@@ -1,23 +1,23 @@
-//! Unwound stacks: call chains of programs at hits, found from copies of stacks and stored at the
-//! end of the recording.
+//! Unwound stacks: call chains of programs at samples, found from copies of stacks and stored at
+//! the end of the recording.
 
 use crate::capture::fact::{StackEnd, UnwoundHit, UnwoundStack, UserStack};
 use crate::capture::user_stack::{HITS_MAX, WAYS_MAX, WORDS_MAX};
 use crate::units::{KernelTime, Tid};
 
-/// Unwound stacks and the hits that they belong to.
+/// Unwound stacks and the samples that they belong to.
 #[derive(Clone, Debug, Default)]
 pub struct UserStacks {
     /// Stacks by their numbers.
     ways: Vec<UnwoundStack>,
     words: usize,
-    /// Hits in the order of their times.
+    /// Samples in the order of their times.
     hits: Vec<UnwoundHit>,
 }
 
 impl UserStacks {
-    /// Adds a stack. Stacks beyond the limits, or out of order, are not stored: their hits have
-    /// none.
+    /// Adds a stack. Stacks beyond the limits, or out of order, are not stored: their samples
+    /// have none.
     pub fn add(&mut self, stack: UserStack) {
         let UserStack { number, way, .. } = stack;
         let words = self.words.saturating_add(way.addresses.len());
@@ -28,17 +28,17 @@ impl UserStacks {
         }
     }
 
-    /// Adds hits with their stacks. Hits beyond the limit, or out of order, have none.
+    /// Adds samples with their stacks. Samples beyond the limit, or out of order, have none.
     pub fn add_hits(&mut self, hits: &[UnwoundHit]) {
         for hit in hits {
-            let is_behind = self.hits.last().is_none_or(|it| it <= hit);
-            if is_behind && self.hits.len() < HITS_MAX {
+            let is_in_order = self.hits.last().is_none_or(|it| it <= hit);
+            if is_in_order && self.hits.len() < HITS_MAX {
                 self.hits.push(*hit);
             }
         }
     }
 
-    /// Returns the stack of a hit; `None` if it is not known, or was stored twice.
+    /// Returns the stack of a sample; `None` if it is not known, or was stored twice.
     pub fn of(&self, tid: Tid, time: KernelTime) -> Option<&UnwoundStack> {
         let is_before = |it: &UnwoundHit| (it.time, it.tid) < (time, tid);
         let place = self.hits.partition_point(is_before);
@@ -54,16 +54,16 @@ impl UserStacks {
 /// Completeness of the unwound stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwindStats {
-    /// Hits, by the reason for which unwinding stopped ([`StackEnd::ALL`]).
+    /// Samples, by the reason for which unwinding stopped ([`StackEnd::ALL`]).
     pub endings: [u64; StackEnd::ALL.len()],
-    /// Hits with functions in their stacks that have no unwind information.
+    /// Samples with functions in their stacks that have no unwind information.
     pub guessed: u64,
-    /// Hits without a stack.
+    /// Samples without a stack.
     pub unknown: u64,
 }
 
 impl UnwindStats {
-    /// Counts one more hit.
+    /// Counts one more sample.
     pub fn add(&mut self, way: Option<&UnwoundStack>) {
         let Some(way) = way else {
             self.unknown += 1;
@@ -75,12 +75,12 @@ impl UnwindStats {
         }
     }
 
-    /// Returns the number of hits whose stacks ended so.
+    /// Returns the number of samples whose stacks ended so.
     pub fn ended(&self, ending: StackEnd) -> u64 {
         StackEnd::ALL.iter().zip(self.endings).filter(|it| *it.0 == ending).map(|it| it.1).sum()
     }
 
-    /// Returns the number of all hits whose stacks were copied.
+    /// Returns the number of all samples whose stacks were copied.
     pub fn all(&self) -> u64 {
         self.endings.iter().sum::<u64>() + self.unknown
     }
@@ -109,7 +109,7 @@ mod tests {
             ways.add(stack);
         }
         ways.add_hits(&[hit(5, 7, 0), hit(10, 7, 1), hit(10, 8, 0), hit(20, 7, 1)]);
-        // The first hit comes too late.
+        // The first sample comes too late.
         ways.add_hits(&[hit(20, 6, 0), hit(30, 7, 3), hit(40, 7, 0), hit(40, 7, 1)]);
         let of = |time, tid| ways.of(Tid(tid), KernelTime(time)).map(|it| it.addresses[0]);
         let found = [(5, 7), (10, 7), (10, 8), (20, 7), (20, 6), (30, 7), (40, 7), (50, 7)];

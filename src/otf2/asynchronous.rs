@@ -1,9 +1,9 @@
 //! Asynchronous operations: non-blocking ones on the location of the thread from which the kernel
 //! took them.
 //!
-//! They begin, and are issued, when their file is known. Operations on a file that is registered
-//! with a ring begin at once, on a common handle of all such files. An operation that neither moves
-//! bytes nor flushes has no operation here.
+//! Operations begin, and are issued, when their file is known. Operations on a file that is
+//! registered with a ring begin at once, on a common handle of all such files. An operation that
+//! neither moves bytes nor flushes has no operation here.
 
 use otf2_sys::{
     IoAccessMode, IoBegin, IoHandleRef, IoOperationFlags, IoOperationMode, IoStatusFlags,

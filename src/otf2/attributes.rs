@@ -30,13 +30,13 @@ attributes! {
     4 SECTOR      = "Sector"     UINT64 "First sector of the request, in units of 512 bytes.";
     5 PID         = "pid"        INT32  "The process that asked for the request.";
     6 TID         = "tid"        INT32  "The thread that asked for the request.";
-    7 OPERATION   = "operation"  STRING "What the request asks, where it is neither a read, a write nor a flush; what an asynchronous operation is.";
+    7 OPERATION   = "operation"  STRING "Operation of the request, if it is neither a read, a write nor a flush; kind of an asynchronous operation.";
     8 MERGED_INTO = "MergedInto" UINT64 "Matching id, on the device's location, of the request that this one became part of.";
     9 SECOND_PATH = "path2"      STRING "The second path that the call was given: a new name, the contents of a symbolic link.";
-    10 LINK       = "link"       STRING "How it is known which file the request is about: exact, inferred, unknown; or what it is instead.";
-    11 PIECES     = "pieces"     UINT32 "Of how many pieces the request is: of other files, places or bios; path and offset are those of the first.";
-    12 VIA        = "via"        STRING "The devices that were asked before this one, the nearest first: a partition, a stacked device.";
-    13 PROGRAM    = "program"    STRING "How it is known which program wanted the first piece: exact (pid asked for it), inferred (writer wrote it), unknown; none, the kernel for itself.";
+    10 LINK       = "link"       STRING "Certainty of the file of the request: exact, inferred, unknown; or the contents, if they are no file.";
+    11 PIECES     = "pieces"     UINT32 "Number of pieces of the request: of other files, places or bios; path and offset are those of the first.";
+    12 VIA        = "via"        STRING "Devices that the request passed before this one, the nearest first: a partition, a stacked device.";
+    13 PROGRAM    = "program"    STRING "Certainty of the program of the first piece: exact (pid requested it), inferred (writer wrote it), unknown; none: the kernel for itself.";
     14 WRITER     = "writer"     INT32  "The process that wrote the bytes of the first piece last, if another brings them to the device.";
     15 INODE      = "inode"      UINT64 "Inode of the file of the first piece, if its path is not known.";
 }
@@ -102,7 +102,7 @@ impl AttributeList {
     }
 
     /// Attribution of a request.
-    pub(super) fn behind(
+    pub(super) fn attribution(
         &mut self,
         link: StringRef,
         pieces: u32,

@@ -246,7 +246,7 @@ impl Devices {
         definitions: &mut Definitions,
     ) -> Result<(), OtfError> {
         let Some(first) = pieces.first() else { return Ok(()) };
-        let link = match &first.behind {
+        let link = match &first.contents {
             BlockContents::File { key, offset, file, link } => {
                 match file.as_ref().and_then(|file| file.path.as_ref()) {
                     Some(path) => {
@@ -267,7 +267,7 @@ impl Devices {
             names => Some(definitions.archive.intern(&names.join(" <- "))?),
         };
         let link = definitions.archive.intern(link)?;
-        notes.behind(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
+        notes.attribution(link, u32::try_from(pieces.len()).unwrap_or(u32::MAX), via);
         let program = definitions
             .archive
             .intern(first.program().map_or("none", |program| program.as_str()))?;

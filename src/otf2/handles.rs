@@ -21,7 +21,7 @@ pub(super) enum HandleLayer {
     Posix,
     /// Requests, on the device's location.
     Block,
-    /// The same requests, on the location of the submitting thread.
+    /// Requests, on the location of the submitting thread.
     BlockByThread,
     /// System calls on pipes, sockets, terminals and similar files: mostly waiting.
     Waiting,

@@ -74,7 +74,7 @@ impl OtfSink {
     ///
     /// # Errors
     ///
-    /// It cannot be written; then it has no anchor file `name.otf2`.
+    /// The archive cannot be written; then it has no anchor file `name.otf2`.
     pub fn finish(mut self, end: &EndFacts) -> Result<OtfSummary, OtfError> {
         self.tasks.close_all(&mut self.definitions)?;
         self.devices.close_all(&mut self.definitions)?;

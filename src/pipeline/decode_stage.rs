@@ -15,9 +15,9 @@ use super::recorded::followed;
 use super::stage_message::{FOR_TRACKER, StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use crate::anomaly::{Anomaly, AnomalyKind};
-use crate::capture::fact::{Fact, Text, facts};
+use crate::capture::fact::{Fact, NameOf, Text, facts};
 use crate::capture::format::{FrameHeader, FrameKind};
-use crate::capture::header::{End, Header};
+use crate::capture::header::{End, Header, LATE_RING, RingInfo};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
 use crate::event::fs::{AddressUnit, Extent};
@@ -106,9 +106,15 @@ impl DecodeStage {
             .layouts
             .iter()
             .enumerate()
-            .map(|(number, it)| {
-                let known = Layout::of(&it.source, it.sample_type, it.regs_user, &it.header_page);
-                let known = known.map(|its| if it.pages_continue { its.continued() } else { its });
+            .map(|(number, stored)| {
+                let known = Layout::of(
+                    &stored.source,
+                    stored.sample_type,
+                    stored.regs_user,
+                    &stored.header_page,
+                );
+                let known = known
+                    .map(|layout| if stored.pages_continue { layout.continued() } else { layout });
                 known.ok_or(PipelineError::Layout(number))
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -245,8 +251,7 @@ impl DecodeStage {
     fn fact<N: StageOutput>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
             Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
-                // These names are read while the program runs on.
-                if !matches!(self.summary.header.names.as_str(), "links" | "fanotify") {
+                if !is_read_late(of, &self.summary.header) {
                     self.summary.names_wait.add(cpu, tid, record_time, end);
                 }
                 let name = ReadName { of, end, errno, address, stat, bytes };
@@ -539,14 +544,30 @@ fn follows_numbers(header: &Header) -> bool {
     header.scope.mode != "system" && !header.scope.foreign_kept
 }
 
+/// True if names of this kind were read while the program went on.
+fn is_read_late(of: NameOf, header: &Header) -> bool {
+    let is_of_file = matches!(of, NameOf::Link | NameOf::Lookup);
+    header.names == "fanotify" || is_of_file && looks_late(header)
+}
+
+/// True if opened files were looked at while the program went on.
+fn looks_late(header: &Header) -> bool {
+    let is_late = |ring: &RingInfo| ring.name == LATE_RING && ring.bytes > 0;
+    header.names == "links" || header.rings.iter().any(is_late)
+}
+
 fn name_join(header: &Header) -> NameJoin {
     let all_recorded = |is_needed: fn(&Call) -> bool| {
         let needed = CallId::all().map(CallId::call).filter(|call| is_needed(call));
         let mut needed = needed.filter(|needed| needed.number(&header.host.machine).is_some());
         needed.all(|needed| header.calls.iter().any(|name| *name == needed.name))
     };
-    let sees_renames = header.names != "links" || all_recorded(Call::changes_names);
-    let join = NameJoin::new(followed(header).descriptors, sees_renames);
+    let changes_all = all_recorded(Call::changes_names);
+    let sees_renames = !looks_late(header) || changes_all;
+    let mut join = NameJoin::new(followed(header).descriptors, sees_renames);
+    if changes_all && all_recorded(Call::moves_places) {
+        join = join.with_places();
+    }
     if header.names != "fanotify" {
         return join;
     }

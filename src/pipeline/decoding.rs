@@ -58,10 +58,10 @@ pub(super) fn decode_hit(
     owners: &ThreadOwners,
 ) -> Decoded {
     let Some(payload) = page::payload(bytes) else {
-        return undecodable(time, cpu, Pid(-1), Tid(-1), "not a hit".into());
+        return undecodable(time, cpu, Pid(-1), Tid(-1), "not an event".into());
     };
     let Some(tid) = decoder.thread(payload) else {
-        return undecodable(time, cpu, Pid(-1), Tid(-1), "a hit without a thread".into());
+        return undecodable(time, cpu, Pid(-1), Tid(-1), "an event without a thread".into());
     };
     let kind = match decoder.decode(payload) {
         Ok(kind) => kind,

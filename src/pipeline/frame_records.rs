@@ -13,7 +13,7 @@ use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
 pub(super) enum PendingItem {
     /// A record: number of its buffer and place in it.
     Record(u32, u32),
-    /// This number of records of the CPU's ring was dropped before.
+    /// Number of records of the CPU's ring that were dropped before.
     Lost(CpuId, u64),
     /// A descriptor from a snapshot.
     Seen(Box<SeenFd>),

@@ -20,8 +20,8 @@ pub struct OtherRequests {
 impl OtherRequests {
     /// Requests and bytes of all operations.
     pub fn all(&self) -> (u64, u64) {
-        let add = |all: (u64, u64), it: &(u64, u64)| {
-            (all.0.saturating_add(it.0), all.1.saturating_add(it.1))
+        let add = |all: (u64, u64), one: &(u64, u64)| {
+            (all.0.saturating_add(one.0), all.1.saturating_add(one.1))
         };
         self.operations.values().fold((0, 0), add)
     }

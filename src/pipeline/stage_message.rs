@@ -20,7 +20,7 @@ pub(super) enum StageMessage {
     Anomaly(Box<Anomaly>),
     /// Bytes of the log could not be used.
     Damage(Box<Anomaly>),
-    /// This number of records was found.
+    /// Number of records that were found.
     Records(u64),
     /// One of them is a bookkeeping record of perf.
     Bookkeeping,

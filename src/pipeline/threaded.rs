@@ -33,7 +33,7 @@ const BATCHES_MAX: usize = 16;
 ///
 /// # Errors
 ///
-/// As of [`run`].
+/// Errors of [`run`].
 pub fn run_threaded<S: Sink>(
     items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
@@ -50,7 +50,7 @@ pub fn run_threaded<S: Sink>(
 ///
 /// # Errors
 ///
-/// As of [`run`].
+/// Errors of [`run`].
 pub fn run_in_two_threads<S: Sink>(
     mut items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,

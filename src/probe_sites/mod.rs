@@ -110,7 +110,10 @@ struct SiteFinder<'a> {
 }
 
 /// Number and arguments of a call that an instruction makes.
-type Made = (Option<TrackedValue>, [Option<TrackedValue>; 6]);
+struct CallValues {
+    number: Option<TrackedValue>,
+    arguments: [Option<TrackedValue>; 6],
+}
 
 /// Bytes before a `syscall` in which its number is usually loaded into `eax`.
 const NUMBER_BYTES: u64 = 48;
@@ -140,7 +143,8 @@ impl SiteFinder<'_> {
         let Some(flow) = Flow::of(self.code, entry, &mut self.info) else { return };
         let mut handovers = Vec::new();
         for (at, node) in flow.nodes().filter(|node| self.code.function_of(node.0) == Some(entry)) {
-            let Some((number, arguments)) = self.made_by(node) else { continue };
+            let Some(values) = self.made_by(node) else { continue };
+            let CallValues { number, arguments } = values;
             match number {
                 Some(TrackedValue::Number(number)) => {
                     handovers.extend(self.handover(at, number, &arguments))
@@ -176,19 +180,19 @@ impl SiteFinder<'_> {
 
     /// Call that an instruction makes: a `syscall`, or a call of a function that makes one for
     /// others.
-    fn made_by(&self, node: &FlowNode) -> Option<Made> {
+    fn made_by(&self, node: &FlowNode) -> Option<CallValues> {
         let state = &node.before;
         if node.instruction.mnemonic() == Mnemonic::Syscall {
             let arguments = ARGUMENTS.map(|argument| Some(state.register(argument)));
-            return Some((Some(state.register(NUMBER)), arguments));
+            return Some(CallValues { number: Some(state.register(NUMBER)), arguments });
         }
         let is_call = node.instruction.mnemonic() == Mnemonic::Call;
         let forwarder = self.forwarders.get(&node.instruction.near_branch_target())?;
         let handed = |slot| state.handed(slot, is_call);
-        Some((
-            handed(forwarder.number),
-            forwarder.arguments.map(|argument| argument.and_then(handed)),
-        ))
+        Some(CallValues {
+            number: handed(forwarder.number),
+            arguments: forwarder.arguments.map(|argument| argument.and_then(handed)),
+        })
     }
 
     /// Call of this number, if it matters and has paths.

@@ -11,7 +11,7 @@ use iced_x86::{
 pub(super) enum EntrySlot {
     /// A register, by its number.
     Register(usize),
-    /// This number of bytes above the stack pointer: 0 is the return address.
+    /// Number of bytes above the stack pointer: 0 is the return address.
     Stack(i64),
 }
 
@@ -125,12 +125,12 @@ impl MachineState {
     }
 
     /// Stack slot of an instruction's memory operand, if it is known.
-    fn stack_place(&self, it: &Instruction) -> Option<i64> {
-        let is_plain = it.memory_index() == Register::None
-            && !matches!(it.memory_segment(), Register::FS | Register::GS);
-        let base = number(it.memory_base()).filter(|_| is_plain)?;
+    fn stack_place(&self, instruction: &Instruction) -> Option<i64> {
+        let is_plain = instruction.memory_index() == Register::None
+            && !matches!(instruction.memory_segment(), Register::FS | Register::GS);
+        let base = number(instruction.memory_base()).filter(|_| is_plain)?;
         let TrackedValue::StackAddress(at) = self.register(base) else { return None };
-        Some(at.wrapping_add(it.memory_displacement64().cast_signed()))
+        Some(at.wrapping_add(instruction.memory_displacement64().cast_signed()))
     }
 
     /// Writes this number of bytes; the value is known for at most 8.
@@ -167,28 +167,30 @@ impl MachineState {
     }
 
     /// Value of an operand with 64 bits or a constant.
-    fn operand(&self, it: &Instruction, operand: u32) -> Option<TrackedValue> {
-        match it.op_kind(operand) {
+    fn operand(&self, instruction: &Instruction, operand: u32) -> Option<TrackedValue> {
+        match instruction.op_kind(operand) {
             OpKind::Register => {
-                let register = it.op_register(operand);
+                let register = instruction.op_register(operand);
                 number(register).filter(|_| register.is_gpr64()).map(|number| self.register(number))
             }
-            OpKind::Memory if it.memory_size().size() == 8 => self.loaded(self.stack_place(it)?),
+            OpKind::Memory if instruction.memory_size().size() == 8 => {
+                self.loaded(self.stack_place(instruction)?)
+            }
             OpKind::Memory | OpKind::NearBranch64 => None,
-            _ => it.try_immediate(operand).ok().map(TrackedValue::Number),
+            _ => instruction.try_immediate(operand).ok().map(TrackedValue::Number),
         }
     }
 
     /// Advances the state over this instruction, to the next one.
-    pub(super) fn step(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
-        let ip = it.ip();
+    pub(super) fn step(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
+        let ip = instruction.ip();
         let made = |number: usize| TrackedValue::Made(ip, EntrySlot::Register(number));
-        let target = (it.op_count() > 0 && it.op0_kind() == OpKind::Register)
-            .then(|| number(it.op0_register()))
+        let target = (instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register)
+            .then(|| number(instruction.op0_register()))
             .flatten();
-        let is_wide = it.op_count() > 0 && it.op0_register().is_gpr64();
-        match (it.mnemonic(), target) {
-            (Mnemonic::Push, _) => self.push(ip, self.operand(it, 0)),
+        let is_wide = instruction.op_count() > 0 && instruction.op0_register().is_gpr64();
+        match (instruction.mnemonic(), target) {
+            (Mnemonic::Push, _) => self.push(ip, self.operand(instruction, 0)),
             (Mnemonic::Pop, Some(target)) => self.pop(ip, target),
             (Mnemonic::Leave, _) => {
                 self.set(RSP, self.register(RBP));
@@ -200,18 +202,20 @@ impl MachineState {
             (Mnemonic::Syscall, _) => {
                 [RAX, RCX, R11].iter().for_each(|&register| self.set(register, made(register)))
             }
-            (Mnemonic::Xor, Some(target)) if it.op0_register() == it.op1_register() => {
+            (Mnemonic::Xor, Some(target))
+                if instruction.op0_register() == instruction.op1_register() =>
+            {
                 self.set(target, TrackedValue::Number(0));
             }
             (Mnemonic::Lea, Some(target)) => {
-                let place = self.stack_place(it).map(TrackedValue::StackAddress);
+                let place = self.stack_place(instruction).map(TrackedValue::StackAddress);
                 self.set(target, place.unwrap_or(made(target)));
             }
             (Mnemonic::Add | Mnemonic::Sub, Some(target)) if is_wide => {
-                let moved = match (self.register(target), self.operand(it, 1)) {
+                let moved = match (self.register(target), self.operand(instruction, 1)) {
                     (TrackedValue::StackAddress(at), Some(TrackedValue::Number(by))) => {
                         let by = by.cast_signed();
-                        let by = if it.mnemonic() == Mnemonic::Sub { -by } else { by };
+                        let by = if instruction.mnemonic() == Mnemonic::Sub { -by } else { by };
                         TrackedValue::StackAddress(at.wrapping_add(by))
                     }
                     _ => made(target),
@@ -219,45 +223,45 @@ impl MachineState {
                 self.set(target, moved);
             }
             (Mnemonic::Mov, Some(target)) => {
-                let value = self.operand(it, 1);
+                let value = self.operand(instruction, 1);
                 // Half of a register: only a constant is known.
-                let is_known = is_wide || it.op0_register().is_gpr32();
+                let is_known = is_wide || instruction.op0_register().is_gpr32();
                 let value = value.filter(|value| {
                     is_known && (is_wide || matches!(value, TrackedValue::Number(_)))
                 });
                 self.set(target, value.unwrap_or(made(target)));
             }
-            (Mnemonic::Mov, None) if self.stack_place(it).is_some() => {
-                let bytes = it.memory_size().size();
-                let value = self.operand(it, 1).filter(|_| bytes == 8);
-                if let Some(at) = self.stack_place(it) {
+            (Mnemonic::Mov, None) if self.stack_place(instruction).is_some() => {
+                let bytes = instruction.memory_size().size();
+                let value = self.operand(instruction, 1).filter(|_| bytes == 8);
+                if let Some(at) = self.stack_place(instruction) {
                     self.store(at, bytes, value);
                 }
             }
-            _ => self.change(it, info),
+            _ => self.change(instruction, info),
         }
     }
 
     /// Advances over an instruction of which only the written operands are known.
-    fn change(&mut self, it: &Instruction, info: &mut InstructionInfoFactory) {
+    fn change(&mut self, instruction: &Instruction, info: &mut InstructionInfoFactory) {
         let writes = |access: OpAccess| {
             use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
             matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
         };
-        let info = info.info(it);
+        let info = info.info(instruction);
         let registers = info.used_registers().iter().filter(|register| writes(register.access()));
         let written: Vec<usize> =
             registers.filter_map(|register| number(register.register())).collect();
         let memory: Vec<UsedMemory> =
             info.used_memory().iter().filter(|memory| writes(memory.access())).copied().collect();
         if !memory.is_empty()
-            && let Some(at) = self.stack_place(it)
+            && let Some(at) = self.stack_place(instruction)
         {
             let bytes = memory.iter().map(|memory| memory.memory_size().size()).max().unwrap_or(8);
             self.store(at, bytes, None);
         }
         for number in written {
-            self.set(number, TrackedValue::Made(it.ip(), EntrySlot::Register(number)));
+            self.set(number, TrackedValue::Made(instruction.ip(), EntrySlot::Register(number)));
         }
     }
 }

@@ -110,7 +110,7 @@ pub struct BlockComparison {
     pub depth: u64,
     /// Number of requests issued before all requests had completed that preceded them in the
     /// capture.
-    pub begun_early: u64,
+    pub early_starts: u64,
     /// Requests with differing results, in order of issue, as far as kept.
     pub mismatches: Vec<BlockMismatch>,
 }
@@ -127,7 +127,7 @@ impl BlockComparison {
         let last = got.iter().map(|it| it.end).max().unwrap_or_default();
         comparison.span = last.since(first);
         comparison.depth = depth(&got);
-        comparison.begun_early = begun_early(plan, &got);
+        comparison.early_starts = early_starts(plan, &got);
         comparison
     }
 
@@ -172,7 +172,7 @@ fn depth(got: &[ReplayedRequest]) -> u64 {
 }
 
 /// Returns the number of requests that began before all their dependencies had completed.
-fn begun_early(plan: &BlockPlan, got: &[ReplayedRequest]) -> u64 {
+fn early_starts(plan: &BlockPlan, got: &[ReplayedRequest]) -> u64 {
     let mut done = vec![ReplayTime::MAX; plan.all.len()];
     for it in got {
         done[plan.rank[it.number as usize] as usize] = it.end;

@@ -65,7 +65,7 @@ pub struct Pair<'a> {
     pub captured_end: ReplayTime,
     /// Latest captured end among the operation and those before it in the plan. It decides whether
     /// the operation belongs to a window.
-    pub captured_behind: ReplayTime,
+    pub captured_latest: ReplayTime,
     /// Start and end in the replay.
     pub replayed_time: (ReplayTime, ReplayTime),
     /// Lateness at the start; `None`: the operation had no due time.
@@ -113,7 +113,7 @@ pub struct Comparison {
     /// Operations with differing results, in captured order, as far as kept.
     pub mismatches: Vec<Mismatch>,
     /// Captured end time up to which operations are not timed.
-    behind: Option<ReplayTime>,
+    window_start: Option<ReplayTime>,
     /// Number of operations that are not timed.
     pub prepared: u64,
     /// Captured start of the first timed operation and end of the last one.
@@ -121,17 +121,17 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Creates an empty comparison. Operations that ended by `behind` in the capture ran before the
-    /// window and are not timed.
-    pub fn behind(behind: Option<ReplayTime>) -> Self {
-        Self { behind, ..Self::default() }
+    /// Creates an empty comparison of the operations in a window. Operations that ended by
+    /// `window_start` in the capture ran before the window and are not timed.
+    pub fn since(window_start: Option<ReplayTime>) -> Self {
+        Self { window_start, ..Self::default() }
     }
 
     /// Adds an operation.
     pub fn add(&mut self, pair: &Pair<'_>) {
         let Compared { worker, call, outcome, .. } = pair.compared;
         self.rows.entry((worker, call)).or_default().outcomes[outcome as usize] += 1;
-        if self.behind.is_some_and(|it| pair.captured_behind <= it) {
+        if self.window_start.is_some_and(|start| pair.captured_latest <= start) {
             self.prepared += 1;
         } else {
             self.add_times(pair);
@@ -156,7 +156,7 @@ impl Comparison {
             self.files.entry(file).or_default().add(lengths);
         }
         let moved = |ret: i64| u64::try_from(ret).ok().filter(|_| pair.moves_bytes).unwrap_or(0);
-        let captured_end = pair.captured_end.since(self.behind.unwrap_or_default());
+        let captured_end = pair.captured_end.since(self.window_start.unwrap_or_default());
         self.timeline.add(TimelineSide::Captured, captured_end, moved(captured));
         self.timeline.add(TimelineSide::Replayed, end.since(ReplayTime::MIN), moved(replayed));
         if let Some(late) = pair.late {
@@ -240,7 +240,7 @@ impl Comparison {
     /// one. With a window it counts from the window's begin at the earliest.
     pub fn captured_span(&self) -> Nanos {
         let (first, last) = self.captured.unwrap_or_default();
-        last.since(first.max(self.behind.unwrap_or_default()))
+        last.since(first.max(self.window_start.unwrap_or_default()))
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
             },
             file: Some(number % 5),
             captured_end: at(2),
-            captured_behind: at(2),
+            captured_latest: at(2),
             replayed_time: (at(100), at(103)),
             late: Some(Nanos(number.into())),
             path: None,

@@ -3,8 +3,8 @@
 use crate::analysis::histogram::Histogram;
 use crate::units::Nanos;
 
-/// Threshold in ns above which an operation is very late.
-const VERY_LATE: u64 = 1_000_000;
+/// Lateness above which an operation is very late.
+const VERY_LATE: Nanos = Nanos(1_000_000);
 
 /// Lateness, at their start, of operations or requests with a due time.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +18,7 @@ pub struct Lateness {
 impl Lateness {
     /// Adds an operation with its lateness.
     pub fn add(&mut self, late: Nanos) {
-        let Nanos(late) = late;
-        self.spread.add(late);
+        self.spread.add(late.0);
         self.very_late += u64::from(late > VERY_LATE);
     }
 
@@ -29,15 +28,15 @@ impl Lateness {
         self.very_late += other.very_late;
     }
 
-    /// Returns the lateness in ns that `per_mille` of 1000 operations did not exceed; `None`: none
-    /// had a due time.
-    pub fn percentile(&self, per_mille: u64) -> Option<u64> {
-        self.spread.percentile(per_mille)
+    /// Returns the lateness that `per_mille` of 1000 operations did not exceed; `None`: no
+    /// operation had a due time.
+    pub fn percentile(&self, per_mille: u64) -> Option<Nanos> {
+        self.spread.percentile(per_mille).map(Nanos)
     }
 
-    /// Returns the highest lateness in ns; `None`: no operation had a due time.
-    pub fn max(&self) -> Option<u64> {
-        Some(self.spread.max()).filter(|_| self.spread.count() > 0)
+    /// Returns the highest lateness; `None`: no operation had a due time.
+    pub fn max(&self) -> Option<Nanos> {
+        Some(Nanos(self.spread.max())).filter(|_| self.spread.count() > 0)
     }
 }
 
@@ -50,7 +49,8 @@ mod tests {
         let mut late = Lateness::default();
         assert_eq!((late.percentile(990), late.max(), late.very_late), (None, None, 0));
         late.add(Nanos(0));
-        assert_eq!((late.percentile(990), late.max(), late.very_late), (Some(0), Some(0), 0));
+        let none = Some(Nanos(0));
+        assert_eq!((late.percentile(990), late.max(), late.very_late), (none, none, 0));
     }
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
         let whole = fold(&mut (0..2003));
         let mut parts = fold(&mut (0..1009));
         parts.merge(&fold(&mut (1009..2003)));
-        assert_eq!((whole.max(), whole.very_late), (Some(2_002_000), 1002));
+        assert_eq!((whole.max(), whole.very_late), (Some(Nanos(2_002_000)), 1002));
         assert_eq!((parts.max(), parts.very_late), (whole.max(), whole.very_late));
         assert_eq!(parts.percentile(500), whole.percentile(500));
     }

@@ -23,8 +23,8 @@ pub struct TimelineCounts {
 /// Slices at most. When a time is after the last one, each two slices are merged.
 const PARTS_MAX: usize = 64;
 
-/// Length of the shortest slices in ns. Merged ones are twice as long, four times and so on.
-const PART_MIN_NS: u64 = 1_000_000;
+/// Length of the shortest slices. Merged ones are twice as long, four times and so on.
+const PART_LENGTH_MIN: Nanos = Nanos(1_000_000);
 
 /// Slices from the beginning of capture and replay on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Timeline {
 impl Timeline {
     /// Adds an operation that ended at `end`, counted from the begin of the timeline.
     pub fn add(&mut self, side: TimelineSide, end: Nanos, bytes: u64) {
-        let end = end.0 / PART_MIN_NS;
+        let end = end.0 / PART_LENGTH_MIN.0;
         while end >> self.shift >= PARTS_MAX as u64 {
             self.widen();
         }
@@ -63,9 +63,9 @@ impl Timeline {
         }
     }
 
-    /// Returns the length of a slice, in ns.
-    pub fn part_ns(&self) -> u64 {
-        PART_MIN_NS << self.shift
+    /// Returns the length of a slice.
+    pub fn part_length(&self) -> Nanos {
+        Nanos(PART_LENGTH_MIN.0 << self.shift)
     }
 
     /// Returns the slices, each with capture and replay.
@@ -102,10 +102,10 @@ mod tests {
             timeline.add(TimelineSide::Captured, Nanos(second * 1_000_000_000), 10);
             timeline.add(TimelineSide::Replayed, Nanos(second * 500_000_000), 10);
         }
-        assert_eq!(timeline.part_ns(), 2_048_000_000);
+        assert_eq!(timeline.part_length(), Nanos(2_048_000_000));
         assert!(timeline.parts().len() <= PARTS_MAX);
-        let sums = timeline.parts().iter().fold([TimelineCounts::default(); 2], |mut sum, it| {
-            add(&mut sum, it);
+        let sums = timeline.parts().iter().fold([TimelineCounts::default(); 2], |mut sum, part| {
+            add(&mut sum, part);
             sum
         });
         assert_eq!(sums, [TimelineCounts { operations: 100, bytes: 1000 }; 2]);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_a_time() {
+    fn last_instant_is_in_the_last_slice() {
         let mut timeline = Timeline::default();
         timeline.add(TimelineSide::Captured, Nanos(u64::MAX), 1);
         assert!(timeline.parts().len() <= PARTS_MAX);

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use zstd::bulk::Decompressor;
 
 use super::outcome::{makes_descriptor, outcome};
+use super::plan::dependencies::{OpId, Worker};
 use super::plan::plan_file::{Index, Operation, PlanError, PlanReader};
 use super::plan::replay_paths::is_kernels;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
@@ -73,8 +74,8 @@ impl OperationDifference {
 /// Operation that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// Worker, and index among that worker's operations.
-    pub at: (u32, u32),
+    /// Operation of the plan.
+    pub at: OpId,
     /// First difference.
     pub difference: OperationDifference,
     /// Names of the calls, as planned and as recorded.
@@ -299,7 +300,8 @@ impl Comparer<'_> {
                 continue;
             }
             let (wanted, _) = plan.peek(plan.at)?;
-            self.pair((worker, plan.number), difference, [&wanted, &got])?;
+            let at = OpId { worker: Worker(worker), number: plan.number };
+            self.pair(at, difference, &wanted, &got)?;
             plan.go_on(next);
             recorded.go_on(recorded_next);
         }
@@ -320,9 +322,10 @@ impl Comparer<'_> {
     /// Counts a planned operation and its recorded counterpart.
     fn pair(
         &mut self,
-        at: (u32, u32),
+        at: OpId,
         difference: Option<OperationDifference>,
-        [wanted, got]: [&Operation<'_>; 2],
+        wanted: &Operation<'_>,
+        got: &Operation<'_>,
     ) -> Result<(), PlanError> {
         self.traced.compared += 1;
         let call = self.plan.call(wanted.call)?;
@@ -331,7 +334,7 @@ impl Comparer<'_> {
         self.traced.offsets_unknown += u64::from(moves && !knows_offsets);
         match difference {
             None => self.traced.same += 1,
-            Some(it) => self.differs(it, at, [wanted, got])?,
+            Some(it) => self.differs(it, at, wanted, got)?,
         }
         Ok(())
     }
@@ -449,8 +452,9 @@ impl Comparer<'_> {
     fn differs(
         &mut self,
         difference: OperationDifference,
-        at: (u32, u32),
-        [wanted, got]: [&Operation<'_>; 2],
+        at: OpId,
+        wanted: &Operation<'_>,
+        got: &Operation<'_>,
     ) -> Result<(), PlanError> {
         *self.traced.different.entry(difference).or_default() += 1;
         if self.traced.examples.len() < EXAMPLES_MAX {

@@ -35,28 +35,28 @@ const USE: [Column; 20] = [
     column("doubtful_names", ""),
 ];
 
-fn cells(it: &FileUse) -> Vec<Cell> {
+fn cells(used: &FileUse) -> Vec<Cell> {
     vec![
-        Cell::Count(it.opens),
-        Cell::Count(it.failed_opens),
-        Cell::Count(it.count),
-        Cell::Count(it.read.count),
-        Cell::Count(it.written.count),
-        Cell::Count(it.read.bytes),
-        Cell::Count(it.read.again),
-        Cell::Count(it.read.unknown),
-        Cell::Count(it.written.bytes),
-        Cell::Count(it.written.again),
-        Cell::Count(it.written.unknown),
-        Cell::count(it.sizes.percentile(500)),
-        Cell::count(it.sizes.percentile(1000)),
-        Cell::Ns(it.time.sum()),
-        Cell::ns(it.time.percentile(990)),
-        Cell::Ns(it.time.max()),
-        Cell::Count(it.removals),
-        Cell::Count(it.written_then_removed),
-        Cell::Count(it.errors),
-        Cell::Count(it.doubtful),
+        Cell::Count(used.opens),
+        Cell::Count(used.failed_opens),
+        Cell::Count(used.count),
+        Cell::Count(used.read.count),
+        Cell::Count(used.written.count),
+        Cell::Count(used.read.bytes),
+        Cell::Count(used.read.again),
+        Cell::Count(used.read.unknown),
+        Cell::Count(used.written.bytes),
+        Cell::Count(used.written.again),
+        Cell::Count(used.written.unknown),
+        Cell::count(used.sizes.percentile(500)),
+        Cell::count(used.sizes.percentile(1000)),
+        Cell::Ns(used.time.sum()),
+        Cell::ns(used.time.percentile(990)),
+        Cell::Ns(used.time.max()),
+        Cell::Count(used.removals),
+        Cell::Count(used.written_then_removed),
+        Cell::Count(used.errors),
+        Cell::Count(used.doubtful),
     ]
 }
 
@@ -71,8 +71,8 @@ fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
 }
 
 /// True if an operation was on a file.
-fn is_file(it: &FileUse) -> bool {
-    it.io_class() != Some(IoClass::Waiting)
+fn is_file(used: &FileUse) -> bool {
+    used.io_class() != Some(IoClass::Waiting)
 }
 
 /// A table of such rows; the last of the `names` has the number of the combined rows.
@@ -182,10 +182,10 @@ fn directories(fold: &FileTotals, limit: usize) -> Table {
         sum.0 += 1;
         sum.1.merge(it);
     }
-    let rows = sums.iter().map(|(key, (files, it))| {
+    let rows = sums.iter().map(|(key, (files, used))| {
         let mut cells = vec![Cell::Count(*files)];
         cells.extend(file_cells(key));
-        (cells, it)
+        (cells, used)
     });
     let mut columns = vec![column("files", "files")];
     columns.extend(file_columns("directory"));
@@ -214,10 +214,10 @@ fn by_process(fold: &FileTotals, limit: usize) -> Table {
     rows.sort_by_key(|(key, it)| (std::cmp::Reverse(heat(it)), **key));
     let total = rows.len();
     let (rows, rest) = first_rows(rows, limit);
-    let row = |((process, place), it): &(&(_, usize), &ProcessUse)| {
+    let row = |((process, place), used): &(&(_, usize), &ProcessUse)| {
         let comm = fold.names.of(*process).to_vec();
-        let mut cells = numbers(it);
-        cells.extend([Cell::Signed(it.pid.0.into()), Cell::Name(comm)]);
+        let mut cells = numbers(used);
+        cells.extend([Cell::Signed(used.pid.0.into()), Cell::Name(comm)]);
         cells.extend(match names.get(place) {
             Some(key) => file_cells(key),
             None => other_files(),
@@ -243,8 +243,8 @@ fn by_process(fold: &FileTotals, limit: usize) -> Table {
     }
 }
 
-fn numbers(it: &ProcessUse) -> Vec<Cell> {
-    let tally = &it.tally;
+fn numbers(used: &ProcessUse) -> Vec<Cell> {
+    let tally = &used.tally;
     vec![
         Cell::Count(tally.count),
         Cell::Count(tally.errors),

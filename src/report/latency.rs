@@ -60,8 +60,8 @@ fn names(key: &RowKey) -> Vec<Cell> {
     vec![Cell::Word(layer.as_str().to_owned()), class, Cell::Word(operation.clone())]
 }
 
-fn layer(key: &RowKey, it: &LatencyTimes) -> Vec<Cell> {
-    let spread = &it.spread;
+fn layer(key: &RowKey, times: &LatencyTimes) -> Vec<Cell> {
+    let spread = &times.spread;
     let mut row = names(key);
     row.extend([
         Cell::Count(spread.count()),
@@ -74,9 +74,9 @@ fn layer(key: &RowKey, it: &LatencyTimes) -> Vec<Cell> {
 }
 
 /// Buckets from the first one with operations to the last.
-fn buckets(key: &RowKey, it: &LatencyTimes) -> Vec<Vec<Cell>> {
-    let most = it.octaves.iter().copied().max().unwrap_or(0).max(1);
-    let all = it.octaves.iter().enumerate().skip_while(|octave| *octave.1 == 0);
+fn buckets(key: &RowKey, times: &LatencyTimes) -> Vec<Vec<Cell>> {
+    let most = times.octaves.iter().copied().max().unwrap_or(0).max(1);
+    let all = times.octaves.iter().enumerate().skip_while(|octave| *octave.1 == 0);
     let row = |(octave, count): (usize, &u64)| {
         let from = if octave == 0 { 0 } else { 1_u64 << octave };
         let letters = (count * BAR).div_ceil(most);

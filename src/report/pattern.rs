@@ -217,17 +217,17 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
         let comm = fold.names.of(process).to_vec();
         [Cell::Signed(pid.0.into()), Cell::Name(comm)]
     };
-    let row = |(key, it): (&StreamKey, &ProcessStream)| {
+    let row = |(key, stream): (&StreamKey, &ProcessStream)| {
         let (process, file, direction) = key;
         let path = path(*file).unwrap_or(NAMELESS);
-        let mut cells = vec![Cell::Flag(it.is_direct(direct)), Cell::Count(it.doubtful)];
+        let mut cells = vec![Cell::Flag(stream.is_direct(direct)), Cell::Count(stream.doubtful)];
         cells.push(word(*direction));
-        cells.extend(comm(*process, it.pid).into_iter().chain(path));
-        (cells, decisions.class(key, it))
+        cells.extend(comm(*process, stream.pid).into_iter().chain(path));
+        (cells, decisions.class(key, stream))
     };
-    let rows = fold.streams.iter().map(|(key, it)| {
-        let (names, decided) = row((key, it));
-        StreamRow { stream: &it.stream, is_many: false, decided: Some(decided), names }
+    let rows = fold.streams.iter().map(|(key, stream)| {
+        let (names, decided) = row((key, stream));
+        StreamRow { stream: &stream.stream, is_many: false, decided: Some(decided), names }
     });
     let mut columns = vec![
         column("direct", "direct"),
@@ -257,8 +257,8 @@ fn further(stream: &Stream, names: usize) -> StreamRow<'_> {
     StreamRow { stream, is_many: true, decided: None, names: cells }
 }
 
-fn of_device(it: &DeviceStream, names: Vec<Cell>) -> StreamRow<'_> {
-    StreamRow { stream: &it.stream, is_many: false, decided: None, names }
+fn of_device(device: &DeviceStream, names: Vec<Cell>) -> StreamRow<'_> {
+    StreamRow { stream: &device.stream, is_many: false, decided: None, names }
 }
 
 fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
@@ -269,12 +269,12 @@ fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Tab
         column("ino", ""),
     ];
     columns.extend(file_columns("file"));
-    let rows = fold.device_files.iter().map(|((dev, (fs, ino), direction), it)| {
-        let names = it.name.as_ref().map(|name| file_cells(name));
+    let rows = fold.device_files.iter().map(|((dev, (fs, ino), direction), stream)| {
+        let names = stream.name.as_ref().map(|name| file_cells(name));
         let mut cells = vec![word(*direction), device(*dev, disks)];
         cells.extend([Cell::Word(fs.to_string()), Cell::Count(*ino)]);
         cells.extend(names.unwrap_or(NAMELESS));
-        of_device(it, cells)
+        of_device(stream, cells)
     });
     let rest = fold.device_files.others().map(|other| further(&other.stream, columns.len()));
     table(

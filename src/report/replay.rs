@@ -145,10 +145,10 @@ fn done<O: PlanOutput>(plan: &Planner<O>) -> Table {
 fn left<O: PlanOutput>(plan: &Planner<O>) -> Table {
     let mut rows: Vec<_> = plan.skipped.iter().collect();
     rows.sort_by_key(|(key, it)| (std::cmp::Reverse(**it), **key));
-    let rows = rows.into_iter().map(|((reason, call), it)| {
+    let rows = rows.into_iter().map(|((reason, call), operations)| {
         let reason = [reason.as_str().to_owned(), reason.to_string()].map(Cell::Word);
         let [word, sentence] = reason;
-        vec![word, name(*call), Cell::Count(*it), sentence]
+        vec![word, name(*call), Cell::Count(*operations), sentence]
     });
     let rows = rows.collect();
     Table { key: "left_calls", title: "Not replayed".to_owned(), columns: LEFT.to_vec(), rows }

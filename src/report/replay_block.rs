@@ -7,7 +7,7 @@ use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
 use super::rows::{column, first_rows};
 use crate::event::block::RequestOp;
 use crate::replay::block_comparison::{BlockComparison, BlockMismatch, BlockOutcome, BlockTimes};
-use crate::replay::plan::block::{BlockPlan, CapturedRequestKind, NotAsked};
+use crate::replay::plan::block::{BlockPlan, CapturedRequestKind, RequestSkipReason};
 use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Nanos};
@@ -97,7 +97,7 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     facts.extend([
         ("captured_depth", "queue depth in the capture", Cell::Count(plan.depth.into())),
         ("depth", "  in the replay", Cell::Count(comparison.depth)),
-        ("early", "before their captured predecessors", Cell::Count(comparison.begun_early)),
+        ("early", "before their captured predecessors", Cell::Count(comparison.early_starts)),
         ("threads", "threads", Cell::Count(run.threads.0.into())),
         ("cpus", "CPUs", Cell::Count(run.cpus as u64)),
         ("planned", "", Cell::Count(plan.all.len() as u64)),
@@ -111,8 +111,8 @@ pub fn report(run: &BlockRun<'_>, limit: usize) -> Report {
     report
 }
 
-fn word(it: &str) -> Cell {
-    Cell::Word(it.to_owned())
+fn word(text: &str) -> Cell {
+    Cell::Word(text.to_owned())
 }
 
 fn outcomes(comparison: &BlockComparison) -> Table {
@@ -161,7 +161,7 @@ fn mismatches(shown: &[&BlockMismatch]) -> Table {
 }
 
 fn left_out(plan: &BlockPlan) -> Table {
-    let row = |((why, op), count): (&(NotAsked, RequestOp), &u64)| {
+    let row = |((why, op), count): (&(RequestSkipReason, RequestOp), &u64)| {
         let [reason, because] = [why.as_str(), why.sentence()].map(word);
         vec![reason, word(op.as_str()), Cell::Count(*count), because]
     };
@@ -186,11 +186,11 @@ fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
             "there is one CPU: threads slept until their times and did not poll the clock, which makes them later by some 50 µs".to_owned(),
         );
     }
-    if run.is_open && run.comparison.begun_early > 0 {
+    if run.is_open && run.comparison.early_starts > 0 {
         notes.push(format!(
             "{} requests were issued at their times, before all requests had completed that had done so in the capture: the device is slower, or \
              answers in another order",
-            run.comparison.begun_early
+            run.comparison.early_starts
         ));
     }
     if run.plan.fua > 0 {

@@ -97,14 +97,15 @@ fn figures(run: &ReplayRun<'_>, whole: &Report) -> impl Iterator<Item = (&'stati
     };
     let late = &comparison.lateness;
     let begun = late.max().map(|max| {
-        let [p50, p99] = [500, 990].map(|rank| known_time(late.percentile(rank)));
+        let [p50, p99] =
+            [500, 990].map(|rank| known_time(late.percentile(rank).map(|late| late.0)));
         let comparable = whole.facts.iter().find(|fact| fact.0 == "timing_is_comparable");
         let verdict = match comparable.map(|comparable| &comparable.2) {
             Some(Cell::Flag(true)) => "times can be compared",
             Some(Cell::Flag(false)) => "times cannot be compared",
             _ => "",
         };
-        format!("p50 {p50}, p99 {p99}, max {}: {verdict}", time(max))
+        format!("p50 {p50}, p99 {p99}, max {}: {verdict}", time(max.0))
     });
     let (threads, cpus) = run.threads;
     let threads =
@@ -138,8 +139,8 @@ fn calls(run: &ReplayRun<'_>, limit: usize) -> Table {
     let calls = run.comparison.calls();
     let mut calls: Vec<(&u16, &TimePair)> = calls.iter().collect();
     let all = calls.len();
-    calls.sort_by_key(|(call, it)| {
-        (std::cmp::Reverse(it.captured.sum().max(it.replayed.sum())), **call)
+    calls.sort_by_key(|(call, times)| {
+        (std::cmp::Reverse(times.captured.sum().max(times.replayed.sum())), **call)
     });
     let of = |spread: &Histogram| [500, 990].map(|at| known_time(spread.percentile(at)));
     let row = |(call, times): &(&u16, &TimePair)| {
@@ -187,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::replay::comparison::{Compared, Comparison, Pair};
-    use crate::replay::plan::plan_file::{CallPlan, Index, LeftPlan, WorkerPlan};
+    use crate::replay::plan::plan_file::{CallPlan, Index, SkippedOps, WorkerPlan};
     use crate::text::table::TableFormat;
     use crate::units::ReplayTime;
 
@@ -213,7 +214,7 @@ mod tests {
         Index {
             calls: calls.map(|call| CallPlan { name: call.into(), asynchronous: None }).to_vec(),
             left: left
-                .map(|rest| LeftPlan { reason: rest.into(), call: "mmap".into(), count: 123_457 })
+                .map(|rest| SkippedOps { reason: rest.into(), call: "mmap".into(), count: 123_457 })
                 .to_vec(),
             workers: vec![worker()],
             ..Index::default()
@@ -245,7 +246,7 @@ mod tests {
                 },
                 file: None,
                 captured_end: at(12_345_678),
-                captured_behind: at(12_345_678),
+                captured_latest: at(12_345_678),
                 replayed_time: (at(77), at(23_456_789)),
                 late: Some(Nanos(77)),
                 path: Some(path.as_bytes()),
@@ -270,7 +271,7 @@ mod tests {
 
     /// Fails if a report has more lines than a terminal, or longer ones.
     #[test]
-    fn a_report_fits_a_screen() {
+    fn brief_report_fits_a_screen() {
         for differ in [false, true] {
             let shown = shown(differ, TableFormat::Text);
             let lines: Vec<&str> = shown.lines().collect();
@@ -283,7 +284,7 @@ mod tests {
 
     /// Fails if the first line is not the result of the replay.
     #[test]
-    fn the_finding_is_first() {
+    fn brief_report_begins_with_finding() {
         let first = |differ| shown(differ, TableFormat::Text).lines().next().map(str::to_owned);
         let same = "result           all 1,009 operations had the result of the capture";
         assert_eq!(first(false).as_deref(), Some(same));

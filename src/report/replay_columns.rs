@@ -8,8 +8,8 @@ use crate::text::errno::ErrnoName;
 use crate::text::table::{Cell, Column};
 use crate::units::Nanos;
 
-/// Largest 99th percentile of the lateness, ns, with which times are comparable.
-const LATENESS_MAX: u64 = 100_000;
+/// Largest 99th percentile of the lateness with which times are comparable.
+const LATENESS_MAX: Nanos = Nanos(100_000);
 
 /// Largest deviation of the duration with which times are comparable, as one part in this number.
 const SPAN_PARTS: u64 = 1000;
@@ -57,9 +57,9 @@ pub(super) fn totals(times: &TimePair) -> impl Iterator<Item = Cell> {
     std::iter::once(count).chain(part(&times.captured)).chain(part(&times.replayed))
 }
 
-fn spread(it: &Histogram) -> [Cell; 5] {
-    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.percentile(at)));
-    [p50, p90, p99, p999, Cell::Ns(it.max())]
+fn spread(times: &Histogram) -> [Cell; 5] {
+    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(times.percentile(at)));
+    [p50, p90, p99, p999, Cell::Ns(times.max())]
 }
 
 /// Duration of a replay, and its lateness.
@@ -78,17 +78,18 @@ impl Pace<'_> {
     /// Facts of a report.
     pub(super) fn facts(&self) -> [(&'static str, &'static str, Cell); 9] {
         let late = self.lateness;
+        let ns = |time: Option<Nanos>| Cell::ns(time.map(|time| time.0));
         let drift = self
             .expected_span
             .map(|expected_span| self.span.0.cast_signed() - expected_span.0.cast_signed());
         [
             ("span_ns", "duration µs", Cell::Ns(self.span.0)),
             ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span.0)),
-            ("expected_span_ns", "  expected", Cell::ns(self.expected_span.map(|it| it.0))),
+            ("expected_span_ns", "  expected", ns(self.expected_span)),
             ("drift_ns", "", drift.map_or(Cell::None, Cell::Signed)),
-            ("lateness_p50_ns", "lateness µs: p50", Cell::ns(late.percentile(500))),
-            ("lateness_p99_ns", "  p99", Cell::ns(late.percentile(990))),
-            ("lateness_max_ns", "  max", Cell::ns(late.max())),
+            ("lateness_p50_ns", "lateness µs: p50", ns(late.percentile(500))),
+            ("lateness_p99_ns", "  p99", ns(late.percentile(990))),
+            ("lateness_max_ns", "  max", ns(late.max())),
             ("late_over_1ms", "  more than 1 ms", Cell::Count(late.very_late)),
             ("timing_is_comparable", "times can be compared", self.verdict()),
         ]
@@ -97,7 +98,7 @@ impl Pace<'_> {
     /// True if times can be compared with the capture: not if the replay was not paced.
     fn verdict(&self) -> Cell {
         let Some(Nanos(expected)) = self.expected_span else { return Cell::None };
-        let late = self.lateness.percentile(990).unwrap_or(0);
+        let late = self.lateness.percentile(990).unwrap_or_default();
         let off = self.span.0.abs_diff(expected);
         Cell::Flag(late <= LATENESS_MAX && off <= expected / SPAN_PARTS)
     }

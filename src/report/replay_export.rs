@@ -137,12 +137,12 @@ fn file_table(files: &[FileName], limit: usize) -> Table {
 fn left<L: Logs>(export: &FioExport<L>) -> Table {
     let mut rows: Vec<_> = export.left.iter().collect();
     rows.sort_by_key(|(key, it)| (std::cmp::Reverse(**it), **key));
-    let row = |((reason, call), it): (&(_, crate::event::syscall_table::CallId), &u64)| {
+    let row = |((reason, call), operations): (&(_, crate::event::syscall_table::CallId), &u64)| {
         let reason: &crate::replay::fio::NotExported = reason;
         vec![
             Cell::Word(reason.as_str().to_owned()),
             Cell::Word(call.call().name.to_owned()),
-            Cell::Count(*it),
+            Cell::Count(*operations),
             Cell::Word(reason.to_string()),
         ]
     };

@@ -226,12 +226,12 @@ fn most_first<'a>(
 fn parts(run: &ReplayRun<'_>) -> Table {
     let timeline = &run.comparison.timeline;
     let row = |(number, part): (u64, &[TimelineCounts; 2])| {
-        let mut row = vec![Cell::Ns(number * timeline.part_ns())];
+        let mut row = vec![Cell::Ns(number * timeline.part_length().0)];
         row.extend(part.iter().flat_map(|part| [part.operations, part.bytes].map(Cell::Count)));
         row
     };
     let rows = (0..).zip(timeline.parts()).map(row).collect();
-    let title = format!("Operations by time, every {} ms", timeline.part_ns() / 1_000_000);
+    let title = format!("Operations by time, every {} ms", timeline.part_length().0 / 1_000_000);
     Table { key: "timeline", title, columns: PARTS.to_vec(), rows }
 }
 
@@ -264,7 +264,7 @@ fn mismatches(run: &ReplayRun<'_>, shown: &[&Mismatch]) -> Table {
 fn left(index: &Index) -> Table {
     let columns =
         vec![column("reason", "reason"), column("call", "call"), column("count", "operations")];
-    let row = |replay: &crate::replay::plan::plan_file::LeftPlan| {
+    let row = |replay: &crate::replay::plan::plan_file::SkippedOps| {
         vec![
             Cell::Word(replay.reason.clone()),
             Cell::Word(replay.call.clone()),

@@ -127,8 +127,8 @@ fn examples(traced: &VerifyResult, limit: usize) -> Table {
         let [of_plan, recorded] = &shown.paths;
         let [number, recorded_number] = shown.results;
         vec![
-            Cell::Count(shown.at.0.into()),
-            Cell::Count(shown.at.1.into()),
+            Cell::Count(shown.at.worker.0.into()),
+            Cell::Count(shown.at.number.into()),
             Cell::Word(shown.difference.as_str().into()),
             Cell::Word(call.clone()),
             path(of_plan),

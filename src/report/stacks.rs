@@ -23,7 +23,7 @@ pub enum Weight {
     Bytes,
     /// Number of bios or calls.
     Count,
-    /// Their duration, ns.
+    /// Duration of the bios or calls, ns.
     Time,
 }
 
@@ -197,7 +197,7 @@ impl Stacks {
     ///
     /// # Errors
     ///
-    /// Those of writing; and if no stack has a weight.
+    /// Errors of writing; and an error if no stack has a weight.
     pub fn flame_graph(&self, reversed: bool, out: impl io::Write) -> io::Result<()> {
         let mut options = flamegraph::Options::default();
         options.title = format!("I/O by stack, {}", self.by.unit());

@@ -31,16 +31,27 @@ fn chain(id: u32, pid: i32, kernel: &[u64], user: &[u64]) -> Event {
     event(1, -1, EventKind::Chain(Box::new(CallChain { id, pid, time, kernel, user })))
 }
 
+/// Location of a bio.
+struct BioPlace {
+    dev: DevId,
+    sector: u64,
+    sectors: u32,
+}
+
+fn place(dev: DevId, sector: u64, sectors: u32) -> BioPlace {
+    BioPlace { dev, sector, sectors }
+}
+
 /// A bio of this number of sectors that becomes a request and completes 100 ns later.
 fn bio(
     time: u64,
     tid: i32,
     comm: &str,
     rwbs: &str,
-    place: (DevId, u64, u32),
+    place: BioPlace,
     chain: Option<u32>,
 ) -> Vec<Event> {
-    let (dev, sector, nr_sector) = place;
+    let BioPlace { dev, sector, sectors: nr_sector } = place;
     let at = |point| BlockEvent {
         point,
         dev,
@@ -112,11 +123,11 @@ fn some() -> Vec<Event> {
         chain(2, 8, &[10, 40], &[]),
     ];
     let bios = [
-        bio(1000, 7, "dd", "W", (LOOP, 0, 8), Some(0)),
-        bio(2000, 8, "dd", "W", (LOOP, 8, 16), Some(1)),
-        bio(3000, 8, "c;d 5", "R", (LOOP, 64, 3), Some(2)),
-        bio(4000, 9, "e", "W", (LOOP, 128, 5), None),
-        bio(5000, 9, "e", "D", (OTHER, 0, 100), Some(1)),
+        bio(1000, 7, "dd", "W", place(LOOP, 0, 8), Some(0)),
+        bio(2000, 8, "dd", "W", place(LOOP, 8, 16), Some(1)),
+        bio(3000, 8, "c;d 5", "R", place(LOOP, 64, 3), Some(2)),
+        bio(4000, 9, "e", "W", place(LOOP, 128, 5), None),
+        bio(5000, 9, "e", "D", place(OTHER, 0, 100), Some(1)),
     ];
     chains.into_iter().chain(bios.into_iter().flatten()).collect()
 }
@@ -346,10 +357,10 @@ fn unknown_values_are_shown() {
 /// taken no time.
 #[test]
 fn unfinished_requests_are_shown_and_dropped_bios_not_counted() {
-    let done = bio(1000, 7, "dd", "W", (LOOP, 0, 8), None);
-    let open = bio(2000, 7, "dd", "W", (LOOP, 8, 8), None).into_iter().take(3);
+    let done = bio(1000, 7, "dd", "W", place(LOOP, 0, 8), None);
+    let open = bio(2000, 7, "dd", "W", place(LOOP, 8, 8), None).into_iter().take(3);
     // Of a device with requests; this bio did not become one.
-    let lonely = bio(3000, 7, "dd", "W", (LOOP, 64, 8), None).into_iter().take(1);
+    let lonely = bio(3000, 7, "dd", "W", place(LOOP, 64, 8), None).into_iter().take(1);
     let fold = fold(StacksOf::default(), done.into_iter().chain(open).chain(lonely).collect());
     let total = fold.totals[&StackSubject::Device(LOOP)];
     assert_eq!((total.count, total.written, total.time), (2, 2 * 4096, 100));

@@ -41,28 +41,28 @@ const TALLY: [Column; 18] = [
     column("unknown_type_ns", ""),
 ];
 
-fn tally(it: &GroupStats, share: Cell) -> Vec<Cell> {
-    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(it.time.percentile(at)));
-    let size = |at| Cell::count(it.sizes.percentile(at));
+fn tally(stats: &GroupStats, share: Cell) -> Vec<Cell> {
+    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(stats.time.percentile(at)));
+    let size = |at| Cell::count(stats.sizes.percentile(at));
     vec![
-        Cell::Count(it.count),
-        Cell::Count(it.errors),
-        Cell::Count(it.read),
-        Cell::Count(it.written),
-        Cell::Ns(it.time.sum()),
+        Cell::Count(stats.count),
+        Cell::Count(stats.errors),
+        Cell::Count(stats.read),
+        Cell::Count(stats.written),
+        Cell::Ns(stats.time.sum()),
         share,
-        Cell::Ns(it.waited),
+        Cell::Ns(stats.waited),
         p50,
         p90,
         p99,
         p999,
-        Cell::Ns(it.time.max()),
+        Cell::Ns(stats.time.max()),
         size(500),
         size(990),
         size(1000),
-        Cell::Count(it.doubtful),
-        Cell::Count(it.untyped),
-        Cell::Ns(it.untyped_ns),
+        Cell::Count(stats.doubtful),
+        Cell::Count(stats.untyped),
+        Cell::Ns(stats.untyped_ns),
     ]
 }
 
@@ -96,8 +96,8 @@ impl Tallies<'_> {
         }
         let times: Vec<u64> = rows.iter().map(|row| row.1.time.sum()).collect();
         let parts = Cell::parts(&times, self.all.time.sum());
-        let row = |((names, it), share): ((Vec<Cell>, GroupStats), Cell)| {
-            let mut cells = tally(&it, share);
+        let row = |((names, stats), share): ((Vec<Cell>, GroupStats), Cell)| {
+            let mut cells = tally(&stats, share);
             cells.extend(names);
             cells
         };
@@ -130,24 +130,24 @@ const DEVICE: [Column; 16] = [
 ];
 
 fn devices(fold: &IoSummary, names: &[(DevId, String)]) -> Table {
-    let row = |((dev, op), it): (&(DevId, _), &DeviceSummary)| {
+    let row = |((dev, op), stats): (&(DevId, _), &DeviceSummary)| {
         let op: crate::event::block::RequestOp = *op;
         let at = |spread: &Histogram, per_mille| Cell::ns(spread.percentile(per_mille));
         vec![
-            Cell::Count(it.requests),
-            Cell::Count(it.errors),
-            Cell::Count(it.merges),
-            Cell::Count(it.bytes),
-            Cell::Ns(it.queue.sum()),
-            at(&it.queue, 500),
-            at(&it.queue, 990),
-            at(&it.queue, 1000),
-            Cell::Ns(it.device.sum()),
-            at(&it.device, 500),
-            at(&it.device, 900),
-            at(&it.device, 990),
-            at(&it.device, 999),
-            at(&it.device, 1000),
+            Cell::Count(stats.requests),
+            Cell::Count(stats.errors),
+            Cell::Count(stats.merges),
+            Cell::Count(stats.bytes),
+            Cell::Ns(stats.queue.sum()),
+            at(&stats.queue, 500),
+            at(&stats.queue, 990),
+            at(&stats.queue, 1000),
+            Cell::Ns(stats.device.sum()),
+            at(&stats.device, 500),
+            at(&stats.device, 900),
+            at(&stats.device, 990),
+            at(&stats.device, 999),
+            at(&stats.device, 1000),
             Cell::Word(op.as_str().to_owned()),
             device(*dev, names),
         ]
@@ -236,37 +236,37 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
 
 /// Note on operations on descriptors of unknown type, and the reason.
 fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
-    let it = &fold.all;
-    (it.untyped > 0).then(|| {
+    let all = &fold.all;
+    (all.untyped > 0).then(|| {
         format!(
             "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait for pipes and \
-             sockets is not known, and no other finding counts them",
-            it.untyped,
-            seconds(it.untyped_ns),
-            seconds(it.time.sum()),
+             sockets is not known, and no other finding counts them (docs/limitations.md#lim-descriptors)",
+            all.untyped,
+            seconds(all.untyped_ns),
+            seconds(all.time.sum()),
             harmless(names.as_bytes())
         )
     })
 }
 
 /// Note on asynchronous operations that are in no table.
-fn unseen(it: &UnfetchedAsync) -> Option<String> {
-    let unknown = match it.unknown {
+fn unseen(unfetched: &UnfetchedAsync) -> Option<String> {
+    let unknown = match unfetched.unknown {
         0 => String::new(),
         count => format!(" (and {count} for an unknown number of bytes)"),
     };
-    (it.count > 0).then(|| {
+    (unfetched.count > 0).then(|| {
         format!(
             "{} asynchronous operations, result not seen: they requested {} bytes{unknown} and are in no table",
-            it.count, it.requested
+            unfetched.count, unfetched.requested
         )
     })
 }
 
 fn calls(fold: &IoSummary, limit: usize) -> Table {
-    let rows = fold.calls.iter().map(|((what, io), it)| {
+    let rows = fold.calls.iter().map(|((what, io), stats)| {
         let names = [io.as_str().to_owned(), what.to_string()].map(Cell::Word);
-        (names.to_vec(), it.clone())
+        (names.to_vec(), stats.clone())
     });
     let names = [column("class", "class"), column("operation", "operation")];
     let tables =
@@ -275,9 +275,9 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
 }
 
 fn processes(fold: &IoSummary, limit: usize) -> Table {
-    let cells = |(key, it): (&ProcessKey, &ProcessSummary)| {
-        let pid = Cell::Signed(it.pid.0.into());
-        (vec![pid, Cell::Name(fold.names.of(*key).to_vec())], it.tally.clone())
+    let cells = |(key, process): (&ProcessKey, &ProcessSummary)| {
+        let pid = Cell::Signed(process.pid.0.into());
+        (vec![pid, Cell::Name(fold.names.of(*key).to_vec())], process.tally.clone())
     };
     let rows = fold.processes.iter().map(cells);
     let rest = fold
@@ -326,8 +326,8 @@ pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
 }
 
 /// Class of all operations of a row; `mixed` if there are several.
-fn class_of(it: &GroupStats) -> &'static str {
-    match (it.own, it.untyped, it.count) {
+fn class_of(stats: &GroupStats) -> &'static str {
+    match (stats.own, stats.untyped, stats.count) {
         (own, _, count) if own == count => IoClass::File.as_str(),
         (_, untyped, count) if untyped == count => IoClass::Unknown.as_str(),
         (0, 0, _) => IoClass::Waiting.as_str(),
@@ -336,9 +336,9 @@ fn class_of(it: &GroupStats) -> &'static str {
 }
 
 fn files(fold: &IoSummary, limit: usize) -> Table {
-    let row = |names: [Cell; 3], it: &GroupStats| {
-        let class = Cell::Word(class_of(it).to_owned());
-        ([vec![class], names.to_vec()].concat(), it.clone())
+    let row = |names: [Cell; 3], stats: &GroupStats| {
+        let class = Cell::Word(class_of(stats).to_owned());
+        ([vec![class], names.to_vec()].concat(), stats.clone())
     };
     let rows = fold.files.iter().map(|(key, it)| row(file_cells(key), it));
     let nameless = fold.nameless.iter().map(|(io, it)| row(nameless_cells(*io), it));

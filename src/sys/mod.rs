@@ -22,6 +22,7 @@ pub mod mounts;
 pub mod need;
 pub mod output_dir;
 pub mod output_path;
+pub mod path_lookup;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;

@@ -326,8 +326,8 @@ impl OutputDirectory {
     /// Those of `fchownat(2)`.
     pub fn give_away(&self, name: &OsStr, of: &Self) -> io::Result<()> {
         let Some(owner) = &of.owner else { return Ok(()) };
-        let ids = (Uid::from_raw(owner.user()), Gid::from_raw(owner.group()));
-        give(self.held.as_fd(), one_step(name)?, ids, LEVELS_MAX)
+        let (user, group) = (Uid::from_raw(owner.user()), Gid::from_raw(owner.group()));
+        give(self.held.as_fd(), one_step(name)?, user, group, LEVELS_MAX)
     }
 
     /// Removes an entry, and all below it in the same file system. In a directory of the user who
@@ -474,18 +474,18 @@ fn open_below(at: BorrowedFd<'_>, name: &OsStr) -> nix::Result<OwnedFd> {
     openat(at, name, flags, Mode::empty())
 }
 
-fn give(at: BorrowedFd<'_>, name: &OsStr, ids: (Uid, Gid), levels: u32) -> io::Result<()> {
+fn give(at: BorrowedFd<'_>, name: &OsStr, user: Uid, group: Gid, levels: u32) -> io::Result<()> {
     match open_below(at, name) {
         Ok(directory) => {
             let left = levels.checked_sub(1).ok_or(Errno::ELOOP)?;
             for inside in names(directory.try_clone()?)? {
-                give(directory.as_fd(), &inside, ids, left)?;
+                give(directory.as_fd(), &inside, user, group, left)?;
             }
         }
         Err(Errno::ENOTDIR | Errno::ELOOP) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(fchownat(at, name, Some(ids.0), Some(ids.1), AtFlags::AT_SYMLINK_NOFOLLOW)?)
+    Ok(fchownat(at, name, Some(user), Some(group), AtFlags::AT_SYMLINK_NOFOLLOW)?)
 }
 
 /// Removes all entries of a directory that are in this file system.

@@ -36,7 +36,7 @@ fn steps_of_other_users_are_refused() {
     assert!(error.contains("and root writes nothing below it"), "{error}");
     assert!(error.contains("such as /var/tmp, or record as that user: --as-user "), "{error}");
     chown(&above, Some(0), Some(OTHER)).expect("taken back");
-    for (wanted, why) in [(0o777, "by everybody"), (0o775, "by group 65534")] {
+    for (wanted, why) in [(0o777, "by all users"), (0o775, "by group 65534")] {
         mode(&above, wanted);
         assert!(refused(&below).contains(why) && !refused(&below).contains("--as-user"));
     }

@@ -129,7 +129,7 @@ impl PathStep {
         let found = fstat(&self.held)?;
         self.check_owner(&found)?;
         let writers = if found.st_mode & libc::S_IWOTH != 0 {
-            Some("can be written to by everybody".to_owned())
+            Some("is writable by all users".to_owned())
         } else if found.st_mode & libc::S_IWGRP == 0 {
             None
         } else if found.st_gid != 0 {

@@ -71,8 +71,8 @@ impl Functions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerfTarget {
     /// All processes: for users who may trace the machine.
-    Everybody,
-    /// This thread, and all threads and processes that it starts from then on, while they are in
+    AllProcesses,
+    /// One thread, and all threads and processes that it starts from then on, while they are in
     /// user mode. An unprivileged user may trace that much of the user's own processes. (A system
     /// call's tracepoint is checked by the registers of the program, so it is recorded;
     /// `TRACE_EVENT_FL_CAP_ANY`, `perf_trace_event_perm()` in `kernel/trace/trace_event_perf.c`.)
@@ -132,7 +132,7 @@ impl PerfEvent {
         attr.set_exclude_callchain_kernel(u64::from(!which.kernel));
         let by_kernel = which.user == Some(Unwind::FramePointers);
         attr.set_exclude_callchain_user(u64::from(!by_kernel));
-        Self::open(attr, cpu, PerfTarget::Everybody)
+        Self::open(attr, cpu, PerfTarget::AllProcesses)
     }
 
     /// Opens an event that never fires, but owns a ring, and writes the starts, names and ends of
@@ -177,7 +177,7 @@ impl PerfEvent {
     }
 
     fn open(mut attr: abi::perf_event_attr, cpu: u32, whose: PerfTarget) -> io::Result<Self> {
-        if whose != PerfTarget::Everybody {
+        if whose != PerfTarget::AllProcesses {
             attr.set_inherit(1);
             attr.set_exclude_kernel(1);
             attr.set_exclude_hv(1);
@@ -200,7 +200,7 @@ impl PerfEvent {
         whose: PerfTarget,
     ) -> io::Result<Self> {
         let pid = match whose {
-            PerfTarget::Everybody => -1,
+            PerfTarget::AllProcesses => -1,
             PerfTarget::Thread(tid) => tid.0,
         };
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;

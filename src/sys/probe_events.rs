@@ -88,7 +88,7 @@ impl ProbeGroup {
         Ok(Self { kind, tracefs: tracefs.root().to_owned(), name, events: Vec::new() })
     }
 
-    /// Its name: the system of its events.
+    /// Name of the group: the system of its events.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -150,6 +150,11 @@ impl ProbeGroup {
             // The next tracer removes a leftover probe.
             let _ = self.write(&format!("-:{}/{event}\n", self.name));
         }
+    }
+
+    /// Leaves the probes to another process.
+    pub fn forget(mut self) {
+        self.events.clear();
     }
 
     /// Hits that the kernel has missed. Uprobes miss none: their recording may sleep until there is

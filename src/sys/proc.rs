@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::clock;
-use super::spawn::same_open_file;
+use super::spawn::{ProcessFd, same_open_file};
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::Host;
 use crate::units::{Fd, KernelTime, Pid, Tid};
@@ -257,14 +257,14 @@ pub fn descriptor_fact(descriptor: &Descriptor, shared: bool) -> Option<Fact> {
     })
 }
 
-/// Reads facts about the open descriptors of `tree`, until this time; `everybody` is all processes
-/// that could share one of them. Also returns the number of descriptors, or processes with some,
-/// that were skipped.
-pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (Vec<Fact>, u64) {
-    let mut by_link: HashMap<Vec<u8>, Vec<(i32, i32)>> = HashMap::new();
+/// Reads facts about the open descriptors of `tree`, until this time; `all` is all processes that
+/// could share one of them. Also returns the number of descriptors, or processes with some, that
+/// were skipped.
+pub fn descriptor_facts(tree: &[Pid], all: &[Pid], until: KernelTime) -> (Vec<Fact>, u64) {
+    let mut by_link: HashMap<Vec<u8>, Vec<ProcessFd>> = HashMap::new();
     let mut wanted = Vec::new();
     let mut left_out = 0;
-    for &pid in everybody {
+    for &pid in all {
         let is_wanted = tree.contains(&pid);
         if clock::now() >= until {
             left_out += u64::from(is_wanted);
@@ -273,7 +273,8 @@ pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (
         for descriptor in descriptors(pid) {
             // Only a file with a path has a position that matters.
             if descriptor.link.starts_with(b"/") {
-                by_link.entry(descriptor.link.clone()).or_default().push((pid.0, descriptor.fd.0));
+                let same_path = by_link.entry(descriptor.link.clone()).or_default();
+                same_path.push(ProcessFd { pid, fd: descriptor.fd });
             }
             if is_wanted {
                 wanted.push(descriptor);
@@ -296,11 +297,11 @@ pub fn descriptor_facts(tree: &[Pid], everybody: &[Pid], until: KernelTime) -> (
 const COMPARED_MAX: usize = 256;
 
 /// True if another descriptor, of any process, refers to the same open file, or may.
-fn is_shared(descriptor: &Descriptor, by_link: &HashMap<Vec<u8>, Vec<(i32, i32)>>) -> bool {
-    let this = (descriptor.pid.0, descriptor.fd.0);
+fn is_shared(descriptor: &Descriptor, by_link: &HashMap<Vec<u8>, Vec<ProcessFd>>) -> bool {
+    let this = ProcessFd { pid: descriptor.pid, fd: descriptor.fd };
     let others = by_link.get(&descriptor.link).map(Vec::as_slice).unwrap_or_default();
     let is_same =
-        |other: &(i32, i32)| *other != this && same_open_file(this, *other).unwrap_or(true);
+        |other: &ProcessFd| *other != this && same_open_file(this, *other).unwrap_or(true);
     others.len() > COMPARED_MAX || others.iter().any(is_same)
 }
 

@@ -12,6 +12,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -258,14 +259,25 @@ pub fn received_question() -> io::Result<(Vec<u8>, UnixStream)> {
 
 /// Closes inherited descriptors, except for the standard three. No descriptor of ours may be open.
 pub fn close_others() {
+    close_those(|_| false);
+}
+
+/// Closes inherited descriptors, except for the standard three and those of files below this
+/// directory. No other descriptor of ours may be open.
+pub fn close_all_but(kept: &Path) {
+    close_those(|link| std::fs::read_link(link).is_ok_and(|target| target.starts_with(kept)));
+}
+
+fn close_those(is_kept: impl Fn(&Path) -> bool) {
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = listed
+        .filter(|entry| !is_kept(&entry.path()))
         .filter_map(|it| it.file_name().to_str()?.parse().ok())
         .filter(|it| *it > 2)
         .collect();
     for fd in numbers {
-        // SAFETY: no descriptor of ours is open except for the standard three (this function's
-        // contract); the list was closed.
+        // SAFETY: no descriptor of ours is open except for the standard three and the kept ones
+        // (the callers' contract); the list was closed.
         unsafe { libc::close(fd) };
     }
 }
@@ -424,7 +436,7 @@ mod tests {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(1), None) != Err(nix::Error::EPERM),
         ];
         // Not even the own user id may be queried any more.
-        let status = std::fs::read_to_string("/proc/self/status").expect("everybody may read it");
+        let status = std::fs::read_to_string("/proc/self/status").expect("all users may read it");
         let user = status.lines().find(|it| it.starts_with("Uid:")).expect("a user");
         format!("{user} {can:?}")
     }

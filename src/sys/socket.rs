@@ -32,7 +32,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    /// Its directory, open: nothing is created or removed by its path.
+    /// Open directory of the socket: nothing is created or removed by its path.
     directory: OutputDirectory,
     name: OsString,
     /// Device and inode of the socket's file.

@@ -21,6 +21,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use super::cancellation::{Cancellation, Launched};
 use super::identity::Identity;
 use super::{clock, rlimits, session, signal};
+use crate::units::{self, Fd};
 
 /// Time that the kernel may take to end a killed child, ns. A child whose file system does not
 /// respond is not waited for any longer.
@@ -48,7 +49,7 @@ pub struct Running {
 pub enum StartError {
     /// Error of `execve(2)`.
     Failed(io::Error),
-    /// This signal reached the tracer before the exec had ended; the child was killed.
+    /// Signal that reached the tracer before the exec had ended; the child was killed.
     Interrupted(i32),
 }
 
@@ -61,9 +62,9 @@ impl From<io::Error> for StartError {
 /// End of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
-    /// It exited with this status.
+    /// Exit status.
     Exited(i32),
-    /// This signal killed it.
+    /// Signal that killed the program.
     Killed(i32),
 }
 
@@ -390,13 +391,22 @@ impl From<&Running> for Launched {
     }
 }
 
+/// Descriptor of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessFd {
+    /// The process.
+    pub pid: units::Pid,
+    /// The descriptor.
+    pub fd: Fd,
+}
+
 /// True if the two descriptors of the two processes are the same open file (`kcmp(2)`); `None` if
 /// the kernel does not report that.
-pub fn same_open_file(first: (i32, i32), second: (i32, i32)) -> Option<bool> {
+pub fn same_open_file(first: ProcessFd, second: ProcessFd) -> Option<bool> {
     const KCMP_FILE: libc::c_int = 0;
+    let (pids, fds) = ((first.pid.0, second.pid.0), (first.fd.0, second.fd.0));
     // SAFETY: plain numbers; the call changes nothing in our memory.
-    let code =
-        unsafe { libc::syscall(libc::SYS_kcmp, first.0, second.0, KCMP_FILE, first.1, second.1) };
+    let code = unsafe { libc::syscall(libc::SYS_kcmp, pids.0, pids.1, KCMP_FILE, fds.0, fds.1) };
     match code {
         0 => Some(true),
         1..=3 => Some(false),

@@ -18,7 +18,7 @@ pub enum TracefsError {
     /// The mount table has no tracefs.
     #[error("tracefs is not mounted; mount it: sudo mount -t tracefs tracefs /sys/kernel/tracing")]
     NotMounted,
-    /// This user may not read tracefs.
+    /// The user may not read tracefs.
     #[error("cannot read {path}: {source}; it is for root: sudo iotrace-perf …")]
     Unreadable {
         /// File that was to be read.
@@ -26,7 +26,7 @@ pub enum TracefsError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// This user may not read tracefs, and its formats are not cached.
+    /// The user may not read tracefs, and its formats are not cached.
     #[error(
         "tracefs is for root only, and its formats for this kernel are not cached ({0}): cache them once for all users: \
          sudo iotrace-perf doctor --cache; or record as root: sudo iotrace-perf …"

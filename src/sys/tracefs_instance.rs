@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 
 use super::probe_events;
 use super::trace_ring::TraceRing;
@@ -22,8 +22,13 @@ const PREFIX: &str = "iotrace-";
 
 /// Purposes of our instances: the ends of their names. Those of the rings are in the log's header,
 /// too.
-const PURPOSES: [&str; 9] =
-    ["main", "names", "block", "tasks", "chains", "probes", "layers", "aio", "doctor"];
+const PURPOSES: [&str; 11] = [
+    "main", "names", "entries", "opens", "block", "tasks", "chains", "probes", "layers", "aio",
+    "doctor",
+];
+
+/// Purposes of the instances that show that the tracer of probes is alive.
+const MARKERS: [&str; 3] = ["probes", "layers", "aio"];
 
 /// One instance; removed when dropped.
 #[derive(Debug)]
@@ -177,11 +182,32 @@ impl Instance {
             read: number("read events"),
         })
     }
+
+    /// Prepares the removal by a process that this one starts: it inherits the lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENOLCK`: the instance is not locked; those of `fcntl(2)`.
+    pub fn pass_on(&mut self) -> io::Result<()> {
+        let lock = self.lock.as_ref().ok_or(nix::errno::Errno::ENOLCK)?;
+        fcntl(&**lock, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        self.in_use.take();
+        Ok(())
+    }
+
+    /// Leaves the instance and its lock to the process that has inherited the lock.
+    pub fn forget(mut self) {
+        self.root.clear();
+        std::mem::forget(self.lock.take());
+    }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
         self.in_use.take();
+        if self.root.as_os_str().is_empty() {
+            return;
+        }
         // A drop cannot report errors; the next tracer removes a leftover instance.
         let _ = remove(&self.root);
         self.lock.take();
@@ -216,6 +242,34 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     };
     probe_events::remove_stale(tracefs, has_instance);
     Ok(removed)
+}
+
+/// Removes all instances and probes of the tracer with this process number, whose locks the calling
+/// process has inherited.
+///
+/// # Errors
+///
+/// Those of reading `instances`.
+pub fn remove_all_of(tracefs: &Tracefs, tracer: u32) -> io::Result<()> {
+    let all = tracefs.root().join("instances");
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(all)?.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if owner(&name) == Some(tracer) {
+            let is_marker = MARKERS.iter().any(|purpose| name.ends_with(&format!("-{purpose}")));
+            paths.push((is_marker, entry.path()));
+        }
+    }
+    // The next tracer removes a leftover instance.
+    let remove_those = |markers: bool| {
+        let those = paths.iter().filter(|path| path.0 == markers);
+        those.for_each(|path| drop(remove(&path.1)));
+    };
+    remove_those(false);
+    probe_events::remove_stale(tracefs, |other| other != tracer);
+    remove_those(true);
+    Ok(())
 }
 
 /// Process number of the tracer that has created an instance of this name; `None`: the name is not

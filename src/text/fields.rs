@@ -49,7 +49,7 @@ type Cow<'a> = std::borrow::Cow<'a, str>;
 
 /// A field, and the function that writes its value directly into the line: there are as many values
 /// as rows times columns.
-type Field = (&'static str, fn(&FieldRow<'_>, &mut LineTarget<'_>));
+type NamedField = (&'static str, fn(&FieldRow<'_>, &mut LineTarget<'_>));
 
 /// Output of a line. A comma follows each value, even the last one until the line ends.
 struct LineTarget<'a> {
@@ -105,7 +105,7 @@ fn bytes(value: Option<&[u8]>) -> CellValue<'_> {
 /// field, that is half the work.
 macro_rules! fields {
     ($($key:literal: |$row:ident| $value:expr;)*) => {
-        const FIELDS: &[Field] = &[$(($key, |$row, place| place.put($key, $value))),*];
+        const FIELDS: &[NamedField] = &[$(($key, |$row, place| place.put($key, $value))),*];
 
         fn put_all(row: &FieldRow<'_>, place: &mut LineTarget<'_>) {
             $({
@@ -144,7 +144,7 @@ fields! {
 
 /// Selected fields in the order in which they are written; `None`: all, in the order of the table.
 #[derive(Clone, Debug, Default)]
-pub struct FieldSelection(Option<Vec<&'static Field>>);
+pub struct FieldSelection(Option<Vec<&'static NamedField>>);
 
 impl FieldSelection {
     /// Selects these fields; all if there are none.
@@ -265,93 +265,101 @@ fn row<'a>(step: &'a Step<'_>, start: KernelTime) -> Option<FieldRow<'a>> {
 }
 
 #[inline(always)]
-fn call(it: &SyscallOperation, unfinished: Option<Unfinished>, start: KernelTime) -> FieldRow<'_> {
+fn call(
+    operation: &SyscallOperation,
+    unfinished: Option<Unfinished>,
+    start: KernelTime,
+) -> FieldRow<'_> {
     let is_over = unfinished.is_none();
-    let second = it.target.as_ref().and_then(|target| target.1.path.as_ref());
-    let call = it.call.call();
+    let second = operation.target.as_ref().and_then(|target| target.1.path.as_ref());
+    let call = operation.call.call();
     let moves = call.returns_bytes();
     FieldRow {
         kind: "syscall",
         name: call.name.into(),
-        start: Some(it.start.signed_since(start)),
-        duration: it.end.filter(|_| is_over).and_then(|end| end.since(it.start)).map(|end| end.0),
-        pid: Some(it.pid.0),
-        tid: Some(it.tid.0),
-        cpu: Some(it.cpu.0),
-        fd: it.fd.map(|fd| fd.0),
-        path: it.path(),
-        path2: it.second_path().or(second),
-        offset: it.offset,
-        bytes_requested: it.bytes_requested,
-        bytes: it.ret.filter(|_| is_over && moves).and_then(|ret| u64::try_from(ret).ok()),
-        result: it.ret.filter(|_| is_over),
-        errno: it.errno().filter(|_| is_over),
+        start: Some(operation.start.signed_since(start)),
+        duration: operation
+            .end
+            .filter(|_| is_over)
+            .and_then(|end| end.since(operation.start))
+            .map(|end| end.0),
+        pid: Some(operation.pid.0),
+        tid: Some(operation.tid.0),
+        cpu: Some(operation.cpu.0),
+        fd: operation.fd.map(|fd| fd.0),
+        path: operation.path(),
+        path2: operation.second_path().or(second),
+        offset: operation.offset,
+        bytes_requested: operation.bytes_requested,
+        bytes: operation.ret.filter(|_| is_over && moves).and_then(|ret| u64::try_from(ret).ok()),
+        result: operation.ret.filter(|_| is_over),
+        errno: operation.errno().filter(|_| is_over),
         unfinished: unfinished.map(Unfinished::as_str),
         ..FieldRow::default()
     }
 }
 
 fn asynchronous(
-    it: &AsyncOperation,
+    operation: &AsyncOperation,
     unfinished: Option<NoResult>,
     start: KernelTime,
 ) -> FieldRow<'_> {
     FieldRow {
         kind: "async",
-        name: it.opcode.to_string().into(),
-        start: Some(it.start.signed_since(start)),
-        duration: it.end.and_then(|end| end.since(it.start)).map(|end| end.0),
-        pid: Some(it.pid.0),
-        tid: Some(it.tid.0),
-        cpu: Some(it.cpu.0),
-        fd: it.fd.map(|fd| fd.0),
-        path: it.file.as_ref().and_then(|file| file.path.as_ref()),
-        path2: it.target.as_ref().and_then(|target| target.1.path.as_ref()),
-        offset: it.offset,
-        bytes_requested: it.bytes_requested,
-        bytes: it.bytes(),
-        result: it.result,
-        errno: it.errno(),
+        name: operation.opcode.to_string().into(),
+        start: Some(operation.start.signed_since(start)),
+        duration: operation.end.and_then(|end| end.since(operation.start)).map(|end| end.0),
+        pid: Some(operation.pid.0),
+        tid: Some(operation.tid.0),
+        cpu: Some(operation.cpu.0),
+        fd: operation.fd.map(|fd| fd.0),
+        path: operation.file.as_ref().and_then(|file| file.path.as_ref()),
+        path2: operation.target.as_ref().and_then(|target| target.1.path.as_ref()),
+        offset: operation.offset,
+        bytes_requested: operation.bytes_requested,
+        bytes: operation.bytes(),
+        result: operation.result,
+        errno: operation.errno(),
         unfinished: unfinished.map(NoResult::as_str),
         ..FieldRow::default()
     }
 }
 
-fn fault(it: &Fault, start: KernelTime) -> FieldRow<'_> {
+fn fault(fault: &Fault, start: KernelTime) -> FieldRow<'_> {
     FieldRow {
         kind: "fault",
-        name: it.access().unwrap_or("unknown").into(),
-        start: Some(it.time.signed_since(start)),
-        pid: Some(it.pid.0),
-        tid: Some(it.tid.0),
-        cpu: Some(it.cpu.0),
-        path: it.file.path.as_ref(),
-        offset: Some(it.offset),
+        name: fault.access().unwrap_or("unknown").into(),
+        start: Some(fault.time.signed_since(start)),
+        pid: Some(fault.pid.0),
+        tid: Some(fault.tid.0),
+        cpu: Some(fault.cpu.0),
+        path: fault.file.path.as_ref(),
+        offset: Some(fault.offset),
         ..FieldRow::default()
     }
 }
 
-fn anomaly(it: &Anomaly, start: KernelTime) -> FieldRow<'_> {
+fn anomaly(anomaly: &Anomaly, start: KernelTime) -> FieldRow<'_> {
     FieldRow {
         kind: "anomaly",
-        name: it.kind.as_str().into(),
-        start: Some(it.time.signed_since(start)),
-        pid: Some(it.pid.0),
-        tid: Some(it.tid.0),
-        cpu: Some(it.cpu.0),
-        result: i64::try_from(it.count).ok(),
+        name: anomaly.kind.as_str().into(),
+        start: Some(anomaly.time.signed_since(start)),
+        pid: Some(anomaly.pid.0),
+        tid: Some(anomaly.tid.0),
+        cpu: Some(anomaly.cpu.0),
+        result: i64::try_from(anomaly.count).ok(),
         ..FieldRow::default()
     }
 }
 
 fn request<'a>(
-    it: &'a BlockRequest,
+    request: &'a BlockRequest,
     thread: Option<&'a ThreadInfo>,
     pieces: &'a [Piece],
     start: KernelTime,
 ) -> FieldRow<'a> {
     let between = |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.since(from?)?.0);
-    let of_file = |piece: &'a Piece| match &piece.behind {
+    let of_file = |piece: &'a Piece| match &piece.contents {
         BlockContents::File { file, offset, .. } => {
             Some((file.as_ref().and_then(|file| file.path.as_ref()), *offset))
         }
@@ -360,22 +368,22 @@ fn request<'a>(
     let (path, offset) = pieces.first().and_then(of_file).unwrap_or_default();
     FieldRow {
         kind: "block",
-        name: it.op.as_str().into(),
-        start: it.begin().map(|begin| begin.signed_since(start)),
-        duration: between(it.begin(), it.completed),
-        pid: it.submitter.map(|submitter| submitter.pid.0),
-        tid: it.submitter.map(|submitter| submitter.tid.0),
+        name: request.op.as_str().into(),
+        start: request.begin().map(|begin| begin.signed_since(start)),
+        duration: between(request.begin(), request.completed),
+        pid: request.submitter.map(|submitter| submitter.pid.0),
+        tid: request.submitter.map(|submitter| submitter.tid.0),
         comm: thread.map(|thread| thread.comm.as_slice()),
         path,
         offset,
-        bytes_requested: Some(it.bytes()),
-        bytes: Some(it.bytes_done),
-        errno: it.error,
-        device: Some(it.dev),
-        sector: Some(it.sector),
-        queue: between(it.begin(), it.issued),
-        service: between(it.issued, it.completed),
-        unfinished: match it.ending {
+        bytes_requested: Some(request.bytes()),
+        bytes: Some(request.bytes_done),
+        errno: request.error,
+        device: Some(request.dev),
+        sector: Some(request.sector),
+        queue: between(request.begin(), request.issued),
+        service: between(request.issued, request.completed),
+        unfinished: match request.ending {
             Some(RequestEnd::Absorbed { .. }) => Some("absorbed"),
             Some(RequestEnd::Unfinished(block::UnfinishedRequest::CaptureEnd)) => {
                 Some("capture-end")

@@ -309,12 +309,12 @@ pub(super) fn pieces() -> Vec<Piece> {
     let writer =
         |pid: i32| LastWriter { process: ProcessKey(0), pid: Pid(pid), comm: (*b"dd\xfe").into() };
     let key = (DevId::new(259, 1), 12);
-    let piece = |sector: u64, queued: EventContext, behind: BlockContents| Piece {
+    let piece = |sector: u64, queued: EventContext, contents: BlockContents| Piece {
         sector,
         nr_sector: 8,
         queued,
         levels: [DevicePosition { dev: DevId::new(259, 1), sector: sector - 2048 }].into(),
-        behind,
+        contents,
         above: Vec::new(),
         for_others: queued.pid == Pid(9),
         writers: Vec::new(),
@@ -334,7 +334,7 @@ pub(super) fn pieces() -> Vec<Piece> {
         Piece {
             above: vec![StackedLocation {
                 place: DevicePosition { dev: DevId::new(7, 0), sector: 8 },
-                behind: named.clone(),
+                contents: named.clone(),
             }],
             ..piece(2064, by(9), BlockContents::Journal)
         },

@@ -194,7 +194,7 @@ impl<W: io::Write, P: AccessFilter> IotracerLines<W, P> {
         };
         self.doubts.left_out += u64::from(pieces.is_empty());
         for (piece, access) in accesses {
-            let file = match &piece.behind {
+            let file = match &piece.contents {
                 BlockContents::File { file, .. } => file.as_deref(),
                 _ => None,
             };

@@ -79,9 +79,9 @@ struct NewMapping {
 /// Change of the memory of a process.
 #[derive(Clone, Debug)]
 enum MappingChange {
-    /// This mapping was created.
+    /// Mapping that was created.
     Code(CodeMapping),
-    /// This mapping existed when `/proc/PID/maps` was read.
+    /// Mapping that existed when `/proc/PID/maps` was read.
     Seen(CodeMapping),
     /// The process executed another program: all earlier mappings are gone.
     Exec,
@@ -324,15 +324,16 @@ impl MappingHistory {
             matches!(change.1, MappingChange::Exec | MappingChange::BornOf(_))
         };
         let begin = recorded.iter().rposition(|it| it.0 <= from && is_begin(it));
-        let born_of = begin.and_then(|it| recorded.get(it)).and_then(|(time, it)| match it {
-            MappingChange::BornOf(parent) => Some((*parent, *time)),
-            _ => None,
-        });
+        let born_of =
+            begin.and_then(|it| recorded.get(it)).and_then(|(time, change)| match change {
+                MappingChange::BornOf(parent) => Some((*parent, *time)),
+                _ => None,
+            });
         let mut changes = Vec::new();
         if begin.is_none() {
             // Mappings that are seen later existed before all recorded changes.
             let first = all.iter().position(is_begin).unwrap_or(all.len());
-            changes.extend(all.iter().take(first).filter_map(|(_, it)| match it {
+            changes.extend(all.iter().take(first).filter_map(|(_, change)| match change {
                 MappingChange::Seen(code) => Some((KernelTime::MIN, Some(code))),
                 _ => None,
             }));

@@ -54,7 +54,9 @@ impl SeenFiles {
     /// Stores the file that a fact describes, if any.
     pub fn note(&mut self, fact: &Fact) {
         let (stat, link) = match fact {
-            Fact::Name { of: NameOf::Link, stat: Some(stat), bytes, .. } => (stat, bytes),
+            Fact::Name { of: NameOf::Link | NameOf::Lookup, stat: Some(stat), bytes, .. } => {
+                (stat, bytes)
+            }
             Fact::Fd { stat: Some(stat), link, .. } => (stat, link),
             Fact::Text { which: Text::BLOCKS, text, .. } => return self.note_mounts(text),
             _ => return,
@@ -65,14 +67,14 @@ impl SeenFiles {
         if !is_on_device || !is_regular(stat) {
             return;
         }
-        let key = (stat.dev, stat.ino);
         if self.paths.len() >= self.look_at.max(LOOK_AT_MIN) && self.look_at < FILES_MAX {
             self.forget_gone();
         }
-        self.keep(key, link);
+        self.keep(stat.dev, stat.ino, link);
     }
 
-    fn keep(&mut self, key: (DevId, u64), path: &[u8]) {
+    fn keep(&mut self, dev: DevId, ino: u64, path: &[u8]) {
+        let key = (dev, ino);
         let known = self.paths.get(&key).map(Vec::len);
         let path_bytes = self.path_bytes - known.unwrap_or(0) + path.len();
         if path_bytes <= PATH_BYTES_MAX && (self.paths.len() < FILES_MAX || known.is_some()) {
@@ -202,14 +204,14 @@ mod tests {
         let path = [b'x'; 4096];
         let room = (PATH_BYTES_MAX / path.len()) as u64;
         for ino in 0..room + 7 {
-            seen.keep((DevId::new(8, 1), ino), &path);
+            seen.keep(DevId::new(8, 1), ino, &path);
             // The same path once more takes no room.
-            seen.keep((DevId::new(8, 1), ino.min(room - 1)), &path);
+            seen.keep(DevId::new(8, 1), ino.min(room - 1), &path);
         }
         assert_eq!((seen.paths.len() as u64, seen.left_out), (room, 7));
         // A shorter name makes room.
-        seen.keep((DevId::new(8, 1), 0), b"/a");
-        seen.keep((DevId::new(8, 1), room + 7), b"/b");
+        seen.keep(DevId::new(8, 1), 0, b"/a");
+        seen.keep(DevId::new(8, 1), room + 7, b"/b");
         assert_eq!((seen.paths.len() as u64, seen.left_out), (room + 1, 7));
     }
 

@@ -55,7 +55,8 @@ pub struct FanotifyListener {
     since_then: MountWatch,
     /// Numbers of the tracer's own mounts.
     own: FxHashSet<u64>,
-    /// Other mount namespaces whose mounts were added, by their links in `/proc/PID/ns`.
+    /// Mount namespaces whose mounts were added, without the tracer's own, by their links in
+    /// `/proc/PID/ns`.
     elsewhere: FxHashSet<PathBuf>,
     /// Threads that do not belong to the tracer.
     others: FxHashSet<Tid>,

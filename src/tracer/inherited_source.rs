@@ -16,7 +16,7 @@ use std::io;
 use super::error::TracerError;
 use super::perf_source::{as_large_as_allowed, filter, layout, map, sum, watermark};
 use super::ring_stream::{PERF_LAYOUT, RingStream};
-use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
+use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
 use super::tracepoint_plan::RingKind;
 use crate::capture::header::RecordLayout;
 use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
@@ -84,7 +84,8 @@ pub(super) fn open(
     let source = Box::new(InheritedSource { threads, tracepoints: described, events, tasks });
     let (drained, names): (Vec<_>, Vec<_>) =
         rings.into_iter().map(|it| (it.main, it.names)).unzip();
-    Ok(OpenedSource { source, drained, names: names.into_iter().flatten().collect(), ring_bytes })
+    let names = NamesRings::combined(names.into_iter().flatten().collect());
+    Ok(OpenedSource { source, drained, names, ring_bytes })
 }
 
 /// True if the thread has ended in the meantime.

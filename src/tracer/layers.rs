@@ -70,6 +70,11 @@ impl Layers {
         Ok(((group, lock), format!("{}{missing}", there.join(", "))))
     }
 
+    /// Returns the probes, and the instance that shows that their tracer is alive.
+    pub(super) fn into_parts(self) -> Option<(ProbeGroup, Instance)> {
+        self.probes
+    }
+
     /// True if functions are probed.
     pub(super) fn has_probes(&self) -> bool {
         self.probes.is_some()

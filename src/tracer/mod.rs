@@ -14,6 +14,8 @@
 mod btf;
 mod callchain_addresses;
 pub mod drain;
+mod ended_call;
+mod entered_calls;
 pub mod environment;
 pub mod error;
 mod executable_mappings;
@@ -23,6 +25,8 @@ pub mod format_cache;
 mod header_end;
 mod held_rounds;
 mod inherited_source;
+pub mod kernel_objects;
+mod late_looks;
 mod layers;
 pub mod log_message;
 pub mod log_thread;

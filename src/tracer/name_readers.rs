@@ -2,10 +2,13 @@
 //! program cannot outrun.
 //!
 //! Each CPU has a small ring that holds only opens, and a thread pinned to that CPU with real-time
-//! priority. Each exit of an open wakes the thread (with tracefs each entry, too). The thread runs
-//! before the program returns to user mode: the argument is still in its buffer and the descriptor
-//! is unchanged. The thread reads both, with the time before and after. Whether another event
-//! happened in between is decided later, where all records are in order.
+//! priority. Each exit of an open wakes the thread. The thread runs before the program returns to
+//! user mode: the argument is still in its buffer and the descriptor is unchanged. The thread reads
+//! both, with the time before and after. Whether another event happened in between is decided
+//! later, where all records are in order.
+//!
+//! Where probes record the paths, no thread is woken for that: opened files are looked at while the
+//! program goes on (`late_looks`).
 //!
 //! Records show whether a descriptor was closed. They do not show what a program does with its
 //! memory: it may put another path in the place of the argument without a call that is recorded. So
@@ -13,45 +16,46 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use rustc_hash::FxHashMap;
 
+use super::ended_call::EndedCall;
+use super::entered_calls::EnteredCalls;
 use super::fanotify_listener::FanotifyListener;
+use super::late_looks::LateLooks;
 use super::log_message::Message;
 use super::name_records::{NameReads, RecordReading, TakenRecords};
 use super::queued_bytes::{PAUSE, QueuedBytes};
 use super::reader_exclusivity::{CpuHold, too_late};
-use super::ring_stream::{RingStream, Take};
+use super::ring_stream::Take;
 use super::scm_rights::received;
-use super::target_memory;
-use crate::capture::fact::{Fact, NameOf};
+use super::source::NamesRings;
+use crate::capture::fact::Fact;
 use crate::event::decode::Decoder;
-use crate::event::syscall_table::{ArgumentMemory, CallClass, CallId};
-use crate::event::{EventKind, FileStat, SysEnter};
+use crate::event::syscall_table::CallClass;
+use crate::event::{EventKind, SysEnter};
 use crate::record::Layout;
-use crate::sys::files::stat_behind;
+use crate::sys::thread;
 use crate::sys::thread::CpuLookup;
 use crate::sys::trace_ring::PagePipe;
-use crate::sys::{clock, thread};
-use crate::units::{self, CpuId, KernelTime, Tid};
+use crate::units::{self, CpuId};
 
 /// Real-time priority: above every ordinary task, below the kernel's own interrupt threads (50).
 pub const PRIORITY: i32 = 40;
 
-/// Largest number of opens on one CPU that wait to be looked at: more than can be looked at in a
-/// round.
-const LATER_MAX: usize = 4096;
-/// Number of waiting opens that are searched for the same descriptor.
-const LOOKED_FOR_MAX: usize = 64;
-/// Number of looks, some 20 to 50 us each, at the end of a round, while the records of calls wait.
-const LAST_LOOKS: usize = 16;
+/// Time between two reads of a ring of opens: files that a program closes sooner are found by their
+/// paths alone.
+const LATE_PAUSE: Duration = Duration::from_micros(200);
+/// Number of reads without a record after which the reader sleeps until the next one.
+const SILENT_READS: u32 = 25;
+/// Largest number of looks between two reads of the ring.
+const LOOKS_IN_A_ROW: u32 = 16;
 
 /// Readers of all CPUs.
 #[derive(Debug)]
@@ -71,15 +75,19 @@ struct CpuNames {
     /// Index among the readers.
     index: usize,
     opens: TakenRecords,
+    /// Ring of the entries of the calls, with tracefs.
+    entries: Option<TakenRecords>,
     reading: RecordReading,
     pipe: PagePipe,
     /// Facts about the opens, with the process concerned.
     facts: Vec<(Option<units::Pid>, Fact)>,
     /// Opens that no thread has looked at yet, if looks are deferred.
-    later: VecDeque<(Option<units::Pid>, EndedCall)>,
+    late: LateLooks,
+    /// True if the last read of the ring found records.
+    has_found: bool,
     whereabouts: CpuLookup,
     /// Calls that were entered on this CPU and have not ended.
-    entered: FxHashMap<i32, SysEnter>,
+    entered: EnteredCalls,
 }
 
 impl NamesReaders {
@@ -89,23 +97,26 @@ impl NamesReaders {
     ///
     /// Errors of `eventfd(2)` and `pipe(2)`.
     pub fn new(
-        rings: Vec<RingStream>,
+        rings: Vec<NamesRings>,
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
         reads: NameReads,
         watch: Option<FanotifyListener>,
     ) -> io::Result<Self> {
         let reading = RecordReading { decoder, layouts, reads };
-        let cpu = |(index, ring): (usize, RingStream)| {
+        let taken = |ring| TakenRecords { ring, bytes: Vec::new() };
+        let cpu = |(index, rings): (usize, NamesRings)| {
             Ok(Mutex::new(CpuNames {
                 index,
-                opens: TakenRecords { ring, bytes: Vec::new() },
-                reading: reading.clone(),
+                opens: taken(rings.waking),
+                entries: rings.entries.map(taken),
+                reading: reading.of(rings.is_late),
                 pipe: PagePipe::new()?,
                 facts: Vec::new(),
-                later: VecDeque::new(),
+                late: LateLooks::default(),
+                has_found: false,
                 whereabouts: CpuLookup::default(),
-                entered: FxHashMap::default(),
+                entered: EnteredCalls::default(),
             }))
         };
         let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
@@ -137,8 +148,10 @@ impl NamesReaders {
         self.settle(strays);
         for cpu in &self.cpus {
             let mut cpu = lock(cpu);
-            cpu.look_at_last();
+            let CpuNames { late, facts, .. } = &mut *cpu;
+            late.look_at_last(facts);
             messages.extend(cpu.opens.message());
+            messages.extend(cpu.entries.as_mut().and_then(TakenRecords::message));
             if !cpu.facts.is_empty() {
                 messages.push(Message::Facts(std::mem::take(&mut cpu.facts)));
             }
@@ -185,29 +198,37 @@ impl NamesReaders {
 
     fn read_cpu(&self, index: usize) -> io::Result<()> {
         let Some(mine) = self.cpus.get(index) else { return Ok(()) };
-        let number = lock(mine).opens.ring.cpu;
-        let ready = lock(mine).opens.ring.as_fd().try_clone_to_owned();
-        let placed = if lock(mine).reading.reads.at_once {
-            thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY))
+        let ready = lock(mine).opens.ring.as_fd().try_clone_to_owned()?;
+        if lock(mine).reading.reads.at_once {
+            self.read_at_once(mine, &ready)
         } else {
-            // Without the right to a large share the thread keeps the ordinary priority.
-            let _ = thread::set_large_share();
+            self.read_late(mine, &ready);
             Ok(())
-        };
+        }
+    }
+
+    /// Waits until the ring has data, or the threads have to stop.
+    fn wait_for(&self, ready: &OwnedFd) {
+        let mut fds = [
+            PollFd::new(ready.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+        ];
+        let _ = poll(&mut fds, PollTimeout::NONE);
+    }
+
+    /// Reads the names of a CPU's calls before the program continues.
+    fn read_at_once(&self, mine: &Mutex<CpuNames>, ready: &OwnedFd) -> io::Result<()> {
         // Without real-time priority the reader ends: the records are taken at each round and names
         // are read then, too late.
-        let ready = ready.and_then(|it| placed.map(|()| it))?;
+        let number = lock(mine).opens.ring.cpu;
+        thread::pin(number).and_then(|()| thread::set_fifo(PRIORITY))?;
         let mut woken = thread::switches();
         // ORDERING: as in stop().
         while !self.stop.load(Ordering::Relaxed) {
             // A sample that was recorded while this thread slept elsewhere than in this poll did
             // not find it waiting.
             let waited = thread::switches() == woken;
-            let mut fds = [
-                PollFd::new(ready.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
-            ];
-            let _ = poll(&mut fds, PollTimeout::NONE);
+            self.wait_for(ready);
             woken = thread::switches();
             if self.queued.is_full() {
                 // The kernel counts what it loses until the log thread has caught up; the ring may
@@ -218,15 +239,41 @@ impl NamesReaders {
             let hold = if waited { CpuHold::since(woken) } else { CpuHold::NONE };
             let strays = lock(mine).absorb(Take::Page, hold);
             self.settle(strays);
-            // One look takes longer than many opens: the ring must not overflow in the meantime.
-            // ORDERING: as above.
-            let goes_on = || !self.stop.load(Ordering::Relaxed) && !self.queued.is_full();
-            while goes_on() && lock(mine).look() {
-                let strays = lock(mine).absorb(Take::Page, hold);
-                self.settle(strays);
-            }
         }
         Ok(())
+    }
+
+    /// Looks at the files that a CPU's calls have opened, while the program goes on. As long as
+    /// there are opens, the ring is read every so often: a sleeping reader would be woken by an
+    /// open, and the program would pay for that.
+    fn read_late(&self, mine: &Mutex<CpuNames>, ready: &OwnedFd) {
+        // Without the right to a large share the thread keeps the ordinary priority.
+        let _ = thread::set_large_share();
+        // ORDERING: as in stop().
+        let goes_on = || !self.stop.load(Ordering::Relaxed);
+        while goes_on() {
+            self.wait_for(ready);
+            let mut silent = 0;
+            while goes_on() && silent < SILENT_READS {
+                if self.queued.is_full() {
+                    thread::pause(PAUSE);
+                    continue;
+                }
+                let strays = lock(mine).absorb(Take::All, CpuHold::NONE);
+                self.settle(strays);
+                let has_found = lock(mine).has_found;
+                // One look takes longer than many opens: the ring must not overflow in the
+                // meantime.
+                let mut looks = 0;
+                while goes_on() && looks < LOOKS_IN_A_ROW && lock(mine).look() {
+                    looks += 1;
+                }
+                silent = if has_found || looks > 0 { 0 } else { silent + 1 };
+                if looks < LOOKS_IN_A_ROW {
+                    thread::pause(LATE_PAUSE);
+                }
+            }
+        }
     }
 
     /// Reads for calls that were entered on another CPU: the entry is in that CPU's ring. Other
@@ -237,9 +284,8 @@ impl NamesReaders {
             let entered = self.cpus.iter().find_map(|cpu| {
                 let mut cpu = lock(cpu);
                 waiting.extend(cpu.absorb(Take::All, CpuHold::NONE));
-                let tid = stray.ended.tid.0;
-                let is_its = cpu.entered.get(&tid).is_some_and(|it| it.call == stray.ended.call);
-                is_its.then(|| cpu.entered.remove(&tid)).flatten()
+                let EndedCall { tid, record_time, call, .. } = stray.ended;
+                cpu.entered.take(tid, record_time, call)
             });
             let its_cpu = self.cpus.get(stray.index);
             if let (Some(enter), Some(its_cpu)) = (entered, its_cpu) {
@@ -299,10 +345,15 @@ impl Drop for NamesThreads {
 }
 
 impl CpuNames {
+    /// Looks at one of the waiting opens. Returns false if none waits.
+    fn look(&mut self) -> bool {
+        self.late.look(&mut self.facts)
+    }
+
     /// Takes the content of the ring and reads the name of each open that has ended. Returns the
     /// calls that were entered on another CPU.
     fn absorb(&mut self, how: Take, hold: CpuHold) -> Vec<MigratedCall> {
-        let Self { opens, reading, pipe, facts, later, entered, index, .. } = self;
+        let Self { opens, entries, reading, pipe, facts, late, entered, index, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
@@ -311,7 +362,7 @@ impl CpuNames {
             hits += 1;
             match reading.decoder.decode(hit.payload) {
                 Ok(EventKind::SysEnter(enter)) => {
-                    entered.insert(hit.tid.0, enter);
+                    entered.add(hit.tid, hit.time, enter);
                 }
                 Ok(EventKind::SysExit(exit)) => {
                     let is_open = exit.call.call().class == CallClass::Open;
@@ -321,20 +372,30 @@ impl CpuNames {
                     // CPU runs the thread.
                     if reading.reads.at_once {
                         facts.extend(call.link().map(|it| (hit.pid, it)));
-                    } else if call.is_open && ret >= 0 {
-                        put_off(later, (hit.pid, call));
                     }
-                    // The address distinguishes the entry from that of a later open of the same
-                    // thread.
-                    let enter = entered.remove(&hit.tid.0).filter(|it| it.call == exit.call);
-                    ended.push((hit.pid, call, enter, hits));
+                    ended.push((hit.pid, call, hits));
                 }
+                Ok(EventKind::Probed(probed)) => late.add_path(hit.tid, hit.time, &probed),
                 _ => {}
             }
         });
+        // After the exits: the entry of each of them is in its ring by now.
+        if let Some(entries) = entries {
+            let layout = entries.ring.layout();
+            reading.each_hit(layout, entries.more(how, pipe), |hit| {
+                if let Ok(EventKind::SysEnter(enter)) = reading.decoder.decode(hit.payload) {
+                    entered.add(hit.tid, hit.time, enter);
+                }
+            });
+        }
         let (index, reads) = (*index, reading.reads);
+        self.has_found = hits > 0;
         let mut strays = Vec::new();
-        for (pid, ended, enter, number) in ended {
+        for (pid, ended, number) in ended {
+            let enter = self.entered.take(ended.tid, ended.record_time, ended.call);
+            if !reads.at_once && ended.is_open && ended.ret >= 0 {
+                self.late.put_off(pid, ended, enter.as_ref());
+            }
             // Records after this one were written while the CPU was running: this record did not
             // wake the reader.
             let hold = if number == hits { hold } else { CpuHold::NONE };
@@ -346,24 +407,6 @@ impl CpuNames {
             }
         }
         strays
-    }
-
-    /// Looks at the most recent of all waiting opens. Returns false if none waits.
-    fn look(&mut self) -> bool {
-        let Some((pid, call)) = self.later.pop_back() else { return false };
-        self.facts.extend(call.link().map(|it| (pid, it)));
-        true
-    }
-
-    /// Looks at the most recent waiting opens and drops all others: the records of all of them are
-    /// written now, so no later event needs the names of the others.
-    fn look_at_last(&mut self) {
-        for _ in 0..LAST_LOOKS {
-            if !self.look() {
-                break;
-            }
-        }
-        self.later.clear();
     }
 
     /// Reads the memory that the arguments of an ended call point to.
@@ -404,25 +447,6 @@ impl CpuNames {
     }
 }
 
-/// Defers the look at an open. An earlier open with the same descriptor number is dropped: that
-/// descriptor is closed.
-fn put_off(
-    later: &mut VecDeque<(Option<units::Pid>, EndedCall)>,
-    new: (Option<units::Pid>, EndedCall),
-) {
-    let same = |(pid, call): &(Option<units::Pid>, EndedCall)| {
-        let is_its = pid.is_some() && *pid == new.0 || call.tid == new.1.tid;
-        is_its && call.ret == new.1.ret
-    };
-    if let Some(back) = later.iter().rev().take(LOOKED_FOR_MAX).position(same) {
-        later.remove(later.len() - 1 - back);
-    }
-    if later.len() >= LATER_MAX {
-        later.pop_front();
-    }
-    later.push_back(new);
-}
-
 /// A call that has ended on one CPU and was entered on another one.
 #[derive(Debug)]
 struct MigratedCall {
@@ -438,85 +462,6 @@ struct MigratedCall {
 fn paths(enter: &SysEnter) -> [Option<u64>; 2] {
     let [first, second] = enter.call.call().paths(&enter.args);
     [first, second.filter(|_| second != first)]
-}
-
-/// A call that has ended.
-#[derive(Clone, Copy, Debug)]
-struct EndedCall {
-    cpu: CpuId,
-    tid: Tid,
-    record_time: KernelTime,
-    call: CallId,
-    /// True if the return value is a descriptor.
-    is_open: bool,
-    ret: i64,
-}
-
-impl EndedCall {
-    /// Reads the target and metadata of the call's new descriptor, if it made one.
-    fn link(&self) -> Option<Fact> {
-        (self.is_open && self.ret >= 0).then(|| self.link_of(self.ret, 0))
-    }
-
-    /// Reads the target and metadata of a descriptor; `address` is stored in the fact.
-    fn link_of(&self, fd: i64, address: u64) -> Fact {
-        let path = format!("/proc/{}/fd/{fd}", self.tid);
-        let begin = clock::now();
-        let link = nix::fcntl::readlink(path.as_str()).map(OsStringExt::into_vec);
-        let stat = stat_behind(&path);
-        self.fact(NameOf::Link, address, begin, link, stat)
-    }
-
-    /// Reads the targets of the two descriptors whose numbers this memory may hold. The numbers may
-    /// have been overwritten by now. The target of a descriptor with such a number shows whether
-    /// the number can be right.
-    fn links_of_pair(&self, memory: &Fact) -> Vec<Fact> {
-        let Fact::Name { of: NameOf::Memory, errno: 0, bytes, .. } = memory else {
-            return Vec::new();
-        };
-        let (numbers, _) = bytes.as_chunks::<4>();
-        let numbers = numbers.iter().map(|it| u32::from_le_bytes(*it));
-        numbers.map(|it| self.link_of(i64::from(it), u64::from(it))).collect()
-    }
-
-    /// Reads the string that an argument points to.
-    fn argument(&self, pointer: u64) -> Fact {
-        let begin = clock::now();
-        self.fact(
-            NameOf::Argument,
-            pointer,
-            begin,
-            target_memory::string_at(self.tid, pointer),
-            None,
-        )
-    }
-
-    /// Reads the bytes that another argument points to.
-    fn memory(&self, address: u64, memory: ArgumentMemory) -> Fact {
-        let begin = clock::now();
-        let read = match memory {
-            ArgumentMemory::Bytes(bytes) => target_memory::bytes_at(self.tid, address, bytes),
-            ArgumentMemory::Iocbs(count) => target_memory::iocbs_at(self.tid, address, count),
-        };
-        self.fact(NameOf::Memory, address, begin, read, None)
-    }
-
-    fn fact(
-        &self,
-        of: NameOf,
-        address: u64,
-        begin: KernelTime,
-        read: nix::Result<Vec<u8>>,
-        stat: Option<FileStat>,
-    ) -> Fact {
-        let end = clock::now();
-        let Self { cpu, tid, record_time, .. } = *self;
-        let (errno, bytes) = match read {
-            Ok(bytes) => (0, bytes),
-            Err(errno) => (errno as i32, Vec::new()),
-        };
-        Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes }
-    }
 }
 
 /// Locks a reader. A reader that panicked has lost its own names, not those of other readers.

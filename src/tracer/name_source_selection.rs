@@ -61,12 +61,7 @@ pub fn choose(
         },
         NameSourceOption::Only(names @ (NameSource::Kprobe | NameSource::Uprobe)) => {
             match probes(names, ground, cancellation) {
-                Ok(naming) => {
-                    if names == NameSource::Uprobe && !names.reads() {
-                        warnings.push(NO_OFFSETS.to_owned());
-                    }
-                    Ok(naming)
-                }
+                Ok(naming) => Ok(naming),
                 // The source of samples prevents probes.
                 Err(why) if ground.source != SourceKind::Tracefs => {
                     warnings.push(format!("names are read by threads: {why}"));
@@ -79,14 +74,15 @@ pub fn choose(
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
             }
-            // Readers see the calls of every program, uprobes only calls that go through a library.
+            // Readers see the calls of every program, and every opened file; uprobes see only calls
+            // that go through a library, and files that are open long enough to be looked at.
             let has_readers = thread::fifo_allowed(PRIORITY);
-            let rungs: &[NameSource] = if has_readers {
+            let candidates: &[NameSource] = if has_readers {
                 &[NameSource::Kprobe]
             } else {
                 &[NameSource::Kprobe, NameSource::Uprobe]
             };
-            let (partly, why_not) = match best_probes(ground, rungs, cancellation) {
+            let (partly, why_not) = match best_probes(ground, candidates, cancellation) {
                 Ok(naming) => return Ok(naming),
                 Err(other) => *other,
             };
@@ -143,10 +139,6 @@ fn without_privileges(
 const LATE: &str = "file names are read soon after the open, not at once: files that are closed \
                     sooner have no name; run with sudo for all names";
 
-/// Warning about probes in libraries if no reader can look at opened files.
-const NO_OFFSETS: &str = "no real-time priority (SCHED_FIFO), so opened files are not looked at, and offsets are not \
-                          known; run as root outside of a container without CAP_SYS_NICE";
-
 /// Finds probes that show all paths.
 ///
 /// # Errors
@@ -154,12 +146,12 @@ const NO_OFFSETS: &str = "no real-time priority (SCHED_FIFO), so opened files ar
 /// The best probes that show some paths, if any, and the reason why they are not enough.
 fn best_probes(
     ground: Environment<'_>,
-    rungs: &[NameSource],
+    candidates: &[NameSource],
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, Box<(Option<Naming>, String)>> {
     let mut partly = None;
     let mut why_not = Vec::new();
-    for &names in rungs {
+    for &names in candidates {
         match probes(names, ground, cancellation) {
             Ok(naming) if is_complete(&naming) => return Ok(naming),
             Ok(naming) => {
@@ -174,11 +166,11 @@ fn best_probes(
     Err(Box::new((partly, why_not.join("; "))))
 }
 
-/// True if the probes show everything together with the readers that accompany them.
+/// True if the probes show everything together with the readers that look at opened files.
 fn is_complete(naming: &Naming) -> bool {
     let covers = naming.probes.as_ref().map(|probes| &probes.covers);
     covers.is_some_and(|covers| match naming.names {
-        NameSource::Uprobe => covers.paths() && naming.names.reads(),
+        NameSource::Uprobe => covers.paths(),
         _ => covers.everything(),
     })
 }

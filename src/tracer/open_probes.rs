@@ -165,7 +165,8 @@ fn open_from(
     }
     if naming.names == NameSource::Event && !options.reads_exact_args() {
         // The entries carry the paths, so no reader is needed.
-        opened.drained.append(&mut opened.names);
+        let rings = opened.names.drain(..).flat_map(|rings| [Some(rings.waking), rings.entries]);
+        opened.drained.extend(rings.flatten());
     }
     Ok((opened, AllProbes { naming, layers, aio }))
 }

@@ -19,7 +19,7 @@ pub enum Follow {
     System,
     /// The launched program, its threads and children.
     Launched,
-    /// These processes, their threads and children.
+    /// The given processes, their threads and children.
     Attached(Vec<i32>),
 }
 

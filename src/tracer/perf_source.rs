@@ -8,7 +8,7 @@ use std::io;
 
 use super::error::TracerError;
 use super::ring_stream::{PERF_LAYOUT, RingStream};
-use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
+use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
 use super::tracepoint_plan::RingKind;
 use crate::capture::header::{Counts, RecordLayout};
 use crate::sys::perf::{self, Functions, PerfEvent, PerfTarget, SAMPLE_TYPE, Wake};
@@ -71,7 +71,7 @@ pub fn open(
     ring_bytes[RingKind::Chains as usize] = if chains.is_empty() { 0 } else { sizes.chains };
     drained.extend(chains);
     let source = Box::new(PerfSource { tracepoints: described, events, functions });
-    Ok(OpenedSource { source, drained, names, ring_bytes })
+    Ok(OpenedSource { source, drained, names: NamesRings::combined(names), ring_bytes })
 }
 
 /// Opens the tracepoints with call chains next to another source, and their rings. `layout` is the
@@ -142,7 +142,7 @@ pub(super) fn task_ring(
     functions: Functions,
 ) -> Result<RingStream, TracerError> {
     let code = functions.user.is_some();
-    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), code, PerfTarget::Everybody);
+    let owner = PerfEvent::tasks(cpu, watermark(ring, sizes), code, PerfTarget::AllProcesses);
     map(cpu, ring, PERF_LAYOUT, owner, sizes)
 }
 
@@ -152,7 +152,7 @@ fn plain_ring(
     layout: u16,
     sizes: RingSizes,
 ) -> Result<RingStream, TracerError> {
-    let owner = PerfEvent::ring_owner(cpu, watermark(ring, sizes), PerfTarget::Everybody);
+    let owner = PerfEvent::ring_owner(cpu, watermark(ring, sizes), PerfTarget::AllProcesses);
     map(cpu, ring, layout, owner, sizes)
 }
 
@@ -200,7 +200,7 @@ fn open_one(
     let wake = if planned.wakes { Wake::Each } else { watermark(planned.ring, sizes) };
     let event = match chained {
         Some(functions) => PerfEvent::chained(id, cpu, wake, functions),
-        None => PerfEvent::tracepoint(id, cpu, wake, PerfTarget::Everybody),
+        None => PerfEvent::tracepoint(id, cpu, wake, PerfTarget::AllProcesses),
     };
     let event = event.map_err(failed)?;
     ring.owner().map_or(Ok(()), |it| event.redirect(it)).map_err(failed)?;

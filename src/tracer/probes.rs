@@ -44,7 +44,7 @@ pub struct Probes {
     pub covers: ProbeCoverage,
     /// Coverage as text.
     pub reason: String,
-    _lock: Instance,
+    marker: Instance,
 }
 
 /// Definitions of probe fields that depend on the offsets of structure members.
@@ -106,9 +106,9 @@ impl Probes {
         group: ProbeGroup,
         reason: String,
         covers: ProbeCoverage,
-        lock: Instance,
+        marker: Instance,
     ) -> Self {
-        Self { group, covers, reason, _lock: lock }
+        Self { group, covers, reason, marker }
     }
 
     /// Creates the best probes that this kernel allows. `machine` is the output of `uname -m`,
@@ -158,6 +158,11 @@ impl Probes {
                 "none of the functions that see paths can be probed on this kernel ({refused})"
             )),
         }
+    }
+
+    /// Returns the probes, and the instance that shows that their tracer is alive.
+    pub(super) fn into_parts(self) -> (ProbeGroup, Instance) {
+        (self.group, self.marker)
     }
 
     /// Returns system and name of each probe.

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use super::drain::Drained;
 use super::error::TracerError;
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
+use super::kernel_objects::KernelObjects;
 use super::layers::Layers;
 use super::log_message::Message;
 use super::log_thread::LogThread;
@@ -28,7 +29,7 @@ use super::programs::SeenPrograms;
 use super::ring_stream::RingStream;
 use super::sieve::Sieve;
 use super::snapshot::{self, SnapshotOptions, SnapshotScope};
-use super::source::{Described, KernelCounts, OpenedSource, Source};
+use super::source::{Described, KernelCounts, NamesRings, OpenedSource, Source};
 use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
@@ -138,12 +139,12 @@ pub fn record(
 /// A running recording.
 struct Session {
     source: Box<dyn Source>,
-    /// Probes that report names inside the kernel. They are dropped after the source that records
+    /// Probes that report names inside the kernel. They are removed after the source that records
     /// them.
     probes: Option<Probes>,
-    /// Probes that report layers, if wanted; dropped after the source, too.
+    /// Probes that report layers, if wanted; removed after the source, too.
     layers: Option<Layers>,
-    /// Probes that record asynchronous operations; dropped after the source, too.
+    /// Probes that record asynchronous operations; removed after the source, too.
     aio: AioProbes,
     threads: TracerThreads,
     names: Arc<NamesReaders>,
@@ -386,9 +387,9 @@ impl Session {
         let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
-        let (source, names, probes) =
-            (self.source, self.names, (self.probes, self.layers, self.aio));
-        let close = move || drop((drained, names, source, probes));
+        let (source, names) = (self.source, self.names);
+        let objects = of_probes(self.probes, self.layers, self.aio);
+        let close = move || close_all((drained, names), source, objects);
         // If the thread cannot be started the closure is dropped, and closes everything.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();
@@ -403,6 +404,20 @@ impl Session {
             closing,
         })
     }
+}
+
+/// Closes the rings and the source, and has the objects removed that remain.
+fn close_all<R>(rings: R, source: Box<dyn Source>, objects: KernelObjects) {
+    drop(rings);
+    KernelObjects { recording: source.into_instances(), ..objects }.remove_in_background();
+}
+
+/// Returns the objects of all probes.
+fn of_probes(names: Option<Probes>, layers: Option<Layers>, aio: AioProbes) -> KernelObjects {
+    let names = names.map(Probes::into_parts).into_iter();
+    let others = layers.and_then(Layers::into_parts).into_iter().chain(aio.into_parts());
+    let (probes, markers) = names.chain(others).unzip();
+    KernelObjects { probes, markers, ..KernelObjects::default() }
 }
 
 /// Returns the data that the names readers read.
@@ -465,7 +480,7 @@ fn layouts(source: &dyn Source) -> Result<Vec<Layout>, TracerError> {
 fn names_readers(
     options: &Options,
     naming: &mut Naming,
-    rings: Vec<RingStream>,
+    rings: Vec<NamesRings>,
     layouts: &[Layout],
     machine: &str,
     source: &dyn Source,

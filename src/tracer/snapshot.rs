@@ -23,7 +23,7 @@ const LOOKS: usize = 8;
 pub enum SnapshotScope {
     /// All processes.
     System,
-    /// These processes; `launched` if they are still held and will not run before they are
+    /// The given processes; `launched` if they are still held and will not run before they are
     /// released.
     Tree {
         /// The processes.
@@ -53,9 +53,9 @@ const FILES_NS_MAX: u64 = 20_000_000_000;
 /// Reads the snapshot and sends it to the log. Returns the number of descriptors, or of processes
 /// with descriptors, that were left out.
 pub fn take(subject: &SnapshotScope, what: SnapshotOptions, log: &Sender<Message>) -> u64 {
-    let everybody = proc::processes();
+    let all = proc::processes();
     let tree: Vec<Pid> = match subject {
-        SnapshotScope::System => everybody.clone(),
+        SnapshotScope::System => all.clone(),
         SnapshotScope::Tree { pids, .. } => pids.clone(),
     };
     let texts =
@@ -63,7 +63,7 @@ pub fn take(subject: &SnapshotScope, what: SnapshotOptions, log: &Sender<Message
     let mut facts: Vec<Fact> =
         texts.iter().filter_map(|(path, text)| proc::text(path, *text, Pid(0)).ok()).collect();
     facts.extend(proc::own_mounts());
-    let whose = if what.all_tasks { &everybody } else { &tree };
+    let whose = if what.all_tasks { &all } else { &tree };
     facts.extend(whose.iter().flat_map(|&it| proc::tasks(it)));
     facts.extend(tree.iter().flat_map(|&it| proc::places(it)));
     if what.blocks {
@@ -86,11 +86,9 @@ pub fn take(subject: &SnapshotScope, what: SnapshotOptions, log: &Sender<Message
             send(log, descriptors.filter_map(|it| proc::descriptor_fact(&it, true)).collect());
             0
         }
-        SnapshotScope::Tree { launched: false, .. } => {
-            facts_of_running(&tree, &everybody, until, log)
-        }
+        SnapshotScope::Tree { launched: false, .. } => facts_of_running(&tree, &all, until, log),
         SnapshotScope::System => {
-            let (facts, left_out) = proc::descriptor_facts(&tree, &everybody, until);
+            let (facts, left_out) = proc::descriptor_facts(&tree, &all, until);
             send(log, facts);
             left_out
         }
@@ -152,13 +150,8 @@ pub fn switching_off(log: &Sender<Message>) {
 }
 
 /// Reads the descriptors, and reads those with a position several times.
-fn facts_of_running(
-    tree: &[Pid],
-    everybody: &[Pid],
-    until: KernelTime,
-    log: &Sender<Message>,
-) -> u64 {
-    let (first, left_out) = proc::descriptor_facts(tree, everybody, until);
+fn facts_of_running(tree: &[Pid], all: &[Pid], until: KernelTime, log: &Sender<Message>) -> u64 {
+    let (first, left_out) = proc::descriptor_facts(tree, all, until);
     let moving: Vec<(proc::Descriptor, bool)> = first.iter().filter_map(with_position).collect();
     send(log, first);
     for _ in 1..LOOKS {

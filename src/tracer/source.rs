@@ -13,6 +13,7 @@ use crate::event::fault::FAULT_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::{Tracefs, TracefsError};
+use crate::sys::tracefs_instance::Instance;
 use crate::tracefs::EventFormat;
 use crate::units::Tid;
 
@@ -61,6 +62,11 @@ pub trait Source: Send + std::fmt::Debug {
     /// Returns the layouts of the records in the rings.
     fn layouts(&self) -> Vec<RecordLayout>;
 
+    /// Closes what a close removes, and returns the instances of tracefs, which remain.
+    fn into_instances(self: Box<Self>) -> Vec<Instance> {
+        Vec::new()
+    }
+
     /// Returns the kernel's counters for each tracepoint and each kind of ring. Counts of recorded
     /// samples are left at 0: the log thread counts them.
     ///
@@ -86,10 +92,28 @@ pub struct OpenedSource {
     pub source: Box<dyn Source>,
     /// Rings that the drain thread empties.
     pub drained: Vec<RingStream>,
-    /// Rings that the readers of names empty: the opens, a ring for each CPU.
-    pub names: Vec<RingStream>,
+    /// Rings that the readers of names empty, for each CPU.
+    pub names: Vec<NamesRings>,
     /// Bytes of each ring, by [`RingKind::index`]; 0: no such ring.
     pub ring_bytes: [usize; RingKind::ALL.len()],
+}
+
+/// Rings of one CPU that a reader of names empties.
+#[derive(Debug)]
+pub struct NamesRings {
+    /// Ring that wakes the reader: exits of calls, and with perf their entries.
+    pub waking: RingStream,
+    /// Ring of the entries, with tracefs.
+    pub entries: Option<RingStream>,
+    /// True if the reader looks while the program goes on, whatever the priority.
+    pub is_late: bool,
+}
+
+impl NamesRings {
+    /// Returns the rings of each CPU for a source that has entries and exits in one ring.
+    pub(super) fn combined(rings: Vec<RingStream>) -> Vec<Self> {
+        rings.into_iter().map(|waking| Self { waking, entries: None, is_late: false }).collect()
+    }
 }
 
 /// A tracepoint that this kernel has, with its description.
@@ -202,6 +226,8 @@ const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
 const MAIN_RING_BYTES: usize = 8 << 20;
 /// Default size of a ring of chains with copies of stacks: 8,000 copies of the usual size.
 const STACKS_RING_BYTES: usize = 64 << 20;
+/// Size of a ring of opens, whose reader has an ordinary priority.
+const OPENS_RING_BYTES: usize = 1 << 20;
 /// Size of a small ring. A names ring holds the few opens that happen before its reader runs;
 /// births and ends of tasks are as rare.
 const SMALL_RING_BYTES: usize = 256 << 10;
@@ -244,7 +270,8 @@ impl RingSizes {
         match ring {
             RingKind::Main | RingKind::Block => self.main,
             RingKind::Chains => self.chains,
-            RingKind::Names | RingKind::Tasks => self.small,
+            RingKind::Opens => OPENS_RING_BYTES.min(self.main).max(self.small),
+            RingKind::Names | RingKind::Entries | RingKind::Tasks => self.small,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::sys::tracefs::Tracefs;
 pub enum SourceOption {
     /// The cheapest available source.
     Auto,
-    /// This source.
+    /// The given source.
     Only(SourceKind),
 }
 

@@ -7,7 +7,10 @@
 //! - `main`: nearly all events;
 //! - `block` (process mode): block requests. A completion carries the interrupted thread, so there
 //!   is no list;
-//! - `names`: opens. Each sample wakes the reader, so the ring has no other events.
+//! - `names`: exits of opens. Each sample wakes the reader, so the ring has no other events;
+//! - `entries`: entries of the same calls. An entry must not wake the reader: the reader would
+//!   delay the program inside the call;
+//! - `opens`: opens whose files are looked at while the program goes on, and paths from probes.
 //!
 //! Births, names and ends of tasks come from perf, in small rings. These records carry process and
 //! thread, and an end is recorded after the files of the task were closed; the tracepoints have
@@ -22,7 +25,7 @@ use super::error::TracerError;
 use super::name_source::NameSource;
 use super::perf_source::{PerfSource, chains_layout, layout, open_chains, task_ring};
 use super::ring_stream::RingStream;
-use super::source::{Described, KernelCounts, OpenedSource, RingSizes, Source};
+use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
 use super::tracepoint_plan::RingKind;
 use crate::capture::header::{Counts, RecordLayout, RingCounts};
 use crate::record::PageLayout;
@@ -103,8 +106,12 @@ pub fn open(
         for ring in [RingKind::Main, RingKind::Block] {
             drained.extend(of(ring).map(|it| open_ring(ring, it, cpu)).transpose()?);
         }
-        names
-            .extend(of(RingKind::Names).map(|it| open_ring(RingKind::Names, it, cpu)).transpose()?);
+        let ring = |ring| of(ring).map(|instance| open_ring(ring, instance, cpu)).transpose();
+        let entries = ring(RingKind::Entries)?;
+        let is_late = false;
+        names.extend(ring(RingKind::Names)?.map(|waking| NamesRings { waking, entries, is_late }));
+        let (entries, is_late) = (None, true);
+        names.extend(ring(RingKind::Opens)?.map(|waking| NamesRings { waking, entries, is_late }));
     }
     let cpus = cpus.to_vec();
     let set = instances.iter().map(|it| settings(&it.1, &described)).collect::<io::Result<_>>();
@@ -135,14 +142,15 @@ fn make(
     instance.write("options/overwrite", "1")?;
     let _ = instance.write("options/block", "0");
     instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
-    if ring == RingKind::Names {
+    if matches!(ring, RingKind::Names | RingKind::Opens) {
         // Each sample wakes the polling thread. (Kernels before 5.0 have no such file and behave
         // this way.)
         let _ = instance.write("buffer_percent", "0");
     }
     // From Linux 6.19 on, entries carry the memory that pointers of the program point to: paths,
     // but also the first bytes of written data. Written data is private and is not recorded.
-    let copied = if ring == RingKind::Names && names_from.has_ring() { STRING_BYTES } else { "0" };
+    let has_paths = ring == RingKind::Entries && names_from.has_ring();
+    let copied = if has_paths { STRING_BYTES } else { "0" };
     let _ = instance.write("syscall_user_buf_size", copied);
     for tracepoint in tracepoints {
         let planned = &tracepoint.planned;
@@ -181,8 +189,10 @@ impl TracefsSource {
     }
 }
 
-/// Instances in the order of switching on: those that other records depend on first.
-const ORDER_ON: [RingKind; 3] = [RingKind::Block, RingKind::Names, RingKind::Main];
+/// Instances in the order of switching on: those that other records depend on first. Exits are on
+/// before their entries.
+const ORDER_ON: [RingKind; 5] =
+    [RingKind::Block, RingKind::Names, RingKind::Entries, RingKind::Opens, RingKind::Main];
 
 impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {
@@ -229,6 +239,10 @@ impl Source for TracefsSource {
             all &= follow_all(instance, now_there)?;
         }
         Ok(all)
+    }
+
+    fn into_instances(self: Box<Self>) -> Vec<Instance> {
+        self.instances.into_iter().map(|(_, instance)| instance).collect()
     }
 
     fn tracepoints(&self) -> &[Described] {

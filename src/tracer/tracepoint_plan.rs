@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use crate::capture::header::LATE_RING;
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::fs::FS_POINTS;
 use crate::event::layer::{LAYER_POINTS, LayerPoint};
-use crate::event::probe_events::{NUMBER_FIELD, NUMBERED_PREFIX};
+use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::{Call, CallClass, CallId};
 use crate::event::task::{WAITS, WaitCall};
 use crate::event::uring::{URING_POINTS, UringPoint};
@@ -40,7 +41,7 @@ impl SourceKind {
 pub enum RingKind {
     /// A large ring with nearly all events.
     Main,
-    /// A small ring with the opens. Its reader is woken by each exit (tracefs: by each entry, too).
+    /// A small ring with the opens: exits, which wake its reader, and with perf entries, too.
     Names,
     /// With tracefs in process mode: block requests and operations of io_uring, which may not be
     /// filtered by thread.
@@ -49,11 +50,26 @@ pub enum RingKind {
     Tasks,
     /// A ring of perf, whatever the source: samples with the call chain of their thread.
     Chains,
+    /// With tracefs: the entries of the calls whose exits are in the names ring. In that ring they
+    /// would wake its reader inside the call, and the call's duration would contain the reader's
+    /// work.
+    Entries,
+    /// With tracefs: opens whose files are looked at while the program goes on, and the paths that
+    /// probes record. The reader is woken only if there were no opens for a while.
+    Opens,
 }
 
 impl RingKind {
     /// All kinds, by their number in the log's header and data frames.
-    pub const ALL: [Self; 5] = [Self::Main, Self::Names, Self::Block, Self::Tasks, Self::Chains];
+    pub const ALL: [Self; 7] = [
+        Self::Main,
+        Self::Names,
+        Self::Block,
+        Self::Tasks,
+        Self::Chains,
+        Self::Entries,
+        Self::Opens,
+    ];
 
     /// Returns the number in the log's header and data frames.
     pub fn index(self) -> u32 {
@@ -68,6 +84,8 @@ impl RingKind {
             Self::Block => "block",
             Self::Tasks => "tasks",
             Self::Chains => "chains",
+            Self::Entries => "entries",
+            Self::Opens => LATE_RING,
         }
     }
 }
@@ -154,8 +172,8 @@ pub struct PlanRequest<'a> {
     pub own_name: &'a str,
     /// True if calls with names go to the names ring.
     pub names_ring: bool,
-    /// True if the names ring receives ends of opens that made a descriptor, and no other events of
-    /// opens.
+    /// True if only files of opens are read, while the program goes on. With tracefs, opens and the
+    /// paths from probes then have a ring of their own.
     pub links: bool,
     /// True if the names ring also receives calls that cannot be interpreted without the memory
     /// that their arguments point to.
@@ -222,7 +240,11 @@ pub fn plan(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
     // followed.
     let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
     let filter = if is_perf || wanted.system { not_ours.as_str() } else { "" };
-    planned.extend(named.iter().flat_map(|&it| single(it, RingKind::Names, filter)));
+    let entries = if is_perf { RingKind::Names } else { RingKind::Entries };
+    planned.extend(named.iter().flat_map(|&call| {
+        let [enter, exit] = single(call, RingKind::Names, filter);
+        [PlannedTracepoint { ring: entries, ..enter }, exit]
+    }));
     let global = if is_perf || wanted.system { RingKind::Main } else { RingKind::Block };
     planned.extend(of_devices(wanted, global));
     if let Some((system, name)) = wanted.faults {
@@ -257,7 +279,7 @@ fn inherited(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
 fn is_named(wanted: &PlanRequest<'_>, call: &Call) -> bool {
     let is_perf = wanted.source == SourceKind::Perf;
     let is_needed = call.class == CallClass::Open || call.receives_descriptors();
-    let has_names = if is_perf || wanted.links { is_needed } else { call.has_names() };
+    let has_names = if is_perf { is_needed } else { call.has_names() && !wanted.links };
     wanted.names_ring && has_names
         || wanted.links && call.receives_descriptors()
         || wanted.lists && call.is_list()
@@ -272,12 +294,19 @@ fn plain_calls(wanted: &PlanRequest<'_>, plain: &[CallId]) -> Vec<PlannedTracepo
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
         return raw_pair(plain, wanted.machine, wanted.accounting).into();
     }
-    let is_split = |it: &CallId| wanted.links && it.call().class == CallClass::Open;
-    let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
-    let mut planned: Vec<PlannedTracepoint> =
-        plain.iter().flat_map(|&it| single(it, RingKind::Main, "")).collect();
-    let own = wanted.system.then_some(wanted.own_name);
-    planned.extend(split.iter().flat_map(|&it| by_result(it, own)));
+    let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
+    let filter = if wanted.system { not_ours.as_str() } else { "" };
+    let mut planned: Vec<PlannedTracepoint> = plain
+        .iter()
+        .flat_map(|&call| {
+            let is_looked_at = wanted.links && !is_perf && call.call().class == CallClass::Open;
+            if is_looked_at {
+                single(call, RingKind::Opens, filter)
+            } else {
+                single(call, RingKind::Main, "")
+            }
+        })
+        .collect();
     if !is_perf {
         planned.extend(exec_exits(wanted.calls));
     }
@@ -301,14 +330,15 @@ fn programs(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
     planned
 }
 
-/// Returns the tracer's probes. They share the ring of the calls, because they fire between entry
-/// and exit of a thread's call.
+/// Returns the tracer's probes. Those inside calls share the ring of the calls. Paths that a thread
+/// records before its calls go where a reader needs them.
 fn probes<'a>(wanted: &'a PlanRequest<'_>) -> impl Iterator<Item = PlannedTracepoint> + 'a {
-    wanted.probes.iter().map(|(system, name)| PlannedTracepoint {
+    let is_path = |name: &str| name.starts_with(GIVEN_PREFIX) || name.starts_with(NUMBERED_PREFIX);
+    wanted.probes.iter().map(move |(system, name)| PlannedTracepoint {
         system: system.clone().into(),
         name: name.clone(),
         filter: probe_filter(name, wanted),
-        ring: RingKind::Main,
+        ring: if wanted.links && is_path(name) { RingKind::Opens } else { RingKind::Main },
         wakes: false,
         need: Need::Must,
     })
@@ -498,23 +528,6 @@ fn device_filter(point: &str, devices: &[DevId]) -> String {
     let fields: &[&str] = if point.ends_with("_remap") { &["dev", "old_dev"] } else { &["dev"] };
     let of_device = |it: &DevId| fields.iter().map(|field| format!("{field}=={}", it.0)).collect();
     devices.iter().flat_map::<Vec<String>, _>(of_device).collect::<Vec<_>>().join("||")
-}
-
-/// Returns entry and exit of an open. Exits that made a descriptor go to the names ring. `own` is
-/// the name of threads that both exclude.
-fn by_result(call: CallId, own: Option<&str>) -> Vec<PlannedTracepoint> {
-    let not_ours = own.map(|it| format!("COMM!=\"{it}\""));
-    let filter = |term: &str| {
-        let terms = [term, not_ours.as_deref().unwrap_or_default()];
-        terms.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("&&")
-    };
-    let [enter, failed] = single(call, RingKind::Main, "");
-    let [_, opened] = single(call, RingKind::Names, &filter("ret>=0"));
-    vec![
-        PlannedTracepoint { filter: filter(""), ..enter },
-        PlannedTracepoint { filter: filter("ret<0"), ..failed },
-        opened,
-    ]
 }
 
 /// Returns a tracepoint without a filter. A filter by thread would be wrong: a completion carries

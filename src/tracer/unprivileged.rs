@@ -142,7 +142,7 @@ fn lack(tracefs: &Tracefs) -> Result<Option<String>, TracerError> {
     // The code that needs the id reports what is wrong with it.
     let Some(id) = id else { return Ok(None) };
     let cpu = online_cpus().first().copied().unwrap_or(0);
-    match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), PerfTarget::Everybody) {
+    match PerfEvent::tracepoint(id, cpu, Wake::Watermark(4096), PerfTarget::AllProcesses) {
         Err(error) if is_forbidden(&error) => {
             let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
             let level = level.unwrap_or_default();

@@ -71,7 +71,7 @@ pub(crate) fn aligned(
     Some(found)
 }
 
-/// How many words two lines have in common, in per cent; numbers are equal to each other.
+/// Words that two lines have in common, in per cent; numbers are equal to each other.
 fn likeness(one: &str, other: &str) -> usize {
     let (one, other) = (shape(one), shape(other));
     let mut others: Vec<&str> = other.split(' ').collect();

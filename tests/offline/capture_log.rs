@@ -44,7 +44,7 @@ fn items(log: &[u8]) -> Vec<Item> {
     items
 }
 
-/// How many bytes of the file an item stands for.
+/// Bytes of the file that an item stands for.
 fn length(item: &Item) -> u64 {
     match item {
         Item::Frame(header, _) => FRAME_HEADER_BYTES as u64 + u64::from(header.stored_bytes),
@@ -149,7 +149,7 @@ fn first_bytes_identify_a_log() {
         log[position] ^= 0x40;
         match (position, Reader::new(log.as_slice())) {
             (0..8, Err(OpenError::NotALog)) | (8..10, Err(OpenError::Version { .. })) => {}
-            // This log is of an older major version, whatever its minor one.
+            // The log is of an older major version, whatever its minor one.
             (10..12, Ok(reader)) => assert!(reader.version().1 >= 0x40 && !reader.is_newer()),
             (12..16, Ok(reader)) => assert!(reader.version().1 < 0x40),
             (_, other) => panic!("byte {position}: {other:?}"),
@@ -158,7 +158,7 @@ fn first_bytes_identify_a_log() {
 }
 
 #[test]
-fn a_newer_minor_version_reads() {
+fn newer_minor_version_reads() {
     let log = corpus_log("dd");
     let mut newer = log.clone();
     newer[10..12].copy_from_slice(&(MINOR + 1).to_le_bytes());
@@ -239,7 +239,7 @@ fn frames_of_unknown_kind_are_passed_over() {
 }
 
 #[test]
-fn a_codec_of_the_future_is_a_damaged_frame() {
+fn codec_of_the_future_is_a_damaged_frame() {
     let log = corpus_log("tar");
     let (whole, starts) = frames(&log);
     let unknown = frame(FrameKind::DATA, Codec(77), 3, b"new");
@@ -251,7 +251,7 @@ fn a_codec_of_the_future_is_a_damaged_frame() {
 }
 
 #[test]
-fn the_pipeline_takes_damaged_logs() {
+fn pipeline_takes_damaged_logs() {
     for name in LOGS {
         let log = corpus_log(name);
         let (_, starts) = frames(&log);
@@ -411,7 +411,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn a_real_file_reads_as_memory_does() {
+fn real_file_reads_as_memory_does() {
     let name = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs/v1/dd.iocap");
     let mut reader = Reader::new(File::open(name).expect("the corpus")).expect("a log");
     let from_file: Vec<Item> =

@@ -178,7 +178,7 @@ fn layouts_differ_between_kernels() -> TestResult {
 /// A kernel that copies the opened name into the record (6.19 and later), and
 /// one that does not.
 #[test]
-fn the_name_in_an_openat_record_is_optional() -> TestResult {
+fn name_in_an_openat_record_is_optional() -> TestResult {
     let mut with_name = Vec::new();
     for release in corpus_releases()? {
         let formats = corpus_formats(&release)?;

@@ -17,10 +17,10 @@ use iotrace_perf::units::KernelTime;
 
 /// Counts of a log's content: records, those that became events, operations, asynchronous ones,
 /// block requests, and records that the kernel lost.
-type Books = [u64; 6];
+type LogCounts = [u64; 6];
 
 /// Logs for ever: version of the format, name, what they hold.
-const GOLDEN: &[((u16, u16), &str, Books)] = &[
+const GOLDEN: &[((u16, u16), &str, LogCounts)] = &[
     ((1, 0), "v1/dd", [139, 138, 66, 0, 1, 0]),
     ((1, 0), "v1/fio", [854, 782, 328, 0, 29, 0]),
     ((1, 0), "v1/lost", [320, 318, 152, 0, 0, 1840]),
@@ -108,7 +108,7 @@ const DOCUMENT: &str = include_str!("../../docs/format.md");
 /// First cells of the table of docs/format.md whose head begins so.
 fn first_cells(head: &str) -> Vec<&'static str> {
     let table = DOCUMENT.split(&format!("\n| {head}")).nth(1).expect(head);
-    // What is left of the head, and the line below it.
+    // The rest of the head, and the line below it.
     let rows = table.lines().skip(2).map_while(|it| it.strip_prefix("| ")?.split(" | ").next());
     rows.map(str::trim).collect()
 }

@@ -32,7 +32,7 @@ impl Traced {
         Self { printed, log, dir: dir.to_owned() }
     }
 
-    /// How often each call was printed, and what its results are together, by the name that it has
+    /// Number of lines of each call, and the sum of its results, by the name that it has
     /// here.
     fn calls(&self) -> BTreeMap<String, (u64, i64)> {
         let mut calls = BTreeMap::new();
@@ -110,7 +110,7 @@ const COMMON: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn a_program_step_by_step() {
+fn program_is_imported_step_by_step() {
     if !require(Need::Strace) {
         return;
     }
@@ -191,7 +191,7 @@ fn threads_and_children_keep_their_identity() {
 }
 
 #[test]
-fn a_shell_and_its_pipes() {
+fn shell_and_its_pipes_are_imported() {
     if !require(Need::Strace) {
         return;
     }
@@ -248,7 +248,7 @@ fn logs_of_ioriot_have_their_speed() {
     let (recording, said) = imported(other.path(), "ioriot-1.capture");
     assert!(said.contains("1 of 13 lines not understood: first at 10: t=15113811220"), "{said}");
     assert!(said.contains("11 calls with an end but no duration"), "{said}");
-    // It stands in the log, and every report says it.
+    // The fact stands in the log, and every report says it.
     assert!(
         recording
             .text_info()

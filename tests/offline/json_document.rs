@@ -103,27 +103,27 @@ fn of_report(verb: &str) -> Schema {
 }
 
 #[test]
-fn summary() {
+fn keys_of_summary_are_documented() {
     check_report("summary", &[&[], &["-n", "1"]], of_report("summary"), &[]);
 }
 
 #[test]
-fn files() {
+fn keys_of_files_are_documented() {
     check_report("files", &[&[], &["-n", "1"]], of_report("files"), &[]);
 }
 
 #[test]
-fn latency() {
+fn keys_of_latency_are_documented() {
     check_report("latency", &[&[], &["--ms", "-Q"]], of_report("latency"), &[]);
 }
 
 #[test]
-fn pattern() {
+fn keys_of_pattern_are_documented() {
     check_report("pattern", &[&[], &["-n", "1"]], of_report("pattern"), &[]);
 }
 
 #[test]
-fn stacks() {
+fn keys_of_stacks_are_documented() {
     check_report("stacks", &[&[], &["-n", "1", "-P"], &["--calls"]], of_report("stacks"), &[]);
 }
 
@@ -273,8 +273,8 @@ fn replay_export() {
 }
 
 #[test]
-fn info() {
-    // What no recording of the corpus has met; other tests make it.
+fn keys_of_info_are_documented() {
+    // Kinds that no recording of the corpus has; other tests make them.
     let never = [
         "imported.file",
         "imported.format",
@@ -330,7 +330,7 @@ fn fields_of_script() {
         assert_eq!(fields.split(',').map(str::to_owned).collect::<BTreeSet<_>>(), documented);
         for line in printed(&["script", "--json", "--fields", fields], &log).lines() {
             let value: Value = serde_json::from_str(line).expect(line);
-            // What a row does not have is null: of each field.
+            // A value that a row does not have is null: of each field.
             let has = value.as_object().expect("an object").iter().filter(|it| !it.1.is_null());
             let has: Value = has.map(|(key, value)| (key.clone(), value.clone())).collect();
             assert_eq!(schema.check(&has), Vec::<String>::new(), "{}: {line}", log.display());
@@ -341,7 +341,7 @@ fn fields_of_script() {
 
 /// Of any machine: what is tried does not depend on the outcome.
 #[test]
-fn doctor() {
+fn keys_of_doctor_are_documented() {
     let text = section("# `doctor --json`");
     let mut command = Command::new(BINARY);
     command.args(["doctor", "--json"]);

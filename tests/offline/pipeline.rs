@@ -18,12 +18,12 @@ use iotrace_perf::text::line_format::LineWriter;
 use iotrace_perf::units::KernelTime;
 
 mod any_events;
-mod beside;
 mod block_logs;
 mod checked;
 mod layer_logs;
 mod replays;
 mod reports;
+mod two_threads;
 
 use checked::Checked;
 
@@ -133,7 +133,7 @@ fn recorded_logs_give_their_expected_texts() {
 }
 
 #[test]
-fn the_corpus_is_small_and_described() {
+fn corpus_is_small_and_described() {
     let logs = names("iocap");
     assert_eq!(logs, names("txt"), "each log has its text");
     assert!(logs.len() >= 5, "{logs:?}");
@@ -151,7 +151,7 @@ fn the_corpus_is_small_and_described() {
 
 /// Captures come from the script's own directory, and show nothing of the machine but its kernel.
 #[test]
-fn the_corpus_tells_nothing_private() {
+fn corpus_tells_nothing_private() {
     for name in names("iocap") {
         let log = read(&name, "iocap");
         assert_eq!(header_of(&log).host.hostname, "corpus", "{name}");
@@ -168,7 +168,7 @@ fn the_corpus_tells_nothing_private() {
 }
 
 #[test]
-fn the_books_of_recorded_logs_balance() {
+fn books_of_recorded_logs_balance() {
     for name in names("iocap") {
         let log = read(&name, "iocap");
         let (summary, totals, Nothing) = run(&log, Nothing);
@@ -275,7 +275,7 @@ fn twenty_three_writes_are_twenty_three_operations() {
         writes.0.iter().filter(|it| it.1 == "/tmp/iotrace-corpus/zeroes").map(|it| it.2).collect();
     assert_eq!(of_file, [4099; 23]);
     assert_eq!(of_file.iter().sum::<i64>(), 94_277);
-    // What dd says when it is done goes to standard error.
+    // The report of dd goes to standard error.
     let others = writes.0.iter().filter(|it| it.1 != "/tmp/iotrace-corpus/zeroes");
     assert!(others.clone().all(|it| it.0 == 2), "{writes:?}", writes = writes.0);
     assert_eq!(totals.call("write").count, 23 + others.count() as u64);
@@ -318,7 +318,7 @@ fn each_request_of_the_device_is_one_operation() {
 }
 
 #[test]
-fn a_log_without_its_end_still_balances() {
+fn log_without_its_end_still_balances() {
     for name in names("iocap") {
         let log = read(&name, "iocap");
         let mut reader = Reader::new(log.as_slice()).expect("a log");
@@ -371,7 +371,7 @@ fn failed_sink_gets_no_further_step() {
 }
 
 #[test]
-fn the_mount_table_is_in_every_log() {
+fn mount_table_is_in_every_log() {
     for name in names("iocap") {
         let (summary, _, Nothing) = run(&read(&name, "iocap"), Nothing);
         let mounts =

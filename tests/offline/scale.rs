@@ -27,7 +27,7 @@ const LARGE: Shape = Shape {
     opens: false,
     seed: 7,
 };
-/// How much longer the longer capture is.
+/// Factor between the lengths of the two captures.
 const TIMES: u64 = 5;
 /// Memory that a longer capture may add, KiB: buffers that double, a round that is a little fuller.
 const NOISE_KIB: i64 = 16 << 10;
@@ -126,9 +126,9 @@ fn assert_readable(anchor: &Path, locations: u64) {
 }
 
 #[test]
-fn a_large_machine_needs_no_more_memory_for_a_longer_capture() {
+fn large_machine_needs_no_more_memory_for_a_longer_capture() {
     // The peak is that of all children of a process.
-    if !is_own_process("scale::a_large_machine_needs_no_more_memory_for_a_longer_capture") {
+    if !is_own_process("scale::large_machine_needs_no_more_memory_for_a_longer_capture") {
         return;
     }
     let dir = scratch_dir("large");

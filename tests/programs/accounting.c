@@ -1,5 +1,6 @@
-/* Makes each call that /proc/PID/io counts, and those that it does not, with each kind of failure. Prints for each the call, its
- * registers, its result, and what the kernel counted: NAME A0..A5 RESULT RCHAR WCHAR SYSCR SYSCW. */
+/* Makes each call that /proc/PID/io counts, and those that it does not, with each kind of failure.
+ * Prints for each the call, its registers, its result, and what the kernel counted:
+ * NAME A0..A5 RESULT RCHAR WCHAR SYSCR SYSCW. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,9 @@
 //
 //   asynchronous DIR     files are made in DIR
 //
-// A line for each operation: INTERFACE NAME USER_DATA FD OFFSET BYTES RESULT; '-' for what an operation has not. USER_DATA is
-// the number by which the kernel knows it: of io_submit's, the address of the iocb.
+// A line for each operation: INTERFACE NAME USER_DATA FD OFFSET BYTES RESULT; '-' for what an
+// operation has not. USER_DATA is the number by which the kernel knows it: of io_submit's, the
+// address of the iocb.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

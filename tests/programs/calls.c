@@ -1,9 +1,10 @@
-// Makes every system call of the table, most of them so that they succeed and some so that they fail.
+// Makes every system call of the table, most of them so that they succeed and some so that they
+// fail.
 //
 //   calls DIR     files are made in DIR, an empty directory
 //
-// What a kernel or machine does not allow fails here and is recorded all the same; the calls are made by number, so that
-// no C library puts another one in their place.
+// What a kernel or machine does not allow fails here and is recorded all the same; the calls are
+// made by number, so that no C library puts another one in their place.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

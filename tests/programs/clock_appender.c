@@ -1,4 +1,5 @@
-// Appends the monotonic clock (8 bytes, nanoseconds) to a file every 0.2 ms for some seconds; then exits with 7.
+// Appends the monotonic clock (8 bytes, nanoseconds) to a file every 0.2 ms for some seconds; then
+// exits with 7.
 //
 //   clock_appender FILE SECONDS
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Makes, renames, asks for, reads and removes files in directories of its own, again and again: in the place of the first
-// argument, as often as the second says. Each step needs the one before.
+// Makes, renames, asks for, reads and removes files in directories of its own, again and again: in
+// the place of the first argument, as often as the second says. Each step needs the one before.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

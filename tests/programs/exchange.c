@@ -1,4 +1,5 @@
-// Puts a directory with links in the place of an archive that is being written, as the owner of the directory above.
+// Puts a directory with links in the place of an archive that is being written, as the owner of the
+// directory above.
 //
 //   exchange DIRECTORY VICTIM
 //

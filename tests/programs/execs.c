@@ -2,8 +2,8 @@
 //
 //   execs DIR LOG      a link and a script are made in DIR, an empty directory
 //
-// LOG gets a line `PID CALL PATH ABSOLUTE` before each exec that is to succeed: what the call is given (`-`: nothing), and
-// where it is; `PID CALL - -` before one that is to fail.
+// LOG gets a line `PID CALL PATH ABSOLUTE` before each exec that is to succeed: what the call is
+// given (`-`: nothing), and where it is; `PID CALL - -` before one that is to fail.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// Finds a file that no call on files has made (a socket that is bound), gives it other names and removes it; opens and asks for what
-// another user may not. In the place of the first argument, where "secret" is a file of mode 0600.
+// Finds a file that no call on files has made (a socket that is bound), gives it other names and
+// removes it; opens and asks for what another user may not. In the place of the first argument,
+// where "secret" is a file of mode 0600.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Writes through functions without frame pointers, each in another way; how often, is a prime number of its own.
+// Writes through functions without frame pointers, each in another way; how often, is a prime
+// number of its own.
 //
 //   frameless FILE
 #pragma GCC optimize("omit-frame-pointer,no-optimize-sibling-calls,no-inline")
@@ -24,7 +25,7 @@ FUNCTION void put(int count)
     STAYS;
 }
 
-// Where its frame is, is told from the stack pointer.
+// The stack pointer gives the place of its frame.
 FUNCTION void plain(volatile int *room)
 {
     volatile char more[333];

@@ -1,4 +1,5 @@
-/* Reads, writes and syncs a file so many times, in primes: see tests/recording/layers.rs, scripts/vm/check_layers_compare.py. */
+/* Reads, writes and syncs a file so many times, in primes: see tests/recording/layers.rs
+ * and scripts/vm/check_layers_compare.py. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

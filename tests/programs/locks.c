@@ -1,5 +1,6 @@
-// locks DIR TURNS: four processes lock a file in turn, and append a record to another one whose number they read, change and write. At first
-// all of them are refused by their parent; now and then one is by another, two read together, and a child of theirs ends without an unlock.
+// locks DIR TURNS: four processes lock a file in turn, and append a record to another one whose
+// number they read, change and write. At first all of them are refused by their parent; now and
+// then one is by another, two read together, and a child of theirs ends without an unlock.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 // Many processes or threads, each of which writes.
 //
 //   many_writers forks COUNT FILE      COUNT children, 64 at a time; each writes 7 bytes
-//   many_writers threads COUNT FILE    COUNT threads that are there at the same time; each writes 11 bytes
-//   many_writers pids COUNT FILE       COUNT children one after the other with the same number; each makes a FILE.N of its own and
-//                              writes N % 100 + 1 bytes; 77: the kernel does not let us choose the number
+//   many_writers threads COUNT FILE    COUNT threads at the same time; each writes 11 bytes
+//   many_writers pids COUNT FILE       COUNT children one after the other with the same number;
+//                              each makes a FILE.N of its own and writes N % 100 + 1 bytes; 77: the
+//                              kernel does not let us choose the number
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -90,7 +91,7 @@ static int pids(int count, const char *name)
             return 4;
         if (wanted == 0)
             wanted = child;
-        // Somebody else may have taken it meanwhile: then one more time.
+        // Another process may have taken it meanwhile: then one more time.
         if (child != wanted)
             count++;
     }

@@ -1,9 +1,11 @@
 // Maps a file and touches known bytes of it.
 //
-//   maps DIR LOG [wait]     a file is made in DIR, an empty directory; `wait`: for a byte, before the first touch
+//   maps DIR LOG [wait]     a file is made in DIR, an empty directory; `wait`: for a byte, before
+//                           the first touch
 //
-// LOG gets a line for each touch that must make a fault: `ADDRESS OFFSET read|write`, the address in hexadecimal. Pages are so
-// far apart that the kernel, which maps 16 at once, does not spare any of them a fault.
+// LOG gets a line for each touch that must make a fault: `ADDRESS OFFSET read|write`, the address
+// in hexadecimal. Pages are so far apart that the kernel, which maps 16 at once, does not spare any
+// of them a fault.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,7 +52,7 @@ int main(int words, char **word) {
     touch(at + 32 * page, first + 32 * page, 0);
     touch(at + 64 * page + 100, first + 64 * page + 100, 1);
     MUST(msync(at + 64 * page, page, MS_SYNC));
-    // Nobody's memory.
+    // Memory of no process.
     volatile char *nobody = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     nobody[0] = 1;
     MUST(rename("mapped", "renamed"));

@@ -1,6 +1,7 @@
-// mixed_opens DIR THREADS EACH LOG: threads that open, in any order, what has a name that can be told and what has not: the
-// same few files again and again, directories, devices, FIFOs, nothing, paths without a file (O_PATH), and files
-// that are renamed or removed at once. Writes "TID RESULT PATH" for each call.
+// mixed_opens DIR THREADS EACH LOG: threads that open, in any order, objects with a name and
+// without: the same few files again and again, directories, devices, FIFOs, nothing, paths without
+// a file (O_PATH), and files that are renamed or removed at once. Writes "TID RESULT PATH" for each
+// call.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,9 @@
 //
 //   namespaces DIR LOG     DIR is an empty directory; needs root
 //
-// LOG gets a line `PID OFFSET BYTES DELETED` for each read of BYTES at OFFSET of the file `DIR/sub/file` or `DIR/sub/other`:
-// 1 if the name was removed before where the reader is. The parent's file is 100 bytes long, the child's 10.
+// LOG gets a line `PID OFFSET BYTES DELETED` for each read of BYTES at OFFSET of the file
+// `DIR/sub/file` or `DIR/sub/other`: 1 if the name was removed before where the reader is. The
+// parent's file is 100 bytes long, the child's 10.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

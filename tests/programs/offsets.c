@@ -3,11 +3,12 @@
 //   offsets launch DIR    each way of sharing a position, once; then ends
 //   offsets attach DIR    four threads that read and write until DIR/stop is there
 //
-// The truth does not come from counting. What is read tells its place: each word of DIR/data.words holds its own
-// offset. What is written has a number of its own, and is looked for in the file at the end. DIR/truth gets one line
-// for each call on a DIR/data.* file, in the order of each thread:
+// The truth does not come from counting. What is read tells its place: each word of DIR/data.words
+// holds its own offset. What is written has a number of its own, and is looked for in the file at
+// the end. DIR/truth gets one line for each call on a DIR/data.* file, in the order of each thread:
 //
-//   TID CALL RESULT OFFSET MUST     OFFSET -1: the call moved nothing; MUST 1: a tracer can know the offset
+//   TID CALL RESULT OFFSET MUST     OFFSET -1: the call moved nothing; MUST 1: a tracer can know
+//                                   the offset
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -236,7 +237,7 @@ static void transfers(void) {
 static int common_fd, common_append;
 static pthread_barrier_t all_opened;
 
-// Races on the same position: the order is nobody's to know but the kernel's.
+// Races on the same position: only the kernel knows the order.
 static void *racer(void *argument) {
     (void)argument;
     int own = open_words();
@@ -253,7 +254,7 @@ static void *racer(void *argument) {
 static int stopped(void) {
     char path[4096];
     snprintf(path, sizeof path, "%s/stop", dir);
-    // Or when there is no more room for what is to be told.
+    // Or when there is no more room for lines.
     return access(path, F_OK) == 0 || atomic_load(used) > ENTRIES * 3 / 4;
 }
 

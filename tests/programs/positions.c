@@ -2,8 +2,9 @@
 //
 //   positions DIR        files are made in DIR, an empty directory
 //
-// A line for each call: PID CALL FD PATH OFFSET BYTES RESULT FD2 OFFSET2; '-' for what a call has not. Where a file stands it
-// asks of /proc/self/fdinfo, before the call: an lseek would tell it to whoever watches.
+// A line for each call: PID CALL FD PATH OFFSET BYTES RESULT FD2 OFFSET2; '-' for what a call has
+// not. The position of a file is from /proc/self/fdinfo before the call: an lseek would show it to
+// a tracer.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* Positions that are no positions, and `int` arguments in registers whose upper half holds something. And what pipes and sockets move. */
+/* Positions that are no positions, and `int` arguments in registers whose upper half holds
+ * something. And what pipes and sockets move. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -2,7 +2,8 @@
 //
 //   scm_rights DIR LOG     files are made in DIR, an empty directory
 //
-// LOG gets a line `OFFSET NAME` for each read of a byte at that offset: what the kernel calls the file at that moment.
+// LOG gets a line `OFFSET NAME` for each read of a byte at that offset: what the kernel calls the
+// file at that moment.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// shared_queue DIR ITEMS THREADS: each item makes a directory, writes, renames, looks at, reads and removes a file in it, and removes the
-// directory: eleven calls, each by the next one of the threads.
+// shared_queue DIR ITEMS THREADS: each item makes a directory, writes, renames, looks at, reads and
+// removes a file in it, and removes the directory: eleven calls, each by the next one of the
+// threads.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // Reads and writes a file directly, each through functions of its own that keep their frames.
 //
-//   stacks FILE     writes 101 blocks of 4096 bytes in outer() > inner(), then reads 53 of 8192 in readers()
+//   stacks FILE     writes 101 blocks of 4096 bytes in outer() > inner(), then reads 53 of 8192 in
+//                   readers()
 #pragma GCC optimize("no-omit-frame-pointer,no-optimize-sibling-calls,no-inline")
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,7 @@
-// staggered_exits DIR CHILDREN FILES MS: so many children open so many files each, and wait for one another, and MS milliseconds. Then every other
-// one ends without a close, the others become another program, which cannot have them. As long again later all is over, and DIR is looked
-// at once more.
+// staggered_exits DIR CHILDREN FILES MS: so many children open so many files each, and wait for one
+// another, and MS milliseconds. Then every other one ends without a close, the others become
+// another program, which cannot have them. As long again later all is over, and DIR is looked at
+// once more.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,7 +1,9 @@
-// Threads that open, read and close files of their own as fast as they can, and write down which file each open got.
+// Threads that open, read and close files of their own as fast as they can, and write down which
+// file each open got.
 //
 //   storm DIR THREADS FILES        makes DIR/T/N, each of which holds its own path
-//   storm DIR THREADS FILES LOG    opens each once; LOG: "TID FD WHAT STANDS IN THE FILE" for each, in the order of a thread
+//   storm DIR THREADS FILES LOG    opens each once; LOG: "TID FD WHAT STANDS IN THE FILE" for each,
+//                                  in the order of a thread
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -48,7 +50,8 @@ static void make(void) {
     }
 }
 
-// The buffer of the path is the same each time: a name that is read too late is that of the next file.
+// The buffer of the path is the same each time: a name that is read too late is that of the next
+// file.
 static void *work(void *argument) {
     long thread = (long)argument;
     char path[PATH_MAX];

@@ -1,4 +1,5 @@
-// Types its argument into the terminal that is its standard input, as if a user did. Exits with 6 if it may not.
+// Types its argument into the terminal that is its standard input, as if a user did. Exits with 6
+// if it may not.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-// Asks io_submit for writes whose results no call fetches: of 4099 bytes in a context that is destroyed, and five times of
-// 1013 bytes, whose results it takes from the context's memory; then the file is closed.
+// Asks io_submit for writes whose results no call fetches: of 4099 bytes in a context that is
+// destroyed, and five times of 1013 bytes, whose results it takes from the context's memory; then
+// the file is closed.
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Children that write and that are not waited for: `none`; whose accounting the kernel throws away: `ignored` (SIGCHLD); that are
- * children of the parent: `parent` (CLONE_PARENT); or, for comparison, `waited`. */
+/* Children that write and that are not waited for: `none`; whose accounting the kernel throws away:
+ * `ignored` (SIGCHLD); that are children of the parent: `parent` (CLONE_PARENT); or, to compare,
+ * `waited`. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,5 @@
-// Waits 100 ms and more at each of a pipe, a socket, an eventfd and a timerfd, then writes and syncs a file 211 times.
+// Waits 100 ms and more at each of a pipe, a socket, an eventfd and a timerfd, then writes and
+// syncs a file 211 times.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// without_uring PROGRAM ARGUMENTS...: runs a program whose system calls are filtered as in a container: io_uring_setup is refused.
+// without_uring PROGRAM ARGUMENTS...: runs a program whose system calls are filtered as in a
+// container: io_uring_setup is refused.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -121,7 +121,7 @@ fn programs(piece: &JsonPiece) -> Vec<i32> {
 fn check(recording: &Recording, dirs: [&Path; 2], whole_system: bool) {
     let requests = recording.requests();
     let [first, second] = dirs;
-    // What a program has asked for itself, and what the kernel has written for it later.
+    // A program's own requests, and those that the kernel made for it later.
     let rows = [
         (first, "one", "write", "one", "inferred"),
         (second, "two", "write", "two", "inferred"),

@@ -140,7 +140,7 @@ fn argument_roles_match_strace() {
         .success();
     let log = Log::read(&log).expect("strace wrote a log");
     let mut checked = 0;
-    // It does not know the arguments of calls that are newer than itself.
+    // strace does not know the arguments of calls that are newer than itself.
     for (_, made) in log.all().filter(|it| !it.1.name.starts_with("syscall_")) {
         let Some(row) = CALLS.iter().find(|it| it.name == kernel_name(&made.name)) else {
             continue;

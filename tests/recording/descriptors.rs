@@ -142,7 +142,7 @@ fn running_32_bit_program_is_reported() {
         eprintln!("skipped: no 32-bit programs here");
         return;
     };
-    // It waits for its first byte.
+    // The child waits for its first byte.
     let script = format!("exec {program} 7<&0");
     let mut child = Command::new("sh")
         .args(["-c", &script])
@@ -283,7 +283,7 @@ fn page_faults_have_their_file() {
         .collect();
     let touched: Vec<&str> = log.lines().collect();
     assert_eq!(shown, touched);
-    // Where the rename's paths are not read, the file keeps its name.
+    // Without the rename's paths the file keeps its name.
     let after = if recording.number("unfollowed") == 0 { after } else { before.clone() };
     let names: Vec<&str> = ours.iter().filter_map(|it| it.path.as_deref()).collect();
     assert_eq!(names[..3], [&before; 3].map(String::as_str));

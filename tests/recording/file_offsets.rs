@@ -31,7 +31,7 @@ const BESIDES: [&str; 4] = ["/proc/", "/etc/", "/lib", "/usr/"];
 
 /// One line of the program's.
 #[derive(Debug)]
-struct Said<'a> {
+struct PrintedCall<'a> {
     call: &'a str,
     fd: Option<u64>,
     path: Option<String>,
@@ -43,15 +43,15 @@ struct Said<'a> {
 }
 
 /// By process, in order.
-fn said(text: &str) -> BTreeMap<i32, Vec<Said<'_>>> {
-    let mut by_process: BTreeMap<i32, Vec<Said<'_>>> = BTreeMap::new();
+fn said(text: &str) -> BTreeMap<i32, Vec<PrintedCall<'_>>> {
+    let mut by_process: BTreeMap<i32, Vec<PrintedCall<'_>>> = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let &[pid, call, fd, path, offset, bytes, result, fd2, offset2] = words.as_slice() else {
             panic!("{line}")
         };
         let number = |word: &str| word.parse().ok();
-        let said = Said {
+        let said = PrintedCall {
             call,
             fd: number(fd),
             path: Some(path.replace('|', " ")).filter(|it| it != "-"),
@@ -86,7 +86,7 @@ fn every_call_worked_where_the_program_says() {
             let ours: Vec<JsonOperation> = operations.extract_if(.., |it| it.pid == pid).collect();
             let mut ours = ours.iter();
             for said in said {
-                // What it does besides, and does not say: the log, and where its files stand.
+                // Calls that the program does not print: on the log, and on positions.
                 let is_it = |it: &&JsonOperation| {
                     it.name == said.call
                         && it.result == Some(said.result)
@@ -126,10 +126,10 @@ fn is_late(our: &JsonOperation, is_exact: bool) -> bool {
 }
 
 #[track_caller]
-fn compare(said: &Said<'_>, our: &JsonOperation, is_exact: bool) {
+fn compare(said: &PrintedCall<'_>, our: &JsonOperation, is_exact: bool) {
     // An open that succeeded is of the file that it made.
     if said.path.is_some() {
-        // Which two descriptors a pipe got stands in memory.
+        // The two descriptors of a pipe stand in memory.
         let is_pipe = said.path.as_deref().is_some_and(|it| it.starts_with("pipe:"));
         assert!(is_pipe || our.path == said.path, "{said:?} {our:?}");
     }

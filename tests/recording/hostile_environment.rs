@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,21 +16,12 @@ use crate::support::driver::recording::{
 };
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
-use crate::support::machine::turns::alone;
+use crate::support::machine::turns::{alone, tracer_instances};
 use crate::support::scratch_dir;
 
 /// Reads and writes 200,000 bytes, one by one, and ends with 5.
 const WORK: [&str; 3] =
     ["sh", "-c", "dd if=/dev/zero of=/dev/null bs=1 count=200000 2>/dev/null; exit 5"];
-
-/// The instances that there are of tracers.
-fn instances() -> Vec<PathBuf> {
-    let all = fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
-    let is_ours = |it: &PathBuf| {
-        it.file_name().is_some_and(|it| it.as_encoded_bytes().starts_with(b"iotrace-"))
-    };
-    all.map(|it| it.path()).filter(is_ours).collect()
-}
 
 /// Records work that ends with 5; when it is under way, `meanwhile` happens.
 #[track_caller]
@@ -134,7 +125,7 @@ fn several_tracers_do_not_disturb_each_other() {
             it.spawn(move || one(number, source));
         }
     });
-    assert_eq!(instances(), Vec::<PathBuf>::new());
+    wait_until("all instances are removed", || tracer_instances().is_empty());
 }
 
 /// Fails if a change of our instance by another process is not reported, or if it ends the
@@ -158,14 +149,14 @@ fn foreign_change_of_the_instance_is_reported() {
     ] {
         let dir = scratch_dir("disturbances");
         let (finished, recording) = disturbed(dir.path(), &options, &WORK, || {
-            for path in instances() {
+            for path in tracer_instances() {
                 assert!(fs::remove_dir(&path).is_err(), "it is in use");
                 fs::write(path.join(file), value).expect("we may");
             }
         });
         let (said, text) = (finished.stderr(), recording.text_info());
         assert!(said.contains(reported) || text.contains(reported), "{file}: {said}\n{text}");
-        assert_eq!(instances(), Vec::<PathBuf>::new());
+        wait_until("all instances are removed", || tracer_instances().is_empty());
     }
 }
 
@@ -191,7 +182,7 @@ fn switched_off_ring_is_reported() {
     let script = "for i in $(seq 30); do dd if=/dev/zero of=/dev/null bs=1 count=2003 2>&-; sleep 0.1; done; exit 5";
     let (finished, recording) = disturbed(dir.path(), &options, &["sh", "-c", script], || {
         let switch = |value: &str| {
-            for it in instances().iter().filter(|it| is_main_of_our_child(it)) {
+            for it in tracer_instances().iter().filter(|it| is_main_of_our_child(it)) {
                 fs::write(it.join("tracing_on"), value).expect("we may");
             }
         };
@@ -215,7 +206,7 @@ fn offline_processor_is_reported() {
     if !can_record(&[Need::KernelFile(ONLINE)]) {
         return;
     }
-    // It is online, so nothing happens yet.
+    // The CPU is online, so nothing happens yet.
     if let Err(error) = fs::write(ONLINE, "1") {
         eprintln!("skipped: processors cannot be switched off here: {error}");
         return;
@@ -413,7 +404,7 @@ fn tracer_without_memory_does_not_harm_the_program() {
         let log = dir.path().join("traces.iocap");
         if finished.stdout().is_empty() {
             assert_ne!(finished.status.code(), Some(5), "{mebibytes}: it has not run");
-            // Where memory ends it may have been killed by that (SIGABRT), as by anything else.
+            // Without memory the program may have been killed (SIGABRT), as by any signal.
             let is_killed = finished.status.signal().is_some();
             assert!(is_killed || !log.exists(), "{mebibytes}: nothing is left");
         } else {
@@ -430,5 +421,5 @@ fn tracer_without_memory_does_not_harm_the_program() {
     // The next one removes what the killed ones left.
     let dir = scratch_dir("disturbances");
     record(dir.path(), &[], &["true"]).0.success();
-    assert_eq!(instances(), Vec::<PathBuf>::new());
+    wait_until("all instances are removed", || tracer_instances().is_empty());
 }

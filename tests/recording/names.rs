@@ -21,7 +21,7 @@ use crate::support::scratch_dir;
 /// Runs after which too few right names are a failure. Others load the machine.
 const ATTEMPTS: usize = 4;
 
-/// How many names are right, and of 1000 how many must be.
+/// Number of right names, and the least number of 1000.
 type Result = (Score, usize);
 
 /// Repeats a run until enough names are right.
@@ -95,7 +95,7 @@ fn judged(score: Score, recording: &Recording, of_readers: usize) -> Result {
     }
 }
 
-/// How many of 1000 names must be right.
+/// Least number of right names of 1000.
 const MOST: usize = 999;
 
 /// The best that this kernel has: `auto` prefers readers to probes in libraries, which do not see
@@ -108,7 +108,7 @@ fn best_names() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// The same of readers where many programs are started that live for a millisecond: a CPU that has
+/// Test of the readers where many programs are started that live for a millisecond: a CPU that has
 /// nothing to do takes them over, now and then before the reader has looked, which is noticed, and
 /// then they have no name. Seen: 998 to 1000, on two CPUs.
 const MOST_OF_MANY: usize = 995;
@@ -191,7 +191,7 @@ fn compile_with_gcc() {
 /// Fails if an open among those of other threads, which use the same numbers at the same time, has
 /// the name of another.
 #[test]
-fn a_storm_of_opens() {
+fn storm_of_opens_is_named() {
     if !can_record(&[]) {
         return;
     }
@@ -225,7 +225,7 @@ fn storm(prepared: &Prepared, number: usize, names: &[&str]) -> Result {
         } else if let Some((fd, path)) = current.get(&operation.tid)
             && operation.fd == Some(*fd)
         {
-            // What is known of the open is what is known of its descriptor.
+            // The open and its descriptor have the same name.
             let mut of_descriptor = Score::default();
             judge(&mut of_descriptor, operation, path);
             score.wrong.extend(of_descriptor.wrong);
@@ -240,7 +240,7 @@ fn storm(prepared: &Prepared, number: usize, names: &[&str]) -> Result {
 /// of files that are opened again and again, of devices, of paths without a file, of what is
 /// renamed or removed at once.
 #[test]
-fn a_mix_of_opens() {
+fn mix_of_opens_is_named() {
     if !can_record(&[]) {
         return;
     }

@@ -107,7 +107,7 @@ fn program_is_started_as_another_user() {
         let finished = recorded(&["--as-user", user], &["id"]);
         assert_eq!(finished.stdout(), reported, "{user}: {}", finished.stderr());
     }
-    // They may do no more than they may.
+    // Users may do no more than the kernel allows.
     let finished = recorded(&["--as-user", "games"], &["cat", "/etc/shadow"]);
     assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr());
     let finished = recorded(&["--as-user", "no such name"], &["id"]);
@@ -227,7 +227,7 @@ fn root_writes_nothing_below_directories_of_other_users() {
     refused("owner", owner);
     chown(&others, Some(0), Some(0)).expect("taken back");
     fs::set_permissions(&others, fs::Permissions::from_mode(0o777)).expect("ours");
-    refused("everybody", "can be written to by everybody");
+    refused("all users", "is writable by all users");
     chown(&others, Some(0), Some(OTHER)).expect("ours");
     fs::set_permissions(&others, fs::Permissions::from_mode(0o775)).expect("ours");
     refused("group", "can be written to by group 65534");
@@ -282,7 +282,7 @@ fn outputs_under_sudo_are_the_callers() {
     owners(&others, &mut found);
     assert!(found.len() > 20, "{found:?}");
     assert!(found.iter().all(|it| it.1 == OTHER), "{found:?}");
-    // Where only root writes root does, and gives it to the caller.
+    // In root's directories root writes, and gives the files to the caller.
     let roots = dir.path().join("roots");
     fs::create_dir(&roots).expect("space");
     for arguments in [&all[1..7], &all[1..2]].concat() {

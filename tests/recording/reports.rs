@@ -282,7 +282,7 @@ fn of_one_user() {
 
 /// Bytes that are moved into a pipe are not writes of the file that they come from.
 #[test]
-fn a_transfer_reads_its_source() {
+fn transfer_reads_its_source() {
     if !can_record(&[Need::Program("python3")]) {
         return;
     }
@@ -337,7 +337,7 @@ fn doctor_tries_a_recording() {
 /// Fails if a log that comes through a pipe, where nothing can be read twice, is read in another
 /// way than a file.
 #[test]
-fn a_log_may_come_through_a_pipe() {
+fn log_may_come_through_a_pipe() {
     let _turn = beside_others();
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/logs/v2/stacks.iocap");
     for verb in [&["info"][..], &["summary"], &["script", "--json"], &["stacks", "-f"]] {

@@ -48,7 +48,7 @@ fn stopped_helper(tracer: Pid) -> Pid {
         let pids = children.split_whitespace().filter_map(|it| it.parse().ok()).map(Pid::from_raw);
         for helper in pids.filter(is_helper) {
             if kill(helper, Signal::SIGSTOP).is_ok() {
-                // It may have ended at this moment.
+                // The process may have ended at this moment.
                 std::thread::sleep(Duration::from_millis(1));
                 if is_stopped(helper) {
                     return helper;

@@ -11,13 +11,13 @@ use nix::sys::wait::WaitStatus;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size,
+    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size, wait_until,
 };
 use crate::support::machine::subreaper::Subreaper;
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
-/// How often: `scripts/faults` asks for more.
+/// Number of kills: `scripts/faults` asks for more.
 const KILLS: &str = "IOTRACE_KILLS";
 const KILLS_DEFAULT: u64 = 12;
 
@@ -65,7 +65,7 @@ struct Killed {
     written: PathBuf,
     /// Time of the kill.
     at: u64,
-    /// How the children that were left ended.
+    /// Exit statuses of the children that were left.
     ends: Vec<WaitStatus>,
 }
 
@@ -185,7 +185,8 @@ fn tracer_killed_at_any_moment_leaves_a_readable_log() {
             reported.push((writes > 0, worked > SILENT_NS, killed.what.clone()));
         }
         clean();
-        assert_eq!(left(), before, "{}", killed.what);
+        let is_removed = || left() == before;
+        wait_until(&format!("nothing is left: {}", killed.what), is_removed);
     }
     let started = reported.len();
     println!("{kills} kills: {started} programs ran on, and their logs were read");

@@ -170,7 +170,7 @@ fn each_device_has_stacks_of_its_own() {
     let to = format!("of={}", upper.path().display());
     let both = format!("{},{}", upper.name(), lower.name());
     let options = ["-a", "-d", &both, "--json"];
-    // What is written reaches the lower device before the recording is over.
+    // The writes reach the lower device before the recording is over.
     let script = format!("dd if=/dev/zero {to} bs=4096 count=101 oflag=direct; sync");
     let text = stacks(&dir.path().join("report"), &options, &["sh", "-c", &script]);
     let report: Value = serde_json::from_str(&text).expect("JSON");
@@ -192,7 +192,7 @@ fn each_device_has_stacks_of_its_own() {
 /// Fails if a log of today is read in another way some day, or if one form has other numbers than
 /// the others.
 #[test]
-fn a_recorded_log_gives_the_same_in_all_forms() {
+fn recorded_log_gives_the_same_in_all_forms() {
     let _turn = beside_others();
     let dir = scratch_dir("stacks");
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS);
@@ -280,7 +280,7 @@ fn symtab(elf: &[u8]) -> usize {
 /// Damage to a copy of a program that the kernel does not notice: it reads no sections.
 #[derive(Clone, Copy, Debug)]
 enum Trap {
-    /// It has so many symbols, which say nothing and lie in a hole, and this mode.
+    /// An image with this many symbols, which say nothing and lie in a hole, and this mode.
     Symbols(u64, u32),
     /// `inner` is called so, in as many bytes.
     Name(&'static [u8; 5]),
@@ -434,7 +434,7 @@ fn names_of_functions_are_harmless() {
         let text = stacks(&dir.path().join(format!("form{}", form.concat())), &options, &[]);
         assert!(!text.contains('\x1b') && !text.contains("i;\n"), "{text}");
     }
-    // What is no text is no name.
+    // A name is text.
     let (dir, ..) = trapped(Trap::Name(b"i\xffner"), |_| {});
     let lines = folded_of(dir.path(), "trap");
     assert!(lines.iter().any(|it| it.contains(";main;outer;trap+0x")), "{lines:#?}");

@@ -32,7 +32,7 @@ impl Shell {
     fn new(dir: &Path, script: &str) -> Self {
         let script = script.replace("DIR", dir.to_str().expect("text")).replace("TRACER", BINARY);
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
-        // Who has inherited its other side would keep it open.
+        // A child that has inherited its other side would keep it open.
         fcntl(&master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("it is ours");
         let side = || Stdio::from(slave.try_clone().expect("a descriptor"));
         let mut command = Command::new("setsid");

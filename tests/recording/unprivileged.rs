@@ -24,14 +24,14 @@ const NOBODY: u32 = 65534;
 /// At most at this level users may trace programs of their own.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// A place of theirs, with our binary.
-struct Place {
+/// A directory that all users can reach, with our binary.
+struct UserDirectory {
     dir: TempDir,
 }
 
-impl Place {
+impl UserDirectory {
     fn new() -> Self {
-        let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+        let dir = tempfile::tempdir().expect("a directory that all users can reach");
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).expect("ours");
         copy_program(BINARY, dir.path().join("iotrace-perf"));
         fs::set_permissions(dir.path().join("iotrace-perf"), Permissions::from_mode(0o755))
@@ -82,12 +82,12 @@ fn can_record_own() -> bool {
 }
 
 #[test]
-fn a_known_program_is_recorded_to_the_byte() {
+fn known_program_is_recorded_to_the_byte() {
     let _turn = beside_others();
     if !can_record_own() {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     let program = ["dd", "if=/dev/zero", "of=out", "bs=1009", "count=211", "conv=fsync"];
     let finished = place.record(&[], &program).success();
     let said = finished.stderr();
@@ -108,7 +108,7 @@ fn reported_by_dd(said: &str) -> u64 {
     of_dd.map(|it| it.len() as u64 + 1).sum()
 }
 
-/// How often each call was made, as strace counts.
+/// Number of each call, as strace counts.
 fn counts_of_strace(summary: &Path) -> BTreeMap<String, u64> {
     let text = fs::read_to_string(summary).expect("strace wrote it");
     let row = |line: &str| {
@@ -134,7 +134,7 @@ fn counts_are_those_of_strace() {
         &["sh", "-c", git],
         &["python3", "-B", "-c", python],
     ];
-    let place = Place::new();
+    let place = UserDirectory::new();
     for program in programs {
         // In the same run: what git reads depends on how fast it is.
         let summary = place.path("strace");
@@ -171,7 +171,7 @@ fn invisible_processes_are_reported() {
     if !can_record_own() {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     // Only root may read it, so only root may trace it.
     let secret = place.path("secret");
     copy_program("/bin/true", &secret);
@@ -216,7 +216,7 @@ fn own_processes_can_be_attached_to() {
     if !can_record_own() {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     let loops = "while :; do cat /dev/null; read -t 0.01 x < /dev/zero || :; done";
     let mut program = place.command("bash", &["-c", loops]);
     let mut program = program.process_group(0).spawn().expect("it runs");
@@ -255,7 +255,7 @@ fn files_are_named_soon() {
     if !can_record_own() || !require_all(&[Need::Program("python3")]) {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     let program = ["python3", "-B", "-c", OPENS];
     let record = || {
         let said = place.record(&["--names", "links"], &program).success().stderr();
@@ -302,7 +302,7 @@ fn with_cap_perfmon_the_machine_is_recorded() {
     if !can_record_own() {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     let rights =
         "--reuid=65534 --regid=65534 --clear-groups --inh-caps=+perfmon --ambient-caps=+perfmon";
     let log = format!("{}/", place.path("log").display());
@@ -330,7 +330,7 @@ fn impossible_options_are_refused_before_the_program_starts() {
     if !can_record_own() {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     let cases: [(&[&str], &str); 5] = [
         (&["--names", "reader"], "it needs privileges"),
         (&["-a"], "the whole machine (-a): not without privileges"),
@@ -347,12 +347,12 @@ fn impossible_options_are_refused_before_the_program_starts() {
 }
 
 #[test]
-fn a_full_ring_is_counted() {
+fn full_ring_is_counted() {
     let _turn = beside_others();
     if !can_record_own() {
         return;
     }
-    let place = Place::new();
+    let place = UserDirectory::new();
     // The tracer is stopped while the program writes more than a ring holds.
     let stop = "kill -STOP $PPID; dd if=/dev/zero of=/dev/null bs=1 count=300000 2>/dev/null; kill -CONT $PPID";
     let _ = place.record(&["--buffer-size", "16K"], &["sh", "-c", stop]).success();
@@ -360,7 +360,7 @@ fn a_full_ring_is_counted() {
     recording.assert_books_balance();
     let lost = recording.number("lost");
     assert!(lost > 100_000, "{lost}");
-    // What came and what was lost is what the kernel has counted.
+    // Records and losses together are the kernel's count.
     for (name, count) in recording.info["missing"].as_object().expect("it ended in order") {
         let at_the_end = count.as_u64().is_some_and(|it| it <= recording.number("cpus"));
         assert!(at_the_end, "missing {name}: {:#}", recording.info);

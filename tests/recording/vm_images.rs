@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::driver::process::{self, Finished};
 use crate::support::driver::recording::TIMEOUT;
 use crate::support::driver::watch_session::{
-    Line, Place, RUNS_MAX, WatchSession, bytes_of, may_run,
+    Line, RUNS_MAX, WatchDisk, WatchSession, bytes_of, may_run,
 };
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
@@ -32,7 +32,7 @@ const QEMU: [&str; 4] = ["qemu-io", "qemu-img", "worker", "iou-wrk"];
 /// Ranges that are written to an image, and read.
 const WRITTEN: [(u64, u64); 3] = [(1 << 20, 192 << 10), (5 << 20, 64 << 10), (9 << 20, 320 << 10)];
 
-/// Its output goes to a file: the other end of a pipe that was made before is an unknown file.
+/// The program's output goes to a file: the other end of an earlier pipe is an unknown file.
 #[track_caller]
 fn qemu(words: &[&str]) -> Finished {
     let dir = scratch_dir("watch");
@@ -64,7 +64,7 @@ fn images_of_virtual_machines_are_watched_at_both_levels() {
 /// False if a name, or what `io_submit` was given, was read too late.
 #[track_caller]
 fn images(way: &Way) -> bool {
-    let place = Place::new(96 << 20);
+    let place = WatchDisk::new(96 << 20);
     let images = [("raw", place.file("disk.raw")), ("qcow2", place.file("disk.qcow2"))];
     for (format, image) in &images {
         let how = if *format == "raw" { "full" } else { "off" };
@@ -96,7 +96,7 @@ struct Logged {
     lines: Vec<Line>,
     called: u64,
     at_device: u64,
-    /// It is known of all operations where in the image they worked.
+    /// All operations have a known place in the image.
     is_reported: bool,
     /// Some names were read too late: it may be that of the image.
     is_in_doubt: bool,

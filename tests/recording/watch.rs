@@ -13,13 +13,13 @@ use crate::support::driver::json::JsonPiece;
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, compile, wait_until};
 use crate::support::driver::watch_session::{
-    Line, Place, RUNS_MAX, WatchSession, bytes_of, may_run,
+    Line, RUNS_MAX, WatchDisk, WatchSession, bytes_of, may_run,
 };
 use crate::support::machine::turns::alone;
 use crate::support::oracle::diskstats::DiskStats;
 use crate::support::{scratch_dir, text};
 
-/// Those of calls: direction, offset, bytes.
+/// Lines of calls: direction, offset, bytes.
 fn calls(lines: &[Line]) -> Vec<(bool, u64, u64)> {
     let of_calls = lines.iter().filter(|it| it.level == "VFS");
     of_calls.map(|it| (it.is_write, it.address, it.bytes)).collect()
@@ -87,7 +87,7 @@ fn every_access_of_a_watched_file_has_its_line() {
         return;
     }
     let _alone = alone();
-    let place = Place::new(32 << 20);
+    let place = WatchDisk::new(32 << 20);
     let (file, other) = (place.file("a file;\n"), place.file("other"));
     let dir = scratch_dir("watch");
     let mut program = Obeys::start(dir.path(), &file);
@@ -137,12 +137,12 @@ fn every_access_of_a_watched_file_has_its_line() {
 
 /// Fails if something of a program that is launched is missed, or its output is not its own.
 #[test]
-fn a_launched_program_is_watched_from_its_start() {
+fn launched_program_is_watched_from_its_start() {
     if !may_run(&[]) {
         return;
     }
     let _alone = alone();
-    let place = Place::new(32 << 20);
+    let place = WatchDisk::new(32 << 20);
     let path = place.file("file");
     fs::write(&path, "").expect("made");
     for _ in 0..RUNS_MAX {
@@ -182,7 +182,7 @@ fn files_come_stop_and_go_while_a_program_runs() {
         return;
     }
     let _alone = alone();
-    let place = Place::new(32 << 20);
+    let place = WatchDisk::new(32 << 20);
     let path = place.file("file");
     let file = text(&path);
     let dir = scratch_dir("watch");
@@ -249,7 +249,7 @@ fn bytes_at_the_device_equal_the_kernel_counters() {
     }
     let _alone = alone();
     for _ in 0..RUNS_MAX {
-        let place = Place::new(200 << 20);
+        let place = WatchDisk::new(200 << 20);
         let path = place.file("file");
         fs::write(&path, "").expect("made");
         let trace = scratch_dir("watch");
@@ -296,13 +296,13 @@ fn bytes_at_the_device_equal_the_kernel_counters() {
 
 /// Fails if pieces of other files are shown when one is asked for.
 #[test]
-fn a_filter_chooses_pieces() {
+fn filter_chooses_pieces() {
     if !may_run(&[]) {
         return;
     }
     let _alone = alone();
     for _ in 0..RUNS_MAX {
-        let place = Place::new(32 << 20);
+        let place = WatchDisk::new(32 << 20);
         let (one, two) = (place.file("one"), place.file("two"));
         let dir = scratch_dir("watch");
         let script = format!(
@@ -336,7 +336,7 @@ fn a_filter_chooses_pieces() {
 #[track_caller]
 fn says(socket: &Path, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    // It may have been cut off: then there is an answer all the same.
+    // The line may have been cut off: then there is an answer all the same.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut said = Vec::new();
@@ -354,7 +354,7 @@ fn bad_input_is_refused_without_harm() {
         return;
     }
     let _alone = alone();
-    let place = Place::new(32 << 20);
+    let place = WatchDisk::new(32 << 20);
     let path = place.file("file");
     let dir = scratch_dir("watch");
     let mut program = Obeys::start(dir.path(), &path);

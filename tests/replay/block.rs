@@ -95,18 +95,18 @@ fn replayed(captured: &Captured, device: &LoopDevice, options: &[&str]) -> (Valu
 
 /// Requests, in the order of their issue.
 fn asked(recording: &Recording, wanted: &[&str]) -> Vec<JsonBlock> {
-    let of_driver = |it: &JsonBlock| {
-        let is_done = it.ending.as_deref() == Some("completed") && it.issued_ns.is_some();
-        is_done && it.flush.as_deref() != Some("demand") && wanted.contains(&it.op.as_str())
+    let of_driver = |block: &JsonBlock| {
+        let is_done = block.ending.as_deref() == Some("completed") && block.issued_ns.is_some();
+        is_done && block.flush.as_deref() != Some("demand") && wanted.contains(&block.op.as_str())
     };
     let mut found: Vec<JsonBlock> = recording.requests().into_iter().filter(of_driver).collect();
     found.sort_by_key(|it| it.issued_ns);
     found
 }
 
-fn place(it: &JsonBlock) -> (String, u64, u64) {
-    let sector = if it.op == "flush" { 0 } else { it.sector };
-    (it.op.clone(), sector, it.bytes)
+fn place(request: &JsonBlock) -> (String, u64, u64) {
+    let sector = if request.op == "flush" { 0 } else { request.sector };
+    (request.op.clone(), sector, request.bytes)
 }
 
 fn sorted(all: &[JsonBlock]) -> Vec<(String, u64, u64)> {
@@ -368,10 +368,10 @@ fn one_device_of_several_is_chosen() {
     let _busy = CpuHog::all_cpus();
     let ((one, _one), (other, _other)) = (device(16 * MIB), device(16 * MIB));
     let dir = memory();
-    let lines = [&one, &other].map(|it| {
+    let lines = [&one, &other].map(|device| {
         format!(
             "dd if={} of=/dev/null bs=4k count=23 iflag=direct status=none",
-            it.path().display()
+            device.path().display()
         )
     });
     let options = ["-a", "-e", "block", "-d", one.name(), "-d", other.name()];

@@ -14,7 +14,7 @@ use crate::support::{copy_program, scratch_dir, text};
 
 /// Fails if a replay does to the files of the capture what the capture did.
 #[test]
-fn the_original_is_not_touched() {
+fn originals_are_not_changed_by_a_replay() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -49,7 +49,7 @@ fn the_original_is_not_touched() {
 /// Fails if a plan that was made to do harm can make, write, change or remove anything outside of
 /// the directory of its replay.
 #[test]
-fn a_hostile_plan_stays_inside() {
+fn hostile_plan_stays_inside() {
     if !can_record(&[]) {
         return;
     }
@@ -223,12 +223,12 @@ fn remains_of_a_killed_replay_are_recognised() {
 
 /// Without any privilege the same, in a user namespace, where that is allowed.
 #[test]
-fn a_user_replays_in_a_namespace() {
+fn replay_of_a_user_runs_in_a_namespace() {
     if !can_record(&[Need::UserNamespace]) {
         return;
     }
     let _turn = beside_others();
-    let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+    let dir = tempfile::tempdir().expect("a directory that all users can reach");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     let binary = dir.path().join("iotrace-perf");
     copy_program(BINARY, &binary);

@@ -84,9 +84,9 @@ impl Swap {
             found.extend(inside);
             at += 1;
         }
-        let owner = |it: PathBuf| {
-            let owner = it.symlink_metadata().expect("there").uid();
-            (it, owner)
+        let owner = |path: PathBuf| {
+            let owner = path.symlink_metadata().expect("there").uid();
+            (path, owner)
         };
         found.into_iter().map(owner).collect()
     }

@@ -56,14 +56,14 @@ impl Captured {
         report
     }
 
-    /// How many operations are in it because they are wanted.
+    /// Number of operations in the plan that are wanted.
     #[track_caller]
     fn wanted(&self, options: &[&str]) -> u64 {
         let report = self.part(options);
         number(&report, "done") - number(&report, "needed")
     }
 
-    /// How many such calls are in the plan of all.
+    /// Number of such calls in the plan of all operations.
     fn count(&self, calls: &[&str]) -> u64 {
         let rows = self.whole["done_calls"].as_array().expect("a list");
         let of = rows.iter().filter(|it| calls.iter().any(|call| it["call"] == *call));
@@ -165,15 +165,15 @@ fn files_opened_in_turn_take_few_descriptors() {
     }
     let _alone = alone();
     let dir = scratch_dir("replay_filter");
-    let line = |it: usize| {
-        let at = |step: usize| format!("7 1700000000.{:06}", it * 100 + step * 10);
+    let line = |file: usize| {
+        let at = |step: usize| format!("7 1700000000.{:06}", file * 100 + step * 10);
         [
             format!(
-                r#"{} openat(AT_FDCWD, "/d/{it}", O_WRONLY|O_CREAT, 0644) = 3</d/{it}> <0.000001>"#,
+                r#"{} openat(AT_FDCWD, "/d/{file}", O_WRONLY|O_CREAT, 0644) = 3</d/{file}> <0.000001>"#,
                 at(0)
             ),
-            format!(r#"{} write(3</d/{it}>, ""..., 23) = 23 <0.000001>"#, at(1)),
-            format!("{} close(3</d/{it}>) = 0 <0.000001>", at(2)),
+            format!(r#"{} write(3</d/{file}>, ""..., 23) = 23 <0.000001>"#, at(1)),
+            format!("{} close(3</d/{file}>) = 0 <0.000001>", at(2)),
         ]
         .join("\n")
     };

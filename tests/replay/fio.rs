@@ -119,8 +119,8 @@ fn fio_moves_the_captured_bytes() {
     let text = fs::read_to_string(dir.path().join("fio.json")).expect("there");
     let reported: Value = serde_json::from_str(&text).expect("JSON");
     let jobs = reported["jobs"].as_array().expect("a list");
-    let sum = |it: &str| {
-        jobs.iter().map(|job| job[it]["io_bytes"].as_u64().expect("a number")).sum::<u64>()
+    let sum = |direction: &str| {
+        jobs.iter().map(|job| job[direction]["io_bytes"].as_u64().expect("a number")).sum::<u64>()
     };
     assert_eq!([sum("read"), sum("write")], [total(0), total(1)]);
     assert!(jobs.iter().all(|it| it["error"] == 0));

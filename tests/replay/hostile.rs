@@ -33,12 +33,12 @@ struct Replay {
 }
 
 impl Replay {
-    /// Of so many threads, each of which makes a directory.
+    /// Creates a replay of so many threads, each of which makes a directory.
     fn new(dir: &Path, threads: u32) -> Self {
         Self::with(dir, threads, |_, _| {})
     }
 
-    /// The same with something else in its plan.
+    /// Creates a replay of a changed plan.
     fn with(dir: &Path, threads: u32, change: impl Fn(&mut PlannedOp, &mut WorkerInfo)) -> Self {
         let [plan, root] = ["plan", "root"].map(|it| dir.join(it));
         fs::write(&plan, plan_of(threads, std::env::consts::ARCH, change)).expect("space");
@@ -67,7 +67,7 @@ impl Replay {
         self.root.join("files")
     }
 
-    /// It is so far, as a replay would have written it down that was ended there.
+    /// Writes the state file, as a replay that ended in this state would have left it.
     fn set(&self, state: &str) {
         let line = format!("iotrace-perf replay 1: {state}\n");
         fs::write(self.root.join("iotrace-perf.state"), line).expect("space");
@@ -265,7 +265,7 @@ fn directories_without_permissions_are_removed() {
         return;
     }
     let _turn = beside_others();
-    let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+    let dir = tempfile::tempdir().expect("a directory that all users can reach");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("ours");
     let binary = dir.path().join("iotrace-perf");
     copy_program(BINARY, &binary);

@@ -147,7 +147,7 @@ fn initial_files_have_the_captured_holes() {
 
 /// Fails if a plan does not tell what is known of holes, or two plans of a log differ.
 #[test]
-fn a_plan_knows_holes() {
+fn plan_contains_holes() {
     let _turn = beside_others();
     const LINES: &str = r#"7 1700000000.000000 openat(AT_FDCWD, "/f", O_RDONLY) = 3</f> <0.000010>
 7 1700000000.001000 lseek(3</f>, 0, SEEK_DATA) = 8192 <0.000010>
@@ -212,7 +212,7 @@ fn reading(place: &Path) -> String {
     lines
 }
 
-/// As they are when the replay is made.
+/// Creates the files as they are when the replay is made.
 fn originals(place: &Path) {
     let bytes = |of: &str, count| -> Vec<u8> { of.bytes().cycle().take(count).collect() };
     fs::write(place.join("same"), bytes("same", 400_009)).expect("space");
@@ -340,7 +340,7 @@ fn replay_runs_as_another_user() {
         return;
     }
     let _turn = beside_others();
-    let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+    let dir = tempfile::tempdir().expect("a directory that all users can reach");
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("ours");
     let place = dir.path().join("place");
     fs::create_dir(&place).expect("a directory");
@@ -402,7 +402,7 @@ fn replay_as_a_user_has_no_privileges_of_root() {
     let finished = replay.init(&["--user", "no such name"]);
     assert!(finished.stderr().contains("--user no such name: there is no such user"));
     replay.purge();
-    let place = tempfile::tempdir().expect("a directory that everybody can reach");
+    let place = tempfile::tempdir().expect("a directory that all users can reach");
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
     let binary = place.path().join("iotrace-perf");
     copy_program(BINARY, &binary);

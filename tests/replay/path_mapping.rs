@@ -92,7 +92,7 @@ fn refused(finished: &Finished, words: &str) {
 /// Fails if what was below a directory is not where it was sent, if `/data` and `/database` are
 /// confused, or if anything stays.
 #[test]
-fn a_replay_is_in_several_places() {
+fn replay_with_mappings_is_in_several_directories() {
     if !require(Need::Root) {
         return;
     }

@@ -39,7 +39,7 @@ impl Replay {
         iotrace(&["replay", "run", plan, "--root", root, "--speed", "max"])
     }
 
-    /// It says why nothing was done, and what helps.
+    /// Checks that nothing was done, and that the message has the reason and what helps.
     #[track_caller]
     fn assert_refused(&self, why: &str) {
         let finished = self.run();
@@ -128,7 +128,7 @@ fn other_files_are_refused() {
 /// Fails if a replay is not removed, or only in part, where it is named by a link to it or as the
 /// working directory.
 #[test]
-fn a_replay_is_purged_by_any_of_its_names() {
+fn replay_is_purged_by_any_of_its_names() {
     if !require(Need::Root) {
         return;
     }

@@ -40,7 +40,7 @@ fn dependent_operations_run_in_captured_order() {
 
 /// Fails if two plans of a log differ.
 #[test]
-fn a_log_has_one_plan() {
+fn repeated_planning_gives_same_plan() {
     if !can_record(&[UPROBES]) {
         return;
     }
@@ -123,7 +123,7 @@ fn of_asynchronous(dir: &Path, program: &[&str]) -> (String, Replay) {
     panic!("what io_submit was given was read too late in every run")
 }
 
-/// How often something is done again that is called so.
+/// Number of replayed operations with this name.
 fn count_of(report: &Value, call: &str) -> u64 {
     let rows = report["outcomes"].as_array().expect("a list").iter();
     rows.filter(|it| it["call"] == call).filter_map(|it| it["count"].as_u64()).sum()
@@ -165,9 +165,9 @@ fn asynchronous_operations_are_replayed() {
         {
             let side = &fio["jobs"][0][side];
             assert_eq!(Some(count_of(&report, call)), side["total_ios"].as_u64(), "{report:#}");
-            let is_ours = |it: &&Value| {
-                let path = it["path"].as_str().unwrap_or_default();
-                it["name"] == name && path.ends_with("/data")
+            let is_ours = |operation: &&Value| {
+                let path = operation["path"].as_str().unwrap_or_default();
+                operation["name"] == name && path.ends_with("/data")
             };
             let bytes =
                 reported.iter().filter(is_ours).filter_map(|it| it["result"].as_u64()).sum();
@@ -305,7 +305,7 @@ fn external_entries_are_left_out() {
         return;
     }
     let _turn = beside_others();
-    let dir = tempfile::tempdir().expect("a directory that everybody can reach");
+    let dir = tempfile::tempdir().expect("a directory that all users can reach");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711)).expect("ours");
     let program = compile("external_entries.c", dir.path());
     let place = dir.path().join("place");

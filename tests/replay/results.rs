@@ -38,7 +38,8 @@ fn check(calls: &[&str], left: &[&str]) {
     check_with(calls, left, 0);
 }
 
-/// The same with so many calls that are not done again because what they do is in others.
+/// Checks a plan; `followed`: number of calls that are not replayed because other calls have their
+/// effects.
 #[track_caller]
 fn check_with(calls: &[&str], left: &[&str], followed: usize) {
     if !require(Need::Root) {

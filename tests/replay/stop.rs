@@ -119,8 +119,8 @@ fn blocked_call_is_interrupted() {
     assert!(!replay.root.exists());
 }
 
-/// The same command, killed before the call of this number; false: it has made fewer, and has ended
-/// well.
+/// Runs a command that is killed before the call of this number; false: the command has made fewer
+/// calls, and has ended well.
 fn is_killed(arguments: &[&str], call: &str, number: usize) -> bool {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
@@ -275,8 +275,8 @@ fn full_disk_during_run_is_counted() {
 fn stopped_child(parent: &Child, verb: &str) -> Option<Pid> {
     let tasks = format!("/proc/{0}/task/{0}/children", parent.id());
     let children = fs::read_to_string(tasks).ok()?;
-    let does = |it: &&str| {
-        let line = fs::read(format!("/proc/{it}/cmdline")).unwrap_or_default();
+    let does = |pid: &&str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|it| *it == 0).any(|it| it == verb.as_bytes())
     };
     let child = children.split_whitespace().find(does)?;

@@ -104,9 +104,9 @@ impl Replay {
 
 /// Files in a directory with something in them, and how long they are.
 fn lengths(directory: &Path) -> Vec<(PathBuf, u64)> {
-    let entry = |it: std::io::Result<fs::DirEntry>| {
-        let it = it.expect("readable");
-        (it.file_name().into(), it.metadata().expect("there").len())
+    let entry = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.expect("readable");
+        (entry.file_name().into(), entry.metadata().expect("there").len())
     };
     let all = fs::read_dir(directory).expect("readable").map(entry);
     let mut all: Vec<_> = all.filter(|it| it.1 > 0).collect();

@@ -6,20 +6,29 @@ pub(crate) type Baseline = &'static [(&'static str, usize)];
 pub(crate) const SHARED_TYPE_NAMES: Baseline = &[];
 
 pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
-    ("src/analysis", 182),
-    ("src/block", 60),
-    ("src/capture", 59),
+    ("src/analysis", 187),
+    ("src/block", 57),
+    ("src/capture", 63),
+    ("src/cli", 4),
     ("src/event", 47),
-    ("src/naming", 111),
-    ("src/operation", 484),
-    ("src/record", 28),
-    ("src/replay", 281),
-    ("src/report", 2),
-    ("src/sys", 172),
-    ("src/tracer", 604),
+    ("src/import", 6),
+    ("src/naming", 98),
+    ("src/operation", 487),
+    ("src/otf2", 2),
+    ("src/pipeline", 3),
+    ("src/record", 33),
+    ("src/replay", 279),
+    ("src/report", 20),
+    ("src/sys", 176),
+    ("src/text", 1),
+    ("src/tracer", 603),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[];
+
+pub(crate) const FUNCTIONS_OF_IT: Baseline = &[];
+
+pub(crate) const NAMES_WITH_TOLD: Baseline = &[];
 
 pub(crate) const TUPLE_PARAMETERS: Baseline = &[];
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use super::{Findings, MODULES, check_rule, expect_none, files_below, text};
+use super::tokens::tokens;
+use super::{Findings, MODULES, check_rule, expect_none, files_below, root, rust_files, text};
 
 /// Lines of README.md and ARCHITECTURE.md.
 const LENGTHS: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 300)];
@@ -29,6 +30,24 @@ pub(crate) fn documents() -> Documents {
     let pages = files_below("docs").into_iter().map(|file| file.to_string_lossy().into_owned());
     let markdown = outside.into_iter().chain(pages.filter(|file| file.ends_with(".md")));
     markdown.map(|file| (file.clone(), text(file.as_ref()))).collect()
+}
+
+/// The README files of the recorded inputs.
+pub(crate) fn corpus_readmes() -> Documents {
+    let mut found = Documents::new();
+    let mut folders = vec![root().join(CORPUS)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the corpus") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.ends_with("README.md") {
+                let file = path.strip_prefix(root()).expect("below it").to_owned();
+                found.insert(file.to_string_lossy().into_owned(), text(&file));
+            }
+        }
+    }
+    found
 }
 
 /// Lines outside code blocks with their numbers; code spans are emptied.
@@ -277,6 +296,73 @@ fn stale_names(file: &str, text: &str, files: &BTreeSet<String>) -> Findings {
     stale.map(|(line, word)| format!("{file}:{line}: does not exist: {word}")).collect()
 }
 
+/// The page whose tables name the test that fails for each forgotten step.
+const RECIPES: &str = "docs/internals/recipes.md";
+/// Title of that column, which is the last.
+const FAILING_TEST: &str = "Test that fails";
+
+/// Names of functions and modules of `tests` and `src`.
+fn names_of_code(sources: &[(String, String)]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (file, text) in sources {
+        names.extend(file.trim_end_matches(".rs").split('/').map(str::to_owned));
+        for pair in tokens(text).windows(2) {
+            if ["fn", "mod"].contains(&pair[0].text.as_str()) {
+                names.insert(pair[1].text.clone());
+            }
+        }
+    }
+    names
+}
+
+/// Tests in the last column of the recipes' tables that are neither functions nor modules.
+fn stale_tests(file: &str, text: &str, names: &BTreeSet<String>) -> Findings {
+    let mut in_table = false;
+    let mut findings = Findings::new();
+    for (number, line) in text.lines().enumerate() {
+        if !line.starts_with('|') {
+            in_table = false;
+            continue;
+        }
+        let last = line.trim_end().trim_end_matches('|').rsplit('|').next().unwrap_or("");
+        if last.trim() == FAILING_TEST {
+            in_table = true;
+            continue;
+        }
+        let spans = last.split('`').skip(1).step_by(2).filter(|_| in_table);
+        for segment in spans.flat_map(|span| span.split([' ', ':'])) {
+            let is_name = !segment.is_empty()
+                && segment != "_"
+                && segment.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+            if is_name && !names.contains(segment) {
+                findings.push(format!("{file}:{}: no such test: {segment}", number + 1));
+            }
+        }
+    }
+    findings
+}
+
+/// The address of a limitation, as messages give it.
+const LIMITATION: &str = "docs/limitations.md#";
+
+/// Addresses of limitations in the code that are neither headings nor anchors of the page.
+fn dead_limitations(file: &str, text: &str, page: &str) -> Findings {
+    let headings = anchors(page);
+    let mut findings = Findings::new();
+    for (number, line) in text.lines().enumerate() {
+        for rest in line.split(LIMITATION).skip(1) {
+            let is_part = |letter: char| letter.is_alphanumeric() || letter == '-';
+            let end = rest.find(|letter: char| !is_part(letter)).unwrap_or(rest.len());
+            let anchor = &rest[..end];
+            let is_there = headings.contains(anchor) || page.contains(&format!("id=\"{anchor}\""));
+            if !is_there {
+                findings.push(format!("{file}:{}: no such limitation: {anchor}", number + 1));
+            }
+        }
+    }
+    findings
+}
+
 /// All files of the project by their paths.
 fn project_files() -> BTreeSet<String> {
     let all = files_below(".").into_iter().map(|file| file.to_string_lossy().into_owned());
@@ -309,6 +395,34 @@ fn files_and_modules_in_documents_exist() {
         "`replay::plan::handles`",
         "`replay::plan`, `replay::plan::locks::wish`, `replay::plan::Lock`",
     );
+}
+
+#[test]
+fn tests_in_the_recipes_exist() {
+    let sources = [rust_files("tests"), rust_files("src")].concat();
+    let names = names_of_code(&sources);
+    expect_none(stale_tests(RECIPES, &text(RECIPES.as_ref()), &names));
+
+    let few = [("tests/a/b.rs".to_owned(), "mod c { fn d_is_e() {} }".to_owned())];
+    let few = names_of_code(&few);
+    let head = "| F | Test that fails |\n|---|---|\n";
+    let rule = |row: &str| stale_tests("a.md", &format!("{head}{row}"), &few);
+    check_rule(rule, "| x | `d_is_f` |", "| `gone` | `d_is_e`, `a b::` |");
+    check_rule(rule, "| x | the test `a::gone` |", "| x | no `_` arm in `D::c` |\n\n| `gone` |");
+}
+
+#[test]
+fn limitations_in_messages_exist() {
+    let page = text("docs/limitations.md".as_ref());
+    let files = rust_files("src");
+    expect_none(
+        files.iter().flat_map(|(file, text)| dead_limitations(file, text, &page)).collect(),
+    );
+
+    let page = "# Limits\n<a id=\"lim-a-b\"></a>\n## lim-c\n";
+    let rule = |code: &str| dead_limitations("src/a.rs", code, page);
+    let at = |anchor: &str| format!("\"see {LIMITATION}{anchor}\"");
+    check_rule(rule, &at("lim-a"), &[at("lim-a-b"), at("lim-c")].concat());
 }
 
 #[test]

@@ -140,7 +140,8 @@ fn file_of<'a>(
 
 /// Whether a file has only tests, or helpers of tests.
 fn is_of_tests(file: &str) -> bool {
-    ["test", "fixtures", "testing.rs", "/made.rs"].iter().any(|word| file.contains(word))
+    file.contains("/tests/")
+        || ["_tests.rs", "/tests.rs", "fixtures.rs"].iter().any(|ending| file.ends_with(ending))
 }
 
 /// A path that a file uses outside its inline modules.
@@ -312,6 +313,17 @@ mod tests {
             &["a::b::C", "a::b::g"],
         );
         check("src/a.rs", "mod tests { use super::f; use super::super::b; }", &["a::f", "b"]);
+    }
+
+    #[test]
+    fn self_tests_are_no_tests() {
+        for file in ["src/a_tests.rs", "src/a/tests.rs", "src/a/tests/b.rs", "src/test_fixtures.rs"]
+        {
+            assert!(is_of_tests(file), "{file}");
+        }
+        for file in ["src/cli/self_test.rs", "src/tracer/probe_self_test.rs", "src/latest/a.rs"] {
+            assert!(!is_of_tests(file), "{file}");
+        }
     }
 
     #[test]

@@ -126,8 +126,8 @@ impl BlockInvariants {
     /// Returns requests, sectors and merges as `/proc/diskstats` would count them.
     pub(super) fn diskstats(&self, class: DiskstatsClass) -> (u64, u64, u64) {
         let counted = self.ended.iter().filter(|it| it.diskstats_class() == Some(class));
-        counted.fold((0, 0, 0), |(requests, sectors, merges), it| {
-            (requests + 1, sectors + it.diskstats_sectors(), merges + u64::from(it.merges))
+        counted.fold((0, 0, 0), |(requests, sectors, merges), ended| {
+            (requests + 1, sectors + ended.diskstats_sectors(), merges + u64::from(ended.merges))
         })
     }
 }
@@ -225,20 +225,20 @@ fn show(step: &BlockStep<'_>) -> String {
     }
 }
 
-fn place(it: &BlockRequest) -> String {
-    format!("{} @{} +{}", it.op, it.sector, it.nr_sector)
+fn place(request: &BlockRequest) -> String {
+    format!("{} @{} +{}", request.op, request.sector, request.nr_sector)
 }
 
-fn submitter(it: &BlockRequest) -> String {
-    match it.submitter {
+fn submitter(request: &BlockRequest) -> String {
+    match request.submitter {
         None => String::new(),
         Some(by) if by.source != SubmitterSource::Insert => format!(" by tid {}", by.tid),
         Some(by) => format!(" perhaps by tid {}", by.tid),
     }
 }
 
-fn flush(it: &BlockRequest) -> String {
-    match it.flush {
+fn flush(request: &BlockRequest) -> String {
+    match request.flush {
         FlushRole::Device { serves: Some(link) } => {
             format!(" for {} ({} waiting)", link.request, link.waiting)
         }
@@ -247,54 +247,57 @@ fn flush(it: &BlockRequest) -> String {
     }
 }
 
-fn ended(it: &BlockRequest) -> String {
-    let mut text = match it.ending {
-        None => panic!("{it:?}"),
+fn ended(request: &BlockRequest) -> String {
+    let mut text = match request.ending {
+        None => panic!("{request:?}"),
         Some(RequestEnd::Completed) => {
-            format!("{} done: {}, {} B", it.id, place(it), it.bytes_done)
+            format!("{} done: {}, {} B", request.id, place(request), request.bytes_done)
         }
         Some(RequestEnd::Absorbed { into, inferred, .. }) => {
             let into = into.map_or("?".to_owned(), |id| id.to_string());
-            format!("{} absorbed by {into}{}", it.id, if inferred { ", not seen" } else { "" })
+            format!("{} absorbed by {into}{}", request.id, if inferred { ", not seen" } else { "" })
         }
         Some(RequestEnd::Unfinished(UnfinishedRequest::CaptureEnd)) => {
-            format!("{} unfinished", it.id)
+            format!("{} unfinished", request.id)
         }
-        Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp)) => format!("{} given up", it.id),
+        Some(RequestEnd::Unfinished(UnfinishedRequest::GivenUp)) => {
+            format!("{} given up", request.id)
+        }
     };
     let micros =
         |end: Option<KernelTime>, start: Option<KernelTime>| Some(end?.since(start?)?.0 / 1000);
-    if let Some(it) = micros(it.issued, it.begin()).filter(|_| it.queued.is_some()) {
-        write!(text, ", {it} us queued").expect("text");
+    let queued = micros(request.issued, request.begin()).filter(|_| request.queued.is_some());
+    if let Some(time) = queued {
+        write!(text, ", {time} us queued").expect("text");
     }
-    if let Some(it) = micros(it.completed, it.reissued.or(it.issued)) {
-        write!(text, ", {it} us at the device").expect("text");
+    if let Some(time) = micros(request.completed, request.reissued.or(request.issued)) {
+        write!(text, ", {time} us at the device").expect("text");
     }
-    for (count, what) in [(it.merges, "merges"), (it.requeues, "requeues")] {
+    for (count, what) in [(request.merges, "merges"), (request.requeues, "requeues")] {
         if count > 0 {
             write!(text, ", {count} {what}").expect("text");
         }
     }
-    if let Some(errno) = it.error {
+    if let Some(errno) = request.error {
         write!(text, ", errno {errno}").expect("text");
     }
-    if it.inferred.extent {
+    if request.inferred.extent {
         text.push_str(", extent inferred");
     }
-    if it.inferred.requeue {
+    if request.inferred.requeue {
         text.push_str(", requeue inferred");
     }
-    for part in it.parts.iter() {
+    for part in request.parts.iter() {
         write!(text, ", part @{} +{}", part.sector, part.nr_sector).expect("text");
-        if Some(part.queued.tid) != it.submitter.map(|it| it.tid) {
+        if Some(part.queued.tid) != request.submitter.map(|it| it.tid) {
             write!(text, " of tid {}", part.queued.tid).expect("text");
         }
         for level in part.levels.iter() {
             write!(text, " <- {} @{}", level.dev, level.sector).expect("text");
         }
     }
-    match it.diskstats_class() {
-        Some(class) => write!(text, " [{class:?} {}]", it.diskstats_sectors()).expect("text"),
+    match request.diskstats_class() {
+        Some(class) => write!(text, " [{class:?} {}]", request.diskstats_sectors()).expect("text"),
         None => text.push_str(" [not counted]"),
     }
     text

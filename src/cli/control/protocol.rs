@@ -23,7 +23,7 @@ pub(in crate::cli) enum ControlVerb {
     Counts,
 }
 
-/// Whether a command has a file.
+/// File argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileArgument {
     Never,

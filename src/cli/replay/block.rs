@@ -30,7 +30,7 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
     if args.order != OrderArg::Deps {
         return Err(CliError::Usage(
-            "--order is for system calls; of block requests, --pacing open begins each at its time, closed and max each behind those that it \
+            "--order is for system calls; of block requests, --pacing open begins each at its time, closed and max each after the requests that it \
              followed"
                 .into(),
         ));
@@ -108,8 +108,8 @@ fn captured(args: &RunArgs) -> Result<CapturedDevice, CliError> {
         .map_err(|error| CliError::pipeline(path, &error))?;
     summary_lines::print_doubts(&summary);
     let called = |dev: &DevId| names.get(dev).cloned().unwrap_or_else(|| dev.to_string());
-    let shown = |(dev, it): (&DevId, &CapturedRequests)| {
-        format!("{} ({dev}): {} requests", called(dev), it.all.len())
+    let shown = |(dev, requests): (&DevId, &CapturedRequests)| {
+        format!("{} ({dev}): {} requests", called(dev), requests.all.len())
     };
     let list = sink.devices.iter().map(shown).collect::<Vec<_>>().join("; ");
     let dev = match &args.block.from_device {

@@ -15,6 +15,7 @@ use super::super::exit_code::MISMATCH;
 use super::super::values::{ContentArg, SpeedArg};
 use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
 use crate::replay::execute::file_content::ContentsSource;
+use crate::replay::execute::inherited_fds::UnopenedFd;
 use crate::replay::execute::options::{Engine, Pacing, ReplayOptions, ReplayOrder};
 use crate::replay::execute::run::{self, Machine, Replayed};
 use crate::replay::execute::time_window::TimeWindow;
@@ -54,8 +55,9 @@ pub(super) fn print_report(
     notes: Vec<String>,
     to: Box<dyn io::Write + Send>,
 ) -> Result<ExitCode, CliError> {
-    let Replayed { index, names, comparison, is_stopped, not_given, too_few, most, rings, .. } =
-        replayed;
+    let Replayed {
+        index, names, comparison, is_stopped, unopened_fds, too_few, most, rings, ..
+    } = replayed;
     let expected = options.pacing != Pacing::Max;
     let run = ReplayRun {
         index,
@@ -69,8 +71,8 @@ pub(super) fn print_report(
     };
     let mut report = report::replay_run::report(&run, analyse::limit(&args.print));
     report.notes.extend(notes);
-    for (path, source) in not_given {
-        let note = format!("{} was open before and could not be opened: {source}", path.display());
+    for UnopenedFd { path, error } in unopened_fds {
+        let note = format!("{} was open before and could not be opened: {error}", path.display());
         report.notes.push(note);
     }
     if let Some((needed, may_have)) = too_few {

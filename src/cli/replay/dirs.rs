@@ -44,7 +44,7 @@ fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
     }
 }
 
-/// Other options of `init`.
+/// Options of `init`, apart from the directories themselves.
 fn options(places: &ReplayDirs) -> Vec<OsString> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {
         let bytes = [b"--map=", &captured[..], b"=", directory.as_os_str().as_bytes()].concat();

@@ -8,7 +8,7 @@ use super::super::error::CliError;
 use super::super::{analyse, signals};
 use super::args::{LevelArg, RunArgs};
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
-use crate::replay::execute::in_place::otherwise;
+use crate::replay::execute::in_place::find_mismatch;
 use crate::replay::execute::options::ReplayOptions;
 use crate::replay::execute::run::{self, Machine};
 use crate::replay::plan::initially_absent::AbsentError;
@@ -19,7 +19,7 @@ const NOTE: &str = "it was done to the captured files themselves";
 
 /// Note of a replay that was ended early.
 const NAMES_DIFFER: &str = "an operation on names succeeded and had not in the capture, or the other way round (see the first mismatches), and each \
-     thread ended behind the call that it was at: names may lead to other files by then";
+     thread ended after its current call: names may lead to other files by then";
 
 /// Replays a plan on the captured files.
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
@@ -31,13 +31,13 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
-    let otherwise = otherwise(&reader, &index, &before).map_err(|error| match error {
+    let mismatch = find_mismatch(&reader, &index, &before).map_err(|error| match error {
         AbsentError::Plan(error) => damaged(&args.plan, &error),
         AbsentError::TooMany => usage(format!("{}: {error}", args.plan.display())),
     })?;
-    if let Some(it) = otherwise {
+    if let Some(mismatch) = mismatch {
         return Err(CliError::Usage(format!(
-            "{it}, and nothing was done; restore the captured state, or replay in a directory: iotrace-perf replay init {} --root DIR",
+            "{mismatch}, and nothing was done; restore the captured state, or replay in a directory: iotrace-perf replay init {} --root DIR",
             args.plan.display()
         )));
     }

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recorded_replay_is_not_recorded_again() {
+    fn recorded_replay_is_not_recorded_again() {
         let check = |line: &str, expected: &str| {
             let words = line.split(' ').map(OsString::from);
             let left: Vec<OsString> = without(words, &["--trace", "--to"]).collect();

@@ -184,8 +184,8 @@ pub(super) fn clone_flags(name: &[u8], arguments: &[u8], words: &ConstantTable) 
 
 /// Sum of numbers and names joined by `|`; `None`: one of them is unknown.
 pub(super) fn sum(text: &[u8], words: &ConstantTable) -> Option<u64> {
-    text.split(|text| *text == b'|').try_fold(0, |sum, it| {
-        let word = it.split(|byte| b" <".contains(byte)).next().unwrap_or_default();
+    text.split(|text| *text == b'|').try_fold(0, |sum, part| {
+        let word = part.split(|byte| b" <".contains(byte)).next().unwrap_or_default();
         Some(sum | number(word).or_else(|| words.value(word))?)
     })
 }
@@ -275,7 +275,7 @@ fn path(
     Some(address)
 }
 
-/// Parses the memory behind a pointer after the call.
+/// Parses the memory that a pointer refers to, after the call.
 fn pointed(
     reads: &mut Vec<MemoryRead>,
     role: Role,

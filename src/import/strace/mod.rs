@@ -469,9 +469,9 @@ fn makes_tasks(text: &[u8]) -> bool {
 /// True if strace may have printed a line.
 pub(super) fn is_line(line: &[u8]) -> bool {
     let rest = prefix(line).2;
-    let is_call = name_of(rest).is_some_and(|(_, it)| {
-        it.ends_with(b"<unfinished ...>")
-            || value::arguments(it)
+    let is_call = name_of(rest).is_some_and(|(_, arguments)| {
+        arguments.ends_with(b"<unfinished ...>")
+            || value::arguments(arguments)
                 .is_some_and(|argument| argument.1.trim_ascii_start().starts_with(b"="))
     });
     is_call || rest.starts_with(b"<... ") || rest.starts_with(b"+++ ")

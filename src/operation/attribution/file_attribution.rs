@@ -26,7 +26,7 @@ use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 struct Sectors {
     first: u64,
     count: u64,
-    behind: BlockContents,
+    contents: BlockContents,
     above: Vec<StackedLocation>,
 }
 
@@ -263,15 +263,15 @@ impl FileAttribution {
         let top = part.top(request.dev);
         let was_in_memory = request.writes_data() && doing.was_in_memory();
         let look = Lookup { at: part.queued.time, was_in_memory };
-        let contents = match nr_sector == 0 || is_discard {
+        let runs = match nr_sector == 0 || is_discard {
             true => vec![(nr_sector, BlockContents::Nothing)],
             false => self.contents(top, nr_sector, look),
         };
         let mut pieces = Vec::new();
         let mut sector = part.sector;
-        for (length, behind) in contents {
-            let behind = match behind {
-                BlockContents::Journal | BlockContents::Nothing => behind,
+        for (length, contents) in runs {
+            let contents = match contents {
+                BlockContents::Journal | BlockContents::Nothing => contents,
                 // Reported by the file system itself, whatever was there before.
                 _ if request.rwbs.is_meta() => BlockContents::Metadata,
                 BlockContents::Unknown => self.by_call(
@@ -284,11 +284,11 @@ impl FileAttribution {
                 known => known,
             };
             let mut done = 0;
-            for (length, above) in self.above(&behind, length, look, 0) {
+            for (length, above) in self.above(&contents, length, look, 0) {
                 let sectors = Sectors {
                     first: sector.saturating_add(done),
                     count: length,
-                    behind: behind.further(done),
+                    contents: contents.further(done),
                     above,
                 };
                 pieces.push(self.piece(part, request, sectors, doing));
@@ -307,16 +307,16 @@ impl FileAttribution {
         sectors: Sectors,
         doing: SubmitContext<'_>,
     ) -> Piece {
-        let Sectors { first: sector, count: nr_sector, behind, above } = sectors;
+        let Sectors { first: sector, count: nr_sector, contents, above } = sectors;
         let by = sector - part.sector;
         let levels = part.levels.iter();
         let was_in_memory = request.writes_data() && doing.was_in_memory();
         let writers = match was_in_memory {
-            true => self.writers_of(&behind, nr_sector),
+            true => self.writers_of(&contents, nr_sector),
             false => Vec::new(),
         };
         // A flush without contents is wanted by the thread that submits it.
-        let is_brought = was_in_memory && !matches!(behind, BlockContents::Nothing);
+        let is_brought = was_in_memory && !matches!(contents, BlockContents::Nothing);
         let for_others = doing.for_others || is_brought && writers.is_empty();
         let only_itself = writers.iter().all(|it| Some(it.process) == doing.brings);
         Piece {
@@ -328,7 +328,7 @@ impl FileAttribution {
                 .collect(),
             for_others,
             writers: if only_itself { Vec::new() } else { writers },
-            behind,
+            contents,
             above,
         }
     }
@@ -365,8 +365,8 @@ impl FileAttribution {
         self.devices.get(name).map(|it| device_file(*it))
     }
 
-    fn writers_of(&self, behind: &BlockContents, nr_sector: u64) -> Vec<LastWriter> {
-        match behind {
+    fn writers_of(&self, contents: &BlockContents, nr_sector: u64) -> Vec<LastWriter> {
+        match contents {
             BlockContents::File { key, offset: Some(offset), .. } => {
                 let end = offset.saturating_add(nr_sector.saturating_mul(SECTOR_BYTES));
                 self.writers.of(*key, *offset, end)
@@ -396,10 +396,11 @@ fn continues(first: &Piece, second: &Piece) -> bool {
     };
     let above = first.above.len() == second.above.len()
         && first.above.iter().zip(&second.above).all(|(first, second)| {
-            next(&first.place) == second.place && first.behind.continues_at(length, &second.behind)
+            next(&first.place) == second.place
+                && first.contents.continues_at(length, &second.contents)
         });
     above
-        && first.behind.continues_at(length, &second.behind)
+        && first.contents.continues_at(length, &second.contents)
         && first.sector.saturating_add(length) == second.sector
         && (first.queued.pid, first.queued.tid) == (second.queued.pid, second.queued.tid)
         && first.levels.iter().map(next).eq(second.levels.iter().copied())

@@ -19,12 +19,12 @@ impl FileAttribution {
     /// stacked devices.
     pub(super) fn above(
         &self,
-        behind: &BlockContents,
+        contents: &BlockContents,
         nr_sector: u64,
         look: Lookup,
         depth: usize,
     ) -> Vec<(u64, Vec<StackedLocation>)> {
-        let place = match behind {
+        let place = match contents {
             BlockContents::File { key, offset: Some(offset), .. } if depth < DEPTH_MAX => {
                 self.images.place(*key, *offset)
             }
@@ -33,11 +33,11 @@ impl FileAttribution {
         let Some(place) = place else { return vec![(nr_sector, Vec::new())] };
         let mut all = Vec::new();
         let mut sector = place.sector;
-        for (length, behind) in self.contents(place, nr_sector, look) {
+        for (length, contents) in self.contents(place, nr_sector, look) {
             let mut done = 0;
-            for (length, mut above) in self.above(&behind, length, look, depth + 1) {
+            for (length, mut above) in self.above(&contents, length, look, depth + 1) {
                 let place = DevicePosition { dev: place.dev, sector: sector.saturating_add(done) };
-                above.insert(0, StackedLocation { place, behind: behind.further(done) });
+                above.insert(0, StackedLocation { place, contents: contents.further(done) });
                 all.push((length, above));
                 done += length;
             }
@@ -61,21 +61,21 @@ impl FileAttribution {
             let by_events =
                 run.of.and_then(|(key, offset, source)| self.by_events(key, offset, source, look));
             match by_events {
-                Some(behind) => vec![(run, behind)],
+                Some(contents) => vec![(run, contents)],
                 // The contents may have moved since.
                 None => {
                     let at_the_end = self.at_the_end.find(place.dev, run.begin, run.end);
-                    let behind = |found: FoundExtent| match found.of {
+                    let contents = |found: FoundExtent| match found.of {
                         Some((key, offset, _)) => self.file(key, Some(offset), Link::Inferred),
                         None => BlockContents::Unknown,
                     };
-                    at_the_end.into_iter().map(|it| (it, behind(it))).collect()
+                    at_the_end.into_iter().map(|it| (it, contents(it))).collect()
                 }
             }
         });
         // A run may end inside a sector.
         let sectors = |it: FoundExtent| it.end / SECTOR_BYTES - it.begin / SECTOR_BYTES;
-        known.map(|(it, behind)| (sectors(it), behind)).filter(|it| it.0 > 0).collect()
+        known.map(|(it, contents)| (sectors(it), contents)).filter(|it| it.0 > 0).collect()
     }
 
     /// Returns the contents by the events since the recording began; `None`: they do not hold for

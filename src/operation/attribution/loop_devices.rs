@@ -17,7 +17,7 @@ struct LoopDevice {
     dev: DevId,
     /// Offset in the file at which the device begins, in bytes.
     offset: u64,
-    /// Its partitions: first sector, sector after the last, number.
+    /// Partitions of the device: first sector, sector after the last, number.
     partitions: Vec<(u64, u64, DevId)>,
 }
 

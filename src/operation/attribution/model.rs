@@ -22,7 +22,7 @@ pub enum BlockContents {
         /// The file as it was last opened, if that was seen, with its name at the time when the
         /// request is queued.
         file: Option<Rc<OpenFile>>,
-        /// How the attribution is known.
+        /// Certainty of the attribution.
         link: Link,
     },
     /// The journal of the file system, or what it writes to its place before a commit.
@@ -69,7 +69,7 @@ impl BlockContents {
         }
     }
 
-    /// Returns how the attribution is known.
+    /// Returns the certainty of the attribution.
     pub fn link(&self) -> Link {
         match self {
             Self::File { link, .. } => *link,
@@ -91,9 +91,9 @@ pub struct Piece {
     /// Devices above, the nearest first.
     pub levels: Rc<[DevicePosition]>,
     /// Contents of its sectors.
-    pub behind: BlockContents,
-    /// If the contents are the backing file of a loop device: locations on that device and their
-    /// contents, the nearest first.
+    pub contents: BlockContents,
+    /// Locations on the loop device whose backing file the contents are, if there is one, with
+    /// their contents, the nearest first.
     pub above: Vec<StackedLocation>,
     /// True if the piece may belong to another program. Its bio was queued by a kernel thread, by a
     /// thread that is not followed, or by one that writes back data without a known recorded write.
@@ -103,11 +103,11 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Returns how the requesting program is known; `None`: there is none, the piece is the
+    /// Returns the certainty of the requesting program; `None`: there is none, the piece is the
     /// kernel's own.
     pub fn program(&self) -> Option<Link> {
         let is_own = matches!(
-            self.behind,
+            self.contents,
             BlockContents::Journal | BlockContents::Metadata | BlockContents::Nothing
         );
         match (self.for_others, self.writers.as_slice()) {
@@ -125,7 +125,7 @@ pub struct StackedLocation {
     /// Sector on the device: on a partition of it, if there is one.
     pub place: DevicePosition,
     /// Contents of the sectors.
-    pub behind: BlockContents,
+    pub contents: BlockContents,
 }
 
 /// State of the thread that queues a bio.

@@ -64,16 +64,16 @@ impl Asynchronous {
     }
 
     /// Returns the operation of an io_uring event.
-    pub(super) fn key(&self, it: &UringEvent) -> Option<Key> {
-        match it.req {
-            Some(req @ 1..) => Some(Key::Request(it.ctx, req)),
-            Some(0) | None => self.in_flight.oldest(it.ctx, it.user_data),
+    pub(super) fn key(&self, uring: &UringEvent) -> Option<Key> {
+        match uring.req {
+            Some(req @ 1..) => Some(Key::Request(uring.ctx, req)),
+            Some(0) | None => self.in_flight.oldest(uring.ctx, uring.user_data),
         }
     }
 
     /// Returns true if the ring has reported this result immediately before.
-    pub(super) fn is_repeat(&mut self, event: &Event, it: &UringEvent) -> bool {
-        self.last.remove(&it.ctx) == Some((it.user_data, it.res, event.tid))
+    pub(super) fn is_repeat(&mut self, event: &Event, uring: &UringEvent) -> bool {
+        self.last.remove(&uring.ctx) == Some((uring.user_data, uring.res, event.tid))
     }
 }
 

@@ -190,17 +190,17 @@ impl Tracker {
         let submitter = request.submitter.filter(|it| it.source == SubmitterSource::GetRq);
         let by_program = submitter.is_some_and(|it| !self.tasks.is_kernel(it.pid));
         let program = if by_program { Link::Exact } else { Link::Unknown };
-        let books = &mut self.ledger.behind;
-        *books.files.of(Link::Unknown) += left;
-        *books.programs.of(program) += left;
+        let counts = &mut self.ledger.attribution;
+        *counts.files.of(Link::Unknown) += left;
+        *counts.programs.of(program) += left;
     }
 
     fn book_piece(&mut self, piece: &Piece, sectors: u64) {
-        let books = &mut self.ledger.behind;
-        *books.files.of(piece.behind.link()) += sectors;
+        let counts = &mut self.ledger.attribution;
+        *counts.files.of(piece.contents.link()) += sectors;
         match piece.program() {
-            Some(link) => *books.programs.of(link) += sectors,
-            None => books.kernel += sectors,
+            Some(link) => *counts.programs.of(link) += sectors,
+            None => counts.kernel += sectors,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::operation::task::TaskId;
 
 /// Effect of a call on earlier mounts.
 #[derive(Debug, PartialEq, Eq)]
-enum Displaced {
+enum MountDisplacement {
     Nothing,
     /// Files at a place are displaced; `None`: the place is not known.
     At(Option<Vec<u8>>),
@@ -51,7 +51,7 @@ impl Tracker {
         }
         // A tree that was not mounted takes nothing along.
         let is_new = self.attached(operation);
-        if let Displaced::At(path) = displaced(operation, flags, &paths)
+        if let MountDisplacement::At(path) = displaced(operation, flags, &paths)
             && !is_new
         {
             let spot = path.map(|it| self.context.names.spot(&it, mounts)).filter(|it| it.sure);
@@ -107,15 +107,17 @@ fn displaced(
     operation: &SyscallOperation,
     mount_flags: Option<u64>,
     [first, _]: &[Option<Vec<u8>>; 2],
-) -> Displaced {
+) -> MountDisplacement {
     let has = |flags: Option<u64>, bit: u64| flags.is_some_and(|it| it & bit != 0);
     match operation.call.call().name {
         // The path of the moved mount is not read.
-        "mount" if has(mount_flags, libc::MS_MOVE) => Displaced::At(None),
-        "move_mount" => Displaced::At(first.clone()),
+        "mount" if has(mount_flags, libc::MS_MOVE) => MountDisplacement::At(None),
+        "move_mount" => MountDisplacement::At(first.clone()),
         // Without this flag the call fails as long as a file of the mount is open.
-        "umount" if has(operation.args.get(1).copied(), DETACH) => Displaced::At(first.clone()),
-        _ => Displaced::Nothing,
+        "umount" if has(operation.args.get(1).copied(), DETACH) => {
+            MountDisplacement::At(first.clone())
+        }
+        _ => MountDisplacement::Nothing,
     }
 }
 

@@ -3,9 +3,9 @@
 //!
 //! An end that fits no request is explained by one of these while there are any left; before the
 //! counters were read, their number is not known. The begin of some requests in flight was seen.
-//! Their number at the exact moment of the kernel's count is not known, so they are not subtracted:
-//! the count is an upper bound. (Kernels before 6.10 count only requests at the driver. Requests
-//! that were queued then are seen at their issue, and need no explanation.)
+//! The number of such requests at the exact moment of the kernel's count is not known, so none is
+//! subtracted: the count is an upper bound. (Kernels before 6.10 count only requests at the driver.
+//! Requests that were queued then are seen at their issue, and need no explanation.)
 
 use rustc_hash::FxHashMap;
 

@@ -29,14 +29,14 @@ impl Tracker {
     pub(super) fn uring<S: Sink>(
         &mut self,
         event: &Event,
-        it: &UringEvent,
+        uring: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
         self.asynchronous.beginning.remove(&event.tid);
         // Any running thread may report a result; the request determines its process.
-        let result = matches!(it.point, UringPoint::Complete | UringPoint::Overflow);
+        let result = matches!(uring.point, UringPoint::Complete | UringPoint::Overflow);
         if result {
-            return self.uring_result(event, it, sink);
+            return self.uring_result(event, uring, sink);
         }
         if let Some(reason) = self.ignore_reason(event.pid) {
             self.ledger.ignore(reason);
@@ -44,17 +44,17 @@ impl Tracker {
         }
         self.ledger.events += 1;
         self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;
-        match it.point {
+        match uring.point {
             UringPoint::Create => {
                 let process = self.tasks.process(event.pid).info.key;
-                let ring = UringInstance { process, fd: Fd(it.fd), file: None };
-                self.asynchronous.rings.insert(it.ctx, ring);
+                let ring = UringInstance { process, fd: Fd(uring.fd), file: None };
+                self.asynchronous.rings.insert(uring.ctx, ring);
                 Ok(())
             }
-            UringPoint::Submit | UringPoint::Failed => self.uring_taken(event, it, sink),
-            UringPoint::FileGet => self.uring_file(event, it, sink),
+            UringPoint::Submit | UringPoint::Failed => self.uring_taken(event, uring, sink),
+            UringPoint::FileGet => self.uring_file(event, uring, sink),
             UringPoint::Worker => {
-                let key = self.asynchronous.key(it);
+                let key = self.asynchronous.key(uring);
                 if let Some(flight) = key.and_then(|it| self.asynchronous.in_flight.get(it)) {
                     flight.operation.by_worker = true;
                 }
@@ -68,36 +68,36 @@ impl Tracker {
     fn uring_taken<S: Sink>(
         &mut self,
         event: &Event,
-        it: &UringEvent,
+        uring: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         announce(event.time, process, thread, sink)?;
-        let mut operation = operation(it.opcode(), it.user_data, event, process, thread);
-        operation.flags = it.flags;
-        operation.fixed_file = it.flags & IOSQE_FIXED_FILE != 0;
-        let ring = self.asynchronous.rings.get(&it.ctx).filter(|_| operation.fixed_file);
+        let mut operation = operation(uring.opcode(), uring.user_data, event, process, thread);
+        operation.flags = uring.flags;
+        operation.fixed_file = uring.flags & IOSQE_FIXED_FILE != 0;
+        let ring = self.asynchronous.rings.get(&uring.ctx).filter(|_| operation.fixed_file);
         operation.file = ring.and_then(|it| Some(it.file.as_ref()?.file()));
         let class = operation.opcode.class();
         if class.changes_descriptors() || operation.opcode.request_kind().name == "FILES_UPDATE" {
             // The request may change the ring's files instead.
-            self.asynchronous.forget_file(it.ctx);
+            self.asynchronous.forget_file(uring.ctx);
         }
-        if it.point == UringPoint::Failed {
+        if uring.point == UringPoint::Failed {
             operation.offset =
-                it.off.filter(|it| i64::try_from(*it).is_ok() && operation.opcode.has_offset());
-            operation.bytes_requested = it.len.filter(|_| operation.opcode.has_bytes());
+                uring.off.filter(|it| i64::try_from(*it).is_ok() && operation.opcode.has_offset());
+            operation.bytes_requested = uring.len.filter(|_| operation.opcode.has_bytes());
         }
         let id = self.asynchronous.number();
         operation.id = id;
-        let key = it.req.map_or(Key::Nameless(id), |req| Key::Request(it.ctx, req));
+        let key = uring.req.map_or(Key::Nameless(id), |req| Key::Request(uring.ctx, req));
         self.begin_async(
             event.time,
             key,
-            AsyncFlight { operation, ring: it.ctx, moves: None },
+            AsyncFlight { operation, ring: uring.ctx, moves: None },
             sink,
         )?;
-        match self.asynchronous.early_file.remove(&(it.ctx, event.tid)) {
+        match self.asynchronous.early_file.remove(&(uring.ctx, event.tid)) {
             Some(fd) => self.async_file(event, key, fd, sink),
             None => Ok(()),
         }
@@ -107,17 +107,17 @@ impl Tracker {
     fn uring_file<S: Sink>(
         &mut self,
         event: &Event,
-        it: &UringEvent,
+        uring: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        match it.req {
+        match uring.req {
             Some(req) => {
-                let key = Key::Request(it.ctx, req);
+                let key = Key::Request(uring.ctx, req);
                 self.asynchronous.beginning.insert(event.tid, key);
-                self.async_file(event, key, Fd(it.fd), sink)
+                self.async_file(event, key, Fd(uring.fd), sink)
             }
             None => {
-                self.asynchronous.early_file.insert((it.ctx, event.tid), Fd(it.fd));
+                self.asynchronous.early_file.insert((uring.ctx, event.tid), Fd(uring.fd));
                 Ok(())
             }
         }
@@ -127,31 +127,31 @@ impl Tracker {
     fn uring_result<S: Sink>(
         &mut self,
         event: &Event,
-        it: &UringEvent,
+        uring: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if it.point == UringPoint::Overflow && self.asynchronous.is_repeat(event, it) {
+        if uring.point == UringPoint::Overflow && self.asynchronous.is_repeat(event, uring) {
             self.ledger.events += 1;
             return Ok(());
         }
-        let found = self.asynchronous.key(it).filter(|_| it.cflags & IORING_CQE_F_NOTIF == 0);
+        let found = self.asynchronous.key(uring).filter(|_| uring.cflags & IORING_CQE_F_NOTIF == 0);
         let Some(key) = found.filter(|it| self.asynchronous.in_flight.get(*it).is_some()) else {
-            return self.uring_stray(event, it, sink);
+            return self.uring_stray(event, uring, sink);
         };
         self.ledger.events += 1;
-        if it.point == UringPoint::Complete {
-            self.asynchronous.last.insert(it.ctx, (it.user_data, it.res, event.tid));
+        if uring.point == UringPoint::Complete {
+            self.asynchronous.last.insert(uring.ctx, (uring.user_data, uring.res, event.tid));
         }
-        if it.cflags & IORING_CQE_F_MORE != 0 {
+        if uring.cflags & IORING_CQE_F_MORE != 0 {
             if let Some(flight) = self.asynchronous.in_flight.get(key) {
                 flight.operation.results += 1;
-                let bytes = u64::try_from(it.res).unwrap_or(0);
+                let bytes = u64::try_from(uring.res).unwrap_or(0);
                 flight.operation.bytes_before = flight.operation.bytes_before.saturating_add(bytes);
             }
             return Ok(());
         }
         match self.asynchronous.in_flight.end(key) {
-            Some(flight) => self.end_async(event.time, event.time, flight, it.res, sink),
+            Some(flight) => self.end_async(event.time, event.time, flight, uring.res, sink),
             None => Ok(()),
         }
     }
@@ -160,7 +160,7 @@ impl Tracker {
     fn uring_stray<S: Sink>(
         &mut self,
         event: &Event,
-        it: &UringEvent,
+        uring: &UringEvent,
         sink: &mut S,
     ) -> Result<(), S::Error> {
         if let Some(reason) = self.ignore_reason(event.pid) {
@@ -169,21 +169,21 @@ impl Tracker {
         }
         // Rings send messages to each other, and the buffer of a send is reported as free: these
         // results belong to no request.
-        let is_request = it.req != Some(0) && it.cflags & IORING_CQE_F_NOTIF == 0;
+        let is_request = uring.req != Some(0) && uring.cflags & IORING_CQE_F_NOTIF == 0;
         if !is_request {
             self.ledger.events += 1;
             return Ok(());
         }
-        if !self.asynchronous.rings.contains_key(&it.ctx) {
+        if !self.asynchronous.rings.contains_key(&uring.ctx) {
             self.ledger.ignore(Ignored::UnderWay);
             return Ok(());
         }
         // A descriptor that was reported for it does not belong to the next one.
-        self.asynchronous.early_file.remove(&(it.ctx, event.tid));
+        self.asynchronous.early_file.remove(&(uring.ctx, event.tid));
         self.ledger.async_orphans += 1;
         let detail = format!(
             "io_uring: result {} of a request (user_data {:#x}) that was not seen before",
-            it.res, it.user_data
+            uring.res, uring.user_data
         );
         self.anomaly(&anomaly(event, AnomalyKind::OrphanResult, 1, detail), event.time, sink)
     }

@@ -34,7 +34,7 @@ pub(super) fn help(
     requests: &Mutex<Receiver<DecodeRequest>>,
     mut zstd: Decompressor<'_>,
 ) -> Comparison {
-    let mut comparison = Comparison::behind(shared.options.window.from);
+    let mut comparison = Comparison::since(shared.options.window.from);
     let mut panic = None;
     loop {
         // No thread panics while it holds this lock.

@@ -138,7 +138,7 @@ const PART_BYTES_MAX: usize = 4000;
 ///
 /// # Errors
 ///
-/// Those of `openat2(2)`.
+/// Errors of `openat2(2)`.
 pub(super) fn open_below(
     root: &impl AsFd,
     path: &[u8],

@@ -64,7 +64,7 @@ impl ContentMaker {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write(&mut self, out: &mut impl Write, bytes: u64) -> io::Result<()> {
         let mut left = bytes;
         let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(CHUNK_BYTES))];
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_as_compressible_as_they_are_asked_to_be() {
+    fn contents_have_requested_compressibility() {
         let whole = 3 << 20;
         assert!(compressed(ContentsSource::Random(1), 0) >= whole);
         assert!(compressed(ContentsSource::Zero, 0) < whole / 1000);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_bytes_and_files_have_others() {
+    fn same_seed_gives_same_bytes_per_file() {
         let bytes = |seed, number| {
             let mut bytes = [0; 64];
             ContentsSource::Random(seed).of(number).fill(&mut bytes);

@@ -104,7 +104,7 @@ mod tests {
 
     /// Fails if a worker waits forever, or ends as usual, when no helper loads its next frame.
     #[test]
-    fn an_answer_that_never_comes_is_a_failure() {
+    fn missing_answer_of_decoder_is_a_failure() {
         let (helpers, requests) = sync_channel(2);
         let mut frames = Frames::new(PreloadedWorker::default(), 7, &helpers);
         drop(requests.recv());

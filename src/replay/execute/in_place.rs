@@ -31,16 +31,16 @@ use crate::replay::plan::plan_file::{FileBefore, FileKind, Index, PlanReader};
 
 /// Names that are not as they were before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Otherwise {
-    /// Path of the first one.
+pub struct PreconditionMismatch {
+    /// Path of the first name.
     pub first: PathBuf,
-    /// Its difference.
+    /// Difference of that name.
     pub why: &'static str,
     /// Number of these names.
     pub count: usize,
 }
 
-impl fmt::Display for Otherwise {
+impl fmt::Display for PreconditionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, why, count } = self;
         write!(
@@ -60,11 +60,11 @@ const NEW_LINK: &str =
 /// # Errors
 ///
 /// The plan is damaged, or has too many names.
-pub fn otherwise(
+pub fn find_mismatch(
     reader: &PlanReader,
     index: &Index,
     before: &[FileBefore],
-) -> Result<Option<Otherwise>, AbsentError> {
+) -> Result<Option<PreconditionMismatch>, AbsentError> {
     let mut wrong: Vec<(Vec<u8>, &'static str)> = before
         .iter()
         .filter_map(|it| Some((it.path.clone(), of_file(it, before)?)))
@@ -95,7 +95,11 @@ pub fn otherwise(
     wrong.sort_unstable();
     let count = wrong.len();
     let first = wrong.into_iter().next();
-    Ok(first.map(|(path, why)| Otherwise { first: as_path(&path).to_owned(), why, count }))
+    Ok(first.map(|(path, why)| PreconditionMismatch {
+        first: as_path(&path).to_owned(),
+        why,
+        count,
+    }))
 }
 
 fn as_path(path: &[u8]) -> &Path {
@@ -103,37 +107,37 @@ fn as_path(path: &[u8]) -> &Path {
 }
 
 /// Returns the difference of an initial file.
-fn of_file(it: &FileBefore, before: &[FileBefore]) -> Option<&'static str> {
-    let path = as_path(&it.path);
+fn of_file(initial: &FileBefore, before: &[FileBefore]) -> Option<&'static str> {
+    let path = as_path(&initial.path);
     // A directory may have been a link all along: its name is the one by which it was reached.
-    let found = match it.kind {
+    let found = match initial.kind {
         FileKind::Link => path.symlink_metadata(),
         FileKind::Directory | FileKind::File => path.metadata(),
     };
-    match (found, it.kind) {
+    match (found, initial.kind) {
         (Err(_), _) => Some("is not there"),
         (Ok(is), FileKind::Directory) => (!is.is_dir()).then_some("is not a directory"),
         (Ok(is), FileKind::Link) if !is.is_symlink() => Some("is not a symbolic link"),
-        (Ok(_), FileKind::Link) => of_link(it, path),
+        (Ok(_), FileKind::Link) => of_link(initial, path),
         (Ok(is), FileKind::File) if !is.is_file() => Some("is not a regular file"),
         (Ok(is), FileKind::File) => {
-            (is.len() < length(it, before)).then_some("is shorter than it was")
+            (is.len() < length(initial, before)).then_some("is shorter than it was")
         }
     }
 }
 
 /// Returns the difference of a link. The capture does not contain its text, but may show where it
 /// led, or its length.
-fn of_link(it: &FileBefore, path: &Path) -> Option<&'static str> {
+fn of_link(initial: &FileBefore, path: &Path) -> Option<&'static str> {
     let Ok(text) = fs::read_link(path) else { return Some("cannot be read") };
     let leads_to = |text: &OsStr| end(&path.parent().unwrap_or(Path::new("/")).join(text));
-    match &it.text {
+    match &initial.text {
         Some(captured) => {
             let captured = leads_to(OsStr::from_bytes(captured));
             (leads_to(text.as_os_str()) != captured).then_some("leads elsewhere than it did")
         }
         None => {
-            let is_known = it.size > 0 && it.size != text.as_os_str().len() as u64;
+            let is_known = initial.size > 0 && initial.size != text.as_os_str().len() as u64;
             is_known.then_some("is a symbolic link of another length")
         }
     }
@@ -177,9 +181,9 @@ fn place(path: &[u8], parents: &mut FxHashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
 
 /// Returns true if the name, or the file that it leads to, exists; also if the check is not
 /// permitted.
-fn is_there(it: &Absent) -> bool {
-    let path = as_path(&it.path);
-    let found = if it.is_free { path.symlink_metadata() } else { path.metadata() };
+fn is_there(absent: &Absent) -> bool {
+    let path = as_path(&absent.path);
+    let found = if absent.is_free { path.symlink_metadata() } else { path.metadata() };
     let is_missing = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     found.as_ref().err().is_none_or(|error| !is_missing(error.kind()))
 }

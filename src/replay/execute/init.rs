@@ -109,7 +109,7 @@ const NEVER: u32 = libc::S_ISUID | libc::S_ISGID;
 ///
 /// # Errors
 ///
-/// There is no room, or a file cannot be created. Files created so far are in the list.
+/// No room, or a file that cannot be created. Files created so far are in the list.
 pub fn init(
     places: &mut ReplayDirs,
     before: &[FileBefore],
@@ -170,7 +170,7 @@ fn all(
 }
 
 fn one(
-    it: &FileBefore,
+    initial: &FileBefore,
     path: &Path,
     number: u64,
     is_there: bool,
@@ -178,7 +178,7 @@ fn one(
     wish: InitOptions<'_>,
     made: &mut CreatedCounts,
 ) -> io::Result<()> {
-    match (it.kind, first_name(it, before)) {
+    match (initial.kind, first_name(initial, before)) {
         (FileKind::Directory, _) => {
             made.directories += 1;
             // A mount point was created before.
@@ -186,7 +186,7 @@ fn one(
         }
         (FileKind::Link, _) => {
             made.links += 1;
-            symlink(OsStr::from_bytes(&text(it)), path)
+            symlink(OsStr::from_bytes(&text(initial)), path)
         }
         (FileKind::File, Some(first)) => {
             made.names += 1;
@@ -194,56 +194,61 @@ fn one(
         }
         (FileKind::File, None) => {
             made.files += 1;
-            made.bytes = made.bytes.saturating_add(it.size);
-            let holes = hole_bytes(it.parts.iter().copied());
+            made.bytes = made.bytes.saturating_add(initial.size);
+            let holes = hole_bytes(initial.parts.iter().copied());
             made.hole_bytes = made.hole_bytes.saturating_add(holes);
-            file(it, path, number, wish, made)
+            file(initial, path, number, wish, made)
         }
     }
 }
 
 /// Creates a file with its contents.
 fn file(
-    it: &FileBefore,
+    initial: &FileBefore,
     path: &Path,
     number: u64,
     InitOptions { contents, originals, .. }: InitOptions<'_>,
     made: &mut CreatedCounts,
 ) -> io::Result<()> {
-    let original = originals.filter(|_| it.size > 0).map(|all| all.open(&it.path));
-    let mode = it.mode.unwrap_or(FILE_MODE) & !NEVER;
+    let original = originals.filter(|_| initial.size > 0).map(|all| all.open(&initial.path));
+    let mode = initial.mode.unwrap_or(FILE_MODE) & !NEVER;
     let mode = match &original {
         Some(Ok(original)) => original.restrict(mode),
         _ => mode,
     };
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     let (given, source) = match original {
-        Some(Ok(original)) => original.give(&file, it.size).map(|it| (it.0, Some(it.1)))?,
+        Some(Ok(original)) => original.give(&file, initial.size).map(|it| (it.0, Some(it.1)))?,
         none => (0, none.and_then(Result::err)),
     };
     if let Some(source) = source {
-        made.sources.add(source, &it.path);
+        made.sources.add(source, &initial.path);
     }
     // The length is set first: a write beyond the end could otherwise allocate the space before it.
-    sparse_layout::set_length(&file, it.size)?;
+    sparse_layout::set_length(&file, initial.size)?;
     // Generator 0 is reserved for the writes of operations.
-    sparse_layout::fill(&file, &sparse_layout::data(it, contents), given, contents.of(number + 1))?;
-    made.other_layouts += u64::from(!sparse_layout::is_as_known(&file, it));
+    sparse_layout::fill(
+        &file,
+        &sparse_layout::data(initial, contents),
+        given,
+        contents.of(number + 1),
+    )?;
+    made.other_layouts += u64::from(!sparse_layout::is_as_known(&file, initial));
     Ok(())
 }
 
 /// Returns the file that this one is a second name of.
-fn first_name<'a>(it: &FileBefore, before: &'a [FileBefore]) -> Option<&'a FileBefore> {
-    it.same_as.and_then(|first| before.get(first as usize))
+fn first_name<'a>(initial: &FileBefore, before: &'a [FileBefore]) -> Option<&'a FileBefore> {
+    initial.same_as.and_then(|first| before.get(first as usize))
 }
 
 /// Returns the length of the created file in bytes. Directories count 0: their length depends on
 /// the file system.
-pub(super) fn length(it: &FileBefore, before: &[FileBefore]) -> u64 {
-    match it.kind {
+pub(super) fn length(initial: &FileBefore, before: &[FileBefore]) -> u64 {
+    match initial.kind {
         FileKind::Directory => 0,
-        FileKind::File => first_name(it, before).unwrap_or(it).size,
-        FileKind::Link => text(it).len() as u64,
+        FileKind::File => first_name(initial, before).unwrap_or(initial).size,
+        FileKind::Link => text(initial).len() as u64,
     }
 }
 
@@ -370,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_known_length_leads_to_its_own_directory() {
+    fn link_of_known_length_leads_to_its_own_directory() {
         for length in [1, 2, 3, 17, 4095] {
             let link = FileBefore { size: length, ..before("/l", FileKind::Link) };
             assert_eq!(text(&link).len() as u64, length);

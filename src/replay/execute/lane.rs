@@ -36,7 +36,7 @@ pub(super) enum LaneWait {
     Result,
     /// Due time.
     Time(ReplayTime),
-    /// Other workers, since this time.
+    /// Progress of other workers, since this time.
     Others(KernelTime),
     /// No event: the lane has ended.
     Nothing,
@@ -114,7 +114,7 @@ impl<'a> Lane<'a> {
         let shared = self.course.shared;
         let (batch, index) = (&mut loaded.batch, self.index);
         if step.due.besides == HandleEffect::Nothing
-            && ring.push(self.seat, (batch, index), &shared.slots).map_err(WorkerFailure::Ring)?
+            && ring.push(self.seat, batch, index, &shared.slots).map_err(WorkerFailure::Ring)?
         {
             self.under_way = Some((shared.stamps.now(), late));
             return Ok(());

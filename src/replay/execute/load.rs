@@ -234,7 +234,7 @@ impl PlanSource {
             path: operation.path.and_then(place),
         });
         let moment =
-            OpTiming { start, end, behind: end.saturating_add(operation.behind), turn: next.turn };
+            OpTiming { start, end, latest: end.saturating_add(operation.behind), turn: next.turn };
         let (handle, makes) = (operation.handle, operation.makes);
         let is_about_names = changes_names(call, &operation.args, operation.flags);
         let names = is_about_names.then_some(operation.ret >= 0);
@@ -266,7 +266,7 @@ impl PlanSource {
                 },
                 file: captured.file,
                 captured_end: step.moment.end,
-                captured_behind: step.moment.behind,
+                captured_latest: step.moment.latest,
                 replayed_time: (stamps.time(got.start, loaded.at), stamps.time(got.end, loaded.at)),
                 late,
                 path: captured.path.and_then(path),

@@ -18,7 +18,7 @@ pub mod dir_walk;
 pub mod file_content;
 mod frames;
 pub mod in_place;
-mod inherited_fds;
+pub mod inherited_fds;
 pub mod init;
 mod interruptible_threads;
 mod lane;

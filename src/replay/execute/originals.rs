@@ -180,7 +180,7 @@ impl Original {
     ///
     /// # Errors
     ///
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn give(&self, to: &File, bytes: u64) -> io::Result<(u64, CopyMethod)> {
         let shared = reflink(&self.file, to);
         // No result in the capture needs more bytes than this, and some need the end of the file.

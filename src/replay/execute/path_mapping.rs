@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_in_the_directory_furthest_down() {
+    fn path_belongs_to_deepest_mapped_directory() {
         let maps = maps(&["/data/x/", "/data", "/database"]).expect("plain ones");
         let check = |path: &str, owner: Option<&str>, rest: &str| {
             let (number, found) = maps.owner(path.as_bytes());

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_waits_for_the_other() {
+    fn alternating_workers_wait_for_each_other() {
         let turns = ProgressCounters::new(2);
         std::thread::scope(|scope| {
             for me in 0..2 {

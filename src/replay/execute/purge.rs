@@ -65,17 +65,17 @@ pub(super) fn purge_files(place: &ReplayDir) -> Result<PurgeCounts, ManifestErro
     Ok(purged)
 }
 
-fn remove(root: &File, it: &WalkEntry, purged: &mut PurgeCounts) {
-    let mut result = remove_one(root, it);
-    if result == Err(Errno::EACCES) && allow(root, parent(&it.path).0).is_ok() {
-        result = remove_one(root, it);
+fn remove(root: &File, entry: &WalkEntry, purged: &mut PurgeCounts) {
+    let mut result = remove_one(root, entry);
+    if result == Err(Errno::EACCES) && allow(root, parent(&entry.path).0).is_ok() {
+        result = remove_one(root, entry);
     }
     match result {
         Ok(()) => purged.removed += 1,
         // An init that was killed had not created this file yet; or a user has removed it.
         Err(Errno::ENOENT) => {}
         Err(errno) => {
-            let path = Path::new(OsStr::from_bytes(&it.path)).to_owned();
+            let path = Path::new(OsStr::from_bytes(&entry.path)).to_owned();
             purged.left.push((path, errno.into()));
         }
     }
@@ -83,11 +83,11 @@ fn remove(root: &File, it: &WalkEntry, purged: &mut PurgeCounts) {
 
 /// Removes one entry, never through a link, nor inside a mount: its directory may belong to another
 /// user by now.
-fn remove_one(root: &File, it: &WalkEntry) -> nix::Result<()> {
-    let (parent, name) = parent(&it.path);
+fn remove_one(root: &File, entry: &WalkEntry) -> nix::Result<()> {
+    let (parent, name) = parent(&entry.path);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
     let directory = open_below(root, parent, flags, MountPolicy::Left)?;
-    let flag = match it.kind {
+    let flag = match entry.kind {
         FileKind::Directory => UnlinkatFlags::RemoveDir,
         FileKind::File | FileKind::Link => UnlinkatFlags::NoRemoveDir,
     };

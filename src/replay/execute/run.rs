@@ -1,7 +1,5 @@
 //! Replay run: starts and supervises all its threads, from the first one to the last.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,7 +10,7 @@ use rustc_hash::FxHashMap;
 use zstd::bulk::Decompressor;
 
 use super::decoder_threads::{DecodeRequest, help};
-use super::inherited_fds::InheritedFds;
+use super::inherited_fds::{InheritedFds, UnopenedFd};
 use super::interruptible_threads::InterruptibleThreads;
 use super::load::PlanSource;
 use super::messages::WorkerMessage;
@@ -44,8 +42,8 @@ pub struct Replayed {
     pub is_stopped: bool,
     /// Replay was stopped by an operation on names ([`ReplayOptions::ends_at_names`]).
     pub names_differ: bool,
-    /// Initially open descriptors that could not be opened, each with its error.
-    pub not_given: Vec<(PathBuf, io::Error)>,
+    /// Initially open descriptors that could not be opened.
+    pub unopened_fds: Vec<UnopenedFd>,
     /// Number of descriptors that may be needed, and the lower number that the process may have.
     pub too_few: Option<(u64, u64)>,
     /// Highest number of threads at one time.
@@ -154,14 +152,14 @@ pub fn run(
     // that the kernel chooses.
     let needed = needed as u64 + u64::from(index.handles);
     let too_few = (needed > may_have).then_some((needed, may_have));
-    let not_given = shared.given.failed();
+    let unopened_fds = shared.given.into_unopened();
     Ok(Replayed {
         index,
         names,
         comparison,
         is_stopped,
         names_differ,
-        not_given,
+        unopened_fds,
         too_few,
         most,
         rings,
@@ -177,7 +175,7 @@ fn births(index: &Index, order: ReplayOrder) -> (Vec<Vec<(u32, u32)>>, Vec<u32>)
         // A worker never starts one that precedes it in the plan.
         let before = worker.before.filter(|it| order != ReplayOrder::None && it.0 < born);
         match before.and_then(|it| Some((it.1, births.get_mut(it.0 as usize)?))) {
-            Some((behind, births)) => births.push((behind, born)),
+            Some((parent_op, births)) => births.push((parent_op, born)),
             None => first.push(born),
         }
     }
@@ -212,7 +210,7 @@ fn all(
             helpers.push(helper.map_err(RunError::Thread)?);
         }
         let result = threads(scope, shared, first, cpus, requests, go_on);
-        let mut comparison = Comparison::behind(shared.options.window.from);
+        let mut comparison = Comparison::since(shared.options.window.from);
         let compared: Vec<_> = helpers.into_iter().map(ScopedJoinHandle::join).collect();
         for it in compared {
             comparison.merge(it.map_err(|_| RunError::Helper)?);

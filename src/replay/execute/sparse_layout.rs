@@ -18,15 +18,17 @@ const HOLE_BYTES: u64 = 4096;
 
 /// Returns the ranges in which a file gets data. Unknown ranges are data, or holes with
 /// [`ContentsSource::Sparse`].
-pub(super) fn data(it: &FileBefore, contents: ContentsSource) -> RangeSet<u64> {
+pub(super) fn data(initial: &FileBefore, contents: ContentsSource) -> RangeSet<u64> {
     let of_kind = |kind| {
-        let clipped =
-            it.parts.iter().map(|part| KnownRegion { to_byte: part.to_byte.min(it.size), ..*part });
+        let clipped = initial
+            .parts
+            .iter()
+            .map(|part| KnownRegion { to_byte: part.to_byte.min(initial.size), ..*part });
         clipped.filter(move |part| part.kind == kind && part.from_byte < part.to_byte)
     };
     let mut data = RangeSet::new();
-    if contents != ContentsSource::Sparse && it.size > 0 {
-        data.insert(0..it.size);
+    if contents != ContentsSource::Sparse && initial.size > 0 {
+        data.insert(0..initial.size);
         for hole in of_kind(RegionKind::Hole) {
             let from = hole.from_byte - hole.from_byte % HOLE_BYTES;
             data.remove(
@@ -69,16 +71,16 @@ pub(super) fn fill(
 }
 
 /// Returns true if the file system reports the data and holes that the plan contains.
-pub(super) fn is_as_known(file: &File, it: &FileBefore) -> bool {
+pub(super) fn is_as_known(file: &File, initial: &FileBefore) -> bool {
     let first = |kind: RegionKind, offset: u64| {
         let whence = if kind == RegionKind::Data { Whence::SeekData } else { Whence::SeekHole };
         let offset = i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
         match lseek(file, offset, whence) {
-            Err(Errno::ENXIO) => Ok(it.size),
+            Err(Errno::ENXIO) => Ok(initial.size),
             found => found.map(|it| u64::try_from(it).unwrap_or(0)),
         }
     };
-    it.parts.iter().all(|part| {
+    initial.parts.iter().all(|part| {
         let other = if part.kind == RegionKind::Data { RegionKind::Hole } else { RegionKind::Data };
         first(other, part.from_byte).is_ok_and(|it| it >= part.to_byte)
     })
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_holes_that_it_is_to_have() {
+    fn created_file_has_planned_holes() {
         use RegionKind::{Data, Hole};
         let it =
             file(1 << 20, &[(0, 65_536, Hole), (65_536, 131_072, Data), (131_072, 1 << 20, Hole)]);

@@ -15,7 +15,7 @@ pub(super) struct OpMeta {
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
     pub(super) besides: HandleEffect,
-    /// Whether the operation succeeded in the capture, if it is an operation on names.
+    /// Success of the operation in the capture; `None`: the operation is not one on names.
     pub(super) names: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct OpTiming {
     pub(super) end: ReplayTime,
     /// Latest end among this operation and all that precede it in the plan. These are the
     /// operations that it may wait for.
-    pub(super) behind: ReplayTime,
+    pub(super) latest: ReplayTime,
     /// Number of operations, of all threads, that had ended before.
     pub(super) turn: u64,
 }

@@ -9,10 +9,10 @@ use crate::units::{KernelTime, Nanos, ReplayTime};
 
 /// Remaining time that a waiting thread spends polling the clock instead of sleeping: a sleep takes
 /// about 50 µs longer than requested.
-pub(super) const SPIN_NS: u64 = 60_000;
+pub(super) const SPIN_TIME: Nanos = Nanos(60_000);
 
 /// Longest sleep without checking whether the replay is over.
-pub(super) const SLEEP_NS: u64 = 100_000_000;
+pub(super) const SLEEP_MAX: Nanos = Nanos(100_000_000);
 
 /// Value of the tick counter, or without one the time since the replay began, in ns.
 /// [`Timestamps::time`] converts it.
@@ -64,12 +64,12 @@ impl Timestamps {
     ) -> Nanos {
         let mut now = self.clock();
         while now < time && !is_over() {
-            if may_spin && time.since(now) <= Nanos(SPIN_NS) {
+            if may_spin && time.since(now) <= SPIN_TIME {
                 std::hint::spin_loop();
             } else {
-                let early = if may_spin { SPIN_NS } else { 0 };
-                let latest = now.saturating_add(Nanos(SLEEP_NS));
-                let until = time.saturating_sub(Nanos(early)).min(latest);
+                let early = if may_spin { SPIN_TIME } else { Nanos(0) };
+                let latest = now.saturating_add(SLEEP_MAX);
+                let until = time.saturating_sub(early).min(latest);
                 clock::sleep_until(until.by_clock(self.begin()));
             }
             now = self.clock();

@@ -20,15 +20,18 @@ use super::frames::Frames;
 use super::lane::{Lane, LaneWait};
 use super::messages::{WorkerEndNotice, WorkerFailure, WorkerMessage};
 use super::shared::Shared;
-use super::timestamps::{SLEEP_NS, SPIN_NS};
+use super::timestamps::{SLEEP_MAX, SPIN_TIME};
 use super::worker_state::WorkerState;
 use crate::sys::replay::reissue::{CallMemory, CallRing};
 use crate::sys::{clock, thread};
 use crate::units::{KernelTime, Nanos, ReplayTime};
 
-/// Limits of the poll interval in ns. A lane that waits for other workers is polled after an eighth
-/// of the time that it has waited, within these limits.
-const LOOK_NS: [u64; 2] = [20_000, 1_000_000];
+/// Shortest interval between two polls of a lane that waits for other workers. The lane is polled
+/// after an eighth of the time that it has waited, within these limits.
+const POLL_INTERVAL_MIN: Nanos = Nanos(20_000);
+
+/// Longest interval between two polls of such a lane.
+const POLL_INTERVAL_MAX: Nanos = Nanos(1_000_000);
 
 /// State of the server thread.
 struct UringServer<'a> {
@@ -61,11 +64,11 @@ pub(super) fn serve(
     loop {
         if server.lanes.iter().all(Option::is_none) {
             let Ok(worker) = births.0.recv() else { return };
-            server.bear(worker);
+            server.add_lane(worker);
             // After the birth: an open that blocks is interrupted only in running workers.
             shared.given.open(&shared.slots);
         }
-        births.0.try_iter().for_each(|it| server.bear(it));
+        births.0.try_iter().for_each(|worker| server.add_lane(worker));
         let next = server.go_on();
         server.wait(next);
     }
@@ -84,7 +87,8 @@ impl Drop for LaneBirths<'_> {
 }
 
 impl<'a> UringServer<'a> {
-    fn bear(&mut self, worker: u32) {
+    /// Adds the lane that is this worker.
+    fn add_lane(&mut self, worker: u32) {
         let ending = WorkerEndNotice(worker, self.messages);
         (self.unborn, self.born) = (self.unborn.saturating_sub(1), clock::now());
         let shared = self.shared;
@@ -186,18 +190,18 @@ impl NextWork {
     }
 }
 
-/// Returns how long to wait for results; `None`: not at all. `due`: time until the next due time;
-/// `waited`: how long a lane has waited for other workers.
+/// Returns the time to wait for results; `None`: no wait. `due`: time until the next due time;
+/// `waited`: time for which a lane has waited for other workers.
 fn pause(due: Option<Nanos>, waited: Option<Nanos>, may_spin: bool) -> Option<Duration> {
-    let early = if may_spin { SPIN_NS } else { 0 };
-    let [least, most] = LOOK_NS;
-    let due = due.map_or(SLEEP_NS, |it| it.0.saturating_sub(early));
-    let look = match waited {
-        None => SLEEP_NS,
-        Some(Nanos(it)) if it < early => 0,
-        Some(Nanos(it)) => (it / 8).clamp(least, most),
+    let early = if may_spin { SPIN_TIME } else { Nanos(0) };
+    let due = due.map_or(SLEEP_MAX, |due| Nanos(due.0.saturating_sub(early.0)));
+    let poll = match waited {
+        None => SLEEP_MAX,
+        Some(waited) if waited < early => Nanos(0),
+        Some(waited) => Nanos(waited.0 / 8).clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX),
     };
-    Some(due.min(look).min(SLEEP_NS)).filter(|it| *it > 0).map(Duration::from_nanos)
+    let Nanos(pause) = due.min(poll).min(SLEEP_MAX);
+    (pause > 0).then(|| Duration::from_nanos(pause))
 }
 
 #[cfg(test)]
@@ -208,21 +212,22 @@ mod tests {
 
     #[test]
     fn waiting_server_sleeps_until_the_next_check() {
-        let ns = |due_ns: Option<u64>, waited_ns: Option<u64>, may_spin| {
-            pause(due_ns.map(Nanos), waited_ns.map(Nanos), may_spin)
-                .map_or(0, |it| it.as_nanos().try_into().unwrap_or(0))
+        let length = |due, waited, may_spin| {
+            let pause = pause(due, waited, may_spin).unwrap_or_default();
+            Nanos(pause.as_nanos().try_into().expect("at most SLEEP_MAX"))
         };
-        assert_eq!(ns(None, None, true), SLEEP_NS);
-        assert_eq!(ns(Some(3_000_000), None, false), 3_000_000);
-        assert_eq!(ns(Some(3_000_000), None, true), 3_000_000 - SPIN_NS);
-        assert_eq!(ns(Some(SPIN_NS), None, true), 0);
-        assert_eq!(ns(Some(0), None, false), 0);
-        assert_eq!(ns(Some(u64::MAX), None, false), SLEEP_NS);
-        assert_eq!(ns(None, Some(0), false), LOOK_NS[0]);
-        assert_eq!(ns(None, Some(0), true), 0);
-        assert_eq!(ns(None, Some(800_000), true), 100_000);
-        assert_eq!(ns(Some(7_000), Some(800_000), false), 7_000);
-        assert_eq!(ns(None, Some(u64::MAX), false), LOOK_NS[1]);
+        let ns = |number: u64| Some(Nanos(number));
+        assert_eq!(length(None, None, true), SLEEP_MAX);
+        assert_eq!(length(ns(3_000_000), None, false), Nanos(3_000_000));
+        assert_eq!(length(ns(3_000_000), None, true), Nanos(3_000_000 - SPIN_TIME.0));
+        assert_eq!(length(Some(SPIN_TIME), None, true), Nanos(0));
+        assert_eq!(length(ns(0), None, false), Nanos(0));
+        assert_eq!(length(ns(u64::MAX), None, false), SLEEP_MAX);
+        assert_eq!(length(None, ns(0), false), POLL_INTERVAL_MIN);
+        assert_eq!(length(None, ns(0), true), Nanos(0));
+        assert_eq!(length(None, ns(800_000), true), Nanos(100_000));
+        assert_eq!(length(ns(7_000), ns(800_000), false), Nanos(7_000));
+        assert_eq!(length(None, ns(u64::MAX), false), POLL_INTERVAL_MAX);
     }
 
     /// Fails if a lane that was sent to a panicked server is waited for.
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_counts() {
+    fn next_work_has_earliest_due_time_and_latest_wait() {
         let mut next = NextWork::default();
         next.add(LaneWait::Result);
         assert_eq!((next.due, next.since), (None, None));

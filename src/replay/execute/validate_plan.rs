@@ -15,7 +15,7 @@ use crate::replay::plan::plan_file::{Index, PlanError, PlanReader};
 ///
 /// # Errors
 ///
-/// Those of a replay: the plan is damaged, or has an unknown call.
+/// Errors of a replay: the plan is damaged, or has an unknown call.
 pub fn read_through(
     reader: PlanReader,
     index: Index,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_plan_is_read() {
+    fn valid_plan_is_read_completely() {
         assert_eq!(read(&payloads()).expect("a plan"), 2 * 2 * 9);
     }
 

@@ -21,7 +21,7 @@ use crate::sys::replay::reissue::{CallRing, UringPolicy};
 /// Returns the number of rings that a plan needs at most.
 pub(super) fn rings(index: &Index, engine: Engine) -> usize {
     let lanes = index.workers.iter().filter(|it| it.lane.is_some() && engine != Engine::Calls);
-    lanes.map(|it| (it.pid, it.tid)).collect::<FxHashSet<_>>().len()
+    lanes.map(CapturedThread::of).collect::<FxHashSet<_>>().len()
 }
 
 /// Threads of a replay.
@@ -31,10 +31,24 @@ pub(super) struct WorkerPool<'scope, 'env> {
     shared: &'scope Shared,
     helpers: SyncSender<DecodeRequest>,
     messages: Sender<WorkerMessage>,
-    /// Servers by captured process and thread.
-    servers: FxHashMap<(i32, i32), LaneServer>,
+    /// Servers by captured thread.
+    servers: FxHashMap<CapturedThread, LaneServer>,
     /// Number of running workers that are threads.
     threads: usize,
+}
+
+/// Captured thread, whose lanes share a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CapturedThread {
+    pid: i32,
+    tid: i32,
+}
+
+impl CapturedThread {
+    /// Returns the thread of a worker.
+    fn of(worker: &WorkerPlan) -> Self {
+        Self { pid: worker.pid, tid: worker.tid }
+    }
 }
 
 /// Thread that serves lanes.
@@ -46,7 +60,7 @@ struct LaneServer {
 }
 
 impl<'scope, 'env> WorkerPool<'scope, 'env> {
-    /// Creates a crew without threads.
+    /// Creates a pool without threads.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         shared: &'scope Shared,
@@ -112,18 +126,18 @@ impl<'scope, 'env> WorkerPool<'scope, 'env> {
         self.servers.len()
     }
 
-    /// Returns the captured process and thread whose lanes are served together, if the worker is
-    /// one of these lanes.
-    fn server_of(&self, worker: u32) -> Option<((i32, i32), UringPolicy)> {
+    /// Returns the captured thread whose lanes are served together, if the worker is one of these
+    /// lanes.
+    fn server_of(&self, worker: u32) -> Option<(CapturedThread, UringPolicy)> {
         let Engine::IoUring(rules) = self.shared.options.engine else { return None };
         let it = self.shared.source.index.workers.get(worker as usize)?;
-        it.lane.map(|_| ((it.pid, it.tid), rules))
+        it.lane.map(|_| (CapturedThread::of(it), rules))
     }
 
     /// Starts the server of all lanes of a captured thread.
-    fn server(&self, thread: (i32, i32), rules: UringPolicy) -> Result<LaneServer, RunError> {
+    fn server(&self, thread: CapturedThread, rules: UringPolicy) -> Result<LaneServer, RunError> {
         let workers = self.shared.source.index.workers.iter();
-        let is_one = |it: &&WorkerPlan| it.lane.is_some() && (it.pid, it.tid) == thread;
+        let is_one = |it: &&WorkerPlan| it.lane.is_some() && CapturedThread::of(it) == thread;
         let lanes = workers.filter(is_one).count();
         let ring = CallRing::new(u32::try_from(lanes).unwrap_or(u32::MAX), rules)?;
         let (births, born) = channel();

@@ -20,7 +20,7 @@ use crate::units::ReplayTime;
 pub(super) struct WorkerState<'a> {
     pub(super) shared: &'a Shared,
     pub(super) worker: u32,
-    /// Other workers wait for some of its operations.
+    /// True if other workers wait for some of its operations.
     is_waited_for: bool,
     messages: &'a Sender<WorkerMessage>,
     births: &'a [(u32, u32)],
@@ -78,15 +78,15 @@ impl<'a> WorkerState<'a> {
     /// Decides whether an operation is to be executed.
     pub(super) fn reaches(&mut self, moment: &OpTiming) -> WindowReach {
         // The moment is read only where there is a window.
-        if self.until == ReplayTime::MAX || moment.behind <= self.until {
+        if self.until == ReplayTime::MAX || moment.latest <= self.until {
             WindowReach::Yes
         } else {
-            self.reaches_behind(moment.behind)
+            self.reaches_after_part(moment.latest)
         }
     }
 
     /// Decides about an operation that ends after the current part, and advances to the next part.
-    fn reaches_behind(&mut self, end: ReplayTime) -> WindowReach {
+    fn reaches_after_part(&mut self, end: ReplayTime) -> WindowReach {
         let window = self.shared.options.window;
         let until = window.until.unwrap_or(ReplayTime::MAX);
         if self.part == WindowState::Inside || end > until {
@@ -218,8 +218,8 @@ impl<'a> WorkerState<'a> {
             ReplayOrder::Dependencies if self.is_waited_for => turns.done(self.worker, number + 1),
             ReplayOrder::Dependencies | ReplayOrder::Thread | ReplayOrder::None => {}
         }
-        while let [(behind, born), rest @ ..] = self.births
-            && *behind == number
+        while let [(parent_op, born), rest @ ..] = self.births
+            && *parent_op == number
         {
             let _ = self.messages.send(WorkerMessage::Born(*born));
             self.births = rest;

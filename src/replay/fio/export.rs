@@ -93,7 +93,7 @@ impl<L: Logs> FioExport<L> {
     ///
     /// # Errors
     ///
-    /// Those of the logs.
+    /// Errors of the logs.
     pub fn finish(&mut self) -> io::Result<()> {
         for (number, job) in self.jobs.iter_mut().enumerate() {
             if job.has_data() {

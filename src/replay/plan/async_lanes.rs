@@ -24,8 +24,8 @@ use crate::units::ReplayTime;
 pub(super) struct SubmittedOp {
     /// Thread that has submitted the operation.
     pub(super) thread: ThreadKey,
-    /// Last operations of that thread at the submission.
-    pub(super) behind: WaitSet,
+    /// Operations for which it waits: the last ones of that thread at the submission.
+    pub(super) dependencies: WaitSet,
     /// Handle at the submission, with its open file description; or the reason why it is not in the
     /// replay.
     pub(super) handle: Result<(Handle, u64), SkipReason>,
@@ -155,11 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_is_forgotten_behind_its_last_operation() {
+    fn exited_thread_is_evicted_after_its_last_operation() {
         let mut lanes = Lanes::default();
         let flight = || SubmittedOp {
             thread: THREAD,
-            behind: WaitSet::default(),
+            dependencies: WaitSet::default(),
             handle: Err(SkipReason::NoName),
         };
         lanes.begun(1, flight());

@@ -21,7 +21,7 @@ pub(super) fn may_be_done(opcode: Opcode) -> bool {
 
 /// Returns true for calls that submit such operations, or wait for them: their effect is contained
 /// in the operations.
-pub(super) fn is_about_them(call: &crate::event::syscall_table::Call) -> bool {
+pub(super) fn handles_async_operations(call: &crate::event::syscall_table::Call) -> bool {
     call.class == CallClass::Async && call.name.starts_with("io_") && !call.name.contains("uring")
 }
 
@@ -30,13 +30,13 @@ pub(super) fn is_about_them(call: &crate::event::syscall_table::Call) -> bool {
 /// # Errors
 ///
 /// [`SkipReason::Asynchronous`]: no such call exists, or a part of the operation is unknown.
-pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReason> {
-    if !may_be_done(it.opcode) {
+pub(super) fn as_call(operation: &AsyncOperation) -> Result<SyscallOperation, SkipReason> {
+    if !may_be_done(operation.opcode) {
         return Err(SkipReason::Asynchronous);
     }
-    let flags = u64::from(it.rw_flags);
+    let flags = u64::from(operation.rw_flags);
     let has_flags = flags != 0;
-    let name = match (it.opcode.class(), it.opcode.request_kind().name) {
+    let name = match (operation.opcode.class(), operation.opcode.request_kind().name) {
         (CallClass::Read, _) if has_flags => "preadv2",
         (CallClass::Read, _) => "pread64",
         (CallClass::Write, _) if has_flags => "pwritev2",
@@ -44,8 +44,8 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReaso
         (_, "FDSYNC") => "fdatasync",
         _ => "fsync",
     };
-    let place = it.offset.zip(it.bytes_requested);
-    let args = match (it.opcode.has_bytes(), place) {
+    let place = operation.offset.zip(operation.bytes_requested);
+    let args = match (operation.opcode.has_bytes(), place) {
         (false, _) => [0; 6],
         // All buffers become one.
         (true, Some((offset, _))) if has_flags => [0, ADDRESS, 1, offset, 0, flags],
@@ -54,24 +54,24 @@ pub(super) fn as_call(it: &AsyncOperation) -> Result<SyscallOperation, SkipReaso
     };
     Ok(SyscallOperation {
         call: CallId::by_name(name).ok_or(SkipReason::Asynchronous)?,
-        thread: it.thread,
-        process: it.process,
-        pid: it.pid,
-        tid: it.tid,
-        cpu: it.cpu,
-        start: it.start,
-        end: it.end,
+        thread: operation.thread,
+        process: operation.process,
+        pid: operation.pid,
+        tid: operation.tid,
+        cpu: operation.cpu,
+        start: operation.start,
+        end: operation.end,
         args,
-        ret: it.result,
-        fd: it.fd,
-        file: it.file.clone(),
+        ret: operation.result,
+        fd: operation.fd,
+        file: operation.file.clone(),
         named: None,
         target: None,
-        offset: it.offset,
+        offset: operation.offset,
         target_offset: None,
         flags_in_memory: None,
         resolve_in_memory: None,
-        bytes_requested: it.bytes_requested,
+        bytes_requested: operation.bytes_requested,
         spans: Vec::new(),
         chain: None,
     })

@@ -328,6 +328,8 @@ mod closure_tests;
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     impl AccessHistory {
@@ -336,8 +338,9 @@ mod tests {
         }
     }
 
-    fn op(worker: u32, number: u32, begin_ns: u64, end_ns: u64) -> TimedOp {
-        let [start, end] = [begin_ns, end_ns].map(ReplayTime);
+    /// Returns an operation with these times of the plan.
+    fn op(worker: u32, number: u32, times: Range<u64>) -> TimedOp {
+        let [start, end] = [times.start, times.end].map(ReplayTime);
         TimedOp { at: OpId { worker: Worker(worker), number }, start, end }
     }
 
@@ -358,11 +361,11 @@ mod tests {
     fn user_waits_for_the_last_change() {
         use ConflictMode::{Changes, Uses};
         let all = [
-            (op(0, 0, 0, 10), Changes),
-            (op(1, 0, 10, 20), Uses),
-            (op(2, 0, 12, 22), Uses),
-            (op(0, 1, 30, 40), Changes),
-            (op(1, 1, 40, 50), Uses),
+            (op(0, 0, 0..10), Changes),
+            (op(1, 0, 10..20), Uses),
+            (op(2, 0, 12..22), Uses),
+            (op(0, 1, 30..40), Changes),
+            (op(1, 1, 40..50), Uses),
         ];
         let expected = [vec![], vec![(0, 0)], vec![(0, 0)], vec![(1, 0), (2, 0)], vec![(0, 1)]];
         assert_eq!(waits(&all), expected);
@@ -371,7 +374,7 @@ mod tests {
     #[test]
     fn overlapping_operation_does_not_wait() {
         use ConflictMode::Changes;
-        let all = [(op(0, 0, 0, 10), Changes), (op(1, 0, 9, 20), Changes)];
+        let all = [(op(0, 0, 0..10), Changes), (op(1, 0, 9..20), Changes)];
         assert_eq!(waits(&all), [vec![], vec![]]);
     }
 
@@ -379,15 +382,15 @@ mod tests {
     fn observer_of_an_overlapping_change_waits() {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
         let past = &LowWatermark::of(ReplayTime::MIN, &[]);
-        thing.touch(op(0, 0, 0, 10), ConflictMode::Changes, past, &mut before);
-        thing.touch_seen(op(1, 0, 9, 20), true, ConflictMode::Uses, past, &mut before);
-        assert_eq!(before.all(), [op(0, 0, 0, 10).at]);
+        thing.touch(op(0, 0, 0..10), ConflictMode::Changes, past, &mut before);
+        thing.touch_seen(op(1, 0, 9..20), true, ConflictMode::Uses, past, &mut before);
+        assert_eq!(before.all(), [op(0, 0, 0..10).at]);
         let mut of_third = WaitSet::default();
-        thing.touch_seen(op(2, 0, 19, 30), true, ConflictMode::Uses, past, &mut of_third);
+        thing.touch_seen(op(2, 0, 19..30), true, ConflictMode::Uses, past, &mut of_third);
         assert_eq!(of_third.all(), before.all(), "uses do not wait for uses");
         let mut of_next = WaitSet::default();
-        thing.touch(op(3, 0, 5, 40), ConflictMode::Changes, past, &mut of_next);
-        let all = [op(1, 0, 9, 20).at, op(2, 0, 19, 30).at];
+        thing.touch(op(3, 0, 5..40), ConflictMode::Changes, past, &mut of_next);
+        let all = [op(1, 0, 9..20).at, op(2, 0, 19..30).at];
         assert_eq!(of_next.all(), all, "a change waits for earlier uses that saw the resource");
     }
 
@@ -396,7 +399,7 @@ mod tests {
     fn long_running_operation_waits_for_accesses_at_its_start() {
         use ConflictMode::{Changes, Uses};
         let all =
-            [(op(0, 0, 0, 10), Changes), (op(1, 0, 20, 30), Changes), (op(2, 0, 25, 40), Uses)];
+            [(op(0, 0, 0..10), Changes), (op(1, 0, 20..30), Changes), (op(2, 0, 25..40), Uses)];
         assert_eq!(waits(&all), [vec![], vec![(0, 0)], vec![(0, 0)]]);
     }
 
@@ -407,7 +410,7 @@ mod tests {
             let start = u64::from(number) * 10;
             let touch = if number % 3 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
             thing.touch(
-                op(number % 4, number / 4, start, start + 5),
+                op(number % 4, number / 4, start..start + 5),
                 touch,
                 &LowWatermark::of(ReplayTime(start), &[]),
                 &mut WaitSet::default(),
@@ -426,16 +429,16 @@ mod tests {
         for number in 0..10_000 {
             let start = u64::from(number) * 10;
             let touch = if number % 3 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
-            let by = op(number % 4, number / 4, start, start + 5);
+            let by = op(number % 4, number / 4, start..start + 5);
             thing.touch_seen(by, number % 2 == 0, touch, &past, &mut WaitSet::default());
             assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
         }
         let mut before = WaitSet::default();
-        thing.touch(op(9, 0, 17, 100_000), ConflictMode::Uses, &past, &mut before);
-        assert_eq!(before.all(), [op(0, 0, 0, 5).at]);
-        thing.touch(op(9, 1, 5003, 100_000), ConflictMode::Uses, &past, &mut before);
+        thing.touch(op(9, 0, 17..100_000), ConflictMode::Uses, &past, &mut before);
+        assert_eq!(before.all(), [op(0, 0, 0..5).at]);
+        thing.touch(op(9, 1, 5003..100_000), ConflictMode::Uses, &past, &mut before);
         // The 498th operation is the last one that changed the resource before.
-        assert!(before.all().contains(&op(2, 124, 4980, 4985).at), "{before:?}");
+        assert!(before.all().contains(&op(2, 124, 4980..4985).at), "{before:?}");
     }
 
     #[test]

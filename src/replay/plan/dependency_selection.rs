@@ -40,7 +40,7 @@ use crate::replay::plan::locks::LockTarget;
 use crate::replay::plan::namespace::{EntryKind, FileId, FsModel, NodeId, PlaceKeys};
 use crate::replay::plan::open_flags::open_flags;
 use crate::replay::plan::planned_op::PlannedOp;
-use crate::replay::plan::replay_paths::of_file;
+use crate::replay::plan::replay_paths::{OpPaths, of_file};
 use crate::replay::plan::replayability::SkipReason;
 use crate::replay::plan::resources::{appends, moves_position};
 use crate::replay::plan::symlink_follow::follows;
@@ -51,7 +51,7 @@ use crate::units::KernelTime;
 pub(super) enum Selection {
     /// The operation is wanted, and replayed.
     Wanted,
-    /// Other operations need it, so it is replayed.
+    /// The operation is not wanted, but replayed because other operations need it.
     Needed,
     /// The operation is wanted, but skipped.
     Skipped(SkipReason),
@@ -127,7 +127,7 @@ impl DependencySelection {
     }
 
     /// Returns the model of the initial files, as all operations show it.
-    pub(super) fn world(&self) -> &FsModel {
+    pub(super) fn fs_model(&self) -> &FsModel {
         &self.all.world
     }
 
@@ -159,7 +159,7 @@ impl DependencySelection {
                 };
             }
         };
-        let about = self.about(operation);
+        let footprint = self.footprint(operation);
         let outcome = self.brief_of(time, step);
         let Some(brief) = outcome.planned else {
             return match (is_wanted, outcome.left) {
@@ -172,30 +172,30 @@ impl DependencySelection {
             let end = operation.end.unwrap_or(operation.start);
             self.found.has_grown |= self.found.last < end;
             self.found.last = self.found.last.max(end);
-            self.needs(operation, &about, brief, end);
+            self.needs(operation, &footprint, brief, end);
             return Selection::Wanted;
         }
-        if self.is_needed(operation, effects, &about, brief) {
-            self.needs(operation, &about, brief, operation.end.unwrap_or(operation.start));
+        if self.is_needed(operation, effects, &footprint, brief) {
+            self.needs(operation, &footprint, brief, operation.end.unwrap_or(operation.start));
             return Selection::Needed;
         }
-        self.may_be_needed(operation, about);
+        self.may_be_needed(operation, footprint);
         Selection::Out
     }
 
     /// Keeps a rename or link that no known operation needs: a later operation may need it.
-    fn may_be_needed(&mut self, operation: &SyscallOperation, about: OpFootprint) {
+    fn may_be_needed(&mut self, operation: &SyscallOperation, footprint: OpFootprint) {
         let has_two = operation.named.as_ref().is_some_and(|named| named.second.is_some());
-        if !has_two || about.changed.is_empty() {
+        if !has_two || footprint.changed.is_empty() {
             return;
         }
-        let OpFootprint { changed, places, removed, .. } = about;
+        let OpFootprint { changed, places, removed, .. } = footprint;
         let (start, end) = (operation.start, operation.end.unwrap_or(operation.start));
         self.found.renames.keep(Rename { start, end, changed, places, removed });
     }
 
     /// Returns true if a time is after the end of the last wanted operation.
-    pub(super) fn is_behind(&self, time: KernelTime) -> bool {
+    pub(super) fn is_after_last_wanted(&self, time: KernelTime) -> bool {
         time > self.found.last
     }
 
@@ -227,9 +227,12 @@ impl DependencySelection {
         std::mem::take(&mut self.all.out)
     }
 
-    fn about(&mut self, operation: &SyscallOperation) -> OpFootprint {
+    /// Returns the places and the file lengths that an operation concerns.
+    fn footprint(&mut self, operation: &SyscallOperation) -> OpFootprint {
         let call = operation.call.call();
-        let Ok([path, second]) = self.all.paths(operation) else { return OpFootprint::default() };
+        let Ok(OpPaths { first: path, second }) = self.all.paths(operation) else {
+            return OpFootprint::default();
+        };
         // The text of a symbolic link leads somewhere only from the directory of the link.
         let second = if call.is_symlink() { None } else { second };
         let mut links = Vec::new();
@@ -245,15 +248,16 @@ impl DependencySelection {
         let world = &self.all.world;
         let removes = matches!(call.class, CallClass::Remove | CallClass::Rename);
         let is_full = matches!(operation.errno(), Some(libc::ENOTEMPTY | libc::EEXIST));
-        let is_there = |node: &NodeId| world.thing(*node).is_some();
+        let is_there = |node: &NodeId| world.entry_kind(*node).is_some();
         let full = last.filter(|_| removes && is_full);
         let all = full.into_iter().flat_map(|node| world.within(node)).filter(is_there);
         let in_the_way = all.min_by_key(|node| world.keys(*node).place);
         let ends = nodes.into_iter().chain([in_the_way]).flatten().chain(links);
-        let places = ends.flat_map(|node| world.way(node)).map(|node| world.keys(node)).collect();
-        let about = OpFootprint { node: first, places, lengthens, ..OpFootprint::default() };
+        let places =
+            ends.flat_map(|node| world.ancestors(node)).map(|node| world.keys(node)).collect();
+        let footprint = OpFootprint { node: first, places, lengthens, ..OpFootprint::default() };
         if operation.errno().is_some() {
-            return about;
+            return footprint;
         }
         let creates = || open_flags(operation).creates();
         let changed: &[Option<NodeId>] = match call.class {
@@ -265,7 +269,7 @@ impl DependencySelection {
         };
         let changed = changed.iter().flatten().map(|node| world.keys(*node).place).collect();
         let removed = last.filter(|_| removes).map(|node| world.inside(node));
-        OpFootprint { changed, removed, ..about }
+        OpFootprint { changed, removed, ..footprint }
     }
 
     /// Returns true if an operation writes past the end of its file, or may do so.
@@ -286,7 +290,7 @@ impl DependencySelection {
         &self,
         operation: &SyscallOperation,
         effects: &[FdEffect],
-        about: &OpFootprint,
+        footprint: &OpFootprint,
         brief: OpBrief,
     ) -> bool {
         let (found, start) = (&self.found, operation.start);
@@ -299,9 +303,9 @@ impl DependencySelection {
             effects.iter().any(|effect| self.has_needed(effect))
                 || is_control && own.is_some_and(|own| found.descriptions.has(own))
         };
-        let resized = self.resized(operation, about, brief);
-        let written = self.written(class, brief).filter(|_| about.lengthens);
-        about.changed.iter().any(|name| found.names.until.has(*name, start))
+        let resized = self.resized(operation, footprint, brief);
+        let written = self.written(class, brief).filter(|_| footprint.lengthens);
+        footprint.changed.iter().any(|name| found.names.until.has(*name, start))
             || resized.is_some_and(|file| found.files.has(file, start))
             || written.is_some_and(|file| found.bytes.has(file, start))
             || self.locked(operation, brief).is_some_and(|locked| found.locks.has(locked, start))
@@ -338,7 +342,7 @@ impl DependencySelection {
     fn needs(
         &mut self,
         operation: &SyscallOperation,
-        about: &OpFootprint,
+        footprint: &OpFootprint,
         brief: OpBrief,
         until: KernelTime,
     ) {
@@ -356,14 +360,15 @@ impl DependencySelection {
         let target = operation.target.as_ref().map(|(_, file)| file);
         let before = [operation.file.as_ref(), target].map(|file| self.open_before(file?));
         let world = &self.all.world;
-        let before = before.into_iter().flatten().flat_map(|node| world.way(node));
-        for keys in about.places.iter().copied().chain(before.map(|node| world.keys(node))) {
+        let before = before.into_iter().flatten().flat_map(|node| world.ancestors(node));
+        for keys in footprint.places.iter().copied().chain(before.map(|node| world.keys(node))) {
             self.found.has_grown |= self.found.names.add(keys, until);
         }
-        if let Some(directory) = about.removed {
+        if let Some(directory) = footprint.removed {
             self.found.has_grown |= self.found.names.leave(directory, until);
         }
-        let files = [brief.file, self.written(class, brief), self.resized(operation, about, brief)];
+        let files =
+            [brief.file, self.written(class, brief), self.resized(operation, footprint, brief)];
         for file in files.into_iter().flatten() {
             self.found.has_grown |= self.found.files.add(file, until);
         }
@@ -398,10 +403,10 @@ impl DependencySelection {
     fn resized(
         &self,
         operation: &SyscallOperation,
-        about: &OpFootprint,
+        footprint: &OpFootprint,
         brief: OpBrief,
     ) -> Option<FileId> {
-        let by_name = || match about.node.and_then(|node| self.all.world.thing(node)) {
+        let by_name = || match footprint.node.and_then(|node| self.all.world.entry_kind(node)) {
             Some(EntryKind::File(file)) => Some(file),
             _ => None,
         };

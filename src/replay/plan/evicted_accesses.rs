@@ -60,8 +60,8 @@ impl EvictedAccesses {
             return;
         }
         let times = |access: &ResourceAccess| access.end..access.until;
-        let behind = self.of.iter().filter(|access| times(access).contains(&by.start));
-        behind.for_each(|access| before.add(access.at));
+        let overlapping = self.of.iter().filter(|access| times(access).contains(&by.start));
+        overlapping.for_each(|access| before.add(access.at));
         if self.end <= by.start {
             // Otherwise each new thread would wait for every earlier one. (Accesses that overlap
             // the operation represent others too, and may come to represent what they covered
@@ -89,11 +89,14 @@ impl EvictedAccesses {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::replay::plan::dependencies::{ConflictMode, OpId};
 
-    fn op(worker: u32, number: u32, begin_ns: u64, end_ns: u64) -> TimedOp {
-        let [start, end] = [begin_ns, end_ns].map(ReplayTime);
+    /// Returns an operation with these times of the plan.
+    fn op(worker: u32, number: u32, times: Range<u64>) -> TimedOp {
+        let [start, end] = [times.start, times.end].map(ReplayTime);
         TimedOp { at: OpId { worker: Worker(worker), number }, start, end }
     }
 
@@ -108,10 +111,10 @@ mod tests {
     }
 
     /// Returns the operations for which an operation of worker 9 waits that begins at this time.
-    fn waits(forgotten: &mut EvictedAccesses, begin_ns: u64) -> Vec<(u32, u32)> {
+    fn waits(forgotten: &mut EvictedAccesses, start: ReplayTime) -> Vec<(u32, u32)> {
         let mut before = WaitSet::default();
         forgotten.wait(
-            op(9, 0, begin_ns, begin_ns + 1),
+            op(9, 0, start.0..start.0 + 1),
             &LowWatermark::of(ReplayTime::MIN, &[]),
             &mut before,
         );
@@ -121,33 +124,41 @@ mod tests {
     #[test]
     fn last_access_of_each_worker_represents_all() {
         let mut forgotten = EvictedAccesses::default();
-        let things = [thing(&[op(1, 3, 0, 10), op(2, 4, 11, 12)]), thing(&[op(1, 9, 20, 30)])];
+        let things = [thing(&[op(1, 3, 0..10), op(2, 4, 11..12)]), thing(&[op(1, 9, 20..30)])];
         forgotten.add(things.into_iter(), &LowWatermark::of(ReplayTime::MIN, &[]));
         assert_eq!(forgotten.len(), 2);
-        assert_eq!(waits(&mut forgotten, 29), [(2, 4)], "overlapping operations do not wait");
-        assert_eq!(waits(&mut forgotten, 30), [(1, 9), (2, 4)]);
-        assert_eq!(waits(&mut forgotten, 40), [], "once is enough");
+        assert_eq!(
+            waits(&mut forgotten, ReplayTime(29)),
+            [(2, 4)],
+            "overlapping operations do not wait"
+        );
+        assert_eq!(waits(&mut forgotten, ReplayTime(30)), [(1, 9), (2, 4)]);
+        assert_eq!(waits(&mut forgotten, ReplayTime(40)), [], "once is enough");
         forgotten.add(
-            [thing(&[op(1, 10, 50, 60)])].into_iter(),
+            [thing(&[op(1, 10, 50..60)])].into_iter(),
             &LowWatermark::of(ReplayTime::MIN, &[]),
         );
-        assert_eq!(waits(&mut forgotten, 60), [(1, 10), (9, 0)], "the waiter represents them");
+        assert_eq!(
+            waits(&mut forgotten, ReplayTime(60)),
+            [(1, 10), (9, 0)],
+            "the waiter represents them"
+        );
     }
 
     /// Fails if each of many consecutive threads waits for all earlier ones.
     #[test]
-    fn threads_that_are_gone_are_not_waited_for_one_by_one() {
+    fn exited_threads_are_represented_by_one_wait() {
         let mut forgotten = EvictedAccesses::default();
         for worker in 0..1000_u32 {
             let start = u64::from(worker) * 100;
             let past = LowWatermark::of(ReplayTime(start), &[ReplayTime(start)]);
             let mut before = WaitSet::default();
-            forgotten.wait(op(worker, 0, start, start + 5), &past, &mut before);
+            forgotten.wait(op(worker, 0, start..start + 5), &past, &mut before);
             let others: Vec<u32> = before.all().iter().map(|op| op.worker.0).collect();
             assert!(others.len() <= 2, "{others:?}");
             // The newest thread, through which all others are waited for.
             assert_eq!(others.iter().max().copied(), worker.checked_sub(1));
-            forgotten.add([thing(&[op(worker, 1, start + 50, start + 60)])].into_iter(), &past);
+            forgotten.add([thing(&[op(worker, 1, start + 50..start + 60)])].into_iter(), &past);
             assert!(forgotten.len() <= 3, "{}", forgotten.len());
         }
     }
@@ -158,13 +169,13 @@ mod tests {
     fn overlap_with_a_representative_waits_for_each_access() {
         let mut forgotten = EvictedAccesses::default();
         let past = LowWatermark::of(ReplayTime::MIN, &[]);
-        forgotten.add([thing(&[op(1, 3, 0, 10)]), thing(&[op(2, 4, 0, 12)])].into_iter(), &past);
-        forgotten.wait(op(3, 0, 12, 30), &past, &mut WaitSet::default());
-        assert_eq!(waits(&mut forgotten, 29), [(1, 3), (2, 4)]);
-        assert_eq!(waits(&mut forgotten, 30), [], "once is enough");
+        forgotten.add([thing(&[op(1, 3, 0..10)]), thing(&[op(2, 4, 0..12)])].into_iter(), &past);
+        forgotten.wait(op(3, 0, 12..30), &past, &mut WaitSet::default());
+        assert_eq!(waits(&mut forgotten, ReplayTime(29)), [(1, 3), (2, 4)]);
+        assert_eq!(waits(&mut forgotten, ReplayTime(30)), [], "once is enough");
         let mut before = WaitSet::default();
-        forgotten.wait(op(4, 0, 30, 31), &past, &mut before);
-        assert_eq!(before.all(), [op(3, 0, 12, 30).at, op(9, 0, 29, 30).at]);
+        forgotten.wait(op(4, 0, 30..31), &past, &mut before);
+        assert_eq!(before.all(), [op(3, 0, 12..30).at, op(9, 0, 29..30).at]);
     }
 
     /// Fails if an operation that is in flight for long gets fewer edges because of evictions
@@ -174,7 +185,7 @@ mod tests {
         let mut forgotten = EvictedAccesses::default();
         let by = |number: u32| {
             let start = u64::from(number) * 10;
-            op(1, number, start, start + 5)
+            op(1, number, start..start + 5)
         };
         let all: Vec<TimedOp> = (0..1000).map(by).collect();
         forgotten.add(
@@ -182,6 +193,6 @@ mod tests {
             &LowWatermark::of(ReplayTime::MIN, &[ReplayTime(77)]),
         );
         assert_eq!(forgotten.len(), 2);
-        assert_eq!(waits(&mut forgotten, 77), [(1, 7)]);
+        assert_eq!(waits(&mut forgotten, ReplayTime(77)), [(1, 7)]);
     }
 }

@@ -11,7 +11,7 @@
 use rustc_hash::FxHashSet;
 
 use super::infer_initial_state::{found_there, is_refused_as_full};
-use super::namespace::{FsModel, NodeId};
+use super::namespace::{FsModel, NodeId, OpNodes};
 use super::open_flags::open_flags;
 use super::replayability::SkipReason;
 use crate::event::syscall_table::CallClass;
@@ -51,26 +51,27 @@ impl ExternalEntries {
         &mut self,
         world: &FsModel,
         operation: &SyscallOperation,
-        nodes: [Option<NodeId>; 2],
+        nodes: OpNodes,
         is_contended: bool,
     ) -> Result<(), SkipReason> {
-        let (Some(node), Some(end)) = (nodes[0], operation.end) else { return Ok(()) };
+        let (Some(node), Some(end)) = (nodes.first, operation.end) else { return Ok(()) };
         let class = operation.call.call().class;
         let is_settled = !is_contended && self.taken <= operation.start;
         let is_missing = |place| is_settled && world.is_known_absent(place);
         if let Some(errno) = operation.errno() {
-            let last = nodes[1].unwrap_or(node);
+            let last = nodes.second.unwrap_or(node);
             if is_refused_as_full(operation) && self.is_filled_by_them(world, last) {
                 return Err(SkipReason::Stranger);
             }
-            let place = usize::from(nodes[1].is_some());
+            let place = usize::from(nodes.second.is_some());
             let is_rename = class == CallClass::Rename && errno == libc::EEXIST;
             let shows_entry = is_rename || found_there(operation, place, 0) == Some(true);
             let is_found = shows_entry && is_missing(last);
             self.found(last, is_found);
             return self.is_one(world, if is_found { last } else { node });
         }
-        let second = nodes[1].filter(|_| matches!(class, CallClass::Name | CallClass::Rename));
+        let has_two = matches!(class, CallClass::Name | CallClass::Rename);
+        let second = nodes.second.filter(|_| has_two);
         let needs = if second.is_some() { Requirement::Something } else { needs(operation) };
         match needs {
             Requirement::Something => self.found(node, is_missing(node)),
@@ -121,7 +122,8 @@ impl ExternalEntries {
 
     /// Checks that a place is not an external entry, or below one.
     fn is_one(&self, world: &FsModel, node: NodeId) -> Result<(), SkipReason> {
-        let is_one = !self.at.is_empty() && world.way(node).any(|place| self.at.contains(&place));
+        let is_one =
+            !self.at.is_empty() && world.ancestors(node).any(|place| self.at.contains(&place));
         if is_one { Err(SkipReason::Stranger) } else { Ok(()) }
     }
 }

@@ -37,7 +37,7 @@ pub enum HandleTarget {
 
 #[derive(Debug)]
 struct HandleSlot {
-    behind: HandleTarget,
+    target: HandleTarget,
     description: u64,
     references: u32,
     /// Position in the replay, in bytes, shared by copies that `dup` has made.
@@ -92,12 +92,12 @@ impl Handles {
         fd: Fd,
         start: KernelTime,
         description: u64,
-        behind: HandleTarget,
+        target: HandleTarget,
     ) -> Handle {
         let has_one = self.free.front().is_some_and(|it| it.0 <= start);
         let oldest = if has_one { self.free.pop_front() } else { None };
         let handle = oldest.map_or_else(|| self.next(), |it| it.1);
-        self.put_at(handle, process, fd, description, behind)
+        self.put_at(handle, process, fd, description, target)
     }
 
     /// Creates a handle in place of one that the same call has closed (`dup2`).
@@ -107,13 +107,13 @@ impl Handles {
         process: ProcessKey,
         fd: Fd,
         description: u64,
-        behind: HandleTarget,
+        target: HandleTarget,
     ) -> Handle {
         // The handle was freed last, or nearly so.
         if let Some(place) = self.free.iter().rposition(|it| it.1 == handle) {
             self.free.remove(place);
         }
-        self.put_at(handle, process, fd, description, behind)
+        self.put_at(handle, process, fd, description, target)
     }
 
     /// Creates a handle that was open before the first operation. No earlier handle is reused.
@@ -122,10 +122,10 @@ impl Handles {
         process: ProcessKey,
         fd: Fd,
         description: u64,
-        behind: HandleTarget,
+        target: HandleTarget,
     ) -> Handle {
         let handle = self.next();
-        self.put_at(handle, process, fd, description, behind)
+        self.put_at(handle, process, fd, description, target)
     }
 
     fn next(&self) -> Handle {
@@ -138,11 +138,11 @@ impl Handles {
         process: ProcessKey,
         fd: Fd,
         description: u64,
-        behind: HandleTarget,
+        target: HandleTarget,
     ) -> Handle {
         let (position, uses) = Default::default();
         let slot = HandleSlot {
-            behind,
+            target,
             description,
             references: 1,
             position,
@@ -192,8 +192,8 @@ impl Handles {
     }
 
     /// Returns the target of a handle.
-    pub fn behind(&self, handle: Handle) -> HandleTarget {
-        self.slot(handle).behind
+    pub fn target(&self, handle: Handle) -> HandleTarget {
+        self.slot(handle).target
     }
 
     /// Returns the handle if it is open in the replay.
@@ -202,7 +202,7 @@ impl Handles {
     ///
     /// The reason why it is not open.
     pub fn usable(&self, handle: Handle) -> Result<Handle, SkipReason> {
-        match self.behind(handle) {
+        match self.target(handle) {
             HandleTarget::Left(reason) => Err(reason),
             HandleTarget::File(_) | HandleTarget::Directory => Ok(handle),
         }
@@ -210,7 +210,7 @@ impl Handles {
 
     /// Returns the file of a handle.
     pub fn file(&self, handle: Handle) -> Option<FileId> {
-        match self.behind(handle) {
+        match self.target(handle) {
             HandleTarget::File(file) => Some(file),
             HandleTarget::Directory | HandleTarget::Left(_) => None,
         }
@@ -259,7 +259,7 @@ impl Handles {
 
     /// Returns true if a handle of this file is open.
     pub fn has_open(&self, file: FileId) -> bool {
-        self.slots.iter().any(|it| it.references > 0 && it.behind == HandleTarget::File(file))
+        self.slots.iter().any(|it| it.references > 0 && it.target == HandleTarget::File(file))
     }
 
     /// Returns the position of a handle in the replay, as moved by planned operations.
@@ -332,7 +332,7 @@ mod tests {
     const NOW: KernelTime = KernelTime(7);
 
     #[test]
-    fn a_child_shares_and_the_last_one_closes() {
+    fn shared_handle_is_closed_by_last_process() {
         let mut handles = Handles::default();
         let made = handles.made(ONE, Fd(3), NOW, 70, HandleTarget::Directory);
         handles.forked(ONE, TWO);

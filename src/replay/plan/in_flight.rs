@@ -26,26 +26,31 @@ struct BegunOp {
 
 /// Calls and asynchronous operations that may be replayed and have not ended.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay {
+pub(super) struct InFlightOps {
     of: FxHashMap<InFlightKey, BegunOp>,
     past: LowWatermark,
     /// Number of them that may make names.
     makers: usize,
 }
 
-impl UnderWay {
+impl InFlightOps {
     /// Adds an operation that began at `start`.
-    pub(super) fn begun(&mut self, inside: InFlightKey, start: KernelTime, may_make_names: bool) {
-        self.over(inside);
-        self.past.begun(start);
+    pub(super) fn add_operation(
+        &mut self,
+        inside: InFlightKey,
+        start: KernelTime,
+        may_make_names: bool,
+    ) {
+        self.remove_operation(inside);
+        self.past.add_operation(start);
         self.makers += usize::from(may_make_names);
         self.of.insert(inside, BegunOp { start, may_make_names });
     }
 
     /// Removes an operation that has ended, or whose end will not be seen.
-    pub(super) fn over(&mut self, inside: InFlightKey) {
+    pub(super) fn remove_operation(&mut self, inside: InFlightKey) {
         if let Some(begun) = self.of.remove(&inside) {
-            self.past.over(begun.start);
+            self.past.remove_operation(begun.start);
             self.makers -= usize::from(begun.may_make_names);
         }
     }

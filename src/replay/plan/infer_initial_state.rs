@@ -2,7 +2,7 @@
 
 use super::hole_map::RegionKind;
 use super::initial_size::Size;
-use super::namespace::{EntryKind, FileId, FsModel, NodeId, ShownFile};
+use super::namespace::{EntryKind, FileId, FsModel, NodeId, OpNodes, ShownFile};
 use super::open_flags::open_flags;
 use super::symlink_follow::follows;
 use crate::event::syscall_table::{Call, CallClass, Role};
@@ -28,7 +28,7 @@ pub fn opened(
 ) -> Option<FileId> {
     if flags.is_unnamed() {
         world.was_there(node, EntryKind::Directory);
-        return Some(world.made_file(None));
+        return Some(world.create_file(None));
     }
     if flags.is_directory() || stat.is_some_and(|stat| stat.is_directory()) {
         world.was_there(node, EntryKind::Directory);
@@ -41,7 +41,7 @@ pub fn opened(
         world.may_be_second_name(node, shown, &is_open);
     }
     let file = if is_made {
-        world.made_file(Some(node))
+        world.create_file(Some(node))
     } else if creates && world.is_unasked(node) {
         world.perhaps_made(node)
     } else {
@@ -112,23 +112,17 @@ pub fn spelled(
 }
 
 /// Records what a successful call with paths shows.
-pub fn named(
-    world: &mut FsModel,
-    call: &Call,
-    args: &[u64; 6],
-    ret: i64,
-    nodes: [Option<NodeId>; 2],
-) {
-    let [Some(node), second] = nodes else { return };
+pub fn named(world: &mut FsModel, call: &Call, args: &[u64; 6], ret: i64, nodes: OpNodes) {
+    let OpNodes { first: Some(node), second } = nodes else { return };
     match (call.class, second) {
         (CallClass::Name, _) if call.name.starts_with("mkdir") => {
-            world.made(node, EntryKind::Directory)
+            world.create_entry(node, EntryKind::Directory)
         }
         (CallClass::Name, _) if call.name.starts_with("mknod") => {
-            world.made_file(Some(node));
+            world.create_file(Some(node));
         }
         (CallClass::Name, Some(new)) if call.name.starts_with("link") => world.linked(node, new),
-        (CallClass::Name, _) => world.made(node, EntryKind::Link(0)),
+        (CallClass::Name, _) => world.create_entry(node, EntryKind::Link(0)),
         (CallClass::Rename, Some(new)) => {
             let flags = call.arg(Role::RenameFlags).map_or(0, |register| args[register]);
             world.renamed(node, new, flags & u64::from(libc::RENAME_EXCHANGE) != 0);
@@ -163,19 +157,14 @@ fn checks_execution(call: &Call, args: &[u64; 6]) -> bool {
 }
 
 /// Records what a failed call with paths shows.
-pub fn failed(
-    world: &mut FsModel,
-    operation: &SyscallOperation,
-    errno: i32,
-    nodes: [Option<NodeId>; 2],
-) {
+pub fn failed(world: &mut FsModel, operation: &SyscallOperation, errno: i32, nodes: OpNodes) {
     let (call, args) = (operation.call.call(), &operation.args);
-    if let ([None, Some(new)], libc::EEXIST) = (nodes, errno) {
+    if let (OpNodes { first: None, second: Some(new) }, libc::EEXIST) = (nodes, errno) {
         world.was_there(new, EntryKind::Any);
     }
-    let [Some(node), second] = nodes else { return };
+    let OpNodes { first: Some(node), second } = nodes else { return };
     match (errno, second) {
-        (_, Some(second)) => failed_with_two(world, operation, errno, [node, second]),
+        (_, Some(second)) => failed_with_two(world, operation, errno, node, second),
         (libc::ENOENT, None) => {
             world.was_absent(node, follows(call, args, operation.flags_in_memory));
         }
@@ -205,8 +194,8 @@ fn no_directory(world: &mut FsModel, node: NodeId, wants: bool) {
     if is_below_file(world, node) {
         return;
     }
-    let is_unknown = |place: &NodeId| world.thing(*place) != Some(EntryKind::Directory);
-    let unknown: Vec<NodeId> = world.way(node).skip(1).filter(is_unknown).take(2).collect();
+    let is_unknown = |place: &NodeId| world.entry_kind(*place) != Some(EntryKind::Directory);
+    let unknown: Vec<NodeId> = world.ancestors(node).skip(1).filter(is_unknown).take(2).collect();
     match (unknown.first().copied(), unknown.get(1)) {
         _ if wants => world.file_there(node),
         (None, _) => world.file_there(node),
@@ -216,13 +205,16 @@ fn no_directory(world: &mut FsModel, node: NodeId, wants: bool) {
 }
 
 fn is_below_file(world: &FsModel, node: NodeId) -> bool {
-    world.way(node).skip(1).any(|place| matches!(world.thing(place), Some(EntryKind::File(_))))
+    world
+        .ancestors(node)
+        .skip(1)
+        .any(|place| matches!(world.entry_kind(place), Some(EntryKind::File(_))))
 }
 
 /// Returns true if the parent of a place is known to be a directory.
 fn is_in_directory(world: &FsModel, node: NodeId) -> bool {
-    let parent = world.way(node).nth(1);
-    parent.is_none_or(|parent| world.thing(parent) == Some(EntryKind::Directory))
+    let parent = world.ancestors(node).nth(1);
+    parent.is_none_or(|parent| world.entry_kind(parent) == Some(EntryKind::Directory))
 }
 
 /// Records what a failed call with two paths shows. Nothing is learnt where either path may be
@@ -231,13 +223,14 @@ fn failed_with_two(
     world: &mut FsModel,
     operation: &SyscallOperation,
     errno: i32,
-    [from, to]: [NodeId; 2],
+    from: NodeId,
+    to: NodeId,
 ) {
     let renames = operation.call.call().class == CallClass::Rename;
     match errno {
         _ if is_refused_as_full(operation) => {
             // An entry inside a directory cannot take the directory's place.
-            let is_inside = world.way(from).skip(1).any(|place| place == to);
+            let is_inside = world.ancestors(from).skip(1).any(|place| place == to);
             world.was_there(from, if is_inside { EntryKind::Any } else { EntryKind::Directory });
             world.was_not_empty(to);
         }
@@ -350,12 +343,12 @@ pub fn learn_from_query(world: &mut FsModel, file: FileId, operation: &SyscallOp
     let from = register.map(|register| operation.args[register]);
     let (Some(kind), Some(from)) = (sought(operation), from) else { return };
     let at = operation.ret.and_then(|ret| u64::try_from(ret).ok());
-    let behind = |offset: u64| offset..offset.saturating_add(1);
+    let one_byte = |offset: u64| offset..offset.saturating_add(1);
     match (kind, at) {
         (RegionKind::Data, Some(at)) => {
             world.size_mut(file).reaches(at.saturating_add(1));
             world.has_part(file, from..at, RegionKind::Hole);
-            world.has_part(file, behind(at), RegionKind::Data);
+            world.has_part(file, one_byte(at), RegionKind::Data);
         }
         // No data up to the end of the file, wherever that is.
         (RegionKind::Data, None) if operation.errno() == Some(libc::ENXIO) => {
@@ -365,7 +358,7 @@ pub fn learn_from_query(world: &mut FsModel, file: FileId, operation: &SyscallOp
         (RegionKind::Hole, Some(at)) => {
             world.size_mut(file).reaches(at.max(from.saturating_add(1)));
             world.has_part(file, from..at, RegionKind::Data);
-            world.has_part(file, behind(at), RegionKind::Hole);
+            world.has_part(file, one_byte(at), RegionKind::Hole);
         }
         _ => {}
     }

@@ -10,7 +10,7 @@
 //! Bytes below `visible` may be those of the start; a truncation lowers `visible`, and nothing
 //! raises it. Bytes up to `written` are there because the program wrote them. Bytes that are read
 //! beyond must have been there at the start. The program has changed bytes between
-//! `first_changed` and `behind_changed`, so their contents show nothing of the start.
+//! `first_changed` and `changed_end`, so their contents show nothing of the start.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ pub struct Size {
     /// Offset of the first byte of the changed range.
     first_changed: u64,
     /// Offset after the last byte of the changed range.
-    behind_changed: u64,
+    changed_end: u64,
 }
 
 impl Size {
@@ -42,7 +42,7 @@ impl Size {
         written: 0,
         appended: 0,
         first_changed: 0,
-        behind_changed: 0,
+        changed_end: 0,
     };
 
     /// File that the program has made.
@@ -105,18 +105,18 @@ impl Size {
 
     /// Records that the program has changed this range.
     pub fn changed(&mut self, range: Range<u64>) {
-        let is_first = self.first_changed == self.behind_changed;
+        let is_first = self.first_changed == self.changed_end;
         self.first_changed =
             if is_first { range.start } else { self.first_changed.min(range.start) };
-        self.behind_changed = self.behind_changed.max(range.end);
+        self.changed_end = self.changed_end.max(range.end);
     }
 
     /// Returns the parts of a range that are still as they were at the start.
     pub fn of_start(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let end = range.end.min(self.visible);
         let before = range.start..end.min(self.first_changed);
-        let behind = range.start.max(self.behind_changed)..end;
-        [before, behind].into_iter().filter(|part| !part.is_empty())
+        let after = range.start.max(self.changed_end)..end;
+        [before, after].into_iter().filter(|part| !part.is_empty())
     }
 
     /// Records that the file was set to this length.
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_read_shows_the_end() {
+    fn short_read_shows_end_of_file() {
         assert_eq!(first(|size| size.read(0, Some(4096), 13)), (13, true));
     }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncation_hides_the_start() {
+    fn truncation_hides_initial_length() {
         let truncated = |size: &mut Size| {
             size.truncated(0);
             size.wrote(Some(0), 10);

@@ -102,15 +102,17 @@ mod tests {
     use crate::replay::plan::dependencies::{OpId, Worker};
     use crate::replay::plan::links::SymlinkMap;
     use crate::replay::plan::planner::Planner;
-    use crate::replay::plan::planner::tests::{KeptOps, call};
+    use crate::replay::plan::planner::tests::{KeptOps, TestCall, call};
     use crate::units::KernelTime;
 
     /// Plans calls of one process each.
     fn plan(links: &SymlinkMap, calls: &[(u32, &str, &str, i64)]) -> Planner<KeptOps> {
         let mut planner = Planner::new(KeptOps::default()).knowing(links);
         for (process, name, path, ret) in calls {
-            let start = u64::from(*process) * 100;
-            let mut operation = call((name, [1; 6], *ret), *process, 1, (start, start + 7));
+            let start = KernelTime(u64::from(*process) * 100);
+            let end = KernelTime(start.0 + 7);
+            let what = TestCall::new(name, [1; 6], *ret);
+            let mut operation = call(what, *process, 1, start, end);
             let given = |path: &str| PathArgument {
                 path: FilePath::new(path, PathSource::Uprobe),
                 absolute: Some(path.into()),
@@ -119,7 +121,7 @@ mod tests {
             operation.named = Some(Box::new(PathArguments { first: Some(given(path)), second }));
             (operation.fd, operation.file) = (None, None);
             let step = Step::SyscallEnded(&operation, &[]);
-            let Ok(()) = planner.step(KernelTime(start + 7), &step);
+            let Ok(()) = planner.step(end, &step);
         }
         planner
     }
@@ -135,7 +137,8 @@ mod tests {
         let mut linked = LinkDiscovery::new(KeptOps::default(), known, &outdated);
         let mut taken = 0;
         for (number, (given, got)) in (0..).zip(opens) {
-            let mut operation = call(("openat", [0; 6], 3), 1, 1, (number * 100, number * 100 + 7));
+            let (start, end) = (KernelTime(number * 100), KernelTime(number * 100 + 7));
+            let mut operation = call(TestCall::new("openat", [0; 6], 3), 1, 1, start, end);
             operation.file = Some(Rc::new(OpenFile {
                 id: number,
                 path: Some(FilePath::new(*got, PathSource::Link)),
@@ -146,7 +149,7 @@ mod tests {
                 pre_created: false,
             }));
             let step = Step::SyscallEnded(&operation, &[]);
-            let Ok(()) = linked.step(KernelTime(number * 100 + 7), &step);
+            let Ok(()) = linked.step(end, &step);
             taken += usize::from(outdated.borrow().is_none());
         }
         let (is_right, count) = (linked.is_right(), linked.planner.out.0.len());
@@ -157,7 +160,7 @@ mod tests {
     /// Fails if a plan goes on that lacks a link, ends though it knows all of them, or ends twice
     /// for the same links.
     #[test]
-    fn a_plan_that_lacks_a_link_ends_early() {
+    fn plan_without_a_link_ends_early() {
         let first = usize::try_from(FIRST_COMPARISON).expect("small");
         let mut opens = vec![("/l/x", "/d/x")];
         opens.extend(vec![("/d/y", "/d/y"); 4 * first]);
@@ -180,7 +183,7 @@ mod tests {
     /// Fails if a call that goes through a link does not wait for the call that makes the target,
     /// or if the removal of the link does not wait for calls that went through it.
     #[test]
-    fn a_path_through_a_link_is_that_of_the_place_behind_it() {
+    fn path_through_a_link_names_the_target() {
         let links: SymlinkMap = [(b"/l".to_vec(), b"d".to_vec())].into_iter().collect();
         let planner = plan(
             &links,
@@ -203,7 +206,7 @@ mod tests {
 
     /// Fails if a link is there that was only made later, although a call had found nothing there.
     #[test]
-    fn a_link_where_nothing_was_found_was_not_there() {
+    fn known_link_that_is_not_found_was_absent() {
         let links: SymlinkMap =
             [(b"/via".to_vec(), b"real".to_vec()), (b"/real/l".to_vec(), b"f".to_vec())]
                 .into_iter()

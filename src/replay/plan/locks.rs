@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_another_kind_takes_the_place_of_the_first() {
+    fn lock_of_another_kind_replaces_the_first() {
         use Mode::{Exclusive, Shared};
         let mut locks = Locks::default();
         check(|before| locks.got(attempt(1, Exclusive), op(1, 0), before), &[]);
@@ -269,7 +269,7 @@ mod tests {
 
     /// Fails if a crowd grows with the number of releases.
     #[test]
-    fn a_crowd_stays_small() {
+    fn lock_history_of_many_holders_stays_small() {
         let mut locks = Locks::default();
         for number in 0..1000 {
             let description = u64::from(number);

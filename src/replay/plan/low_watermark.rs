@@ -29,12 +29,12 @@ pub struct LowWatermark {
 
 impl LowWatermark {
     /// Adds an operation that began at `start`.
-    pub(super) fn begun(&mut self, start: KernelTime) {
+    pub(super) fn add_operation(&mut self, start: KernelTime) {
         *self.starts.entry(start).or_default() += 1;
     }
 
     /// Removes an operation that began at `start`.
-    pub(super) fn over(&mut self, start: KernelTime) {
+    pub(super) fn remove_operation(&mut self, start: KernelTime) {
         if let Some(count) = self.starts.get_mut(&start) {
             *count -= 1;
             if *count == 0 {
@@ -90,16 +90,16 @@ mod tests {
         let times = |it: Range<u64>| ReplayTime(it.start)..ReplayTime(it.end);
         let mut past = LowWatermark::default();
         assert!(past.has_begun_in(times(0..1)), "nothing is known yet");
-        past.begun(KernelTime(107));
-        past.begun(KernelTime(107));
-        past.begun(KernelTime(131));
+        past.add_operation(KernelTime(107));
+        past.add_operation(KernelTime(107));
+        past.add_operation(KernelTime(131));
         past.raise_floor(KernelTime(200), Some(KernelTime(100)));
         assert_eq!(past.floor(), ReplayTime(7));
         assert!(past.has_begun_in(times(7..8)) && past.has_begun_in(times(8..32)));
         assert!(!past.has_begun_in(times(8..31)) && !past.has_begun_in(times(32..200)));
-        past.over(KernelTime(107));
+        past.remove_operation(KernelTime(107));
         assert!(past.has_begun_in(times(7..8)), "the other one");
-        past.over(KernelTime(107));
+        past.remove_operation(KernelTime(107));
         assert!(!past.has_begun_in(times(7..8)));
         past.raise_floor(KernelTime(200), Some(KernelTime(100)));
         assert_eq!((past.floor(), past.oldest()), (ReplayTime(31), Some(KernelTime(131))));

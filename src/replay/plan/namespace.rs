@@ -26,7 +26,7 @@ mod model;
 pub use self::entries::{Gap, ListedEntry};
 pub use self::fs_model::FsModel;
 pub use self::inode_table::ShownFile;
-pub use self::model::{EntryKind, FileId, NodeId, PlaceKeys};
+pub use self::model::{EntryKind, FileId, NodeId, OpNodes, PlaceKeys};
 
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,7 @@ pub struct PlannedOp {
 
 impl PlannedOp {
     /// Returns the captured call or asynchronous operation.
-    pub fn what(&self) -> OpKind {
+    pub fn kind(&self) -> OpKind {
         self.asynchronous.map_or(OpKind::Call(self.call), OpKind::Async)
     }
 

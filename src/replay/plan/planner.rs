@@ -50,11 +50,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::async_lanes::Lanes;
-use super::asynchronous::is_about_them;
+use super::asynchronous::handles_async_operations;
 use super::dependencies::{OpId, VectorClock, Worker};
 use super::external_entries::{ExternalEntries, may_make_names};
 use super::handles::{HandleTarget, Handles};
-use super::in_flight::{InFlightKey, UnderWay};
+use super::in_flight::{InFlightKey, InFlightOps};
 use super::links::SymlinkMap;
 use super::locks::Locks;
 use super::namespace::FsModel;
@@ -84,7 +84,7 @@ pub struct Planner<O> {
     threads: FxHashMap<ThreadKey, PlannedThread>,
     /// Number of operations of each worker, including workers whose threads are gone.
     counts: Vec<u32>,
-    in_flight: UnderWay,
+    in_flight: InFlightOps,
     lanes: Lanes,
     new: FxHashMap<ThreadKey, NewThread>,
     process_waits: ProcessWaits,
@@ -138,7 +138,7 @@ impl<O: PlanOutput> Planner<O> {
             waited: VectorClock::default(),
             threads: FxHashMap::default(),
             counts: Vec::new(),
-            in_flight: UnderWay::default(),
+            in_flight: InFlightOps::default(),
             lanes: Lanes::default(),
             new: FxHashMap::default(),
             process_waits: ProcessWaits::default(),
@@ -184,7 +184,7 @@ impl<O: PlanOutput> Planner<O> {
             return Ok(());
         };
         match treatment(call, &operation.args) {
-            Treatment::Skipped(_) if is_about_them(call) => {
+            Treatment::Skipped(_) if handles_async_operations(call) => {
                 self.model_only += 1;
                 Ok(())
             }
@@ -290,21 +290,29 @@ impl<O: PlanOutput> Planner<O> {
         let call = operation.call.call();
         // Operations that the call submits are reported after its end, and began with it.
         if call.arg(Role::Iocbs).is_some() {
-            self.in_flight.begun(InFlightKey::Call(operation.thread), operation.start, false);
+            self.in_flight.add_operation(
+                InFlightKey::Call(operation.thread),
+                operation.start,
+                false,
+            );
             return;
         }
-        self.in_flight.over(InFlightKey::Call(operation.thread));
+        self.in_flight.remove_operation(InFlightKey::Call(operation.thread));
         let file = operation.file.as_ref().map(|file| file.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
-            (Some(handle), _) => matches!(self.handles.behind(handle), HandleTarget::Left(_)),
+            (Some(handle), _) => matches!(self.handles.target(handle), HandleTarget::Left(_)),
             (None, Some(file)) => of_file(file).is_err(),
             (None, None) => call.arg(Role::Fd).is_some(),
         };
         let is_left = is_left || call.class == CallClass::Lock;
         if treatment(call, &operation.args) == Treatment::Done && !is_left {
             let makes = may_make_names(operation);
-            self.in_flight.begun(InFlightKey::Call(operation.thread), operation.start, makes);
+            self.in_flight.add_operation(
+                InFlightKey::Call(operation.thread),
+                operation.start,
+                makes,
+            );
         }
     }
 }

@@ -13,6 +13,14 @@ const PATH_MAX: usize = libc::PATH_MAX as usize;
 /// Suffix that the kernel adds to the name of a removed file (`d_path()` in `fs/d_path.c`).
 const DELETED: &[u8] = b" (deleted)";
 
+/// Paths that an operation was given, from the root of the replay.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpPaths {
+    pub(super) first: Option<Vec<u8>>,
+    /// Second path; for a symbolic link its target.
+    pub(super) second: Option<Vec<u8>>,
+}
+
 /// Returns the path of an open file.
 ///
 /// # Errors

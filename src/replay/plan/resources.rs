@@ -22,7 +22,7 @@ use super::evicted_accesses::EvictedAccesses;
 use super::handles::{Handle, Handles};
 use super::infer_initial_state::{found_there, removes_directory, sought};
 use super::low_watermark::LowWatermark;
-use super::namespace::{FileId, FsModel, NodeId};
+use super::namespace::{FileId, FsModel, NodeId, OpNodes};
 use super::open_flags::open_flags;
 use crate::event::OpenFlags;
 use crate::event::syscall_table::{CallClass, Role};
@@ -241,29 +241,29 @@ impl Resources {
 pub(super) fn name_accesses(
     operation: &SyscallOperation,
     world: &FsModel,
-    nodes: [Option<NodeId>; 2],
+    nodes: OpNodes,
     links: &[NodeId],
 ) -> NameAccesses {
     let mut accesses = NameAccesses::new();
-    for (place, node) in nodes.into_iter().enumerate() {
+    for (place, node) in [nodes.first, nodes.second].into_iter().enumerate() {
         let Some(node) = node else { continue };
         let changes =
-            changes_names(operation) || may_make(operation) && world.thing(node).is_none();
-        for (depth, name) in world.way(node).enumerate() {
+            changes_names(operation) || may_make(operation) && world.entry_kind(node).is_none();
+        for (depth, name) in world.ancestors(node).enumerate() {
             let touch =
                 if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
             // Ended operations determine the state of a name. An operation that found the name in
             // that state came after them, and before those that change the name later.
             let saw = match found_there(operation, place, depth) {
-                Some(true) => world.thing(name).is_some(),
+                Some(true) => world.entry_kind(name).is_some(),
                 Some(false) => world.is_absent(name),
                 None => false,
             };
             accesses.push(NameAccess { name, saw, touch });
         }
     }
-    for name in links.iter().flat_map(|link| world.way(*link)) {
-        let saw = world.thing(name).is_some();
+    for name in links.iter().flat_map(|link| world.ancestors(*link)) {
+        let saw = world.entry_kind(name).is_some();
         accesses.push(NameAccess { name, saw, touch: ConflictMode::Uses });
     }
     accesses

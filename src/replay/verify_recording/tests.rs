@@ -114,13 +114,13 @@ fn own_calls_of_the_replay_are_ignored() {
 
 /// Fails if threads of a replay are taken for others, or others for them.
 #[test]
-fn another_programs_threads_are_not_compared() {
+fn threads_of_other_programs_are_not_compared() {
     let traced = compare(&side("app", &PLAN), &side("app", &PLAN), b"/").expect("plans");
     assert_eq!((traced.missing, traced.compared), (4, 0));
 }
 
 #[test]
-fn a_place_that_is_not_known_is_not_compared_and_counted() {
+fn unknown_offset_is_counted_but_not_compared() {
     let recorded = [PLAN[0], "read - - 100", PLAN[2], PLAN[3]];
     let traced = compare(&side("app", &PLAN), &side("replay 0", &recorded), b"/").expect("plans");
     assert_eq!((traced.same, traced.offsets_unknown), (4, 1));

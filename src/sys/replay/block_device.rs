@@ -35,7 +35,7 @@ pub enum DeviceRefusal {
     InUse {
         /// The device.
         path: PathBuf,
-        /// Its user.
+        /// User of the device.
         by: String,
     },
     /// The device cannot be opened.
@@ -60,7 +60,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub struct BlockTarget {
     file: File,
     /// Backing devices, claimed as long as the device is open.
-    _behind: Vec<File>,
+    _backing: Vec<File>,
     /// Path of the device.
     pub path: PathBuf,
     /// Number of the device.
@@ -83,8 +83,8 @@ impl BlockTarget {
         let failed = |source| DeviceRefusal::Open { path: path.clone(), source };
         path.metadata().map_err(failed)?;
         let dev = device_at(&path).ok_or_else(|| DeviceRefusal::NoDevice(path.clone()))?;
-        let mut behind = Vec::new();
-        check(&path, dev, to_write, &mut behind)?;
+        let mut backing = Vec::new();
+        check(&path, dev, to_write, &mut backing)?;
         let file = claim(&path, to_write)?;
         // The path may lead to another device by now.
         let metadata = file.metadata().map_err(failed)?;
@@ -99,14 +99,14 @@ impl BlockTarget {
         // SAFETY: the kernel writes 64 bits there, and the descriptor is ours.
         unsafe { ioctls::size_bytes(fd, &raw mut size) }.map_err(|it| failed(it.into()))?;
         let block = u64::try_from(block).unwrap_or(0).max(1);
-        Ok(Self { file, _behind: behind, path, dev, size, block })
+        Ok(Self { file, _backing: backing, path, dev, size, block })
     }
 
     /// Reads at an offset; returns the number of bytes.
     ///
     /// # Errors
     ///
-    /// Those of `pread(2)`.
+    /// Errors of `pread(2)`.
     pub fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(buffer, offset)
     }
@@ -115,7 +115,7 @@ impl BlockTarget {
     ///
     /// # Errors
     ///
-    /// Those of `pwrite(2)`.
+    /// Errors of `pwrite(2)`.
     pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.file.write_at(bytes, offset)
     }
@@ -124,7 +124,7 @@ impl BlockTarget {
     ///
     /// # Errors
     ///
-    /// Those of `fdatasync(2)`.
+    /// Errors of `fdatasync(2)`.
     pub fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -142,7 +142,7 @@ impl BlockTarget {
     ///
     /// # Errors
     ///
-    /// Those of the device.
+    /// Errors of the device.
     pub fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.range(ioctls::zero_range, [offset, bytes])
     }
@@ -163,7 +163,7 @@ fn check(
     path: &Path,
     dev: DevId,
     to_write: bool,
-    behind: &mut Vec<File>,
+    backing: &mut Vec<File>,
 ) -> Result<(), DeviceRefusal> {
     let device = DeviceUsers::new(dev);
     let in_use = |by| DeviceRefusal::InUse { path: path.to_owned(), by };
@@ -178,7 +178,8 @@ fn check(
             Some(_) => thread::pause(LOOK_EVERY),
         }
     }
-    let Some((below, number)) = device.behind().and_then(|it| Some((it, device_at(it)?))) else {
+    let Some((below, number)) = device.backing_device().and_then(|it| Some((it, device_at(it)?)))
+    else {
         return Ok(());
     };
     // The loop device itself uses its backing device.
@@ -187,7 +188,7 @@ fn check(
     if let Some(by) = device.user_but(Some(loop_device)) {
         return Err(DeviceRefusal::InUse { path: below.to_owned(), by });
     }
-    behind.push(claim(below, false)?);
+    backing.push(claim(below, false)?);
     Ok(())
 }
 
@@ -218,12 +219,12 @@ impl DirectBuffer {
         Ok(Self(MmapOptions::new().len(bytes.max(1)).map_anon()?))
     }
 
-    /// Its bytes, to be read.
+    /// Bytes of the buffer, to be read.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Its bytes, to be changed.
+    /// Bytes of the buffer, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -17,7 +17,7 @@ pub struct DeviceUsers {
     /// Numbers of the device and its partitions.
     all: Vec<DevId>,
     /// The backing file of a loop device.
-    behind: Option<PathBuf>,
+    backing_file: Option<PathBuf>,
 }
 
 impl DeviceUsers {
@@ -27,12 +27,13 @@ impl DeviceUsers {
         let parts = children(&place).into_iter().filter(|it| it.join("partition").exists());
         let numbers = parts.filter_map(|it| DevId::parse(text(&it.join("dev"))?.as_str()));
         let all = [dev].into_iter().chain(numbers).collect();
-        Self { all, behind: text(&place.join("loop/backing_file")).map(PathBuf::from) }
+        let backing_file = text(&place.join("loop/backing_file")).map(PathBuf::from);
+        Self { all, backing_file }
     }
 
     /// The backing device of a loop device whose file is a block device.
-    pub fn behind(&self) -> Option<&Path> {
-        self.behind.as_deref().filter(|it| device_at(it).is_some())
+    pub fn backing_device(&self) -> Option<&Path> {
+        self.backing_file.as_deref().filter(|file| device_at(file).is_some())
     }
 
     /// Describes a user of the device, other than the loop device `own` that is backed by it;
@@ -41,7 +42,7 @@ impl DeviceUsers {
         self.mounted()
             .or_else(|| self.swapped_to())
             .or_else(|| self.held())
-            .or_else(|| self.behind_others(own))
+            .or_else(|| self.loop_device_upon(own))
     }
 
     fn is(&self, path: &Path) -> bool {
@@ -49,9 +50,10 @@ impl DeviceUsers {
     }
 
     /// True if the file is the device's backing file.
-    fn is_behind(&self, path: &Path) -> bool {
+    fn is_backing_file(&self, path: &Path) -> bool {
         let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-        self.behind.as_deref().and_then(identity).is_some_and(|it| Some(it) == identity(path))
+        let own = self.backing_file.as_deref().and_then(identity);
+        own.is_some_and(|own| Some(own) == identity(path))
     }
 
     /// Mount of the device. Some file systems (btrfs) have device numbers of their own, so the
@@ -71,7 +73,8 @@ impl DeviceUsers {
     fn swapped_to(&self) -> Option<String> {
         let swaps = fs::read_to_string("/proc/swaps").ok()?;
         let mut paths = swaps.lines().skip(1).filter_map(|it| it.split_whitespace().next());
-        let path = paths.find(|it| self.is(Path::new(it)) || self.is_behind(Path::new(it)))?;
+        let path =
+            paths.find(|it| self.is(Path::new(it)) || self.is_backing_file(Path::new(it)))?;
         Some(format!("the kernel swaps to {path}"))
     }
 
@@ -82,14 +85,14 @@ impl DeviceUsers {
         (!names.is_empty()).then(|| format!("it is a part of {}", names.join(", ")))
     }
 
-    /// Loop devices that are backed by it, or by the same file.
-    fn behind_others(&self, own: Option<DevId>) -> Option<String> {
+    /// A loop device that is backed by the device, or by the same file.
+    fn loop_device_upon(&self, own: Option<DevId>) -> Option<String> {
         let loops = children(Path::new("/sys/block"));
         loops.into_iter().find_map(|device| {
             let path = PathBuf::from(text(&device.join("loop/backing_file"))?);
             let number = DevId::parse(text(&device.join("dev"))?.as_str())?;
             let is_other = !self.all.contains(&number) && Some(number) != own;
-            (is_other && (self.is(&path) || self.is_behind(&path)))
+            (is_other && (self.is(&path) || self.is_backing_file(&path)))
                 .then(|| format!("{} is backed by the same bytes", name(&device)))
         })
     }

@@ -138,7 +138,7 @@ pub fn enter(
     // All steps so far went by paths; only this process sees what was mounted at their targets.
     let others = mounts.iter().map(|it| (&*it.target, &it.source));
     for (target, source) in std::iter::once((&b"/"[..], directory)).chain(others) {
-        if !is_what_it_was(target, source.identity, is_mount).map_err(failed("stat"))? {
+        if !is_unchanged(target, source, is_mount).map_err(failed("stat"))? {
             return Err(SandboxError::Swapped(source.path.clone()));
         }
     }
@@ -153,7 +153,7 @@ pub fn enter(
 ///
 /// # Errors
 ///
-/// Those of `capset(2)` and `prctl(2)`.
+/// Errors of `capset(2)` and `prctl(2)`.
 pub fn stay() -> io::Result<()> {
     chdir("/")?;
     keep_for_replay()?;
@@ -186,12 +186,13 @@ fn own_mounts(root: &Path) -> Result<bool, SandboxError> {
     Ok(true)
 }
 
-/// True if a directory of the new root has this identity, and, with `is_mount`, has no devices and
+/// True if a path of the new root leads to `source`, and, with `is_mount`, has no devices and
 /// set-user-ID programs.
-fn is_what_it_was(path: &[u8], identity: (u64, u64), is_mount: bool) -> nix::Result<bool> {
+fn is_unchanged(path: &[u8], source: &SandboxDirectory, is_mount: bool) -> nix::Result<bool> {
     let stat = nix::sys::stat::lstat(path)?;
     let is_restricted = statvfs(path)?.flags().contains(FsFlags::ST_NODEV | FsFlags::ST_NOSUID);
-    Ok((stat.st_dev, stat.st_ino) == identity && (is_restricted || !is_mount))
+    let is_same = (stat.st_dev, stat.st_ino) == source.identity;
+    Ok(is_same && (is_restricted || !is_mount))
 }
 
 /// Makes the directory a mount of its own.

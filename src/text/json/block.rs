@@ -65,37 +65,37 @@ fn piece(
     start: KernelTime,
     disks: &FxHashMap<DevId, String>,
 ) {
-    object.word(key!("behind"), Some(piece.behind.as_str()));
-    object.word(key!("link"), Some(piece.behind.link().as_str()));
+    object.word(key!("behind"), Some(piece.contents.as_str()));
+    object.word(key!("link"), Some(piece.contents.link().as_str()));
     object.word(key!("program"), piece.program().map(Link::as_str));
     object.unsigned(key!("sector"), Some(piece.sector));
     object.unsigned(key!("bytes"), Some(piece.nr_sector.saturating_mul(SECTOR_BYTES)));
     object.signed(key!("bio_queued_ns"), Some(piece.queued.time.signed_since(start)));
     object.signed(key!("pid"), Some(piece.queued.pid.0.into()));
     object.signed(key!("tid"), Some(piece.queued.tid.0.into()));
-    file(object, &piece.behind);
+    file(object, &piece.contents);
     // Locations on the devices above, the nearest first.
-    object.objects(key!("levels"), &piece.levels, |object, it| {
-        object.text(key!("dev"), Some(&it.dev.to_string()));
-        object.text(key!("disk"), disks.get(&it.dev).map(String::as_str));
-        object.unsigned(key!("sector"), Some(it.sector));
+    object.objects(key!("levels"), &piece.levels, |object, level| {
+        object.text(key!("dev"), Some(&level.dev.to_string()));
+        object.text(key!("disk"), disks.get(&level.dev).map(String::as_str));
+        object.unsigned(key!("sector"), Some(level.sector));
     });
-    object.objects(key!("above"), &piece.above, |object, it| {
-        object.text(key!("dev"), Some(&it.place.dev.to_string()));
-        object.text(key!("disk"), disks.get(&it.place.dev).map(String::as_str));
-        object.unsigned(key!("sector"), Some(it.place.sector));
-        object.word(key!("behind"), Some(it.behind.as_str()));
-        file(object, &it.behind);
+    object.objects(key!("above"), &piece.above, |object, location| {
+        object.text(key!("dev"), Some(&location.place.dev.to_string()));
+        object.text(key!("disk"), disks.get(&location.place.dev).map(String::as_str));
+        object.unsigned(key!("sector"), Some(location.place.sector));
+        object.word(key!("behind"), Some(location.contents.as_str()));
+        file(object, &location.contents);
     });
-    object.objects(key!("writers"), &piece.writers, |object, it| {
-        object.signed(key!("pid"), Some(it.pid.0.into()));
-        object.bytes(key!("comm"), key!("comm_bytes"), Some(&it.comm));
+    object.objects(key!("writers"), &piece.writers, |object, writer| {
+        object.signed(key!("pid"), Some(writer.pid.0.into()));
+        object.bytes(key!("comm"), key!("comm_bytes"), Some(&writer.comm));
     });
 }
 
 /// Writes the members of a piece of a file.
-fn file(object: &mut Object<'_>, behind: &BlockContents) {
-    if let BlockContents::File { key, offset, file, .. } = behind {
+fn file(object: &mut Object<'_>, contents: &BlockContents) {
+    if let BlockContents::File { key, offset, file, .. } = contents {
         let path = file.as_ref().and_then(|file| file.path.as_ref());
         object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
         object.word(key!("path_source"), path.map(|path| path.source.as_str()));

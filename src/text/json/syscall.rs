@@ -67,11 +67,11 @@ fn inside(object: &mut Object<'_>, spans: &[Span], start: KernelTime) {
     let inside = spans.iter().filter(|span| !matches!(span.layer, Layer::Queue | Layer::Device));
     let inside: Vec<&Span> = inside.collect();
     if !inside.is_empty() {
-        object.objects(key!("inside"), &inside, |object, it| {
-            object.word(key!("layer"), Some(it.layer.as_str()));
-            object.word(key!("what"), Some(it.what));
-            object.signed(key!("start_ns"), Some(it.begin.signed_since(start)));
-            object.unsigned(key!("duration_ns"), Some(it.ns()));
+        object.objects(key!("inside"), &inside, |object, span| {
+            object.word(key!("layer"), Some(span.layer.as_str()));
+            object.word(key!("what"), Some(span.what));
+            object.signed(key!("start_ns"), Some(span.begin.signed_since(start)));
+            object.unsigned(key!("duration_ns"), Some(span.ns()));
         });
     }
 }

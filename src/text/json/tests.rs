@@ -304,9 +304,12 @@ proptest! {
     fn numbers_and_names_survive(
         path in prop::collection::vec(any::<u8>(), 0..30),
         comm in prop::collection::vec(any::<u8>(), 0..16),
-        numbers: (u64, u64, i64, u64, u32),
+        offset: u64,
+        requested: u64,
+        ret: i64,
+        sector: u64,
+        length: u32,
     ) {
-        let (offset, requested, ret, sector, length) = numbers;
         let mut read = call("pread64", &[3], ret, Some(3), Some(&file(&path, PathSource::Link)));
         (read.offset, read.bytes_requested) = (Some(offset), Some(requested));
         let request = BlockRequest { sector, nr_sector: length, ..fixtures::request() };

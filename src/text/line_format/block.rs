@@ -68,7 +68,7 @@ pub(super) fn write_pieces(
         device(line, disks, level.dev);
         line.extend_from_slice(format!(" {}", level.sector).as_bytes());
     }
-    if pieces.iter().all(|piece| matches!(piece.behind, BlockContents::Nothing)) {
+    if pieces.iter().all(|piece| matches!(piece.contents, BlockContents::Nothing)) {
         return;
     }
     line.extend_from_slice(b" [");
@@ -90,13 +90,13 @@ fn write_piece(
     piece: &Piece,
     with_length: bool,
 ) {
-    write_behind(line, &piece.behind);
+    write_contents(line, &piece.contents);
     // Contents of the same sectors on the devices above.
-    for StackedLocation { place, behind } in &piece.above {
+    for StackedLocation { place, contents } in &piece.above {
         line.extend_from_slice(b" = ");
         device(line, disks, place.dev);
         line.extend_from_slice(format!(" {}: ", place.sector).as_bytes());
-        write_behind(line, behind);
+        write_contents(line, contents);
     }
     if with_length {
         line.extend_from_slice(format!(" +{}", piece.nr_sector).as_bytes());
@@ -108,9 +108,9 @@ fn write_piece(
     }
 }
 
-fn write_behind(line: &mut Vec<u8>, behind: &BlockContents) {
-    let BlockContents::File { key, offset, file, link } = behind else {
-        return line.extend_from_slice(behind.as_str().as_bytes());
+fn write_contents(line: &mut Vec<u8>, contents: &BlockContents) {
+    let BlockContents::File { key, offset, file, link } = contents else {
+        return line.extend_from_slice(contents.as_str().as_bytes());
     };
     match file.as_ref().and_then(|file| file.path.as_ref()) {
         Some(path) => {

@@ -79,8 +79,9 @@ use crate::operation::attribution::Piece;
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
+use crate::operation::task::TaskId;
 use crate::operation::{Sink, Step};
-use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
+use crate::units::{CpuId, DevId, KernelTime};
 
 /// Sink that writes every operation that ends, and every anomaly, as one line for people.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl<W: io::Write> LineWriter<W> {
         unfinished: Option<Unfinished>,
     ) -> io::Result<()> {
         let SyscallOperation { start, thread, pid, tid, cpu, .. } = *operation;
-        self.begin(start, thread, (pid, tid), cpu);
+        self.begin(start, thread, TaskId { pid, tid }, cpu);
         syscall::write(&mut self.line, self.open_flags, operation, unfinished);
         self.out.write_all(&self.line)
     }
@@ -146,20 +147,20 @@ impl<W: io::Write> LineWriter<W> {
         unfinished: Option<NoResult>,
     ) -> io::Result<()> {
         let AsyncOperation { start, thread, pid, tid, cpu, .. } = *operation;
-        self.begin(start, thread, (pid, tid), cpu);
+        self.begin(start, thread, TaskId { pid, tid }, cpu);
         asynchronous::write(&mut self.line, operation, unfinished);
         self.out.write_all(&self.line)
     }
 
     fn fault(&mut self, fault: &Fault) -> io::Result<()> {
         let Fault { time, thread, pid, tid, cpu, .. } = *fault;
-        self.begin(time, thread, (pid, tid), cpu);
+        self.begin(time, thread, TaskId { pid, tid }, cpu);
         fault::write(&mut self.line, fault);
         self.out.write_all(&self.line)
     }
 
     /// Writes the columns before the arguments.
-    fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: (Pid, Tid), cpu: CpuId) {
+    fn begin(&mut self, at: KernelTime, thread: ThreadKey, ids: TaskId, cpu: CpuId) {
         self.line.clear();
         number_format::seconds(&mut self.line, at.signed_since(self.start), TIME_WIDTH);
         self.line.push(b' ');
@@ -186,7 +187,7 @@ impl<W: io::Write> LineWriter<W> {
         task(
             &mut self.line,
             name.as_deref(),
-            request.submitter.map(|submitter| (submitter.pid, submitter.tid)),
+            request.submitter.map(|by| TaskId { pid: by.pid, tid: by.tid }),
         );
         block::write_pieces(&mut self.line, &self.disks, pieces);
         self.line.push(b'\n');
@@ -248,7 +249,7 @@ struct TaskLabel {
     /// Escaped name.
     name: Vec<u8>,
     /// Numbers on its last line.
-    ids: Option<(Pid, Tid)>,
+    ids: Option<TaskId>,
     /// Name with those numbers.
     text: Vec<u8>,
 }
@@ -258,7 +259,7 @@ impl TaskLabel {
         Self { name: escaped(&thread.comm, b"["), ids: None, text: Vec::new() }
     }
 
-    fn text(&mut self, ids: (Pid, Tid)) -> &[u8] {
+    fn text(&mut self, ids: TaskId) -> &[u8] {
         if self.ids != Some(ids) {
             self.ids = Some(ids);
             self.text.clear();
@@ -269,10 +270,10 @@ impl TaskLabel {
 }
 
 /// Writes `COMM[PID/TID]`.
-fn task(line: &mut Vec<u8>, name: Option<&[u8]>, ids: Option<(Pid, Tid)>) {
+fn task(line: &mut Vec<u8>, name: Option<&[u8]>, ids: Option<TaskId>) {
     line.extend_from_slice(name.unwrap_or(b"?"));
     match ids {
-        Some((pid, tid)) => {
+        Some(TaskId { pid, tid }) => {
             line.push(b'[');
             number_format::signed(line, pid.0.into());
             line.push(b'/');

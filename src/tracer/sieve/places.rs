@@ -186,26 +186,31 @@ impl FilePlaces {
     }
 
     /// Stores an extent. Returns true if the log needs the event.
-    fn learn_extent(&mut self, it: &Extent, by_own: bool) -> bool {
-        let unit = match it.unit {
+    fn learn_extent(&mut self, extent: &Extent, by_own: bool) -> bool {
+        let unit = match extent.unit {
             AddressUnit::Bytes => Some(1),
-            AddressUnit::Blocks => self.block_bytes.get(&it.dev).copied(),
+            AddressUnit::Blocks => self.block_bytes.get(&extent.dev).copied(),
         };
         let Some(unit) = unit else { return true };
-        let begin = it.address.saturating_mul(unit);
-        let end = begin.saturating_add(it.length.saturating_mul(unit));
-        let file = (it.dev, it.ino);
-        let shift = begin.wrapping_sub(it.offset.saturating_mul(unit));
+        let begin = extent.address.saturating_mul(unit);
+        let end = begin.saturating_add(extent.length.saturating_mul(unit));
+        let file = (extent.dev, extent.ino);
+        let shift = begin.wrapping_sub(extent.offset.saturating_mul(unit));
         let is_own = by_own || self.files.contains_key(&file);
-        let mut run =
-            PlaceRun { file, unit: it.unit, is_shared: it.is_shared, shift, is_reported: true };
+        let mut run = PlaceRun {
+            file,
+            unit: extent.unit,
+            is_shared: extent.is_shared,
+            shift,
+            is_reported: true,
+        };
         if begin >= end {
             return is_own;
         }
         if self.count >= RUNS_MAX {
             self.drop_unreported();
         }
-        let runs = self.runs.entry(it.on).or_default();
+        let runs = self.runs.entry(extent.on).or_default();
         let reported = |of: &&PlaceRun| of.is_reported;
         let differs =
             runs.overlapping(begin..end).map(|it| it.1).filter(reported).any(|it| *it != run);

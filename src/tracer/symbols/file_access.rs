@@ -67,7 +67,7 @@ impl FileAccessTable {
             }
             let number = *self.numbers.entry((found.dev(), found.ino())).or_insert(self.all.len());
             if number == self.all.len() {
-                self.all.push(for_everybody(opened, &found, &mut self.left));
+                self.all.push(readable_by_all(opened, &found, &mut self.left));
             }
             if !candidates.contains(&number) {
                 candidates.push_back(number);
@@ -95,7 +95,7 @@ pub(in super::super) fn give_up_rights() -> io::Result<()> {
 
 /// Returns the file, or a copy of a file that not all users may read: it is opened again without
 /// privileges.
-fn for_everybody(mut file: File, found: &Metadata, left: &mut u64) -> File {
+fn readable_by_all(mut file: File, found: &Metadata, left: &mut u64) -> File {
     if found.mode() & libc::S_IROTH != 0 || found.len() > *left {
         return file;
     }

@@ -68,7 +68,7 @@ fn tracefs_needs_no_filter_but_separate_rings() {
     };
     let planned = plan(&wanted);
     let ring = |name: &str| planned.iter().find(|it| it.name == name).map(|it| it.ring);
-    assert_eq!(ring("sys_enter_openat"), Some(RingKind::Names));
+    assert_eq!(ring("sys_enter_openat"), Some(RingKind::Entries));
     assert_eq!(ring("sys_exit_openat"), Some(RingKind::Names));
     assert_eq!(ring("sys_exit_read"), Some(RingKind::Main));
     assert_eq!(ring("block_rq_complete"), Some(RingKind::Block));
@@ -133,22 +133,43 @@ fn disks_are_distinguished_by_device_number() {
 }
 
 #[test]
-fn only_opens_that_made_a_descriptor_wake_a_reader_of_links() {
+fn opens_that_are_looked_at_late_wake_no_reader() {
     let calls: Vec<CallId> = ["openat", "unlink"].into_iter().filter_map(CallId::by_name).collect();
-    let filters = |system| {
-        let planned =
-            plan(&PlanRequest { calls: &calls, links: true, lists: true, system, ..NOTHING });
-        let opens = planned.into_iter().filter(|it| it.name.ends_with("_openat"));
-        opens.map(|it| (it.ring.as_str(), it.wakes, it.filter)).collect::<Vec<_>>()
+    let probes = ["given_1", "submitted_1"].map(|name| ("iotrace_7".to_owned(), name.to_owned()));
+    let rings = |system| {
+        let request = PlanRequest { calls: &calls, links: true, lists: true, system, ..NOTHING };
+        let planned = plan(&PlanRequest { probes: &probes, ..request });
+        let ours = ["_openat", "_unlink", "given_1", "submitted_1"];
+        let ours = planned.into_iter().filter(|it| ours.iter().any(|end| it.name.ends_with(end)));
+        ours.map(|it| (it.name, it.ring.as_str(), it.wakes, it.filter)).collect::<Vec<_>>()
     };
-    let expected = |terms: [&str; 3]| {
-        let [enter, failed, opened] = terms.map(str::to_owned);
-        vec![("main", false, enter), ("main", false, failed), ("names", true, opened)]
+    let expected = |filter: &str| {
+        let of = |name: &str, ring: &'static str, filter: &str| {
+            (name.to_owned(), ring, false, filter.to_owned())
+        };
+        vec![
+            of("sys_enter_openat", "opens", filter),
+            of("sys_exit_openat", "opens", filter),
+            of("sys_enter_unlink", "main", ""),
+            of("sys_exit_unlink", "main", ""),
+            of("given_1", "opens", ""),
+            of("submitted_1", "main", ""),
+        ]
     };
-    assert_eq!(filters(false), expected(["", "ret<0", "ret>=0"]));
-    let not_ours = "COMM!=\"iotrace:1\"";
-    let [failed, opened] = ["ret<0", "ret>=0"].map(|it| format!("{it}&&{not_ours}"));
-    assert_eq!(filters(true), expected([not_ours, &failed, &opened]));
+    assert_eq!(rings(false), expected(""));
+    assert_eq!(rings(true), expected("COMM!=\"iotrace:1\""));
+}
+
+#[test]
+fn entries_of_calls_with_names_wake_no_reader() {
+    let calls: Vec<CallId> = CallId::by_name("openat").into_iter().collect();
+    for (source, ring) in [(SourceKind::Tracefs, "entries"), (SourceKind::Perf, "names")] {
+        let planned = plan(&PlanRequest { calls: &calls, names_ring: true, source, ..NOTHING });
+        let of = |name: &str| planned.iter().find(|it| it.name == name).expect("planned");
+        let [enter, exit] = [of("sys_enter_openat"), of("sys_exit_openat")];
+        assert_eq!((enter.ring.as_str(), enter.wakes), (ring, false), "{source:?}");
+        assert_eq!((exit.ring.as_str(), exit.wakes), ("names", true), "{source:?}");
+    }
 }
 
 #[test]
@@ -158,8 +179,11 @@ fn calls_that_make_two_descriptors_wake_a_reader() {
     for source in [SourceKind::Tracefs, SourceKind::Perf, SourceKind::Inherited] {
         let rings = |pairs| {
             let planned = plan(&PlanRequest { calls: &calls, pairs, source, ..NOTHING });
-            let names = planned.into_iter().filter(|it| it.ring == RingKind::Names);
-            names.map(|it| (it.name, it.wakes)).collect::<Vec<_>>()
+            let of_names = |point: &PlannedTracepoint| {
+                let is_named = matches!(point.ring, RingKind::Names | RingKind::Entries);
+                is_named.then(|| (point.name.clone(), point.wakes))
+            };
+            planned.iter().filter_map(of_names).collect::<Vec<_>>()
         };
         let [enter, exit] = ["enter", "exit"].map(|it| (it == "exit", format!("sys_{it}_")));
         let of = |name: &str| [&enter, &exit].map(|it| (format!("{}{name}", it.1), it.0));

@@ -245,13 +245,13 @@ impl<'a, 'p> Unwinding<'a, 'p> {
             }
             let next = births.peek().copied().unwrap_or(KernelTime::MAX);
             let later = hits.split_off(hits.partition_point(|it| it.time < next).max(1));
-            self.query((pid, birth), &std::mem::replace(&mut hits, later));
+            self.query(pid, birth, &std::mem::replace(&mut hits, later));
         }
     }
 
     /// Asks about samples of one process, in the order of their times.
-    fn query(&mut self, process: (Pid, KernelTime), hits: &[StackSample]) {
-        let (pid, _) = process;
+    fn query(&mut self, pid: Pid, birth: KernelTime, hits: &[StackSample]) {
+        let process = (pid, birth);
         if let Some(why) = self.over() {
             return self.lose(&why, hits.len());
         }

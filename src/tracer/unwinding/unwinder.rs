@@ -236,15 +236,16 @@ pub(super) mod tests {
     }
 
     #[track_caller]
-    fn check(sampled: &SampledStack, expected: (&[u64], StackEnd, bool)) {
-        let UnwoundStack { addresses, ending, is_guessed } = walked(sampled);
-        assert_eq!((&*addresses, ending, is_guessed), expected);
+    fn check(sampled: &SampledStack, addresses: &[u64], ending: StackEnd, is_guessed: bool) {
+        let unwound = walked(sampled);
+        let found = (&*unwound.addresses, unwound.ending, unwound.is_guessed);
+        assert_eq!(found, (addresses, ending, is_guessed));
     }
 
     #[test]
     fn file_gives_the_unwind_rules() {
         let (sampled, addresses) = called_at_their_beginnings();
-        check(&sampled, (&addresses, StackEnd::Outermost, false));
+        check(&sampled, &addresses, StackEnd::Outermost, false);
     }
 
     /// Fails if an unwound stack that ends where the copy ends is taken for complete, or the other
@@ -253,13 +254,13 @@ pub(super) mod tests {
     fn uncopied_stack_ends_the_unwinding() {
         let (mut sampled, addresses) = called_at_their_beginnings();
         sampled.stack.truncate(16);
-        check(&sampled, (&addresses, StackEnd::Short, false));
+        check(&sampled, &addresses, StackEnd::Short, false);
         sampled.is_full = false;
-        check(&sampled, (&addresses, StackEnd::Unreadable, false));
+        check(&sampled, &addresses, StackEnd::Unreadable, false);
         sampled.stack.clear();
-        check(&sampled, (&addresses[..1], StackEnd::Unreadable, false));
+        check(&sampled, &addresses[..1], StackEnd::Unreadable, false);
         sampled.registers[usize::from(dwarf::SP)] = None;
-        check(&sampled, (&[], StackEnd::Broken, false));
+        check(&sampled, &[], StackEnd::Broken, false);
     }
 
     #[test]
@@ -269,29 +270,29 @@ pub(super) mod tests {
         let (unknown, first) = (0x10_0000, addresses[0] - 1);
         let mut sampled = sampled(unknown, &[9, 1, first, 0]);
         let shown = unknown + 1;
-        check(&sampled, (&[shown], StackEnd::Broken, true));
+        check(&sampled, &[shown], StackEnd::Broken, true);
         // Stores one word of the stack.
         let put = |sampled: &mut SampledStack, at: usize, word: u64| {
             sampled.stack[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
         };
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + 8);
         put(&mut sampled, 2, first + 1);
-        check(&sampled, (&[shown, first + 1], StackEnd::Outermost, true));
+        check(&sampled, &[shown, first + 1], StackEnd::Outermost, true);
         // An address outside of code is not a caller.
         put(&mut sampled, 2, 0x20_0000);
-        check(&sampled, (&[shown], StackEnd::Broken, true));
+        check(&sampled, &[shown], StackEnd::Broken, true);
         put(&mut sampled, 2, 0);
-        check(&sampled, (&[shown], StackEnd::Outermost, true));
+        check(&sampled, &[shown], StackEnd::Outermost, true);
         // A frame pointer must point to a higher address; 0 marks the outermost frame.
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK - 8);
-        check(&sampled, (&[shown], StackEnd::Broken, true));
+        check(&sampled, &[shown], StackEnd::Broken, true);
         sampled.registers[usize::from(dwarf::BP)] = Some(0);
-        check(&sampled, (&[shown], StackEnd::Outermost, true));
+        check(&sampled, &[shown], StackEnd::Outermost, true);
         // Too far away to be on the same stack.
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + (64 << 20));
-        check(&sampled, (&[shown], StackEnd::Unreadable, true));
+        check(&sampled, &[shown], StackEnd::Unreadable, true);
         sampled.registers[usize::from(dwarf::BP)] = Some(STACK + (4 << 20));
-        check(&sampled, (&[shown], StackEnd::Short, true));
+        check(&sampled, &[shown], StackEnd::Short, true);
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl AioProbes {
         Ok(((group, lock), reason))
     }
 
+    /// Returns the probes, and the instance that shows that their tracer is alive.
+    pub fn into_parts(self) -> Option<(ProbeGroup, Instance)> {
+        self.probes
+    }
+
     /// System and name of each probe.
     pub fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
         let groups = self.probes.iter().map(|probes| &probes.0);

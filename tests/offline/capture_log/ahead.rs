@@ -19,9 +19,9 @@ use super::{LOGS, corpus_log, frame, frames};
 enum Part {
     /// Whole: so many times these bytes.
     Whole(Codec, Vec<u8>, usize),
-    /// Its sums are right and its contents are not.
+    /// A frame whose sums are right and whose contents are not.
     Senseless(Codec, Vec<u8>, u32),
-    /// Its sums are right, it cannot be unpacked, and inside are parts that can.
+    /// A frame whose sums are right; it cannot be unpacked, and inside are parts that can.
     Around(Vec<Self>),
     /// Whole and not compressible: longer than what is asked of the input at a time is a row of
     /// these.
@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn the_items_are_those_of_the_reader(
+    fn items_are_those_of_the_reader(
         parts in prop::collection::vec(part(), 0..20),
         flips in prop::collection::vec((any::<Index>(), 1u8..), 0..3),
         end in prop::option::weighted(0.3, any::<Index>()),

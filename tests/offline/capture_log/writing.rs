@@ -221,7 +221,7 @@ fn partial_frame_is_cut_off_and_the_log_continues() {
 }
 
 #[test]
-fn a_payload_beyond_the_limit_is_not_written() {
+fn payload_beyond_the_limit_is_not_written() {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     let mut too_long = facts(1, vec![0; PAYLOAD_BYTES_MAX as usize + 1]);
     let error = writer.facts(KernelTime(1), &mut too_long).expect_err("too long");

@@ -43,7 +43,7 @@ pub(crate) enum Type {
     Integer,
     Fraction,
     Text,
-    /// Its elements are rows of their own if they are objects.
+    /// A list whose elements are rows of their own if they are objects.
     List(Element),
     Object,
 }
@@ -60,7 +60,7 @@ pub(crate) enum Element {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schema {
     types: BTreeMap<String, BTreeSet<Type>>,
-    /// Those that were met.
+    /// Keys that were met.
     pub written: BTreeSet<String>,
 }
 

@@ -14,7 +14,7 @@ use crate::support::oracle::diskstats::DiskStats;
 use crate::support::scratch_dir;
 
 #[test]
-fn a_missing_need_skips_or_fails() {
+fn missing_need_skips_or_fails() {
     let missing = || Some("no such thing".to_owned());
     assert!(verdict(Need::Root, None, true));
     assert!(!verdict(Need::Root, missing(), false));
@@ -53,7 +53,7 @@ fn programs_end_in_time_or_are_killed() {
 }
 
 #[test]
-fn a_loop_device_comes_counts_and_goes() {
+fn loop_device_comes_counts_and_goes() {
     if !require_all(&[Need::Root, Need::Loop]) {
         return;
     }

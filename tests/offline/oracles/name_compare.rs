@@ -1,9 +1,9 @@
-//! How names of opens are judged.
+//! Judgement of the names of opens.
 
 use std::path::Path;
 
 use crate::support::driver::json::JsonOperation;
-use crate::support::oracle::name_compare::{Bags, Score, Truth, Verdict, normal};
+use crate::support::oracle::name_compare::{Bags, NameJudgement, Score, Truth, normal};
 use crate::support::oracle::strace::Log;
 
 const LOG: &str = r#"7 openat(AT_FDCWD</w>, "a", O_RDONLY) = 3</w/a>
@@ -21,7 +21,7 @@ fn ours(name: &str, path: Option<&str>, source: Option<&str>) -> JsonOperation {
 }
 
 #[track_caller]
-fn check(at: usize, path: Option<&str>, source: Option<&str>, expected: Verdict) {
+fn check(at: usize, path: Option<&str>, source: Option<&str>, expected: NameJudgement) {
     let log = Log::parse(LOG);
     let call = log.all().nth(at).expect("a call").1.clone();
     let named = JsonOperation { result: call.ret, ..ours("openat", path, source) };
@@ -30,16 +30,16 @@ fn check(at: usize, path: Option<&str>, source: Option<&str>, expected: Verdict)
 
 #[test]
 fn name_verdict_depends_on_its_source() {
-    check(0, Some("/w/a"), Some("fd-link"), Verdict::Right);
-    check(0, Some("a"), Some("argument"), Verdict::Right);
-    check(0, Some("b"), Some("argument"), Verdict::Wrong);
-    check(0, Some("a"), Some("fd-link"), Verdict::Wrong);
-    check(0, Some("/w/a"), Some("argument"), Verdict::Right);
-    check(0, Some("/w/b"), Some("fd-link"), Verdict::Wrong);
-    check(0, Some("/w/b"), Some("unverified"), Verdict::Unknown);
-    check(0, None, None, Verdict::Unknown);
-    check(1, Some("./no"), Some("argument"), Verdict::Right);
-    check(1, None, Some("fd-link"), Verdict::Wrong);
+    check(0, Some("/w/a"), Some("fd-link"), NameJudgement::Right);
+    check(0, Some("a"), Some("argument"), NameJudgement::Right);
+    check(0, Some("b"), Some("argument"), NameJudgement::Wrong);
+    check(0, Some("a"), Some("fd-link"), NameJudgement::Wrong);
+    check(0, Some("/w/a"), Some("argument"), NameJudgement::Right);
+    check(0, Some("/w/b"), Some("fd-link"), NameJudgement::Wrong);
+    check(0, Some("/w/b"), Some("unverified"), NameJudgement::Unknown);
+    check(0, None, None, NameJudgement::Unknown);
+    check(1, Some("./no"), Some("argument"), NameJudgement::Right);
+    check(1, None, Some("fd-link"), NameJudgement::Wrong);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn where_a_relative_path_begins_counts() {
     let call = log.all().nth(1).expect("a call").1.clone();
     let truth = Truth::of(&call);
     let mut named = ours("openat", Some("./no"), Some("argument"));
-    for (absolute, expected) in [("/w/no", Verdict::Right), ("/x/no", Verdict::Wrong)] {
+    for (absolute, expected) in [("/w/no", NameJudgement::Right), ("/x/no", NameJudgement::Wrong)] {
         named.path_absolute = Some(absolute.to_owned());
         assert_eq!(truth.verdict(&named), expected);
     }

@@ -163,7 +163,7 @@ const IN_EVENTS: &[Mistake] = &[
 ];
 
 #[test]
-fn a_valid_archive_passes_and_is_summed_up() {
+fn valid_archive_passes_and_is_summed_up() {
     let summary = check_text(DEFINITIONS, EVENTS).expect("the archive is valid");
     let odd = "odd \"name\" <7>, Scope: , Parent: UNDEFINED";
     let totals = |count, bytes, without_result, cancelled| Totals {

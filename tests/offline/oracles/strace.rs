@@ -23,7 +23,7 @@ fn only(line: &str) -> Call {
 }
 
 #[test]
-fn a_call_with_descriptor_path_and_result() {
+fn call_with_descriptor_path_and_result_is_parsed() {
     let call = only(r#"812 read(3</etc/pass wd>, "ro) = 7\",<", 4096) = 1411 <0.000012>"#);
     assert_eq!((call.name.as_str(), call.fd, call.ret), ("read", Some(3), Some(1411)));
     assert_eq!(call.fd_path.as_deref(), Some(b"/etc/pass wd".as_slice()));
@@ -110,7 +110,7 @@ fn calls_of_threads_are_put_together() {
 }
 
 #[test]
-fn an_exec_by_another_thread_goes_on_under_the_first_ones_number() {
+fn exec_by_another_thread_goes_on_under_the_first_ones_number() {
     let log = Log::parse(
         r#"818 read(3,  <unfinished ...>
 819 execve("/bin/true", ["true"], 0x7f /* 35 vars */ <unfinished ...>

@@ -96,7 +96,7 @@ fn every_difference_is_found() {
 }
 
 #[test]
-fn the_first_thread_may_have_begun_before_strace_looked() {
+fn first_thread_may_have_begun_before_strace_looked() {
     let log = "7 execve(\"x\", [], []) = 0\n7 read(3, \"\", 1) = 0\n7 read(4,  <unfinished ...>\n7 +++ killed by SIGKILL +++\n";
     let read = |start_ns, fd, result| JsonOperation {
         name: "read".to_owned(),

@@ -308,7 +308,7 @@ fn system() -> Tracker {
 
 /// The end of a thread and the birth of the one that has its number now were both lost.
 #[test]
-fn a_thread_number_in_another_process_ends_the_call_of_the_first() {
+fn thread_number_in_another_process_ends_the_call_of_the_first() {
     feed(system(), vec![entered(1, 3), entered(2, 3)]);
     feed(system(), vec![entered(1, 3), (Input::SeenTask(2, 3), 1, 1, 1)]);
 }

@@ -78,7 +78,7 @@ struct Pieces(&'static str, Vec<Found>);
 
 impl Pieces {
     fn add(&mut self, disk: DevId, piece: &Piece) {
-        let BlockContents::File { offset: Some(offset), file: Some(file), .. } = &piece.behind
+        let BlockContents::File { offset: Some(offset), file: Some(file), .. } = &piece.contents
         else {
             return;
         };
@@ -129,7 +129,7 @@ fn pieces(log: &str, file: &'static str) -> Vec<Found> {
 /// The border between two disks lies in a file: `scripts/vm/run-check-stacks` says that the second
 /// begins at its sector 24, and the first at 2048.
 #[test]
-fn a_file_on_a_linear_device_is_followed_to_both_disks() {
+fn file_on_a_linear_device_is_followed_to_both_disks() {
     let found = pieces("v2/block-linear", "/direct");
     let mut end = 0;
     let mut disks = BTreeMap::new();
@@ -153,7 +153,7 @@ const MD_DATA_OFFSET: u64 = 2048;
 
 /// Each byte is on each disk.
 #[test]
-fn a_file_on_a_mirror_is_followed_to_each_disk() {
+fn file_on_a_mirror_is_followed_to_each_disk() {
     for file in ["/direct", "/fsynced"] {
         let found = pieces("v2/block-mirror", file);
         let mut ends: BTreeMap<DevId, u64> = BTreeMap::new();

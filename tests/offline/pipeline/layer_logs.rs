@@ -11,7 +11,7 @@ use super::{names, read, run};
 const ALL: LatencyOptions =
     LatencyOptions { syscalls: true, vfs: true, fs: true, block: true, queued: false, unit_ns: 1 };
 
-/// How often each was at work, by layer and name.
+/// Number of calls of each function, by layer and name.
 fn counts(log: &str) -> BTreeMap<(&'static str, String), u64> {
     let (summary, _, fold) = run(&read(log, "iocap"), Latency::new(ALL));
     let books = summary.ledger.spans;
@@ -68,7 +68,7 @@ fn each_call_was_seen_in_each_layer() {
 /// Layers lie in each other, so with probes all of a read is in the VFS, nearly all of that in the
 /// file system, and so on.
 #[test]
-fn the_time_of_a_call_goes_through_its_layers() {
+fn time_of_a_call_goes_through_its_layers() {
     let (_, _, fold) = run(&read("v2/layers-kprobe", "iocap"), Latency::new(ALL));
     let of = |call: &str| {
         let found = fold.splits.iter().find(|it| it.0.0.call().name == call);

@@ -99,7 +99,7 @@ fn dependencies_ended_before_their_dependents() {
 /// Fails if a lane does two operations at once, if a thread has more lanes than it needs, or if one
 /// begins before what its thread had done.
 #[test]
-fn a_lane_has_one_operation_at_a_time() {
+fn lane_has_one_operation_at_a_time() {
     let mut deepest = 0;
     for name in names("iocap") {
         let Planner { out: Kept(planned), workers: who, .. } =

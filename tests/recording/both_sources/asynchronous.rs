@@ -4,12 +4,18 @@
 use std::path::Path;
 
 use crate::support::driver::json::JsonAsync;
-use crate::support::driver::recording::{Recording, can_record, compile, record};
+use crate::support::driver::recording::{Recording, Source, can_record, compile};
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
 use crate::support::oracle::otf2_check::Mode;
 use crate::support::scratch_dir;
 use serde_json::Value;
+
+for_each_source! {
+    operations_match_the_requests_of_the_program,
+    unfetched_results_are_unknown,
+    bytes_equal_the_count_of_fio,
+}
 
 /// Runs until one in which everything was read in time.
 const RUNS_MAX: u32 = 8;
@@ -19,8 +25,7 @@ const RUNS_MAX: u32 = 8;
 const ABSENT: [&str; 2] = ["offset", "bytes_requested"];
 
 /// Fails if an operation is missing, or if any reported value differs from what the program prints.
-#[test]
-fn operations_match_the_requests_of_the_program() {
+fn operations_match_the_requests_of_the_program(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -31,7 +36,7 @@ fn operations_match_the_requests_of_the_program() {
         let place = dir.path().to_str().expect("text");
         let program = [program.as_str(), place];
         let trace = dir.path().join("trace");
-        let Some((said, recording)) = recorded_in_time(&trace, options, &program) else {
+        let Some((said, recording)) = recorded_in_time(source, &trace, options, &program) else {
             panic!("{options:?}: what io_submit was given was read too late in every run")
         };
         recording.assert_archive(&dir.path().join("archive"));
@@ -83,8 +88,7 @@ fn compare(line: &str, ours: &[JsonAsync], place: &Path) {
 
 /// Operations whose results no call fetches: their bytes are reported as requested, and in the
 /// archive they are cancelled before their handle is destroyed.
-#[test]
-fn unfetched_results_are_unknown() {
+fn unfetched_results_are_unknown(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -93,7 +97,8 @@ fn unfetched_results_are_unknown() {
     let program = compile("unseen.c", dir.path());
     let file = dir.path().join("written");
     let program = [program.as_str(), file.to_str().expect("text")];
-    let Some((_, recording)) = recorded_in_time(&dir.path().join("trace"), &[], &program) else {
+    let Some((_, recording)) = recorded_in_time(source, &dir.path().join("trace"), &[], &program)
+    else {
         panic!("what io_submit was given was read too late in every run")
     };
     let ours = recording.asynchronous();
@@ -112,8 +117,7 @@ fn unfetched_results_are_unknown() {
 }
 
 /// Fails if bytes and operations of a file are not those that fio counts.
-#[test]
-fn bytes_equal_the_count_of_fio() {
+fn bytes_equal_the_count_of_fio(source: Source) {
     if !can_record(&[Need::Fio]) {
         return;
     }
@@ -132,7 +136,7 @@ fn bytes_equal_the_count_of_fio() {
             ["fio", "--name=job", "--rw=randrw", "--bs=4k", "--size=512k", "--output-format=json"];
         let program = [&first, options, &[job.as_str()]].concat();
         let trace = dir.path().join("trace");
-        let Some((report, recording)) = recorded_in_time(&trace, &[], &program) else {
+        let Some((report, recording)) = recorded_in_time(source, &trace, &[], &program) else {
             panic!("{options:?}: what io_submit was given was read too late in every run")
         };
         let report: Value = serde_json::from_str(&report).expect("JSON");
@@ -168,16 +172,17 @@ fn tells_direct_io(place: &Path) -> bool {
 /// Returns the program's output and the recording. On a busy machine a reader may come too late,
 /// which is counted: then again.
 fn recorded_in_time(
+    source: Source,
     output: &Path,
     options: &[&str],
     program: &[&str],
 ) -> Option<(String, Recording)> {
     (0..RUNS_MAX).find_map(|run| {
         let output = output.with_extension(run.to_string());
-        let (finished, recording) = record(&output, options, program);
+        let (finished, recording) = source.record(&output, options, program);
         let printed = finished.success().stdout();
         recording.assert_whole();
-        // Which file is registered with a ring is read beside a call, too.
+        // Files registered with a ring are read beside a call, too.
         let lacks_path = |it: &JsonAsync| it.unread.iter().any(|key| key == "path");
         let is_late =
             recording.number("async_unread") > 0 || recording.asynchronous().iter().any(lacks_path);

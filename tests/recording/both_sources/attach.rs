@@ -12,18 +12,27 @@ use nix::unistd::Pid;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    Recording, TIMEOUT, can_record, compile, recorder, size, wait_until,
+    Recording, Source, TIMEOUT, can_record, compile, size, wait_until,
 };
 use crate::support::machine::turns::{alone, beside_others};
-use crate::support::oracle::offset_oracle::{self, Known};
+use crate::support::oracle::offset_oracle::{self, OffsetDemand};
 use crate::support::scratch_dir;
+
+for_each_source! {
+    four_threads_in_the_middle_of_their_work,
+    whole_tree_is_recorded,
+    process_goes_on_when_the_tracer_ends,
+    recording_ends_after_its_duration,
+    missing_process_is_refused,
+    several_processes_until_the_last_ends,
+}
 
 /// Bytes of a log that has more in it than the header and a snapshot: the recording is on.
 const SOME_RECORDS_BYTES: u64 = 32 << 10;
 
 /// Attaches to these processes.
-fn attach(output: &Path, pids: &str, options: &[&str]) -> Child {
-    let mut command = recorder(output, options, &[]);
+fn attach(source: Source, output: &Path, pids: &str, options: &[&str]) -> Child {
+    let mut command = source.recorder(output, options, &[]);
     command.args(["-p", pids]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().expect("it starts")
 }
@@ -45,7 +54,7 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // It may have ended.
+        // The script may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -53,8 +62,7 @@ impl Drop for Script {
 
 /// Fails if a thread is not recorded, a file that was open before has no name, a call is missing or
 /// made up, or an offset is reported that is not right; if offsets stay unknown after a seek.
-#[test]
-fn four_threads_in_the_middle_of_their_work() {
+fn four_threads_in_the_middle_of_their_work(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -76,7 +84,7 @@ fn four_threads_in_the_middle_of_their_work() {
         assert_eq!(line, "ready\n");
         let trace = dir.path().join("trace");
         let log = trace.join("traces.iocap");
-        let mut tracer = attach(&trace, &worker.id().to_string(), &[]);
+        let mut tracer = attach(source, &trace, &worker.id().to_string(), &[]);
         wait_until("records are in the log", || size(&log) > SOME_RECORDS_BYTES);
         fs::write(dir.path().join("stop"), "").expect("tell it to stop");
         process::wait(&mut worker, TIMEOUT)
@@ -87,13 +95,13 @@ fn four_threads_in_the_middle_of_their_work() {
         let mut operations = recording.operations();
         let all_on_ns = recording.all_on_ns();
         operations.retain(|it| it.start_ns > all_on_ns);
-        let compared = offset_oracle::compare(dir.path(), &operations, Known::AfterSeeks);
+        let compared = offset_oracle::compare(dir.path(), &operations, OffsetDemand::AfterSeeks);
         assert_eq!(compared.threads, 4, "{compared:?}");
         assert!(compared.compared > 500 && compared.known > 0, "{compared:?}");
         let on_data = operations.iter().filter(|it| {
             it.path.as_deref().is_some_and(|it| it.contains("/data.")) && it.name != "openat"
         });
-        // What the program opens at its end, to look at what it wrote, is not from before.
+        // Files that the program opens at its end, to look at its writes, are not from before.
         let sources: BTreeSet<&str> = on_data
             .filter(|it| it.name.contains("read") || it.name.contains("write"))
             .filter_map(|it| it.path_source.as_deref())
@@ -103,8 +111,7 @@ fn four_threads_in_the_middle_of_their_work() {
 }
 
 /// Fails if children that were there before, or come later, are missing, or if others are recorded.
-#[test]
-fn the_whole_tree_is_recorded() {
+fn whole_tree_is_recorded(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -121,7 +128,7 @@ fn the_whole_tree_is_recorded() {
         out = out.display()
     );
     let mut tree = Script::start(&script);
-    let mut tracer = attach(&dir.path().join("trace"), &tree.0.id().to_string(), &[]);
+    let mut tracer = attach(source, &dir.path().join("trace"), &tree.0.id().to_string(), &[]);
     // Each turn of the loops is a process: soon there is more than the header.
     let start = || size(&log);
     wait_until("the log begins", || start() > 0);
@@ -145,8 +152,7 @@ fn the_whole_tree_is_recorded() {
 }
 
 /// Fails if the end of the recording is the end of the process, or if a signal reaches it.
-#[test]
-fn the_process_goes_on_when_the_tracer_ends() {
+fn process_goes_on_when_the_tracer_ends(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -157,7 +163,8 @@ fn the_process_goes_on_when_the_tracer_ends() {
         let script = format!("while :; do echo x >> {}; sleep 0.01; done", out.display());
         let mut process = Script::start(&script);
         let log = dir.path().join("trace/traces.iocap");
-        let mut tracer = attach(&dir.path().join("trace"), &process.0.id().to_string(), &[]);
+        let mut tracer =
+            attach(source, &dir.path().join("trace"), &process.0.id().to_string(), &[]);
         wait_until("the log begins", || size(&log) > 0);
         let first = size(&log);
         wait_until("the snapshot is in the log", || size(&log) > first + 4096);
@@ -177,8 +184,7 @@ fn the_process_goes_on_when_the_tracer_ends() {
 }
 
 /// Fails if a recording does not end by itself when its time is over.
-#[test]
-fn recording_ends_after_its_duration() {
+fn recording_ends_after_its_duration(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -186,7 +192,7 @@ fn recording_ends_after_its_duration() {
     let dir = scratch_dir("attach");
     let process = Script::start("while :; do echo x > /dev/null; sleep 0.01; done");
     let trace = dir.path().join("trace");
-    let mut tracer = attach(&trace, &process.0.id().to_string(), &["-D", "300ms"]);
+    let mut tracer = attach(source, &trace, &process.0.id().to_string(), &["-D", "300ms"]);
     let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
     assert_eq!(status.code(), Some(0));
     let recording = Recording::open(&trace.join("traces.iocap"));
@@ -196,8 +202,7 @@ fn recording_ends_after_its_duration() {
 }
 
 /// Fails if a missing process is not reported, or leaves files.
-#[test]
-fn missing_process_is_refused() {
+fn missing_process_is_refused(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -207,7 +212,7 @@ fn missing_process_is_refused() {
     process::wait(&mut gone.0, TIMEOUT).expect("it ends");
     for pid in [gone.0.id().to_string(), "999999999".to_owned()] {
         let output = dir.path().join("trace");
-        let mut command = recorder(&output, &[], &[]);
+        let mut command = source.recorder(&output, &[], &[]);
         let finished = process::run(command.args(["-p", &pid]), TIMEOUT).expect("it ends");
         assert_eq!(finished.status.code(), Some(125));
         let said = finished.stderr();
@@ -220,8 +225,7 @@ fn missing_process_is_refused() {
 }
 
 /// Fails if the recording of several ends with the first of them.
-#[test]
-fn several_processes_until_the_last_ends() {
+fn several_processes_until_the_last_ends(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -237,7 +241,7 @@ fn several_processes_until_the_last_ends() {
     let mut second = Script::start(&script);
     let log = dir.path().join("trace/traces.iocap");
     let pids = format!("{},{}", first.0.id(), second.0.id());
-    let mut tracer = attach(&dir.path().join("trace"), &pids, &[]);
+    let mut tracer = attach(source, &dir.path().join("trace"), &pids, &[]);
     wait_until("the log begins", || size(&log) > 0);
     let begun = size(&log);
     wait_until("records are in the log", || size(&log) > begun + 4096);

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::driver::block_jobs::{JOBS, Job, ZEROES};
 use crate::support::driver::json::JsonBlock;
 use crate::support::driver::process;
-use crate::support::driver::recording::{TIMEOUT, can_record, record, recorder, wait_until};
+use crate::support::driver::recording::{Source, TIMEOUT, can_record, record, wait_until};
 use crate::support::machine::block_stack::{Backing, Stack};
 use crate::support::machine::cpu_hog::CpuHog;
 use crate::support::machine::loop_device::LoopDevice;
@@ -17,17 +17,32 @@ use crate::support::oracle::diskstats::DiskStats;
 use crate::support::oracle::diskstats_check::{Compared, Counts, compare_undisturbed};
 use crate::support::scratch_dir;
 
+for_each_source! {
+    requests_equal_the_kernel_counters,
+    requests_of_both_levels_equal_the_kernel_counters,
+    flushes_and_zeroes_equal_those_of_the_device,
+    unknown_disk_is_refused_with_a_list_of_disks,
+    requests_of_other_programs_are_shown_on_demand,
+    requests_in_flight_at_the_start_are_no_anomaly,
+    requests_belong_to_their_program,
+}
+
 /// Does the jobs with a scheduler, if the kernel offers it, and fails if the books differ; what was
 /// counted.
 #[track_caller]
-fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Compared> {
+fn check_books(
+    source: Source,
+    stack: &Stack,
+    scheduler: &'static str,
+    jobs: &[Job],
+) -> Vec<Compared> {
     if !require(Need::Scheduler(scheduler)) {
         return Vec::new();
     }
     stack.set_scheduler(scheduler);
     let mut all = Vec::new();
     for &job in jobs.iter().filter(|it| require_all(&it.needs())) {
-        for device in compare_undisturbed(stack, job, &[]).0 {
+        for device in compare_undisturbed(stack, job, &source.options()).0 {
             assert!(device.is_equal(), "{scheduler}, {}: {device}", job.name);
             check_table(&device, job.name);
             check_each(&device.requests, scheduler, job.name);
@@ -40,14 +55,13 @@ fn check_books(stack: &Stack, scheduler: &'static str, jobs: &[Job]) -> Vec<Comp
 
 /// Fails if a request is lost, made up, matched with the wrong one, or counted in the wrong class;
 /// if a merge is not seen; if sectors differ. (The whole matrix: scripts/block-matrix.)
-#[test]
-fn requests_equal_the_kernel_counters() {
+fn requests_equal_the_kernel_counters(source: Source) {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
     let _alone = alone();
     let stack = Stack::new(Backing::Tmpfs);
-    let mut seen = check_books(&stack, "none", JOBS);
+    let mut seen = check_books(source, &stack, "none", JOBS);
     let few = [
         "buffered random writes, fsync",
         "libaio in a row, depth 32",
@@ -56,7 +70,7 @@ fn requests_equal_the_kernel_counters() {
         "ext4",
     ];
     for scheduler in ["mq-deadline", "bfq", "kyber"] {
-        seen.extend(check_books(&stack, scheduler, &few.map(Job::of)));
+        seen.extend(check_books(source, &stack, scheduler, &few.map(Job::of)));
     }
     let count = |of: fn(&Compared) -> u64| seen.iter().map(of).sum::<u64>();
     assert!(count(|it| it.ours.reads.requests) > 2000);
@@ -66,10 +80,9 @@ fn requests_equal_the_kernel_counters() {
     assert!(count(|it| it.ours.flushes) > 50);
 }
 
-/// The same, where a write becomes another one below: fails if what one device did counts for the
+/// Two levels, where a write becomes another one below: fails if what one device did counts for the
 /// other.
-#[test]
-fn requests_of_both_levels_equal_the_kernel_counters() {
+fn requests_of_both_levels_equal_the_kernel_counters(source: Source) {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -77,7 +90,7 @@ fn requests_of_both_levels_equal_the_kernel_counters() {
     let stack = Stack::new(Backing::Ext4);
     let _busy = CpuHog::all_cpus();
     let jobs = ["buffered random writes, fsync", "requests of 4 MiB", "ext4"];
-    let seen = check_books(&stack, "mq-deadline", &jobs.map(Job::of));
+    let seen = check_books(source, &stack, "mq-deadline", &jobs.map(Job::of));
     let below: Vec<&str> = stack.devices().into_iter().map(LoopDevice::name).collect();
     for device in below {
         let of = seen.iter().filter(|it| it.device == device);
@@ -143,8 +156,7 @@ fn check_operations(device: &Compared, job: &str) {
 
 /// Fails if a flush counts twice, or one is counted that the device did not get: a device that
 /// writes through gets none; or if zeroes that are written have no name of their own.
-#[test]
-fn flushes_and_zeroes_equal_those_of_the_device() {
+fn flushes_and_zeroes_equal_those_of_the_device(source: Source) {
     if !can_record(&[Need::Loop, Need::Fio, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -155,7 +167,7 @@ fn flushes_and_zeroes_equal_those_of_the_device() {
     for (cache, has_flushes) in [("write back", true), ("write through", false)] {
         let mut stack = Stack::new(Backing::Tmpfs);
         stack.set_top("write_cache", cache);
-        let seen = check_books(&stack, "none", &jobs);
+        let seen = check_books(source, &stack, "none", &jobs);
         let flushes: u64 = seen.iter().map(|it| it.ours.flushes).sum();
         assert_eq!(flushes > 0, has_flushes, "{cache}: {flushes} flushes");
         assert!(seen.iter().map(|it| it.ours.writes.requests).sum::<u64>() > 100, "{cache}");
@@ -237,8 +249,7 @@ fn only_selected_disks_are_recorded() {
 }
 
 /// Fails if what cannot be recorded by itself is taken for a disk, or the error does not help.
-#[test]
-fn unknown_disk_is_refused_with_a_list_of_disks() {
+fn unknown_disk_is_refused_with_a_list_of_disks(source: Source) {
     if !can_record(&[Need::Loop, Need::Program("addpart")]) {
         return;
     }
@@ -247,7 +258,7 @@ fn unknown_disk_is_refused_with_a_list_of_disks() {
     let refuse = |name: &str, more: &[&str]| {
         let dir = scratch_dir("block");
         let options = [&["-d", name], more].concat();
-        let mut recorder = recorder(&dir.path().join("trace"), &options, &["true"]);
+        let mut recorder = source.recorder(&dir.path().join("trace"), &options, &["true"]);
         let finished = process::run(&mut recorder, TIMEOUT).expect("it ends");
         assert_eq!(finished.status.code(), Some(125), "{name}");
         finished.stderr()
@@ -267,8 +278,7 @@ fn unknown_disk_is_refused_with_a_list_of_disks() {
 
 /// Fails if a recording of one program shows requests of others unasked; if, asked for, the
 /// kernel's writeback is not shown, or without the thread that did it.
-#[test]
-fn requests_of_other_programs_are_shown_on_demand() {
+fn requests_of_other_programs_are_shown_on_demand(source: Source) {
     if !can_record(&[Need::Loop, Need::Program("mkfs.ext4")]) {
         return;
     }
@@ -277,34 +287,30 @@ fn requests_of_other_programs_are_shown_on_demand() {
     let devices = stack.devices();
     let [_, lower] = devices.as_slice() else { panic!("two devices") };
     let dir = scratch_dir("block");
-    for source in ["tracefs", "perf"] {
-        let written = |options: &[&str], output: &str| {
-            let options = [&["--source", source, "-d", lower.name()], options].concat();
-            // A new file, which no thread writes out before `sync` has the kernel's threads do so.
-            let file = stack.place().join(format!("{source}-{output}"));
-            let script = format!("dd if=/dev/zero of={} bs=64k count=37; sync", file.display());
-            let output = dir.path().join(format!("{source}-{output}"));
-            let (finished, recording) = record(&output, &options, &["sh", "-c", &script]);
-            finished.success();
-            recording.assert_whole();
-            let requests = recording.requests();
-            requests.into_iter().filter(|it| it.op == "write").collect::<Vec<_>>()
-        };
-        let of_kernel =
-            |it: &JsonBlock| it.comm.as_deref().is_some_and(|it| it.starts_with("kworker"));
-        let own = written(&[], "own");
-        assert!(!own.iter().any(of_kernel), "{source}: {own:?}");
-        let all = written(&["--all-block"], "all");
-        // Perf misses completions on idle CPUs.
-        let bytes = all.iter().filter(|it| of_kernel(it)).map(|it| it.bytes).sum::<u64>();
-        assert!(bytes >= 37 << 16, "{source}: {all:?}");
-        assert!(all.iter().all(|it| it.pid.is_some() || it.flush.as_deref() == Some("device")));
-    }
+    let written = |options: &[&str], output: &str| {
+        let options = [&["-d", lower.name()], options].concat();
+        // A new file, which no thread writes out before `sync` has the kernel's threads do so.
+        let file = stack.place().join(output);
+        let script = format!("dd if=/dev/zero of={} bs=64k count=37; sync", file.display());
+        let output = dir.path().join(output);
+        let (finished, recording) = source.record(&output, &options, &["sh", "-c", &script]);
+        finished.success();
+        recording.assert_whole();
+        let requests = recording.requests();
+        requests.into_iter().filter(|it| it.op == "write").collect::<Vec<_>>()
+    };
+    let of_kernel = |it: &JsonBlock| it.comm.as_deref().is_some_and(|it| it.starts_with("kworker"));
+    let own = written(&[], "own");
+    assert!(!own.iter().any(of_kernel), "{own:?}");
+    let all = written(&["--all-block"], "all");
+    // Perf misses completions on idle CPUs.
+    let bytes = all.iter().filter(|it| of_kernel(it)).map(|it| it.bytes).sum::<u64>();
+    assert!(bytes >= 37 << 16, "{all:?}");
+    assert!(all.iter().all(|it| it.pid.is_some() || it.flush.as_deref() == Some("device")));
 }
 
 /// Fails if requests that were in flight when the recording began count as defects.
-#[test]
-fn requests_in_flight_at_the_start_are_no_anomaly() {
+fn requests_in_flight_at_the_start_are_no_anomaly(source: Source) {
     if !can_record(&[Need::Loop, Need::Fio]) {
         return;
     }
@@ -321,22 +327,21 @@ fn requests_in_flight_at_the_start_are_no_anomaly() {
     let mut older = 0;
     for run in 0..5 {
         let options = ["-a", "-d", device.name(), "--duration", "200ms"];
-        let (finished, recording) = record(&dir.path().join(run.to_string()), &options, &[]);
+        let (finished, recording) = source.record(&dir.path().join(run.to_string()), &options, &[]);
         finished.success();
         recording.assert_whole();
         assert!(recording.number("requests") > 0, "{:#}", recording.info);
         assert_eq!(recording.number("unmatched"), 0, "{:?}", recording.anomalies());
         older += recording.info["ignored"]["older-request"].as_u64().unwrap_or(0);
     }
-    // It runs until it is interrupted.
+    // fio runs until it is interrupted.
     fio.kill().and_then(|()| fio.wait()).expect("it was still there");
     assert!(older > 0, "there was always something in flight");
 }
 
 /// Fails if a request is not shown with the thread that asked for it, or another's is shown in a
 /// recording of one program.
-#[test]
-fn requests_belong_to_their_program() {
+fn requests_belong_to_their_program(source: Source) {
     if !can_record(&[Need::Loop]) {
         return;
     }
@@ -345,7 +350,7 @@ fn requests_belong_to_their_program() {
     let dir = scratch_dir("block");
     let to = format!("of={}", device.path().display());
     let program = ["dd", "if=/dev/zero", &to, "bs=4096", "count=101", "oflag=direct"];
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &program);
+    let (finished, recording) = source.record(&dir.path().join("trace"), &[], &program);
     finished.success();
     recording.assert_whole();
     let requests = recording.requests();

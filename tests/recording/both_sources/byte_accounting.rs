@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    Recording, TIMEOUT, can_record, default_calls, record, recorder, size, wait_until,
+    Recording, Source, TIMEOUT, can_record, default_calls, size, wait_until,
 };
 use crate::support::machine::postgres::Server;
 use crate::support::machine::requirements::Need;
@@ -26,6 +26,13 @@ use crate::support::oracle::strace::Log;
 use crate::support::oracle::strace::compare::compare_counted;
 use crate::support::scratch_dir;
 use iotrace_perf::event::syscall_table::CallClass;
+
+for_each_source! {
+    sqlite_with_a_wal,
+    sqlite_with_a_rollback_journal,
+    fio_counts_the_same_bytes,
+    postgres_with_pgbench,
+}
 
 /// Fails unless the audit says that the only thing that is no recorded call is what the kernel
 /// itself read to start one program, whose file was looked at.
@@ -48,7 +55,7 @@ fn assert_equal(recording: &Recording) {
 /// Transactions of one row each. A prime: no right sum comes from wrong parts.
 const TRANSACTIONS: usize = 211;
 
-/// How a database is kept whole.
+/// The method by which a database is kept whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Journal {
     Wal,
@@ -73,7 +80,7 @@ fn transactions(journal: Journal, count: usize) -> String {
 /// synchronisation is missing: under strace call by call, then alone against the kernel's books,
 /// that of `SQLite` and the first run.
 #[track_caller]
-fn sqlite(journal: Journal, count: usize) {
+fn sqlite(source: Source, journal: Journal, count: usize) {
     if !can_record(&[Need::Strace, Need::Program("sqlite3")]) {
         return;
     }
@@ -92,7 +99,7 @@ fn sqlite(journal: Journal, count: usize) {
     let [log, database] = ["strace", "data"].map(|it| watched.join(it));
     let [log_text, database] = [&log, &database].map(|it| it.to_str().expect("text"));
     let program = ["strace", "-f", "-y", "-o", log_text, "sqlite3", database, &read];
-    let (finished, recording) = record(&watched.join("trace"), &[], &program);
+    let (finished, recording) = source.record(&watched.join("trace"), &[], &program);
     finished.success();
     recording.assert_whole();
     let log = Log::read(&log).expect("strace wrote a log");
@@ -105,7 +112,7 @@ fn sqlite(journal: Journal, count: usize) {
     let free = place("free");
     let database = free.join("data");
     let program = ["sqlite3", database.to_str().expect("text"), &read];
-    let (finished, recording) = record(&free.join("trace"), &[], &program);
+    let (finished, recording) = source.record(&free.join("trace"), &[], &program);
     finished.success();
     recording.assert_whole();
     assert_equal(&recording);
@@ -131,14 +138,12 @@ fn of_database(operations: &[JsonOperation], place: &Path) -> BTreeMap<String, [
     named.filter(|it| it.0.starts_with("data")).collect()
 }
 
-#[test]
-fn sqlite_with_a_wal() {
-    sqlite(Journal::Wal, TRANSACTIONS);
+fn sqlite_with_a_wal(source: Source) {
+    sqlite(source, Journal::Wal, TRANSACTIONS);
 }
 
-#[test]
-fn sqlite_with_a_rollback_journal() {
-    sqlite(Journal::Rollback, TRANSACTIONS);
+fn sqlite_with_a_rollback_journal(source: Source) {
+    sqlite(source, Journal::Rollback, TRANSACTIONS);
 }
 
 // --- fio ---
@@ -169,8 +174,7 @@ const BLOCKS: usize = 509;
 
 /// Fails if the bytes of an engine, in either direction, on either of two files, are not those that
 /// fio counted, or if the kernel counted others.
-#[test]
-fn fio_counts_the_same_bytes() {
+fn fio_counts_the_same_bytes(source: Source) {
     if !can_record(&[Need::Fio]) {
         return;
     }
@@ -179,7 +183,7 @@ fn fio_counts_the_same_bytes() {
     for engine in ENGINES {
         let place = dir.path().join(engine.name);
         fs::create_dir(&place).expect("make it");
-        let (recording, jobs) = fio_in_time(engine, &place);
+        let (recording, jobs) = fio_in_time(source, engine, &place);
         assert_counted(&recording, &jobs, engine.name);
         assert_eq!(recording.info["audit"]["agrees"], true, "{}", engine.name);
         assert_eq!(recording.info["audit"]["programs_unknown"], 0, "{}", engine.name);
@@ -188,11 +192,15 @@ fn fio_counts_the_same_bytes() {
 
 /// Arguments of `io_submit` are in memory: on a busy machine they may be read too late, which is
 /// counted. Then the run is repeated.
-fn fio_in_time(engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 2])>) {
+fn fio_in_time(
+    source: Source,
+    engine: &Engine,
+    place: &Path,
+) -> (Recording, Vec<(String, [u64; 2])>) {
     let run = |attempt: u32| {
         let place = place.join(attempt.to_string());
         fs::create_dir(&place).expect("make it");
-        fio(engine, &place)
+        fio(source, engine, &place)
     };
     let in_time = (1..4).map(run).find(|it| it.0.number("async_unread") == 0);
     in_time.unwrap_or_else(|| run(4))
@@ -221,7 +229,7 @@ fn assert_counted(recording: &Recording, jobs: &[(String, [u64; 2])], engine: &s
 }
 
 /// Two jobs, each on a file of its own: the recording, and what fio says it has read and written.
-fn fio(engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 2])>) {
+fn fio(source: Source, engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 2])>) {
     let names = ["first", "second"];
     let files = names.map(|it| place.join(it).to_str().expect("text").to_owned());
     for file in &files {
@@ -241,7 +249,7 @@ fn fio(engine: &Engine, place: &Path) -> (Recording, Vec<(String, [u64; 2])>) {
         program.extend([format!("--name={name}"), format!("--filename={file}")]);
     }
     let program: Vec<&str> = program.iter().map(String::as_str).collect();
-    let (finished, recording) = record(&place.join("trace"), &[], &program);
+    let (finished, recording) = source.record(&place.join("trace"), &[], &program);
     finished.success();
     recording.assert_whole();
     let text = fs::read_to_string(says).expect("fio wrote it");
@@ -266,13 +274,14 @@ const EACH: u32 = 53;
 /// its processes are the same before it is on and after, and when it ends: so their difference is
 /// what was recorded.
 fn attached(
+    source: Source,
     pid: u32,
     trace: &Path,
     work: impl FnOnce(),
 ) -> (Vec<JsonOperation>, ProcIo, Recording) {
     let before = quiet(pid);
     let log = trace.join("traces.iocap");
-    let mut command = recorder(trace, &[], &[]);
+    let mut command = source.recorder(trace, &[], &[]);
     command.args(["-p", &pid.to_string()]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut tracer = command.stderr(Stdio::null()).spawn().expect("it starts");
     // The log begins when everything is on.
@@ -311,8 +320,7 @@ fn quiet(pid: u32) -> ProcIo {
 /// Fails if a byte or call of any backend is missing or made up, of those that ran before the
 /// attach or came later; if reads of a table are not the pages that the server counted; if writes
 /// and synchronisations of its log are not.
-#[test]
-fn postgres_with_pgbench() {
+fn postgres_with_pgbench(source: Source) {
     if !can_record(&[Need::Postgres]) {
         return;
     }
@@ -330,7 +338,7 @@ fn postgres_with_pgbench() {
     let run = ["-n", "-c", &clients, "-j", "2", "-t", &each];
     server.query("SELECT pg_stat_reset()");
     let select = || drop(server.run("pgbench", &[&["-S"], run.as_slice()].concat()));
-    let (operations, books, _) = attached(pid, &dir.path().join("reads"), select);
+    let (operations, books, _) = attached(source, pid, &dir.path().join("reads"), select);
     assert_eq!(ProcIo::of_operations(&operations), books);
     for (table, column) in
         [("pgbench_accounts", "heap_blks_read"), ("pgbench_accounts_pkey", "idx_blks_read")]
@@ -347,7 +355,7 @@ fn postgres_with_pgbench() {
     server.query("SELECT pg_stat_reset_shared('wal')");
     let mut said = String::new();
     let write = || said = server.run("pgbench", &run).stdout();
-    let (operations, books, recording) = attached(pid, &dir.path().join("writes"), write);
+    let (operations, books, recording) = attached(source, pid, &dir.path().join("writes"), write);
     assert_eq!(ProcIo::of_operations(&operations), books);
     let done = format!("actually processed: {0}/{0}", CLIENTS * EACH);
     assert!(said.contains(&done), "{said}");

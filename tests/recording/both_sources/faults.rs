@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::support::driver::process::{self, Finished};
 use crate::support::driver::recording::{
-    BINARY, Recording, TIMEOUT, can_record, compile, now_ns, record, recorder, size, wait_until,
+    BINARY, Recording, Source, TIMEOUT, can_record, compile, now_ns, size, wait_until,
 };
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
@@ -20,17 +20,26 @@ use crate::support::machine::subreaper::Subreaper;
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{copy_program, scratch_dir};
 
+for_each_source! {
+    killed_tracer_loses_at_most_half_a_second,
+    nothing_is_overwritten,
+    impossible_outputs_are_refused,
+    losses_are_reported,
+    tracer_killed_before_the_start_runs_nothing,
+    failed_log_writeback_is_reported,
+}
+
 /// Duration that `kill -9` of the tracer may lose.
 const LOSS_NS_MAX: u64 = 500_000_000;
 
 /// Kills the tracer in the middle of the program's work. How long before it the last recorded write
 /// was made, ns.
-fn loss_by_kill(dir: &Path) -> u64 {
+fn loss_by_kill(source: Source, dir: &Path) -> u64 {
     let program = compile("clock_appender.c", dir);
     let out = dir.join("written");
     let out_text = out.to_str().expect("text");
     let log = dir.join("trace/traces.iocap");
-    let mut command = recorder(&dir.join("trace"), &[], &[&program, out_text, "3"]);
+    let mut command = source.recorder(&dir.join("trace"), &[], &[&program, out_text, "3"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut tracer = command.spawn().expect("it starts");
     wait_until("the program has worked for a while", || size(&out) > 8 * 2000);
@@ -63,8 +72,7 @@ fn loss_by_kill(dir: &Path) -> u64 {
 
 /// Fails if a killed tracer takes the program with it, or leaves a log that cannot be read, or of
 /// which more is missing than half a second.
-#[test]
-fn killed_tracer_loses_at_most_half_a_second() {
+fn killed_tracer_loses_at_most_half_a_second(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -76,7 +84,7 @@ fn killed_tracer_loses_at_most_half_a_second() {
     let mut losses = Vec::new();
     for _ in 0..3 {
         let dir = scratch_dir("faults");
-        losses.push(loss_by_kill(dir.path()));
+        losses.push(loss_by_kill(source, dir.path()));
         if losses.last().is_some_and(|&it| it <= LOSS_NS_MAX) {
             return;
         }
@@ -84,7 +92,7 @@ fn killed_tracer_loses_at_most_half_a_second() {
     panic!("more is missing than {LOSS_NS_MAX} ns: {losses:?}");
 }
 
-/// It says what is wrong and what helps, ends with our own failure code, and has run nothing.
+/// The message says what is wrong and what helps, the exit code is our own, and nothing was run.
 #[track_caller]
 fn assert_refused(finished: &Finished, said: &[&str]) {
     assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
@@ -98,8 +106,7 @@ fn assert_refused(finished: &Finished, said: &[&str]) {
 
 /// Fails if anything that is there already is written over, or the program runs although nothing
 /// can be recorded.
-#[test]
-fn nothing_is_overwritten() {
+fn nothing_is_overwritten(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -117,7 +124,8 @@ fn nothing_is_overwritten() {
             } else {
                 fs::write(&there, "precious").expect("write it");
             }
-            let mut command = recorder(&output, &[], &["touch", ran.to_str().expect("text")]);
+            let mut command =
+                source.recorder(&output, &[], &["touch", ran.to_str().expect("text")]);
             let finished = process::run(&mut command, TIMEOUT).expect("it ends");
             assert_refused(&finished, &[name, "there already", "-o"]);
             assert!(!ran.exists() && !target.exists());
@@ -151,8 +159,7 @@ fn file_of_the_program_at_the_archive_path_stays() {
 }
 
 /// Fails if an output that cannot be created is not reported, or the program runs.
-#[test]
-fn impossible_outputs_are_refused() {
+fn impossible_outputs_are_refused(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -161,7 +168,7 @@ fn impossible_outputs_are_refused() {
     let file = dir.path().join("file");
     fs::write(&file, "").expect("write it");
     for output in [file.join("trace"), dir.path().join("no/such/place")] {
-        let mut command = recorder(&output, &[], &["true"]);
+        let mut command = source.recorder(&output, &[], &["true"]);
         let finished = process::run(&mut command, TIMEOUT).expect("it ends");
         assert_refused(&finished, &["cannot make"]);
     }
@@ -170,7 +177,7 @@ fn impossible_outputs_are_refused() {
 
 /// Fails if a full disk ends the program, changes its exit code, or makes the log unreadable.
 #[test]
-fn a_full_disk() {
+fn full_disk_leaves_a_readable_log() {
     if !can_record(&[Need::Program("unshare"), Need::Program("mount")]) {
         return;
     }
@@ -201,7 +208,7 @@ fn a_full_disk() {
     recording.assert_books_balance();
     assert_eq!(recording.number("lost"), 0);
     assert_eq!(recording.number("damaged_bytes"), 0, "the log ends with a whole frame");
-    // What there is has the beginning of the program in it, and is not all.
+    // The log has the beginning of the program, and not all of it.
     let reads = recording.calls("read");
     assert!((100_000..1_000_000).contains(&reads), "{reads}");
     let all = recording.info["complete"] == true && recording.info["unwritten"] == 0;
@@ -218,7 +225,7 @@ fn without_the_right_to_trace() {
         return;
     }
     let _turn = beside_others();
-    // Where others may go, and write.
+    // A directory that others may enter and write.
     let place =
         tempfile::Builder::new().prefix("iotrace").tempdir_in("/var/tmp").expect("a directory");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).expect("open it");
@@ -282,8 +289,7 @@ fn wrong_command_lines_are_refused() {
 
 /// Fails if rings that are too small for a program lose records without a word, or with books that
 /// do not balance.
-#[test]
-fn losses_are_reported() {
+fn losses_are_reported(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -292,7 +298,7 @@ fn losses_are_reported() {
     // The reader of the rings is stopped: they must run over.
     let script = "kill -STOP $PPID; dd if=/dev/zero of=/dev/null bs=1 count=100000 2>/dev/null; kill -CONT $PPID; exit 0";
     let (finished, recording) =
-        record(&dir.path().join("trace"), &["-m", "64K"], &["sh", "-c", script]);
+        source.record(&dir.path().join("trace"), &["-m", "64K"], &["sh", "-c", script]);
     recording.assert_books_balance();
     let lost = recording.number("lost");
     assert!(lost > 0, "{:#}", recording.info);
@@ -312,8 +318,7 @@ fn losses_are_reported() {
 }
 
 /// Fails if signals that the tracer gets in a bad moment leave a program that never started.
-#[test]
-fn a_tracer_killed_before_the_start_runs_nothing() {
+fn tracer_killed_before_the_start_runs_nothing(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -322,14 +327,17 @@ fn a_tracer_killed_before_the_start_runs_nothing() {
     for _ in 0..5 {
         let dir = scratch_dir("faults");
         let ran = dir.path().join("ran");
-        let mut command =
-            recorder(&dir.path().join("trace"), &[], &["touch", ran.to_str().expect("text")]);
+        let mut command = source.recorder(
+            &dir.path().join("trace"),
+            &[],
+            &["touch", ran.to_str().expect("text")],
+        );
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut tracer = command.spawn().expect("it starts");
         let log = dir.path().join("trace/traces.iocap");
         wait_until("it has begun", || log.exists() || ran.exists());
         let tracer_pid = Pid::from_raw(tracer.id().try_into().expect("a pid"));
-        // It may have got further already; what matters is that no child waits for ever.
+        // The tracer may have got further already; the test is that no child waits for ever.
         let _ = kill(tracer_pid, Signal::SIGKILL);
         tracer.wait().expect("it is ours");
         orphans.reap_all();
@@ -357,7 +365,7 @@ fn remains_of_a_killed_tracer_are_removed() {
         command
             .args(["--source", "tracefs", "--no-archive", "-o"])
             .arg(format!("{}/", place.display()));
-        // It outlives its tracer.
+        // The program outlives its tracer.
         command.args(["--", "sleep", "5"]).stdout(Stdio::null()).stderr(Stdio::null());
         let tracer = command.spawn().expect("it starts");
         wait_until("it records", || size(&place.join("traces.iocap")) > 0);
@@ -433,8 +441,7 @@ fn too_low_limits_are_refused() {
 }
 
 /// Fails if a log that the disk has not taken counts as written.
-#[test]
-fn failed_log_writeback_is_reported() {
+fn failed_log_writeback_is_reported(source: Source) {
     let needs = [Need::Loop, Need::Program("mkfs.ext2"), Need::Program("mount")];
     if !can_record(&needs) {
         return;
@@ -450,10 +457,10 @@ fn failed_log_writeback_is_reported() {
     let filler = format!("cat /dev/zero > {}/filler", below.display());
     process::run(Command::new("sh").args(["-c", &filler]), TIMEOUT).expect("it ends");
     let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=200003"];
-    let mut command = recorder(&disk.path().join("trace"), &[], &program);
+    let mut command = source.recorder(&disk.path().join("trace"), &[], &program);
     let finished = process::run(&mut command, TIMEOUT).expect("it ends");
     let said = finished.stderr();
-    assert!(said.contains("the disk has not taken"), "{said}");
+    assert!(said.contains("cannot flush the log"), "{said}");
     assert!(!said.contains("wrote "), "{said}");
     assert_eq!(finished.status.code(), Some(125), "{said}");
 }

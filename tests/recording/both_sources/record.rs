@@ -6,16 +6,29 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::driver::json::JsonOperation;
-use crate::support::driver::recording::{Recording, can_record, compile, default_calls, record};
+use crate::support::driver::recording::{Recording, Source, can_record, compile, default_calls};
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::{alone, beside_others};
-use crate::support::oracle::offset_oracle::{self, Known};
+use crate::support::oracle::offset_oracle::{self, OffsetDemand};
 use crate::support::oracle::strace::Log;
 use crate::support::oracle::strace::compare::compare_counted;
 use crate::support::scratch_dir;
 
+for_each_source! {
+    twenty_three_writes_of_4099_bytes,
+    two_million_reads_and_writes,
+    tar_into_a_file_matches_strace,
+    tar_through_a_pipe_matches_strace,
+    tar_without_strace_has_the_same_names,
+    offsets_are_right_or_unknown,
+    partial_call_set_gives_no_wrong_names,
+    all_children_are_recorded,
+    audit_of_a_copy_is_equal,
+    blocking_open_is_one_operation,
+}
+
 /// `dd if=IN of=OUT bs=BYTES count=COUNT`, recorded.
-fn dd(output: &Path, from: &Path, to: &Path, bytes: u64, count: u64) -> Recording {
+fn dd(source: Source, output: &Path, from: &Path, to: &Path, bytes: u64, count: u64) -> Recording {
     let arguments = [
         format!("if={}", from.display()),
         format!("of={}", to.display()),
@@ -24,7 +37,7 @@ fn dd(output: &Path, from: &Path, to: &Path, bytes: u64, count: u64) -> Recordin
     ];
     let program: Vec<&str> =
         std::iter::once("dd").chain(arguments.iter().map(String::as_str)).collect();
-    let (finished, recording) = record(output, &[], &program);
+    let (finished, recording) = source.record(output, &[], &program);
     finished.success();
     recording.assert_whole();
     recording
@@ -37,8 +50,7 @@ fn on_file(operations: &[JsonOperation], name: &str, path: &Path) -> Vec<JsonOpe
 
 /// Fails if a record is lost, counted twice, or put on another file; if a size is wrong; if the
 /// books do not balance.
-#[test]
-fn twenty_three_writes_of_4099_bytes() {
+fn twenty_three_writes_of_4099_bytes(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -46,7 +58,7 @@ fn twenty_three_writes_of_4099_bytes() {
     let dir = scratch_dir("record");
     let (input, output) = (dir.path().join("in"), dir.path().join("out"));
     fs::write(&input, vec![7; 23 * 4099]).expect("write the input");
-    let recording = dd(&dir.path().join("trace"), &input, &output, 4099, 23);
+    let recording = dd(source, &dir.path().join("trace"), &input, &output, 4099, 23);
     assert!(recording.anomalies().is_empty(), "{:?}", recording.anomalies());
     let operations = recording.operations();
     for (name, path) in [("read", &input), ("write", &output)] {
@@ -66,8 +78,7 @@ fn twenty_three_writes_of_4099_bytes() {
 }
 
 /// Fails if anything is lost at the highest rate of calls that a program can make.
-#[test]
-fn two_million_reads_and_writes() {
+fn two_million_reads_and_writes(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -77,7 +88,8 @@ fn two_million_reads_and_writes() {
     let input = dir.path().join("in");
     // A sparse file: its reads are as fast as those of a cached one, and it costs no disk.
     fs::File::create(&input).and_then(|it| it.set_len(COUNT * 512)).expect("make the input");
-    let recording = dd(&dir.path().join("trace"), &input, Path::new("/dev/null"), 512, COUNT);
+    let recording =
+        dd(source, &dir.path().join("trace"), &input, Path::new("/dev/null"), 512, COUNT);
     let text = recording.script(&["--json"]);
     let count = |name: &str, path: &str| {
         let parts = [format!("\"name\":\"{name}\""), format!("\"path\":\"{path}\"")];
@@ -92,12 +104,12 @@ fn two_million_reads_and_writes() {
 }
 
 /// Records `script` under strace, and compares the two call by call.
-fn compared_with_strace(dir: &Path, script: &str) -> Recording {
+fn compared_with_strace(source: Source, dir: &Path, script: &str) -> Recording {
     // Other tests load the machine, and a thread that an idle CPU takes over before the reader runs
     // has a late name: that is reported, and does not happen again and again.
     let mut late = 0;
     for attempt in 0..4 {
-        let (recording, late_names) = compared_once(&dir.join(attempt.to_string()), script);
+        let (recording, late_names) = compared_once(source, &dir.join(attempt.to_string()), script);
         if late_names == 0 {
             return recording;
         }
@@ -108,12 +120,12 @@ fn compared_with_strace(dir: &Path, script: &str) -> Recording {
 
 /// Records once under strace. How many successful opens are not named and verified; all else is
 /// call by call the same.
-fn compared_once(dir: &Path, script: &str) -> (Recording, u64) {
+fn compared_once(source: Source, dir: &Path, script: &str) -> (Recording, u64) {
     fs::create_dir(dir).expect("make it");
     let log = dir.join("strace");
     let log_text = log.to_str().expect("text");
     let program = ["strace", "-f", "-y", "-o", log_text, "sh", "-c", script];
-    let (finished, recording) = record(&dir.join("trace"), &[], &program);
+    let (finished, recording) = source.record(&dir.join("trace"), &[], &program);
     finished.success();
     recording.assert_whole();
     let log = Log::read(&log).expect("strace wrote a log");
@@ -142,8 +154,7 @@ fn make_tree(dir: &Path) {
 
 /// Fails if a call is missing, made up, in the wrong order, on the wrong descriptor or of the wrong
 /// result; if an open is not named, or not as strace names it.
-#[test]
-fn tar_into_a_file_matches_strace() {
+fn tar_into_a_file_matches_strace(source: Source) {
     if !can_record(&[Need::Strace, Need::Program("tar")]) {
         return;
     }
@@ -153,7 +164,7 @@ fn tar_into_a_file_matches_strace() {
     make_tree(&tree);
     let archive = dir.path().join("archive.tar");
     let script = format!("exec tar cf {} {}", archive.display(), tree.display());
-    let recording = compared_with_strace(dir.path(), &script);
+    let recording = compared_with_strace(source, dir.path(), &script);
     let written = on_file(&recording.operations(), "write", &archive);
     let bytes: i64 = written.iter().filter_map(|it| it.result).sum();
     assert_eq!(bytes, fs::metadata(&archive).expect("tar wrote it").len().cast_signed());
@@ -161,8 +172,7 @@ fn tar_into_a_file_matches_strace() {
 }
 
 /// As above, for several processes and a pipe.
-#[test]
-fn tar_through_a_pipe_matches_strace() {
+fn tar_through_a_pipe_matches_strace(source: Source) {
     if !can_record(&[Need::Strace, Need::Program("tar")]) {
         return;
     }
@@ -172,7 +182,7 @@ fn tar_through_a_pipe_matches_strace() {
     make_tree(&tree);
     let archive = dir.path().join("archive.tar");
     let script = format!("tar cf - {} | cat > {}", tree.display(), archive.display());
-    let recording = compared_with_strace(dir.path(), &script);
+    let recording = compared_with_strace(source, dir.path(), &script);
     let operations = recording.operations();
     let bytes = |comm: &str, name: &str, fd: i32| {
         let of = |it: &&JsonOperation| it.comm.as_deref() == Some(comm) && it.name == name;
@@ -194,8 +204,7 @@ fn tar_through_a_pipe_matches_strace() {
 
 /// In a free run, nothing slows the program down: fails if a name comes from a file that was opened
 /// later under the same number, or if counts differ from what tar must do.
-#[test]
-fn tar_without_strace_has_the_same_names() {
+fn tar_without_strace_has_the_same_names(source: Source) {
     if !can_record(&[Need::Program("tar")]) {
         return;
     }
@@ -205,14 +214,15 @@ fn tar_without_strace_has_the_same_names() {
     make_tree(&tree);
     let archive = dir.path().join("archive.tar");
     // On a busy machine names may be read too late, but not each time.
-    let missed = (0..3).map(|run| files_missed(&dir.path().join(run.to_string()), &tree, &archive));
+    let missed =
+        (0..3).map(|run| files_missed(source, &dir.path().join(run.to_string()), &tree, &archive));
     assert!(missed.into_iter().any(|it| it < 20), "many of 300 files have no name, each time");
 }
 
 /// Archives a tree; how many of its files were not read, as far as reported.
-fn files_missed(trace: &Path, tree: &Path, archive: &Path) -> u64 {
+fn files_missed(source: Source, trace: &Path, tree: &Path, archive: &Path) -> u64 {
     let program = ["tar", "cf", archive.to_str().expect("text"), tree.to_str().expect("text")];
-    let (finished, recording) = record(trace, &[], &program);
+    let (finished, recording) = source.record(trace, &[], &program);
     finished.success();
     recording.assert_whole();
     let operations = recording.operations();
@@ -255,8 +265,7 @@ fn files_missed(trace: &Path, tree: &Path, archive: &Path) -> u64 {
 /// Fails if an offset is reported that is not where the call worked, or is not reported where
 /// nothing speaks against it: duplicates, children, threads, appends, positions moved inside the
 /// kernel.
-#[test]
-fn offsets_are_right_or_unknown() {
+fn offsets_are_right_or_unknown(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -266,10 +275,11 @@ fn offsets_are_right_or_unknown() {
     let program = compile("offsets.c", dir.path());
     let place = dir.path().to_str().expect("a path that is text");
     let (finished, recording) =
-        record(&dir.path().join("trace"), &[], &[program.as_str(), "launch", place]);
+        source.record(&dir.path().join("trace"), &[], &[program.as_str(), "launch", place]);
     finished.success();
     recording.assert_whole();
-    let known = offset_oracle::compare(dir.path(), &recording.operations(), Known::WhereItMust);
+    let known =
+        offset_oracle::compare(dir.path(), &recording.operations(), OffsetDemand::WhereItMust);
     recording.assert_archive(&dir.path().join("archive"));
     // Races leave as much unknown as the scheduler likes, but never all: what did not overlap is
     // known.
@@ -278,8 +288,7 @@ fn offsets_are_right_or_unknown() {
 
 /// Fails if names and offsets are reported that were right before a call that is not recorded: dd
 /// opens its files, puts them on 0 and 1, and seeks; of these only the opens are seen here.
-#[test]
-fn partial_call_set_gives_no_wrong_names() {
+fn partial_call_set_gives_no_wrong_names(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -291,7 +300,7 @@ fn partial_call_set_gives_no_wrong_names() {
     let [from, to] = arguments.each_ref().map(String::as_str);
     let program = ["dd", from, to, "bs=8", "skip=100", "count=3"];
     let options = ["-e", "openat,read,write"];
-    let (finished, recording) = record(&dir.path().join("trace"), &options, &program);
+    let (finished, recording) = source.record(&dir.path().join("trace"), &options, &program);
     finished.success();
     let operations = recording.operations();
     let copied = operations.iter().filter(|it| it.bytes_requested == Some(8));
@@ -318,8 +327,7 @@ fn is_on(operation: &JsonOperation, name: &str, path: &Path, result: i64) -> boo
 
 /// Fails if a thread or process of the tree is missing: each of 3 × 5 processes writes its number
 /// once.
-#[test]
-fn all_children_are_recorded() {
+fn all_children_are_recorded(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -332,7 +340,8 @@ fn all_children_are_recorded() {
         "for i in 1 2 3; do (for j in 1 2 3 4 5; do (exec 5>>{0}; echo $i$j >&5) & done; wait) & done; wait",
         out.display()
     );
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &["sh", "-c", &script]);
+    let (finished, recording) =
+        source.record(&dir.path().join("trace"), &[], &["sh", "-c", &script]);
     finished.success();
     recording.assert_whole();
     let operations = recording.operations();
@@ -347,8 +356,7 @@ fn all_children_are_recorded() {
 
 /// Fails if the audit's rules for calls that copy by themselves are not the kernel's: cp ends with
 /// a `copy_file_range` that finds nothing more to copy, which the kernel does not count.
-#[test]
-fn audit_of_a_copy_is_equal() {
+fn audit_of_a_copy_is_equal(source: Source) {
     if !can_record(&[Need::Program("cp")]) {
         return;
     }
@@ -356,8 +364,9 @@ fn audit_of_a_copy_is_equal() {
     let dir = scratch_dir("record");
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::write(&from, vec![7; 94_277]).expect("a file");
-    let [source, target] = [&from, &to].map(|it| it.to_str().expect("text"));
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &["cp", source, target]);
+    let [original, copy] = [&from, &to].map(|it| it.to_str().expect("text"));
+    let (finished, recording) =
+        source.record(&dir.path().join("trace"), &[], &["cp", original, copy]);
     finished.success();
     recording.assert_whole();
     assert_eq!(recording.info["audit"]["agrees"], true, "{:#}", recording.info["audit"]);
@@ -368,8 +377,7 @@ fn audit_of_a_copy_is_equal() {
 }
 
 /// Fails if an open that waits longer than the rounds of a recording is not whole, or has no name.
-#[test]
-fn blocking_open_is_one_operation() {
+fn blocking_open_is_one_operation(source: Source) {
     if !can_record(&[Need::Program("mkfifo")]) {
         return;
     }
@@ -378,7 +386,7 @@ fn blocking_open_is_one_operation() {
     let pipe = dir.path().join("pipe");
     let script = "mkfifo $0; (sleep 0.5; echo x >$0) & cat $0; wait";
     let program = ["sh", "-c", script, pipe.to_str().expect("text")];
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &program);
+    let (finished, recording) = source.record(&dir.path().join("trace"), &[], &program);
     finished.success();
     recording.assert_whole();
     assert_eq!(recording.number("orphan_exits"), 0, "{:#}", recording.info);

@@ -15,11 +15,25 @@ use nix::unistd::Pid;
 
 use crate::support::driver::process::{self, Finished};
 use crate::support::driver::recording::{
-    Recording, TIMEOUT, can_record, compile, record, recorder, size, wait_until,
+    Recording, Source, TIMEOUT, can_record, compile, size, wait_until,
 };
 use crate::support::machine::requirements::{Need, require, require_all};
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::scratch_dir;
+
+for_each_source! {
+    exit_code_is_the_programs_and_its_child_lives_on,
+    output_and_status_are_the_programs_own,
+    closed_reader_ends_the_program_with_sigpipe,
+    unrunnable_programs_are_refused,
+    signals_to_the_tracer_are_forwarded,
+    interrupt_sent_to_the_tracer_is_forwarded,
+    gdb_works,
+    setuid_programs_work,
+    daemons_live_on,
+    recording_leaves_no_remains,
+    end_is_seen_when_the_caller_ignores_sigchld,
+}
 
 /// Everything that the program did not write.
 fn ours(finished: &Finished) -> Vec<String> {
@@ -36,11 +50,11 @@ fn theirs(finished: &Finished) -> String {
 /// Runs a program as it is and traced; it must end and write the same. What the traced one did is
 /// given.
 #[track_caller]
-fn same_with_and_without(dir: &Path, program: &[&str]) -> (Finished, Recording) {
+fn same_with_and_without(source: Source, dir: &Path, program: &[&str]) -> (Finished, Recording) {
     let [name, arguments @ ..] = program else { panic!("a program") };
     let mut plain = Command::new(name);
     let untraced = process::run(plain.args(arguments).current_dir(dir), TIMEOUT).expect("it ends");
-    let (traced, recording) = record(&dir.join("trace"), &[], program);
+    let (traced, recording) = source.record(&dir.join("trace"), &[], program);
     assert_eq!(traced.status, untraced.status, "{}", traced.stderr());
     assert_eq!(traced.stdout(), untraced.stdout());
     assert_eq!(theirs(&traced), untraced.stderr());
@@ -60,8 +74,7 @@ fn pid_of(child: &Child) -> Pid {
 
 /// Fails if the exit code is not the program's, or if what it left running is stopped or waited
 /// for.
-#[test]
-fn the_exit_code_is_the_programs_and_its_child_lives_on() {
+fn exit_code_is_the_programs_and_its_child_lives_on(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -71,7 +84,7 @@ fn the_exit_code_is_the_programs_and_its_child_lives_on() {
     // Without our pipes: the child would keep them open.
     let script = format!("sleep 1000 <&- >&- 2>&- & echo $! > {}; exit 3", child.display());
     let (finished, recording) =
-        record(&dir.path().join("trace"), &[], &["sh", "-c", script.as_str()]);
+        source.record(&dir.path().join("trace"), &[], &["sh", "-c", script.as_str()]);
     let pid: i32 = fs::read_to_string(&child).expect("written").trim().parse().expect("a pid");
     let lives = is_running(pid);
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it is ours to end");
@@ -83,8 +96,7 @@ fn the_exit_code_is_the_programs_and_its_child_lives_on() {
 
 /// Fails if the program's bytes are changed, mixed with ours on standard output, or its status is
 /// not passed on.
-#[test]
-fn output_and_status_are_the_programs_own() {
+fn output_and_status_are_the_programs_own(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -101,7 +113,7 @@ fn output_and_status_are_the_programs_own() {
         "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo done >&2",
     ] {
         let dir = scratch_dir("signals");
-        same_with_and_without(dir.path(), &["sh", "-c", script]);
+        same_with_and_without(source, dir.path(), &["sh", "-c", script]);
     }
 }
 
@@ -144,14 +156,14 @@ fn environment_of_the_program_is_unchanged() {
 }
 
 /// Fails if `yes` does not die by SIGPIPE when its reader goes away, or if we hang or fail then.
-#[test]
-fn closed_reader_ends_the_program_with_sigpipe() {
+fn closed_reader_ends_the_program_with_sigpipe(source: Source) {
     if !can_record(&[]) {
         return;
     }
     let _turn = beside_others();
     let dir = scratch_dir("signals");
-    let mut tracer = recorder(&dir.path().join("trace"), &[], &["yes"])
+    let mut tracer = source
+        .recorder(&dir.path().join("trace"), &[], &["yes"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -170,8 +182,7 @@ fn closed_reader_ends_the_program_with_sigpipe() {
 
 /// Fails if a program that cannot be run is reported otherwise than shells do, or leaves files
 /// behind.
-#[test]
-fn unrunnable_programs_are_refused() {
+fn unrunnable_programs_are_refused(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -182,7 +193,7 @@ fn unrunnable_programs_are_refused() {
     for (program, code) in [("/no/such/program", 127), (plain.to_str().expect("text"), 126)] {
         let output = dir.path().join("trace");
         let finished =
-            process::run(&mut recorder(&output, &[], &[program]), TIMEOUT).expect("ends");
+            process::run(&mut source.recorder(&output, &[], &[program]), TIMEOUT).expect("ends");
         assert_eq!(finished.status.code(), Some(code), "{}", finished.stderr());
         assert!(
             finished.stderr().contains(&format!("cannot run {program}")),
@@ -194,10 +205,10 @@ fn unrunnable_programs_are_refused() {
 }
 
 /// Starts a traced shell script that says "ready"; waits for that.
-fn started(dir: &Path, script: &str) -> Child {
+fn started(source: Source, dir: &Path, script: &str) -> Child {
     let ready = dir.join("ready");
     let script = script.replace("READY", &format!("touch {}", ready.display()));
-    let mut command = recorder(&dir.join("trace"), &[], &["sh", "-c", &script]);
+    let mut command = source.recorder(&dir.join("trace"), &[], &["sh", "-c", &script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     let child = command.spawn().expect("it starts");
     wait_until("the script is ready", || ready.exists());
@@ -206,8 +217,7 @@ fn started(dir: &Path, script: &str) -> Child {
 
 /// Fails if SIGTERM or SIGHUP to the tracer does not reach the program, or if the program's answer
 /// is not its status.
-#[test]
-fn signals_to_the_tracer_are_forwarded() {
+fn signals_to_the_tracer_are_forwarded(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -219,7 +229,7 @@ fn signals_to_the_tracer_are_forwarded() {
         (Signal::SIGTERM, "trap '' TERM; READY; sleep 0.5; exit 4", Ok(4)),
     ] {
         let dir = scratch_dir("signals");
-        let mut tracer = started(dir.path(), script);
+        let mut tracer = started(source, dir.path(), script);
         kill(pid_of(&tracer), signal).expect("it runs");
         let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
         assert_eq!(status.code().ok_or(status.signal().unwrap_or(0)), expected, "{script}");
@@ -230,15 +240,14 @@ fn signals_to_the_tracer_are_forwarded() {
 /// Fails if a SIGINT that a process sends to the tracer alone does not reach the program, or if
 /// what the program does after it is not recorded. (One of a terminal reaches it by itself: see
 /// `ctrl_c_at_a_terminal`.)
-#[test]
-fn an_interrupt_sent_to_the_tracer_is_forwarded() {
+fn interrupt_sent_to_the_tracer_is_forwarded(source: Source) {
     if !can_record(&[]) {
         return;
     }
     let _turn = beside_others();
     let dir = scratch_dir("signals");
     let script = "trap 'echo still; exit 6' INT; READY; while :; do sleep 0.1; done";
-    let mut tracer = started(dir.path(), script);
+    let mut tracer = started(source, dir.path(), script);
     kill(pid_of(&tracer), Signal::SIGINT).expect("it runs");
     let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
     assert_eq!(status.code(), Some(6));
@@ -313,8 +322,7 @@ fn ctrl_c_at_a_terminal() {
 }
 
 /// Fails if we stand in the way of a debugger: it must be able to trace the program itself.
-#[test]
-fn gdb_works() {
+fn gdb_works(source: Source) {
     if !can_record(&[Need::Program("gdb")]) {
         return;
     }
@@ -325,7 +333,7 @@ fn gdb_works() {
     let run = format!("run {} 0", out.display());
     let arguments =
         ["gdb", "-batch", "-ex", "break write", "-ex", &run, "-ex", "info inferiors", &program];
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &arguments);
+    let (finished, recording) = source.record(&dir.path().join("trace"), &[], &arguments);
     assert!(finished.stdout().contains("exited with code 07"), "{}", finished.stdout());
     recording.assert_whole();
     let opened = recording.operations().into_iter().any(|it| {
@@ -337,8 +345,7 @@ fn gdb_works() {
 }
 
 /// Fails if a set-user-id program loses its rights under us: no ptrace, no `no_new_privs`.
-#[test]
-fn setuid_programs_work() {
+fn setuid_programs_work(source: Source) {
     if !can_record(&[Need::Program("setpriv"), Need::Program("su")]) {
         return;
     }
@@ -355,7 +362,7 @@ fn setuid_programs_work() {
         id.display(),
         "nobody"
     );
-    let (finished, recording) = same_with_and_without(dir.path(), &["sh", "-c", &script]);
+    let (finished, recording) = same_with_and_without(source, dir.path(), &["sh", "-c", &script]);
     assert_eq!(
         finished.stdout().lines().next(),
         Some("65534"),
@@ -367,8 +374,7 @@ fn setuid_programs_work() {
 }
 
 /// Fails if we wait for a daemon that the program left, or stop it.
-#[test]
-fn daemons_live_on() {
+fn daemons_live_on(source: Source) {
     if !can_record(&[Need::Program("setsid")]) {
         return;
     }
@@ -380,7 +386,8 @@ fn daemons_live_on() {
          while ! [ -s {0} ]; do sleep 0.02; done",
         log.display()
     );
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &["sh", "-c", &script]);
+    let (finished, recording) =
+        source.record(&dir.path().join("trace"), &[], &["sh", "-c", &script]);
     finished.success();
     let pid = fs::read_to_string(&log).expect("the daemon writes");
     let pid: i32 = pid.lines().next().and_then(|it| it.parse().ok()).expect("its pid");
@@ -392,8 +399,7 @@ fn daemons_live_on() {
 }
 
 /// Fails if a thread, process, or file of ours is left when the recording is over.
-#[test]
-fn recording_leaves_no_remains() {
+fn recording_leaves_no_remains(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -402,7 +408,7 @@ fn recording_leaves_no_remains() {
     let dir = scratch_dir("signals");
     let (place, output) = (dir.path().join("place"), dir.path().join("trace"));
     fs::create_dir(&place).expect("make it");
-    let mut command = recorder(&output, &[], &["true"]);
+    let mut command = source.recorder(&output, &[], &["true"]);
     let environment = ("IOTRACE_TEST", dir.path().as_os_str());
     command.current_dir(&place).env(environment.0, environment.1);
     process::run(&mut command, TIMEOUT).expect("it ends").success();
@@ -416,12 +422,11 @@ fn recording_leaves_no_remains() {
         let mark = dir.path().as_os_str().as_encoded_bytes();
         environment.windows(mark.len()).any(|it| it == mark)
     };
-    let left: Vec<_> = fs::read_dir("/proc")
-        .expect("proc")
-        .flatten()
-        .filter(|it| it.file_name().to_str().is_some_and(marked))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    let is_marked = |entry: fs::DirEntry| entry.file_name().to_str().is_some_and(marked);
+    // A process of the tracer removes its instances and probes after its end.
+    wait_until("no process is left", || {
+        !fs::read_dir("/proc").expect("proc").flatten().any(is_marked)
+    });
     if require(Need::KernelFile("/sys/kernel/tracing/instances")) && require_all(&[Need::Root]) {
         let probes = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
         assert!(!probes.contains("iotrace"), "{probes}");
@@ -439,8 +444,7 @@ fn recording_leaves_no_remains() {
 
 /// Fails if a caller that ignores how its children end (SIGCHLD) does not learn how the program
 /// ended, or if the program does not ignore it, too.
-#[test]
-fn end_is_seen_when_the_caller_ignores_sigchld() {
+fn end_is_seen_when_the_caller_ignores_sigchld(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -448,7 +452,7 @@ fn end_is_seen_when_the_caller_ignores_sigchld() {
     let dir = scratch_dir("signals");
     // Not a shell: some set back what they ignore.
     let program = ["awk", "/^SigIgn/ { print } END { exit 7 }", "/proc/self/status"];
-    let tracer = recorder(&dir.path().join("out"), &[], &program);
+    let tracer = source.recorder(&dir.path().join("out"), &[], &program);
     let mut command = Command::new("env");
     command.arg("--ignore-signal=CHLD").arg(tracer.get_program());
     let finished = process::run(command.args(tracer.get_args()), TIMEOUT).expect("it ends");

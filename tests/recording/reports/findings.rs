@@ -118,7 +118,7 @@ fn make_is_found_to_sync() {
 
 /// A server that reads a file of 300 kB for each of 40 requests, and waits for them.
 #[test]
-fn a_web_server_is_found_to_read_its_file() {
+fn web_server_is_found_to_read_its_file() {
     if !can_record(&[]) {
         return;
     }

@@ -8,11 +8,11 @@ use crate::support::machine::requirements::Need;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub name: &'static str,
-    what: What,
+    kind: JobKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum JobKind {
     /// Options of fio.
     Fio(&'static str),
     /// Writes zeroes, with the blocks kept and given back, and discards.
@@ -28,16 +28,16 @@ const COMMON: &str = "--name=job --size=8m --randseed=23 --group_reporting --out
 pub(crate) const DEVICE_BYTES: u64 = 320 << 20;
 
 const fn fio(name: &'static str, options: &'static str) -> Job {
-    Job { name, what: What::Fio(options) }
+    Job { name, kind: JobKind::Fio(options) }
 }
 
 const fn file_system(name: &'static str) -> Job {
-    Job { name, what: What::FileSystem(name) }
+    Job { name, kind: JobKind::FileSystem(name) }
 }
 
 /// Job that asks for zeroes. A device that cannot have a kind of them refuses, and is written
 /// instead.
-pub(crate) const ZEROES: Job = Job { name: "zeroes", what: What::Zeroes };
+pub(crate) const ZEROES: Job = Job { name: "zeroes", kind: JobKind::Zeroes };
 
 /// All of them.
 pub(crate) const JOBS: &[Job] = &[
@@ -111,14 +111,14 @@ impl Job {
 
     /// Requirements of the job.
     pub(crate) fn needs(self) -> Vec<Need> {
-        match self.what {
-            What::Fio(_) => vec![Need::Fio],
-            What::Zeroes => vec![Need::Program("blkdiscard"), Need::Program("fallocate")],
-            What::FileSystem("ext4") => vec![Need::Program("mkfs.ext4")],
-            What::FileSystem("xfs") => {
+        match self.kind {
+            JobKind::Fio(_) => vec![Need::Fio],
+            JobKind::Zeroes => vec![Need::Program("blkdiscard"), Need::Program("fallocate")],
+            JobKind::FileSystem("ext4") => vec![Need::Program("mkfs.ext4")],
+            JobKind::FileSystem("xfs") => {
                 vec![Need::KernelFile("/sys/fs/xfs"), Need::Program("mkfs.xfs")]
             }
-            What::FileSystem(_) => {
+            JobKind::FileSystem(_) => {
                 vec![Need::KernelFile("/sys/fs/btrfs"), Need::Program("mkfs.btrfs")]
             }
         }
@@ -127,22 +127,22 @@ impl Job {
     /// Lines of a shell, which works in a directory of its own.
     pub(crate) fn lines(self, device: &Path) -> String {
         let device = device.display();
-        match self.what {
-            What::Fio(options) => format!("fio {COMMON} --filename={device} {options} > fio\n"),
-            What::Zeroes => format!(
+        match self.kind {
+            JobKind::Fio(options) => format!("fio {COMMON} --filename={device} {options} > fio\n"),
+            JobKind::Zeroes => format!(
                 "fallocate -p -o 1048576 -l 3145728 {device}
                  blkdiscard -z -o 8388608 -l 1048576 {device}
                  dd if=/dev/zero of={device} bs=64k count=7 conv=fsync,notrunc
                  blkdiscard -o 16777216 -l 2097152 {device}\n"
             ),
-            What::FileSystem(kind) => {
-                let force = if kind == "ext4" { "-q -F" } else { "-q -f" };
+            JobKind::FileSystem(file_system) => {
+                let force = if file_system == "ext4" { "-q -F" } else { "-q -f" };
                 let tree = env!("CARGO_MANIFEST_DIR");
                 format!(
                     "tar -C {tree} -cf tree.tar src tests
-                     mkfs.{kind} {force} {device}
+                     mkfs.{file_system} {force} {device}
                      mkdir mounted
-                     mount -t {kind} {device} mounted
+                     mount -t {file_system} {device} mounted
                      tar -C mounted -xf tree.tar
                      sync -f mounted
                      rm -r mounted/src

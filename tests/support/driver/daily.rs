@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::driver::process;
-use crate::support::driver::recording::{TIMEOUT, recorder};
+use crate::support::driver::recording::{Source, TIMEOUT};
 
 /// A line.
 #[derive(Clone, Copy, Debug)]
@@ -74,13 +74,28 @@ pub(crate) fn make_place(place: &Path) {
     process::run(&mut shell, TIMEOUT).expect("it ends").success();
 }
 
+/// Directories of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineDirectories<'a> {
+    /// Directory of the copy and of the recording.
+    pub dir: &'a Path,
+    /// Directory on another file system.
+    pub other: &'a Path,
+}
+
 /// Returns the audit of a line that is run in a copy of that directory.
-pub(crate) fn audit_of(line: Line<'_>, model: &Path, (dir, other): (&Path, &Path)) -> String {
+pub(crate) fn audit_of(
+    source: Source,
+    line: Line<'_>,
+    model: &Path,
+    directories: &LineDirectories<'_>,
+) -> String {
+    let LineDirectories { dir, other } = *directories;
     let place = dir.join("place");
     let mut copy = Command::new("cp");
     copy.arg("-a").arg(model).arg(&place);
     process::run(&mut copy, TIMEOUT).expect("it ends").success();
-    let mut command = recorder(&dir.join("trace"), &[], &["bash", "-c", line.script]);
+    let mut command = source.recorder(&dir.join("trace"), &[], &["bash", "-c", line.script]);
     command.current_dir(&place).env("OTHER", other).env("HOME", &place);
     let finished = process::run(&mut command, TIMEOUT).expect("it ends");
     let text = finished.stderr();

@@ -116,7 +116,7 @@ pub(crate) fn wait(child: &mut Child, timeout: Duration) -> io::Result<ExitStatu
 fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     spawn(move || {
         let mut text = Vec::new();
-        // What was read until an error is still worth showing.
+        // Output read before an error is still worth showing.
         let _ = pipe.read_to_end(&mut text);
         text
     })

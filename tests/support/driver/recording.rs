@@ -19,7 +19,7 @@ use crate::support::text;
 /// The built `iotrace-perf`.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_iotrace-perf");
 
-/// How long anything may take before it counts as hanging. Generous: the machine may be busy.
+/// Time after which anything counts as hanging. Generous: the machine may be busy.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Requirements of every recording.
@@ -52,19 +52,43 @@ pub(crate) fn can_record(more: &[Need]) -> bool {
     require_all(&NEEDS) && require_all(more)
 }
 
-/// The source that all recordings take (`perf`, `tracefs`) instead of the default, but for those
-/// that ask for one: scripts/test runs them with both.
-const SOURCE: &str = "IOTRACE_TEST_SOURCE";
+/// The source of a recording's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Tracefs,
+    Perf,
+}
+
+impl Source {
+    /// The options with which a recording takes this source.
+    pub(crate) fn options(self) -> [&'static str; 2] {
+        let name = match self {
+            Self::Tracefs => "tracefs",
+            Self::Perf => "perf",
+        };
+        ["--source", name]
+    }
+
+    /// As [`recorder`], with this source.
+    pub(crate) fn recorder(self, output: &Path, options: &[&str], program: &[&str]) -> Command {
+        recorder(output, &[&self.options(), options].concat(), program)
+    }
+
+    /// As [`record`], with this source.
+    pub(crate) fn record(
+        self,
+        output: &Path,
+        options: &[&str],
+        program: &[&str],
+    ) -> (Finished, Recording) {
+        record(output, &[&self.options(), options].concat(), program)
+    }
+}
 
 /// `iotrace-perf OPTIONS -o OUTPUT/ --no-archive -- PROGRAM`; without the dashes if there is no
-/// program.
+/// program. The source is the one that a recording takes by itself, unless the options name one.
 pub(crate) fn recorder(output: &Path, options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
-    if let Ok(source) = std::env::var(SOURCE)
-        && !options.contains(&"--source")
-    {
-        command.args(["--source", &source]);
-    }
     command.args(options).arg("--no-archive").arg("-o").arg(directory(output));
     if !program.is_empty() {
         command.arg("--").args(program);
@@ -182,7 +206,7 @@ impl Recording {
         self.info[key].as_u64().unwrap_or_else(|| panic!("{key}: {}", self.info[key]))
     }
 
-    /// How often this call was made.
+    /// Number of calls of this name.
     pub(crate) fn calls(&self, name: &str) -> u64 {
         self.info["calls"][name]["count"].as_u64().unwrap_or(0)
     }

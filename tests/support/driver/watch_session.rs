@@ -30,9 +30,6 @@ impl WatchSession {
         let dir = scratch_dir("watch");
         let mut command = Command::new(BINARY);
         command.arg(verb).arg("--control").arg(dir.path().join("control"));
-        if let Ok(source) = std::env::var("IOTRACE_TEST_SOURCE") {
-            command.args(["--source", &source]);
-        }
         let said = |name: &str| fs::File::create_new(dir.path().join(name)).expect("a file");
         command.args(options).stdin(Stdio::null()).stdout(said("stdout")).stderr(said("stderr"));
         let child = command.spawn().expect("it starts");
@@ -163,12 +160,12 @@ pub(crate) fn bytes_of(lines: &[Line], level: &str, is_write: bool) -> u64 {
 
 /// A file of so many blocks of 4 KiB on a file system of its own, none of it in memory that is not
 /// on the disk.
-pub(crate) struct Place {
+pub(crate) struct WatchDisk {
     pub(crate) disk: Mounted,
     _memory: TempDir,
 }
 
-impl Place {
+impl WatchDisk {
     #[track_caller]
     pub(crate) fn new(bytes: u64) -> Self {
         let memory = tempfile::Builder::new().prefix("watch").tempdir_in("/dev/shm");

@@ -1,4 +1,4 @@
-//! A block device to ask something of, and the devices below it.
+//! A block device for jobs, and the devices below it.
 
 use std::path::Path;
 

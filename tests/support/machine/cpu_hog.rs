@@ -21,7 +21,7 @@ impl CpuHog {
         Self((0..cpus).map(spin).collect())
     }
 
-    /// This number of programs with the ordinary priority, which keep other threads waiting.
+    /// Starts so many programs with the ordinary priority, which keep other threads waiting.
     #[track_caller]
     pub(crate) fn competing(programs: usize) -> Self {
         let spin = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
@@ -32,7 +32,7 @@ impl CpuHog {
 impl Drop for CpuHog {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It cannot have ended by itself.
+            // A hog does not end by itself.
             let _ = child.kill();
             let _ = child.wait();
         }

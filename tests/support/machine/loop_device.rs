@@ -41,7 +41,7 @@ impl LoopDevice {
         &self.name
     }
 
-    /// Its number, "7:3".
+    /// Number of the device, "7:3".
     #[track_caller]
     pub(crate) fn number(&self) -> String {
         let number = fs::read_to_string(Path::new("/sys/block").join(&self.name).join("dev"));

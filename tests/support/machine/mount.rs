@@ -9,7 +9,7 @@ use crate::support::driver::process;
 use crate::support::driver::recording::TIMEOUT;
 use crate::support::machine::loop_device::LoopDevice;
 
-/// How often a file system is asked to go.
+/// Number of attempts to unmount a file system.
 const UNMOUNT_ATTEMPTS: u32 = 100;
 
 /// A file system that is mounted, most often on a loop device.

@@ -4,7 +4,9 @@
 //! programs of two `cargo test`, or the process of each test with `cargo nextest`.
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
@@ -24,7 +26,26 @@ pub(crate) struct Turn {
 /// the machine or put a load on it, that change its state, or the state of their own process.
 #[track_caller]
 pub(crate) fn alone() -> Turn {
-    Turn::new(FlockArg::LockExclusive)
+    let turn = Turn::new(FlockArg::LockExclusive);
+    let until = Instant::now() + REMOVAL_TIME;
+    while !tracer_instances().is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    turn
+}
+
+/// Longest time in which the instances of recordings that have ended are removed. A killed tracer
+/// leaves its instances to the next one.
+const REMOVAL_TIME: Duration = Duration::from_secs(5);
+
+/// Instances of tracers that record, or have just ended.
+pub(crate) fn tracer_instances() -> Vec<PathBuf> {
+    let all = fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+    all.map(|entry| entry.path())
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"iotrace-"))
+        })
+        .collect()
 }
 
 /// Waits until no test has the machine alone. Every test that records or replays takes this turn,

@@ -14,7 +14,7 @@ use crate::support::machine::loop_device::LoopDevice;
 use crate::support::oracle::diskstats::DiskStats;
 use crate::support::scratch_dir;
 
-/// How long a device may take to come to rest.
+/// Time that a device may take to come to rest.
 const REST: Duration = Duration::from_secs(20);
 
 /// Counts of one class of requests.
@@ -116,7 +116,7 @@ pub(crate) struct Compared {
     pub device: String,
     pub kernel: Counts,
     pub ours: Counts,
-    /// Its requests, as they were recorded.
+    /// Requests of the device, as recorded.
     pub requests: Vec<JsonBlock>,
     /// Events that fit no request.
     pub unmatched: Vec<String>,
@@ -141,7 +141,7 @@ impl fmt::Display for Compared {
     }
 }
 
-/// How often a comparison is made again.
+/// Number of times that a comparison is repeated.
 const DISTURBED_MAX: u64 = 5;
 
 /// [`compare`], again while the counts differ and another process used a device while the recording
@@ -185,7 +185,7 @@ fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compar
         stack.lines_to_rest()
     );
     let before = look();
-    // What other programs do is not the question.
+    // Other programs are not the question.
     let options = [&["-a", "-e", "block,extents"], options].concat();
     let (finished, recording) = record(&dir.join("trace"), &options, &["sh", "-c", &script]);
     let after = look();

@@ -14,16 +14,16 @@ use crate::support::oracle::strace::{Call, Log};
 pub(crate) struct Truth {
     /// The path that it was given.
     pub given: Option<Vec<u8>>,
-    /// The same from the root, not resolved; `None`: not known where it begins.
+    /// Path from the root, not resolved; `None`: not known where it begins.
     pub absolute: Option<Vec<u8>>,
     /// Link of the new descriptor; `None`: the open failed, or this is not known.
     pub became: Option<Vec<u8>>,
 }
 
-/// Verdict on the recorded name of an open.
+/// Judgement on the recorded name of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is the file's name.
+pub(crate) enum NameJudgement {
+    /// The name is the file's.
     Right,
     /// The name is absent, or marked as possibly wrong.
     Unknown,
@@ -31,18 +31,18 @@ pub(crate) enum Verdict {
     Wrong,
 }
 
-/// How many of which.
+/// Numbers of names by judgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Score {
     /// All that were judged.
     pub opens: usize,
-    /// See [`Verdict::Right`].
+    /// See [`NameJudgement::Right`].
     pub right: usize,
-    /// See [`Verdict::Unknown`].
+    /// See [`NameJudgement::Unknown`].
     pub unknown: usize,
-    /// Those among them that failed.
+    /// Unknown names of failed opens.
     pub failed: usize,
-    /// See [`Verdict::Wrong`]; what differs.
+    /// See [`NameJudgement::Wrong`]; what differs.
     pub wrong: Vec<String>,
 }
 
@@ -59,12 +59,14 @@ impl Score {
     pub(crate) fn judge(&mut self, truth: &Truth, ours: &JsonOperation) {
         self.opens += 1;
         match truth.verdict(ours) {
-            Verdict::Right => self.right += 1,
-            Verdict::Unknown => {
+            NameJudgement::Right => self.right += 1,
+            NameJudgement::Unknown => {
                 self.unknown += 1;
                 self.failed += usize::from(has_failed(ours));
             }
-            Verdict::Wrong => self.wrong.push(format!("path {}, ours {ours:?}", truth.show())),
+            NameJudgement::Wrong => {
+                self.wrong.push(format!("path {}, ours {ours:?}", truth.show()))
+            }
         }
     }
 
@@ -89,15 +91,15 @@ impl Truth {
     }
 
     /// Returns the verdict on the recorded name of this open.
-    pub(crate) fn verdict(&self, ours: &JsonOperation) -> Verdict {
+    pub(crate) fn verdict(&self, ours: &JsonOperation) -> NameJudgement {
         let reported = ours.path();
         let is_right = match ours.path_source.as_deref() {
-            None | Some("unverified") => return Verdict::Unknown,
+            None | Some("unverified") => return NameJudgement::Unknown,
             Some("fd-link" | "fanotify") => reported == self.became,
             // All others are the path that the call was given; of a new descriptor the same from
             // the root, if that is known.
             Some(_) => {
-                // What is no text is escaped in ours.
+                // Bytes that are no text are escaped in ours.
                 let absolute = self.absolute.as_deref().map(std::str::from_utf8);
                 let begins_elsewhere = match (&ours.path_absolute, absolute) {
                     (Some(ours), Some(Ok(theirs))) => ours != theirs,
@@ -108,7 +110,7 @@ impl Truth {
                     || is_descriptor && reported == self.absolute
             }
         };
-        if reported.is_some() && is_right { Verdict::Right } else { Verdict::Wrong }
+        if reported.is_some() && is_right { NameJudgement::Right } else { NameJudgement::Wrong }
     }
 
     fn show(&self) -> String {
@@ -156,7 +158,7 @@ pub(crate) fn is_open(kernel_name: &str) -> bool {
 pub(crate) struct Bags {
     opens: usize,
     unknown: usize,
-    /// Those among them that failed.
+    /// Unknown names of failed opens.
     failed: usize,
     /// By what descriptors link to.
     links: BTreeMap<String, usize>,
@@ -203,7 +205,7 @@ impl Bags {
                 (Some("fd-link" | "fanotify"), _) => (&mut bags.links, path),
                 (Some(_), Some(absolute)) => (&mut bags.absolute, absolute),
                 (Some(_), None) if path.starts_with(b"/") => (&mut bags.absolute, path),
-                // Where it begins is not known.
+                // The begin of the path is not known.
                 (Some(_), None) => (&mut bags.given, path),
             };
             *bag.entry(normal(&path, place)).or_default() += 1;
@@ -267,7 +269,7 @@ fn temporary(folder: Option<&str>, name: &str) -> String {
     {
         return format!("tmp_{kind}_*");
     }
-    // Where git tries whether the file system has symbolic links.
+    // A file with which git tests for symbolic links.
     if folder == Some(".git") && name.len() == 7 && name.starts_with('t') && chosen(name) {
         return "t*".to_owned();
     }

@@ -28,14 +28,14 @@ struct Call {
 
 /// Rule for the offsets that must be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// Those of which the program says so.
+pub(crate) enum OffsetDemand {
+    /// Offsets of which the program says so.
     WhereItMust,
-    /// Those of which the program says so, in each thread and file from the second `lseek` on.
+    /// Offsets of which the program says so, in each thread and file from the second `lseek` on.
     AfterSeeks,
 }
 
-/// How much was compared.
+/// Numbers of compared calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
     /// Threads of the program with at least one call.
@@ -61,12 +61,12 @@ pub(crate) fn make_words(dir: &Path) {
 ///
 /// If a call is missing, differs, or has a wrong offset; or if one is unknown that must be known.
 #[track_caller]
-pub(crate) fn compare(dir: &Path, operations: &[JsonOperation], demand: Known) -> Compared {
+pub(crate) fn compare(dir: &Path, operations: &[JsonOperation], demand: OffsetDemand) -> Compared {
     let mut ours: BTreeMap<i32, Vec<&JsonOperation>> = BTreeMap::new();
     let prefix = dir.join("data.");
     let prefix = prefix.to_str().expect("a path that is text");
     let named_from =
-        if demand == Known::AfterSeeks { all_named_from(operations) } else { i64::MIN };
+        if demand == OffsetDemand::AfterSeeks { all_named_from(operations) } else { i64::MIN };
     for operation in operations {
         let on_data = operation.path.as_deref().is_some_and(|it| it.starts_with(prefix));
         if on_data
@@ -82,7 +82,7 @@ pub(crate) fn compare(dir: &Path, operations: &[JsonOperation], demand: Known) -
         let ours = ours.remove(&tid).unwrap_or_default();
         let transfers = ours.iter().filter(|it| it.name != "lseek").count();
         assert!(transfers <= calls.len(), "thread {tid}: {transfers} calls, made {}", calls.len());
-        if demand != Known::AfterSeeks {
+        if demand != OffsetDemand::AfterSeeks {
             assert_eq!(transfers, calls.len(), "calls of thread {tid}");
         }
         calls.drain(..calls.len() - transfers);
@@ -106,7 +106,7 @@ fn all_named_from(operations: &[JsonOperation]) -> i64 {
 fn thread(
     ours: &[&JsonOperation],
     mut calls: VecDeque<Call>,
-    demand: Known,
+    demand: OffsetDemand,
     compared: &mut Compared,
 ) {
     let mut seeks: BTreeMap<Option<i32>, usize> = BTreeMap::new();
@@ -125,8 +125,8 @@ fn thread(
         }
         let settled = seeks.get(&operation.fd).is_some_and(|&it| it >= 2);
         let needed = match demand {
-            Known::WhereItMust => call.must,
-            Known::AfterSeeks => call.must && settled,
+            OffsetDemand::WhereItMust => call.must,
+            OffsetDemand::AfterSeeks => call.must && settled,
         };
         assert!(!needed || operation.offset.is_some(), "{call:?}: {operation:?}");
         compared.needed += usize::from(needed);

@@ -151,7 +151,7 @@ fn read_print<T>(
     let mut errors = child.stderr.take().expect("the pipe was asked for");
     let errors = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // What cannot be read is missing from the message, no more: the exit status decides.
+        // Unreadable output is missing from the message only: the exit status decides.
         let _ = errors.read_to_end(&mut text);
         text
     });

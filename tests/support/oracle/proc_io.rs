@@ -32,8 +32,8 @@ impl ProcIo {
         self.plus(before, -1)
     }
 
-    /// Those of a process and its children. A process's own hold those of the children that it has
-    /// waited for.
+    /// Counters of a process and its children. A process's own hold those of the children that it
+    /// has waited for.
     #[track_caller]
     pub(crate) fn of_tree(pid: u32) -> Self {
         let whole = children(pid).into_iter().filter_map(Self::of_process);

@@ -52,7 +52,7 @@ pub(crate) enum Relation {
     Exec { pid: i32, path: Vec<u8> },
 }
 
-/// How a thread ended.
+/// End of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Exit status.
@@ -72,7 +72,7 @@ pub(crate) struct Log {
     pub first: Option<i32>,
     /// In the order of their ends.
     pub relations: Vec<Relation>,
-    /// How each thread ended.
+    /// End of each thread.
     pub ends: BTreeMap<i32, End>,
     /// Signals delivered: thread and name.
     pub signals: Vec<(i32, String)>,

@@ -33,7 +33,7 @@ use thread::{Call, Thread};
 
 /// When the capture starts, ns.
 const START: u64 = 1_000_000_000_000;
-/// How long the snapshot at the start takes, ns. All threads are idle meanwhile.
+/// Duration of the snapshot at the start, ns. All threads are idle meanwhile.
 const SNAPSHOT: u64 = 1_000_000;
 /// From one round to the next, ns.
 const ROUND: u64 = 100_000_000;
@@ -47,7 +47,7 @@ const IDLE: Task = Task { pid: 0, tid: 0 };
 const FIRST_PID: u32 = 1000;
 /// The longest call, ns.
 const CALL_MAX: u64 = 50_000;
-/// How long after the exit of an open its name has been read, ns.
+/// Time from the exit of an open to the reading of its name, ns.
 const NAME_READ: u64 = 5_000;
 /// Disks, major number 8.
 const DISKS: u32 = 4;

@@ -17,7 +17,7 @@ impl Stream {
     pub(super) const ALL: [Self; 2] = [Self::Main, Self::Names];
 }
 
-/// How long after its time a record is written, ns: an interrupt may come between.
+/// Time from a record's stamp to its writing, ns: an interrupt may come between.
 pub(super) fn delay(random: &mut Random) -> u64 {
     if random.one_in(512) { random.below(300_000) } else { 0 }
 }

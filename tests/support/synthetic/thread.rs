@@ -13,7 +13,7 @@ pub(super) struct Thread {
     pub task: Task,
     /// The CPU on which it runs.
     pub cpu: u32,
-    /// It was there before the capture.
+    /// The thread was there before the capture.
     pub is_old: bool,
     /// The descriptor that it opens: none of another thread's.
     fd: u64,
@@ -35,7 +35,7 @@ pub(super) struct Call {
     pub stream: Stream,
     /// The name that is read for it.
     pub name: Option<String>,
-    /// It works on a file whose name was not read.
+    /// The thread works on a file whose name was not read.
     pub is_unnamed: bool,
     pub has_request: bool,
 }
@@ -102,7 +102,7 @@ impl Thread {
         }
     }
 
-    /// Its next call.
+    /// The thread's next call.
     pub(super) fn next(&mut self, random: &mut Random) -> Call {
         let step = self.step;
         // Once more, or not: or all threads would be at the same place of the script.

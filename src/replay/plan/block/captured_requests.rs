@@ -78,7 +78,7 @@ impl CapturedRequest<KernelTime> {
 
 /// Reason why a request is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotAsked {
+pub enum RequestSkipReason {
     /// Changes data on the device, which is not allowed by default.
     Writes,
     /// Discards data on the device, which is not allowed by default.
@@ -91,7 +91,7 @@ pub enum NotAsked {
     Stillborn,
 }
 
-impl NotAsked {
+impl RequestSkipReason {
     /// Returns the word for the reason in machine-readable outputs.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ pub struct CapturedRequests {
     /// Replayable requests, in the order of their ends.
     pub all: Vec<CapturedRequest<KernelTime>>,
     /// Number of requests that cannot be replayed, by reason and operation.
-    pub left: BTreeMap<(NotAsked, RequestOp), u64>,
+    pub left: BTreeMap<(RequestSkipReason, RequestOp), u64>,
     /// Number of requests that were merged into others, and of demands for flushes, which the
     /// device received as requests of their own.
     pub followed: u64,
@@ -150,11 +150,13 @@ impl BlockRequests {
     }
 }
 
-fn captured_request(request: &BlockRequest) -> Result<CapturedRequest<KernelTime>, NotAsked> {
+fn captured_request(
+    request: &BlockRequest,
+) -> Result<CapturedRequest<KernelTime>, RequestSkipReason> {
     if request.is_stillborn {
-        return Err(NotAsked::Stillborn);
+        return Err(RequestSkipReason::Stillborn);
     }
-    let kind = CapturedRequestKind::of(request.op).ok_or(NotAsked::OtherKind)?;
+    let kind = CapturedRequestKind::of(request.op).ok_or(RequestSkipReason::OtherKind)?;
     // Devices without requests (bio-based drivers) are issued bios.
     let is_bio = request.first_seen == BlockPoint::BioQueue;
     let issued = request.issued.or_else(|| request.begin().filter(|_| is_bio));
@@ -162,7 +164,7 @@ fn captured_request(request: &BlockRequest) -> Result<CapturedRequest<KernelTime
     let completed = request.data_completed.or(request.completed);
     let is_completed = request.ending == Some(RequestEnd::Completed);
     let (Some(issued), Some(completed), true) = (issued, completed, is_completed) else {
-        return Err(NotAsked::NotWhole);
+        return Err(RequestSkipReason::NotWhole);
     };
     Ok(CapturedRequest {
         kind,

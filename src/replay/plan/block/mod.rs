@@ -13,6 +13,6 @@ mod captured_requests;
 mod plan;
 
 pub use captured_requests::{
-    BlockRequests, CapturedRequest, CapturedRequestKind, CapturedRequests, NotAsked,
+    BlockRequests, CapturedRequest, CapturedRequestKind, CapturedRequests, RequestSkipReason,
 };
 pub use plan::{Allowed, BlockPlan};

@@ -14,7 +14,9 @@
 
 use std::collections::BTreeMap;
 
-use super::captured_requests::{CapturedRequest, CapturedRequestKind, CapturedRequests, NotAsked};
+use super::captured_requests::{
+    CapturedRequest, CapturedRequestKind, CapturedRequests, RequestSkipReason,
+};
 use crate::event::block::RequestOp;
 use crate::units::{KernelTime, Nanos, ReplayTime};
 
@@ -28,9 +30,9 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    fn refuses(self, kind: CapturedRequestKind) -> Option<(NotAsked, RequestOp)> {
-        let writes = (!self.writes).then_some(NotAsked::Writes);
-        let discards = (!self.discards).then_some(NotAsked::Discards);
+    fn refuses(self, kind: CapturedRequestKind) -> Option<(RequestSkipReason, RequestOp)> {
+        let writes = (!self.writes).then_some(RequestSkipReason::Writes);
+        let discards = (!self.discards).then_some(RequestSkipReason::Discards);
         match kind {
             CapturedRequestKind::Read => None,
             CapturedRequestKind::Write => writes.map(|it| (it, RequestOp::Write)),
@@ -57,7 +59,7 @@ pub struct BlockPlan {
     /// Time from the first issue to the last completion.
     pub span: Nanos,
     /// Number of requests that are not replayed, by reason and operation.
-    pub left: BTreeMap<(NotAsked, RequestOp), u64>,
+    pub left: BTreeMap<(RequestSkipReason, RequestOp), u64>,
     /// Number of requests that are contained in others.
     pub followed: u64,
     /// Bytes read and written.
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_for_what_was_done_before_it() {
+    fn request_waits_for_earlier_completions() {
         // The drawing above.
         let plan = plan(&[(10, 60), (20, 30), (40, 75), (70, 80)]);
         assert_eq!(plan.waits, [0, 0, 1, 2]);

@@ -79,8 +79,8 @@ fn edges(all: &[TestOperation], keeps_all: bool, forgets: bool) -> Vec<Vec<OpId>
 }
 
 /// Returns, for each operation, all operations that are executed before it.
-fn behind(all: &[TestOperation], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
-    let mut behind: Vec<Vec<bool>> = Vec::new();
+fn reachable(all: &[TestOperation], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
+    let mut reachable: Vec<Vec<bool>> = Vec::new();
     for (did, direct) in all.iter().zip(edges) {
         let mut own = vec![false; all.len()];
         let OpId { worker, number } = did.by.at;
@@ -88,11 +88,11 @@ fn behind(all: &[TestOperation], edges: &[Vec<OpId>]) -> Vec<Vec<bool>> {
         for before in direct.iter().copied().chain(last) {
             let place = all.iter().position(|did| did.by.at == before).expect("it was there");
             own[place] = true;
-            own.iter_mut().zip(&behind[place]).for_each(|(own, other)| *own |= *other);
+            own.iter_mut().zip(&reachable[place]).for_each(|(own, other)| *own |= *other);
         }
-        behind.push(own);
+        reachable.push(own);
     }
-    behind
+    reachable
 }
 
 proptest! {
@@ -103,13 +103,13 @@ proptest! {
         choices in proptest::collection::vec(any::<[u8; 4]>(), 1..600),
     ) {
         let all = operations(&choices);
-        let expected = behind(&all, &edges(&all, true, false));
-        prop_assert_eq!(&behind(&all, &edges(&all, false, false)), &expected);
+        let expected = reachable(&all, &edges(&all, true, false));
+        prop_assert_eq!(&reachable(&all, &edges(&all, false, false)), &expected);
         // No operation saw a change for which it did not wait: see below.
         let blind: Vec<TestOperation> = all.iter().map(|did| TestOperation { saw: false, ..*did }).collect();
-        let expected = behind(&blind, &edges(&blind, true, false));
+        let expected = reachable(&blind, &edges(&blind, true, false));
         let direct = edges(&blind, false, true);
-        let coarser = behind(&blind, &direct);
+        let coarser = reachable(&blind, &direct);
         for (coarser, expected) in coarser.iter().flatten().zip(expected.iter().flatten()) {
             prop_assert!(*coarser || !expected);
         }

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_leads_from_the_directory_of_its_link() {
+    fn link_text_starts_at_directory_of_link() {
         check("/a/l", "/a/d", 0, "d");
         check("/a/l", "/b/c", 0, "../b/c");
         check("/a/b/l", "/a", 0, "..");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_as_long_as_it_was() {
+    fn link_text_has_captured_length() {
         check("/a/l", "/a/d", 4, "/a/d");
         check("/a/l", "/a/d", 1, "d");
         check("/a/l", "/a/d", 2, "d/");

@@ -125,7 +125,7 @@ impl FsModel {
     /// Returns the path of a place now, from the root; `None`: the place is forgotten.
     pub fn path_now(&self, node: NodeId) -> Option<Vec<u8>> {
         let mut names = Vec::new();
-        for place in self.way(node) {
+        for place in self.ancestors(node) {
             let siblings = &self.node(self.node(place).parent).children;
             names.push(&**siblings.iter().find(|(_, child)| **child == place)?.0);
         }
@@ -135,7 +135,7 @@ impl FsModel {
     /// Returns the entry that was at a path at the start, whatever has become of it: a directory,
     /// or a file, which is a new one if nothing was known of the place. `None`: the entry was of
     /// another kind, or there was none.
-    pub fn thing_at_start(&mut self, path: &[u8], kind: EntryKind) -> Option<EntryKind> {
+    pub fn initial_entry(&mut self, path: &[u8], kind: EntryKind) -> Option<EntryKind> {
         let mut at = FirstId(0);
         for part in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if self.first(at).state == PlaceState::Absent {

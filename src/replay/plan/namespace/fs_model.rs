@@ -64,14 +64,16 @@ impl Default for FsModel {
 impl FsModel {
     /// Records that a path was followed, to its end or until an entry was missing. Entries inside
     /// which `.` and `..` were looked up are directories, if they were there.
-    pub fn passed(&mut self, path: &[u8], to_its_end: bool) {
+    pub fn record_traversed_path(&mut self, path: &[u8], to_its_end: bool) {
         let mut at = NodeId(0);
         for part in path.split(|byte| *byte == b'/') {
-            at = self.behind(at, &mut Vec::new());
+            at = self.link_target(at, &mut Vec::new());
             at = match part {
                 b"" => at,
                 b"." | b".." => {
-                    if at != NodeId(0) && (to_its_end || self.thing(at) == Some(EntryKind::Any)) {
+                    if at != NodeId(0)
+                        && (to_its_end || self.entry_kind(at) == Some(EntryKind::Any))
+                    {
                         self.was_there(at, EntryKind::Directory);
                     }
                     if part == b"." { at } else { self.node(at).parent }
@@ -83,7 +85,7 @@ impl FsModel {
 
     /// Returns a place and the directories that lead to it, without the root, from the inside to
     /// the outside.
-    pub fn way(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+    pub fn ancestors(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         std::iter::successors(Some(node), |&place| Some(self.node(place).parent))
             .take_while(|place| *place != NodeId(0))
     }
@@ -108,8 +110,8 @@ impl FsModel {
         all
     }
 
-    /// Returns the entry that is there, as far as known.
-    pub fn thing(&self, node: NodeId) -> Option<EntryKind> {
+    /// Returns the kind of the entry that is there, as far as known.
+    pub fn entry_kind(&self, node: NodeId) -> Option<EntryKind> {
         match self.node(node).now {
             PlaceState::There(kind) => Some(kind),
             _ => None,
@@ -118,13 +120,13 @@ impl FsModel {
 
     /// Returns true if no entry is there, as far as known.
     pub fn is_absent(&self, node: NodeId) -> bool {
-        self.way(node).any(|place| self.node(place).now == PlaceState::Absent)
+        self.ancestors(node).any(|place| self.node(place).now == PlaceState::Absent)
     }
 
     /// Returns true if no entry is there, and no link on the way can lead to another place.
     pub fn is_known_absent(&self, node: NodeId) -> bool {
-        let is_link = |place| matches!(self.thing(place), Some(EntryKind::Link(_)));
-        self.is_absent(node) && !self.way(node).any(is_link)
+        let is_link = |place| matches!(self.entry_kind(place), Some(EntryKind::Link(_)));
+        self.is_absent(node) && !self.ancestors(node).any(is_link)
     }
 
     /// Returns true if no operation has looked up the place.
@@ -134,7 +136,7 @@ impl FsModel {
 
     /// Records that an operation found an entry there.
     pub fn was_there(&mut self, node: NodeId, kind: EntryKind) {
-        if self.thing(node).is_none() {
+        if self.entry_kind(node).is_none() {
             self.leads_to_parent(node);
         }
         let now = match self.node(node).now {
@@ -189,7 +191,7 @@ impl FsModel {
     }
 
     /// Records that the program has made an entry there.
-    pub fn made(&mut self, node: NodeId, thing: EntryKind) {
+    pub fn create_entry(&mut self, node: NodeId, kind: EntryKind) {
         self.leads_to_parent(node);
         match self.node(node).now {
             PlaceState::Unasked => self.set(node, PlaceState::Absent),
@@ -197,14 +199,14 @@ impl FsModel {
             PlaceState::Absent => {}
         }
         self.clear(node);
-        self.put(node, PlaceState::There(thing));
+        self.put(node, PlaceState::There(kind));
     }
 
     /// Returns a file that the program has made, with this name or without one.
-    pub fn made_file(&mut self, node: Option<NodeId>) -> FileId {
+    pub fn create_file(&mut self, node: Option<NodeId>) -> FileId {
         let file = self.new_file(Size::MADE);
         if let Some(node) = node {
-            self.made(node, EntryKind::File(file));
+            self.create_entry(node, EntryKind::File(file));
         }
         file
     }
@@ -222,9 +224,9 @@ impl FsModel {
         self.was_there(from, EntryKind::Any);
         self.leads_to_parent(to);
         // Two names of the same file both stay (rename(2)).
-        let of_one = matches!(self.thing(from), Some(EntryKind::File(_)));
-        let is_same = of_one && self.thing(from) == self.thing(to);
-        if from == to || is_same || self.way(to).any(|place| place == from) {
+        let of_one = matches!(self.entry_kind(from), Some(EntryKind::File(_)));
+        let is_same = of_one && self.entry_kind(from) == self.entry_kind(to);
+        if from == to || is_same || self.ancestors(to).any(|place| place == from) {
             return;
         }
         if exchanged {
@@ -242,9 +244,9 @@ impl FsModel {
     /// Records a second name for the entry at the first place.
     pub fn linked(&mut self, from: NodeId, to: NodeId) {
         let file = self.file_there(from);
-        let thing =
-            file.map(EntryKind::File).or_else(|| self.thing(from)).unwrap_or(EntryKind::Any);
-        self.made(to, thing);
+        let kind =
+            file.map(EntryKind::File).or_else(|| self.entry_kind(from)).unwrap_or(EntryKind::Any);
+        self.create_entry(to, kind);
         self.node_mut(to).text = self.node(from).text.clone();
     }
 
@@ -349,7 +351,7 @@ impl FsModel {
 
     /// Records that the way to an entry consists of directories.
     fn leads_to_parent(&mut self, node: NodeId) {
-        let above: Vec<NodeId> = self.way(node).skip(1).collect();
+        let above: Vec<NodeId> = self.ancestors(node).skip(1).collect();
         for place in above {
             match self.node(place).now {
                 PlaceState::There(EntryKind::Directory) => break,

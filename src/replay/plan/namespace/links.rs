@@ -43,7 +43,7 @@ impl FsModel {
         let path = path.strip_prefix(b"/")?;
         let mut links = Vec::new();
         let at = self.walk(NodeId(0), path, &mut links);
-        let at = if is_followed { self.behind(at, &mut links) } else { at };
+        let at = if is_followed { self.link_target(at, &mut links) } else { at };
         via.append(&mut links);
         Some(at)
     }
@@ -51,7 +51,7 @@ impl FsModel {
     fn walk(&mut self, from: NodeId, path: &[u8], via: &mut Vec<NodeId>) -> NodeId {
         let mut at = from;
         for part in path.split(|byte| *byte == b'/') {
-            at = self.behind(at, via);
+            at = self.link_target(at, via);
             at = match part {
                 b"" | b"." => at,
                 b".." => self.node(at).parent,
@@ -62,7 +62,7 @@ impl FsModel {
     }
 
     /// Returns the place to which a link leads; any other place leads to itself.
-    pub(super) fn behind(&mut self, node: NodeId, via: &mut Vec<NodeId>) -> NodeId {
+    pub(super) fn link_target(&mut self, node: NodeId, via: &mut Vec<NodeId>) -> NodeId {
         let Node { now, parent, ref text, .. } = *self.node(node);
         let may_be_link = matches!(
             now,
@@ -74,7 +74,7 @@ impl FsModel {
         via.push(node);
         let from = if text.starts_with(b"/") { NodeId(0) } else { parent };
         let to = self.walk(from, &text, via);
-        self.behind(to, via)
+        self.link_target(to, via)
     }
 
     /// Records that a path has led through these links: they were there.
@@ -85,10 +85,10 @@ impl FsModel {
     /// Records that nothing was found where a path leads. If something is there, a link on the way
     /// was missing: the only one that no operation has found. Returns true if so.
     pub fn infer_missing_link(&mut self, via: &[NodeId], to: NodeId) -> bool {
-        if self.thing(to).is_none() || self.is_absent(to) {
+        if self.entry_kind(to).is_none() || self.is_absent(to) {
             return false;
         }
-        let is_link = |place: &NodeId| matches!(self.thing(*place), Some(EntryKind::Link(_)));
+        let is_link = |place: &NodeId| matches!(self.entry_kind(*place), Some(EntryKind::Link(_)));
         let mut unknown = via.iter().copied().filter(|link| !is_link(link));
         let only = unknown.next().filter(|_| unknown.next().is_none());
         only.into_iter().for_each(|link| self.set(link, PlaceState::Absent));

@@ -8,6 +8,15 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
+/// Places to which the paths of an operation lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpNodes {
+    /// Place of the first path; `None`: the operation has no path, or its place is unknown.
+    pub first: Option<NodeId>,
+    /// Place of the second path.
+    pub second: Option<NodeId>,
+}
+
 /// Keys of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceKeys {
@@ -45,7 +54,7 @@ pub(super) enum PlaceState {
     Unasked,
     /// No entry is there.
     Absent,
-    /// This entry is there.
+    /// Entry of this kind.
     There(EntryKind),
 }
 
@@ -66,7 +75,7 @@ pub(super) struct Node {
     /// Number of the place. It is the same if the place is forgotten and comes again.
     pub(super) key: u64,
     /// Number of the entry that is there, from which the numbers of places inside the entry derive.
-    /// It moves with the entry.
+    /// The number moves with the entry.
     pub(super) inside: u64,
     pub(super) children: FxHashMap<Box<[u8]>, NodeId>,
     pub(super) now: PlaceState,
@@ -84,7 +93,7 @@ pub(super) struct InitialEntry {
     pub(super) state: PlaceState,
     /// Number of its path.
     pub(super) key: u64,
-    /// Its place now has another entry, or none, which is not kept.
+    /// The place now has another entry, or none, which is not kept.
     pub(super) is_gone: bool,
     /// A name inside it was looked up that is not kept.
     pub(super) had_lookups: bool,
@@ -92,9 +101,9 @@ pub(super) struct InitialEntry {
     pub(super) mode: Option<u32>,
     /// Some user may execute it.
     pub(super) is_executable: bool,
-    /// It is not empty, whatever is looked up inside it.
+    /// The entry is a directory that is not empty, whatever is looked up inside.
     pub(super) has_more: bool,
-    /// It may have been made by an open that creates missing files: only its contents can show
+    /// The file may have been made by an open that creates missing files: only its contents show
     /// that.
     pub(super) perhaps: bool,
     /// Text of a link, if known.

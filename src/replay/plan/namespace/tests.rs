@@ -50,12 +50,12 @@ fn found_path_and_its_parents_were_there() {
 fn parent_of_a_dot_component_was_a_directory() {
     check(
         |world| {
-            world.passed(b"/a/b/../c", true);
-            world.passed(b"/dot/.", true);
+            world.record_traversed_path(b"/a/b/../c", true);
+            world.record_traversed_path(b"/dot/.", true);
             let seen = at(world, "/seen");
             world.was_there(seen, EntryKind::Any);
-            world.passed(b"/seen/../none", false);
-            world.passed(b"/never/../none", false);
+            world.record_traversed_path(b"/seen/../none", false);
+            world.record_traversed_path(b"/never/../none", false);
         },
         "/a d, /a/b d, /dot d, /seen d",
     );
@@ -66,9 +66,9 @@ fn created_entry_was_absent() {
     check(
         |world| {
             let directory = at(world, "/a/new");
-            world.made(directory, EntryKind::Directory);
+            world.create_entry(directory, EntryKind::Directory);
             let file = at(world, "/a/new/file");
-            world.made_file(Some(file));
+            world.create_file(Some(file));
             read(world, "/a/new/file", 0);
         },
         "/a d",
@@ -76,7 +76,7 @@ fn created_entry_was_absent() {
 }
 
 #[test]
-fn an_open_that_may_have_made_the_file_is_decided_by_its_contents() {
+fn contents_decide_whether_an_open_created_the_file() {
     let open = |world: &mut FsModel, path: &str, bytes: u64| {
         let node = at(world, path);
         let file = world.perhaps_made(node);
@@ -101,7 +101,7 @@ fn renamed_file_was_at_its_first_name() {
             let gone = at(world, "/a/x");
             world.was_absent(gone, false);
             let again = at(world, "/a");
-            world.made(again, EntryKind::Directory);
+            world.create_entry(again, EntryKind::Directory);
             let empty = at(world, "/a/x");
             world.was_absent(empty, false);
         },
@@ -129,7 +129,7 @@ fn replaced_file_was_there_if_it_was_observed() {
         |world| {
             read(world, "/kept", 5);
             let new = at(world, "/kept.new");
-            world.made_file(Some(new));
+            world.create_file(Some(new));
             let (from, to) = (at(world, "/kept.new"), at(world, "/kept"));
             world.renamed(from, to, false);
             read(world, "/kept", 0);
@@ -147,7 +147,7 @@ fn removed_entry_was_there() {
             let directory = at(world, "/d");
             world.removed(directory, EntryKind::Directory);
             let again = at(world, "/d");
-            world.made(again, EntryKind::Directory);
+            world.create_entry(again, EntryKind::Directory);
             let none = at(world, "/d/x");
             world.was_absent(none, false);
         },
@@ -156,7 +156,7 @@ fn removed_entry_was_there() {
 }
 
 #[test]
-fn a_second_name_is_the_same_file() {
+fn second_name_is_the_same_file() {
     check(
         |world| {
             let (from, to) = (at(world, "/a"), at(world, "/b"));
@@ -184,17 +184,17 @@ fn happens(world: &mut FsModel, [what, one, other]: [u8; 3]) -> Option<FileId> {
     const PATHS: [&str; 7] = ["/a", "/b", "/a/x", "/b/x", "/a/y", "/a/x/z", "/c"];
     let path = |choice: u8| PATHS[usize::from(choice) % PATHS.len()];
     let [node, second] = [path(one), path(other)].map(|path| at(world, path));
-    let is_there = |world: &FsModel, node| world.thing(node).is_some();
+    let is_there = |world: &FsModel, node| world.entry_kind(node).is_some();
     let parent_is_absent =
-        |world: &FsModel, node| world.way(node).skip(1).any(|above| world.is_absent(above));
+        |world: &FsModel, node| world.ancestors(node).skip(1).any(|above| world.is_absent(above));
     if parent_is_absent(world, node) || parent_is_absent(world, second) {
         return None;
     }
     match what % 8 {
         0 if !world.is_absent(node) => return world.file_there(node),
         1 if !is_there(world, node) => world.was_absent(node, false),
-        2 if !is_there(world, node) => return Some(world.made_file(Some(node))),
-        3 if !is_there(world, node) => world.made(node, EntryKind::Directory),
+        2 if !is_there(world, node) => return Some(world.create_file(Some(node))),
+        3 if !is_there(world, node) => world.create_entry(node, EntryKind::Directory),
         4 if world.is_unasked(node) => return Some(world.perhaps_made(node)),
         5 if !world.is_absent(node) => world.removed(node, EntryKind::Any),
         6 if !world.is_absent(node) && one != other => {
@@ -241,7 +241,7 @@ fn temporary_entries_leave_no_state() {
     let mut world = FsModel::default();
     for number in 0..2003 {
         let node = at(&mut world, &format!("/d/{number}"));
-        world.made_file(Some(node));
+        world.create_file(Some(node));
         world.removed(node, EntryKind::Any);
         if number % 100 == 0 {
             world.forget_names(|_| false);
@@ -340,7 +340,7 @@ fn link_is_distinct_from_its_target() {
 }
 
 #[test]
-fn a_link_goes_with_its_name() {
+fn renamed_link_keeps_its_text() {
     check_with(
         &links(&[("/a/l", "d")]),
         |world| {
@@ -348,7 +348,7 @@ fn a_link_goes_with_its_name() {
             world.renamed(from, to, false);
             read(world, "/b/l/t", 3);
             let made = at(world, "/b/made");
-            world.made(made, EntryKind::Link(0));
+            world.create_entry(made, EntryKind::Link(0));
             world.contains(made, b"l/x");
             read(world, "/b/made/y", 5);
         },
@@ -378,7 +378,7 @@ fn entry_below_an_unknown_link_is_in_a_directory() {
 
 /// Fails if a dangling link contradicts an operation that has found it.
 #[test]
-fn a_link_may_lead_nowhere() {
+fn link_may_lead_nowhere() {
     let mut world = FsModel::default();
     let link = world.find(b"/l").expect("a place");
     world.was_there(link, EntryKind::Link(4));

@@ -6,11 +6,11 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::format::{END_MAGIC, KIND_FILES, KIND_INDEX, KIND_NAMES};
-use super::index::{CallPlan, GivenPlan, Index, LeftPlan, WorkerPlan};
+use super::index::{CallPlan, Index, InheritedFdPlan, SkippedOps, WorkerPlan};
 use super::initial_files::{FileBefore, FileKind, FilesFrame, NamesFrame};
 use super::limits::{FILES_MAX, GIVEN_MAX, PARTS_MAX, WORKERS_MAX};
 use super::threaded_writer::IntoWriter;
-use super::writer::too_many;
+use super::writer::{PlannedCall, too_many};
 use crate::analysis::completed_op::OpKind;
 use crate::replay::plan::namespace::{EntryKind, FsModel, ListedEntry};
 use crate::replay::plan::plan_output::PlanOutput;
@@ -20,7 +20,7 @@ use crate::replay::plan::planner::Planner;
 ///
 /// # Errors
 ///
-/// Those of the destination of the plan.
+/// Errors of the destination of the plan.
 pub fn finish<O: PlanOutput + IntoWriter>(
     planner: Planner<O>,
     machine: &str,
@@ -54,20 +54,20 @@ pub fn finish<O: PlanOutput + IntoWriter>(
         operations: filling.operations,
         frames: std::mem::take(&mut filling.frames),
     });
-    let given = inherited_fds.into_iter().map(|descriptor| GivenPlan {
+    let given = inherited_fds.into_iter().map(|descriptor| InheritedFdPlan {
         handle: descriptor.handle.0,
         path: descriptor.path,
         flags: descriptor.flags,
         offset: descriptor.offset,
     });
-    let left = skipped.into_iter().map(|((reason, call), count)| LeftPlan {
+    let left = skipped.into_iter().map(|((reason, call), count)| SkippedOps {
         reason: reason.as_str().to_owned(),
         call: call.to_string(),
         count,
     });
-    let calls = out.calls.iter().map(|(call, what)| CallPlan {
+    let calls = out.calls.iter().map(|PlannedCall { call, captured }| CallPlan {
         name: call.call().name.to_owned(),
-        asynchronous: matches!(what, OpKind::Async(_)).then(|| what.to_string()),
+        asynchronous: matches!(captured, OpKind::Async(_)).then(|| captured.to_string()),
     });
     let index = Index {
         machine: machine.to_owned(),

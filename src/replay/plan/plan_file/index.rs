@@ -29,7 +29,7 @@ pub struct WorkerPlan {
 
 /// Descriptor that is open before the first operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenPlan {
+pub struct InheritedFdPlan {
     /// Handle of the descriptor.
     pub handle: u32,
     /// Path from the root.
@@ -58,7 +58,7 @@ impl CallPlan {
 
 /// Operations that are not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftPlan {
+pub struct SkippedOps {
     /// Word for the reason: [`crate::replay::plan::replayability::SkipReason::as_str`].
     pub reason: String,
     /// Call or asynchronous operation.
@@ -80,10 +80,10 @@ pub struct Index {
     pub workers: Vec<WorkerPlan>,
     /// Descriptors open before the first operation.
     #[serde(deserialize_with = "limits::at_most::<_, _, GIVEN_MAX>")]
-    pub given: Vec<GivenPlan>,
+    pub given: Vec<InheritedFdPlan>,
     /// Operations that are not replayed, in the order of reasons and calls.
     #[serde(deserialize_with = "limits::at_most::<_, _, CALLS_MAX>")]
-    pub left: Vec<LeftPlan>,
+    pub left: Vec<SkippedOps>,
     /// Operations whose effect is contained in replayed ones.
     pub followed: u64,
     /// Operations that found a state other than the one left by the operations before them.

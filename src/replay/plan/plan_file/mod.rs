@@ -60,7 +60,7 @@ pub use format::{
     END_MAGIC, FILE_HEADER_BYTES, FILE_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, OLDEST_VERSION,
     VERSION,
 };
-pub use index::{CallPlan, GivenPlan, Index, LeftPlan, WorkerPlan};
+pub use index::{CallPlan, Index, InheritedFdPlan, SkippedOps, WorkerPlan};
 pub use initial_files::{FileBefore, FileKind};
 pub use limits::{
     CALLS_MAX, FILES_BYTES_MAX, FILES_MAX, GIVEN_MAX, INDEX_BYTES_MAX, OPERATIONS_BYTES,

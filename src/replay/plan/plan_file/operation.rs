@@ -46,8 +46,8 @@ pub struct Operation<'a> {
     /// Number of ends of all operations between the end of the worker's previous operation and this
     /// one's.
     pub others: u64,
-    /// Time from its end to the latest end among all operations before it in the plan, or 0.
-    /// Its dependencies are among these operations.
+    /// Time from the end of the operation to the latest end among all operations before it in the
+    /// plan, or 0. The dependencies of the operation are among these.
     pub behind: Nanos,
     /// Close that leaves the handle to other references.
     pub keeps_handle: bool,

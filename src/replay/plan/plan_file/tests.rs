@@ -91,7 +91,7 @@ fn written_plan_is_read_back() {
 }
 
 #[test]
-fn the_same_operations_are_the_same_bytes() {
+fn same_operations_give_same_bytes() {
     assert_eq!(plan(700), plan(700));
 }
 

@@ -31,7 +31,7 @@ pub trait IntoWriter {
     ///
     /// # Errors
     ///
-    /// Those of the destination, including errors of earlier operations.
+    /// Errors of the destination, including errors of earlier operations.
     fn into_writer(self) -> io::Result<PlanWriter<Self::Destination>>;
 }
 
@@ -43,14 +43,14 @@ impl<W: Write> IntoWriter for PlanWriter<W> {
     }
 }
 
-type Thread<W> = JoinHandle<io::Result<PlanWriter<W>>>;
+type WriterThread<W> = JoinHandle<io::Result<PlanWriter<W>>>;
 
 /// Output that sends operations to a writing thread.
 #[derive(Debug)]
 pub struct ThreadedWriter<W> {
     batch: Vec<PlannedOp>,
     sender: Option<SyncSender<Vec<PlannedOp>>>,
-    thread: Option<Thread<W>>,
+    thread: Option<WriterThread<W>>,
 }
 
 impl<W: Write + Send + 'static> ThreadedWriter<W> {
@@ -168,7 +168,7 @@ mod tests {
 
     /// Fails if operations are lost at the end of a batch, or arrive in another order.
     #[test]
-    fn a_plan_has_the_same_bytes() {
+    fn threaded_writer_writes_same_bytes() {
         for count in [0, 1, 1023, 1024, 1025, 40_009] {
             let new = || PlanWriter::new(Vec::new()).expect("memory");
             let beside = bytes(ThreadedWriter::new(new()).expect("a thread"), count);

@@ -24,6 +24,13 @@ const LEVEL: i32 = 1;
 /// Bytes of operations that wait for their frames. With more, all frames are written as they are.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
+/// Call that a plan makes, and the captured operation that it repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PlannedCall {
+    pub(super) call: CallId,
+    pub(super) captured: OpKind,
+}
+
 /// Unfinished frame of one worker.
 #[derive(Debug, Default)]
 pub(super) struct OpenFrame {
@@ -45,8 +52,8 @@ pub struct PlanWriter<W> {
     written: u64,
     pub(super) workers: Vec<OpenFrame>,
     waiting: usize,
-    pub(super) calls: Vec<(CallId, OpKind)>,
-    numbers: FxHashMap<(CallId, OpKind), u16>,
+    pub(super) calls: Vec<PlannedCall>,
+    numbers: FxHashMap<PlannedCall, u16>,
     /// Number of ends of all operations.
     ends: u64,
     /// Latest end among all operations.
@@ -61,7 +68,7 @@ impl<W: Write> PlanWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&FILE_MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
@@ -131,7 +138,7 @@ impl<W: Write> PlanWriter<W> {
         &mut self.workers[worker]
     }
 
-    fn number(&mut self, call: (CallId, OpKind)) -> u16 {
+    fn number(&mut self, call: PlannedCall) -> u16 {
         let calls = &mut self.calls;
         *self.numbers.entry(call).or_insert_with(|| {
             calls.push(call);
@@ -156,7 +163,7 @@ impl<W: Write> PlanOutput for PlanWriter<W> {
         for it in &planned.before {
             self.worker(it.worker).is_waited_for = true;
         }
-        let number = self.number((planned.call, planned.what()));
+        let number = self.number(PlannedCall { call: planned.call, captured: planned.kind() });
         let filling = &mut self.workers[worker];
         let gap = planned.start.since(filling.end);
         let took = planned.end.since(planned.start);

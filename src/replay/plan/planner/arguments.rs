@@ -1,6 +1,7 @@
 //! Arguments of an operation: paths and descriptors.
 
 use super::Planner;
+use super::resolve::OpHandles;
 use crate::event::OpenFlags;
 use crate::event::registers;
 use crate::event::syscall_table::{CallClass, Role};
@@ -10,7 +11,7 @@ use crate::replay::plan::infer_initial_state;
 use crate::replay::plan::namespace::EntryKind;
 use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::InheritedFd;
-use crate::replay::plan::replay_paths::{at_start, of_file, short};
+use crate::replay::plan::replay_paths::{OpPaths, at_start, of_file, short};
 use crate::replay::plan::replayability::SkipReason;
 use crate::replay::plan::resources::moves_position;
 use crate::units::Fd;
@@ -20,17 +21,18 @@ impl<O: PlanOutput> Planner<O> {
     pub(in crate::replay::plan) fn paths(
         &mut self,
         operation: &SyscallOperation,
-    ) -> Result<[Option<Vec<u8>>; 2], SkipReason> {
+    ) -> Result<OpPaths, SkipReason> {
         let call = operation.call.call();
         if call.class == CallClass::Open && operation.errno().is_none() {
             let file = operation.file.as_ref().ok_or(SkipReason::NoName)?;
             let path = of_file(file)?.to_vec();
-            return Ok([Some(short(self.without_gone(file, path))?), None]);
+            let first = Some(short(self.without_gone(file, path))?);
+            return Ok(OpPaths { first, second: None });
         }
         // `utimensat` without a path works on its descriptor.
         let is_given = call.paths(&operation.args)[0].is_some_and(|path| path != 0);
         if !is_given {
-            return Ok([None, None]);
+            return Ok(OpPaths::default());
         }
         let named = operation.named.as_ref().ok_or(SkipReason::NoName)?;
         let first = named.first.as_ref().ok_or(SkipReason::NoName)?;
@@ -40,7 +42,7 @@ impl<O: PlanOutput> Planner<O> {
             false => Some(short(self.given_path(first)?)?),
         };
         if call.arg(Role::Path2).is_none() {
-            return Ok([first, None]);
+            return Ok(OpPaths { first, second: None });
         }
         let second = named.second.as_ref().ok_or(SkipReason::NoName)?;
         let second = match call.is_symlink() {
@@ -48,7 +50,7 @@ impl<O: PlanOutput> Planner<O> {
             true => second.path.bytes.clone(),
             false => self.given_path(second)?,
         };
-        Ok([first, Some(short(second)?)])
+        Ok(OpPaths { first, second: Some(short(second)?) })
     }
 
     /// Returns the handles of the descriptors that an operation was given.
@@ -56,10 +58,10 @@ impl<O: PlanOutput> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         no_path: bool,
-    ) -> Result<[Option<Handle>; 2], SkipReason> {
+    ) -> Result<OpHandles, SkipReason> {
         let call = operation.call.call();
         if call.class == CallClass::Open {
-            return Ok([None, None]);
+            return Ok(OpHandles::default());
         }
         let is_directory_meant = call.has_path() && no_path;
         let role = if is_directory_meant { Role::DirFd } else { Role::Fd };
@@ -67,12 +69,12 @@ impl<O: PlanOutput> Planner<O> {
         let first = self.descriptor(operation, role, file)?;
         // The second descriptor of a `dup` is its result.
         let is_second = call.class == CallClass::Transfer;
-        let target = operation.target.as_ref().filter(|_| is_second).map(|(_, file)| &**file);
-        let second = match is_second {
-            true => self.target(operation, target)?,
+        let file = operation.target.as_ref().filter(|_| is_second).map(|(_, file)| &**file);
+        let target = match is_second {
+            true => self.target(operation, file)?,
             false => None,
         };
-        Ok([first, second])
+        Ok(OpHandles { first, target })
     }
 
     /// Checks that a close-on-exec flag belongs to one descriptor. The flag is that of a process's
@@ -128,16 +130,15 @@ impl<O: PlanOutput> Planner<O> {
         offset: u64,
     ) -> Handle {
         let found = self.found_open(file, lists);
-        let behind =
-            found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, behind)| *behind);
-        let handle = self.handles.given(process, fd, file.id, behind);
+        let target =
+            found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, target)| *target);
+        let handle = self.handles.given(process, fd, file.id, target);
         if let Ok((path, _)) = found {
             self.handles.position(handle).set(offset);
-            let behind = self.handles.file(handle);
             self.inherited_fds.push(InheritedFd {
                 handle,
                 path,
-                file: behind,
+                file: self.handles.file(handle),
                 flags: file.flags,
                 offset,
             });
@@ -182,7 +183,7 @@ impl<O: PlanOutput> Planner<O> {
     ) -> Result<(Vec<u8>, HandleTarget), SkipReason> {
         let path = short(name.to_vec())?;
         let kind = if is_directory { EntryKind::Directory } else { EntryKind::Any };
-        match self.world.thing_at_start(&path, kind).ok_or(SkipReason::NoName)? {
+        match self.world.initial_entry(&path, kind).ok_or(SkipReason::NoName)? {
             EntryKind::File(file) => Ok((path, HandleTarget::File(file))),
             _ => Ok((path, HandleTarget::Directory)),
         }

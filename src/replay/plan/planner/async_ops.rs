@@ -3,7 +3,8 @@
 
 use super::Planner;
 use super::emit::planned;
-use super::in_memory::buffers_are_repeated;
+use super::in_memory::check_buffers;
+use super::resolve::OpHandles;
 use crate::analysis::completed_op::OpKind;
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::model::{SyscallOperation, ThreadKey};
@@ -13,6 +14,7 @@ use crate::replay::plan::dependencies::{OpId, TimedOp, WaitSet, Worker};
 use crate::replay::plan::in_flight::InFlightKey;
 use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::{PlannedOp, WorkerInfo};
+use crate::replay::plan::replay_paths::OpPaths;
 use crate::replay::plan::replayability::SkipReason;
 
 impl<O: PlanOutput> Planner<O> {
@@ -30,21 +32,26 @@ impl<O: PlanOutput> Planner<O> {
         };
         let handle = self.handles.usable(handle).map(|handle| (handle, file.id));
         if handle.is_ok() {
-            self.in_flight.begun(InFlightKey::Operation(operation.id), operation.start, false);
+            self.in_flight.add_operation(
+                InFlightKey::Operation(operation.id),
+                operation.start,
+                false,
+            );
         }
-        let behind = self.behind(operation.thread);
-        self.lanes.begun(operation.id, SubmittedOp { thread: operation.thread, behind, handle });
+        let dependencies = self.submission_dependencies(operation.thread);
+        self.lanes
+            .begun(operation.id, SubmittedOp { thread: operation.thread, dependencies, handle });
     }
 
     /// Returns the last operation of a thread, or the operations before the thread began.
-    fn behind(&self, thread: ThreadKey) -> WaitSet {
-        let mut behind = WaitSet::default();
+    fn submission_dependencies(&self, thread: ThreadKey) -> WaitSet {
+        let mut dependencies = WaitSet::default();
         if let Some(seen) = self.threads.get(&thread) {
-            behind.add(seen.last.at);
+            dependencies.add(seen.last.at);
         } else if let Some(new) = self.new.get(&thread) {
-            new.born.iter().chain(new.before.all()).for_each(|op| behind.add(*op));
+            new.born.iter().chain(new.before.all()).for_each(|op| dependencies.add(*op));
         }
-        behind
+        dependencies
     }
 
     /// Plans an asynchronous operation that has a result.
@@ -53,7 +60,7 @@ impl<O: PlanOutput> Planner<O> {
         operation: &AsyncOperation,
     ) -> Result<(), O::Error> {
         let flight = self.lanes.over(operation.id);
-        self.in_flight.over(InFlightKey::Operation(operation.id));
+        self.in_flight.remove_operation(InFlightKey::Operation(operation.id));
         let thread = flight.as_ref().map(|flight| flight.thread);
         let result = match self.on_lane(operation, flight) {
             Ok((planned, before)) => self.emit(operation.process, planned, before),
@@ -69,7 +76,7 @@ impl<O: PlanOutput> Planner<O> {
     /// Removes an asynchronous operation whose result was not seen.
     pub(super) fn asynchronous_lost(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
-        self.in_flight.over(InFlightKey::Operation(operation.id));
+        self.in_flight.remove_operation(InFlightKey::Operation(operation.id));
         self.leave_asynchronous(operation, SkipReason::NoResult);
         flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
@@ -88,20 +95,20 @@ impl<O: PlanOutput> Planner<O> {
     ) -> Result<(PlannedOp, WaitSet), SkipReason> {
         let call = as_call(operation)?;
         let (Some(ret), Some(_)) = (call.ret, call.end) else { return Err(SkipReason::NoResult) };
-        let SubmittedOp { behind, handle, .. } = flight.ok_or(SkipReason::NoFile)?;
+        let SubmittedOp { dependencies, handle, .. } = flight.ok_or(SkipReason::NoFile)?;
         let (handle, description) = handle?;
         if !self.handles.is_open(handle, description) {
             return Err(SkipReason::Closed);
         }
-        self.nodes(&call, [&None, &None])?;
-        buffers_are_repeated(&call)?;
+        self.nodes(&call, &OpPaths::default())?;
+        check_buffers(&call)?;
         // From here on, the operation is replayed.
-        let at = self.lane(&call, &behind);
-        let mut before = behind;
+        let at = self.lane(&call, &dependencies);
+        let mut before = dependencies;
         self.process_waits.over(operation.process, operation.start, &mut before);
-        let handles = [Some(handle), None];
+        let handles = OpHandles { first: Some(handle), target: None };
         let files = self.infer_from_files(&call, handles);
-        let file = files[0].map(|it| it.file);
+        let file = files.first.map(|used| used.file);
         let planned = planned(&call, handles, file, at, ret);
         let planned = PlannedOp { asynchronous: Some(operation.opcode), ..planned };
         self.touched(&call, handles, files, at, &mut before);
@@ -109,7 +116,7 @@ impl<O: PlanOutput> Planner<O> {
     }
 
     /// Returns the operation's place on a lane of its thread.
-    fn lane(&mut self, call: &SyscallOperation, behind: &WaitSet) -> TimedOp {
+    fn lane(&mut self, call: &SyscallOperation, dependencies: &WaitSet) -> TimedOp {
         let (start, end) = self.times(call.start, call.end.unwrap_or(call.start));
         let count = |worker: Worker| self.counts[worker.0 as usize];
         let number = match self.lanes.free(call.thread, start) {
@@ -126,7 +133,7 @@ impl<O: PlanOutput> Planner<O> {
             None => self.new.get(&call.thread).map(|new| new.comm.clone()).unwrap_or_default(),
         };
         let (pid, tid) = (call.pid.0, call.tid.0);
-        let before = behind.all().first().copied().into_iter().collect();
+        let before = dependencies.all().first().copied().into_iter().collect();
         let lane = u32::try_from(number).ok();
         self.workers.push(WorkerInfo { worker, pid, tid, comm, before, lane });
         let timed = TimedOp { at: OpId { worker, number: 0 }, start, end };

@@ -41,14 +41,14 @@ impl<O: PlanOutput> Planner<O> {
 
     /// Returns true if a directory before a `..` of the path is gone.
     fn leads_through_gone(&mut self, path: &[u8]) -> bool {
-        let mut behind = 0;
+        let mut end = 0;
         for part in path.split(|byte| *byte == b'/') {
-            let before = path.get(..behind).filter(|_| part == b"..");
+            let before = path.get(..end).filter(|_| part == b"..");
             let node = before.and_then(|before| self.world.find(before));
             if node.is_some_and(|node| self.world.is_absent(node)) {
                 return true;
             }
-            behind += part.len() + 1;
+            end += part.len() + 1;
         }
         false
     }

@@ -2,8 +2,8 @@
 //! waits because of its accesses, locks, and children.
 
 use super::Planner;
-use super::infer::{InferredFacts, UsedFile};
-use super::resolve::ResolvedOp;
+use super::infer::{InferredFacts, OpFiles, UsedFile};
+use super::resolve::{OpHandles, ResolvedOp};
 use super::thread::{NewThread, PlannedThread};
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, SyscallOperation};
@@ -26,7 +26,7 @@ pub(super) struct DependingOp {
     pub(super) before: WaitSet,
     /// Handle that the operation creates.
     pub(super) makes: Option<MadeHandle>,
-    /// Other references keep a handle that the operation closes.
+    /// True if other references keep a handle that the operation closes.
     pub(super) keeps_handle: bool,
 }
 
@@ -60,7 +60,7 @@ impl<O: PlanOutput> Planner<O> {
         }
         self.touched(operation, *handles, inferred.files, at, &mut before);
         let mut depending = DependingOp { at, before, makes: None, keeps_handle: false };
-        let makes = self.effects(operation, effects, handles[0], inferred.made, &mut depending);
+        let makes = self.effects(operation, effects, handles.first, inferred.made, &mut depending);
         if let Some(handle) = makes {
             depending.makes = Some(MadeHandle { handle, file: self.handles.file(handle) });
             self.opened(operation, handle, at, &mut depending.before);
@@ -108,13 +108,15 @@ impl<O: PlanOutput> Planner<O> {
     pub(super) fn touched(
         &mut self,
         operation: &SyscallOperation,
-        handles: [Option<Handle>; 2],
-        files: [Option<UsedFile>; 2],
+        handles: OpHandles,
+        files: OpFiles,
         at: TimedOp,
         before: &mut WaitSet,
     ) {
         let class = operation.call.call().class;
-        for (place, handle) in handles.into_iter().enumerate() {
+        let descriptors =
+            [(handles.first, files.first, false), (handles.target, files.target, true)];
+        for (handle, file, is_target) in descriptors {
             let Some(handle) = handle else { continue };
             // A call that waits for a lock may have begun long ago: it counts from its end, when it
             // has the lock.
@@ -124,11 +126,11 @@ impl<O: PlanOutput> Planner<O> {
             let accessor = &mut Accessor { by: at, past, before: &mut *before };
             self.resources.of_handle(&mut self.handles, handle, closes, accessor);
             self.locked(operation, handle, at, before);
-            let Some(UsedFile { file, of_itself }) = files[place] else { continue };
+            let Some(UsedFile { file, of_itself }) = file else { continue };
             let description = self.handles.description(handle);
             let past = self.in_flight.past();
             let accessor = &mut Accessor { by: at, past, before: &mut *before };
-            self.resources.of_file(operation, file, description, place == 1, of_itself, accessor);
+            self.resources.of_file(operation, file, description, is_target, of_itself, accessor);
         }
     }
 
@@ -166,17 +168,17 @@ impl<O: PlanOutput> Planner<O> {
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } => {
-                    let behind = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
-                    makes = Some(self.handles.made(process, *fd, start, file.id, behind));
+                    let target = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
+                    makes = Some(self.handles.made(process, *fd, start, file.id, target));
                 }
                 FdEffect::Duplicated { to, file, .. } => {
-                    let behind = handle.map(|handle| self.handles.behind(handle));
-                    let behind = behind.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
+                    let target = handle.map(|handle| self.handles.target(handle));
+                    let target = target.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
                     let copy = match replaced {
                         Some(handle) => {
-                            self.handles.replaced(handle, process, *to, file.id, behind)
+                            self.handles.replaced(handle, process, *to, file.id, target)
                         }
-                        None => self.handles.made(process, *to, start, file.id, behind),
+                        None => self.handles.made(process, *to, start, file.id, target),
                     };
                     if let Some(original) = handle {
                         self.handles.is_copy(copy, original);

@@ -2,14 +2,14 @@
 
 use super::depend::DependingOp;
 use super::infer::InferredFacts;
-use super::resolve::ResolvedOp;
+use super::resolve::{OpHandles, ResolvedOp};
 use super::{Planner, sinks};
 use crate::operation::model::{ProcessKey, SyscallOperation};
 use crate::replay::plan::dependencies::{TimedOp, WaitSet};
-use crate::replay::plan::handles::Handle;
 use crate::replay::plan::namespace::FileId;
 use crate::replay::plan::plan_output::PlanOutput;
 use crate::replay::plan::planned_op::PlannedOp;
+use crate::replay::plan::replay_paths::OpPaths;
 
 /// Returns the planned operation for a call.
 pub(super) fn planned_op(
@@ -19,8 +19,8 @@ pub(super) fn planned_op(
     inferred: &InferredFacts,
     depending: &DependingOp,
 ) -> PlannedOp {
-    let [path, second_path] = resolved.paths;
-    let file = inferred.files[0].map(|it| it.file);
+    let OpPaths { first: path, second: second_path } = resolved.paths;
+    let file = inferred.files.first.map(|used| used.file);
     let planned = planned(operation, resolved.handles, file, depending.at, ret);
     let made_file = depending.makes.map(|made| made.file);
     PlannedOp {
@@ -36,19 +36,19 @@ pub(super) fn planned_op(
 /// Creates a planned operation from the parts that all calls have in common.
 pub(super) fn planned(
     operation: &SyscallOperation,
-    handles: [Option<Handle>; 2],
+    handles: OpHandles,
     file: Option<FileId>,
     at: TimedOp,
     ret: i64,
 ) -> PlannedOp {
-    let sunk = sinks::bytes(operation, handles[1]);
+    let sunk = sinks::bytes(operation, handles.target);
     PlannedOp {
         at: at.at,
         call: operation.call,
         asynchronous: None,
         args: sinks::args(operation, sunk),
-        handle: handles[0],
-        target: handles[1],
+        handle: handles.first,
+        target: handles.target,
         makes: None,
         file,
         path: None,
@@ -78,7 +78,7 @@ impl<O: PlanOutput> Planner<O> {
         self.waited.reduce(planned.at.worker, &mut before);
         planned.before = before.all().to_vec();
         self.waiting += u64::from(!planned.before.is_empty());
-        *self.done.entry(planned.what()).or_default() += 1;
+        *self.done.entry(planned.kind()).or_default() += 1;
         self.needed += u64::from(self.is_needed);
         for (all, moved) in self.bytes.iter_mut().zip(planned.moved()) {
             *all += moved;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::eviction::KEPT;
-use super::tests::{KeptOps, call};
+use super::tests::{KeptOps, TestCall, call};
 use super::*;
 use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
 use crate::operation::{Sink, Step};
@@ -37,31 +37,31 @@ impl LongPlan {
     /// Adds a call of a process with one thread, after all others.
     fn does(
         &mut self,
-        what: (&str, [u64; 6], i64),
+        what: TestCall<'_>,
         process: u32,
         of: &Rc<OpenFile>,
         named: Option<&str>,
         effects: &[FdEffect],
     ) {
         self.1 += 1;
-        let time = (10 * self.1, 10 * self.1 + 5);
-        let mut operation = call(what, process, of.id, time);
+        let (start, end) = (KernelTime(10 * self.1), KernelTime(10 * self.1 + 5));
+        let mut operation = call(what, process, of.id, start, end);
         operation.file = Some(Rc::clone(of));
-        operation.offset = Some(what.1[3]);
+        operation.offset = Some(what.args[3]);
         operation.named = named.map(|name| {
             let path = FilePath::new(name, PathSource::Argument);
             let given = PathArgument { path, absolute: Some(name.as_bytes().to_vec()) };
             Box::new(PathArguments { first: Some(given), second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
-        let Ok(()) = self.0.step(KernelTime(time.1), &step);
+        let Ok(()) = self.0.step(end, &step);
         assert!(self.0.kept() < KEPT + OF_ONE, "{} after {} calls", self.0.kept(), self.1);
     }
 
     fn opens(&mut self, process: u32, of: &Rc<OpenFile>, flags: i32) {
         let flags = (libc::O_RDWR | flags).cast_unsigned().into();
         let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(of) }];
-        self.does(("openat", [0, 1, flags, 0, 0, 0], 3), process, of, None, &effects);
+        self.does(TestCall::new("openat", [0, 1, flags, 0, 0, 0], 3), process, of, None, &effects);
     }
 
     /// Returns the operations for which the last one waits.
@@ -79,10 +79,10 @@ fn places_that_were_written_are_forgotten() {
     long.opens(2, &file, 0);
     let count = 9001;
     // The file has that length from the start, so no read waits for a write that makes it longer.
-    let read = |offset| ("pread64", [3, 1, 4099, offset, 0, 0], 4099);
+    let read = |offset| TestCall::new("pread64", [3, 1, 4099, offset, 0, 0], 4099);
     long.does(read(count << 20), 2, &file, None, &[]);
     for number in 0..count {
-        let write = ("pwrite64", [3, 1, 1 << 20, number << 20, 0, 0], 1 << 20);
+        let write = TestCall::new("pwrite64", [3, 1, 1 << 20, number << 20, 0, 0], 1 << 20);
         long.does(write, 1, &file, None, &[]);
     }
     long.does(read(0), 2, &file, None, &[]);
@@ -102,8 +102,8 @@ fn names_that_come_and_go_are_forgotten() {
         let file = file(100 + number, &path);
         long.opens(1, &file, excl);
         let gone = FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) };
-        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &[gone]);
-        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
+        long.does(TestCall::new("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &[gone]);
+        long.does(TestCall::new("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
     }
     long.opens(2, &file(7, "/d/0"), excl);
     assert!(matches!(long.waits()[..], [(0, number)] if number > 2), "{:?}", long.waits());
@@ -122,11 +122,17 @@ fn files_that_are_made_and_removed_are_forgotten() {
         let file = file(70 + number, &path);
         let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(&file) }];
         let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned().into();
-        long.does(("openat", [0, 1, flags, 0, 0, 0], 3), 1, &file, Some(&path), &effects);
-        long.does(("pwrite64", [3, 1, 100, 0, 0, 0], 100), 1, &file, None, &[]);
+        long.does(
+            TestCall::new("openat", [0, 1, flags, 0, 0, 0], 3),
+            1,
+            &file,
+            Some(&path),
+            &effects,
+        );
+        long.does(TestCall::new("pwrite64", [3, 1, 100, 0, 0, 0], 100), 1, &file, None, &[]);
         let gone = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) }];
-        long.does(("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &gone);
-        long.does(("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
+        long.does(TestCall::new("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &gone);
+        long.does(TestCall::new("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
     }
     let planner = &long.0;
     assert_eq!(planner.skipped.values().sum::<u64>(), 0, "{:?}", planner.skipped);

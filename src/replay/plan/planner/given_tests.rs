@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::needs_tests::{RecordedProgram, given};
-use super::tests::KeptOps;
+use super::tests::{KeptOps, TestCall};
 use super::*;
 use crate::operation::model::{FilePath, OpenFile, PathArguments, PathSource};
 use crate::replay::plan::namespace::Gap;
@@ -25,7 +25,7 @@ fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
 
 /// Adds a write to an open file.
 fn writes(program: &mut RecordedProgram, file: Rc<OpenFile>) {
-    program.does(("pwrite64", [5, 1, 13, 0, 0, 0], 13), None);
+    program.does(TestCall::new("pwrite64", [5, 1, 13, 0, 0, 0], 13), None);
     let (operation, _) = program.did.last_mut().expect("it was added");
     (operation.fd, operation.file, operation.offset) = (Some(Fd(5)), Some(file), Some(0));
 }
@@ -33,7 +33,7 @@ fn writes(program: &mut RecordedProgram, file: Rc<OpenFile>) {
 fn named(name: &str, first: &str, second: Option<&str>) -> RecordedProgram {
     let mut program = RecordedProgram::default();
     let named = PathArguments { first: given(first), second: second.and_then(given) };
-    program.does((name, [1, 1, 0, 0, 0, 0], 0), Some(named));
+    program.does(TestCall::new(name, [1, 1, 0, 0, 0, 0], 0), Some(named));
     program
 }
 
@@ -50,7 +50,7 @@ fn start(program: &RecordedProgram) -> (Vec<String>, Vec<String>) {
 
 /// Fails if a file is opened under a name that it has only later.
 #[test]
-fn a_file_that_was_renamed_is_open_as_it_was_called() {
+fn renamed_file_is_opened_by_initial_name() {
     let mut program = named("rename", "/d/log", Some("/d/log.1"));
     writes(&mut program, open("/d/log.1", PathSource::Renamed, Some("/d/log")));
     let (given, there) = start(&program);
@@ -60,7 +60,7 @@ fn a_file_that_was_renamed_is_open_as_it_was_called() {
 
 /// Fails if an operation is skipped because its file was removed.
 #[test]
-fn a_file_that_was_removed_is_open_as_it_was_called() {
+fn removed_file_is_opened_by_initial_name() {
     let mut program = named("unlink", "/d/log", None);
     writes(&mut program, open("/d/log (deleted)", PathSource::Renamed, Some("/d/log")));
     let (given, there) = start(&program);
@@ -71,7 +71,7 @@ fn a_file_that_was_removed_is_open_as_it_was_called() {
 /// Fails if a path that no call accepts is in a plan, or if memory grows with the square of the
 /// number of names in a path.
 #[test]
-fn a_path_that_is_too_long_is_left() {
+fn too_long_path_is_skipped() {
     let longest = "/a".repeat(2047);
     let program = named("unlink", &longest, None);
     assert_eq!(start(&program).1.len(), 2047);
@@ -86,13 +86,13 @@ fn a_path_that_is_too_long_is_left() {
 /// Fails if a tree that renames have made deeper than any path exhausts the stack, or is not
 /// reported.
 #[test]
-fn a_tree_may_be_deeper_than_paths() {
+fn tree_may_be_deeper_than_paths() {
     let mut program = RecordedProgram::default();
     let deep = "/a".repeat(2000);
     for number in 0..40 {
         let (from, to) = (format!("/t{number}{deep}/x"), format!("/t{}", number + 1));
         let named = PathArguments { first: given(&from), second: given(&to) };
-        program.does(("rename", [1, 1, 0, 0, 0, 0], 0), Some(named));
+        program.does(TestCall::new("rename", [1, 1, 0, 0, 0, 0], 0), Some(named));
     }
     let mut planner = Planner::new(KeptOps::default());
     let Ok(()) = program.feed(&mut planner);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::tests::{KeptOps, call};
+use super::tests::{KeptOps, TestCall, call};
 use super::*;
 use crate::event::FileStat;
 use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
@@ -29,23 +29,24 @@ impl LinkProgram {
     fn does(
         &mut self,
         process: u32,
-        what: (&str, [u64; 6], i64),
+        what: TestCall<'_>,
         file: Option<&Rc<OpenFile>>,
         named: Option<&str>,
         effects: &[FdEffect],
     ) {
         self.time.0 += 10;
-        let mut operation = call(what, process, 0, (self.time.0, self.time.0 + 5));
+        let end = KernelTime(self.time.0 + 5);
+        let mut operation = call(what, process, 0, self.time, end);
         operation.file = file.cloned();
         operation.fd = file.map(|_| Fd(3));
-        operation.offset = Some(what.1[3]).filter(|_| file.is_some());
+        operation.offset = Some(what.args[3]).filter(|_| file.is_some());
         operation.named = named.map(|name| {
             let path = FilePath::new(name, PathSource::Kernel);
             let first = Some(PathArgument { path, absolute: Some(name.into()) });
             Box::new(PathArguments { first, second: None })
         });
         let step = Step::SyscallEnded(&operation, effects);
-        let Ok(()) = self.planner.step(KernelTime(self.time.0 + 5), &step);
+        let Ok(()) = self.planner.step(end, &step);
     }
 
     /// Opens a file with this inode, mode and size.
@@ -72,7 +73,7 @@ impl LinkProgram {
         let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(&file) }];
         self.does(
             process,
-            ("openat", [0, 1, flags.into(), 0, 0, 0], 3),
+            TestCall::new("openat", [0, 1, flags.into(), 0, 0, 0], 3),
             Some(&file),
             None,
             &effects,
@@ -82,11 +83,17 @@ impl LinkProgram {
 
     fn closes(&mut self, process: u32, file: &Rc<OpenFile>) {
         let effects = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(file) }];
-        self.does(process, ("close", [3, 0, 0, 0, 0, 0], 0), Some(file), None, &effects);
+        self.does(
+            process,
+            TestCall::new("close", [3, 0, 0, 0, 0, 0], 0),
+            Some(file),
+            None,
+            &effects,
+        );
     }
 
     fn unlinks(&mut self, process: u32, path: &str) {
-        self.does(process, ("unlink", [1, 0, 0, 0, 0, 0], 0), None, Some(path), &[]);
+        self.does(process, TestCall::new("unlink", [1, 0, 0, 0, 0, 0], 0), None, Some(path), &[]);
     }
 
     /// Checks the initial files and their lengths, with the names of one file together.
@@ -116,8 +123,8 @@ fn two_names_of_one_inode_are_one_file() {
     let mut program = LinkProgram::new();
     let one = program.opens(1, "/a", 0, 11, MODE, 4099);
     let other = program.opens(2, "/b", 0, 11, MODE, 4099);
-    program.does(1, ("ftruncate", [3, 23, 0, 0, 0, 0], 0), Some(&one), None, &[]);
-    program.does(2, ("pread64", [3, 1, 4096, 0, 0, 0], 23), Some(&other), None, &[]);
+    program.does(1, TestCall::new("ftruncate", [3, 23, 0, 0, 0, 0], 0), Some(&one), None, &[]);
+    program.does(2, TestCall::new("pread64", [3, 1, 4096, 0, 0, 0], 23), Some(&other), None, &[]);
     let last = program.planner.out.0.last().expect("a read");
     assert_eq!(last.before, [OpId { worker: Worker(0), number: 1 }]);
     program.check(&[(&["/a", "/b"], 4099)]);
@@ -125,7 +132,7 @@ fn two_names_of_one_inode_are_one_file() {
 }
 
 #[test]
-fn a_second_name_is_opened_as_if_it_were_to_be_made() {
+fn existing_second_name_is_opened_with_creation() {
     for flags in [0, libc::O_TRUNC] {
         let mut program = LinkProgram::new();
         program.opens(1, "/a", libc::O_CREAT, 11, MODE, 0);
@@ -136,7 +143,7 @@ fn a_second_name_is_opened_as_if_it_were_to_be_made() {
 
 /// Fails if a file that no captured operation has made is taken for another name of a removed one.
 #[test]
-fn the_inode_of_a_file_that_is_gone_is_another_ones() {
+fn inode_of_a_removed_file_is_reused() {
     let mut program = LinkProgram::new();
     let one = program.opens(1, "/a", 0, 11, MODE, 23);
     program.unlinks(1, "/a");
@@ -147,7 +154,7 @@ fn the_inode_of_a_file_that_is_gone_is_another_ones() {
 }
 
 #[test]
-fn a_file_is_there_while_it_is_open() {
+fn open_file_keeps_its_inode() {
     let mut program = LinkProgram::new();
     program.opens(1, "/a", 0, 11, MODE, 23);
     program.unlinks(1, "/a");
@@ -170,7 +177,7 @@ fn another_file_with_the_same_inode_has_another_length_or_mode() {
 #[test]
 fn late_knowledge_is_counted() {
     let mut program = LinkProgram::new();
-    program.does(1, ("truncate", [1, 23, 0, 0, 0, 0], 0), None, Some("/b"), &[]);
+    program.does(1, TestCall::new("truncate", [1, 23, 0, 0, 0, 0], 0), None, Some("/b"), &[]);
     program.opens(1, "/a", 0, 11, MODE, 23);
     program.opens(2, "/b", 0, 11, MODE, 23);
     assert_eq!(program.planner.world.unexplained, 1);

@@ -105,9 +105,11 @@ impl<O: PlanOutput> Planner<O> {
         let target = operation.target.as_ref().map(|(_, file)| file);
         let offset =
             if class == CallClass::Seek { seeked_from(operation) } else { operation.offset };
-        let places = [(offset, operation.file.as_ref()), (operation.target_offset, target)];
-        for (number, (handle, (offset, file))) in handles.into_iter().zip(places).enumerate() {
-            let is_target = number == 1;
+        let places = [
+            (handles.first, offset, operation.file.as_ref(), false),
+            (handles.target, operation.target_offset, target, true),
+        ];
+        for (handle, offset, file, is_target) in places {
             if let Some((handle, offset)) = handle.zip(offset)
                 && moves_position(operation, is_target)
                 && !appends(operation, file.map(|file| &**file), is_target)

@@ -11,7 +11,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// Checks that a file offset in memory has been read: without it, the call would begin at the
 /// file's position.
-fn places_are_known(operation: &SyscallOperation) -> Result<(), SkipReason> {
+fn check_offsets(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
     let is_given = |role| call.arg(role).is_some_and(|register| operation.args[register] != 0);
     let is_unread = is_given(Role::OffsetPtr) && operation.offset.is_none()
@@ -23,7 +23,7 @@ fn places_are_known(operation: &SyscallOperation) -> Result<(), SkipReason> {
 /// something that the replay does not request: an `open_how` with another length, bits that the
 /// kernel does not know, a mode without a file to be made, or restrictions of path resolution
 /// (openat2(2)).
-pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
+pub(super) fn check_open_how(operation: &SyscallOperation) -> Result<(), SkipReason> {
     if operation.call.call().arg(Role::How).is_none() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ pub(super) fn how_is_repeated(operation: &SyscallOperation) -> Result<(), SkipRe
 /// `EINVAL` if its buffers, the file offset or the length are not aligned. Addresses of buffers are
 /// not captured, and buffers of a replay are aligned. So the replay repeats a refusal only if the
 /// offset or the length explains it.
-pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
+pub(super) fn check_buffers(operation: &SyscallOperation) -> Result<(), SkipReason> {
     let call = operation.call.call();
     let flags = operation.file.as_ref().and_then(|file| file.flags);
     let is_direct = flags.is_some_and(|flags| OpenFlags(flags).is_direct());
@@ -65,31 +65,36 @@ pub(super) fn buffers_are_repeated(operation: &SyscallOperation) -> Result<(), S
 }
 
 /// Checks that arguments in memory are known or do not matter. The flags of an open are checked
-/// separately ([`how_is_repeated`]).
-pub(super) fn is_repeated(operation: &SyscallOperation) -> Result<(), SkipReason> {
-    places_are_known(operation)?;
-    buffers_are_repeated(operation)
+/// separately ([`check_open_how`]).
+pub(super) fn check_memory_arguments(operation: &SyscallOperation) -> Result<(), SkipReason> {
+    check_offsets(operation)?;
+    check_buffers(operation)
 }
 
 #[cfg(test)]
 mod tests {
     use std::rc::Rc;
 
-    use super::super::tests::{call, file};
+    use super::super::tests::{TestCall, call, file};
     use super::*;
     use crate::operation::model::OpenFile;
+    use crate::units::KernelTime;
+
+    fn refusal(name: &str, args: [u64; 6], errno: i32) -> Box<SyscallOperation> {
+        let refused = TestCall::new(name, args, -i64::from(errno));
+        call(refused, 1, 7, KernelTime(1), KernelTime(2))
+    }
 
     /// Checks a read that was refused, of a file with these flags.
     fn refused(flags: i32, [offset, bytes]: [u64; 2]) -> Result<(), SkipReason> {
         let flags = Some(flags.cast_unsigned());
-        let mut read =
-            call(("pread64", [3, 1, bytes, offset, 0, 0], -i64::from(libc::EINVAL)), 1, 7, (1, 2));
+        let mut read = refusal("pread64", [3, 1, bytes, offset, 0, 0], libc::EINVAL);
         let OpenFile { id, path, .. } = Rc::into_inner(file(7)).expect("ours alone");
         let (first_path, given, stat) = Default::default();
         let file = OpenFile { id, path, first_path, given, stat, flags, pre_created: false };
         read.file = Some(Rc::new(file));
         (read.offset, read.bytes_requested) = (Some(offset), Some(bytes));
-        is_repeated(&read)
+        check_memory_arguments(&read)
     }
 
     /// Fails if a refusal is skipped that the replay would repeat, or the other way round.
@@ -104,9 +109,9 @@ mod tests {
     #[test]
     fn open_how_is_treated_by_its_content() {
         let check = |errno: i32, flags, resolve, expected| {
-            let mut open = call(("openat2", [0, 1, 1, 24, 0, 0], -i64::from(errno)), 1, 7, (1, 2));
+            let mut open = refusal("openat2", [0, 1, 1, 24, 0, 0], errno);
             (open.flags_in_memory, open.resolve_in_memory) = (flags, resolve);
-            assert_eq!(how_is_repeated(&open), expected, "{errno} {flags:?} {resolve:?}");
+            assert_eq!(check_open_how(&open), expected, "{errno} {flags:?} {resolve:?}");
         };
         check(libc::ENOENT, None, None, Err(SkipReason::Unread));
         check(libc::ENOENT, Some(0), Some(libc::RESOLVE_IN_ROOT), Err(SkipReason::OpenHow));

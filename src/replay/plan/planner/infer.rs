@@ -2,7 +2,7 @@
 //! to the model of the files.
 
 use super::Planner;
-use super::resolve::ResolvedOp;
+use super::resolve::{OpHandles, ResolvedOp};
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::{Handle, HandleTarget};
@@ -19,7 +19,16 @@ pub(super) struct InferredFacts {
     /// File whose length the operation has set by its path.
     pub(super) resized: Option<FileId>,
     /// Files of its descriptors.
-    pub(super) files: [Option<UsedFile>; 2],
+    pub(super) files: OpFiles,
+}
+
+/// Files of the descriptors of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpFiles {
+    /// File of the first descriptor.
+    pub(super) first: Option<UsedFile>,
+    /// File of the descriptor that receives the bytes of a transfer.
+    pub(super) target: Option<UsedFile>,
 }
 
 /// Open file that an operation uses.
@@ -38,18 +47,22 @@ impl<O: PlanOutput> Planner<O> {
         ret: i64,
         resolved: &ResolvedOp,
     ) -> InferredFacts {
-        let ResolvedOp { paths: [path, second_path], handles, nodes, .. } = resolved;
+        let ResolvedOp { paths, handles, nodes, .. } = resolved;
         let call = operation.call.call();
-        if let (Some(path), None | Some(libc::ENOENT)) = (path, operation.errno()) {
-            self.world.passed(path, ret >= 0);
+        if let (Some(path), None | Some(libc::ENOENT)) = (&paths.first, operation.errno()) {
+            self.world.record_traversed_path(path, ret >= 0);
         }
-        infer_initial_state::spelled(&mut self.world, operation, path.as_deref(), nodes[0]);
-        let made = self.learn(operation, ret, *nodes, handles[0]);
-        if let (true, 0, Some(link), Some(text)) = (call.is_symlink(), ret, nodes[0], second_path) {
+        let path = paths.first.as_deref();
+        infer_initial_state::spelled(&mut self.world, operation, path, nodes.first);
+        let made = self.learn(operation, ret, *nodes, handles.first);
+        if let (Some(link), Some(text)) = (nodes.first, &paths.second)
+            && call.is_symlink()
+            && ret == 0
+        {
             self.world.contains(link, text);
         }
-        let by_path = nodes[0].filter(|_| call.class == CallClass::Resize);
-        let resized = match by_path.and_then(|node| self.world.thing(node)) {
+        let by_path = nodes.first.filter(|_| call.class == CallClass::Resize);
+        let resized = match by_path.and_then(|node| self.world.entry_kind(node)) {
             Some(EntryKind::File(file)) => Some(file),
             _ => None,
         };
@@ -61,23 +74,31 @@ impl<O: PlanOutput> Planner<O> {
     pub(super) fn infer_from_files(
         &mut self,
         operation: &SyscallOperation,
-        handles: [Option<Handle>; 2],
-    ) -> [Option<UsedFile>; 2] {
-        let mut files = [None; 2];
-        for (place, handle) in handles.into_iter().enumerate() {
-            let Some(handle) = handle else { continue };
-            let Some(file) = self.handles.file(handle) else { continue };
-            let of_itself = self.world.size(file).of_itself();
-            files[place] = Some(UsedFile { file, of_itself });
-            let is_target = place == 1;
-            if let Some(ret) = operation.ret.and_then(|ret| u64::try_from(ret).ok()) {
-                let position = self.handles.position(handle);
-                let offset = advance_position(operation, is_target, position, ret);
-                let size = self.world.size_mut(file);
-                infer_initial_state::learn_from_transfer(size, operation, is_target, offset, ret);
-            }
-            infer_initial_state::learn_from_query(&mut self.world, file, operation);
+        handles: OpHandles,
+    ) -> OpFiles {
+        OpFiles {
+            first: handles.first.and_then(|handle| self.infer_from_file(operation, handle, false)),
+            target: handles.target.and_then(|handle| self.infer_from_file(operation, handle, true)),
         }
-        files
+    }
+
+    /// Infers the initial state of the file of one descriptor, and moves its position. `is_target`:
+    /// the descriptor receives the bytes of a transfer.
+    fn infer_from_file(
+        &mut self,
+        operation: &SyscallOperation,
+        handle: Handle,
+        is_target: bool,
+    ) -> Option<UsedFile> {
+        let file = self.handles.file(handle)?;
+        let of_itself = self.world.size(file).of_itself();
+        if let Some(ret) = operation.ret.and_then(|ret| u64::try_from(ret).ok()) {
+            let position = self.handles.position(handle);
+            let offset = advance_position(operation, is_target, position, ret);
+            let size = self.world.size_mut(file);
+            infer_initial_state::learn_from_transfer(size, operation, is_target, offset, ret);
+        }
+        infer_initial_state::learn_from_query(&mut self.world, file, operation);
+        Some(UsedFile { file, of_itself })
     }
 }

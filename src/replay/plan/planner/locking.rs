@@ -34,7 +34,7 @@ impl<O: PlanOutput> Planner<O> {
         handle: Handle,
     ) -> LockTarget {
         let inode = operation.file.as_ref().and_then(|file| file.stat?.inode());
-        match (self.handles.behind(handle), inode) {
+        match (self.handles.target(handle), inode) {
             (HandleTarget::File(file), _) => LockTarget::File(file),
             (_, Some((dev, ino))) => LockTarget::Directory(dev, ino),
             (_, None) => LockTarget::Unknown(self.handles.description(handle)),
@@ -70,7 +70,7 @@ impl<O: PlanOutput> Planner<O> {
         if operation.call.call().class != CallClass::Lock || operation.ret != Some(0) {
             return Ok(());
         }
-        let handle = self.descriptors(operation, true).ok().and_then(|[first, _]| first);
+        let handle = self.descriptors(operation, true).ok().and_then(|handles| handles.first);
         let Some(attempt) = self.lock_attempt(operation, handle) else { return Ok(()) };
         let others: Vec<(u64, TimedOp)> = self.locks.in_the_way(attempt).collect();
         let now = operation.end.unwrap_or(operation.start);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::partial_plan::Selected;
-use super::tests::{KeptOps, call};
+use super::tests::{KeptOps, TestCall, call};
 use super::*;
 use crate::analysis::filter::{Events, Filter};
 use crate::event::syscall_table::CallId;
@@ -29,13 +29,9 @@ pub(super) fn given(path: &str) -> Option<GivenPath> {
 }
 
 impl RecordedProgram {
-    pub(super) fn does(
-        &mut self,
-        what: (&str, [u64; 6], i64),
-        named: Option<PathArguments>,
-    ) -> &mut Self {
+    pub(super) fn does(&mut self, what: TestCall<'_>, named: Option<PathArguments>) -> &mut Self {
         let start = 10 * self.did.len() as u64;
-        let mut operation = call(what, 1, 0, (start, start + 5));
+        let mut operation = call(what, 1, 0, KernelTime(start), KernelTime(start + 5));
         (operation.file, operation.fd) = (None, None);
         operation.named = named.map(Box::new);
         self.did.push((operation, Vec::new()));
@@ -46,7 +42,7 @@ impl RecordedProgram {
     fn names(&mut self, name: &str, first: &str, second: &str) -> &mut Self {
         let second = if second.is_empty() { None } else { given(second) };
         self.does(
-            (name, [1, 1, 0, 0, 0, 0], 0),
+            TestCall::new(name, [1, 1, 0, 0, 0, 0], 0),
             Some(PathArguments { first: given(first), second }),
         )
     }
@@ -64,7 +60,7 @@ impl RecordedProgram {
             flags: Some(flags.cast_unsigned()),
             pre_created: false,
         };
-        self.does(("openat", [0, 1, flags.cast_unsigned().into(), 0, 0, 0], 3), None);
+        self.does(TestCall::new("openat", [0, 1, flags.cast_unsigned().into(), 0, 0, 0], 3), None);
         let (operation, effects) = self.did.last_mut().expect("it was added");
         let file = Rc::new(file);
         operation.file = Some(Rc::clone(&file));
@@ -73,7 +69,7 @@ impl RecordedProgram {
     }
 
     /// Adds a call on descriptor 3.
-    fn with_it(&mut self, what: (&str, [u64; 6], i64), offset: Option<u64>) -> &mut Self {
+    fn with_it(&mut self, what: TestCall<'_>, offset: Option<u64>) -> &mut Self {
         let of = |effect: &FdEffect| match effect {
             FdEffect::Created { file, .. } => Some(Rc::clone(file)),
             _ => None,
@@ -84,18 +80,18 @@ impl RecordedProgram {
         let (operation, effects) = self.did.last_mut().expect("it was added");
         (operation.fd, operation.offset) = (Some(Fd(3)), offset);
         operation.file = Some(Rc::clone(&file));
-        if what.0 == "close" {
+        if what.name == "close" {
             effects.push(FdEffect::Destroyed { fd: Fd(3), file });
         }
         self
     }
 
     fn closes(&mut self) -> &mut Self {
-        self.with_it(("close", [3, 0, 0, 0, 0, 0], 0), None)
+        self.with_it(TestCall::new("close", [3, 0, 0, 0, 0, 0], 0), None)
     }
 
     fn moves(&mut self, name: &str, offset: u64, bytes: u32) -> &mut Self {
-        let what = (name, [3, 1, bytes.into(), offset, 0, 0], bytes.into());
+        let what = TestCall::new(name, [3, 1, bytes.into(), offset, 0, 0], bytes.into());
         self.with_it(what, Some(offset))
     }
 
@@ -191,11 +187,11 @@ fn repeated_renames_take_few_passes() {
 fn reader_at_an_unknown_position_needs_earlier_readers() {
     let mut program = RecordedProgram::default();
     program.opens("/a", libc::O_RDWR);
-    program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None).moves("pread64", 7, 13);
-    program.with_it(("readv", [3, 1, 1, 0, 0, 0], 99), None);
-    program.with_it(("read", [3, 1, 600, 0, 0, 0], 600), None);
+    program.with_it(TestCall::new("read", [3, 1, 600, 0, 0, 0], 600), None).moves("pread64", 7, 13);
+    program.with_it(TestCall::new("readv", [3, 1, 1, 0, 0, 0], 99), None);
+    program.with_it(TestCall::new("read", [3, 1, 600, 0, 0, 0], 600), None);
     program.closes().opens("/b", libc::O_RDWR);
-    program.with_it(("readv", [3, 1, 1, 0, 0, 0], 99), None);
+    program.with_it(TestCall::new("readv", [3, 1, 1, 0, 0, 0], 99), None);
     // A later read is not needed.
     check(&program, "readv", &[0, 1, 3, 5, 6, 7]);
 }

@@ -5,7 +5,7 @@ use crate::event::syscall_table::CallClass;
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::{Handle, HandleTarget};
 use crate::replay::plan::infer_initial_state;
-use crate::replay::plan::namespace::{EntryKind, NodeId};
+use crate::replay::plan::namespace::{EntryKind, OpNodes};
 use crate::replay::plan::open_flags::open_flags;
 use crate::replay::plan::plan_output::PlanOutput;
 
@@ -16,7 +16,7 @@ impl<O: PlanOutput> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
         ret: i64,
-        nodes: [Option<NodeId>; 2],
+        nodes: OpNodes,
         handle: Option<Handle>,
     ) -> Option<HandleTarget> {
         let (call, args) = (operation.call.call(), &operation.args);
@@ -24,12 +24,12 @@ impl<O: PlanOutput> Planner<O> {
             infer_initial_state::failed(&mut self.world, operation, errno, nodes);
             return None;
         }
-        match (call.class, nodes[0]) {
+        match (call.class, nodes.first) {
             // An open file gets a name (`linkat` with `AT_EMPTY_PATH`).
             (CallClass::Name, None) => {
                 let file = handle.and_then(|handle| self.handles.file(handle));
-                let (new, file) = nodes[1].zip(file)?;
-                self.world.made(new, EntryKind::File(file));
+                let (new, file) = nodes.second.zip(file)?;
+                self.world.create_entry(new, EntryKind::File(file));
                 None
             }
             (CallClass::Open, Some(node)) => {

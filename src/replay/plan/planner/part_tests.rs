@@ -8,7 +8,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::needs_tests::{RecordedProgram, given};
-use super::tests::KeptOps;
+use super::tests::{KeptOps, TestCall};
 use super::*;
 use crate::analysis::filter::{Events, Filter};
 use crate::event::FileStat;
@@ -229,7 +229,7 @@ impl OriginalProgram {
         let ret = self.kernel.names(name, first, second);
         let second = if matches!(name, "link" | "rename") { given(second) } else { None };
         let named = PathArguments { first: given(first), second };
-        self.program.does((name, [1, 1, 0, 0, 0, 0], ret), Some(named));
+        self.program.does(TestCall::new(name, [1, 1, 0, 0, 0, 0], ret), Some(named));
     }
 
     fn opens(&mut self, path: &str, flags: i32) {
@@ -238,7 +238,7 @@ impl OriginalProgram {
         let ret = result.map_or_else(error, |_| fd.cast_signed());
         let named = result.err().map(|_| PathArguments { first: given(path), second: None });
         let args = [0, 1, flags.cast_unsigned().into(), 0, 0, 0];
-        self.program.does(("openat", args, ret), named);
+        self.program.does(TestCall::new("openat", args, ret), named);
         let Ok(node) = result else { return };
         let (mode, size, ino) = match node {
             ModelNode::Directory => (libc::S_IFDIR, 0, 0),
@@ -271,7 +271,7 @@ impl OriginalProgram {
             _ => [fd, 1, bytes, offset, 0, 0],
         };
         let ret = self.kernel.moves(name, node, offset, bytes);
-        self.program.does((name, args, ret), None);
+        self.program.does(TestCall::new(name, args, ret), None);
         let (operation, _) = self.program.did.last_mut().expect("it was added");
         (operation.fd, operation.file) = (Some(number(fd)), Some(file));
         if name != "ftruncate" {
@@ -284,7 +284,7 @@ impl OriginalProgram {
         let held = &mut self.kernel.held;
         let place = held.iter().position(|held| node == ModelNode::File(*held));
         place.map(|place| held.swap_remove(place));
-        self.program.does(("close", [fd, 0, 0, 0, 0, 0], 0), None);
+        self.program.does(TestCall::new("close", [fd, 0, 0, 0, 0, 0], 0), None);
         let (operation, effects) = self.program.did.last_mut().expect("it was added");
         (operation.fd, operation.file) = (Some(number(fd)), Some(Rc::clone(&file)));
         effects.push(FdEffect::Destroyed { fd: number(fd), file });

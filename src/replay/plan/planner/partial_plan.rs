@@ -33,7 +33,7 @@ impl<O: PlanOutput> Selected<O> {
 
     /// Ends the pass after the last step.
     pub fn end(mut self) -> (Planner<O>, DependencySelection) {
-        self.planner.world.as_in(self.needs.world());
+        self.planner.world.as_in(self.needs.fs_model());
         (self.planner, self.needs)
     }
 }
@@ -58,7 +58,7 @@ impl<O: PlanOutput> Sink for Selected<O> {
             }
             (_, Step::SyscallEnded(operation, effects)) => {
                 planner.not_done(verdict, OpKind::Call(operation.call));
-                let effects = match self.needs.is_behind(time) {
+                let effects = match self.needs.is_after_last_wanted(time) {
                     true => Vec::new(),
                     false => self.needs.of_needed(effects),
                 };
@@ -74,7 +74,7 @@ impl<O: PlanOutput> Sink for Selected<O> {
                 Ok(())
             }
             // Steps after the last wanted operation cannot make any operation wait.
-            _ if self.needs.is_behind(time) => Ok(()),
+            _ if self.needs.is_after_last_wanted(time) => Ok(()),
             (_, Step::AsyncFile(operation)) if !self.needs.is_on_needed(operation) => Ok(()),
             _ => planner.step(time, step),
         }
@@ -104,14 +104,14 @@ impl<O: PlanOutput> Planner<O> {
         effects: &[FdEffect],
     ) -> Result<(), O::Error> {
         if operation.call.call().arg(Role::Iocbs).is_none() {
-            self.in_flight.over(InFlightKey::Call(operation.thread));
+            self.in_flight.remove_operation(InFlightKey::Call(operation.thread));
         }
         self.foreign(operation, effects, SkipReason::NoFile)
     }
 
     fn asynchronous_passed_by(&mut self, operation: &AsyncOperation) {
         let flight = self.lanes.over(operation.id);
-        self.in_flight.over(InFlightKey::Operation(operation.id));
+        self.in_flight.remove_operation(InFlightKey::Operation(operation.id));
         flight.into_iter().for_each(|flight| self.lanes.settled(flight.thread));
     }
 }

@@ -4,6 +4,7 @@ use super::Planner;
 use crate::event::syscall_table::CallClass;
 use crate::operation::model::{FdEffect, SyscallOperation};
 use crate::replay::plan::plan_output::PlanOutput;
+use crate::replay::plan::replay_paths::OpPaths;
 use crate::replay::plan::replayability::SkipReason;
 
 impl<O: PlanOutput> Planner<O> {
@@ -31,7 +32,7 @@ impl<O: PlanOutput> Planner<O> {
         if !may_make || operation.errno().is_some() {
             return;
         }
-        let Ok([Some(path), _]) = self.paths(operation) else { return };
+        let Ok(OpPaths { first: Some(path), .. }) = self.paths(operation) else { return };
         let Some(node) = self.world.find(&path) else { return };
         if class == CallClass::Name || self.world.is_known_absent(node) {
             self.external_entries.made(node);

@@ -5,21 +5,31 @@ use super::{Planner, in_memory};
 use crate::operation::model::SyscallOperation;
 use crate::replay::plan::handles::Handle;
 use crate::replay::plan::infer_initial_state;
-use crate::replay::plan::namespace::NodeId;
+use crate::replay::plan::namespace::{NodeId, OpNodes};
 use crate::replay::plan::plan_output::PlanOutput;
+use crate::replay::plan::replay_paths::OpPaths;
 use crate::replay::plan::replayability::{SkipReason, environment_failure};
 use crate::replay::plan::resources::{NameAccesses, name_accesses};
 use crate::replay::plan::symlink_follow::follows;
+
+/// Handles of the descriptors of an operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OpHandles {
+    /// Handle of the first descriptor.
+    pub(super) first: Option<Handle>,
+    /// Handle of the descriptor that receives the bytes of a transfer.
+    pub(super) target: Option<Handle>,
+}
 
 /// Arguments of an operation that is replayed.
 #[derive(Debug)]
 pub(super) struct ResolvedOp {
     /// Paths from the root of the replay.
-    pub(super) paths: [Option<Vec<u8>>; 2],
+    pub(super) paths: OpPaths,
     /// Handles of the descriptors.
-    pub(super) handles: [Option<Handle>; 2],
+    pub(super) handles: OpHandles,
     /// Places to which the paths lead.
-    pub(super) nodes: [Option<NodeId>; 2],
+    pub(super) nodes: OpNodes,
     /// Accesses to the names on the way to these places, in the state in which the operation found
     /// the names.
     pub(super) names: NameAccesses,
@@ -35,15 +45,15 @@ impl<O: PlanOutput> Planner<O> {
         &mut self,
         operation: &SyscallOperation,
     ) -> Result<ResolvedOp, SkipReason> {
-        let [path, second_path] = self.paths(operation)?;
-        let handles = self.descriptors(operation, path.is_none())?;
-        in_memory::how_is_repeated(operation)?;
-        let (nodes, links) = self.nodes(operation, [&path, &second_path])?;
-        in_memory::is_repeated(operation)?;
-        self.has_own_flags(operation, handles[0])?;
-        self.may_lock(operation, handles[0])?;
+        let paths = self.paths(operation)?;
+        let handles = self.descriptors(operation, paths.first.is_none())?;
+        in_memory::check_open_how(operation)?;
+        let (nodes, links) = self.nodes(operation, &paths)?;
+        in_memory::check_memory_arguments(operation)?;
+        self.has_own_flags(operation, handles.first)?;
+        self.may_lock(operation, handles.first)?;
         let names = name_accesses(operation, &self.world, nodes, &links);
-        Ok(ResolvedOp { paths: [path, second_path], handles, nodes, names })
+        Ok(ResolvedOp { paths, handles, nodes, names })
     }
 
     /// Returns the places to which the paths lead, and the links on the way; or the reason why the
@@ -51,15 +61,15 @@ impl<O: PlanOutput> Planner<O> {
     pub(super) fn nodes(
         &mut self,
         operation: &SyscallOperation,
-        [path, second_path]: [&Option<Vec<u8>>; 2],
-    ) -> Result<([Option<NodeId>; 2], Vec<NodeId>), SkipReason> {
-        let (mut nodes, mut links) = self.look_up(operation, [path, second_path]);
+        paths: &OpPaths,
+    ) -> Result<(OpNodes, Vec<NodeId>), SkipReason> {
+        let (mut nodes, mut links) = self.look_up(operation, paths);
         if operation.errno() != Some(libc::ENOENT) {
             self.world.record_traversed_links(&links);
-        } else if let [Some(to), None] = nodes
+        } else if let OpNodes { first: Some(to), second: None } = nodes
             && self.world.infer_missing_link(&links, to)
         {
-            (nodes, links) = self.look_up(operation, [path, second_path]);
+            (nodes, links) = self.look_up(operation, paths);
         }
         let is_contended = self.in_flight.may_make_names();
         self.external_entries.ended(&self.world, operation, nodes, is_contended)?;
@@ -74,11 +84,7 @@ impl<O: PlanOutput> Planner<O> {
     }
 
     /// Returns the places to which the paths lead, as far as known, and the links on the way.
-    fn look_up(
-        &mut self,
-        operation: &SyscallOperation,
-        [path, second_path]: [&Option<Vec<u8>>; 2],
-    ) -> ([Option<NodeId>; 2], Vec<NodeId>) {
+    fn look_up(&mut self, operation: &SyscallOperation, paths: &OpPaths) -> (OpNodes, Vec<NodeId>) {
         let mut links = Vec::new();
         let mut find = |path: &Option<Vec<u8>>, is_followed| {
             path.as_ref().and_then(|path| self.world.reach(path, is_followed, &mut links))
@@ -86,7 +92,9 @@ impl<O: PlanOutput> Planner<O> {
         // The text of a symbolic link is not a name yet.
         let call = operation.call.call();
         let is_name = !call.is_symlink();
-        let first = find(path, follows(call, &operation.args, operation.flags_in_memory));
-        ([first, if is_name { find(second_path, false) } else { None }], links)
+        let is_followed = follows(call, &operation.args, operation.flags_in_memory);
+        let first = find(&paths.first, is_followed);
+        let second = if is_name { find(&paths.second, false) } else { None };
+        (OpNodes { first, second }, links)
     }
 }

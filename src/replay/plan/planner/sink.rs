@@ -38,7 +38,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
             }
             Step::SyscallEnded(operation, effects) => {
                 if operation.call.call().arg(Role::Iocbs).is_none() {
-                    self.in_flight.over(InFlightKey::Call(operation.thread));
+                    self.in_flight.remove_operation(InFlightKey::Call(operation.thread));
                 }
                 let sendfile = self.as_sendfile(operation);
                 self.ended(sendfile.as_ref().unwrap_or(operation), effects)?;
@@ -46,7 +46,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
                 self.forget();
             }
             Step::SyscallUnfinished(operation, _) => {
-                self.in_flight.over(InFlightKey::Call(operation.thread));
+                self.in_flight.remove_operation(InFlightKey::Call(operation.thread));
                 self.leave(operation, SkipReason::NoResult);
             }
             Step::AsyncFile(operation) => self.submitted(operation),
@@ -69,7 +69,7 @@ impl<O: PlanOutput> Sink for Planner<O> {
                 for last in self.lanes.ended(thread.key) {
                     self.process_waits.thread_ended(thread.process, time, last);
                 }
-                self.in_flight.over(InFlightKey::Call(thread.key));
+                self.in_flight.remove_operation(InFlightKey::Call(thread.key));
                 self.new.remove(&thread.key);
             }
             _ => {}

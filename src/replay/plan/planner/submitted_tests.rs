@@ -1,6 +1,6 @@
 //! Plans of invented asynchronous operations.
 
-use super::tests::{KeptOps, call, file, plan_text};
+use super::tests::{KeptOps, TestCall, call, file, plan_text};
 use super::*;
 use crate::event::async_table::{Interface, Opcode};
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -19,16 +19,15 @@ fn plan(lines: &[&str], change: impl Fn(&mut AsyncOperation)) -> Planner<KeptOps
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words[at].parse::<u64>().expect("a number");
-        let time = (number(0), number(0) + 1);
-        let now = KernelTime(time.0);
+        let (now, end) = (KernelTime(number(0)), KernelTime(number(0) + 1));
         match words[1] {
             "open" => {
-                let opened = call(("openat", [0, 1, 2, 0, 0, 0], 3), 1, 70, time);
+                let opened = call(TestCall::new("openat", [0, 1, 2, 0, 0, 0], 3), 1, 70, now, end);
                 let effects = [FdEffect::Created { fd: Fd(3), file: file(70) }];
                 let Ok(()) = planner.step(now, &Step::SyscallEnded(&opened, &effects));
             }
             "close" => {
-                let closed = call(("close", [3, 0, 0, 0, 0, 0], 0), 1, 70, time);
+                let closed = call(TestCall::new("close", [3, 0, 0, 0, 0, 0], 0), 1, 70, now, end);
                 let effects = [FdEffect::Destroyed { fd: Fd(3), file: file(70) }];
                 let Ok(()) = planner.step(now, &Step::SyscallEnded(&closed, &effects));
             }

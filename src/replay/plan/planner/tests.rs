@@ -49,15 +49,28 @@ pub(in crate::replay::plan) fn file(description: u64) -> Rc<OpenFile> {
     })
 }
 
-/// Call as a test writes it: name, registers and result.
-pub(in crate::replay::plan) type Made<'a> = (&'a str, [u64; 6], i64);
+/// Call as a test writes it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::replay::plan) struct TestCall<'a> {
+    pub(super) name: &'a str,
+    pub(super) args: [u64; 6],
+    pub(super) ret: i64,
+}
+
+impl<'a> TestCall<'a> {
+    pub(in crate::replay::plan) fn new(name: &'a str, args: [u64; 6], ret: i64) -> Self {
+        Self { name, args, ret }
+    }
+}
+
 pub(in crate::replay::plan) fn call(
-    what: Made<'_>,
+    what: TestCall<'_>,
     process: u32,
     description: u64,
-    times: (u64, u64),
+    start: KernelTime,
+    end: KernelTime,
 ) -> Box<SyscallOperation> {
-    let (name, args, ret) = what;
+    let TestCall { name, args, ret } = what;
     let number = i32::try_from(process).expect("few of them");
     Box::new(SyscallOperation {
         call: CallId::by_name(name).expect(name),
@@ -66,8 +79,8 @@ pub(in crate::replay::plan) fn call(
         pid: Pid(number),
         tid: Tid(number),
         cpu: CpuId(0),
-        start: KernelTime(times.0),
-        end: Some(KernelTime(times.1)),
+        start,
+        end: Some(end),
         args,
         ret: Some(ret),
         fd: Some(FD),
@@ -84,8 +97,8 @@ pub(in crate::replay::plan) fn call(
     })
 }
 
-fn flock(flags: i32, ret: i64) -> Made<'static> {
-    ("flock", [3, flags.cast_unsigned().into(), 0, 0, 0, 0], ret)
+fn flock(flags: i32, ret: i64) -> TestCall<'static> {
+    TestCall::new("flock", [3, flags.cast_unsigned().into(), 0, 0, 0, 0], ret)
 }
 
 /// Plans events in the order of their times.
@@ -202,12 +215,10 @@ impl OriginalRun {
         if end >= now {
             return;
         }
-        let Some(open) = open else {
-            let time = ((now.0 - early).max(end.0 + 1), now.0 + late + 1);
-            return self.opens(at, now, time);
-        };
+        let call_start = KernelTime((now.0 - early).max(end.0 + 1));
+        let call_end = KernelTime(now.0 + late + 1);
+        let Some(open) = open else { return self.opens(at, now, call_start, call_end) };
         let KernelTime(now) = now;
-        let time = ((now - early).max(end.0 + 1), now + late + 1);
         let modes = [Mode::Exclusive, Mode::Shared];
         let flags = |mode| if mode == Mode::Shared { libc::LOCK_SH } else { libc::LOCK_EX };
         let mut effects = Vec::new();
@@ -216,16 +227,15 @@ impl OriginalRun {
                 if !self.kernel.locks(open, mode) {
                     return;
                 }
-                let time = (start, time.1);
                 self.processes[at].waits = None;
-                self.processes[at].end = KernelTime(time.1);
-                let operation = call(flock(flags(mode), 0), key, open, time);
-                return self.seen.push((time.1, CaptureEvent::Ended(operation, effects)));
+                self.processes[at].end = call_end;
+                let operation = call(flock(flags(mode), 0), key, open, KernelTime(start), call_end);
+                return self.seen.push((call_end.0, CaptureEvent::Ended(operation, effects)));
             }
             (None, choice @ 0..=1) => {
                 let mode = modes[usize::from(choice)];
                 if !self.kernel.locks(open, mode) {
-                    self.processes[at].waits = Some((time.0, mode));
+                    self.processes[at].waits = Some((call_start.0, mode));
                     return;
                 }
                 flock(flags(mode), 0)
@@ -243,7 +253,7 @@ impl OriginalRun {
                 effects.push(FdEffect::Destroyed { fd: FD, file: file(open) });
                 self.processes[at].open = None;
                 self.gone(open);
-                ("close", [3, 0, 0, 0, 0, 0], 0)
+                TestCall::new("close", [3, 0, 0, 0, 0, 0], 0)
             }
             (None, 6) => {
                 self.next += 1;
@@ -254,23 +264,26 @@ impl OriginalRun {
             }
             _ => {
                 self.processes[at] = self.process();
-                self.processes[at].end = KernelTime(time.1);
+                self.processes[at].end = call_end;
                 self.gone(open);
-                return self.seen.push((time.1, CaptureEvent::Exit { process: key, has_fd: true }));
+                let exit = CaptureEvent::Exit { process: key, has_fd: true };
+                return self.seen.push((call_end.0, exit));
             }
         };
-        self.processes[at].end = KernelTime(time.1);
-        self.seen.push((time.1, CaptureEvent::Ended(call(call_made, key, open, time), effects)));
+        self.processes[at].end = call_end;
+        let operation = call(call_made, key, open, call_start, call_end);
+        self.seen.push((call_end.0, CaptureEvent::Ended(operation, effects)));
     }
 
-    fn opens(&mut self, at: usize, now: KernelTime, time: (u64, u64)) {
+    fn opens(&mut self, at: usize, now: KernelTime, start: KernelTime, end: KernelTime) {
         let process = &mut self.processes[at];
         let KernelTime(now) = now;
-        (process.open, process.end) = (Some(now), KernelTime(time.1));
+        (process.open, process.end) = (Some(now), end);
         let flags = libc::O_RDWR.cast_unsigned().into();
-        let operation = call(("openat", [0, 1, flags, 0, 0, 0], 3), process.key, now, time);
+        let open = TestCall::new("openat", [0, 1, flags, 0, 0, 0], 3);
+        let operation = call(open, process.key, now, start, end);
         let effects = vec![FdEffect::Created { fd: FD, file: file(now) }];
-        self.seen.push((time.1, CaptureEvent::Ended(operation, effects)));
+        self.seen.push((end.0, CaptureEvent::Ended(operation, effects)));
     }
 }
 
@@ -386,12 +399,18 @@ fn opened(process: u32, begin: KernelTime) -> (u64, CaptureEvent) {
     let mut original = OriginalRun::default();
     let process = OriginalProcess { key: process, open: None, waits: None, end: KernelTime::MIN };
     original.processes.push(process);
-    original.opens(0, begin, (begin.0, begin.0 + 1));
+    original.opens(0, begin, begin, KernelTime(begin.0 + 1));
     original.seen.remove(0)
 }
 
-fn locked(what: Made<'_>, process: u32, open: u64, time: (u64, u64)) -> (u64, CaptureEvent) {
-    (time.1, CaptureEvent::Ended(call(what, process, open, time), Vec::new()))
+fn locked(
+    what: TestCall<'_>,
+    process: u32,
+    open: u64,
+    start: KernelTime,
+    end: KernelTime,
+) -> (u64, CaptureEvent) {
+    (end.0, CaptureEvent::Ended(call(what, process, open, start, end), Vec::new()))
 }
 
 /// Formats worker, number, name, result and dependencies of each operation; `*` marks an implicit
@@ -402,7 +421,7 @@ pub(super) fn plan_text(planner: &Planner<KeptOps>) -> String {
         let before: Vec<String> =
             op.before.iter().map(|at| format!("{}.{}", at.worker.0, at.number)).collect();
         let OpId { worker, number } = op.at;
-        format!("{}.{number} {star}{} {} [{}]\n", worker.0, op.what(), op.ret, before.join(" "))
+        format!("{}.{number} {star}{} {} [{}]\n", worker.0, op.kind(), op.ret, before.join(" "))
     };
     planner.out.0.iter().map(line).collect()
 }
@@ -412,7 +431,7 @@ fn descriptors_of_an_exited_process_are_closed() {
     let seen = vec![
         opened(1, KernelTime(10)),
         (20, CaptureEvent::Forked { parent: 1, child: 2 }),
-        locked(flock(libc::LOCK_SH, 0), 2, 10, (30, 31)),
+        locked(flock(libc::LOCK_SH, 0), 2, 10, KernelTime(30), KernelTime(31)),
         (40, CaptureEvent::Exit { process: 1, has_fd: true }),
         (50, CaptureEvent::Exit { process: 2, has_fd: true }),
         opened(3, KernelTime(60)),
@@ -435,9 +454,9 @@ fn lock_acquisition_waits_for_the_holder() {
     let seen = vec![
         opened(1, KernelTime(10)),
         opened(2, KernelTime(20)),
-        locked(flock(libc::LOCK_EX, 0), 1, 10, (30, 31)),
-        locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 2, 20, (32, 33)),
-        locked(flock(libc::LOCK_EX, 0), 2, 20, (34, 50)),
+        locked(flock(libc::LOCK_EX, 0), 1, 10, KernelTime(30), KernelTime(31)),
+        locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 2, 20, KernelTime(32), KernelTime(33)),
+        locked(flock(libc::LOCK_EX, 0), 2, 20, KernelTime(34), KernelTime(50)),
         (51, CaptureEvent::Exit { process: 1, has_fd: true }),
     ];
     expect_test::expect![[r#"
@@ -456,10 +475,16 @@ fn lock_acquisition_waits_for_the_holder() {
 fn unexplained_lock_refusal_is_left_out() {
     let seen = vec![
         opened(1, KernelTime(10)),
-        locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 1, 10, (30, 31)),
-        locked(flock(libc::LOCK_EX, -i64::from(libc::EINTR)), 1, 10, (32, 33)),
-        locked(flock(libc::LOCK_EX, -512), 1, 10, (34, 35)),
-        locked(flock(libc::LOCK_UN, 0), 1, 10, (36, 37)),
+        locked(flock(libc::LOCK_EX | libc::LOCK_NB, EAGAIN), 1, 10, KernelTime(30), KernelTime(31)),
+        locked(
+            flock(libc::LOCK_EX, -i64::from(libc::EINTR)),
+            1,
+            10,
+            KernelTime(32),
+            KernelTime(33),
+        ),
+        locked(flock(libc::LOCK_EX, -512), 1, 10, KernelTime(34), KernelTime(35)),
+        locked(flock(libc::LOCK_UN, 0), 1, 10, KernelTime(36), KernelTime(37)),
     ];
     let planner = plan(seen);
     let left: Vec<_> = planner.skipped.iter().map(|(key, count)| (key.0, *count)).collect();
@@ -473,18 +498,18 @@ fn implicit_release_waits_for_ended_children() {
     let seen = vec![
         opened(1, KernelTime(10)),
         opened(3, KernelTime(20)),
-        locked(flock(libc::LOCK_EX, 0), 1, 10, (30, 31)),
+        locked(flock(libc::LOCK_EX, 0), 1, 10, KernelTime(30), KernelTime(31)),
         (35, CaptureEvent::Forked { parent: 1, child: 2 }),
         opened(2, KernelTime(40)),
         (45, CaptureEvent::Exit { process: 2, has_fd: true }),
-        locked(flock(libc::LOCK_EX, 0), 3, 20, (50, 60)),
+        locked(flock(libc::LOCK_EX, 0), 3, 20, KernelTime(50), KernelTime(60)),
         (70, CaptureEvent::Exit { process: 1, has_fd: true }),
     ];
     let planner = plan(seen);
     let child =
-        planner.out.0.iter().find(|op| op.what().to_string() == "openat" && op.at.worker.0 == 2);
+        planner.out.0.iter().find(|op| op.kind().to_string() == "openat" && op.at.worker.0 == 2);
     let child = child.expect("the operation of the child").at;
-    let release = planner.out.0.iter().find(|op| op.implicit && op.what().to_string() == "flock");
+    let release = planner.out.0.iter().find(|op| op.implicit && op.kind().to_string() == "flock");
     let release = release.expect("an implicit release");
     assert!(release.before.contains(&child), "{}", plan_text(&planner));
 }

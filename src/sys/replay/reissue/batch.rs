@@ -10,22 +10,22 @@ use crate::event::registers::low_half;
 /// Time at which the value of a register is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArgSource {
-    /// Now: the register has its value.
+    /// Value that is known before the call is made.
     Early,
-    /// When the call is made: the descriptor of the slot in the register.
+    /// Descriptor of the slot in the register, known when the call is made, as all that follow.
     Slot,
-    /// When the call is made: the number that the slot's descriptor is to have.
+    /// Number that the slot's descriptor is to have.
     NumberFor,
-    /// When the call is made: the descriptor of the sink.
+    /// Descriptor of the sink.
     Sink,
-    /// When the call is made: the address of the calling thread's buffer for reads.
+    /// Address of the calling thread's buffer for reads.
     Into,
-    /// When the call is made: the address of the calling thread's buffer for writes.
+    /// Address of the calling thread's buffer for writes.
     From,
-    /// When the call is made: the address of a vector for reads. The upper half of the register is
-    /// the number of its buffers, the lower half their bytes.
+    /// Address of a vector for reads. The upper half of the register is the number of its buffers,
+    /// the lower half their bytes.
     VectorInto,
-    /// When the call is made: the address of a vector for writes, with the same halves.
+    /// Address of a vector for writes, with the same halves.
     VectorFrom,
 }
 
@@ -92,11 +92,11 @@ impl CallBatch {
     /// call is made.
     fn register(
         &mut self,
-        it: Register<'_>,
+        wanted: Register<'_>,
         register: usize,
     ) -> Result<(ArgSource, u64), CallRefusal> {
         let fits = |bytes, most| if bytes <= most { Ok(()) } else { Err(CallRefusal::TooLong) };
-        let place = match it {
+        let place = match wanted {
             Register::Number(value) => return Ok((ArgSource::Early, value)),
             Register::Slot(None) => return Ok((ArgSource::Early, u64::MAX)),
             Register::Slot(Some(slot)) => return Ok((ArgSource::Slot, slot.into())),

@@ -23,7 +23,7 @@ use super::memory::CallMemory;
 use super::slots::FdSlots;
 use super::uring_availability::{UringPolicy, UringUnavailable};
 use crate::sys::clock;
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Nanos};
 
 /// Limit on the entries (`IORING_MAX_ENTRIES` in `io_uring/io_uring.c`). When the queue is full,
 /// the calls in it are submitted.
@@ -32,13 +32,15 @@ const ENTRIES_MAX: u32 = 32_768;
 /// User data of the entries that cancel calls, in place of a seat's index.
 const INTERRUPT: u64 = u64::MAX;
 
-/// Shortest interval between two cancellations, ns. Each cancellation has a result of its own, and
-/// no thread is to wait for that.
-const INTERRUPT_NS: u64 = 100_000_000;
+/// Shortest interval between two cancellations. Each cancellation has a result of its own, and no
+/// thread is to wait for that.
+const INTERRUPT_INTERVAL: Nanos = Nanos(100_000_000);
 
-/// Calls in flight when the ring is dropped: they are cancelled after the first time, ns. Their
-/// memory is leaked after the second one.
-const DROP_NS: [u64; 2] = [1_000_000_000, 4_000_000_000];
+/// Time after the drop of the ring from which calls in flight are cancelled.
+const DROP_CANCEL_AFTER: Nanos = Nanos(1_000_000_000);
+
+/// Time after the drop of the ring from which the memory of calls in flight is leaked.
+const DROP_LEAK_AFTER: Nanos = Nanos(5_000_000_000);
 
 /// Calls in flight, and their memory.
 pub struct CallRing {
@@ -96,8 +98,8 @@ impl CallRing {
         &mut seat.memory
     }
 
-    /// Puts a call into a seat, to be submitted. Returns false, and does nothing, if a ring cannot
-    /// make such a call or would change its meaning.
+    /// Puts the call with this index into a seat, to be submitted. Returns false, and does nothing,
+    /// if a ring cannot make such a call or would change its meaning.
     ///
     /// # Errors
     ///
@@ -109,10 +111,10 @@ impl CallRing {
     pub fn push(
         &mut self,
         seat: usize,
-        batch: (&CallBatch, usize),
+        batch: &CallBatch,
+        index: usize,
         slots: &FdSlots,
     ) -> io::Result<bool> {
-        let (batch, index) = batch;
         let (number, args) = batch.registers(index, self.memory(seat), slots, None);
         let entry = entry(number, args).filter(|_| has_place(args[0]));
         let Some(entry) = entry else { return Ok(false) };
@@ -147,10 +149,11 @@ impl CallRing {
     ///
     /// # Errors
     ///
-    /// As [`Self::enter`].
+    /// Errors of [`Self::enter`].
     pub fn interrupt(&mut self) -> io::Result<()> {
         let now = clock::now();
-        if self.interrupted.is_some_and(|it| now.0.saturating_sub(it.0) < INTERRUPT_NS) {
+        let is_early = |last: KernelTime| now.since(last).unwrap_or_default() < INTERRUPT_INTERVAL;
+        if self.interrupted.is_some_and(is_early) {
             return Ok(());
         }
         self.interrupted = Some(now);
@@ -201,15 +204,14 @@ impl CallRing {
 
 impl Drop for CallRing {
     fn drop(&mut self) {
-        let begin = clock::now().0;
-        let [cancellation, most] = DROP_NS;
+        let begin = clock::now();
+        let pause = Duration::from_nanos(INTERRUPT_INTERVAL.0);
         while self.under_way > 0 {
-            let waited = clock::now().0.saturating_sub(begin);
-            let interrupted = if waited < cancellation { Ok(()) } else { self.interrupt() };
-            let entered =
-                interrupted.and_then(|()| self.enter(Some(Duration::from_nanos(INTERRUPT_NS))));
+            let waited = clock::now().since(begin).unwrap_or_default();
+            let interrupted = if waited < DROP_CANCEL_AFTER { Ok(()) } else { self.interrupt() };
+            let entered = interrupted.and_then(|()| self.enter(Some(pause)));
             while self.over().is_some() {}
-            if entered.is_err() || waited > cancellation + most {
+            if entered.is_err() || waited > DROP_LEAK_AFTER {
                 // The kernel may still write into that memory.
                 std::mem::forget(std::mem::take(&mut self.seats));
                 return;
@@ -280,7 +282,7 @@ mod tests {
     /// Fails if a call has another result or effect through a ring, or the ring makes other calls.
     #[test]
     #[expect(clippy::print_stdout, reason = "a skipped test says so")]
-    fn a_ring_makes_the_same_calls() {
+    fn ring_makes_same_calls_as_batch() {
         let cases: [CallCase; 11] = [
             ("pwrite64", [0, 1, 4099, 23, 0, 0], true),
             ("pwritev2", [0, 1, 1, 5003, 0, 0], true),
@@ -318,7 +320,7 @@ mod tests {
         let mut got = Vec::new();
         for (index, call) in (0..).zip(&cases) {
             let seat = ring.seat(memory());
-            let is_made = ring.push(seat, (&batch, index), &slots).expect("room");
+            let is_made = ring.push(seat, &batch, index, &slots).expect("room");
             assert_eq!(is_made, call.2, "{call:?}");
             if call.2 {
                 ring.enter(Some(Duration::from_secs(7))).expect("a ring that works");
@@ -341,7 +343,7 @@ mod tests {
         // their memory goes.
         for _ in 0..23 {
             let seat = ring.seat(memory());
-            assert!(ring.push(seat, (&batch, 0), &slots).expect("room"));
+            assert!(ring.push(seat, &batch, 0, &slots).expect("room"));
         }
         file.as_file().set_len(0).expect("ours");
         drop(ring);
@@ -369,7 +371,7 @@ mod tests {
         batch.push(&prototype.expect("a call"), &wanted).expect("short");
         batch.seal();
         let seat = ring.seat(CallMemory::new(longest, contents).expect("memory"));
-        assert!(!ring.push(seat, (&batch, 0), &slots).expect("room"), "a pipe has no places");
+        assert!(!ring.push(seat, &batch, 0, &slots).expect("room"), "a pipe has no places");
         let begin = |ring: &mut CallRing| {
             let (number, args) = batch.registers(0, ring.memory(seat), &slots, None);
             ring.begin(seat, entry(number, args).expect("a read")).expect("room");

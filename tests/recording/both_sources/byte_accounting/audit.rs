@@ -12,13 +12,22 @@ use iotrace_perf::operation::model::{ProcessKey, SyscallOperation, ThreadKey};
 use iotrace_perf::units::{CpuId, KernelTime, Pid, Tid};
 use serde_json::Value;
 
-use crate::support::driver::daily::{self, Line};
+use crate::support::driver::daily::{self, Line, LineDirectories};
 use crate::support::driver::process;
-use crate::support::driver::recording::{TIMEOUT, can_record, compile, record};
+use crate::support::driver::recording::{Source, TIMEOUT, can_record, compile};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::scratch_dir;
+
+for_each_source! {
+    all_calls_together_are_equal,
+    daily_use_is_equal,
+    unreaped_processes_explain_the_difference,
+    core_dump_is_named,
+    btrfs_stream_is_named,
+    copy_on_overlayfs_counts_twice,
+}
 
 // --- each call ---
 
@@ -89,7 +98,7 @@ fn each_call_is_counted_as_the_table_says() {
     assert_counted_as_the_table_says("this kernel", &counted.success().stdout());
 }
 
-/// The same for what `scripts/vm/check-accounting` recorded on other kernels.
+/// The records that `scripts/vm/check-accounting` made on other kernels.
 #[test]
 fn other_kernels_count_as_the_table_says() {
     let _turn = beside_others();
@@ -106,8 +115,7 @@ fn other_kernels_count_as_the_table_says() {
 }
 
 /// A recorded program that makes all of them: the sums are equal, too.
-#[test]
-fn all_calls_together_are_equal() {
+fn all_calls_together_are_equal(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -116,7 +124,7 @@ fn all_calls_together_are_equal() {
     let program = compile("accounting.c", dir.path());
     let place = dir.path().to_str().expect("text");
     let (finished, recording) =
-        record(&dir.path().join("trace"), &[], &[&program, place, "/dev/shm"]);
+        source.record(&dir.path().join("trace"), &[], &[&program, place, "/dev/shm"]);
     finished.success();
     let audit = &recording.info["audit"];
     assert_eq!(audit["agrees"], true, "{audit:#}");
@@ -130,8 +138,7 @@ const AT_ONCE: usize = 3;
 
 /// Fails if the audit of any line of daily use is not equal, and has no reason that the table
 /// expects.
-#[test]
-fn daily_use_is_equal() {
+fn daily_use_is_equal(source: Source) {
     if !can_record(&[Need::Program("git")]) {
         return;
     }
@@ -153,7 +160,12 @@ fn daily_use_is_equal() {
             let other = Path::new("/dev/shm")
                 .join(format!("iotrace-daily-{number}-{}", std::process::id()));
             fs::create_dir(&other).expect("make it");
-            let audit = daily::audit_of(line, &model, (&place, &other));
+            let audit = daily::audit_of(
+                source,
+                line,
+                &model,
+                &LineDirectories { dir: &place, other: &other },
+            );
             let is_right = audit.contains("audit: equal")
                 || line.leaves && audit.contains("were not waited for");
             if !is_right {
@@ -176,8 +188,7 @@ fn daily_use_is_equal() {
 
 /// Fails if processes that were not waited for, or whose accounting the kernel threw away, are not
 /// the reason.
-#[test]
-fn unreaped_processes_explain_the_difference() {
+fn unreaped_processes_explain_the_difference(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -186,7 +197,7 @@ fn unreaped_processes_explain_the_difference() {
     let program = compile("unwaited.c", dir.path());
     let expected = [("none", 1), ("ignored", 1), ("waited", 0), ("parent", 20)];
     for (mode, unwaited) in expected {
-        let (finished, recording) = record(&dir.path().join(mode), &[], &[&program, mode]);
+        let (finished, recording) = source.record(&dir.path().join(mode), &[], &[&program, mode]);
         finished.success();
         let audit = &recording.info["audit"];
         assert_eq!(audit["unwaited"], unwaited, "{mode}: {audit:#}");
@@ -196,8 +207,7 @@ fn unreaped_processes_explain_the_difference() {
 }
 
 /// Fails if what the kernel writes into a core dump has no name.
-#[test]
-fn a_core_dump_is_named() {
+fn core_dump_is_named(source: Source) {
     if !can_record(&[Need::Program("bash")]) {
         return;
     }
@@ -208,7 +218,7 @@ fn a_core_dump_is_named() {
     let script = "ulimit -c unlimited; cd \"$0\"; bash -c 'kill -ABRT $$'; true";
     let place = dir.path().to_str().expect("text");
     let trace = dir.path().join("trace");
-    let (finished, recording) = record(&trace, &[], &["bash", "-c", script, place]);
+    let (finished, recording) = source.record(&trace, &[], &["bash", "-c", script, place]);
     finished.success();
     let audit = &recording.info["audit"];
     assert_eq!(audit["agrees"], true, "{audit:#}");
@@ -217,8 +227,7 @@ fn a_core_dump_is_named() {
 
 /// Fails if the stream that the kernel writes inside an `ioctl` has no name, or a recording without
 /// `ioctl` does not tell how to see it.
-#[test]
-fn a_btrfs_stream_is_named() {
+fn btrfs_stream_is_named(source: Source) {
     let mkfs = Need::Program("mkfs.btrfs");
     if !can_record(&[Need::Root, Need::Loop, Need::KernelFile("/sys/fs/btrfs"), mkfs]) {
         return;
@@ -234,7 +243,8 @@ fn a_btrfs_stream_is_named() {
     let (stream, from) = (to("stream"), to("mounted/b"));
     let send = ["btrfs", "send", "-q", "-f", &stream, &from];
 
-    let (finished, recording) = record(&dir.path().join("with"), &["-e", "%default,ioctl"], &send);
+    let (finished, recording) =
+        source.record(&dir.path().join("with"), &["-e", "%default,ioctl"], &send);
     let text = finished.success().stderr();
     let audit = &recording.info["audit"];
     assert_eq!(audit["agrees"], true, "{audit:#}");
@@ -242,7 +252,7 @@ fn a_btrfs_stream_is_named() {
     assert!(text.contains("writes by the kernel itself inside ioctl for btrfs send"), "{text}");
 
     fs::remove_file(&stream).expect("the stream");
-    let (finished, recording) = record(&dir.path().join("without"), &[], &send);
+    let (finished, recording) = source.record(&dir.path().join("without"), &[], &send);
     let text = finished.success().stderr();
     assert_eq!(recording.info["audit"]["agrees"], false, "{text}");
     assert!(text.contains("ioctl was not recorded: btrfs send writes inside it"), "{text}");
@@ -263,8 +273,7 @@ impl Drop for Overlay<'_> {
 
 /// Fails if a copy inside overlayfs, which the kernel counts twice, is not the reason for exactly
 /// that.
-#[test]
-fn a_copy_on_overlayfs_counts_twice() {
+fn copy_on_overlayfs_counts_twice(source: Source) {
     let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let overlay = if systems.contains("overlay") { "/proc/filesystems" } else { "/overlayfs" };
     if !can_record(&[Need::KernelFile(overlay)]) {
@@ -284,7 +293,7 @@ fn a_copy_on_overlayfs_counts_twice() {
     shell.args(["-c", &script]).current_dir(&place);
     process::run(&mut shell, TIMEOUT).expect("it ends").success();
     let [from, to] = ["a", "b"].map(|it| place.join("merged").join(it).display().to_string());
-    let (finished, recording) = record(&dir.path().join("trace"), &[], &["cp", &from, &to]);
+    let (finished, recording) = source.record(&dir.path().join("trace"), &[], &["cp", &from, &to]);
     finished.success();
     drop(mounted);
     let audit = &recording.info["audit"];

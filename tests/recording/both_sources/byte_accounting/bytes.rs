@@ -2,14 +2,17 @@
 //! sees them.
 
 use crate::support::driver::json::JsonOperation;
-use crate::support::driver::recording::{can_record, compile, record};
+use crate::support::driver::recording::{Source, can_record, compile};
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
+for_each_source! {
+    registers_and_bytes_are_the_kernels,
+}
+
 /// Fails if a call that is given no position has one, if a length is taken from more than its
 /// `int`, or if what pipes and sockets move counts as nothing.
-#[test]
-fn registers_and_bytes_are_the_kernels() {
+fn registers_and_bytes_are_the_kernels(source: Source) {
     if !can_record(&[]) {
         return;
     }
@@ -18,7 +21,8 @@ fn registers_and_bytes_are_the_kernels() {
     let program = compile("registers.c", dir.path());
     let script = format!("cd {} && exec {program}", dir.path().display());
     let options = ["-e", "%default,%socket,%stat,%attr"];
-    let (finished, recording) = record(&dir.path().join("trace"), &options, &["sh", "-c", &script]);
+    let (finished, recording) =
+        source.record(&dir.path().join("trace"), &options, &["sh", "-c", &script]);
     finished.success();
     recording.assert_whole();
     let operations = recording.operations();

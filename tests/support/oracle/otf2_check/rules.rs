@@ -16,9 +16,9 @@ use super::{Problems, Summary, Totals, for_lines};
 struct Open {
     group: u64,
     mode: Mode,
-    /// It still needs an `Issued` before it may complete.
+    /// The operation still needs an `Issued` before it may complete.
     awaits_issue: bool,
-    /// It may have an `Issued` at all.
+    /// The operation may have an `Issued` at all.
     non_blocking: bool,
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn compare(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Vec<
 /// As [`compare`], and tells how much was compared.
 pub(crate) fn compare_counted(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Comparison {
     let mut comparison = Comparison::default();
-    let moved = Moved::of(log);
+    let moved = RenamedParts::of(log);
     let mut by_thread: BTreeMap<i32, Vec<&JsonOperation>> = BTreeMap::new();
     for operation in ours.iter().filter(|it| names.contains(&it.name.as_str())) {
         by_thread.entry(operation.tid).or_default().push(operation);
@@ -85,7 +85,7 @@ fn aligned(
     theirs: &[&Call],
     ours: &[&JsonOperation],
     first: bool,
-    moved: &Moved,
+    moved: &RenamedParts,
 ) -> Comparison {
     if !first {
         return thread(tid, theirs, ours, moved);
@@ -98,7 +98,7 @@ fn aligned(
     best.unwrap_or_else(|| after(least))
 }
 
-fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], moved: &Moved) -> Comparison {
+fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], moved: &RenamedParts) -> Comparison {
     let mut comparison = Comparison::default();
     let mut rest = ours.iter();
     for (index, call) in theirs.iter().enumerate() {
@@ -118,7 +118,7 @@ fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], moved: &Moved) ->
             return comparison;
         };
         if operation.name != name {
-            // What follows is shifted: more lines would say the same.
+            // The lines below are shifted: more of them would say the same.
             comparison.differences.push(format!(
                 "tid {tid} call {index}: strace has {}, ours is {operation:?}",
                 show(call)
@@ -209,7 +209,12 @@ fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<Stri
 }
 
 /// The file of the descriptor that a call works on. Ours is what it was called when it was opened.
-fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize) -> Option<String> {
+fn held_path(
+    call: &Call,
+    ours: &JsonOperation,
+    moved: &RenamedParts,
+    held: &mut usize,
+) -> Option<String> {
     let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name))?;
     let is_resolved =
         matches!(ours.path_source.as_deref(), Some("fd-link" | "fanotify" | "snapshot"));
@@ -226,12 +231,12 @@ fn held_path(call: &Call, ours: &JsonOperation, moved: &Moved, held: &mut usize)
 
 /// Files that got other names during the run: the last parts of what was given.
 #[derive(Debug, Default)]
-struct Moved {
+struct RenamedParts {
     from: BTreeSet<Vec<u8>>,
     to: BTreeSet<Vec<u8>>,
 }
 
-impl Moved {
+impl RenamedParts {
     fn of(log: &Log) -> Self {
         let mut moved = Self::default();
         let moves = |it: &Call| it.name.starts_with("rename") || it.name.starts_with("link");
@@ -288,7 +293,7 @@ fn expected_second(call: &Call) -> Option<i32> {
     }
     match kernel_name(&call.name) {
         "dup" => returned_fd(call),
-        // What was asked for, and got, if the call did not fail.
+        // Requested bytes, and the result, if the call did not fail.
         "dup2" | "dup3" => argument_fd(call, 1),
         "fcntl" if call.args_text.contains("F_DUPFD") => returned_fd(call),
         "sendfile64" => call.fd,

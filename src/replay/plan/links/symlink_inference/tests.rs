@@ -30,7 +30,7 @@ fn changed(seen: &mut SymlinkEvidence, path: &str) {
 }
 
 #[test]
-fn the_first_name_that_differs_is_a_link() {
+fn first_differing_name_is_a_link() {
     check(|seen| open(seen, "/a/l/t", "/a/d/t"), "/a/l → d");
     check(|seen| open(seen, "/lib/x/y", "/usr/lib/x/y"), "/lib → usr/lib");
     check(|seen| open(seen, "/a/f", "/b/g"), "/a/f → ../b/g");
@@ -40,7 +40,7 @@ fn the_first_name_that_differs_is_a_link() {
 }
 
 #[test]
-fn a_directory_is_no_link() {
+fn known_directory_is_no_link() {
     check(
         |seen| {
             open(seen, "/a/l/x", "/a/l/x");
@@ -51,7 +51,7 @@ fn a_directory_is_no_link() {
 }
 
 #[test]
-fn a_link_may_lead_to_another_one() {
+fn link_may_lead_to_another_link() {
     check(
         |seen| {
             open(seen, "/l/m/t", "/d/e/t");

@@ -41,7 +41,7 @@ fn open(log: &[u8]) -> (Reader<&[u8]>, Header) {
 /// Items of a log on their way to the pipeline.
 type Items<'a> = Box<dyn Iterator<Item = io::Result<Item>> + Send + 'a>;
 
-/// The same items give the same steps, the same questions whether to go on, and the same end. How
+/// Equal items give the same steps, the same questions whether to go on, and the same end. How
 /// many steps.
 #[track_caller]
 fn check<'a>(log: &'a [u8], what: &str, items: impl Fn(Reader<&'a [u8]>) -> Items<'a>) -> usize {
@@ -112,7 +112,7 @@ fn failed_sink_gets_no_further_step() {
 #[test]
 fn panic_of_a_sink_is_passed_on() {
     let log = read("v1/pipes", "iocap");
-    // It takes no step at all.
+    // The work takes no step at all.
     let mut sink = FailsAt(u64::MAX);
     let panicked = catch_unwind(AssertUnwindSafe(|| run_failing(&log, &mut sink).map(|_| ())));
     let said = panicked.expect_err("a panic");

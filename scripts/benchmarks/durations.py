@@ -1,0 +1,144 @@
+"""Durations of single calls: by the program's own clock, untraced and traced, and by the log."""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+from dataclasses import dataclass
+
+import table
+from process import Failed, run
+from series import measure
+from tools import Iotrace, Untraced
+from trial import folder
+
+# Largest difference between the log and the untraced program: the larger of the two.
+SHARE = 0.10
+BOUND_NS = 200
+BUSY_LOOPS_PER_CPU = 4
+
+
+@dataclass
+class Kind:
+    """One kind of call, and its operations in the log."""
+
+    name: str
+    title: str
+    count: int
+    is_its: callable
+
+
+def _call(name, failed):
+    """Whatever its path: with some sources a path is not known. The few calls of the loader do not move the median."""
+    return lambda it: it["name"] == name and ((it["result"] or 0) < 0) == failed
+
+
+def _kinds(bench):
+    count = 2_000 if bench.quick else 10_000
+    return [
+        Kind("open", "open", count, _call("openat", False)),
+        Kind("missing", "failed open", count, _call("openat", True)),
+        Kind("read", "pread, 1 B", count, _call("pread64", False)),
+        Kind("write", "pwrite, 1 B", count, _call("pwrite64", False)),
+        Kind("fsync", "fsync", count // 20, _call("fsync", False)),
+        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it["kind"] == "aio"),
+        Kind("uring", "io_uring_enter, 1 B", count, _call("io_uring_enter", False)),
+    ]
+
+
+def _tools(bench):
+    values = [("tracefs", it) for it in ("", "reader", "uprobe", "fanotify", "links", "off")]
+    values += [("perf", it) for it in ("", "off")]
+    return [Iotrace(bench.program, source, names) for source, names in values]
+
+
+@dataclass
+class Times:
+    """Medians and 99th percentiles, ns."""
+
+    own: tuple
+    logged: tuple = ()
+
+
+def _own(done):
+    found = re.search(r"ns: (\d+) (\d+)", done.checked().out)
+    if not found:
+        raise Failed("the program printed no time")
+    return int(found[1]), int(found[2])
+
+
+def _quantiles(values):
+    if len(values) < 2:
+        raise Failed("the log has no such call")
+    parts = statistics.quantiles(values, n=100)
+    return statistics.median(values), parts[98]
+
+
+def _trial(bench, kind, tool):
+    with folder(bench.scratch) as place:
+        work = [bench.binary("durations"), kind.name, str(kind.count), str(place)]
+        own = _own(run(tool.command(work, place)))
+        if tool.file(place) is None:
+            return Times(own)
+        lines = run([bench.program, "script", "--json", str(tool.file(place))]).checked().out.splitlines()
+        operations = map(json.loads, lines)
+        return Times(own, _quantiles([it["duration_ns"] for it in operations if kind.is_its(it) and it["duration_ns"]]))
+
+
+def _median(times, of):
+    return tuple(statistics.median(of(it)[part] for it in times) for part in (0, 1))
+
+
+def _rows(kind, found):
+    true = _median(found.pop("untraced"), lambda it: it.own)
+    rows = [[kind.title, "untraced", *map(table.duration, true)]]
+    for name, times in found.items():
+        if isinstance(times, str):
+            rows.append([kind.title, name, f"n/a: {times}"])
+            continue
+        own, logged = _median(times, lambda it: it.own), _median(times, lambda it: it.logged)
+        difference = logged[0] - true[0]
+        within = abs(difference) <= max(BOUND_NS, SHARE * true[0])
+        rows.append(
+            [kind.title, name, *map(table.duration, (*own, *logged, difference)), "yes" if within else "**no**"]
+        )
+    return rows
+
+
+def _measured(bench):
+    rows = []
+    for kind in _kinds(bench):
+        found = {}
+
+        def trial(tool, kind=kind, found=found):
+            times = _trial(bench, kind, tool)
+            found.setdefault(tool.name, []).append(times)
+            return times.own[0]
+
+        tools = [Untraced(), *_tools(bench)]
+        series = measure(kind.title, {it.name: (lambda it=it: trial(it)) for it in tools}, bench.others)
+        found.update({name: one.failure for name, one in series.items() if not one})
+        rows += _rows(kind, found)
+    head = ["", "", "own clock, p50", "p99", "log, p50", "p99", "log less untraced, p50", f"within 10 % or {BOUND_NS} ns"]
+    return table.markdown(head, rows)
+
+
+def run_all(bench):
+    idle = _measured(bench)
+    loops = [
+        subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(BUSY_LOOPS_PER_CPU * (os.cpu_count() or 1))
+    ]
+    try:
+        loaded = _measured(bench)
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    return (
+        "## Durations\n\n"
+        "Times of single calls by the clock of the program, untraced and recorded, and their durations in the log. "
+        "The log is to show what the untraced program would have seen.\n\n"
+        f"On an idle machine:\n\n{idle}\n"
+        f"Beside {BUSY_LOOPS_PER_CPU} busy loops for each CPU:\n\n{loaded}"
+    )
