@@ -1,4 +1,4 @@
-# What setup and test share; sourced by them, with `root` = the checkout.
+# Functions that setup and test share; sourced by them, with `root` = the checkout.
 # POSIX sh. Callers run under `set -eu`.
 # shellcheck shell=sh
 
@@ -31,7 +31,7 @@ as_root() {
     fi
 }
 
-# The user of sudo, who has the Rust toolchain and gets the built files. Empty: the current user.
+# The user of sudo: owner of the Rust toolchain and of the built files. Empty: the current user.
 developer=
 if is_root && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; then
     developer=$SUDO_USER

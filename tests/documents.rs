@@ -39,7 +39,7 @@ mod page_directory;
 use compare::{aligned, alike, most_alike, shape};
 use page_directory::{Errors, PageDirectory};
 
-/// A line that stands for any number of lines.
+/// A line that means any number of lines.
 const ANY_LINES: &str = "…";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ fn runs_here(block: &Block, page_only_reads: bool) -> bool {
     !page_only_reads && !matches!(block.mark, Mark::OutputOf(_))
 }
 
-/// Blocks that neither test runs, without a mark that says so.
+/// Blocks that neither test runs, without the mark for that.
 fn never_run(page: &str, blocks: &[Block]) -> Vec<String> {
     let page_only_reads = only_reads(blocks);
     let is_marked = |block: &Block| matches!(block.mark, Mark::NotRun(_) | Mark::NoCommand(_));

@@ -174,7 +174,7 @@ fn module_of(file: &str) -> Option<String> {
 /// Modules of the crate that a file uses.
 fn modules_used(file: &str, text: &str) -> Vec<(String, usize)> {
     let paths = imports::paths_used(file, text).into_iter();
-    // Anything else is a file that `#[path]` put deeper than it lies.
+    // Other paths are files that `#[path]` put deeper in the module tree than in the folders.
     let is_module = |path: &imports::Path| {
         path.has_crate || MODULES.iter().any(|row| row.0 == path.segments[0])
     };
@@ -262,7 +262,7 @@ fn import_rule_can_fail() {
 
 // --- Unsafe code, memory orderings, clocks ---
 
-/// The lines on which a row of words stands in the code.
+/// The lines on which the code has a row of words.
 fn lines_of(text: &str, words: &[&str]) -> Vec<usize> {
     let tokens = tokens(text);
     let found = tokens
@@ -298,7 +298,7 @@ fn safety_comments(file: &str, text: &str) -> Findings {
         .collect()
 }
 
-/// Each use of a memory ordering says with what it pairs, or that nothing hangs on it.
+/// Each use of a memory ordering has a comment: its counterpart, or that nothing depends on it.
 fn ordering_comments(file: &str, text: &str) -> Findings {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let has_reason = |line: usize| {
@@ -426,7 +426,7 @@ fn dependencies_have_reasons() {
     check_rule(rule, "[dev-dependencies]\na = { path = \" # no\" }", "# a = 1\n[features]\na = []");
 }
 
-/// Words that say "not finished". Joined here, so that this file has none of them.
+/// Words for "not finished". Joined here, so that this file has none of them.
 fn unfinished_words() -> [String; 5] {
     [["TO", "DO"], ["FIX", "ME"], ["X", "XX"], ["to", "do!"], ["unimpl", "emented!"]]
         .map(|it| it.concat())

@@ -149,7 +149,7 @@ int main(int words, char **word) {
         clock[i] = now_ns() - since;
     }
     for (size_t i = 0; i < count; i++) {
-        // What fsync has to write, outside of the time.
+        // Data for fsync, written outside of the measured time.
         if (kind->call == sync_file) check(write_one() == 1, "pwrite");
         uint64_t since = now_ns();
         int result = kind->call();

@@ -1,4 +1,4 @@
-"""What an operation costs under each tracer, beside what it costs without one."""
+"""Cost of an operation under each tracer, beside its cost without one."""
 
 from dataclasses import dataclass
 
@@ -103,7 +103,7 @@ def _row(cost, name, series, references):
 
 
 def relation(cost, name, other):
-    """Extra ÷ the other's extra. `~`: a range overlaps that of untraced, so the number says little."""
+    """Extra ÷ the other's extra. `~`: a range overlaps that of untraced, so the number means little."""
     extra, base = cost.extra(name), cost.extra(other)
     if extra is None or base is None or base <= 0:
         return "–"

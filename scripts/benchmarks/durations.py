@@ -30,7 +30,7 @@ class Kind:
 
 
 def _call(name, failed):
-    """Whatever its path: with some sources a path is not known. The few calls of the loader do not move the median."""
+    """Operations of any path: with some sources a path is not known. The few calls of the loader do not move the median."""
     return lambda it: it["name"] == name and ((it["result"] or 0) < 0) == failed
 
 

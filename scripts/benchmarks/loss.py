@@ -1,4 +1,4 @@
-"""What is lost at the highest rate: one thread flat out, and one on each CPU."""
+"""Losses at the highest rate: one thread flat out, and one on each CPU."""
 
 import os
 import statistics
@@ -77,7 +77,7 @@ def _flat_out(bench, count, threads):
             _spread(missing) if missing else "–",
         ])
     who = "One thread" if threads == 1 else f"{threads} threads, one on each CPU"
-    note = "What the program's start and end read counts too, so a little more than 100 % is everything."
+    note = "Reads of the program's start and end count too, so a complete log has a little more than 100 %."
     return f"### {who}\n\n{note}\n\n{table.markdown(head, rows)}"
 
 

@@ -1,4 +1,4 @@
-"""What was measured, where."""
+"""The measured versions, and the machine."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def _field(path, name):
 
 
 def file_system(path):
-    """Of the mount that holds it."""
+    """Type of the file system that holds the path."""
     mounts = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, right = line.split(" - ")
@@ -45,7 +45,7 @@ def describe(program, scratch):
     versions = []
     for command in VERSIONS:
         said = _first_line(command)
-        # sqlite3 says the number alone.
+        # sqlite3 prints the number alone.
         versions.append(said if command[0].split("-")[0] in said else f"{command[0]} {said.split()[0]}")
     lines = [
         f"{kernel.sysname} {kernel.release}, {kernel.machine}, {os.cpu_count()} × "
@@ -66,5 +66,5 @@ def is_in_memory(path):
 
 
 def busy():
-    """How much else is going on: it makes every figure worse."""
+    """Load of the machine by other programs, which makes every figure worse."""
     return os.getloadavg()[0]

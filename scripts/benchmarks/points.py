@@ -11,7 +11,7 @@ READ_PAIR = ["syscalls:sys_enter_read", "syscalls:sys_exit_read"]
 
 
 def call_numbers():
-    """Of every system call in the table, on this machine."""
+    """Numbers of all system calls in the table, on this machine."""
     rows = re.findall(r'row\("\w+", +(\d+), (?:Some\((\d+)\)|None)', (SOURCE / "syscall_rows.rs").read_text())
     is_x86 = os.uname().machine == "x86_64"
     numbers = [int(x86) if is_x86 else int(generic) for x86, generic in rows if is_x86 or generic]
@@ -31,7 +31,7 @@ def _runs(numbers):
 
 
 def call_filter(field):
-    """In the language that the kernel's filters and bpftrace share."""
+    """A filter in the language that the kernel's filters and bpftrace share."""
     terms = [
         f"{field}=={first}" if first == last else f"({field}>={first}&&{field}<={last})"
         for first, last in _runs(call_numbers())
@@ -40,7 +40,7 @@ def call_filter(field):
 
 
 def block_points():
-    """Those of the block layer that this kernel has."""
+    """Tracepoints of the block layer that this kernel has."""
     names = re.findall(r'\("(block_\w+)", BlockPoint::', (SOURCE / "decode.rs").read_text())
     return [f"block:{name}" for name in names if (EVENTS / "block" / name).is_dir()]
 

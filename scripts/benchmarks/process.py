@@ -1,4 +1,4 @@
-"""Runs a program to its end: what it said, how long it took, how much memory it had."""
+"""Runs a program to its end: its output, its time and its memory."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ class Run:
         return self.ended_ns - self.began_ns
 
     def reason(self):
-        """What it said last, for people."""
+        """The last message of the program, for people."""
         lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
         named = [line for line in lines if "error" in line.lower()]
         said = named[-1] if named else "; ".join(lines[-2:])
@@ -46,7 +46,7 @@ class Run:
 
 
 def run(command, environment=None, discard=False):
-    """`discard`: what goes to standard output is not kept."""
+    """Runs a command; with `discard` its standard output is not kept."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         began_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         try:
@@ -69,7 +69,7 @@ def run(command, environment=None, discard=False):
 
 
 def _wait(child):
-    """Its end, with its resources; all of its session is killed if that does not come, or if we are to end."""
+    """Waits for the end of a child, with its resources; kills its session after the limit, or if we are to end."""
     late = threading.Event()
 
     def stop():

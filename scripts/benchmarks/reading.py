@@ -1,4 +1,4 @@
-"""What becomes of a log: how fast, and in how much memory, on one core; beside what perf makes of its own."""
+"""Speed and memory of the readers of a log on one core, beside those of perf with its own file."""
 
 import json
 import statistics
@@ -14,7 +14,7 @@ from workloads import Workload
 # A pass over 100 M events takes a minute.
 ROUNDS_OF_LONG = 3
 LONG_EVENTS = 100_000_000
-# Of `perf record`: what it loses it cannot show.
+# Ring of `perf record`: lost records cannot be shown.
 RING = "8M"
 REPORTS = ["summary", "latency", "files", "pattern"]
 FORMS = ["csv", "iotracer", "ioreplay"]
@@ -53,7 +53,7 @@ def _rows(bench, events):
             cases, operations = _ours(bench, work, place, memory)
         except Failed as failed:
             return [[label, f"n/a: {failed}"]]
-        # That of 100 M events has 20 GB.
+        # A log of 100 M events has 20 GB.
         if events < LONG_EVENTS:
             peer, its = _peer(bench, work, place, memory)
             cases[PEER] = peer
@@ -64,7 +64,7 @@ def _rows(bench, events):
 
 
 def _ours(bench, work, place, memory):
-    """What reads our log → figures, and how many operations it has."""
+    """Readers of our log → figures, and the number of its operations."""
     tool = Iotrace(bench.program, "perf")
     traced(tool, work, place, work.count)
     log = tool.file(place)

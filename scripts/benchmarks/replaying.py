@@ -1,4 +1,4 @@
-"""How fast and how exact a replay is, beside the program itself and beside fio with the same operations."""
+"""Speed and exactness of a replay, beside the program itself and beside fio with the same operations."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from process import Failed, run
 from series import measure
 from trial import folder
 
-# In the page cache: what is measured is the replay, not the disk.
+# The files are in the page cache: the replay is measured, not the disk.
 OPERATIONS = 1_000_000
 QUICK_OPERATIONS = 50_000
 PACED_OPERATIONS = 30_000
@@ -20,7 +20,7 @@ GAP_NS = 100_000
 
 
 class Capture:
-    """A recording of the program, its plan, and the same for fio; and how long its operations took when it was recorded."""
+    """A recording of the program, its plan, and the same for fio; and the time of its operations when it was recorded."""
 
     def __init__(self, bench, place, count, gap_ns):
         self.program, self.place, self.count = bench.program, place, count
@@ -46,7 +46,7 @@ class Capture:
         return report
 
     def by_fio(self, stalls):
-        """ms of the job that does the most."""
+        """Time of the job that does the most, ms."""
         job = self.fio / "replay.fio"
         text = job.read_text()
         fast = self.fio / "bench.fio"

@@ -11,7 +11,7 @@ from process import Failed
 
 @dataclass
 class Series:
-    """The figures of one case, one from each round; `failure`: why there are no more."""
+    """The figures of one case, one from each round; `failure`: the reason why there are no more."""
 
     values: list = field(default_factory=list)
     failure: str | None = None

@@ -1,4 +1,4 @@
-"""How many bytes an operation takes in each tool's file."""
+"""Bytes of an operation in each tool's file."""
 
 import points
 import table

@@ -1,4 +1,4 @@
-"""How long a tracer takes before the program runs and after it has ended."""
+"""Time of a tracer before the program runs and after it has ended."""
 
 import re
 import statistics

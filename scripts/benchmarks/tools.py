@@ -1,4 +1,4 @@
-"""The tracers: how each is called, and what each says about what it recorded."""
+"""The tracers: the command of each, and its own counts of its recording."""
 
 import contextlib
 import json
@@ -13,14 +13,14 @@ from process import Failed, run
 
 @dataclass
 class Books:
-    """What is in a tool's file, and what the tool says is not."""
+    """Counts of a tool's file, and the losses that the tool reports."""
 
     operations: int
     lost_records: int
     missing_records: int | None = None
 
     def lost_share(self):
-        """Of all records; an operation has two."""
+        """Share of the records that are lost; an operation has two."""
         gone = self.lost_records + max(0, self.missing_records or 0)
         return gone / max(1, 2 * self.operations + gone)
 
@@ -31,21 +31,21 @@ class Tool:
     is_slow = False
 
     def command(self, program, folder):
-        """`program`, traced; whatever is written goes to `folder`. Raises Failed if that cannot be."""
+        """Command that traces `program` and writes to `folder`. Raises Failed if the tool cannot."""
         raise NotImplementedError
 
     def environment(self):
         return {}
 
     def file(self, folder):
-        """What it writes; None: nothing."""
+        """File that the tool writes; None: it writes none."""
         return None
 
     def after(self):
-        """Removes what it leaves in the kernel."""
+        """Removes the remains of the tool in the kernel."""
 
     def books(self, folder, done):
-        """None: it keeps none."""
+        """Counts of the tool; None: it keeps none."""
         return None
 
 
@@ -72,7 +72,7 @@ class Iotrace(Tool):
         if "--source" in known:
             words += ["--source", self.source]
         elif self.source != "perf":
-            # Without the option it records with perf.
+            # Without the option the tool records with perf.
             raise Failed("not available: this iotrace-perf has no --source")
         if "--realtime" in self.words and "--realtime" not in known:
             raise Failed("not available: this iotrace-perf has no --realtime")
@@ -167,7 +167,7 @@ tracepoint:raw_syscalls:sys_exit /tid == cpid || @tree[tid]/ {{
 }}
 """
 
-    # It is woken by every record.
+    # bpftrace is woken by every record.
     is_slow = True
 
     def __init__(self, ring_pages=None):
@@ -177,7 +177,7 @@ tracepoint:raw_syscalls:sys_exit /tid == cpid || @tree[tid]/ {{
     def command(self, program, folder):
         if any(" " in word for word in program):
             raise Failed("its -c splits the command at spaces")
-        # It does not take a name that is in two directories of the path.
+        # bpftrace does not take a name that is in two directories of the path.
         program = [shutil.which(program[0]) or program[0], *program[1:]]
         script = folder / "calls.bt"
         script.write_text(self.SCRIPT.format(calls=points.call_filter("$id")))
@@ -215,7 +215,7 @@ class Strace(Tool):
 
 
 class TraceCmd(Tool):
-    """In an instance of its own: the main buffer may be somebody else's."""
+    """trace-cmd in an instance of its own: the main buffer may be another program's."""
 
     INSTANCE = "bench-trace-cmd"
 
@@ -236,7 +236,7 @@ class TraceCmd(Tool):
         return ["trace-cmd", "record", "-F", "-c", *words, "-o", str(self.file(folder)), *program]
 
     def after(self):
-        # It removes its instance itself, but not when it fails.
+        # trace-cmd removes its instance itself, but not when it fails.
         with contextlib.suppress(FileNotFoundError):
             (points.EVENTS.parent / "instances" / self.INSTANCE).rmdir()
 
@@ -250,7 +250,7 @@ class TraceCmd(Tool):
 
 
 class BareDrain(Tool):
-    """Our own program that opens the same tracepoints and throws the records away: nobody can cost less with perf."""
+    """Our own program that opens the same tracepoints and throws the records away: no tracer can cost less with perf."""
 
     name = "bare drain"
 

@@ -12,7 +12,7 @@ from tools import is_installed
 
 @contextlib.contextmanager
 def folder(scratch):
-    """A place for what a tool writes, as long as it is looked at."""
+    """A folder for the files of a tool, as long as they are looked at."""
     path = Path(tempfile.mkdtemp(dir=scratch, prefix="run-"))
     try:
         yield path

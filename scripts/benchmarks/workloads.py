@@ -1,4 +1,4 @@
-"""What is traced: programs that say how long each of their operations took."""
+"""The traced programs, which print the time of their operations."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-# A slow tool does one of so many operations: what counts is the time of one.
+# A slow tool does one of so many operations: only the time of one counts.
 SLOW_DIVISOR = 20
 BLOCK_BYTES = 512
 FILE_BYTES = 256 << 20
@@ -16,7 +16,7 @@ FILES_PER_FOLDER = 100
 
 
 def said_figure(done):
-    """What the workload said itself."""
+    """Time by the workload's own output."""
     found = re.search(r"ns/op: ([0-9.]+)", done.out)
     return float(found[1]) if found else None
 
@@ -25,7 +25,7 @@ def said_figure(done):
 class Workload:
     name: str
     title: str
-    # What one operation is.
+    # Name of one operation.
     unit: str
     count: int
     command: Callable[[int], list]

@@ -1,4 +1,4 @@
-# What scripts/vm/run-check-names records for the test corpus: busybox does each
+# Work that scripts/vm/run-check-names records for the test corpus: busybox does each
 # of these in the shell's own process or in a child.
 mkdir -p inner && cd inner
 echo one > first

@@ -41,7 +41,7 @@ static struct done *note(const char *call, const char *path, const char *second)
     return it;
 }
 
-/* The path is noted before the call and its buffer is overwritten behind it, as
+/* The path is noted before the call and its buffer is overwritten after it, as
  * programs do. */
 #define ONE(NAME, PATH, ...) do { \
         struct done *it = note(#NAME, PATH, NULL); \

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How often each layer was seen at work, against how often it was.
+"""Counts of the layers that were seen at work, against the true counts.
 
     check_layers_compare.py BINARY LOGS_OF_A_KERNEL...
 
-Prints for each kernel, file system and source the reports and their sources, and what
-is wrong: counts that differ, times of layers that do not add up to that of
+Prints for each kernel, file system and source the reports and their sources, and the
+defects: counts that differ, times of layers that do not add up to that of
 their calls, or calls whose layer is missing. The exit status is 1 then.
 """
 
@@ -25,7 +25,7 @@ FS = {
     "btrfs": {"btrfs_file_read_iter": READS, "btrfs_file_write_iter": WRITES, "btrfs_file_open": OPENS,
               "btrfs_sync_file": SYNCS},
 }
-# Without probes: what has tracepoints at both ends.
+# Layers without probes: those with tracepoints at both ends.
 STAND_INS = {"ext4": {"ext4_sync_file": SYNCS, "ext4_da_write": 11}, "xfs": {}, "btrfs": {}}
 
 

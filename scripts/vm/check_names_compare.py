@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Compares logs with what the recorded program did, and prints a table.
+"""Compares logs with the calls of the recorded program, and prints a table.
 
     scripts/vm/check_names_compare.py BINARY FOLDER...
 
-Each FOLDER is of one kernel and has SOURCE-RUNG.iocap and SOURCE-RUNG.truth, see
+Each FOLDER is of one kernel and has SOURCE-NAMES.iocap and SOURCE-NAMES.truth, see
 scripts/vm/check-names-work.c. A name is
 
-    right     it is what the program passed; of a file that was opened, that or where it leads
-    in part   marked as the beginning of a name, and it is; or marked as a string of an event, with dots for what
-              cannot be printed, and it is
+    right     the path that the program passed; of a file that was opened, that or its target
+    in part   correctly marked as the beginning of a name, or as a string of an event, with dots for bytes that
+              cannot be printed
     doubtful  marked as unverified, right or not
     unknown   not there
     wrong     none of these
@@ -36,7 +36,7 @@ def text_of(field):
 
 
 def truth_of(path):
-    """What the program did, by thread."""
+    """Calls of the program, by thread."""
     threads = defaultdict(list)
     for line in path.read_text().splitlines():
         thread, call, result, first, second, whole, offset = line.split(" ")
@@ -73,7 +73,7 @@ def bytes_of(operation, key):
 
 
 def printable(path):
-    """As the kernel shows it in an event: isprint() of Latin-1."""
+    """A path as the kernel shows it in an event: isprint() of Latin-1."""
     return bytes(it if 0x20 <= it < 0x7F or it >= 0xA0 else ord(".") for it in path)
 
 
@@ -99,7 +99,7 @@ def compare(operation, truth, counts, wrong):
 
     expected = [it for it in (truth["path"], truth["whole"]) if it is not None]
     if truth["call"] == "openat" and truth["path"] is None:
-        # Its pointer leads nowhere.
+        # The pointer of the path is invalid.
         if bytes_of(operation, "path") is not None:
             count("name", "wrong", bytes_of(operation, "path"), None)
         return
@@ -133,7 +133,7 @@ def main(binary, folders):
             operations = operations_of(binary, truth_path.with_suffix(".iocap"), calls)
             counts, wrong = Counter(), []
             for thread, its in threads.items():
-                # The loader's and the runtime's come first.
+                # Calls of the loader and of the runtime come first.
                 found = operations[thread][-len(its):]
                 if [(it["name"], it["result"]) for it in found] != [(it["call"], it["result"]) for it in its]:
                     wrong.append(("calls", f"thread {thread}: other calls than the program made"))

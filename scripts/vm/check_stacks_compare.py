@@ -1,21 +1,21 @@
-"""What scripts/vm/run-check-stacks recorded, against what the kernel says.
+"""Recordings of scripts/vm/run-check-stacks, against the kernel's own numbers.
 
     check_stacks_compare.py BINARY FOLDER...
 
 Each FOLDER has the logs of one kernel, and beside each the counters before and
-after, the tables of dm and md, and where filefrag found the files. Checked is:
+after, the tables of dm and md, and the places of the files by filefrag. Checked is:
 
-- the ways down: each level of each piece of a request is where the tables put
-  it, and what lies below a device was asked of that device;
-- the files: each piece of a file lies where filefrag says; all bytes of each
+- the ways down: each level of each piece of a request is at the place that
+  the tables give, and requests below a device were asked of that device;
+- the files: each piece of a file is at the place that filefrag gives; all bytes of each
   file were written, on both disks of a mirror, and read;
 - who: dd wrote them, cat and dd read them, whichever thread of a driver of
   stacks handed them on;
 - the counts: requests, sectors and merges of each device are those of
-  /proc/diskstats, but for what `otherwise` knows of dm, md and zram;
+  /proc/diskstats, but for the differences of dm, md and zram that `otherwise` knows;
 - the books: nothing lost, nothing unmatched.
 
-Prints Markdown: docs/block-stacks.md says what the columns are. The exit status
+Prints Markdown: docs/block-stacks.md explains the columns. The exit status
 is the number of defects.
 """
 
@@ -28,7 +28,7 @@ import subprocess
 import sys
 
 FILES = {"fsynced": 20 << 16, "direct": 56 << 19, "synced": 101 << 12}
-# (A worker of the kernel works for many: its name says what it did last.)
+# (A worker of the kernel works for many: its name is that of its last work.)
 DRIVERS = re.compile(r"md\d+_raid|kdmflush|dmcrypt_|loop\d")
 CLASSES = ("read", "write", "discard", "flush")
 defects = 0
@@ -42,7 +42,7 @@ def defect(name, text):
 
 
 class Stack:
-    """What lies on what."""
+    """The devices of a stack, and the devices below each."""
 
     def __init__(self, path, kernel):
         self.kernel = kernel
@@ -85,7 +85,7 @@ class Stack:
         return found
 
     def is_silent(self, dev):
-        """dm-crypt says what it asks of its disk since 5.18: before, only of flushes."""
+        """dm-crypt reports its requests to its disk since 5.18: before, only flushes."""
         crypts = [dev for dev, rows in self.tables.items() if rows[0][2] == "crypt"]
         return self.kernel < (5, 18) and any(dev == leg[0] for it in crypts for leg in self.legs(it))
 
@@ -94,14 +94,14 @@ class Stack:
         return level == "raid0" or any(it[2] == "striped" for it in self.tables.get(dev, []))
 
     def below(self, dev):
-        """It and all devices below it."""
+        """The device and all devices below it."""
         found = [dev]
         for leg, _, _ in self.legs(dev):
             found += [it for it in self.below(leg) if it not in found]
         return found
 
     def down(self, dev, sector):
-        """Where this sector is on the devices directly below."""
+        """Places of this sector on the devices directly below."""
         if dev in self.parts:
             return [(self.parts[dev][0], self.parts[dev][1] + sector)]
         if dev in self.arrays:
@@ -219,7 +219,7 @@ class Log:
                 yield from ((it, piece) for piece in it["pieces"])
 
     def ways(self):
-        """Follows each piece down; how many have a way, and what has none."""
+        """Follows each piece down; returns the number of those with a way, and those without."""
         whole, none = 0, collections.Counter()
         for request, piece in self.pieces():
             way = [(request["dev"], piece["sector"])]
@@ -227,8 +227,8 @@ class Log:
             is_flush = piece["bytes"] == 0
             for lower, upper in zip(way, way[1:]):
                 below = self.stack.down(*upper)
-                # A flush has no sector, and nothing to ask of a partition of its disk. Of a discard
-                # on stripes the kernel says on each disk where the whole begins.
+                # A flush has no sector, and nothing to ask of a partition of its disk. For a
+                # discard on stripes the kernel reports on each disk the beginning of the whole.
                 is_loose = is_flush or (request["op"] == "discard" and self.stack.is_striped(upper[0]))
                 if lower not in below and not (is_loose and lower[0] in self.stack.below(upper[0])):
                     defect(self.name, f"{lower} is not below {upper}: {request['rwbs']}")
@@ -248,18 +248,18 @@ class Log:
         return whole, none
 
     def files(self, truth):
-        """All bytes of the files, and who moved them."""
+        """All bytes of the files, and the programs that moved them."""
         done = collections.Counter()
         for request, piece in self.pieces():
             if piece["behind"] != "file" or request["op"] not in ("read", "write"):
                 continue
-            # Directories lie somewhere, too.
+            # Directories have pieces, too.
             if piece.get("ino") not in [it[3] for it in truth]:
                 continue
             top = piece["levels"][-1] if piece["levels"] else {"dev": request["dev"], "sector": piece["sector"]}
             sectors = piece["bytes"] // 512
             at = [it for it in truth if it[3] == piece["ino"] and it[0] <= top["sector"] < it[0] + it[2]]
-            # What is inferred says so: it may be wrong, but counts only if it is right.
+            # Inferred links are marked: one may be wrong, but counts only if it is right.
             if piece["link"] != "exact" and (not at or piece["offset"] != (at[0][1] + top["sector"] - at[0][0]) * 512):
                 continue
             if not at or piece["fs_dev"] != self.stack.top:
@@ -292,14 +292,14 @@ class Log:
                         defect(self.name, f"{name}: {op} {moved} of {whole} bytes on {legs}")
 
     def otherwise(self, dev, ours, kernel):
-        """How a device without requests counts its bios otherwise, in words; None: as we do not know it."""
+        """Other counts of a device without requests, in words; None: a difference that is not understood."""
         differs = {key: it - ours[key] for key, it in kernel.items() if it != ours[key]}
         name = self.stack.names[dev]
         bios = [it for it in self.requests if it["dev"] == dev and (it["diskstats"] or self.is_endless(it))]
         expected = dict.fromkeys(kernel, 0)
         if name.startswith("dm-"):
-            # The pieces into which it cuts a bio, and twice a write that begins with a flush (to
-            # 5.17 or so its sectors, too).
+            # dm counts the pieces into which it cuts a bio, and twice a write that begins with a
+            # flush (to 5.17 or so its sectors, too).
             twice = sum(it["bytes"] // 512 for it in bios if it["op"] == "write" and it["rwbs"].startswith("F"))
             if any(it < 0 for it in differs.values()):
                 return None

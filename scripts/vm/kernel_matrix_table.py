@@ -1,4 +1,4 @@
-"""The table of scripts/kernel-matrix: from what the checks have printed, DIR/KERNEL.CHECK.log."""
+"""The table of scripts/kernel-matrix: from the output of the checks, DIR/KERNEL.CHECK.log."""
 
 import re
 import sys
@@ -29,7 +29,7 @@ def name_sources(text):
 
 
 def cell(check, text):
-    """What a check says."""
+    """Result of a check."""
     if text is None:
         return "not run"
     code = re.search(r"^exit status (\d+)$", text, re.M)

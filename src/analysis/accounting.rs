@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
     Rule { calls: &["write"], function: "vfs_write", sides: CountedSides::Write, uncounted: checked!() },
     Rule { calls: &["pread64"], function: "vfs_read", sides: CountedSides::Read, uncounted: POSITIONED },
     Rule { calls: &["pwrite64"], function: "vfs_write", sides: CountedSides::Write, uncounted: POSITIONED },
-    // These calls count whatever their result, also without a descriptor.
+    // Vectored calls count with any result, also without a descriptor.
     Rule { calls: &["readv"], function: "do_readv", sides: CountedSides::Read, uncounted: &[] },
     Rule { calls: &["writev"], function: "do_writev", sides: CountedSides::Write, uncounted: &[] },
     Rule { calls: &["preadv", "preadv2"], function: "do_preadv", sides: CountedSides::Read, uncounted: &[(libc::EINVAL, UncountedFailure::Position)] },

@@ -349,7 +349,7 @@ impl Picker {
             Step::Aside { thread, pid, span } => {
                 self.is_named(thread.key) && self.filter.takes_aside(*pid, span)
             }
-            // These operations are checked when they have ended.
+            // Operations are checked when they have ended.
             Step::SyscallBegun(_)
             | Step::AsyncBegun(_)
             | Step::AsyncFile(_)

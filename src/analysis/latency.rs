@@ -141,7 +141,7 @@ impl Latency {
         let is_wanted = match span.layer {
             Vfs | Cache | Throttle => self.options.vfs,
             Fs | Journal => self.options.fs,
-            // These spans are reported as requests.
+            // Spans of requests are reported as requests.
             Queue | Device => false,
         };
         if is_wanted {

@@ -59,12 +59,12 @@ pub fn decode(of: FrameKind, bytes: &mut [u8]) {
 fn for_each_name(bytes: &mut [u8], mut change: impl FnMut([u64; 3]) -> [u64; 3]) {
     let mut rest = bytes;
     while let Some((kind, length)) = fact::head(rest)
-        && let Some((fact, behind)) = rest.split_at_mut_checked(length)
+        && let Some((fact, following)) = rest.split_at_mut_checked(length)
     {
         if kind == fact::NAME {
             change_times(fact, &mut change);
         }
-        rest = behind;
+        rest = following;
     }
 }
 
@@ -85,14 +85,14 @@ fn change_times(fact: &mut [u8], mut change: impl FnMut([u64; 3]) -> [u64; 3]) {
 fn for_each_sample(bytes: &mut [u8], mut change: impl FnMut(u64) -> u64) {
     let mut rest = bytes;
     while let Some((kind, size)) = header(rest)
-        && let Some((record, behind)) = rest.split_at_mut_checked(size)
+        && let Some((record, following)) = rest.split_at_mut_checked(size)
     {
         if kind == SAMPLE
             && let Some(time) = record.get_mut(TIME..).and_then(|it| it.first_chunk_mut::<8>())
         {
             *time = change(u64::from_le_bytes(*time)).to_le_bytes();
         }
-        rest = behind;
+        rest = following;
     }
 }
 

@@ -21,20 +21,19 @@
 //! |   |        | `u64` offset, bytes module, `u64` place, bytes build id |
 //! | 8 | USER | `u64` time, `i32` pid, `u32` user |
 //! | 9 | STACK | `u32` number, `i32` pid, `u8` ending, `u8` guessed, bytes addresses (`u64` each) |
-//! | 10 | UNWOUND | for each hit: `u64` time, `i32` tid, `u32` number of the STACK |
+//! | 10 | UNWOUND | for each sample: `u64` time, `i32` tid, `u32` number of the STACK |
 //! ```
 //!
 //! - FD: flags are those of `/proc/PID/fdinfo`. Shared is 1 if another descriptor has, or may have,
 //!   the same open file.
 //! - TEXT: for which see [`Text`].
 //! - NAME: what is 0 for an argument string, 1 for the target of `/proc/PID/fd/N`, 2 for the bytes
-//!   to which another argument points, 3 for the resolved path of the file to which the path
-//!   argument led. The address is that of the bytes that were read, or of the path argument. For a
-//!   link it is 0, or the address of the path argument, if that path led to the same file.
+//!   to which another argument points. The address is that of the bytes that were read; 0 for a
+//!   link.
 //! - OPENED: tid is -1 if events of this time are missing. Errno is 0 if the name was read; `EXDEV`
 //!   if the file may be another one, opened by a file system; for missing events the reason.
 //! - STACK: for ending see [`StackEnd`].
-//! - UNWOUND: the hits fill the fact.
+//! - UNWOUND: the samples fill the fact.
 //!
 //! A name is `u16` front, `u16` back, bytes. It consists of the first `front` bytes of the previous
 //! link in the frame (of the last NAME of a link; none for the first), these bytes, and the last
@@ -56,8 +55,6 @@ pub enum NameOf {
     Link,
     /// Bytes to which another argument pointed.
     Memory,
-    /// Resolved path of the file to which the path argument led after the call.
-    Lookup,
 }
 
 /// One fact of the log.
@@ -79,10 +76,9 @@ pub enum Fact {
         end: KernelTime,
         /// 0, or the errno of the failed read; `ESTALE` if the thread may have continued before it.
         errno: i32,
-        /// Address of the argument in the program's memory (for an argument or a lookup; for a
-        /// link, if the path at this address led to the same file at that time, otherwise 0).
+        /// Address of the argument in the program's memory (for an argument).
         address: u64,
-        /// Status of the descriptor's file (for a link or a lookup).
+        /// Status of the descriptor's file (for a link).
         stat: Option<FileStat>,
         /// Bytes of the name.
         bytes: Vec<u8>,
@@ -142,9 +138,9 @@ pub enum Fact {
     /// Function of an address in a call chain, found at the end from files and the kernel as they
     /// were then.
     Symbol(Box<Symbol>),
-    /// Unwound stack: the functions of its program through which a thread reached some hits.
+    /// Unwound stack: the functions of its program through which a thread reached some samples.
     Stack(Box<UserStack>),
-    /// Hits and the numbers of their unwound stacks.
+    /// Samples and the numbers of their unwound stacks.
     Unwound(Vec<UnwoundHit>),
     /// User of a process at the time of a snapshot: the real user of `/proc/PID/status`.
     User {
@@ -304,7 +300,6 @@ impl Fact {
                     NameOf::Argument => 0,
                     NameOf::Link => 1,
                     NameOf::Memory => 2,
-                    NameOf::Lookup => 3,
                 };
                 body.i32(tid.0)
                     .u32(cpu.0)
@@ -490,7 +485,6 @@ fn name(body: &mut Cursor<'_>, link: Option<&[u8]>) -> Option<Fact> {
             0 => NameOf::Argument,
             1 => NameOf::Link,
             2 => NameOf::Memory,
-            3 => NameOf::Lookup,
             _ => return None,
         },
         begin: KernelTime(body.u64()?),

@@ -43,7 +43,7 @@ pub struct Header {
     /// Recorded part of the calls' arguments: `registers`, or `exact` if also the memory to which
     /// they point.
     pub args: String,
-    /// Source of hits: `perf` or `tracefs`; empty in logs of versions that knew only perf.
+    /// Source of samples: `perf` or `tracefs`; empty in logs of versions that knew only perf.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Reason for that source, in words.
@@ -52,7 +52,7 @@ pub struct Header {
     /// True if the end of each exec was recorded by its own number, which shows the system call
     /// table of the new program.
     pub exec_exits: bool,
-    /// Recorded call chains of hits; `None` if there are none.
+    /// Recorded call chains of samples; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chains: Option<CallChainKinds>,
     /// Layouts of the records of data frames, by the frame's `layout`.
@@ -137,7 +137,7 @@ pub struct CaptureScope {
     pub command: Vec<String>,
 }
 
-/// Call chains of the hits of the ring `chains`.
+/// Call chains of the samples of the ring `chains`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallChainKinds {
@@ -422,7 +422,7 @@ pub struct Counts {
     pub name: String,
     /// Index into `Header::rings`.
     pub ring: u32,
-    /// Hits by the perf counters, after the filter; `None`: tracefs rings have no such counters.
+    /// Events by the perf counters, after the filter; `None`: tracefs rings have no such counters.
     pub hits: Option<u64>,
     /// Samples found in the rings.
     pub samples: u64,
@@ -437,15 +437,15 @@ pub struct Counts {
 pub struct RingCounts {
     /// Index into `Header::rings`.
     pub ring: u32,
-    /// `read events`: hits that were taken out of the ring.
+    /// `read events`: samples that were taken out of the ring.
     pub read: u64,
-    /// Hits found in the pages that were taken out.
+    /// Samples found in the pages that were taken out.
     pub found: u64,
-    /// `overrun`: hits that were overwritten before they were taken.
+    /// `overrun`: samples that were overwritten before they were taken.
     pub overrun: u64,
-    /// `commit overrun` and `dropped events`: hits for which there was no space.
+    /// `commit overrun` and `dropped events`: samples for which there was no space.
     pub dropped: u64,
-    /// `entries`: hits that were still in the ring after the last read.
+    /// `entries`: samples that were still in the ring after the last read.
     pub left: u64,
 }
 

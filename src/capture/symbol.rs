@@ -9,7 +9,7 @@ pub struct Symbol {
     pub pid: Pid,
     /// Return address of a call, as in chains.
     pub address: u64,
-    /// Time from which the process had this code in its memory; the latest before a hit applies.
+    /// Time from which the process had this code in its memory; the latest before a sample applies.
     pub since: KernelTime,
     /// Readable name of the function; empty if unknown.
     pub name: Vec<u8>,

@@ -33,8 +33,8 @@ impl StackEnd {
     }
 }
 
-/// Maximum number of hits of a log with an unwound stack: as many copies of the usual size take 64
-/// GiB.
+/// Maximum number of samples of a log with an unwound stack: as many copies of the usual size take
+/// 64 GiB.
 pub const HITS_MAX: usize = 8 << 20;
 
 /// Maximum number of different stacks of a log.
@@ -55,7 +55,7 @@ pub struct UnwoundStack {
     pub is_guessed: bool,
 }
 
-/// Unwound stack of some hits.
+/// Unwound stack of some samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserStack {
     /// Number of the stack, dense from 0.
@@ -66,12 +66,12 @@ pub struct UserStack {
     pub way: UnwoundStack,
 }
 
-/// Hit, and the number of its stack.
+/// Sample, and the number of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnwoundHit {
-    /// Time of the hit.
+    /// Time of the sample.
     pub time: KernelTime,
-    /// Thread of the hit.
+    /// Thread of the sample.
     pub tid: Tid,
     /// Number of the stack.
     pub stack: u32,

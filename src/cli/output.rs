@@ -127,7 +127,7 @@ impl OpenOutput {
     /// Removes a directory that was created for the files, if it is empty.
     pub(super) fn discard(self) {
         if let Some((parent, name)) = self.made {
-            // It stays if another file is in it.
+            // The directory stays if another file is in it.
             let _ = parent.remove_directory(&name);
         }
     }

@@ -133,7 +133,7 @@ impl Blktrace {
     ) -> io::Result<()> {
         let mut events = Vec::new();
         let mut record = [0; RECORD_BYTES];
-        let mut behind = Vec::new();
+        let mut pdu = Vec::new();
         while fill(&mut input, &mut record, notes)? {
             notes.read += 1;
             let Some(order) = ByteOrder::of(&record) else {
@@ -142,11 +142,11 @@ impl Blktrace {
                 notes.count("time that the trace is damaged: the rest is skipped");
                 return Ok(());
             };
-            behind.resize(usize::from(order.u16(&record, 46)), 0);
-            if !behind.is_empty() && !fill(&mut input, &mut behind, notes)? {
+            pdu.resize(usize::from(order.u16(&record, 46)), 0);
+            if !pdu.is_empty() && !fill(&mut input, &mut pdu, notes)? {
                 return Ok(());
             }
-            self.record(order, &record, &behind, &mut events, notes);
+            self.record(order, &record, &pdu, &mut events, notes);
             events.drain(..).try_for_each(&mut put)?;
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Blktrace {
         &mut self,
         order: ByteOrder,
         record: &[u8],
-        behind: &[u8],
+        pdu: &[u8],
         out: &mut Vec<ImportedEvent>,
         notes: &mut ImportReport,
     ) {
@@ -166,11 +166,11 @@ impl Blktrace {
         let (action, thread) = (order.u32(record, 28), order.u32(record, 32));
         let (what, kind) = (action & 0xffff, action >> KIND_SHIFT);
         let skipped = if what & HAS_GROUP != 0 { GROUP_BYTES } else { 0 };
-        let behind = behind.get(skipped..).unwrap_or_default();
+        let pdu = pdu.get(skipped..).unwrap_or_default();
         let what = what & !HAS_GROUP;
         if kind & NOTIFY != 0 {
             if what == NAMES_THREAD && self.names.len() < NAMES_MAX {
-                let name = behind.split(|byte| *byte == 0).next().unwrap_or_default();
+                let name = pdu.split(|byte| *byte == 0).next().unwrap_or_default();
                 self.names.insert(thread, name.to_vec());
                 self.named.remove(&thread);
             }
@@ -185,7 +185,7 @@ impl Blktrace {
         if tid > 0 && !comm.is_empty() && self.named.insert(thread) {
             out.push(ImportedEvent { time, task, what: ImportedKind::Named(comm.clone(), false) });
         }
-        let block = self.block(order, record, point, kind, behind);
+        let block = self.block(order, record, point, kind, pdu);
         out.push(ImportedEvent { time, task, what: ImportedKind::Block(Block { comm, ..block }) });
     }
 
@@ -195,7 +195,7 @@ impl Blktrace {
         record: &[u8],
         point: BlockPoint,
         kind: u32,
-        behind: &[u8],
+        pdu: &[u8],
     ) -> Block {
         let (sector, bytes) = (order.u64(record, 16), order.u32(record, 24));
         let device = order.u32(record, 36);
@@ -204,15 +204,15 @@ impl Blktrace {
         }
         let is_bio = point == BlockPoint::Complete && !self.with_requests.contains(&device);
         // In network byte order on every machine.
-        let (old, new) = (ByteOrder::Big.u32(behind, 0), ByteOrder::Big.u32(behind, 4));
+        let (old, new) = (ByteOrder::Big.u32(pdu, 0), ByteOrder::Big.u32(pdu, 4));
         let (dev, from) = match point {
-            BlockPoint::Remap if behind.len() >= 16 => {
-                (new, Some((DevId(old), ByteOrder::Big.u64(behind, 8))))
+            BlockPoint::Remap if pdu.len() >= 16 => {
+                (new, Some((DevId(old), ByteOrder::Big.u64(pdu, 8))))
             }
             _ => (device, None),
         };
         let sectors = match point {
-            BlockPoint::Split if behind.len() >= 8 => ByteOrder::Big.u64(behind, 0),
+            BlockPoint::Split if pdu.len() >= 8 => ByteOrder::Big.u64(pdu, 0),
             BlockPoint::Split => sector,
             _ => u64::from(bytes) / SECTOR_BYTES,
         };
@@ -284,15 +284,15 @@ mod tests {
         (events, notes)
     }
 
-    fn record(is_big: bool, action: u32, bytes: u32, behind: &[u8]) -> Vec<u8> {
+    fn record(is_big: bool, action: u32, bytes: u32, pdu: &[u8]) -> Vec<u8> {
         let words = |number: u32| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
         let long = |number: u64| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
-        let length = u32::try_from(behind.len()).expect("short");
+        let length = u32::try_from(pdu.len()).expect("short");
         let end = if is_big { length } else { length << 16 };
         let head = [words(MAGIC | VERSION), words(1)].concat();
         let middle = [long(7000), long(64)].concat();
         let tail = [bytes, action, 42, 8 << 20 | 1, 0, end].map(words).concat();
-        [head, middle, tail, behind.to_vec()].concat()
+        [head, middle, tail, pdu.to_vec()].concat()
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl<W: Write> ImportWriter<W> {
                 fd,
                 flags,
                 position: 0,
-                // Its position is unknown: others may move it.
+                // The position is unknown: other processes may move it.
                 shared: true,
                 stat: None,
                 link,

@@ -52,7 +52,7 @@ impl CurrentCall {
         }
     }
 
-    /// Takes a hit of a probe inside the call.
+    /// Takes an event of a probe inside the call.
     pub(super) fn probed(&mut self, probed: &ProbeObservation) {
         match probed {
             ProbeObservation::Path { address, bytes: Some(bytes) } => {

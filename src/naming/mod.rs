@@ -9,18 +9,16 @@
 //!  event ──► thread_owner ──► name_join ───────────────► startup_buffer ──► operation
 //!            tid → pid        ├─ in_call: probes, strings   held until the
 //!                             ├─ read names, fanotify_join  snapshot is complete
-//!                             └─ closed_fds, moved_names, pending_validation: verdicts
+//!                             └─ closed_fds, pending_validation: verdicts
 //! ```
 
 mod closed_fds;
 pub mod fanotify_join;
 mod in_call;
-mod moved_names;
 pub mod name_join;
 pub mod pair;
 pub mod paths;
 mod pending_arguments;
-mod pending_open;
 mod pending_validation;
 pub mod read_name;
 pub mod room;

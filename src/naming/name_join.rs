@@ -17,10 +17,8 @@ use rustc_hash::FxHashMap;
 use super::closed_fds::{ClosedFds, closes};
 use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
 use super::in_call::{CurrentCall, better, list_address};
-use super::moved_names::{moves_places, renames};
 use super::pair;
 use super::pending_arguments::{PendingArguments, is_argument};
-use super::pending_open::{PendingLookup, PendingOpen, PendingResults, RecordedCalls};
 use super::pending_validation::Undecided;
 use super::read_name::{ReadName, collected};
 use super::room::NAME_BYTES_MAX;
@@ -30,13 +28,20 @@ use crate::event::syscall_strings::EventString;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
-use crate::units::{KernelTime, Tid};
+use crate::units::{KernelTime, Pid, Tid};
 
 /// Join of events and names: passes the events on in the same order, the opens with their names.
 #[derive(Debug)]
 pub struct NameJoin {
-    /// Calls that are recorded without exception.
-    sees: RecordedCalls,
+    /// True if every call that closes was recorded; if not, nothing shows that a link was read too
+    /// late.
+    sees_closes: bool,
+    /// True if links were read at once, or every call that renames or removes was recorded; if not,
+    /// nothing shows that a file was renamed after its opening.
+    sees_renames: bool,
+    /// Time in which all calls were recorded, from its begin until before its end, if links were
+    /// read while the program went on.
+    looked_in: (KernelTime, KernelTime),
     /// Call that a thread is inside, if memory or links can be read for it.
     entered: FxHashMap<Tid, CurrentCall>,
     /// Arguments of the next calls of threads, from probes.
@@ -63,6 +68,41 @@ pub struct NameJoin {
     lists: usize,
 }
 
+/// An open whose names are being judged.
+#[derive(Debug)]
+struct PendingOpen {
+    /// Number of its event.
+    number: u64,
+    /// Process, thread, and the new descriptor, twice; or the two of a pair.
+    of: (Pid, Tid, [u64; 2]),
+    /// True if two descriptors may have been made, whose numbers were read too late to be certain.
+    is_pair: bool,
+    argument_end: KernelTime,
+    link_end: KernelTime,
+    argument_good: bool,
+    /// True while the descriptor was still the one that the open had made.
+    link_good: bool,
+    /// True while its file had not been renamed.
+    name_good: bool,
+    /// True if type and inode were read, not seen by a probe.
+    stat_is_read: bool,
+    /// True while the report of fanotify is not known yet.
+    awaits_report: bool,
+    /// True if the report is known, and nothing contradicts it.
+    report_good: bool,
+    /// List of results that a probe will record, if the thread reaches it.
+    results: Option<PendingResults>,
+}
+
+/// List of results of a call that has returned, which a probe records soon after.
+#[derive(Clone, Copy, Debug)]
+struct PendingResults {
+    /// Address of the list, and number of results in it.
+    list: (u64, i64),
+    /// Time until which the record is waited for.
+    until: KernelTime,
+}
+
 /// Limit of waiting events: a read that took longer is judged as not in time. Without the limit,
 /// the queue would grow as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
@@ -75,7 +115,9 @@ impl NameJoin {
     /// not.
     pub fn new(sees_closes: bool, sees_renames: bool) -> Self {
         Self {
-            sees: RecordedCalls { closes: sees_closes, renames: sees_renames, places: false },
+            sees_closes,
+            sees_renames,
+            looked_in: (KernelTime::MIN, KernelTime::MAX),
             entered: FxHashMap::default(),
             pending_arguments: PendingArguments::default(),
             strings: Vec::new(),
@@ -91,10 +133,17 @@ impl NameJoin {
         }
     }
 
-    /// Adds the judgement of lookups: every call that changes the files to which paths lead was
+    /// Sets that links were read while the program went on, and the time since which all calls were
     /// recorded.
-    pub fn with_places(self) -> Self {
-        Self { sees: RecordedCalls { places: true, ..self.sees }, ..self }
+    pub fn with_late_links(self, since: KernelTime) -> Self {
+        Self { looked_in: (since, self.looked_in.1), ..self }
+    }
+
+    /// Sets the time at which the first ring was switched off: later calls are not recorded.
+    pub fn switched_off(&mut self, since: KernelTime) {
+        if self.looked_in.0 > KernelTime::MIN {
+            self.looked_in.1 = self.looked_in.1.min(since);
+        }
     }
 
     /// Adds a join with the reports of fanotify.
@@ -217,39 +266,19 @@ impl NameJoin {
         }
         // The descriptor stays the same, but a rename or removal by any process may change its
         // name.
-        let renames = renames(&event.kind);
-        if renames {
+        if renames(&event.kind) {
             for number in self.undecided.of_names() {
                 self.decide(number, |it| it.name_good &= time > it.link_end);
             }
         }
-        let mut moved = if renames || moves_places(&event.kind) {
-            self.undecided.of_places()
-        } else {
-            VecDeque::new()
-        };
-        let pid = event.pid;
-        let (closed, bases) = match closes(&event.kind) {
-            ClosedFds::Nothing => Default::default(),
-            ClosedFds::One(fd) => {
-                let fd = Some(fd);
-                (self.undecided.of_descriptor(pid, fd), self.undecided.of_base(pid, fd))
-            }
-            ClosedFds::OfProcess => {
-                (self.undecided.of_descriptor(pid, None), self.undecided.of_base(pid, None))
-            }
-            ClosedFds::Any => (self.undecided.of_all_descriptors(), self.undecided.of_all_bases()),
+        let closed = match closes(&event.kind) {
+            ClosedFds::Nothing => return,
+            ClosedFds::One(fd) => self.undecided.of_descriptor(event.pid, Some(fd)),
+            ClosedFds::OfProcess => self.undecided.of_descriptor(event.pid, None),
+            ClosedFds::Any => self.undecided.of_all_descriptors(),
         };
         for number in closed {
             self.decide(number, |it| it.link_good &= time > it.link_end);
-        }
-        moved.extend(bases);
-        for number in moved {
-            self.decide(number, |open| {
-                if let Some(lookup) = &mut open.lookup {
-                    lookup.good &= time > lookup.end;
-                }
-            });
         }
     }
 
@@ -433,7 +462,7 @@ impl NameJoin {
         };
         read.retain(|name| match name.of {
             NameOf::Link => true,
-            NameOf::Argument | NameOf::Lookup => addresses.contains(&Some(name.address)),
+            NameOf::Argument => addresses.contains(&Some(name.address)),
             NameOf::Memory => has(name.address),
         });
         let number = self.first + self.waiting.len() as u64;
@@ -446,24 +475,18 @@ impl NameJoin {
         self.pairs += usize::from(fds.is_some());
         self.lists += usize::from(results.is_some());
         self.undecided.add(number, of.0, of.1, of.2);
-        let seen = exit.names.as_deref();
-        let lookup = PendingLookup::of(&read, entered.as_ref(), seen, self.sees);
-        if let Some(lookup) = &lookup {
-            self.undecided.add_lookup(number, of.0, lookup.base);
-        }
         self.open.push_back(PendingOpen {
             number,
             of,
             is_pair: fds.is_some(),
             argument_end: end(NameOf::Argument).max(end(NameOf::Memory)),
             link_end: end(NameOf::Link).max(reports_until.unwrap_or_default()),
-            argument_good: self.sees.closes,
-            link_good: self.sees.closes,
-            name_good: self.sees.renames,
+            argument_good: self.sees_closes,
+            link_good: self.sees_closes && event.time >= self.looked_in.0,
+            name_good: self.sees_renames,
             stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
             awaits_report: reports_until.is_some(),
             report_good: false,
-            lookup,
             results,
         });
         let seen = exit.names.take().map(|names| *names).unwrap_or_default();
@@ -477,7 +500,7 @@ impl NameJoin {
         while let Some(judged) = self.open.front()
             && !judged.awaits_report
             && judged.results.is_none_or(|results| now > results.until)
-            && now > judged.read_until()
+            && now > judged.argument_end.max(judged.link_end)
         {
             self.judge_first();
         }
@@ -488,17 +511,16 @@ impl NameJoin {
             judged.argument_good = false;
             judged.link_good = false;
             judged.report_good = false;
-            judged.lookup = None;
         }
         self.judge_first();
     }
 
     /// Writes the verdict into the oldest open's event.
     fn judge_first(&mut self) {
-        let Some(judged) = self.open.pop_front() else { return };
+        let Some(mut judged) = self.open.pop_front() else { return };
+        judged.link_good &= judged.link_end < self.looked_in.1;
         let (pid, tid, fds) = judged.of;
-        let base = judged.lookup.as_ref().and_then(|lookup| lookup.base);
-        self.undecided.judged(judged.number, pid, tid, fds, base);
+        self.undecided.judged(judged.number, pid, tid, fds);
         self.pairs -= usize::from(judged.is_pair);
         self.lists -= usize::from(judged.results.is_some());
         let place = usize::try_from(judged.number - self.first).unwrap_or(usize::MAX);
@@ -525,11 +547,6 @@ impl NameJoin {
             if judged.stat_is_read && !judged.link_good && !judged.report_good {
                 names.stat = None;
             }
-            let is_certain = judged.link_good && judged.name_good && names.link.is_some();
-            if let Some(lookup) = judged.lookup.filter(|lookup| lookup.good && !is_certain) {
-                names.link = Some(Name { bytes: lookup.name, verified: true });
-                names.stat = names.stat.or(Some(lookup.stat));
-            }
         }
     }
 
@@ -552,6 +569,19 @@ fn held_bytes(names: &[ReadName]) -> usize {
 /// Returns true for the exit of a call for which names can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
+}
+
+/// Returns true if a file may get another name or lose its name in this call.
+fn renames(kind: &EventKind) -> bool {
+    let call = match kind {
+        EventKind::SysEnter(enter) => enter.call,
+        EventKind::SysExit(exit) => exit.call,
+        _ => return false,
+    };
+    let call = call.call();
+    // A call with two paths that makes no symbolic link is a rename, or a link that becomes a
+    // rename with the next removal.
+    call.class == CallClass::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 
 #[cfg(test)]

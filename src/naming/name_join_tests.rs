@@ -384,78 +384,27 @@ fn exit_does_not_wait_in_processes_that_no_probe_has_seen() {
     assert_eq!(lists(&call), (vec![None], 0));
 }
 
-/// Opens fd 5 at 100 by a path that a probe has recorded; the path is looked up at 130 in `base`,
-/// and leads to inode 9. Returns link and inode of the open after the other events.
-fn looked_up(path: &str, base: i32, after: Vec<Event>) -> (Option<String>, Option<u64>) {
-    let mut join = NameJoin::new(true, true).with_places();
-    let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 9, size: 0 });
-    let (end, bytes) = (KernelTime(130), b"/real/a".to_vec());
-    let lookup = ReadName { of: NameOf::Lookup, end, errno: 0, address: 70, stat, bytes };
-    assert!(join.add(Tid(7), KernelTime(100), lookup));
-    let given = ProbeObservation::Given { address: 70, bytes: Some(path.into()) };
-    let directory = u64::from(base.cast_unsigned());
-    let args = [directory, 70, 0, 0, 0, 0];
-    let begin = [
-        event(80, 7, EventKind::Probed(Box::new(given))),
-        event(90, 7, EventKind::SysEnter(SysEnter { call: call("openat"), args })),
-        exit(100, 7, "openat", 5),
-    ];
-    let mut out = Vec::new();
-    for event in begin.into_iter().chain(after) {
-        join.push(event, &mut |event| out.push(event));
-    }
-    join.finish(&mut |event| out.push(event));
-    let names = out.into_iter().find_map(|event| match event.kind {
-        EventKind::SysExit(SysExit { names, .. }) => names,
-        _ => None,
-    });
-    let names = names.expect("the open has names");
-    assert_eq!(names.argument.map(|name| name.bytes), Some(path.into()));
-    let link = names.link.filter(|link| link.verified);
-    let link = link.map(|link| String::from_utf8(link.bytes).expect("text"));
-    (link, names.stat.map(|stat| stat.ino))
-}
-
-#[test]
-fn lookup_is_valid_while_its_path_leads_there() {
-    let found = (Some("/real/a".to_owned()), Some(9));
-    let unknown = (None, None);
-    let absolute = |after| looked_up("/a", libc::AT_FDCWD, after);
-    assert_eq!(absolute(vec![]), found);
-    assert_eq!(absolute(vec![enter(120, 7, "close", 5)]), found, "the descriptor is not needed");
-    for name in ["rename", "unlink", "chdir", "chroot", "mount", "unshare"] {
-        assert_eq!(absolute(vec![enter(120, 8, name, 0)]), unknown, "{name}");
-        assert_eq!(absolute(vec![enter(131, 8, name, 0)]), found, "{name}");
-    }
-    assert_eq!(absolute(vec![event(120, 8, EventKind::Lost(1))]), unknown);
-}
-
-#[test]
-fn lookup_at_a_descriptor_is_valid_while_it_is_open() {
-    let found = (Some("/real/a".to_owned()), Some(9));
-    let unknown = (None, None);
-    let at = |after| looked_up("a", 3, after);
-    assert_eq!(at(vec![enter(120, 7, "close", 5)]), found);
-    assert_eq!(at(vec![enter(120, 7, "close", 3)]), unknown);
-    assert_eq!(at(vec![enter(131, 7, "close", 3)]), found);
-    assert_eq!(looked_up("/a", 3, vec![enter(120, 7, "close", 3)]), found, "absolute");
-}
-
-#[test]
-fn lookup_needs_all_calls_that_move_paths() {
-    let mut join = NameJoin::new(true, true);
-    let stat = Some(FileStat { mode: libc::S_IFREG, dev: Default::default(), ino: 9, size: 0 });
+/// Opens fd 5 at 100; its link is read until 130. Returns whether the link is valid, where all
+/// calls were recorded from `since` on, until `off`.
+fn late_link(since: u64, off: u64) -> bool {
+    let mut join = NameJoin::new(true, true).with_late_links(KernelTime(since));
     let (end, bytes) = (KernelTime(130), b"/a".to_vec());
-    join.add(
-        Tid(7),
-        KernelTime(100),
-        ReadName { of: NameOf::Lookup, end, errno: 0, address: 0, stat, bytes },
-    );
+    let link = ReadName { of: NameOf::Link, end, errno: 0, address: 0, stat: None, bytes };
+    assert!(join.add(Tid(7), KernelTime(100), link));
     let mut out = Vec::new();
-    for event in [enter(90, 7, "openat", 0), exit(100, 7, "openat", 5)] {
-        join.push(event, &mut |event| out.push(event));
-    }
+    join.push(enter(90, 7, "openat", 0), &mut |event| out.push(event));
+    join.push(exit(100, 7, "openat", 5), &mut |event| out.push(event));
+    join.switched_off(KernelTime(off));
     join.finish(&mut |event| out.push(event));
-    let EventKind::SysExit(SysExit { names, .. }) = &out[1].kind else { panic!("{:?}", out[1]) };
-    assert_eq!(names.as_ref().and_then(|names| names.stat), None);
+    let EventKind::SysExit(SysExit { names: Some(names), .. }) = &out[1].kind else {
+        panic!("{:?}", out[1])
+    };
+    names.link.as_ref().is_some_and(|link| link.verified)
+}
+
+#[test]
+fn late_link_is_valid_only_while_all_calls_are_recorded() {
+    assert!(late_link(100, 131));
+    assert!(!late_link(101, 131), "opened before all rings were on");
+    assert!(!late_link(100, 130), "read after a ring was switched off");
 }

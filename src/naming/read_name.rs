@@ -49,8 +49,6 @@ pub(super) fn collected(
                 }
             }
             NameOf::Memory => names.memory.push((it.address, name)),
-            // The join judges it apart from the others.
-            NameOf::Lookup => {}
             NameOf::Link if pair.is_some() => {
                 let fd = i32::try_from(it.address).ok().map(Fd);
                 names.pair.extend(fd.map(|fd| (fd, name, it.stat)));

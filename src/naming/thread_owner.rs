@@ -1,5 +1,5 @@
-//! Owners of threads: the process of each thread, because a hit in a tracefs ring carries only the
-//! thread.
+//! Owners of threads: the process of each thread, because a sample in a tracefs ring carries only
+//! the thread.
 //!
 //! Births and execs are learned from the events, in the order of time; older threads from the
 //! snapshot.

@@ -114,7 +114,7 @@ impl Abi {
                         self.held.drain(..).for_each(|it| it.release());
                         AbiDecision::Native
                     }
-                    // It may share its open files with other processes, under unknown numbers.
+                    // The process may share its open files with others, under unknown numbers.
                     (true, true) => AbiDecision::NativeAgain,
                     (false, _) => {
                         self.held.iter().for_each(|it| it.forget_position());

@@ -47,11 +47,11 @@ mod async_tests;
 #[cfg(test)]
 mod file_names_tests;
 #[cfg(test)]
-mod made_tests;
+mod lost_record_tests;
 #[cfg(test)]
 mod mappings_tests;
 #[cfg(test)]
-mod missed_tests;
+mod new_descriptor_tests;
 #[cfg(test)]
 mod process_tests;
 #[cfg(test)]

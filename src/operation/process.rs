@@ -71,7 +71,7 @@ pub struct Process {
 
 impl Process {
     /// Returns the reason why its records are not wanted, if they are not.
-    pub fn unwanted(&self) -> Option<Ignored> {
+    pub fn ignore_reason(&self) -> Option<Ignored> {
         match (self.followed, self.before_exec) {
             (_, true) => Some(Ignored::BeforeExec),
             (false, _) => Some(Ignored::Foreign),

@@ -167,7 +167,7 @@ impl JournalCommits {
         let dev = operation.file.as_ref().and_then(|it| it.stat).map(|it| it.dev);
         let name = operation.call.call().name;
         if name == "sync_file_range" {
-            // This call does not wait for the journal.
+            // `sync_file_range` does not wait for the journal.
             return true;
         }
         let all = name == "sync";

@@ -132,7 +132,7 @@ impl Tracker {
             self.context.names.certain_at(self.context.losses);
             self.tasks.forget_seen();
             for seen in std::mem::take(&mut self.from_start) {
-                // Its name has not changed since the start.
+                // The name of the file has not changed since the start.
                 self.seen_fd(&seen, KernelTime::MIN);
             }
         }
@@ -239,7 +239,7 @@ impl Tracker {
 
     /// Returns the reason why the records of this process are not wanted, if they are not.
     fn ignore_reason(&mut self, pid: Pid) -> Option<Ignored> {
-        self.ignore_reason_of_pid(pid).or_else(|| self.tasks.process(pid).unwanted())
+        self.ignore_reason_of_pid(pid).or_else(|| self.tasks.process(pid).ignore_reason())
     }
 
     /// Returns the reason why records of this number are not wanted, whichever process has it.
@@ -259,7 +259,7 @@ impl Tracker {
             return true;
         }
         let process = self.tasks.process(pid);
-        let mut reason = process.unwanted();
+        let mut reason = process.ignore_reason();
         if reason.is_none() {
             let verdict = process.abi.judge(ends_exec, self.context.losses);
             if verdict == AbiDecision::NativeAgain {

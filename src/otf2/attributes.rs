@@ -28,8 +28,8 @@ attributes! {
     2 TRUNCATED   = "truncated"  UINT32 "1: the end of this was not recorded; it is shown when nothing more could come.";
     3 PATH        = "path"       STRING "The path that the call was given.";
     4 SECTOR      = "Sector"     UINT64 "First sector of the request, in units of 512 bytes.";
-    5 PID         = "pid"        INT32  "The process that asked for the request.";
-    6 TID         = "tid"        INT32  "The thread that asked for the request.";
+    5 PID         = "pid"        INT32  "The process that issued the request.";
+    6 TID         = "tid"        INT32  "The thread that issued the request.";
     7 OPERATION   = "operation"  STRING "Operation of the request, if it is neither a read, a write nor a flush; kind of an asynchronous operation.";
     8 MERGED_INTO = "MergedInto" UINT64 "Matching id, on the device's location, of the request that this one became part of.";
     9 SECOND_PATH = "path2"      STRING "The second path that the call was given: a new name, the contents of a symbolic link.";

@@ -248,15 +248,22 @@ impl DecodeStage {
         self.summary.texts.push((which, pid, text));
     }
 
+    /// Keeps a name until the exit of its call.
+    fn name(&mut self, fact: Fact) {
+        let Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } = fact
+        else {
+            return;
+        };
+        if !is_read_late(of, &self.summary.header) {
+            self.summary.names_wait.add(cpu, tid, record_time, end);
+        }
+        let name = ReadName { of, end, errno, address, stat, bytes };
+        self.summary.beyond_bounds += u64::from(!self.names.add(tid, record_time, name));
+    }
+
     fn fact<N: StageOutput>(&mut self, fact: Fact, next: &mut N) -> Result<(), N::Error> {
         match fact {
-            Fact::Name { tid, cpu, record_time, of, end, errno, address, stat, bytes, .. } => {
-                if !is_read_late(of, &self.summary.header) {
-                    self.summary.names_wait.add(cpu, tid, record_time, end);
-                }
-                let name = ReadName { of, end, errno, address, stat, bytes };
-                self.summary.beyond_bounds += u64::from(!self.names.add(tid, record_time, name));
-            }
+            Fact::Name { .. } => self.name(fact),
             Fact::Opened { tid, since, until, errno, .. } if tid.0 < 0 => {
                 self.summary.unheard.push((since, until, errno));
             }
@@ -297,7 +304,10 @@ impl DecodeStage {
                     opening.snapshot_over(time);
                 }
             }
-            Fact::Text { which, .. } if FOR_TRACKER.contains(&which) => {
+            Fact::Text { which, time, .. } if FOR_TRACKER.contains(&which) => {
+                if which == Text::SWITCHING_OFF {
+                    self.names.switched_off(time);
+                }
                 return next.take(StageMessage::Fact(Box::new(fact)));
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {
@@ -546,8 +556,7 @@ fn follows_numbers(header: &Header) -> bool {
 
 /// True if names of this kind were read while the program went on.
 fn is_read_late(of: NameOf, header: &Header) -> bool {
-    let is_of_file = matches!(of, NameOf::Link | NameOf::Lookup);
-    header.names == "fanotify" || is_of_file && looks_late(header)
+    header.names == "fanotify" || of == NameOf::Link && looks_late(header)
 }
 
 /// True if opened files were looked at while the program went on.
@@ -562,11 +571,10 @@ fn name_join(header: &Header) -> NameJoin {
         let mut needed = needed.filter(|needed| needed.number(&header.host.machine).is_some());
         needed.all(|needed| header.calls.iter().any(|name| *name == needed.name))
     };
-    let changes_all = all_recorded(Call::changes_names);
-    let sees_renames = !looks_late(header) || changes_all;
+    let sees_renames = !looks_late(header) || all_recorded(Call::changes_names);
     let mut join = NameJoin::new(followed(header).descriptors, sees_renames);
-    if changes_all && all_recorded(Call::moves_places) {
-        join = join.with_places();
+    if looks_late(header) {
+        join = join.with_late_links(KernelTime(header.clock.all_on_ns));
     }
     if header.names != "fanotify" {
         return join;

@@ -117,9 +117,9 @@ impl Summary {
     }
 
     /// Samples that went missing without a report, where that is not 0; `None` without an end
-    /// frame. For perf's tracepoints: hits − samples − lost. For a tracefs ring, which does not
-    /// count hits by tracepoint: records that were taken out by the kernel's count and not found in
-    /// it, and those that were left in it.
+    /// frame. For perf's tracepoints: `hits` − `samples` − `lost`. For a tracefs ring, which
+    /// has no counters by tracepoint: records that were taken out by the kernel's count and not
+    /// found in it, and those that were left in it.
     pub fn missing(&self) -> Option<Vec<(String, i64)>> {
         let end = self.end.as_ref()?;
         let less = |all: u64, known: u64| KernelTime(all).signed_since(KernelTime(known));

@@ -129,8 +129,8 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
                 tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, self.sink)
             }
             StageMessage::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
-            // It is not the anomaly of a record that was read, so it is not in the counters of
-            // records.
+            // Damage is not the anomaly of a record that was read, so the counters of records do
+            // not have it.
             StageMessage::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
             StageMessage::CompleteUntil(time) => self.sink.complete_until(time),
             StageMessage::Round => {

@@ -16,7 +16,7 @@ pub struct Site {
     pub registers: Vec<&'static str>,
     /// Calls that follow; calls that fill a list have ended.
     pub calls: BTreeSet<CallId>,
-    /// True if the kernel emulates the instruction there; if not, a hit costs a second trap.
+    /// True if the kernel emulates the instruction there; if not, each event costs a second trap.
     pub emulated: bool,
     /// Register with the number of the call, if other calls pass here, too, by the name of the
     /// kernel's probes.

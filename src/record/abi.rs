@@ -10,7 +10,7 @@ pub mod record_type {
     pub const EXIT: u32 = 4;
     /// Creation of a task.
     pub const FORK: u32 = 7;
-    /// Sample: here always a tracepoint hit.
+    /// Sample: here always of a tracepoint.
     pub const SAMPLE: u32 = 9;
     /// Code of a file in the memory of a process.
     pub const MMAP2: u32 = 10;

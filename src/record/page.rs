@@ -1,4 +1,4 @@
-//! Pages of a tracefs ring → the hits in them.
+//! Pages of a tracefs ring → the samples in them.
 //!
 //! A page begins with the time of its first entry and the length of its data. `events/header_page`
 //! gives the offsets of both. Then follow entries, whose layout `events/header_event` describes
@@ -9,14 +9,14 @@
 //!   ├────────┼──────────────────────────────┤
 //!   │type_len│ time_delta, ns               │  then, by type_len:
 //!   └────────┴──────────────────────────────┘
-//!     1 to 28   a hit of type_len × 4 bytes
-//!     0         u32 length + 4 of a long hit, and the hit
+//!     1 to 28   a sample of type_len × 4 bytes
+//!     0         u32 length + 4 of a long sample, and the sample
 //!     29        u32 length of the part to skip; nothing more on the page if time_delta is 0
 //!     30        u32 more bits of the time delta
 //!     31        u32 more bits of an absolute time, without its five highest bits
 //! ```
 //!
-//! A hit has the same payload as a perf sample. In a capture log each page is cut after its data,
+//! A sample has the same payload as one of perf. In a capture log each page is cut after its data,
 //! and the times of a page *continue* those of the previous page ([`PageLayout::continue_times`]).
 //! The reason: a page that is read in parts begins anew each time, at the time of its last entry,
 //! and storing these times would cost more than the entries.
@@ -55,7 +55,7 @@ pub struct PageLayout {
 /// Element of a page, in the order of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageEntry {
-    /// Hit: the offset of its entry in the bytes, and its time.
+    /// Sample: the offset of its entry in the bytes, and its time.
     Hit(usize, KernelTime),
     /// Loss: the number of entries that were dropped before this time; `None` if the kernel had no
     /// space to store the number.
@@ -125,9 +125,9 @@ impl PageLayout {
         bytes.truncate(end);
     }
 
-    /// Removes the hits for whose entry `keeps` is false from these pages, as they come out of a
-    /// ring. Removes also the pages that then hold neither a hit nor a loss. Invalid pages stay as
-    /// they are.
+    /// Removes the samples for whose entry `keeps` is false from these pages, as they come out of a
+    /// ring. Removes also the pages that then hold neither a sample nor a loss. Invalid pages stay
+    /// as they are.
     pub fn retain(self, bytes: &mut Vec<u8>, mut keeps: impl FnMut(&[u8]) -> bool) {
         let mut out = Vec::with_capacity(bytes.len());
         let mut walk = PageWalk::new(bytes, self);
@@ -258,7 +258,7 @@ impl<'a> PageWalk<'a> {
         self.at = self.end;
     }
 
-    /// Copies the hits of the page for whose entry `keeps` is true, with the same times. Returns
+    /// Copies the samples of the page for whose entry `keeps` is true, with the same times. Returns
     /// false if the page is invalid.
     fn copy_hits(&mut self, out: &mut Vec<u8>, keeps: &mut impl FnMut(&[u8]) -> bool) -> bool {
         let mut copied = self.time;
@@ -327,8 +327,8 @@ impl<'a> PageWalk<'a> {
         Ok(Some(head.lost))
     }
 
-    /// Passes over one entry; returns true if it is a hit, and `None` if it does not fit into the
-    /// page.
+    /// Passes over one entry; returns true if it is a sample, and `None` if it does not fit into
+    /// the page.
     fn entry(&mut self) -> Option<bool> {
         let page = self.bytes.get(..self.end)?;
         let EntryShape { kind, delta, length } = EntryShape::at(page, self.at)?;
@@ -393,7 +393,7 @@ impl EntryShape {
     }
 }
 
-/// Adds a hit whose time is `delta` after that of the previous entry.
+/// Adds a sample whose time is `delta` after that of the previous entry.
 fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
     let Some((word, rest)) = entry.split_first_chunk::<4>() else { return };
     let low = |it: u64| u32::try_from(it & ((1 << DELTA_BITS) - 1)).unwrap_or(0);
@@ -408,7 +408,7 @@ fn push_hit(out: &mut Vec<u8>, entry: &[u8], delta: u64) {
     out.extend_from_slice(rest);
 }
 
-/// Returns the payload of the hit whose entry begins at the start of `bytes`.
+/// Returns the payload of the sample whose entry begins at the start of `bytes`.
 pub fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let shape = EntryShape::at(bytes, 0)?;
     match shape.kind {

@@ -39,7 +39,7 @@ fn the_layout_is_the_kernels() {
     assert_eq!(PageLayout::parse(""), None);
 }
 
-/// Fails if a hit that stays has another time or payload, or if a hit to remove stays.
+/// Fails if a sample that stays has another time or payload, or if a sample to remove stays.
 #[test]
 fn hits_that_are_not_kept_leave_the_times_of_the_others() {
     let data = [
@@ -64,7 +64,7 @@ fn hits_that_are_not_kept_leave_the_times_of_the_others() {
             entries(bytes, layout()).collect::<Result<_, _>>().expect("whole");
         let hit = |entry: &PageEntry| match *entry {
             PageEntry::Hit(at, time) => {
-                Some((time.0, payload(&bytes[at..]).expect("a hit").to_vec()))
+                Some((time.0, payload(&bytes[at..]).expect("a sample").to_vec()))
             }
             PageEntry::Lost(..) => None,
         };
@@ -91,7 +91,7 @@ fn hits_that_are_not_kept_leave_the_times_of_the_others() {
     }
     let mut bytes = one;
     layout().retain(&mut bytes, |_| false);
-    assert_eq!(bytes, [0_u8; 0], "a page without hits goes");
+    assert_eq!(bytes, [0_u8; 0], "a page without samples goes");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Files by descriptor: reopening, creation without a name, metadata.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -145,15 +145,6 @@ pub fn stat_behind(path: &str) -> Option<FileStat> {
 /// (as in `/proc/PID/mountinfo`), from Linux 5.8 on.
 pub fn stat_and_mount_behind(path: &OsStr) -> Option<(FileStat, Option<u64>)> {
     let path = CString::new(path.as_bytes()).ok()?;
-    statx(libc::AT_FDCWD, &path, 0)
-}
-
-/// Metadata as [`stat_behind`] returns it, of an open file; `file` may be an `O_PATH` descriptor.
-pub fn stat_of(file: &impl AsRawFd) -> Option<FileStat> {
-    statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).map(|found| found.0)
-}
-
-fn statx(directory: i32, path: &CStr, flags: i32) -> Option<(FileStat, Option<u64>)> {
     let mask = libc::STATX_TYPE
         | libc::STATX_MODE
         | libc::STATX_INO
@@ -164,13 +155,7 @@ fn statx(directory: i32, path: &CStr, flags: i32) -> Option<(FileStat, Option<u6
     // SAFETY: the path ends with NUL; `found` is exclusively ours and as large as the kernel's
     // struct.
     let code = unsafe {
-        libc::statx(
-            directory,
-            path.as_ptr(),
-            libc::AT_STATX_DONT_SYNC | flags,
-            mask,
-            &raw mut found,
-        )
+        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, mask, &raw mut found)
     };
     let stat = FileStat {
         mode: u32::from(found.stx_mode),

@@ -22,7 +22,6 @@ pub mod mounts;
 pub mod need;
 pub mod output_dir;
 pub mod output_path;
-pub mod path_lookup;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;

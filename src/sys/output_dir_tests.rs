@@ -73,7 +73,7 @@ fn output_is_written_by_the_user_where_root_may_not() {
     fs::create_dir_all(&own).expect("space");
     chown(&own, Some(OTHER), Some(OTHER)).expect("given away");
     chown(&middle, Some(0), Some(OTHER)).expect("ours");
-    // Its owner may not search it, the group may.
+    // The owner may not search the directory, the group may.
     mode(&middle, 0o050);
     for capability in [caps::Capability::CAP_DAC_OVERRIDE, caps::Capability::CAP_DAC_READ_SEARCH] {
         // The capabilities of this thread only, which ends with the test.

@@ -67,7 +67,7 @@ impl Functions {
     }
 }
 
-/// Target of an event: the processes whose hits it records.
+/// Target of an event: the processes whose samples it records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerfTarget {
     /// All processes: for users who may trace the machine.
@@ -84,14 +84,14 @@ pub enum PerfTarget {
 pub enum Wake {
     /// The ring has this number of bytes.
     Watermark(u32),
-    /// Every hit of this event.
+    /// Every sample of this event.
     Each,
 }
 
 /// Counters of an event, as `read(2)` returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Hits that passed the filter.
+    /// Events that passed the filter; the ring may have fewer samples.
     pub hits: u64,
     /// Time during which the event was enabled, ns. An event ends when its CPU goes offline, and
     /// does not come back with it.
@@ -109,7 +109,7 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// Opens a tracepoint on one CPU with every hit, switched off.
+    /// Opens a tracepoint on one CPU with every sample, switched off.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl PerfEvent {
         Self::open(hits(id, wake), cpu, whose)
     }
 
-    /// Opens a tracepoint on one CPU with every hit, switched off, whose samples have call chains.
+    /// Opens a tracepoint on one CPU with every sample, switched off, and their call chains.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl PerfEvent {
         Ok(Self { fd, counts_lost })
     }
 
-    /// Keeps hits that do not match out of the ring (filter language:
+    /// Keeps samples that do not match out of the ring (filter language:
     /// `Documentation/trace/events.rst`).
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl AsFd for PerfEvent {
     }
 }
 
-/// Attributes of a tracepoint's event with every hit.
+/// Attributes of a tracepoint's event with every sample.
 fn hits(id: u16, wake: Wake) -> abi::perf_event_attr {
     let mut attr = attributes(wake);
     attr.type_ = abi::PERF_TYPE_TRACEPOINT;
@@ -319,14 +319,14 @@ fn check(code: i32) -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Waits until no CPU is inside a hit that began before this call. An event that was switched off
-/// may still be writing a hit, which has been counted and is not in its ring. (A hit is counted,
-/// then written, with interrupts on and without preemption: `perf_swevent_event()` in
-/// `kernel/events/core.c`. The interrupt that switches its event off may come in between, and a
-/// hypervisor may deschedule the virtual CPU there for long.)
+/// Waits until no CPU is writing a sample that it began before this call. An event that was
+/// switched off may still be writing a sample, which has been counted and is not in its ring. (A
+/// sample is counted, then written, with interrupts on and without preemption:
+/// `perf_swevent_event()` in `kernel/events/core.c`. The interrupt that switches its event off may
+/// come in between, and a hypervisor may deschedule the virtual CPU there for long.)
 pub fn wait_for_hits() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
     // SAFETY: three numbers; the call changes no memory. It waits as `synchronize_rcu()` does, for
-    // all code that runs without preemption. Without the call, late hits are counted as missing.
+    // all code that runs without preemption. Without the call, late samples are counted as missing.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }

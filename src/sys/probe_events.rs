@@ -157,8 +157,8 @@ impl ProbeGroup {
         self.events.clear();
     }
 
-    /// Hits that the kernel has missed. Uprobes miss none: their recording may sleep until there is
-    /// room.
+    /// Samples that the kernel has missed. Uprobes miss none: their recording may sleep until there
+    /// is room.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ pub(super) fn process_number(text: &str) -> Option<u32> {
     is_plain.then(|| text.parse().ok())?
 }
 
-/// Missed hits: the last column of an event's line in `kprobe_profile`.
+/// Missed samples: the last column of an event's line in `kprobe_profile`.
 fn missed(profile: &str, event: &str) -> u64 {
     let lines = profile.lines().map(|it| it.split_whitespace().collect::<Vec<_>>());
     let of_event = lines.filter(|it| it.first() == Some(&event));

@@ -35,6 +35,13 @@ pub fn is_namespaced() -> bool {
     own != Path::new("pid:[4026531836]")
 }
 
+/// True if the process belongs to a service of systemd, whose other processes are killed when its
+/// main process ends.
+pub fn is_service() -> bool {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups.lines().any(|line| line.trim_end().ends_with(".service"))
+}
+
 /// Reads a file of the kernel whole.
 ///
 /// # Errors

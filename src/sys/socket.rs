@@ -109,7 +109,7 @@ impl Drop for Socket {
             let _ = self.directory.remove(&self.name);
         }
         if let Some(directory) = &self.made {
-            // It stays if another recording's socket is in it by now.
+            // The directory stays if another recording's socket is in it by now.
             let _ = fs::remove_dir(directory);
         }
     }

@@ -105,8 +105,8 @@ impl TraceRing {
     /// Those of `read(2)`.
     pub fn take_rest(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         // The writer may go on as fast as this thread reads, and this thread may be the writer
-        // (each read is a hit). The full pages were spliced before, so the records at the time of
-        // the call are on the first page, or on the two around its end.
+        // (each read is recorded). The full pages were spliced before, so the records at the time
+        // of the call are on the first page, or on the two around its end.
         for _ in 0..REST_PAGES {
             if !self.read_page(out)? {
                 break;

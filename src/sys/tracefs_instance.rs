@@ -244,22 +244,28 @@ pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// Removes all instances and probes of the tracer with this process number, whose locks the calling
-/// process has inherited.
+/// Removes the instances whose locks the calling process has inherited from the tracer with this
+/// process number, and the tracer's probes.
 ///
 /// # Errors
 ///
-/// Those of reading `instances`.
-pub fn remove_all_of(tracefs: &Tracefs, tracer: u32) -> io::Result<()> {
+/// `ENOLCK`: no such lock was inherited; those of reading `instances`.
+pub fn remove_inherited(tracefs: &Tracefs, tracer: u32) -> io::Result<()> {
     let all = tracefs.root().join("instances");
+    let open = fs::read_dir("/proc/self/fd")?.flatten();
+    let inherited: Vec<PathBuf> =
+        open.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
     let mut paths = Vec::new();
     for entry in fs::read_dir(all)?.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if owner(&name) == Some(tracer) {
+        if owner(&name) == Some(tracer) && inherited.contains(&entry.path()) {
             let is_marker = MARKERS.iter().any(|purpose| name.ends_with(&format!("-{purpose}")));
             paths.push((is_marker, entry.path()));
         }
+    }
+    if paths.is_empty() {
+        return Err(nix::errno::Errno::ENOLCK.into());
     }
     // The next tracer removes a leftover instance.
     let remove_those = |markers: bool| {

@@ -28,14 +28,14 @@ const fn open_flags(direct: u32, largefile: u32, directory: u32, nofollow: u32) 
         (0o1000, "O_TRUNC"),
         (0o2000, "O_APPEND"),
         (0o4000, "O_NONBLOCK"),
-        // Its own bit and O_DSYNC's: a kernel that knows only O_DSYNC still does half of it.
+        // O_SYNC has its own bit and O_DSYNC's: a kernel with only O_DSYNC still does half of it.
         (0o4_010_000, "O_SYNC"),
         (0o10000, "O_DSYNC"),
         (0o20000, "O_ASYNC"),
         (direct, "O_DIRECT"),
         (largefile, "O_LARGEFILE"),
-        // Its own bit and O_DIRECTORY's: kernels that do not know it fail instead of opening the
-        // directory.
+        // O_TMPFILE has its own bit and O_DIRECTORY's: kernels without O_TMPFILE fail instead of
+        // opening the directory.
         (0o20_000_000 | directory, "O_TMPFILE"),
         (directory, "O_DIRECTORY"),
         (nofollow, "O_NOFOLLOW"),

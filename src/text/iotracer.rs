@@ -328,7 +328,7 @@ mod tests {
         let mut lines = IotracerLines::new(START, OnlyFile(name), Vec::new());
         pass(&mut lines, &Step::ThreadSeen(&thread(b"a;b\n")));
         let (first, second) = (regular(b"/f"), regular(b"/g"));
-        // It begins before all others and ends after them.
+        // An operation that begins before all others and ends after them.
         let mut early = asynchronous(&first);
         early.offset = Some(8192);
         early.start = START;

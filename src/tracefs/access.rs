@@ -117,7 +117,7 @@ impl ArrayField {
     pub fn read_first<const N: usize>(&self, payload: &[u8]) -> Option<[u64; N]> {
         let mut values = [0; N];
         if self.width == Width::Eight && N <= self.count {
-            // Eight-byte elements are read all at once: registers are read for every second hit.
+            // Eight-byte elements are read all at once: registers are read for every second sample.
             let bytes = payload.get(self.offset..)?.get(..N.checked_mul(8)?)?;
             for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(8)) {
                 *value = u64::from_le_bytes(*bytes.first_chunk()?);

@@ -222,7 +222,7 @@ mod tests {
         check("__u8 saddr[sizeof(struct sockaddr_in6)]", 28, "saddr", array(1, 28));
         // A kprobe's array on kernels before 6.6 has brackets without a number.
         check("u64 words[]", 48, "words", array(8, 6));
-        // These sizes do not fit.
+        // Sizes that do not fit.
         check("unsigned int x[3]", 13, "x", FieldKind::Opaque);
         check("unsigned int x[0]", 12, "x", FieldKind::Opaque);
         check("struct s x[2]", 24, "x", FieldKind::Opaque);

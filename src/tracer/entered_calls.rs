@@ -9,6 +9,11 @@ use crate::event::SysEnter;
 use crate::event::syscall_table::CallId;
 use crate::units::{KernelTime, Tid};
 
+/// Largest number of threads with entries: threads that end inside a call leave theirs.
+const THREADS_MAX: usize = 1 << 12;
+/// Largest number of entries of a thread: a thread whose calls end on another CPU leaves theirs.
+const ENTRIES_MAX: usize = 4;
+
 /// Entries of calls that have not been found to return. With tracefs, entries and exits are in
 /// rings of their own, so the entry of a thread's next call may be taken before the exit of the
 /// current one.
@@ -20,7 +25,14 @@ pub(super) struct EnteredCalls {
 impl EnteredCalls {
     /// Adds an entry.
     pub(super) fn add(&mut self, tid: Tid, time: KernelTime, enter: SysEnter) {
-        self.by_thread.entry(tid).or_default().push_back((time, enter));
+        if self.by_thread.len() >= THREADS_MAX {
+            self.by_thread.clear();
+        }
+        let entries = self.by_thread.entry(tid).or_default();
+        if entries.len() >= ENTRIES_MAX {
+            entries.pop_front();
+        }
+        entries.push_back((time, enter));
     }
 
     /// Removes and returns the entry of a call that this thread has left at this time. Earlier

@@ -54,9 +54,7 @@ impl SeenFiles {
     /// Stores the file that a fact describes, if any.
     pub fn note(&mut self, fact: &Fact) {
         let (stat, link) = match fact {
-            Fact::Name { of: NameOf::Link | NameOf::Lookup, stat: Some(stat), bytes, .. } => {
-                (stat, bytes)
-            }
+            Fact::Name { of: NameOf::Link, stat: Some(stat), bytes, .. } => (stat, bytes),
             Fact::Fd { stat: Some(stat), link, .. } => (stat, link),
             Fact::Text { which: Text::BLOCKS, text, .. } => return self.note_mounts(text),
             _ => return,

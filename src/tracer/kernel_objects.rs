@@ -30,9 +30,9 @@ pub(super) struct KernelObjects {
 
 impl KernelObjects {
     /// Removes the objects in a process that outlives this one; here, if that is not possible. The
-    /// end of a container would end that process, too, so there the objects are removed here.
+    /// end of a container or of a service would end that process, too.
     pub(super) fn remove_in_background(mut self) {
-        if proc::is_namespaced() || self.hand_over().is_err() {
+        if proc::is_namespaced() || proc::is_service() || self.hand_over().is_err() {
             return;
         }
         self.recording.drain(..).chain(self.markers.drain(..)).for_each(Instance::forget);
@@ -55,16 +55,10 @@ impl KernelObjects {
 ///
 /// # Errors
 ///
-/// `EPERM`: a process with this number exists that has not started this one; those of reading
-/// tracefs.
+/// `ENOLCK`: that process has passed on no lock; those of reading tracefs.
 pub fn remove(owner: u32) -> io::Result<()> {
-    let parent = nix::unistd::getppid().as_raw();
-    let is_parent = u32::try_from(parent) == Ok(owner);
-    if !is_parent && std::path::Path::new(&format!("/proc/{owner}")).exists() {
-        return Err(nix::errno::Errno::EPERM.into());
-    }
     let tracefs = Tracefs::find().map_err(io::Error::other)?;
     // A pipe of the user stays open as long as any process has it.
     sandboxed_helper::close_all_but(&tracefs.root().join("instances"));
-    tracefs_instance::remove_all_of(&tracefs, owner)
+    tracefs_instance::remove_inherited(&tracefs, owner)
 }

@@ -49,11 +49,12 @@ use crate::units::{self, CpuId};
 /// Real-time priority: above every ordinary task, below the kernel's own interrupt threads (50).
 pub const PRIORITY: i32 = 40;
 
-/// Time between two reads of a ring of opens: files that a program closes sooner are found by their
-/// paths alone.
+/// Time between two reads of a ring of opens: files that a program closes sooner are not looked at.
 const LATE_PAUSE: Duration = Duration::from_micros(200);
-/// Number of reads without a record after which the reader sleeps until the next one.
+/// Number of reads without a record after which the ring is read less often.
 const SILENT_READS: u32 = 25;
+/// Shortest time between two reads then, ms.
+const IDLE_MS: u16 = 20;
 /// Largest number of looks between two reads of the ring.
 const LOOKS_IN_A_ROW: u32 = 16;
 
@@ -61,6 +62,8 @@ const LOOKS_IN_A_ROW: u32 = 16;
 #[derive(Debug)]
 pub struct NamesReaders {
     cpus: Vec<Mutex<CpuNames>>,
+    /// Index of the first reader of a ring of opens that are looked at late.
+    first_late: usize,
     /// Listener that also reports opens.
     watch: Option<Mutex<FanotifyListener>>,
     stop: AtomicBool,
@@ -104,6 +107,8 @@ impl NamesReaders {
         watch: Option<FanotifyListener>,
     ) -> io::Result<Self> {
         let reading = RecordReading { decoder, layouts, reads };
+        let (late, at_once): (Vec<_>, Vec<_>) = rings.into_iter().partition(|it| it.is_late);
+        let first_late = at_once.len();
         let taken = |ring| TakenRecords { ring, bytes: Vec::new() };
         let cpu = |(index, rings): (usize, NamesRings)| {
             Ok(Mutex::new(CpuNames {
@@ -119,11 +124,12 @@ impl NamesReaders {
                 entered: EnteredCalls::default(),
             }))
         };
-        let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
+        let rings = at_once.into_iter().chain(late).enumerate();
+        let cpus = rings.map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
         let (watch, stop) = (watch.map(Mutex::new), AtomicBool::new(false));
-        Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
+        Ok(Self { cpus, first_late, watch, stop, wake, queued: Arc::default() })
     }
 
     /// Returns the counter of bytes in the log thread's queue; if the queue is full, readers take
@@ -207,13 +213,13 @@ impl NamesReaders {
         }
     }
 
-    /// Waits until the ring has data, or the threads have to stop.
-    fn wait_for(&self, ready: &OwnedFd) {
+    /// Waits until the ring has data, the threads have to stop, or this time is over.
+    fn wait_for(&self, ready: &OwnedFd, time: PollTimeout) {
         let mut fds = [
             PollFd::new(ready.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
         ];
-        let _ = poll(&mut fds, PollTimeout::NONE);
+        let _ = poll(&mut fds, time);
     }
 
     /// Reads the names of a CPU's calls before the program continues.
@@ -228,7 +234,7 @@ impl NamesReaders {
             // A sample that was recorded while this thread slept elsewhere than in this poll did
             // not find it waiting.
             let waited = thread::switches() == woken;
-            self.wait_for(ready);
+            self.wait_for(ready, PollTimeout::NONE);
             woken = thread::switches();
             if self.queued.is_full() {
                 // The kernel counts what it loses until the log thread has caught up; the ring may
@@ -243,17 +249,20 @@ impl NamesReaders {
         Ok(())
     }
 
-    /// Looks at the files that a CPU's calls have opened, while the program goes on. As long as
-    /// there are opens, the ring is read every so often: a sleeping reader would be woken by an
-    /// open, and the program would pay for that.
+    /// Looks at the files that a CPU's calls have opened, while the program goes on. The ring is
+    /// read by the clock, more often while there are opens: a reader that waits for the ring would
+    /// be woken by a call, and the program would pay for that.
     fn read_late(&self, mine: &Mutex<CpuNames>, ready: &OwnedFd) {
         // Without the right to a large share the thread keeps the ordinary priority.
         let _ = thread::set_large_share();
+        let idle = u16::try_from(self.cpus.len()).unwrap_or(u16::MAX) / 2;
+        let idle = PollTimeout::from(idle.max(IDLE_MS));
         // ORDERING: as in stop().
         let goes_on = || !self.stop.load(Ordering::Relaxed);
         while goes_on() {
-            self.wait_for(ready);
-            let mut silent = 0;
+            self.wait_for(ready, idle);
+            // One read without a record is enough to wait again.
+            let mut silent = SILENT_READS - 1;
             while goes_on() && silent < SILENT_READS {
                 if self.queued.is_full() {
                     thread::pause(PAUSE);
@@ -281,7 +290,10 @@ impl NamesReaders {
     fn settle(&self, strays: Vec<MigratedCall>) {
         let mut waiting = VecDeque::from(strays);
         while let Some(stray) = waiting.pop_front() {
-            let entered = self.cpus.iter().find_map(|cpu| {
+            // A reader that holds up a program does not wait for one that looks late.
+            let (at_once, late) = self.cpus.split_at(self.first_late.min(self.cpus.len()));
+            let readers = if stray.index < self.first_late { at_once } else { late };
+            let entered = readers.iter().find_map(|cpu| {
                 let mut cpu = lock(cpu);
                 waiting.extend(cpu.absorb(Take::All, CpuHold::NONE));
                 let EndedCall { tid, record_time, call, .. } = stray.ended;
@@ -353,7 +365,7 @@ impl CpuNames {
     /// Takes the content of the ring and reads the name of each open that has ended. Returns the
     /// calls that were entered on another CPU.
     fn absorb(&mut self, how: Take, hold: CpuHold) -> Vec<MigratedCall> {
-        let Self { opens, entries, reading, pipe, facts, late, entered, index, .. } = self;
+        let Self { opens, entries, reading, pipe, facts, entered, index, .. } = self;
         let cpu = CpuId(opens.ring.cpu);
         let mut ended = Vec::new();
         let layout = opens.ring.layout();
@@ -375,7 +387,6 @@ impl CpuNames {
                     }
                     ended.push((hit.pid, call, hits));
                 }
-                Ok(EventKind::Probed(probed)) => late.add_path(hit.tid, hit.time, &probed),
                 _ => {}
             }
         });
@@ -394,7 +405,7 @@ impl CpuNames {
         for (pid, ended, number) in ended {
             let enter = self.entered.take(ended.tid, ended.record_time, ended.call);
             if !reads.at_once && ended.is_open && ended.ret >= 0 {
-                self.late.put_off(pid, ended, enter.as_ref());
+                self.late.put_off(pid, ended);
             }
             // Records after this one were written while the CPU was running: this record did not
             // wake the reader.
@@ -402,7 +413,7 @@ impl CpuNames {
             match enter {
                 Some(enter) => self.read(pid, &ended, &enter, hold),
                 // The link is the only data that is wanted.
-                None if !reads.arguments && !reads.exact_args && ended.is_open => {}
+                None if ended.is_open && (!reads.at_once || !reads.needs_entry()) => {}
                 None => strays.push(MigratedCall { index, pid, ended, hold }),
             }
         }

@@ -69,6 +69,13 @@ pub(super) struct NameRecord<'a> {
     pub(super) payload: &'a [u8],
 }
 
+impl NameReads {
+    /// True if memory of opens is read, whose addresses are in the entries.
+    pub(super) fn needs_entry(self) -> bool {
+        self.arguments || self.exact_args
+    }
+}
+
 impl RecordReading {
     /// Returns the same interpretation for a ring whose reader looks late, or not.
     pub(super) fn of(&self, is_late: bool) -> Self {

@@ -10,7 +10,7 @@
 //! - `names`: exits of opens. Each sample wakes the reader, so the ring has no other events;
 //! - `entries`: entries of the same calls. An entry must not wake the reader: the reader would
 //!   delay the program inside the call;
-//! - `opens`: opens whose files are looked at while the program goes on, and paths from probes.
+//! - `opens`: opens whose files are looked at while the program goes on.
 //!
 //! Births, names and ends of tasks come from perf, in small rings. These records carry process and
 //! thread, and an end is recorded after the files of the task were closed; the tracepoints have
@@ -137,12 +137,16 @@ fn make(
 ) -> io::Result<Instance> {
     let instance = Instance::create(tracefs, ring.as_str())?;
     instance.write("trace_clock", "mono")?;
-    // These options are inherited from the top instance, where other programs may have set them.
+    // Options are inherited from the top instance, where other programs may have set them.
     // Each page records what was lost before it, and a ring is readable only if it has data.
     instance.write("options/overwrite", "1")?;
     let _ = instance.write("options/block", "0");
     instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
-    if matches!(ring, RingKind::Names | RingKind::Opens) {
+    if ring == RingKind::Opens {
+        // The reader wakes by its clock; only a ring that is half full wakes it.
+        let _ = instance.write("buffer_percent", "50");
+    }
+    if ring == RingKind::Names {
         // Each sample wakes the polling thread. (Kernels before 5.0 have no such file and behave
         // this way.)
         let _ = instance.write("buffer_percent", "0");

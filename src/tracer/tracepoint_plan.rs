@@ -7,7 +7,7 @@ use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::fs::FS_POINTS;
 use crate::event::layer::{LAYER_POINTS, LayerPoint};
-use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
+use crate::event::probe_events::{NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::{Call, CallClass, CallId};
 use crate::event::task::{WAITS, WaitCall};
 use crate::event::uring::{URING_POINTS, UringPoint};
@@ -54,8 +54,8 @@ pub enum RingKind {
     /// would wake its reader inside the call, and the call's duration would contain the reader's
     /// work.
     Entries,
-    /// With tracefs: opens whose files are looked at while the program goes on, and the paths that
-    /// probes record. The reader is woken only if there were no opens for a while.
+    /// With tracefs: opens whose files are looked at while the program goes on. No record wakes the
+    /// reader.
     Opens,
 }
 
@@ -172,8 +172,8 @@ pub struct PlanRequest<'a> {
     pub own_name: &'a str,
     /// True if calls with names go to the names ring.
     pub names_ring: bool,
-    /// True if only files of opens are read, while the program goes on. With tracefs, opens and the
-    /// paths from probes then have a ring of their own.
+    /// True if only files of opens are read, while the program goes on. With tracefs, opens then
+    /// have a ring of their own.
     pub links: bool,
     /// True if the names ring also receives calls that cannot be interpreted without the memory
     /// that their arguments point to.
@@ -330,15 +330,14 @@ fn programs(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
     planned
 }
 
-/// Returns the tracer's probes. Those inside calls share the ring of the calls. Paths that a thread
-/// records before its calls go where a reader needs them.
+/// Returns the tracer's probes. They share the ring of the calls, because they fire between entry
+/// and exit of a thread's call, or right before.
 fn probes<'a>(wanted: &'a PlanRequest<'_>) -> impl Iterator<Item = PlannedTracepoint> + 'a {
-    let is_path = |name: &str| name.starts_with(GIVEN_PREFIX) || name.starts_with(NUMBERED_PREFIX);
-    wanted.probes.iter().map(move |(system, name)| PlannedTracepoint {
+    wanted.probes.iter().map(|(system, name)| PlannedTracepoint {
         system: system.clone().into(),
         name: name.clone(),
         filter: probe_filter(name, wanted),
-        ring: if wanted.links && is_path(name) { RingKind::Opens } else { RingKind::Main },
+        ring: RingKind::Main,
         wakes: false,
         need: Need::Must,
     })

@@ -35,8 +35,8 @@ pub(crate) fn shape(line: &str) -> String {
     words.join(" ")
 }
 
-/// For each documented line its line of the output, in order, all of them used except where `…`
-/// stands; `None` if there is no such order.
+/// For each documented line its line of the output, in order, all of them used except at a
+/// `…`; `None` if there is no such order.
 pub(crate) fn aligned(
     documented: &[String],
     printed: &[String],

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 
 use crate::support::driver::process::is_own_process;
 
-mod ahead;
+mod prefetch;
 mod writing;
 
 const LOGS: [&str; 5] = ["dd", "fio", "lost", "pipes", "tar"];
@@ -44,7 +44,7 @@ fn items(log: &[u8]) -> Vec<Item> {
     items
 }
 
-/// Bytes of the file that an item stands for.
+/// Bytes of the file that an item covers.
 fn length(item: &Item) -> u64 {
     match item {
         Item::Frame(header, _) => FRAME_HEADER_BYTES as u64 + u64::from(header.stored_bytes),
@@ -391,14 +391,14 @@ fn memory_is_bounded() {
     assert_eq!(reader.next_item().expect("readable"), None);
     drop(reader);
     assert!(peak_kib() - before < 16 << 10, "garbage: {} KiB", peak_kib() - before);
-    // Twenty bytes that say they become more than they do.
+    // Twenty bytes whose header has too large a length.
     let little = zstd::bulk::compress(b"little", 1).expect("compresses");
     for codec in [Codec::ZSTD, Codec::ZSTD_DELTA] {
         let log =
             [start.as_slice(), &frame(FrameKind::DATA, codec, PAYLOAD_BYTES_MAX, &little)].concat();
         assert!(matches!(items(&log)[..], [Item::Damaged { at_end: true, .. }]));
     }
-    // A few KiB that become more than the header says, and than the limit.
+    // A few KiB that become more than the header's length, and than the limit.
     let mut bomb = Vec::new();
     let zeroes = io::repeat(0).take(3 * u64::from(PAYLOAD_BYTES_MAX));
     zstd::stream::copy_encode(zeroes, &mut bomb, 1).expect("memory takes all");

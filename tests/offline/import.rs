@@ -217,7 +217,7 @@ fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/import").join(name)
 }
 
-/// The log that this becomes, and what was said of it.
+/// The log that is made of this text, and the messages about it.
 fn imported(dir: &Path, name: &str) -> (Recording, String) {
     let log = dir.join(format!("{name}.iocap"));
     let said = iotrace(&["import", text(&kept(name)), "-o", text(&log)]).success().stderr();
@@ -248,7 +248,7 @@ fn logs_of_ioriot_have_their_speed() {
     let (recording, said) = imported(other.path(), "ioriot-1.capture");
     assert!(said.contains("1 of 13 lines not understood: first at 10: t=15113811220"), "{said}");
     assert!(said.contains("11 calls with an end but no duration"), "{said}");
-    // The fact stands in the log, and every report says it.
+    // The log has the fact, and every report shows it.
     assert!(
         recording
             .text_info()

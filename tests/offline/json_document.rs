@@ -1,5 +1,5 @@
 //! docs/json.md and docs/json/ against what the verbs print of the recorded logs: a key that is
-//! not documented, that has another type than its row says, or that is documented and never
+//! not documented, that has another type than its row, or that is documented and never
 //! written, is a failure.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-// Asks for I/O that happens later, and says what it asked for and what came of it.
+// Asks for I/O that happens later, and prints each request with its result.
 //
 //   asynchronous DIR     files are made in DIR
 //
@@ -98,7 +98,7 @@ static void say(const char *name, uint64_t data, int fd, long offset, long bytes
     printf("%s %llu %s %s %s %d\n", name, (unsigned long long)data, f, o, b, result);
 }
 
-// One operation, alone.
+// Submits a single operation.
 static int one(struct ring *ring, const char *name, int opcode, int fd, const void *address, unsigned length,
                uint64_t offset, unsigned op_flags, unsigned flags) {
     struct io_uring_sqe *sqe = queue(ring);

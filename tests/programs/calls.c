@@ -3,8 +3,8 @@
 //
 //   calls DIR     files are made in DIR, an empty directory
 //
-// What a kernel or machine does not allow fails here and is recorded all the same; the calls are
-// made by number, so that no C library puts another one in their place.
+// Calls that the kernel or the machine does not allow fail here and are recorded all the same. All
+// calls are made by number, so that no C library puts another one in their place.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -264,7 +264,7 @@ static void descriptors(void) {
     MADE(signalfd, -1, &none, 8);
     MADE(inotify_init);
 #endif
-    // These may be forbidden, or not there.
+    // Message queues may be forbidden, or not there.
     CALL(mq_open, "a/b", O_RDONLY, 0, NULL);
     CALL(perf_event_open, zeroes, 0, -1, -1, 0);
     CALL(fanotify_init, 0xffffffff, 0);

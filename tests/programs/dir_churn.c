@@ -1,5 +1,6 @@
 // Makes, renames, asks for, reads and removes files in directories of its own, again and again: in
-// the place of the first argument, as often as the second says. Each step needs the one before.
+// the folder of the first argument, with the second argument as the number of rounds. Each step
+// needs the one before.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

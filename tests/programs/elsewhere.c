@@ -1,6 +1,6 @@
 /*
  * Paths that begin at a directory which is not known, and files whose names are not, in the
- * directory that is given. The files asked for are not there: their names say whether the path is
+ * directory that is given. The files asked for are not there: their names state whether the path is
  * certain.
  */
 #define _GNU_SOURCE

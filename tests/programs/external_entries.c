@@ -31,13 +31,13 @@ int main(int argc, char **argv)
     need(mkdir("directory", 0777) == 0, "mkdir");
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     need(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0, "bind");
-    // These five are not: the replay has no socket there.
+    // Five calls are not replayed: the replay has no socket there.
     need(chmod("socket", 0700) == 0, "chmod");
     need(mkdir("socket", 0777) == -1 && errno == EEXIST, "mkdir");
     need(rename("socket", "directory/moved") == 0, "rename");
     need(access("directory/moved", F_OK) == 0, "access");
     need(unlink("directory/moved") == 0, "unlink");
-    // What has its names then is the program's.
+    // Later files with the names of the socket are the program's.
     int file = open("socket", O_WRONLY | O_CREAT, 0666);
     need(file >= 0 && write(file, "abc", 3) == 3 && close(file) == 0, "open");
     need(rename("socket", "directory/moved") == 0, "rename");

@@ -1,5 +1,5 @@
-// Writes through functions without frame pointers, each in another way; how often, is a prime
-// number of its own.
+// Writes through functions without frame pointers, each in another way. Each makes another prime
+// number of writes.
 //
 //   frameless FILE
 #pragma GCC optimize("omit-frame-pointer,no-optimize-sibling-calls,no-inline")
@@ -34,7 +34,7 @@ FUNCTION void plain(volatile int *room)
     STAYS;
 }
 
-// How large it is, is not known before: from another register.
+// The size of the frame is known only at run time: another register gives its place.
 FUNCTION void varies(volatile int *room)
 {
     volatile char *more = alloca(*room + 100);
@@ -43,7 +43,7 @@ FUNCTION void varies(volatile int *room)
     STAYS;
 }
 
-// Where it lies, depends on the address: by an expression.
+// The place of the frame depends on the address: an expression gives it.
 FUNCTION void aligned(volatile int *room)
 {
     volatile char more[256] __attribute__((aligned(256)));
@@ -90,7 +90,7 @@ FUNCTION void *starts(void *nothing)
     return nothing;
 }
 
-// On another stack: what is behind it was not copied.
+// Runs on another stack: the stack below the handler was not copied.
 FUNCTION void elsewhere(void)
 {
     stack_t other = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
@@ -102,7 +102,7 @@ FUNCTION void elsewhere(void)
 }
 
 #ifdef __x86_64__
-// Nothing tells how to go back from it, but it keeps a frame pointer.
+// The function has no unwind rules, but keeps a frame pointer.
 void untold(void (*function)(void));
 __asm__(".text\nuntold: push %rbp\n mov %rsp, %rbp\n call *%rdi\n pop %rbp\n ret\n");
 

@@ -1,11 +1,12 @@
-// Reads and writes in every way that has a file position, and tells where each call really worked.
+// Reads and writes in every way that has a file position, and writes down the true places.
 //
 //   offsets launch DIR    each way of sharing a position, once; then ends
 //   offsets attach DIR    four threads that read and write until DIR/stop is there
 //
-// The truth does not come from counting. What is read tells its place: each word of DIR/data.words
-// holds its own offset. What is written has a number of its own, and is looked for in the file at
-// the end. DIR/truth gets one line for each call on a DIR/data.* file, in the order of each thread:
+// The truth does not come from counting. Words that are read give their place: each word of
+// DIR/data.words holds its own offset. Each write has a number of its own, which is looked for in
+// the file at the end. DIR/truth gets one line for each call on a DIR/data.* file, in the order of
+// each thread:
 //
 //   TID CALL RESULT OFFSET MUST     OFFSET -1: the call moved nothing; MUST 1: a tracer can know
 //                                   the offset
@@ -60,7 +61,7 @@ static struct entry *note(const char *call, long result, int must) {
     return it;
 }
 
-// A call that read words: the first one tells the place.
+// A call that read words: the first one gives the place.
 static void did_read(const char *call, long result, const void *buffer, int must) {
     struct entry *it = note(call, result, must);
     if (result > 0) memcpy(&it->offset, buffer, WORD);
@@ -155,7 +156,7 @@ static void family(void) {
             for (int i = 0; i < 5; i++) read_words(fd, i + 1, child < 2);
             _exit(0);
         }
-        // One after the other at first, all at once at the end.
+        // The first children run one after the other, the last ones all at once.
         if (child < 2) check(waitpid(pid, NULL, 0), "waitpid");
         read_words(fd, 2, child < 2);
     }
@@ -192,7 +193,7 @@ static void appends(void) {
         write_number(fd, 1, 0);
         write_number(other, 1, 0);
     }
-    // Linux appends whatever the offset says (pwrite(2), BUGS).
+    // Linux appends at any offset (pwrite(2), BUGS).
     pwrite_number(fd, 1, 0, 0);
     check(lseek(fd, 16, SEEK_SET), "lseek");
     did_at("read", read(fd, &back, sizeof back), 16, 1);
@@ -258,14 +259,14 @@ static int stopped(void) {
     return access(path, F_OK) == 0 || atomic_load(used) > ENTRIES * 3 / 4;
 }
 
-// What a thread that is attached to does: a file of its own, and two that it shares.
+// A thread that is attached to: it works on a file of its own, and two that it shares.
 static void *worker(void *argument) {
     int file = 4 + (int)(intptr_t)argument;
     int own = open_words(), mine = open_file(file, 0);
     pthread_barrier_wait(&all_opened);
     for (long round = 0; !stopped(); round++) {
         for (int i = 0; i < 20; i++) {
-            // Known after the first lseek at the latest: the test says so.
+            // The offset is known after the first lseek at the latest: the test requires it.
             read_words(own, 1 + i % 3, 1);
             pread_words(own, 2, 8 * (round % 1000));
             write_number(mine, file, 1);
@@ -296,7 +297,7 @@ static void run_threads(void *(*body)(void *)) {
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-// Where each written number is, by number; 0: nowhere any more.
+// The places of the written numbers, by number; 0: the number is overwritten.
 static long *find_written(void) {
     long *places = calloc(ENTRIES, sizeof *places);
     for (int file = 0; file < FILES; file++) {

@@ -1,4 +1,4 @@
-// Reads and writes in all ways, and says of each call what it did: where, how much, to which file.
+// Reads and writes in all ways, and prints the place, the size and the file of each call.
 //
 //   positions DIR        files are made in DIR, an empty directory
 //
@@ -29,7 +29,7 @@
 static char buffer[65536];
 static struct iovec vector[2] = {{buffer, 100}, {buffer + 4096, 900}};
 
-// Where a descriptor stands; NONE if it has no position.
+// The position of a descriptor; NONE if it has none.
 static long stands(int fd) {
     char path[64], text[256], link[64];
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
@@ -40,7 +40,7 @@ static long stands(int fd) {
     if (fgets(text, sizeof text, file) != NULL)
         sscanf(text, "pos: %ld", &position);
     fclose(file);
-    // What is no file stands nowhere.
+    // Only files have a position.
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(path, link, sizeof link - 1);
     return length > 0 && link[0] == '/' ? position : NONE;
@@ -88,7 +88,7 @@ static long say(const char *call, int fd, const char *path, long offset, long by
         long before = stands(fd), result = CALL(name, __VA_ARGS__);                                                    \
         say(#name, fd, NULL, before, bytes, result, NONE, NONE);                                                       \
     } while (0)
-// One that is given an offset.
+// A call that is given an offset.
 #define AT_OFFSET(fd, offset, bytes, name, ...)                                                                       \
     do {                                                                                                               \
         long result = CALL(name, __VA_ARGS__);                                                                         \
@@ -108,7 +108,7 @@ static void plain(void) {
     AT_OFFSET(fd, 200, 300, pwrite64, fd, buffer, 300, 200);
     AT_OFFSET(fd, 6000, 1000, pwritev, fd, vector, 2, 6000, 0);
     AT_OFFSET(fd, 10, 1000, pwritev2, fd, vector, 2, 10, 0, 0);
-    // Its own position.
+    // Offset -1: the position of the descriptor.
     AT_POSITION(fd, 1000, pwritev2, fd, vector, 2, -1L, 0, 0);
     AT_POSITION(fd, 4096, read, fd, buffer, 4096);
     say("lseek", fd, NULL, NONE, NONE, CALL(lseek, fd, 100, SEEK_SET), NONE, NONE);
@@ -173,7 +173,7 @@ static void duplicated(void) {
 
 static void appended(void) {
     int fd = opened("appended", O_WRONLY | O_CREAT | O_APPEND);
-    // They go to the end of the file.
+    // Both writes go to the end of the file.
     AT_POSITION(fd, 111, write, fd, buffer, 111);
     AT_POSITION(fd, 111, write, fd, buffer, 111);
     fcntl(fd, F_SETFL, 0);

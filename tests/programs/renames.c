@@ -2,7 +2,7 @@
 //
 //   renames DIR LOG     files are made in DIR, an empty directory
 //
-// After each step every open file is read at an offset that tells the step, and LOG gets a line
+// After each step every open file is read at the offset of the step, and LOG gets a line
 // `OFFSET NAME`: what the kernel calls the file at that moment, from /proc/self/fd.
 #define _GNU_SOURCE
 #include <errno.h>

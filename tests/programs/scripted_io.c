@@ -1,6 +1,6 @@
-// Does with a file what its input says, and says when it is done: `w COUNT BYTES` writes, `r COUNT
-// BYTES` reads, each a call behind the other from the beginning on; `s` synchronises; `c COUNT
-// BYTES` copies so many bytes inside the file, to 1 MiB.
+// Works on a file by the commands of its input, and answers each when it is done: `w COUNT BYTES`
+// writes, `r COUNT BYTES` reads, both in consecutive calls from the beginning on; `s` synchronises;
+// `c COUNT BYTES` copies so many bytes inside the file, to 1 MiB.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // slow_files DIR FILE: mounts a file system at DIR in which `program` is FILE, executable by all
 // users. SIGUSR1: from then on it answers nothing more, and takes every question, so that processes
-// wait that cannot be killed. They go on when this process ends. Says "ready" when it answers.
+// wait that cannot be killed. They go on when this process ends. Prints "ready" when it answers.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -218,8 +218,8 @@ fn kernel_writeback_is_attributed_to_the_traced_program() {
     try_out(&[]);
 }
 
-/// Fails if the file systems are not asked at the end where the files lie, or what they say is
-/// taken for certain: ext4 says nothing when it overwrites what is in memory and has a place.
+/// Fails if the file systems are not asked at the end for the places of the files, or the
+/// answer is taken for certain: ext4 has no event when it overwrites cached data that has a place.
 #[test]
 fn file_systems_are_queried_for_extents_at_the_end() {
     if !can_record(&[Need::Loop, Need::Program("filefrag"), Need::Program("mkfs.xfs")]) {

@@ -77,7 +77,7 @@ fn exact_arguments_match_strace() {
         let (recording, log) = recorded_under_strace(dir.path(), &options, &[]);
         (recording.operations(), log)
     });
-    // A reader that comes too late says so; strace wakes the thread on any CPU.
+    // A reader that comes too late reports it; strace wakes the thread on any CPU.
     let is_late = |it: &JsonOperation| {
         let is_meant = VECTORS.iter().chain(&PAIRS).any(|name| *name == it.name);
         is_meant && it.unread.iter().any(|key| matches!(key.as_str(), "bytes_requested" | "fd"))
@@ -114,7 +114,7 @@ fn exact_arguments_match_strace() {
     assert!(checked.len() >= VECTORS.len(), "{checked:?}");
 }
 
-/// Runs until one in which everything was read in time.
+/// Largest number of runs until one reads everything in time.
 const RUNS_MAX: u32 = 20;
 
 const VECTORS: [&str; 7] =

@@ -98,7 +98,7 @@ fn calls_without_an_open_have_no_path() {
     assert!(unnamed >= checked, "{unnamed} are counted of {checked}");
 }
 
-/// Fails if it is taken in spite of what stands in the way, or if that is not said.
+/// Fails if the listener is chosen without the capability, or the error does not name that.
 #[test]
 fn fanotify_without_privilege_is_refused() {
     if !can_record(&[Need::Program("setpriv")]) {
@@ -115,8 +115,8 @@ fn fanotify_without_privilege_is_refused() {
     assert!(!finished.status.success() && said.contains("CAP_SYS_ADMIN"), "{said}");
 }
 
-/// Fails if without real-time priority, and where no probe can tell paths (perf), something worse
-/// is taken; doctor says which.
+/// Fails if without real-time priority, and where no probe can read paths (perf), something worse
+/// is taken; doctor names the source.
 #[test]
 fn fanotify_is_the_fallback_without_readers() {
     if !can_record(&[Need::Program("setpriv")]) {

@@ -1,4 +1,4 @@
-//! File, offset, bytes and result of every read and write, against what the program itself says
+//! File, offset, bytes and result of every read and write, against the program's own output
 //! that it did.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const UNREAD: [(&str, &str); 11] = [
     ("splice", "offset2"),
 ];
 
-/// Runs until one in which everything was read in time.
+/// Largest number of runs until one reads everything in time.
 const RUNS_MAX: u32 = 8;
 
 /// Directories in which the loader reads; the program also asks for its position there.
@@ -129,7 +129,7 @@ fn is_late(our: &JsonOperation, is_exact: bool) -> bool {
 fn compare(said: &PrintedCall<'_>, our: &JsonOperation, is_exact: bool) {
     // An open that succeeded is of the file that it made.
     if said.path.is_some() {
-        // The two descriptors of a pipe stand in memory.
+        // The two descriptors of a pipe are in memory.
         let is_pipe = said.path.as_deref().is_some_and(|it| it.starts_with("pipe:"));
         assert!(is_pipe || our.path == said.path, "{said:?} {our:?}");
     }

@@ -220,7 +220,7 @@ impl Drop for SlowFiles {
 }
 
 /// Waits so long for the end of a tracer, and no longer for one that waits for the server of a file
-/// system; what it has said.
+/// system; returns its messages.
 fn said_within(mut tracer: Child, files: SlowFiles) -> (Option<ExitStatus>, String) {
     let status = process::wait(&mut tracer, SOON).ok();
     drop(files);
@@ -230,7 +230,7 @@ fn said_within(mut tracer: Child, files: SlowFiles) -> (Option<ExitStatus>, Stri
 }
 
 /// Fails if the end of a recording waits for a file system that does not answer any more, or if
-/// what was not read is not said.
+/// the unread parts are not reported.
 #[test]
 fn hanging_file_system_does_not_block_the_end() {
     if !can_record(&[SLOW_FILES, Need::Program("cc")]) {

@@ -1,5 +1,5 @@
 //! Events on the machine during a recording: very many processes, processors that come and go, file
-//! systems that stand still, other tracers, and a process that changes our tracefs instance. After
+//! systems without an answer, other tracers, a process that changes our tracefs instance. After
 //! each the program has ended as it would have, and what is not in the log is reported.
 
 use std::fs;
@@ -371,7 +371,7 @@ fn full_disk_during_the_archive_costs_no_log() {
     assert_eq!(Recording::open(Path::new(&log.to_string())).info, recording.info);
 }
 
-/// Fails if the log of a program that is killed does not say so, or is not whole.
+/// Fails if the log of a program that is killed does not state it, or is not whole.
 #[test]
 fn killed_program_is_reported() {
     if !can_record(&[]) {
@@ -388,7 +388,7 @@ fn killed_program_is_reported() {
     assert!((1009..1020).contains(&recording.calls("write")));
 }
 
-/// Fails if a tracer without enough memory harms the program, or records less than it says.
+/// Fails if a tracer without enough memory harms the program, or records less than it reports.
 #[test]
 fn tracer_without_memory_does_not_harm_the_program() {
     if !can_record(&[Need::Program("prlimit")]) {

@@ -55,7 +55,7 @@ fn calls_are_seen_in_each_layer() {
         assert!(!recording.info["layers_reason"].as_str().expect("text").is_empty());
         expected.push(("fs", "ext4_sync_file", SYNCS));
         expected.push(("fs", "ext4_da_write", CACHED_WRITES));
-        // Kernels before 6.6 do not tell its end.
+        // Kernels before 6.6 do not report its end.
         if is_recorded(&recording, "iomap:iomap_dio_complete") {
             expected.push(("fs", "iomap_dio_rw", DIRECT));
         }
@@ -90,7 +90,7 @@ fn check_splits(report: &Value, direct: u64) {
     assert!(seen < direct || devices > 0, "{report:#}");
 }
 
-/// Without having been asked for they are not there, and that is said.
+/// Layers that were not asked for are not there, and the report states it.
 #[test]
 fn unrecorded_layers_are_absent() {
     if !can_record(&[]) {

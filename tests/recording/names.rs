@@ -1,7 +1,7 @@
 //! The names of real programs' files: call by call against strace in the same run, and in free runs
 //! against what strace saw of another one, or what the program itself knows.
 //!
-//! A reader may come late, and then it says so: how many names are right may be tried again. A name
+//! A reader may come late, and then it reports so: a count of names may be tried again. A name
 //! that is wrong and not marked may never be.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -122,7 +122,7 @@ const MOST_OF_LISTENERS: usize = 20;
 /// Options that select them.
 const LISTENER: [&str; 2] = ["--names", "fanotify"];
 
-/// At least so many opens, all as strace says; then the same program alone; with the best names,
+/// At least so many opens, all as in strace; then the same program alone; with the best names,
 /// and with fanotify's.
 fn check(name: &str, least: usize, of_readers: usize) {
     check_with(name, least, of_readers, &best_names());

@@ -59,8 +59,8 @@ fn stopped_helper(tracer: Pid) -> Pid {
     panic!("no helper was met at its work");
 }
 
-/// Records some thousand stacks; when they are unwound, one who does that stands still, and with it
-/// the end of the recording.
+/// Records some thousand stacks; when they are unwound, one unwinder is stopped, and with it the
+/// end of the recording.
 fn at_the_end(dir: &Path, options: &[&str], program: &[&str]) -> (Child, Pid) {
     let stacks = ["--stacks", "calls", "--call-graph", "dwarf,16384", "-e", "%data", "-m", "64M"];
     let mut command = Command::new(BINARY);
@@ -199,7 +199,7 @@ fn printed_and_cut_short(dir: &tempfile::TempDir, verb: &[&str], file: &str) {
     let mut command = Command::new(BINARY);
     command.args(verb).args(["--", "sh", "-c", &script]).stderr(Stdio::piped());
     let tracer = command.spawn().expect("it starts");
-    // Its output has no reader; the program comes to its end all the same.
+    // The output of the tracer has no reader; the program comes to its end all the same.
     let its = || fs::read_to_string(&program).unwrap_or_default();
     wait_until("the program starts", || its().ends_with('\n'));
     wait_until("the program is gone", || !Path::new("/proc").join(its().trim()).exists());
@@ -214,7 +214,7 @@ fn printed_and_cut_short(dir: &tempfile::TempDir, verb: &[&str], file: &str) {
     assert!(shown.ends_with('\n'));
 }
 
-/// Begins to convert the log of this directory, and stands still.
+/// Begins to convert the log of this directory, and is stopped.
 fn converting(dir: &Path) -> Child {
     let mut command = Command::new(BINARY);
     command.arg("convert").arg(dir.join("traces.iocap"));
@@ -226,8 +226,8 @@ fn converting(dir: &Path) -> Child {
     converting
 }
 
-/// Fails if a process that outlives the program is lost without a word; or if that is said of one
-/// that ended before.
+/// Fails if a process that outlives the program is lost without a report, or if one is
+/// reported that ended before.
 #[test]
 fn surviving_processes_are_reported() {
     if !can_record(&[Need::Program("setsid")]) {

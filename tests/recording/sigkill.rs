@@ -21,10 +21,10 @@ use crate::support::scratch_dir;
 const KILLS: &str = "IOTRACE_KILLS";
 const KILLS_DEFAULT: u64 = 12;
 
-/// No later than this, counted from the start: the program works for a second.
+/// Latest time of a kill, counted from the start: the program works for a second.
 const LATEST_NS: u64 = 1_400_000_000;
 
-/// So long it has worked at least, if it has worked to its end.
+/// Least working time of a program that has worked to its end.
 const WORKED_NS: u64 = 500_000_000;
 
 /// Default path of the control socket.
@@ -52,8 +52,8 @@ impl Random {
     }
 }
 
-/// So long before the kill it was at work, and nothing of it is in the log: that is more than is
-/// lost on a machine with time.
+/// Working time before a kill of which the log has nothing: more than is lost on a machine with
+/// idle processors.
 const SILENT_NS: u64 = 700_000_000;
 
 /// One recording that is killed.
@@ -128,7 +128,7 @@ impl Killed {
         let expected: Vec<Option<u64>> = (0..offsets.len() as u64).map(|it| Some(it * 8)).collect();
         assert!(!is_known || offsets == expected, "{}: {offsets:?}", self.what);
         assert!(offsets.len() as u64 * 8 <= size(&self.written), "{}", self.what);
-        // The same prefix says the same each time.
+        // The same prefix gives the same output each time.
         assert_eq!(recording.script(&["--json"]), recording.script(&["--json"]), "{}", self.what);
         count
     }
@@ -151,8 +151,8 @@ fn left() -> Vec<String> {
 }
 
 /// Fails if a kill takes the program with it or changes how it ends, leaves a log that cannot be
-/// read, or in which more or something else stands than what was done, or if after the next verb
-/// something of it is still there.
+/// read, or that has other operations than the program's, or if something of the recording is still
+/// there after the next verb.
 #[test]
 #[expect(clippy::print_stdout, reason = "for who repeats a run, or counts them")]
 fn tracer_killed_at_any_moment_leaves_a_readable_log() {

@@ -61,7 +61,7 @@ fn sums(rows: &[&Value]) -> (u64, u64) {
     (sum("read_bytes"), sum("written_bytes"))
 }
 
-/// The notes say that nothing was lost.
+/// The notes state that nothing was lost.
 #[track_caller]
 fn assert_whole(report: &Value) {
     let notes = report["notes"].as_array().expect("a list");
@@ -280,7 +280,7 @@ fn symtab(elf: &[u8]) -> usize {
 /// Damage to a copy of a program that the kernel does not notice: it reads no sections.
 #[derive(Clone, Copy, Debug)]
 enum Trap {
-    /// An image with this many symbols, which say nothing and lie in a hole, and this mode.
+    /// An image with this many symbols, which are empty and in a hole, and this mode.
     Symbols(u64, u32),
     /// `inner` is called so, in as many bytes.
     Name(&'static [u8; 5]),

@@ -248,7 +248,7 @@ const OPENS: &str = "import os, time\n\
     for i in range(53): f = os.open(f'kept{i}', os.O_CREAT | os.O_WRONLY); time.sleep(.02); os.write(f, b'x' * i); os.close(f)\n\
     for i in range(2003): os.close(os.open(f'short{i % 7}', os.O_CREAT | os.O_WRONLY))";
 
-/// Fails if a name that is said to be sure is another file's, or if no reader looks.
+/// Fails if a name that is marked as sure is another file's, or if no reader looks.
 #[test]
 fn files_are_named_soon() {
     let _turn = beside_others();

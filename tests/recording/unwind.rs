@@ -111,7 +111,7 @@ fn uncopied_stack_is_reported() {
     assert_eq!(recording.info["stacks"]["stack_bytes"], Value::from(256));
 }
 
-/// Fails if it is taken for what it is not.
+/// Fails if a wrong value of `--call-graph`, or a verb without stacks, is accepted.
 #[test]
 fn wrong_options_are_refused() {
     if !can_record(&[]) {

@@ -139,8 +139,8 @@ impl Image<'_> {
         let is_reported = self.watching.count(self.path, "without_line") == 0;
         let is_in_doubt = self.watching.is_in_doubt(&QEMU);
         let text = format!("{} {aio} {cache} reported {is_reported}: {lines:#?}", self.format);
-        // A thread of the kernel's may do it then: no event tells where, but it is counted, and the
-        // device shows it.
+        // A thread of the kernel's may do it then: no event has the place, but a counter does, and
+        // the device shows it.
         assert!(is_reported || *aio == "io_uring", "{text}");
         let (called, at_device) =
             (bytes_of(&lines, "VFS", is_write), bytes_of(&lines, "BLK", is_write));
@@ -166,7 +166,7 @@ impl Image<'_> {
         } else if self.may_miss() && *called < all {
             return false;
         } else {
-            // Its tables, too; what is new in it is written in whole blocks.
+            // The tables of the image count, too; new parts of it are written in whole blocks.
             (*called > all || !is_reported) && *at_device >= all
         };
         if !logged.shows(is_good) {

@@ -80,7 +80,7 @@ fn name_of(file: &Path) -> String {
     format!("{}_{}", link.unwrap_or_else(|| format!("{major}:{minor}")), found.ino())
 }
 
-/// Fails if an access has no line, a second one, or says anything else than what the program did.
+/// Fails if an access has no line, a second one, or differs from the program's calls.
 #[test]
 fn every_access_of_a_watched_file_has_its_line() {
     if !may_run(&[]) {

@@ -83,7 +83,7 @@ fn replay(captured: &Captured, device: &Path, options: &[&str]) -> Finished {
     run(command.arg(&captured.log).args(options), TIMEOUT).expect("it ends")
 }
 
-/// The report of a replay; what `/proc/diskstats` says that it did.
+/// The report of a replay, and its numbers in `/proc/diskstats`.
 #[track_caller]
 fn replayed(captured: &Captured, device: &LoopDevice, options: &[&str]) -> (Value, DiskStats) {
     let look =
@@ -238,7 +238,7 @@ fn dependent_request_is_issued_after_its_predecessor() {
     assert!(again.windows(2).all(|it| it[0].completed_ns <= it[1].issued_ns));
 }
 
-/// Fails with another status, or if the sentence says something else.
+/// Fails with another status, or if the sentence is another one.
 #[track_caller]
 fn refused(captured: &Captured, device: &Path, options: &[&str], sentence: &str) {
     let finished = replay(captured, device, options);

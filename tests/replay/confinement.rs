@@ -119,7 +119,7 @@ fn calls_that_leave_the_directory_are_refused() {
     let socket = device(0o140_666);
     let others = ["chroot", "mount", "umount", "ioctl", "execve", "chown", "setxattr", "sync"];
     let others = others.into_iter().map(|it| Hostile::new(it, [1, 1, 0, 0, 0, 0], "/"));
-    // What it returns would be taken for a descriptor: that of our standard input.
+    // The result would be taken for a descriptor: that of our standard input.
     let mut forged = Hostile::new("access", [1, 0, 0, 0, 0, 0], "/");
     forged.makes = true;
     for it in others.chain([device(0o20_666), device(0o60_666), socket, forged]) {
@@ -155,7 +155,7 @@ fn foreign_directories_are_refused() {
     }
     assert_eq!(fs::read(replay.root.join("mine")).expect("there"), b"kept");
     fs::remove_file(replay.root.join("mine")).expect("ours");
-    // What was once replayed has to be made again; files that another process has changed, too.
+    // Files have to be made again after a replay, and after another process has changed them.
     replay.assert_same(&["--speed", "max"], 1);
     assert!(replay.run(&[]).stderr().contains("make them again"));
     replay.init().success();

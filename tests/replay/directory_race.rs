@@ -37,7 +37,7 @@ impl Swap {
     }
 
     /// Stops a command after this call of it, puts a link to the other directory in the place of
-    /// its files, and lets it go on. What it says.
+    /// its files, and lets it go on. Returns its messages.
     #[track_caller]
     fn during(&self, call: &str, arguments: &[&str]) -> String {
         let mut command = Command::new("strace");
@@ -56,7 +56,7 @@ impl Swap {
         said
     }
 
-    /// The number of the process, as soon as it stands still.
+    /// The number of the process, as soon as it is stopped.
     #[track_caller]
     fn stopped(&self) -> i32 {
         for _ in 0..TIMEOUT.as_millis() / 10 {

@@ -110,7 +110,7 @@ fn fio_moves_the_captured_bytes() {
     );
     assert!(total(1) > 40 * 65536);
 
-    // fio says that it has done so, and so do its own system calls.
+    // fio reports that it has done so, and so do its own system calls.
     fio(&out, "prepare.fio");
     let original = fs::read(place.join("two")).expect("there");
     let line = format!("cd {to}; exec fio --output-format=json --output=../fio.json replay.fio");
@@ -128,7 +128,7 @@ fn fio_moves_the_captured_bytes() {
     let mut again = moved(&replayed, &out);
     again.retain(|name, _| name.starts_with("files/") || name.starts_with("flat/"));
     assert_eq!(again, exported);
-    // What was captured is as it was.
+    // Captured files are unchanged.
     assert!(!place.join("one").exists());
     assert!(fs::read(place.join("two")).expect("there") == original);
 }

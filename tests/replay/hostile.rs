@@ -141,7 +141,7 @@ fn deep_trees_are_removed() {
     let finished = replay.purge();
     assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr());
     assert!(finished.stderr().contains("not empty"), "{}", finished.stderr());
-    // What a replay has left that was killed.
+    // The state that a killed replay has left.
     replay.set("running");
     let finished = replay.purge().success();
     assert!(finished.stderr().contains(&format!("removed {LEVELS} ")), "{}", finished.stderr());

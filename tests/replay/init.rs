@@ -121,7 +121,7 @@ fn initial_files_have_the_captured_holes() {
         "qemu-img convert -f raw -O qcow2 sparse made.qcow2",
         // Holes that the program has made itself.
         "truncate -s 10M own && printf abc | dd of=own bs=1 seek=5000000 conv=notrunc && cp own copy && tar -cSf made.tar own",
-        // Those of the start are asked for when something has been written between them.
+        // Holes of the start are asked for when something has been written between them.
         "dd if=/dev/zero of=sparse bs=4096 seek=700 count=3 conv=notrunc && cp sparse copy",
     ];
     for program in programs {
@@ -145,7 +145,7 @@ fn initial_files_have_the_captured_holes() {
     }
 }
 
-/// Fails if a plan does not tell what is known of holes, or two plans of a log differ.
+/// Fails if a plan does not have the known holes, or two plans of a log differ.
 #[test]
 fn plan_contains_holes() {
     let _turn = beside_others();
@@ -349,7 +349,7 @@ fn replay_runs_as_another_user() {
     let program = "umask 022; mkdir d e; cp in d/x; cat d/x in > out; mv d/x e/y; ln e/y e/z; chmod 400 e/y; rm -r e; cp out d";
     let line = format!("cd {} && {program}", text(&place));
     let replay = Replay::of(dir.path(), &["--as-user", "nobody"], &["sh", "-c", &line]);
-    // What was made is gone for the replay; what was read is secret now.
+    // Made files are gone for the replay; read files are secret now.
     for name in ["d", "out"] {
         let path = place.join(name);
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("ours");

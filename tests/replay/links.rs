@@ -69,7 +69,7 @@ impl Replay {
 }
 
 /// Fails if what a shell does with links has another result in the replay, or is left out for what
-/// it has found through them. A name that was read too late says nothing of links: then it is
+/// it has found through them. A name that was read too late shows no links: then it is
 /// recorded again.
 #[track_caller]
 fn check(commands: &str, links: &[(&str, &str)]) {

@@ -22,7 +22,7 @@ fn each_round_begins_with_new_files() {
     assert_eq!(report["rounds_done"].as_array().expect("a list").len(), 3, "{report:#}");
     assert_eq!(report["operations"], 3, "{report:#}");
     assert_eq!(report["mismatches"], 0, "{report:#}");
-    // What another replay has changed is refused by the first round, and there is no report.
+    // Files that another replay has changed are refused by the first round, without a report.
     let refused = replay.run(&["--loop", "2"]);
     assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr());
     assert!(refused.stderr().contains("make them again"), "{}", refused.stderr());

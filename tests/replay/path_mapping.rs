@@ -214,7 +214,7 @@ fn parts_of_other_replays_are_refused() {
     let untouched = |(path, what): (&PathBuf, &Option<Vec<u8>>)| before.get(path) == Some(what);
     assert!(seen(&two).iter().chain(&seen(&other.root)).all(untouched));
     other.run(&[]).success();
-    // What is left of a replay whose own directory is gone can be removed.
+    // Remains of a replay whose own directory is gone can be removed.
     fs::remove_dir_all(&other.root).expect("there");
     part.purge().success();
     assert!(!two.exists());

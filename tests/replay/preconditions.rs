@@ -72,7 +72,7 @@ fn files_of_another_plan_are_refused() {
     let again = Replay::new(dir.path(), "again", 1);
     again.run().success();
     again.assert_refused("(done)");
-    // What has been used stays that of its plan.
+    // Used files stay those of their plan.
     other.assert_refused("make them again");
     other.init();
     other.run().success();

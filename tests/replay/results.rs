@@ -346,7 +346,7 @@ fn refused_open_how_is_left_out() {
     );
 }
 
-/// Fails if it is said that others have made what is opened in a way that was not read.
+/// Fails if a file whose `open_how` was not read is reported as made by others.
 #[test]
 fn unread_open_how_is_left_out() {
     let _turn = beside_others();
@@ -409,7 +409,7 @@ const SENDS: [&str; 8] = [
     r#"sendfile(4<socket:[7]>, 3</d/f>, NULL, 1000000) = -1 EAGAIN (Resource temporarily unavailable)"#,
 ];
 
-/// Fails if a file is not read that goes to a socket or a pipe: then it would stand elsewhere.
+/// Fails if a file that goes to a socket or a pipe is not read: its position would be another.
 #[test]
 fn file_sent_to_a_socket_is_read() {
     let _turn = beside_others();
@@ -424,7 +424,7 @@ fn replay_reads_a_file_sent_to_a_socket() {
     }
     let _turn = beside_others();
     let dir = scratch_dir("replay_results");
-    // What stands in memory is not read of a recording of a replay.
+    // Arguments in memory are not read from a recording of a replay.
     let calls = SENDS.iter().take(5);
     let lines: Vec<Line<'_>> = (0..).zip(calls).map(|(at, call)| (7, at * 10, 1, *call)).collect();
     made(dir.path(), &lines);

@@ -135,8 +135,8 @@ fn is_killed(arguments: &[&str], call: &str, number: usize) -> bool {
     }
 }
 
-/// Fails if a command that is killed anywhere leaves what the next one does not know: `run` says
-/// what helps, or the files are ready; `init` makes them again; `purge` removes all.
+/// Fails if a command that is killed anywhere leaves what the next one does not know: `run`
+/// names the remedy, or the files are ready; `init` makes them again; `purge` removes all.
 #[test]
 fn killed_replay_leaves_a_state_that_the_next_command_knows() {
     if !require_all(&[Need::Root, Need::Strace]) {
@@ -157,7 +157,7 @@ fn killed_replay_leaves_a_state_that_the_next_command_knows() {
     let init = ["init", plan, "--root", root, &map];
     let run = ["run", plan, "--root", root, "--speed", "max"];
     let purge = ["purge", "--root", root];
-    // What it makes of a directory, what it writes down, what it removes.
+    // Calls that make directories, that write the state, and that remove.
     let commands: [(&[&str], &[&str]); 3] = [
         (&init, &["mkdir", "mkdirat", "renameat", "fsync", "unlinkat", "chmod"]),
         (&run, &["renameat", "fsync"]),
@@ -261,7 +261,7 @@ fn full_disk_during_run_is_counted() {
     assert!(finished.stderr().contains("could not be listed"), "{}", finished.stderr());
     let finished = replay.run();
     assert!(finished.stderr().contains("(running); make them again"), "{}", finished.stderr());
-    // Each round says so, and it is reported once.
+    // Each round reports it, and the loop passes it on once.
     replay.init(&[]).success();
     let finished = run(&mut replay.command(&["--speed", "max", "--loop", "2"]), TIMEOUT);
     let says = finished.expect("it ends").stderr();
@@ -308,7 +308,7 @@ fn finished_rounds_are_reported() {
         });
         let init = init.expect("found");
         if signal == Signal::SIGINT {
-            // The terminal tells all of them.
+            // The terminal signals all of them.
             kill(Pid::from_raw(running.id().try_into().expect("a number")), signal).expect("ours");
         }
         kill(init, signal).expect("a child of ours");

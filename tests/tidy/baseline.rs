@@ -19,9 +19,9 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/record", 33),
     ("src/replay", 279),
     ("src/report", 20),
-    ("src/sys", 176),
+    ("src/sys", 174),
     ("src/text", 1),
-    ("src/tracer", 603),
+    ("src/tracer", 604),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[];

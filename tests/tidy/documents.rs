@@ -204,7 +204,7 @@ fn shell_words(command: &str) -> Vec<String> {
 }
 
 /// The arguments of a line of a code block that calls iotrace-perf, with `sudo` or without; PID
-/// stands for a number.
+/// becomes a number.
 fn arguments(line: &str) -> Option<Vec<String>> {
     let command = line.trim_start().trim_start_matches("$ ").trim_start_matches("sudo ");
     let rest = command.strip_prefix("iotrace-perf ").filter(|rest| *rest != GREETING)?;

@@ -49,7 +49,7 @@ const PRONOUNS: &[&str] = &[
 enum Language {
     /// Comments begin with `//` or `/*`; messages in quotes are prose, too.
     RustOrC,
-    /// Comments begin with `#`.
+    /// Comments begin with `#`; texts in double quotes are prose, too.
     Script,
     Markdown,
 }
@@ -78,6 +78,22 @@ fn script_comments(text: &str) -> Vec<(usize, String)> {
     comments
 }
 
+/// Texts in double quotes that have a space, with the numbers of their lines. A text that begins
+/// with three quotes goes on to the next three.
+fn script_texts(text: &str) -> Vec<(usize, String)> {
+    let mut texts = Vec::new();
+    let mut is_long = false;
+    for (at, line) in text.lines().enumerate() {
+        for (count, part) in line.split("\"\"\"").enumerate() {
+            is_long ^= count > 0;
+            let (skipped, step) = if is_long { (0, 1) } else { (1, 2) };
+            let quoted = part.split('"').skip(skipped).step_by(step).filter(|it| it.contains(' '));
+            texts.extend(quoted.map(|it| (at + 1, it.to_owned())));
+        }
+    }
+    texts
+}
+
 /// Comments and strings of code, and sentences of documents, with the numbers of their lines.
 fn prose(sources: &Sources) -> impl Iterator<Item = (&str, usize, String)> {
     sources.iter().flat_map(|(file, text)| {
@@ -85,7 +101,7 @@ fn prose(sources: &Sources) -> impl Iterator<Item = (&str, usize, String)> {
             Language::RustOrC => {
                 prose_lines(text).into_iter().enumerate().map(|(at, line)| (at + 1, line)).collect()
             }
-            Language::Script => script_comments(text),
+            Language::Script => [script_comments(text), script_texts(text)].concat(),
             Language::Markdown => super::documents::prose(text),
         };
         lines.into_iter().map(move |(number, line)| (file.as_str(), number, line))
@@ -209,8 +225,13 @@ mod tests {
         let program = format!("/* a\n {word} */\nint a;");
         check(banned_words, "a/b.c", &program, &[&format!("a/b.c:2: {word}")]);
         let script = format!("#!/bin/sh\nsu {word} # {word}\n# {word}\necho \" # {word}\"\n");
-        let found = [2, 3].map(|line| format!("scripts/a:{line}: {word}"));
+        let found = [2, 3, 4].map(|line| format!("scripts/a:{line}: {word}"));
         check(banned_words, "scripts/a", &script, &found.each_ref().map(String::as_str));
+        let script = format!(
+            "\"\"\"A\n{word} b\n\"\"\"\na = \"{word}\", \"a {word}\", {word}\n\"\"\"b {word}\"\"\""
+        );
+        let found = [2, 4, 5].map(|line| format!("scripts/a.py:{line}: {word}"));
+        check(banned_words, "scripts/a.py", &script, &found.each_ref().map(String::as_str));
         let page = format!("a {word}\n`{word}`\n");
         check(banned_words, "CHANGELOG.md", &page, &[&format!("CHANGELOG.md:1: {word}")]);
     }

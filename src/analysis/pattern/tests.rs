@@ -183,8 +183,8 @@ fn requests_decide_for_unknown_offsets_of_uncached_io() {
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));
     // The same name, but not known to be the same file.
     let mut two = with_requests(patterns_of(UNKNOWN, DIRECT));
-    let nobody = OpenFile { stat: None, ..file("/a", DIRECT) };
-    let theirs = call("pread64", nobody, [7, 8], None, 4096);
+    let unidentified = OpenFile { stat: None, ..file("/a", DIRECT) };
+    let theirs = call("pread64", unidentified, [7, 8], None, 4096);
     add(&mut two, &SyscallOperation { process: ProcessKey(1), ..theirs });
     let decisions = Decisions::of(&two, DIRECT);
     assert!(two.streams.iter().all(|it| decisions.class(it.0, it.1) == unknown));

@@ -110,13 +110,13 @@ pub struct WatchedFile {
     runs: Vec<(u64, u64)>,
     /// Kept accesses by beginning and number.
     kept: BTreeMap<(KernelTime, u64), KeptAccess>,
-    books: FileAccounting,
+    accounting: FileAccounting,
 }
 
 impl WatchedFile {
     pub(super) fn new(new: NewWatch) -> Self {
         let NewWatch { key, name, path, max, at, runs } = new;
-        let (turns, kept, books) = (Vec::new(), BTreeMap::new(), FileAccounting::default());
+        let (turns, kept, accounting) = (Vec::new(), BTreeMap::new(), FileAccounting::default());
         let mut file = Self {
             key,
             name,
@@ -127,7 +127,7 @@ impl WatchedFile {
             turns,
             runs: Vec::new(),
             kept,
-            books,
+            accounting,
         };
         file.lies(runs);
         file
@@ -146,8 +146,8 @@ impl WatchedFile {
     }
 
     /// Returns the counters.
-    pub fn books(&self) -> &FileAccounting {
-        &self.books
+    pub fn accounting(&self) -> &FileAccounting {
+        &self.accounting
     }
 
     /// Switches logging on or off from this time on.
@@ -173,8 +173,8 @@ impl WatchedFile {
         self.since = at;
         self.turns = if is_logging { Vec::new() } else { vec![(at, false)] };
         self.kept = self.kept.split_off(&(at, 0));
-        self.books = FileAccounting::default();
-        self.kept.values().for_each(|it| self.books.add(it));
+        self.accounting = FileAccounting::default();
+        self.kept.values().for_each(|it| self.accounting.add(it));
     }
 
     /// Resets the file as [`Self::reset`] does, and counts times from there.
@@ -197,7 +197,7 @@ impl WatchedFile {
     }
 
     pub(super) fn without_line(&mut self, begin: KernelTime) {
-        self.books.without_line += u64::from(self.counts(begin));
+        self.accounting.without_line += u64::from(self.counts(begin));
     }
 
     /// Takes an access; returns false if it does not count.
@@ -205,11 +205,11 @@ impl WatchedFile {
         if !self.counts(kept.access.begin) {
             return false;
         }
-        self.books.add(kept);
+        self.accounting.add(kept);
         self.kept.insert((kept.access.begin, number), kept.clone());
         if self.kept.len() > self.max {
             self.kept.pop_last();
-            self.books.beyond += 1;
+            self.accounting.beyond += 1;
         }
         true
     }

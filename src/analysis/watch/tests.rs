@@ -240,8 +240,8 @@ fn check(script: &str, expected: Expect) {
             inferred,
             beyond,
             without_line,
-        } = *file.books();
-        let books = [
+        } = *file.accounting();
+        let accounting = [
             ("called", called.0),
             ("asked", without_result.1),
             ("by name", by_name.0),
@@ -251,8 +251,9 @@ fn check(script: &str, expected: Expect) {
             ("without line", without_line),
             ("unknown", watch.unknown_bytes(file)),
         ];
-        let books = books.iter().filter(|it| it.1 > 0).map(|it| format!("{} {}", it.0, it.1));
-        writeln!(output, "  ({})", books.collect::<Vec<_>>().join(", ")).expect("a string");
+        let accounting =
+            accounting.iter().filter(|it| it.1 > 0).map(|it| format!("{} {}", it.0, it.1));
+        writeln!(output, "  ({})", accounting.collect::<Vec<_>>().join(", ")).expect("a string");
     }
     expected.assert_eq(&output);
 }
@@ -509,7 +510,7 @@ fn pieces_do_not_wait_without_end() {
     assert_eq!((run.watch.unknown.len(), run.watch.given_up), (UNKNOWN_MAX, 5));
     run.line("lies 7 300+1");
     let file = &run.watch.files()[0];
-    assert_eq!((file.books().inferred.0, file.books().beyond), (65536, 65533));
+    assert_eq!((file.accounting().inferred.0, file.accounting().beyond), (65536, 65533));
 }
 
 proptest::proptest! {

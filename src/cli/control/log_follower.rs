@@ -81,8 +81,10 @@ impl<'a> Follower<'a> {
         let failure = self.failure;
         let count: u64 = unidentified.values().sum();
         if count > 0 {
-            let by: Vec<String> =
-                unidentified.iter().map(|row| format!("{} {}", who(row.0), row.1)).collect();
+            let by: Vec<String> = unidentified
+                .iter()
+                .map(|row| format!("{} {}", thread_label(row.0), row.1))
+                .collect();
             lines.push(format!(
                 "{count} reads and writes are of unknown files, which may include the watched ones: {}",
                 by.join(", ")
@@ -214,7 +216,7 @@ impl<'a> Follower<'a> {
                 }
                 for (comm, count) in &self.watch.unidentified {
                     let of = if is_of_all { format!("{} ", file.name) } else { String::new() };
-                    let line = format!("{of}unidentified {count} {}", who(comm));
+                    let line = format!("{of}unidentified {count} {}", thread_label(comm));
                     lines.text.extend_from_slice(line.as_bytes());
                     lines.end_line();
                 }
@@ -275,18 +277,18 @@ fn print(lines: &mut Vec<u8>, file: &WatchedFile, kept: &KeptAccess) {
 
 /// Counters of a file, and of missing data.
 fn counts(watch: &Watch, file: &WatchedFile) -> [(&'static str, u64); 13] {
-    let books = file.books();
+    let accounting = file.accounting();
     [
-        ("vfs", books.called.0),
-        ("vfs_bytes", books.called.1),
-        ("vfs_asked", books.without_result.0),
-        ("vfs_by_name", books.by_name.0),
-        ("blk_exact", books.exact.0),
-        ("blk_exact_bytes", books.exact.1),
-        ("blk_inferred", books.inferred.0),
-        ("blk_inferred_bytes", books.inferred.1),
-        ("not_kept", books.beyond),
-        ("without_line", books.without_line),
+        ("vfs", accounting.called.0),
+        ("vfs_bytes", accounting.called.1),
+        ("vfs_asked", accounting.without_result.0),
+        ("vfs_by_name", accounting.by_name.0),
+        ("blk_exact", accounting.exact.0),
+        ("blk_exact_bytes", accounting.exact.1),
+        ("blk_inferred", accounting.inferred.0),
+        ("blk_inferred_bytes", accounting.inferred.1),
+        ("not_kept", accounting.beyond),
+        ("without_line", accounting.without_line),
         ("device_unknown_bytes", watch.unknown_bytes(file)),
         ("given_up", watch.given_up),
         ("lost_records", watch.lost),
@@ -294,31 +296,31 @@ fn counts(watch: &Watch, file: &WatchedFile) -> [(&'static str, u64); 13] {
 }
 
 /// Name of threads, or of those beyond the limit.
-fn who(comm: &[u8]) -> String {
+fn thread_label(comm: &[u8]) -> String {
     if comm.is_empty() { "others".to_owned() } else { shown(comm) }
 }
 
 fn summary(watch: &Watch, file: &WatchedFile) -> String {
-    let books = file.books();
+    let accounting = file.accounting();
     let mut line = format!(
         "{}: VFS {} ({} bytes), BLK exact {} ({} bytes), inferred {} ({} bytes)",
         shown(&file.path),
-        books.called.0,
-        books.called.1,
-        books.exact.0,
-        books.exact.1,
-        books.inferred.0,
-        books.inferred.1
+        accounting.called.0,
+        accounting.called.1,
+        accounting.exact.0,
+        accounting.exact.1,
+        accounting.inferred.0,
+        accounting.inferred.1
     );
     let rest = [
-        (books.beyond, "not kept: only the first accesses are kept, as many as -n says"),
+        (accounting.beyond, "not kept: only the first accesses are kept, as many as -n says"),
         (
-            books.without_result.0,
+            accounting.without_result.0,
             "of the VFS lines have the requested bytes, as the results were not seen",
         ),
-        (books.by_name.0, "of the VFS lines are attributed to the file by its name only"),
+        (accounting.by_name.0, "of the VFS lines are attributed to the file by its name only"),
         (
-            books.without_line,
+            accounting.without_line,
             "calls and operations without a line: their offset or their bytes are unknown",
         ),
         (watch.unknown_bytes(file), "bytes of requests on its device whose contents are unknown"),

@@ -50,7 +50,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
                 failed = Some(("init", init));
                 break;
             }
-            // Its output on the made files, and on the next command, comes first.
+            // The output of `init` on the made files, and on the next command, comes first.
             pass_on(init.stderr.split_inclusive(is_end).skip(1), &mut seen, &bar)?;
         }
         let again = without(std::env::args_os().skip(1), &OWN_OPTIONS)

@@ -158,12 +158,6 @@ impl Call {
         matches!(self.class, CallClass::Rename | CallClass::Remove)
     }
 
-    /// Returns true if paths may lead elsewhere after it, although no file has got another name.
-    pub fn moves_places(&self) -> bool {
-        use CallClass::{Mount, Place, Root, Unshare};
-        matches!(self.class, Mount | Place | Root | Unshare)
-    }
-
     /// Returns true if the files and names of opens cannot be attributed to calls unless all of
     /// these calls are recorded.
     pub fn bears_on_opens(&self) -> bool {

@@ -415,7 +415,7 @@ impl Strace {
             process.fds.extend(made.into_iter().flatten().map(|made| i32::from_le_bytes(*made)));
         }
         if row.class == CallClass::Place && ret == 0 {
-            // It has left the directory of the start.
+            // The process has left the directory of the start.
             process.knows_directory = true;
         }
         if row.is_exec() && ret == 0 {

@@ -99,7 +99,7 @@ impl Tracker {
         let name = operation.file.as_ref().and_then(|it| it.path.as_ref());
         let is_nameless = works_on_file && result >= 0 && name.is_none();
         self.ledger.async_nameless += u64::from(is_nameless);
-        // Its paths are in memory that is not read.
+        // Paths of an asynchronous rename are in memory that is not read.
         let renames = matches!(operation.opcode.class(), CallClass::Rename | CallClass::Remove);
         self.ledger.unfollowed += u64::from(renames && result == 0);
         sink.step(now, &Step::AsyncEnded(operation, &effects))

@@ -113,14 +113,14 @@ impl<'a> Lane<'a> {
         let Some(step) = loaded.steps.get(self.index) else { return Ok(()) };
         let shared = self.course.shared;
         let (batch, index) = (&mut loaded.batch, self.index);
-        if step.due.besides == HandleEffect::Nothing
+        if step.due.handle_effect == HandleEffect::Nothing
             && ring.push(self.seat, batch, index, &shared.slots).map_err(WorkerFailure::Ring)?
         {
             self.under_way = Some((shared.stamps.now(), late));
             return Ok(());
         }
         let memory = ring.memory(self.seat);
-        let (got, late) = if step.due.besides.is_implicit() {
+        let (got, late) = if step.due.handle_effect.is_implicit() {
             (self.course.implicit(batch, index, memory, step.due), None)
         } else {
             (self.course.call(batch, index, memory, step), late)

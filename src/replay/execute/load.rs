@@ -30,7 +30,7 @@ struct CapturedResult {
 
 /// Returns the additional work of an operation besides its call; `None`: `replay plan` does not
 /// produce such an operation.
-fn besides(call: &Call, operation: &Operation<'_>) -> Option<HandleEffect> {
+fn handle_effect(call: &Call, operation: &Operation<'_>) -> Option<HandleEffect> {
     let wish = (call.class == CallClass::Lock).then(|| wish(&operation.args));
     match (call.class, operation.implicit) {
         (CallClass::Close, true) => Some(HandleEffect::Implicit),
@@ -191,8 +191,8 @@ impl PlanSource {
         if treatment(call, &operation.args) != Treatment::Done {
             return None;
         }
-        let besides = besides(call, operation)?;
-        if operation.makes.is_some() && besides != HandleEffect::Makes {
+        let handle_effect = handle_effect(call, operation)?;
+        if operation.makes.is_some() && handle_effect != HandleEffect::Makes {
             return None;
         }
         let mut args = operation.args;
@@ -238,7 +238,7 @@ impl PlanSource {
         let (handle, makes) = (operation.handle, operation.makes);
         let is_about_names = changes_names(call, &operation.args, operation.flags);
         let names = is_about_names.then_some(operation.ret >= 0);
-        let due = OpMeta::new(handle, makes, besides, names);
+        let due = OpMeta::new(handle, makes, handle_effect, names);
         loaded.steps.push(due, moment, &operation.before)
     }
 
@@ -249,10 +249,10 @@ impl PlanSource {
         stamps: &Timestamps,
     ) -> impl Iterator<Item = Pair<'a>> {
         let all = loaded.steps.iter().zip(&loaded.captured).zip(loaded.results.iter());
-        let explicit = all.filter(|((step, _), _)| !step.due.besides.is_implicit());
+        let explicit = all.filter(|((step, _), _)| !step.due.handle_effect.is_implicit());
         (loaded.first_explicit..).zip(explicit).map(|(number, ((step, captured), (got, late)))| {
             let call = self.calls[usize::from(captured.call)].0;
-            let makes = step.due.besides == HandleEffect::Makes;
+            let makes = step.due.handle_effect == HandleEffect::Makes;
             let path = |(from, to)| loaded.payload.get(from as usize..to as usize);
             Pair {
                 compared: Compared {

@@ -14,7 +14,7 @@ pub(super) struct OpMeta {
     /// Handle that the operation uses; `makes` is the one that it creates.
     pub(super) handle: Option<u32>,
     pub(super) makes: Option<u32>,
-    pub(super) besides: HandleEffect,
+    pub(super) handle_effect: HandleEffect,
     /// Success of the operation in the capture; `None`: the operation is not one on names.
     pub(super) names: Option<bool>,
 }
@@ -23,10 +23,10 @@ impl OpMeta {
     pub(super) fn new(
         handle: Option<u32>,
         makes: Option<u32>,
-        besides: HandleEffect,
+        handle_effect: HandleEffect,
         names: Option<bool>,
     ) -> Self {
-        Self { waits_end: 0, handle, makes, besides, names }
+        Self { waits_end: 0, handle, makes, handle_effect, names }
     }
 }
 

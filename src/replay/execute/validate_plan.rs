@@ -153,7 +153,7 @@ mod tests {
     fn read(payloads: &[Vec<u8>; 4]) -> Result<u64, RunError> {
         let (reader, index) = PlanReader::new(file(payloads))?;
         let files = reader.files(&index)?;
-        // Its result does not matter here.
+        // The result of the check does not matter here.
         let _ = init::check(&files);
         reader.names(&index)?;
         let (_, comparison) = read_through(reader, index, 1000)?;

@@ -100,7 +100,7 @@ impl WorkerThread<'_> {
         index: usize,
         step: ReplayStep<'_>,
     ) -> Option<(ReplayedResult, Option<Nanos>)> {
-        if step.due.besides == HandleEffect::Waits {
+        if step.due.handle_effect == HandleEffect::Waits {
             return self.waiting(batch, index, step);
         }
         if !self.is_turn(step) {
@@ -110,7 +110,7 @@ impl WorkerThread<'_> {
         if self.course.shared.turns.is_over() {
             return None;
         }
-        if step.due.besides.is_implicit() {
+        if step.due.handle_effect.is_implicit() {
             return Some((self.course.implicit(batch, index, &mut self.memory, step.due), None));
         }
         Some((self.course.call(batch, index, &mut self.memory, step), late))

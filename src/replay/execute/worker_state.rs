@@ -155,7 +155,7 @@ impl<'a> WorkerState<'a> {
     ) -> ReplayedResult {
         let slots = &self.shared.slots;
         let due = step.due;
-        let copy = match (due.besides, due.handle) {
+        let copy = match (due.handle_effect, due.handle) {
             (HandleEffect::ClosesCopy, Some(handle)) => Some(slots.copy(handle)),
             _ => None,
         };
@@ -176,7 +176,7 @@ impl<'a> WorkerState<'a> {
     ) -> ReplayedResult {
         let slots = &self.shared.slots;
         batch.call(index, memory, slots, None);
-        if let (HandleEffect::Implicit, Some(handle)) = (due.besides, due.handle) {
+        if let (HandleEffect::Implicit, Some(handle)) = (due.handle_effect, due.handle) {
             slots.closed(handle);
         }
         ReplayedResult::default()
@@ -190,7 +190,7 @@ impl<'a> WorkerState<'a> {
         end: WorkerStamp,
     ) {
         let slots = &self.shared.slots;
-        match (due.besides, due.handle) {
+        match (due.handle_effect, due.handle) {
             (HandleEffect::Nothing, _) => {}
             (HandleEffect::Makes, _) => slots.made(due.makes, ret),
             // The descriptor is closed even if the call fails (close(2)).

@@ -47,9 +47,9 @@ pub struct TimedOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictMode {
     /// Needs the resource as earlier operations left it.
-    Uses,
+    Shared,
     /// May leave the resource different.
-    Changes,
+    Exclusive,
 }
 
 /// Minimum number of accesses that a resource keeps before those are searched that no operation can
@@ -135,7 +135,7 @@ impl AccessHistory {
         past: &LowWatermark,
         before: &mut WaitSet,
     ) {
-        let changes = touch == ConflictMode::Changes;
+        let changes = touch == ConflictMode::Exclusive;
         let mut follow = |access: &mut ResourceAccess| {
             let is_settled = saw && access.changes || changes && access.saw;
             if access.end > by.start && !is_settled {
@@ -359,13 +359,13 @@ mod tests {
 
     #[test]
     fn user_waits_for_the_last_change() {
-        use ConflictMode::{Changes, Uses};
+        use ConflictMode::{Exclusive, Shared};
         let all = [
-            (op(0, 0, 0..10), Changes),
-            (op(1, 0, 10..20), Uses),
-            (op(2, 0, 12..22), Uses),
-            (op(0, 1, 30..40), Changes),
-            (op(1, 1, 40..50), Uses),
+            (op(0, 0, 0..10), Exclusive),
+            (op(1, 0, 10..20), Shared),
+            (op(2, 0, 12..22), Shared),
+            (op(0, 1, 30..40), Exclusive),
+            (op(1, 1, 40..50), Shared),
         ];
         let expected = [vec![], vec![(0, 0)], vec![(0, 0)], vec![(1, 0), (2, 0)], vec![(0, 1)]];
         assert_eq!(waits(&all), expected);
@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn overlapping_operation_does_not_wait() {
-        use ConflictMode::Changes;
-        let all = [(op(0, 0, 0..10), Changes), (op(1, 0, 9..20), Changes)];
+        use ConflictMode::Exclusive;
+        let all = [(op(0, 0, 0..10), Exclusive), (op(1, 0, 9..20), Exclusive)];
         assert_eq!(waits(&all), [vec![], vec![]]);
     }
 
@@ -382,14 +382,14 @@ mod tests {
     fn observer_of_an_overlapping_change_waits() {
         let (mut thing, mut before) = (AccessHistory::default(), WaitSet::default());
         let past = &LowWatermark::of(ReplayTime::MIN, &[]);
-        thing.touch(op(0, 0, 0..10), ConflictMode::Changes, past, &mut before);
-        thing.touch_seen(op(1, 0, 9..20), true, ConflictMode::Uses, past, &mut before);
+        thing.touch(op(0, 0, 0..10), ConflictMode::Exclusive, past, &mut before);
+        thing.touch_seen(op(1, 0, 9..20), true, ConflictMode::Shared, past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0..10).at]);
         let mut of_third = WaitSet::default();
-        thing.touch_seen(op(2, 0, 19..30), true, ConflictMode::Uses, past, &mut of_third);
+        thing.touch_seen(op(2, 0, 19..30), true, ConflictMode::Shared, past, &mut of_third);
         assert_eq!(of_third.all(), before.all(), "uses do not wait for uses");
         let mut of_next = WaitSet::default();
-        thing.touch(op(3, 0, 5..40), ConflictMode::Changes, past, &mut of_next);
+        thing.touch(op(3, 0, 5..40), ConflictMode::Exclusive, past, &mut of_next);
         let all = [op(1, 0, 9..20).at, op(2, 0, 19..30).at];
         assert_eq!(of_next.all(), all, "a change waits for earlier uses that saw the resource");
     }
@@ -397,9 +397,12 @@ mod tests {
     /// Fails if a later change hides an earlier one.
     #[test]
     fn long_running_operation_waits_for_accesses_at_its_start() {
-        use ConflictMode::{Changes, Uses};
-        let all =
-            [(op(0, 0, 0..10), Changes), (op(1, 0, 20..30), Changes), (op(2, 0, 25..40), Uses)];
+        use ConflictMode::{Exclusive, Shared};
+        let all = [
+            (op(0, 0, 0..10), Exclusive),
+            (op(1, 0, 20..30), Exclusive),
+            (op(2, 0, 25..40), Shared),
+        ];
         assert_eq!(waits(&all), [vec![], vec![(0, 0)], vec![(0, 0)]]);
     }
 
@@ -408,7 +411,8 @@ mod tests {
         let mut thing = AccessHistory::default();
         for number in 0..1000 {
             let start = u64::from(number) * 10;
-            let touch = if number % 3 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
+            let touch =
+                if number % 3 == 0 { ConflictMode::Exclusive } else { ConflictMode::Shared };
             thing.touch(
                 op(number % 4, number / 4, start..start + 5),
                 touch,
@@ -428,15 +432,16 @@ mod tests {
         );
         for number in 0..10_000 {
             let start = u64::from(number) * 10;
-            let touch = if number % 3 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
+            let touch =
+                if number % 3 == 0 { ConflictMode::Exclusive } else { ConflictMode::Shared };
             let by = op(number % 4, number / 4, start..start + 5);
             thing.touch_seen(by, number % 2 == 0, touch, &past, &mut WaitSet::default());
             assert!(thing.len() <= 4 * ACCESSES_KEPT, "{}", thing.len());
         }
         let mut before = WaitSet::default();
-        thing.touch(op(9, 0, 17..100_000), ConflictMode::Uses, &past, &mut before);
+        thing.touch(op(9, 0, 17..100_000), ConflictMode::Shared, &past, &mut before);
         assert_eq!(before.all(), [op(0, 0, 0..5).at]);
-        thing.touch(op(9, 1, 5003..100_000), ConflictMode::Uses, &past, &mut before);
+        thing.touch(op(9, 1, 5003..100_000), ConflictMode::Shared, &past, &mut before);
         // The 498th operation is the last one that changed the resource before.
         assert!(before.all().contains(&op(2, 124, 4980..4985).at), "{before:?}");
     }

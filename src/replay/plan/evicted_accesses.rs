@@ -105,7 +105,7 @@ mod tests {
         let mut thing = AccessHistory::default();
         let past = LowWatermark::of(ReplayTime::MIN, &[]);
         for op in operations {
-            thing.touch(*op, ConflictMode::Changes, &past, &mut WaitSet::default());
+            thing.touch(*op, ConflictMode::Exclusive, &past, &mut WaitSet::default());
         }
         thing
     }

@@ -46,7 +46,7 @@ impl ExternalEntries {
     ///
     /// # Errors
     ///
-    /// [`SkipReason::Stranger`] if the operation needed such an entry.
+    /// [`SkipReason::CreatedExternally`] if the operation needed such an entry.
     pub(super) fn ended(
         &mut self,
         world: &FsModel,
@@ -61,7 +61,7 @@ impl ExternalEntries {
         if let Some(errno) = operation.errno() {
             let last = nodes.second.unwrap_or(node);
             if is_refused_as_full(operation) && self.is_filled_by_them(world, last) {
-                return Err(SkipReason::Stranger);
+                return Err(SkipReason::CreatedExternally);
             }
             let place = usize::from(nodes.second.is_some());
             let is_rename = class == CallClass::Rename && errno == libc::EEXIST;
@@ -124,7 +124,7 @@ impl ExternalEntries {
     fn is_one(&self, world: &FsModel, node: NodeId) -> Result<(), SkipReason> {
         let is_one =
             !self.at.is_empty() && world.ancestors(node).any(|place| self.at.contains(&place));
-        if is_one { Err(SkipReason::Stranger) } else { Ok(()) }
+        if is_one { Err(SkipReason::CreatedExternally) } else { Ok(()) }
     }
 }
 

@@ -32,7 +32,7 @@ pub enum HandleTarget {
     /// Directory that is open in the replay.
     Directory,
     /// Target that is not open in the replay.
-    Left(SkipReason),
+    Skipped(SkipReason),
 }
 
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Handles {
     /// The reason why it is not open.
     pub fn usable(&self, handle: Handle) -> Result<Handle, SkipReason> {
         match self.target(handle) {
-            HandleTarget::Left(reason) => Err(reason),
+            HandleTarget::Skipped(reason) => Err(reason),
             HandleTarget::File(_) | HandleTarget::Directory => Ok(handle),
         }
     }
@@ -212,7 +212,7 @@ impl Handles {
     pub fn file(&self, handle: Handle) -> Option<FileId> {
         match self.target(handle) {
             HandleTarget::File(file) => Some(file),
-            HandleTarget::Directory | HandleTarget::Left(_) => None,
+            HandleTarget::Directory | HandleTarget::Skipped(_) => None,
         }
     }
 

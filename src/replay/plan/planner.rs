@@ -243,7 +243,7 @@ impl<O: PlanOutput> Planner<O> {
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } | FdEffect::Duplicated { to: fd, file, .. } => {
-                    self.handles.made(process, *fd, start, file.id, HandleTarget::Left(reason));
+                    self.handles.made(process, *fd, start, file.id, HandleTarget::Skipped(reason));
                 }
                 FdEffect::Destroyed { fd, file } => {
                     let closed = self.handles.closed(process, *fd, end, Some(file.id));
@@ -301,7 +301,7 @@ impl<O: PlanOutput> Planner<O> {
         let file = operation.file.as_ref().map(|file| file.id);
         let handle = operation.fd.and_then(|fd| self.handles.get(operation.process, fd, file));
         let is_left = match (handle, &operation.file) {
-            (Some(handle), _) => matches!(self.handles.target(handle), HandleTarget::Left(_)),
+            (Some(handle), _) => matches!(self.handles.target(handle), HandleTarget::Skipped(_)),
             (None, Some(file)) => of_file(file).is_err(),
             (None, None) => call.arg(Role::Fd).is_some(),
         };
@@ -318,16 +318,16 @@ impl<O: PlanOutput> Planner<O> {
 }
 
 #[cfg(test)]
-mod forget_tests;
+mod arguments_tests;
 #[cfg(test)]
-mod given_tests;
+mod async_ops_tests;
+#[cfg(test)]
+mod dependency_selection_tests;
+#[cfg(test)]
+mod eviction_tests;
 #[cfg(test)]
 mod hard_link_tests;
 #[cfg(test)]
-mod needs_tests;
-#[cfg(test)]
 mod part_tests;
-#[cfg(test)]
-mod submitted_tests;
 #[cfg(test)]
 pub(super) mod tests;

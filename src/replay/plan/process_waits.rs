@@ -54,8 +54,8 @@ impl ProcessWaits {
         };
         let over = &mut self.of(parent).children;
         if !own.is_empty() {
-            // Its first operation has waited for the children that had ended when the process was
-            // born.
+            // The first operation of the process has waited for the children that had ended at the
+            // birth of the process.
             over.retain(|(ended, _)| *ended > born);
         }
         over.extend(own.into_iter().chain(children));

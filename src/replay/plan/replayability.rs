@@ -51,7 +51,7 @@ pub enum SkipReason {
     /// Operation creates a device.
     Device,
     /// Operation needs something created outside the capture, or by a call that is not replayed.
-    Stranger,
+    CreatedExternally,
     /// Operation was refused for lack of rights, which differ in the replay.
     Rights,
     /// Operation failed because it concerns two file systems: the replay has one by default.
@@ -97,7 +97,7 @@ impl SkipReason {
             Self::Machine => "whole-machine",
             Self::Mounts => "mounts",
             Self::Device => "makes-a-device",
-            Self::Stranger => "made-by-others",
+            Self::CreatedExternally => "made-by-others",
             Self::Rights => "rights",
             Self::FileSystems => "file-systems",
             Self::Circumstances => "circumstances",
@@ -138,7 +138,9 @@ impl fmt::Display for SkipReason {
             Self::Machine => "write out the data of all programs",
             Self::Mounts => "change what paths lead to",
             Self::Device => "make devices",
-            Self::Stranger => "need files that others made meanwhile, or a call that is not replayed",
+            Self::CreatedExternally => {
+                "need files that others made meanwhile, or a call that is not replayed"
+            }
             Self::Rights => "refused for lack of rights, which differ in the replay",
             Self::FileSystems => {
                 "failed between two file systems: the replay has one (but see --map)"

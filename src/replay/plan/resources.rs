@@ -108,7 +108,7 @@ impl Resources {
         changes: bool,
         accessor: &mut Accessor<'_>,
     ) {
-        let touch = if changes { ConflictMode::Changes } else { ConflictMode::Uses };
+        let touch = if changes { ConflictMode::Exclusive } else { ConflictMode::Shared };
         accessor.touch(handles.uses(handle), touch);
     }
 
@@ -138,7 +138,7 @@ impl Resources {
             _ if reads || writes => {
                 let is_longer =
                     offset.is_none_or(|offset| offset.saturating_add(bytes) > of_itself);
-                let touch = if writes { ConflictMode::Changes } else { ConflictMode::Uses };
+                let touch = if writes { ConflictMode::Exclusive } else { ConflictMode::Shared };
                 self.range(file, offset.map(|offset| (offset, bytes)), touch, accessor);
                 if is_longer {
                     accessor.touch(self.lengths.entry(file).or_default(), touch);
@@ -146,13 +146,13 @@ impl Resources {
             }
             CallClass::Resize => self.resized(file, accessor),
             CallClass::Sync => {
-                accessor.touch(self.whole.entry(file).or_default(), ConflictMode::Changes)
+                accessor.touch(self.whole.entry(file).or_default(), ConflictMode::Exclusive)
             }
             CallClass::Seek => {
-                accessor.touch(self.lengths.entry(file).or_default(), ConflictMode::Uses);
+                accessor.touch(self.lengths.entry(file).or_default(), ConflictMode::Shared);
                 // Positions of data depend on all earlier writes.
                 if sought(operation).is_some() {
-                    accessor.touch(self.whole.entry(file).or_default(), ConflictMode::Changes);
+                    accessor.touch(self.whole.entry(file).or_default(), ConflictMode::Exclusive);
                 }
             }
             _ => {}
@@ -162,13 +162,13 @@ impl Resources {
     /// Records a change of the position of an open file.
     pub(super) fn moved(&mut self, description: u64, accessor: &mut Accessor<'_>) {
         accessor.wait_for_evicted(&mut self.forgotten);
-        accessor.touch(self.positions.entry(description).or_default(), ConflictMode::Changes);
+        accessor.touch(self.positions.entry(description).or_default(), ConflictMode::Exclusive);
     }
 
     /// Records a change of a file's length, by any call (including `O_TRUNC`).
     pub(super) fn resized(&mut self, file: FileId, accessor: &mut Accessor<'_>) {
         for all in [&mut self.whole, &mut self.lengths] {
-            accessor.touch(all.entry(file).or_default(), ConflictMode::Changes);
+            accessor.touch(all.entry(file).or_default(), ConflictMode::Exclusive);
         }
     }
 
@@ -188,10 +188,10 @@ impl Resources {
         let pieces = pieces.filter(|numbers| numbers.end() - numbers.start() < PIECES_MAX);
         let whole = self.whole.entry(file).or_default();
         let Some(pieces) = pieces else {
-            accessor.touch(whole, ConflictMode::Changes);
+            accessor.touch(whole, ConflictMode::Exclusive);
             return;
         };
-        accessor.touch(whole, ConflictMode::Uses);
+        accessor.touch(whole, ConflictMode::Shared);
         for piece in pieces {
             accessor.touch(self.pieces.entry((file, piece)).or_default(), touch);
         }
@@ -251,7 +251,7 @@ pub(super) fn name_accesses(
             changes_names(operation) || may_make(operation) && world.entry_kind(node).is_none();
         for (depth, name) in world.ancestors(node).enumerate() {
             let touch =
-                if depth == 0 && changes { ConflictMode::Changes } else { ConflictMode::Uses };
+                if depth == 0 && changes { ConflictMode::Exclusive } else { ConflictMode::Shared };
             // Ended operations determine the state of a name. An operation that found the name in
             // that state came after them, and before those that change the name later.
             let saw = match found_there(operation, place, depth) {
@@ -264,7 +264,7 @@ pub(super) fn name_accesses(
     }
     for name in links.iter().flat_map(|link| world.ancestors(*link)) {
         let saw = world.entry_kind(name).is_some();
-        accesses.push(NameAccess { name, saw, touch: ConflictMode::Uses });
+        accesses.push(NameAccess { name, saw, touch: ConflictMode::Shared });
     }
     accesses
 }

@@ -246,7 +246,7 @@ impl Sieve {
     /// Stores the file or the mounts that a fact reports.
     pub(super) fn note(&mut self, pid: Option<Pid>, fact: &Fact) {
         match fact {
-            Fact::Name { of: NameOf::Link | NameOf::Lookup, stat: Some(stat), end, .. }
+            Fact::Name { of: NameOf::Link, stat: Some(stat), end, .. }
             | Fact::Fd { stat: Some(stat), end, .. } => self.files.push((pid, None, *end, *stat)),
             Fact::Opened { tid, stat: Some(stat), end, .. } => {
                 self.files.push((pid, Some(*tid), *end, *stat));

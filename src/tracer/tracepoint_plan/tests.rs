@@ -152,7 +152,7 @@ fn opens_that_are_looked_at_late_wake_no_reader() {
             of("sys_exit_openat", "opens", filter),
             of("sys_enter_unlink", "main", ""),
             of("sys_exit_unlink", "main", ""),
-            of("given_1", "opens", ""),
+            of("given_1", "main", ""),
             of("submitted_1", "main", ""),
         ]
     };

@@ -64,7 +64,7 @@ pub(crate) struct Schema {
     pub written: BTreeSet<String>,
 }
 
-/// The words of a cell that stand in backticks.
+/// The words of a cell in backticks.
 pub(crate) fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -101,7 +101,7 @@ fn types_of(cell: &str, meaning: &str) -> BTreeSet<Type> {
         it if it.starts_with("list of `") => [Type::List(Element::Object)].into(),
         "fraction" => [Type::Fraction].into(),
         "number or `\"AT_FDCWD\"`" => [Type::Integer, Type::Text].into(),
-        // Another row of this key says.
+        // Another row of this key has the type.
         "as above" => BTreeSet::new(),
         it => match it.split([' ', ',']).next().expect("a word") {
             "number" | "ns" | "ms" | "bytes" | "512" => [Type::Integer].into(),

@@ -81,7 +81,7 @@ LEAVE                                          0                  230  Region: "
 LEAVE                                          0                  300  Region: "sh" <1>
 "#;
 
-/// A mistake: what of the valid archive becomes what (the first place), and what is said about it.
+/// A mistake: what of the valid archive becomes what (the first place), and the message about it.
 struct Mistake {
     what: &'static str,
     from: &'static str,

@@ -126,7 +126,7 @@ fn pieces(log: &str, file: &'static str) -> Vec<Found> {
     found
 }
 
-/// The border between two disks lies in a file: `scripts/vm/run-check-stacks` says that the second
+/// The border between two disks is inside a file: by `scripts/vm/run-check-stacks` the second
 /// begins at its sector 24, and the first at 2048.
 #[test]
 fn file_on_a_linear_device_is_followed_to_both_disks() {

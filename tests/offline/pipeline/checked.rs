@@ -138,7 +138,7 @@ impl<S: Sink> Sink for Checked<S> {
                 assert!(self.processes.contains(&info.process.0), "it was seen before: {info:?}");
                 assert_eq!(self.threads.insert(info.key.0, true), None, "once: {info:?}");
             }
-            // Its number is another's then.
+            // The number of an ended process can become another's.
             Step::ProcessEnded(info) => assert!(self.processes.remove(&info.key.0), "{info:?}"),
             Step::UserChanged(info) => assert!(self.processes.contains(&info.key.0), "{info:?}"),
             Step::Aside { thread, span, .. } => {

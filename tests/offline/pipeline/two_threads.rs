@@ -13,7 +13,7 @@ use iotrace_perf::units::KernelTime;
 
 use super::{FailsAt, Nothing, names, read};
 
-/// So many steps are surely more than go to the other thread at once.
+/// Number of steps that is surely larger than one batch for the other thread.
 const MANY: usize = 2000;
 
 /// Every call of a sink, as text.

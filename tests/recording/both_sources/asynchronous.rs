@@ -17,7 +17,7 @@ for_each_source! {
     bytes_equal_the_count_of_fio,
 }
 
-/// Runs until one in which everything was read in time.
+/// Largest number of runs until one reads everything in time.
 const RUNS_MAX: u32 = 8;
 
 /// Keys of io_uring operations that tracepoints lack: they are in memory shared by program and
@@ -162,7 +162,7 @@ fn bytes_equal_the_count_of_fio(source: Source) {
     }
 }
 
-/// True if the file system of this place says where direct I/O goes.
+/// True if the file system of this place reports where direct I/O goes.
 fn tells_direct_io(place: &Path) -> bool {
     let event = Path::new("/sys/kernel/tracing/events/iomap/iomap_dio_rw_begin");
     let kind = nix::sys::statfs::statfs(place).expect("it is there").filesystem_type();

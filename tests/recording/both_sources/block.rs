@@ -211,7 +211,7 @@ fn small_device() -> (LoopDevice, tempfile::TempDir) {
 }
 
 /// Fails if requests of a disk that was not asked for are recorded, or some of the one that was are
-/// not; if the log does not say so.
+/// not; if the log does not state it.
 #[test]
 fn only_selected_disks_are_recorded() {
     if !can_record(&[Need::Loop]) {

@@ -1,5 +1,5 @@
 //! When something goes wrong: what has been recorded is kept, the program goes on, and the message
-//! says what helps.
+//! names the remedy.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -92,7 +92,7 @@ fn killed_tracer_loses_at_most_half_a_second(source: Source) {
     panic!("more is missing than {LOSS_NS_MAX} ns: {losses:?}");
 }
 
-/// The message says what is wrong and what helps, the exit code is our own, and nothing was run.
+/// The message names the fault and the remedy, the exit code is our own, and nothing was run.
 #[track_caller]
 fn assert_refused(finished: &Finished, said: &[&str]) {
     assert_eq!(finished.status.code(), Some(125), "{}", finished.stderr());
@@ -416,8 +416,8 @@ fn a_limit_on_the_size_of_files() {
     Recording::open(&dir.path().join("trace/traces.iocap")).assert_books_balance();
 }
 
-/// Fails if limits that are too low are not raised and given back to the program, or if it is not
-/// said which ones when they cannot be.
+/// Fails if limits that are too low are not raised and given back to the program, or if the
+/// message does not name those that cannot be.
 #[test]
 fn too_low_limits_are_refused() {
     if !can_record(&[Need::Program("setpriv")]) {

@@ -180,8 +180,8 @@ fn closed_reader_ends_the_program_with_sigpipe(source: Source) {
     assert_eq!(recording.number("exit_signal"), 13);
 }
 
-/// Fails if a program that cannot be run is reported otherwise than shells do, or leaves files
-/// behind.
+/// Fails if a program that cannot be run is reported otherwise than shells do, or files
+/// remain.
 fn unrunnable_programs_are_refused(source: Source) {
     if !can_record(&[]) {
         return;
@@ -204,7 +204,7 @@ fn unrunnable_programs_are_refused(source: Source) {
     }
 }
 
-/// Starts a traced shell script that says "ready"; waits for that.
+/// Starts a traced shell script that prints "ready"; waits for that.
 fn started(source: Source, dir: &Path, script: &str) -> Child {
     let ready = dir.join("ready");
     let script = script.replace("READY", &format!("touch {}", ready.display()));
@@ -321,7 +321,7 @@ fn ctrl_c_at_a_terminal() {
     }
 }
 
-/// Fails if we stand in the way of a debugger: it must be able to trace the program itself.
+/// Fails if the tracer hinders a debugger: it must be able to trace the program itself.
 fn gdb_works(source: Source) {
     if !can_record(&[Need::Program("gdb")]) {
         return;

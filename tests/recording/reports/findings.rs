@@ -64,7 +64,7 @@ fn waiting_is_not_file_io() {
             assert!(is_known, "{all}");
             assert!(waited > 600_000_000, "{all}");
         } else {
-            // The types of the pipes are unknown, and the report says so. That may be the first of
+            // The types of the pipes are unknown, as the report states. That may be the first of
             // three findings; the process, the file or the call that syncs stays among them.
             let findings = report["findings"].as_array().expect("a table").iter();
             let mut texts = findings.map(|it| it["text"].as_str().expect("text"));

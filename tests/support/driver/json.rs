@@ -13,7 +13,7 @@ pub(crate) enum JsonLine {
     Anomaly(JsonAnomaly),
 }
 
-/// A system call. `docs/json.md` says what the keys mean.
+/// A system call. `docs/json.md` explains the keys.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct JsonOperation {
     /// The kernel's name (`sendfile64`).
@@ -48,7 +48,7 @@ pub(crate) struct JsonOperation {
     pub path2_bytes: Option<String>,
     pub path2_source: Option<String>,
     pub offset2: Option<u64>,
-    /// Keys of what stands in memory and was not read.
+    /// Keys of values in memory that were not read.
     #[serde(default)]
     pub unread: Vec<String>,
     #[serde(default, deserialize_with = "descriptor")]
@@ -230,7 +230,7 @@ pub(crate) struct JsonAnomaly {
     pub detail: String,
 }
 
-/// Reads all lines; the error tells the line.
+/// Reads all lines; the error names the line.
 pub(crate) fn parse(text: &str) -> Result<Vec<JsonLine>, String> {
     let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     numbered

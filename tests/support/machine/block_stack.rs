@@ -13,7 +13,7 @@ use crate::support::machine::mount::Mounted;
 pub(crate) enum Backing {
     /// Memory: nothing is below.
     Tmpfs,
-    /// An ext4 on another loop device, which lies in memory.
+    /// An ext4 on another loop device, whose file is in memory.
     Ext4,
 }
 
@@ -28,7 +28,7 @@ impl Backing {
     }
 }
 
-/// A loop device over a file of its own. None of it lies where logs are written.
+/// A loop device over a file of its own. None of it is in the folder of the logs.
 #[derive(Debug)]
 pub(crate) struct Stack {
     // In the order in which they must go.

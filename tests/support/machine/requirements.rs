@@ -40,7 +40,7 @@ pub(crate) enum Need {
     Scheduler(&'static str),
 }
 
-/// True if the need is met. Otherwise says "skipped: …" and gives false.
+/// True if the need is met. Otherwise prints "skipped: …" and gives false.
 ///
 /// # Panics
 ///
@@ -50,7 +50,7 @@ pub(crate) fn require(need: Need) -> bool {
     verdict(need, missing(need), in_ci)
 }
 
-/// As [`require`], for several; tells the first that is not met.
+/// As [`require`], for several; names the first that is not met.
 pub(crate) fn require_all(needs: &[Need]) -> bool {
     needs.iter().all(|&need| require(need))
 }

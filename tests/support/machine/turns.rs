@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 
@@ -27,16 +27,18 @@ pub(crate) struct Turn {
 #[track_caller]
 pub(crate) fn alone() -> Turn {
     let turn = Turn::new(FlockArg::LockExclusive);
-    let until = Instant::now() + REMOVAL_TIME;
-    while !tracer_instances().is_empty() && Instant::now() < until {
+    // A killed tracer leaves its instances to the next one.
+    for _ in 0..REMOVAL_LOOKS {
+        if tracer_instances().is_empty() {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
     turn
 }
 
-/// Longest time in which the instances of recordings that have ended are removed. A killed tracer
-/// leaves its instances to the next one.
-const REMOVAL_TIME: Duration = Duration::from_secs(5);
+/// Looks, every 10 ms, at the instances of recordings that have ended, until these are removed.
+const REMOVAL_LOOKS: u32 = 500;
 
 /// Instances of tracers that record, or have just ended.
 pub(crate) fn tracer_instances() -> Vec<PathBuf> {

@@ -145,7 +145,7 @@ impl fmt::Display for Compared {
 const DISTURBED_MAX: u64 = 5;
 
 /// [`compare`], again while the counts differ and another process used a device while the recording
-/// was not wholly on: it is impossible to say then which one is right; or while the kernel has
+/// was not wholly on: the right one cannot be known then; or while the kernel has
 /// counted block events that it did not write into perf's rings (those that interrupt an idle CPU),
 /// and the recording has reported that. How often, too.
 #[track_caller]

@@ -121,7 +121,7 @@ impl Truth {
     }
 }
 
-/// A path from the root, as far as strace says where it begins. Empty parts and `.` are left out.
+/// A path from the root, as far as strace reports its beginning. Empty parts and `.` are left out.
 fn absolute(call: &Call, given: &[u8]) -> Option<Vec<u8>> {
     let base = if given.starts_with(b"/") {
         Vec::new()

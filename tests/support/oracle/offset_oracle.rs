@@ -9,7 +9,7 @@ use crate::support::driver::json::JsonOperation;
 /// Words in the file that the program reads; each holds its own offset.
 const WORDS: u64 = 8192;
 
-/// The calls that the program tells about.
+/// The calls that the program reports.
 const TRANSFERS: [&str; 10] = [
     "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2",
     "pwritev2",
@@ -29,9 +29,9 @@ struct Call {
 /// Rule for the offsets that must be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OffsetDemand {
-    /// Offsets of which the program says so.
+    /// Offsets that the program marks so.
     WhereItMust,
-    /// Offsets of which the program says so, in each thread and file from the second `lseek` on.
+    /// Offsets that the program marks so, in each thread and file from the second `lseek` on.
     AfterSeeks,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn compare(dir: &Path, operations: &[JsonOperation], demand: OffsetDe
         compared.threads += usize::from(transfers > 0);
         thread(&ours, calls, demand, &mut compared);
     }
-    // One that only moves positions tells nothing of where it worked.
+    // A call that only moves positions has no place of work.
     ours.retain(|_, calls| calls.iter().any(|it| it.name != "lseek"));
     assert!(ours.is_empty(), "threads that the program does not have: {:?}", ours.keys());
     compared

@@ -24,7 +24,7 @@ use std::process::{Command, Stdio};
 pub(crate) use definitions::Definitions;
 pub(crate) use event::Mode;
 
-/// More problems than these are only counted: the first few tell.
+/// More problems than these are only counted: the first few are enough.
 const PROBLEMS_MAX: usize = 50;
 
 /// Operations of one paradigm and mode that have ended.

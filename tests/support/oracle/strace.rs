@@ -157,7 +157,7 @@ impl Log {
         } else {
             let text = text.strip_prefix("superseded by execve in pid ")?;
             let by: i32 = text.parse().ok()?;
-            // That thread goes on under this number, and so does its execve.
+            // The other thread goes on under this number, and so does its execve.
             let execve = halves.remove(&by);
             if let Some((time, text)) = halves.remove(&pid) {
                 self.unfinished(pid, time, &text);
@@ -233,7 +233,7 @@ impl Call {
         }
     }
 
-    /// Reads what stands after `= `.
+    /// Reads the text after `= `.
     fn result(&mut self, text: &str) -> Option<()> {
         let word = text.split(' ').next()?;
         if word == "?" {

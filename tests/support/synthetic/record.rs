@@ -1,4 +1,4 @@
-//! Records as the kernel writes them; payloads as its `format` files say.
+//! Records as the kernel writes them; payloads by its `format` files.
 
 use iotrace_perf::capture::header;
 use iotrace_perf::event::syscall_table::CallId;

@@ -34,7 +34,7 @@ fn operations(choices: &[[u8; 4]]) -> Vec<TestOperation> {
         ends[worker] = end;
         let at = OpId { worker: Worker(u32::from(*who % 7)), number: numbers[worker] };
         numbers[worker] += 1;
-        let touch = if what % 4 == 0 { ConflictMode::Changes } else { ConflictMode::Uses };
+        let touch = if what % 4 == 0 { ConflictMode::Exclusive } else { ConflictMode::Shared };
         let by = TimedOp { at, start, end };
         all.push(TestOperation {
             by,

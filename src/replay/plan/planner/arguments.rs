@@ -130,8 +130,9 @@ impl<O: PlanOutput> Planner<O> {
         offset: u64,
     ) -> Handle {
         let found = self.found_open(file, lists);
-        let target =
-            found.as_ref().map_or_else(|reason| HandleTarget::Left(*reason), |(_, target)| *target);
+        let target = found
+            .as_ref()
+            .map_or_else(|reason| HandleTarget::Skipped(*reason), |(_, target)| *target);
         let handle = self.handles.given(process, fd, file.id, target);
         if let Ok((path, _)) = found {
             self.handles.position(handle).set(offset);

@@ -168,12 +168,12 @@ impl<O: PlanOutput> Planner<O> {
         for effect in effects {
             match effect {
                 FdEffect::Created { fd, file } => {
-                    let target = made.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
+                    let target = made.unwrap_or(HandleTarget::Skipped(SkipReason::NoFile));
                     makes = Some(self.handles.made(process, *fd, start, file.id, target));
                 }
                 FdEffect::Duplicated { to, file, .. } => {
                     let target = handle.map(|handle| self.handles.target(handle));
-                    let target = target.unwrap_or(HandleTarget::Left(SkipReason::NoFile));
+                    let target = target.unwrap_or(HandleTarget::Skipped(SkipReason::NoFile));
                     let copy = match replaced {
                         Some(handle) => {
                             self.handles.replaced(handle, process, *to, file.id, target)

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::needs_tests::{RecordedProgram, given};
+use super::dependency_selection_tests::{RecordedProgram, given};
 use super::tests::{KeptOps, TestCall};
 use super::*;
 use crate::analysis::filter::{Events, Filter};

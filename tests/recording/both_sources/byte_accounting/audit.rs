@@ -31,7 +31,7 @@ for_each_source! {
 
 // --- each call ---
 
-/// A call as `tests/programs/accounting.c` tells it: what it was, and what the kernel counted.
+/// A call as `tests/programs/accounting.c` prints it: the call itself, and the kernel's count.
 fn reported(line: &str) -> (SyscallOperation, [u64; 4]) {
     let mut words = line.split(' ');
     let name = words.next().expect("a name");

@@ -44,7 +44,7 @@ fn registers_and_bytes_are_the_kernels(source: Source) {
         ("recvfrom", 100),
         ("sendmsg", 30),
         ("recvmsg", 30),
-        // Messages are no bytes, and how many bytes they had stands in memory.
+        // Messages are no bytes, and their numbers of bytes are in memory.
         ("sendmmsg", 0),
         ("recvmmsg", 0),
     ];

@@ -214,7 +214,7 @@ pub(super) fn reference(text: &str) -> Option<u64> {
     number(text.strip_suffix('>')?.rsplit_once('<')?.1)
 }
 
-/// The id at the end of what stands before the last `label` that has one before it.
+/// The id at the end of the text before the last `label` that has one before it.
 fn id_before(text: &str, label: &str) -> Option<u64> {
     text.rmatch_indices(label).find_map(|(at, _)| reference(text.get(..at)?))
 }

@@ -53,7 +53,7 @@ pub(crate) fn compare(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Vec<
     compare_counted(log, ours, names).differences
 }
 
-/// As [`compare`], and tells how much was compared.
+/// As [`compare`], and returns how much was compared.
 pub(crate) fn compare_counted(log: &Log, ours: &[JsonOperation], names: &[&str]) -> Comparison {
     let mut comparison = Comparison::default();
     let moved = RenamedParts::of(log);
@@ -118,7 +118,7 @@ fn thread(tid: i32, theirs: &[&Call], ours: &[&JsonOperation], moved: &RenamedPa
             return comparison;
         };
         if operation.name != name {
-            // The lines below are shifted: more of them would say the same.
+            // The lines below are shifted: more of them would add nothing.
             comparison.differences.push(format!(
                 "tid {tid} call {index}: strace has {}, ours is {operation:?}",
                 show(call)
@@ -149,7 +149,7 @@ fn differences(call: &Call, ours: &JsonOperation) -> Vec<String> {
         found.push(format!("descriptor {:?}, ours {:?}", expected_fd(call), ours.fd));
     }
     let expected = expected_second(call);
-    // The numbers of a pair stand in memory, which may be read too late.
+    // The numbers of a pair are in memory, which may be read too late.
     let is_unread = pair(call).is_some() && ours.fd.is_none() && ours.fd2.is_none();
     if ours.fd2 != expected && !is_unread {
         found.push(format!("second descriptor {expected:?}, ours {:?}", ours.fd2));
@@ -272,7 +272,7 @@ impl JsonOperation {
     }
 }
 
-/// The descriptor that we tell for a call: of an open the new one, of a transfer the source.
+/// The descriptor that we report for a call: of an open the new one, of a transfer the source.
 fn expected_fd(call: &Call) -> Option<i32> {
     if let Some([first, _]) = pair(call) {
         return Some(first);

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::needs_tests::{RecordedProgram, given};
+use super::dependency_selection_tests::{RecordedProgram, given};
 use super::tests::{KeptOps, TestCall};
 use super::*;
 use crate::operation::model::{FilePath, OpenFile, PathArguments, PathSource};
@@ -100,7 +100,7 @@ fn tree_may_be_deeper_than_paths() {
     assert_eq!(entries.iter().map(|entry| entry.path.len()).max(), Some(4095));
     let gaps: Vec<_> = entries.iter().map(|entry| entry.gap).filter(Option::is_some).collect();
     assert_eq!(gaps, [Some(Gap::Depth)]);
-    // This visits all of the tree.
+    // A second planner visits all of the tree.
     let mut again = Planner::new(KeptOps::default());
     let Ok(()) = program.feed(&mut again);
     planner.world.as_in(&again.world);
