@@ -71,9 +71,6 @@ pub struct Header {
     pub imported: Option<Imported>,
 }
 
-/// Name of the ring of opens whose files were looked at while the program went on.
-pub const LATE_RING: &str = "opens";
-
 /// Log of another tool from which this one was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -17,7 +17,7 @@ use super::summary::Summary;
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::capture::fact::{Fact, NameOf, Text, facts};
 use crate::capture::format::{FrameHeader, FrameKind};
-use crate::capture::header::{End, Header, LATE_RING, RingInfo};
+use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
 use crate::event::fs::{AddressUnit, Extent};
@@ -561,8 +561,7 @@ fn is_read_late(of: NameOf, header: &Header) -> bool {
 
 /// True if opened files were looked at while the program went on.
 fn looks_late(header: &Header) -> bool {
-    let is_late = |ring: &RingInfo| ring.name == LATE_RING && ring.bytes > 0;
-    header.names == "links" || header.rings.iter().any(is_late)
+    header.names == "links"
 }
 
 fn name_join(header: &Header) -> NameJoin {

@@ -7,8 +7,7 @@
 //! both, with the time before and after. Whether another event happened in between is decided
 //! later, where all records are in order.
 //!
-//! Where probes record the paths, no thread is woken for that: opened files are looked at while the
-//! program goes on (`late_looks`).
+//! With `links`, opened files are looked at while the program goes on (`late_looks`).
 //!
 //! Records show whether a descriptor was closed. They do not show what a program does with its
 //! memory: it may put another path in the place of the argument without a call that is recorded. So
@@ -51,10 +50,8 @@ pub const PRIORITY: i32 = 40;
 
 /// Time between two reads of a ring of opens: files that a program closes sooner are not looked at.
 const LATE_PAUSE: Duration = Duration::from_micros(200);
-/// Number of reads without a record after which the ring is read less often.
+/// Number of reads without a record after which the reader waits for the ring.
 const SILENT_READS: u32 = 25;
-/// Shortest time between two reads then, ms.
-const IDLE_MS: u16 = 20;
 /// Largest number of looks between two reads of the ring.
 const LOOKS_IN_A_ROW: u32 = 16;
 
@@ -62,8 +59,6 @@ const LOOKS_IN_A_ROW: u32 = 16;
 #[derive(Debug)]
 pub struct NamesReaders {
     cpus: Vec<Mutex<CpuNames>>,
-    /// Index of the first reader of a ring of opens that are looked at late.
-    first_late: usize,
     /// Listener that also reports opens.
     watch: Option<Mutex<FanotifyListener>>,
     stop: AtomicBool,
@@ -107,15 +102,13 @@ impl NamesReaders {
         watch: Option<FanotifyListener>,
     ) -> io::Result<Self> {
         let reading = RecordReading { decoder, layouts, reads };
-        let (late, at_once): (Vec<_>, Vec<_>) = rings.into_iter().partition(|it| it.is_late);
-        let first_late = at_once.len();
         let taken = |ring| TakenRecords { ring, bytes: Vec::new() };
         let cpu = |(index, rings): (usize, NamesRings)| {
             Ok(Mutex::new(CpuNames {
                 index,
                 opens: taken(rings.waking),
                 entries: rings.entries.map(taken),
-                reading: reading.of(rings.is_late),
+                reading: reading.clone(),
                 pipe: PagePipe::new()?,
                 facts: Vec::new(),
                 late: LateLooks::default(),
@@ -124,12 +117,11 @@ impl NamesReaders {
                 entered: EnteredCalls::default(),
             }))
         };
-        let rings = at_once.into_iter().chain(late).enumerate();
-        let cpus = rings.map(cpu).collect::<io::Result<_>>()?;
+        let cpus = rings.into_iter().enumerate().map(cpu).collect::<io::Result<_>>()?;
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
         let (watch, stop) = (watch.map(Mutex::new), AtomicBool::new(false));
-        Ok(Self { cpus, first_late, watch, stop, wake, queued: Arc::default() })
+        Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
     }
 
     /// Returns the counter of bytes in the log thread's queue; if the queue is full, readers take
@@ -213,13 +205,13 @@ impl NamesReaders {
         }
     }
 
-    /// Waits until the ring has data, the threads have to stop, or this time is over.
-    fn wait_for(&self, ready: &OwnedFd, time: PollTimeout) {
+    /// Waits until the ring has data, or the threads have to stop.
+    fn wait_for(&self, ready: &OwnedFd) {
         let mut fds = [
             PollFd::new(ready.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
         ];
-        let _ = poll(&mut fds, time);
+        let _ = poll(&mut fds, PollTimeout::NONE);
     }
 
     /// Reads the names of a CPU's calls before the program continues.
@@ -234,7 +226,7 @@ impl NamesReaders {
             // A sample that was recorded while this thread slept elsewhere than in this poll did
             // not find it waiting.
             let waited = thread::switches() == woken;
-            self.wait_for(ready, PollTimeout::NONE);
+            self.wait_for(ready);
             woken = thread::switches();
             if self.queued.is_full() {
                 // The kernel counts what it loses until the log thread has caught up; the ring may
@@ -249,20 +241,17 @@ impl NamesReaders {
         Ok(())
     }
 
-    /// Looks at the files that a CPU's calls have opened, while the program goes on. The ring is
-    /// read by the clock, more often while there are opens: a reader that waits for the ring would
-    /// be woken by a call, and the program would pay for that.
+    /// Looks at the files that a CPU's calls have opened, while the program goes on. While there are
+    /// opens, the ring is read by the clock: a reader that waits for the ring is woken by a call,
+    /// and the program pays for that.
     fn read_late(&self, mine: &Mutex<CpuNames>, ready: &OwnedFd) {
         // Without the right to a large share the thread keeps the ordinary priority.
         let _ = thread::set_large_share();
-        let idle = u16::try_from(self.cpus.len()).unwrap_or(u16::MAX) / 2;
-        let idle = PollTimeout::from(idle.max(IDLE_MS));
         // ORDERING: as in stop().
         let goes_on = || !self.stop.load(Ordering::Relaxed);
         while goes_on() {
-            self.wait_for(ready, idle);
-            // One read without a record is enough to wait again.
-            let mut silent = SILENT_READS - 1;
+            self.wait_for(ready);
+            let mut silent = 0;
             while goes_on() && silent < SILENT_READS {
                 if self.queued.is_full() {
                     thread::pause(PAUSE);
@@ -290,10 +279,7 @@ impl NamesReaders {
     fn settle(&self, strays: Vec<MigratedCall>) {
         let mut waiting = VecDeque::from(strays);
         while let Some(stray) = waiting.pop_front() {
-            // A reader that holds up a program does not wait for one that looks late.
-            let (at_once, late) = self.cpus.split_at(self.first_late.min(self.cpus.len()));
-            let readers = if stray.index < self.first_late { at_once } else { late };
-            let entered = readers.iter().find_map(|cpu| {
+            let entered = self.cpus.iter().find_map(|cpu| {
                 let mut cpu = lock(cpu);
                 waiting.extend(cpu.absorb(Take::All, CpuHold::NONE));
                 let EndedCall { tid, record_time, call, .. } = stray.ended;

@@ -77,12 +77,6 @@ impl NameReads {
 }
 
 impl RecordReading {
-    /// Returns the same interpretation for a ring whose reader looks late, or not.
-    pub(super) fn of(&self, is_late: bool) -> Self {
-        let reads = NameReads { at_once: self.reads.at_once && !is_late, ..self.reads };
-        Self { reads, ..self.clone() }
-    }
-
     pub(super) fn each_hit(&self, layout: u16, bytes: &[u8], mut with: impl FnMut(NameRecord<'_>)) {
         match self.layouts.get(usize::from(layout)) {
             Some(Layout::Perf(layout)) => {

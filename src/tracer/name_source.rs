@@ -9,8 +9,8 @@ pub enum NameSource {
     /// Probes inside the kernel, whose samples carry the path; and a snapshot of the files open
     /// before.
     Kprobe,
-    /// Probes in libraries, right before the calls, and readers that look at opened files soon
-    /// after the open; and the snapshot.
+    /// Probes in libraries, right before the calls, and readers that look at opened files; and the
+    /// snapshot.
     Uprobe,
     /// Real-time readers, at the moment of each call; and the snapshot.
     Reader,
@@ -49,18 +49,18 @@ impl NameSource {
 
     /// True if only opened files are read, not arguments.
     pub fn links(self) -> bool {
-        matches!(self, Self::Links | Self::Uprobe)
+        self == Self::Links || self == Self::Uprobe && self.reads()
     }
 
     /// True if the numbers are read of the two descriptors that a call makes: at once, or else soon
     /// after, with their targets.
     pub fn reads_pairs(self) -> bool {
-        self.reads() || matches!(self, Self::Reader | Self::Links | Self::Fanotify | Self::Uprobe)
+        self.reads() || matches!(self, Self::Reader | Self::Links | Self::Fanotify)
     }
 
     /// True if the readers have ordinary priority and therefore read late.
     pub fn reads_late(self) -> bool {
-        let needs_no_priority = matches!(self, Self::Links | Self::Fanotify | Self::Uprobe);
+        let needs_no_priority = matches!(self, Self::Links | Self::Fanotify);
         self == Self::Links || needs_no_priority && !thread::fifo_allowed(PRIORITY)
     }
 
@@ -75,6 +75,6 @@ impl NameSource {
 pub enum NameSourceOption {
     /// The best available source.
     Auto,
-    /// The given source.
+    /// One source.
     Only(NameSource),
 }

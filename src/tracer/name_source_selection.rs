@@ -61,7 +61,12 @@ pub fn choose(
         },
         NameSourceOption::Only(names @ (NameSource::Kprobe | NameSource::Uprobe)) => {
             match probes(names, ground, cancellation) {
-                Ok(naming) => Ok(naming),
+                Ok(naming) => {
+                    if names == NameSource::Uprobe && !names.reads() {
+                        warnings.push(NO_OFFSETS.to_owned());
+                    }
+                    Ok(naming)
+                }
                 // The source of samples prevents probes.
                 Err(why) if ground.source != SourceKind::Tracefs => {
                     warnings.push(format!("names are read by threads: {why}"));
@@ -74,8 +79,7 @@ pub fn choose(
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
             }
-            // Readers see the calls of every program, and every opened file; uprobes see only calls
-            // that go through a library, and files that are open long enough to be looked at.
+            // Readers see the calls of every program, uprobes only calls that go through a library.
             let has_readers = thread::fifo_allowed(PRIORITY);
             let candidates: &[NameSource] = if has_readers {
                 &[NameSource::Kprobe]
@@ -139,6 +143,10 @@ fn without_privileges(
 const LATE: &str = "file names are read soon after the open, not at once: files that are closed \
                     sooner have no name; run with sudo for all names";
 
+/// Warning about probes in libraries if no reader can look at opened files.
+const NO_OFFSETS: &str = "no real-time priority (SCHED_FIFO), so opened files are not looked at, and offsets are not \
+                          known; run as root outside of a container without CAP_SYS_NICE";
+
 /// Finds probes that show all paths.
 ///
 /// # Errors
@@ -166,11 +174,11 @@ fn best_probes(
     Err(Box::new((partly, why_not.join("; "))))
 }
 
-/// True if the probes show everything together with the readers that look at opened files.
+/// True if the probes show everything together with the readers that accompany them.
 fn is_complete(naming: &Naming) -> bool {
     let covers = naming.probes.as_ref().map(|probes| &probes.covers);
     covers.is_some_and(|covers| match naming.names {
-        NameSource::Uprobe => covers.paths(),
+        NameSource::Uprobe => covers.paths() && naming.names.reads(),
         _ => covers.everything(),
     })
 }

@@ -105,14 +105,12 @@ pub struct NamesRings {
     pub waking: RingStream,
     /// Ring of the entries, with tracefs.
     pub entries: Option<RingStream>,
-    /// True if the reader looks while the program goes on, whatever the priority.
-    pub is_late: bool,
 }
 
 impl NamesRings {
     /// Returns the rings of each CPU for a source that has entries and exits in one ring.
     pub(super) fn combined(rings: Vec<RingStream>) -> Vec<Self> {
-        rings.into_iter().map(|waking| Self { waking, entries: None, is_late: false }).collect()
+        rings.into_iter().map(|waking| Self { waking, entries: None }).collect()
     }
 }
 
@@ -226,8 +224,6 @@ const MAIN_RINGS_BYTES_MAX: usize = 512 << 20;
 const MAIN_RING_BYTES: usize = 8 << 20;
 /// Default size of a ring of chains with copies of stacks: 8,000 copies of the usual size.
 const STACKS_RING_BYTES: usize = 64 << 20;
-/// Size of a ring of opens, whose reader has an ordinary priority.
-const OPENS_RING_BYTES: usize = 1 << 20;
 /// Size of a small ring. A names ring holds the few opens that happen before its reader runs;
 /// births and ends of tasks are as rare.
 const SMALL_RING_BYTES: usize = 256 << 10;
@@ -270,7 +266,6 @@ impl RingSizes {
         match ring {
             RingKind::Main | RingKind::Block => self.main,
             RingKind::Chains => self.chains,
-            RingKind::Opens => OPENS_RING_BYTES.min(self.main).max(self.small),
             RingKind::Names | RingKind::Entries | RingKind::Tasks => self.small,
         }
     }

@@ -9,8 +9,7 @@
 //!   is no list;
 //! - `names`: exits of opens. Each sample wakes the reader, so the ring has no other events;
 //! - `entries`: entries of the same calls. An entry must not wake the reader: the reader would
-//!   delay the program inside the call;
-//! - `opens`: opens whose files are looked at while the program goes on.
+//!   delay the program inside the call.
 //!
 //! Births, names and ends of tasks come from perf, in small rings. These records carry process and
 //! thread, and an end is recorded after the files of the task were closed; the tracepoints have
@@ -108,10 +107,7 @@ pub fn open(
         }
         let ring = |ring| of(ring).map(|instance| open_ring(ring, instance, cpu)).transpose();
         let entries = ring(RingKind::Entries)?;
-        let is_late = false;
-        names.extend(ring(RingKind::Names)?.map(|waking| NamesRings { waking, entries, is_late }));
-        let (entries, is_late) = (None, true);
-        names.extend(ring(RingKind::Opens)?.map(|waking| NamesRings { waking, entries, is_late }));
+        names.extend(ring(RingKind::Names)?.map(|waking| NamesRings { waking, entries }));
     }
     let cpus = cpus.to_vec();
     let set = instances.iter().map(|it| settings(&it.1, &described)).collect::<io::Result<_>>();
@@ -142,10 +138,6 @@ fn make(
     instance.write("options/overwrite", "1")?;
     let _ = instance.write("options/block", "0");
     instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
-    if ring == RingKind::Opens {
-        // The reader wakes by its clock; only a ring that is half full wakes it.
-        let _ = instance.write("buffer_percent", "50");
-    }
     if ring == RingKind::Names {
         // Each sample wakes the polling thread. (Kernels before 5.0 have no such file and behave
         // this way.)
@@ -195,8 +187,8 @@ impl TracefsSource {
 
 /// Instances in the order of switching on: those that other records depend on first. Exits are on
 /// before their entries.
-const ORDER_ON: [RingKind; 5] =
-    [RingKind::Block, RingKind::Names, RingKind::Entries, RingKind::Opens, RingKind::Main];
+const ORDER_ON: [RingKind; 4] =
+    [RingKind::Block, RingKind::Names, RingKind::Entries, RingKind::Main];
 
 impl Source for TracefsSource {
     fn enable(&self) -> io::Result<()> {

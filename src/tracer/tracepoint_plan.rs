@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::capture::header::LATE_RING;
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::file_io::FILE_IO_POINTS;
 use crate::event::fs::FS_POINTS;
@@ -54,22 +53,12 @@ pub enum RingKind {
     /// would wake its reader inside the call, and the call's duration would contain the reader's
     /// work.
     Entries,
-    /// With tracefs: opens whose files are looked at while the program goes on. No record wakes the
-    /// reader.
-    Opens,
 }
 
 impl RingKind {
     /// All kinds, by their number in the log's header and data frames.
-    pub const ALL: [Self; 7] = [
-        Self::Main,
-        Self::Names,
-        Self::Block,
-        Self::Tasks,
-        Self::Chains,
-        Self::Entries,
-        Self::Opens,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Main, Self::Names, Self::Block, Self::Tasks, Self::Chains, Self::Entries];
 
     /// Returns the number in the log's header and data frames.
     pub fn index(self) -> u32 {
@@ -85,7 +74,6 @@ impl RingKind {
             Self::Tasks => "tasks",
             Self::Chains => "chains",
             Self::Entries => "entries",
-            Self::Opens => LATE_RING,
         }
     }
 }
@@ -172,8 +160,8 @@ pub struct PlanRequest<'a> {
     pub own_name: &'a str,
     /// True if calls with names go to the names ring.
     pub names_ring: bool,
-    /// True if only files of opens are read, while the program goes on. With tracefs, opens then
-    /// have a ring of their own.
+    /// True if the names ring receives ends of opens that made a descriptor, and no other events of
+    /// opens.
     pub links: bool,
     /// True if the names ring also receives calls that cannot be interpreted without the memory
     /// that their arguments point to.
@@ -279,7 +267,7 @@ fn inherited(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
 fn is_named(wanted: &PlanRequest<'_>, call: &Call) -> bool {
     let is_perf = wanted.source == SourceKind::Perf;
     let is_needed = call.class == CallClass::Open || call.receives_descriptors();
-    let has_names = if is_perf { is_needed } else { call.has_names() && !wanted.links };
+    let has_names = if is_perf || wanted.links { is_needed } else { call.has_names() };
     wanted.names_ring && has_names
         || wanted.links && call.receives_descriptors()
         || wanted.lists && call.is_list()
@@ -294,19 +282,12 @@ fn plain_calls(wanted: &PlanRequest<'_>, plain: &[CallId]) -> Vec<PlannedTracepo
     if is_perf && plain.len() > SINGLE_CALLS_MAX {
         return raw_pair(plain, wanted.machine, wanted.accounting).into();
     }
-    let not_ours = format!("COMM!=\"{}\"", wanted.own_name);
-    let filter = if wanted.system { not_ours.as_str() } else { "" };
-    let mut planned: Vec<PlannedTracepoint> = plain
-        .iter()
-        .flat_map(|&call| {
-            let is_looked_at = wanted.links && !is_perf && call.call().class == CallClass::Open;
-            if is_looked_at {
-                single(call, RingKind::Opens, filter)
-            } else {
-                single(call, RingKind::Main, "")
-            }
-        })
-        .collect();
+    let is_split = |it: &CallId| wanted.links && it.call().class == CallClass::Open;
+    let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
+    let mut planned: Vec<PlannedTracepoint> =
+        plain.iter().flat_map(|&it| single(it, RingKind::Main, "")).collect();
+    let own = wanted.system.then_some(wanted.own_name);
+    planned.extend(split.iter().flat_map(|&it| by_result(it, own)));
     if !is_perf {
         planned.extend(exec_exits(wanted.calls));
     }
@@ -331,7 +312,7 @@ fn programs(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
 }
 
 /// Returns the tracer's probes. They share the ring of the calls, because they fire between entry
-/// and exit of a thread's call, or right before.
+/// and exit of a thread's call.
 fn probes<'a>(wanted: &'a PlanRequest<'_>) -> impl Iterator<Item = PlannedTracepoint> + 'a {
     wanted.probes.iter().map(|(system, name)| PlannedTracepoint {
         system: system.clone().into(),
@@ -527,6 +508,23 @@ fn device_filter(point: &str, devices: &[DevId]) -> String {
     let fields: &[&str] = if point.ends_with("_remap") { &["dev", "old_dev"] } else { &["dev"] };
     let of_device = |it: &DevId| fields.iter().map(|field| format!("{field}=={}", it.0)).collect();
     devices.iter().flat_map::<Vec<String>, _>(of_device).collect::<Vec<_>>().join("||")
+}
+
+/// Returns entry and exit of an open. Exits that made a descriptor go to the names ring. `own` is
+/// the name of threads that both exclude.
+fn by_result(call: CallId, own: Option<&str>) -> Vec<PlannedTracepoint> {
+    let not_ours = own.map(|it| format!("COMM!=\"{it}\""));
+    let filter = |term: &str| {
+        let terms = [term, not_ours.as_deref().unwrap_or_default()];
+        terms.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("&&")
+    };
+    let [enter, failed] = single(call, RingKind::Main, "");
+    let [_, opened] = single(call, RingKind::Names, &filter("ret>=0"));
+    vec![
+        PlannedTracepoint { filter: filter(""), ..enter },
+        PlannedTracepoint { filter: filter("ret<0"), ..failed },
+        opened,
+    ]
 }
 
 /// Returns a tracepoint without a filter. A filter by thread would be wrong: a completion carries

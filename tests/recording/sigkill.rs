@@ -173,7 +173,8 @@ fn tracer_killed_at_any_moment_leaves_a_readable_log() {
         process::run(next.arg("doctor"), TIMEOUT).expect("it ends");
     };
     clean();
-    let (before, mut reported) = (left(), Vec::new());
+    wait_until("nothing is left of earlier recordings", || left().is_empty());
+    let mut reported = Vec::new();
     for way in WAYS.iter().cycle().take(usize::try_from(kills).expect("a number")) {
         let dir = scratch_dir("kills");
         let after = Duration::from_nanos(random.below(LATEST_NS));
@@ -185,7 +186,7 @@ fn tracer_killed_at_any_moment_leaves_a_readable_log() {
             reported.push((writes > 0, worked > SILENT_NS, killed.what.clone()));
         }
         clean();
-        let is_removed = || left() == before;
+        let is_removed = || left().is_empty();
         wait_until(&format!("nothing is left: {}", killed.what), is_removed);
     }
     let started = reported.len();

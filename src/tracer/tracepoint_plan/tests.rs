@@ -133,31 +133,22 @@ fn disks_are_distinguished_by_device_number() {
 }
 
 #[test]
-fn opens_that_are_looked_at_late_wake_no_reader() {
+fn only_opens_that_made_a_descriptor_wake_a_reader_of_links() {
     let calls: Vec<CallId> = ["openat", "unlink"].into_iter().filter_map(CallId::by_name).collect();
-    let probes = ["given_1", "submitted_1"].map(|name| ("iotrace_7".to_owned(), name.to_owned()));
-    let rings = |system| {
-        let request = PlanRequest { calls: &calls, links: true, lists: true, system, ..NOTHING };
-        let planned = plan(&PlanRequest { probes: &probes, ..request });
-        let ours = ["_openat", "_unlink", "given_1", "submitted_1"];
-        let ours = planned.into_iter().filter(|it| ours.iter().any(|end| it.name.ends_with(end)));
-        ours.map(|it| (it.name, it.ring.as_str(), it.wakes, it.filter)).collect::<Vec<_>>()
+    let filters = |system| {
+        let planned =
+            plan(&PlanRequest { calls: &calls, links: true, lists: true, system, ..NOTHING });
+        let opens = planned.into_iter().filter(|it| it.name.ends_with("_openat"));
+        opens.map(|it| (it.ring.as_str(), it.wakes, it.filter)).collect::<Vec<_>>()
     };
-    let expected = |filter: &str| {
-        let of = |name: &str, ring: &'static str, filter: &str| {
-            (name.to_owned(), ring, false, filter.to_owned())
-        };
-        vec![
-            of("sys_enter_openat", "opens", filter),
-            of("sys_exit_openat", "opens", filter),
-            of("sys_enter_unlink", "main", ""),
-            of("sys_exit_unlink", "main", ""),
-            of("given_1", "main", ""),
-            of("submitted_1", "main", ""),
-        ]
+    let expected = |terms: [&str; 3]| {
+        let [enter, failed, opened] = terms.map(str::to_owned);
+        vec![("main", false, enter), ("main", false, failed), ("names", true, opened)]
     };
-    assert_eq!(rings(false), expected(""));
-    assert_eq!(rings(true), expected("COMM!=\"iotrace:1\""));
+    assert_eq!(filters(false), expected(["", "ret<0", "ret>=0"]));
+    let not_ours = "COMM!=\"iotrace:1\"";
+    let [failed, opened] = ["ret<0", "ret>=0"].map(|it| format!("{it}&&{not_ours}"));
+    assert_eq!(filters(true), expected([not_ours, &failed, &opened]));
 }
 
 #[test]

@@ -125,7 +125,8 @@ fn environment_of_the_program_is_unchanged() {
     if !can_record(&[]) {
         return;
     }
-    let _turn = beside_others();
+    // A descriptor that another test has just opened would be inherited.
+    let _alone = alone();
     let script = "grep -E '^(Sig|Shd|Cap|NoNew|Seccomp|Cpus_allowed|Groups|Uid|Gid|Umask|FDSize)' /proc/self/status \
                   | grep -v SigQ; \
                   ulimit -a; ulimit -Ha; env | grep -v '^_='; pwd; nice; \

@@ -138,7 +138,7 @@ for _ in range(40):
 "#;
     let report = assert_first_finding(
         &["python3", "-c", program],
-        &["@DIR/page: ", "read: ", "openat: ", "newfstatat: "],
+        &["@DIR/page: ", "read: ", "openat: ", "newfstatat: ", "process "],
     );
     let page = report["files"].as_array().expect("files").iter();
     let mut page = page.filter(|it| it["path"].as_str().is_some_and(|it| it.ends_with("/page")));
@@ -157,5 +157,5 @@ fn postgres_is_found_to_sync_its_log() {
                  pgbench -n -c 2 -t 200; pg_ctl -D $DATA -w -m fast stop";
     let command = server.shell(lines);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    assert_first_finding(&command, &["fdatasync: ", "fsync: "]);
+    assert_first_finding(&command, &["fdatasync: ", "fsync: ", "process "]);
 }
