@@ -241,9 +241,9 @@ impl NamesReaders {
         Ok(())
     }
 
-    /// Looks at the files that a CPU's calls have opened, while the program goes on. While there are
-    /// opens, the ring is read by the clock: a reader that waits for the ring is woken by a call,
-    /// and the program pays for that.
+    /// Looks at the files that a CPU's calls have opened, while the program goes on. As long as
+    /// there are opens, the ring is read by the clock: a reader that waits for the ring is woken by
+    /// a call, and the program pays for that.
     fn read_late(&self, mine: &Mutex<CpuNames>, ready: &OwnedFd) {
         // Without the right to a large share the thread keeps the ordinary priority.
         let _ = thread::set_large_share();

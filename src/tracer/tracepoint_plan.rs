@@ -130,14 +130,14 @@ impl PlannedTracepoint {
         }
         // File I/O belongs to the thread that is running.
         let is_file_io =
-            FILE_IO_POINTS.iter().any(|it| (it.0, it.1) == (&*self.system, &self.name));
+            FILE_IO_POINTS.iter().any(|point| (point.0, point.1) == (&*self.system, &self.name));
         !is_file_io && matches!(&*self.system, "block" | "io_uring" | "ext4" | "iomap" | "xfs")
     }
 
     /// Returns the system call, if the tracepoint is the entry or exit of a single call.
     pub fn call(&self) -> Option<CallId> {
         let sides = ["sys_enter_", "sys_exit_"];
-        let name = sides.iter().find_map(|it| self.name.strip_prefix(it))?;
+        let name = sides.iter().find_map(|side| self.name.strip_prefix(side))?;
         CallId::by_name(name).filter(|_| self.system == "syscalls")
     }
 }
@@ -217,7 +217,7 @@ pub fn plan(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
     }
     let is_perf = wanted.source == SourceKind::Perf;
     let (named, plain): (Vec<CallId>, Vec<CallId>) =
-        there(wanted).partition(|it| is_named(wanted, it.call()));
+        there(wanted).partition(|call| is_named(wanted, call.call()));
     let mut planned = vec![unfiltered("task", "task_newtask", RingKind::Main, Need::Wanted)];
     planned.extend(plain_calls(wanted, &plain));
     if wanted.chains.calls {
@@ -283,7 +283,7 @@ fn plain_calls(wanted: &PlanRequest<'_>, plain: &[CallId]) -> Vec<PlannedTracepo
         return raw_pair(plain, wanted.machine, wanted.accounting).into();
     }
     let is_split = |it: &CallId| wanted.links && it.call().class == CallClass::Open;
-    let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|it| is_split(it));
+    let (split, plain): (Vec<CallId>, Vec<CallId>) = plain.iter().partition(|call| is_split(call));
     let mut planned: Vec<PlannedTracepoint> =
         plain.iter().flat_map(|&it| single(it, RingKind::Main, "")).collect();
     let own = wanted.system.then_some(wanted.own_name);
@@ -300,7 +300,7 @@ fn plain_calls(wanted: &PlanRequest<'_>, plain: &[CallId]) -> Vec<PlannedTracepo
 /// Returns the tracepoints of program starts and of signals that end programs with a core dump.
 fn programs(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
     let mut planned = Vec::new();
-    let has_exec = wanted.calls.iter().any(|it| it.call().is_exec());
+    let has_exec = wanted.calls.iter().any(|call| call.call().is_exec());
     if wanted.accounting || wanted.programs && has_exec {
         planned.push(unfiltered("sched", "sched_process_exec", RingKind::Main, Need::Wanted));
     }
@@ -344,7 +344,9 @@ fn beside_calls(wanted: &PlanRequest<'_>, global: RingKind) -> Vec<PlannedTracep
     }
     if wanted.uring || wanted.layers.is_some() {
         let inside = FILE_IO_POINTS.iter();
-        planned.extend(inside.map(|it| unfiltered(it.0, it.1, RingKind::Main, Need::Optional)));
+        planned.extend(
+            inside.map(|point| unfiltered(point.0, point.1, RingKind::Main, Need::Optional)),
+        );
     }
     if let Some(has_probes) = wanted.layers {
         let points = LAYER_POINTS.iter().filter(|it| !(has_probes && it.is_stand_in()));
