@@ -59,34 +59,32 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
         }
     };
-    let result =
-        match args.verb {
-            None => record::run(&args.record),
-            Some(Verb::Record(record)) => record::run(&record),
-            Some(Verb::Convert(convert)) => convert::run(&convert),
-            Some(Verb::Script(script)) => script::run(&script),
-            Some(Verb::Live(args)) => live::run(&args),
-            Some(Verb::Watch(args)) => watch::run(args),
-            Some(Verb::Ctl(args)) => control::client::run(&args),
-            Some(Verb::Summary(args)) => analyse::summary(&args),
-            Some(Verb::Latency(args)) => analyse::latency(&args),
-            Some(Verb::Files(args)) => analyse::files(&args),
-            Some(Verb::Pattern(args)) => analyse::pattern(&args),
-            Some(Verb::Stacks(args)) => stacks::run(args),
-            Some(Verb::Replay(args)) => replay::run(&args),
-            Some(Verb::Import(args)) => import::run(&args),
-            Some(Verb::Info(info)) => info::run(&info),
-            Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
-            Some(Verb::List) => events::run(),
-            Some(Verb::NameFunctions) => answer(symbols::helper_main::answer),
-            Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
-            Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
-            Some(Verb::UnwindStacks) => answer(unwinding::helper_main::answer),
-            Some(Verb::RemoveKernelObjects { owner }) => Ok(kernel_objects::remove(owner)
-                .map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS)),
-            Some(Verb::SelfTest) => self_test::run(),
-            Some(Verb::SelfTestWork { file }) => self_test::work(&file),
-        };
+    let result = match args.verb {
+        None => record::run(&args.record),
+        Some(Verb::Record(record)) => record::run(&record),
+        Some(Verb::Convert(convert)) => convert::run(&convert),
+        Some(Verb::Script(script)) => script::run(&script),
+        Some(Verb::Live(args)) => live::run(&args),
+        Some(Verb::Watch(args)) => watch::run(args),
+        Some(Verb::Ctl(args)) => control::client::run(&args),
+        Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Latency(args)) => analyse::latency(&args),
+        Some(Verb::Files(args)) => analyse::files(&args),
+        Some(Verb::Pattern(args)) => analyse::pattern(&args),
+        Some(Verb::Stacks(args)) => stacks::run(args),
+        Some(Verb::Replay(args)) => replay::run(&args),
+        Some(Verb::Import(args)) => import::run(&args),
+        Some(Verb::Info(info)) => info::run(&info),
+        Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
+        Some(Verb::List) => events::run(),
+        Some(Verb::NameFunctions) => answer(symbols::helper_main::answer),
+        Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
+        Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
+        Some(Verb::UnwindStacks) => answer(unwinding::helper_main::answer),
+        Some(Verb::RemoveKernelObjects { owner }) => status(kernel_objects::remove(owner)),
+        Some(Verb::SelfTest) => self_test::run(),
+        Some(Verb::SelfTestWork { file }) => self_test::work(&file),
+    };
     match result {
         Ok(code) => code,
         Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
@@ -100,7 +98,12 @@ pub fn main() -> ExitCode {
 /// Runs a helper. Its exit code reports to the parent whether it failed.
 fn answer(answer: fn() -> io::Result<()>) -> Result<ExitCode, CliError> {
     sandboxed_helper::close_others();
-    Ok(answer().map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
+    status(answer())
+}
+
+/// Exit code of a helper.
+fn status(done: io::Result<()>) -> Result<ExitCode, CliError> {
+    Ok(done.map_or(ExitCode::from(FAILURE), |()| ExitCode::SUCCESS))
 }
 
 /// Access of the targets in `fuzz/` to private functions; in no other build.
