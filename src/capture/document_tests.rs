@@ -370,12 +370,13 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// Words in backticks in that section that are values, not keys.
-const VALUES: [&str; 19] = [
+const VALUES: [&str; 20] = [
     "system",
     "launch",
     "attach",
     "kprobe",
     "uprobe",
+    "uprobe+fanotify",
     "reader",
     "fanotify",
     "event",

@@ -289,6 +289,10 @@ pub(super) enum NamesArg {
     /// Each path as the program passes it, by probes in libraries (with --source tracefs, from
     /// Linux 6.12 on, x86-64); 2 to 11 µs for each call, of any program, while it is recorded
     Uprobe,
+    /// Both uprobe and fanotify: paths from probes in libraries, opened files from fanotify; no
+    /// thread of the tracer is woken by an open
+    #[value(name = "uprobe+fanotify")]
+    UprobeFanotify,
     /// Read at each open by real-time threads (20 µs per open in a virtual machine, 3 to 5 µs on
     /// hardware)
     Reader,

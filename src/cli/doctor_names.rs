@@ -30,6 +30,7 @@ pub(super) fn checks() -> Vec<Check> {
     vec![
         auto(ground),
         probes(NameSource::Kprobe, "names kprobe", ground),
+        probes(NameSource::UprobeFanotify, "names uprobe+fanotify", ground),
         probes(NameSource::Uprobe, "names uprobe", ground),
         reader(),
         fanotify(ground),
@@ -64,7 +65,7 @@ fn probes(names: NameSource, title: &'static str, ground: Environment<'_>) -> Ch
     match name_source_selection::choose(wish, ground, &mut warnings, &mut Cancellation::endless()) {
         Ok(it) => match it.probes {
             Some(probes) if probes.covers.everything() => Check::ok(title, it.reason),
-            Some(probes) if names == NameSource::Uprobe && probes.covers.paths() => {
+            Some(probes) if names != NameSource::Kprobe && probes.covers.paths() => {
                 Check::ok(title, it.reason)
             }
             Some(_) => Check::bad(title, it.reason, "--names auto prefers the reader"),

@@ -279,6 +279,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         names: match args.names {
             NamesArg::Auto => NameSourceOption::Auto,
             NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
+            NamesArg::UprobeFanotify => NameSourceOption::Only(NameSource::UprobeFanotify),
             NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
             NamesArg::Reader => NameSourceOption::Only(NameSource::Reader),
             NamesArg::Fanotify => NameSourceOption::Only(NameSource::Fanotify),

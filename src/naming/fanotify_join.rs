@@ -13,7 +13,8 @@
 //! is not watched, or the kernel merged its event into an older unread one. But each event belongs
 //! to a call. So an event is certain if it has the same call in all assignments that give every
 //! event a call of its own, in order and in time. This is true if the earliest and the latest
-//! assignment agree on it. Otherwise no assignment is reported.
+//! assignment agree on it. Otherwise paths decide, if probes have recorded them
+//! (`explained_opens`), or no assignment is reported.
 //!
 //! Not seen: opens by other means than a call that opens (`swapon`, `acct`, and `io_uring` where
 //! that is not recorded). If a thread does so and within the same moment opens a file without an
@@ -23,6 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::explained_opens::{OpenedPath, ReportedFile, by_paths};
 use super::room::Room;
 use crate::event::syscall_table::Role;
 use crate::event::{AccessMode, FileStat, OpenFlags, SysEnter, SysExit};
@@ -44,6 +46,10 @@ pub struct FanotifyOpen {
 }
 
 impl FanotifyOpen {
+    fn file(&self) -> ReportedFile<'_> {
+        ReportedFile { name: &self.bytes, inode: self.stat.and_then(|stat| stat.inode()) }
+    }
+
     fn held_bytes(&self) -> usize {
         2 * size_of::<Self>() + self.bytes.len()
     }
@@ -58,6 +64,8 @@ pub struct JoinedOpen {
     pub report: Option<FanotifyOpen>,
     /// True if nothing contradicts the assignment.
     pub sure: bool,
+    /// True if the path of the call decided: a rename in the meantime contradicts.
+    pub is_by_path: bool,
 }
 
 /// Calls and events that are not assigned to each other yet.
@@ -95,11 +103,13 @@ enum OpenKind {
 }
 
 /// A call that may have an event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct OpenCall {
     opens: OpenKind,
     start: KernelTime,
     end: KernelTime,
+    /// Path that the call has opened, if it was recorded.
+    path: Option<OpenedPath>,
     /// Number of the call; `None`: it failed.
     number: Option<u64>,
 }
@@ -147,7 +157,7 @@ impl FanotifyJoin {
     pub fn forget_before(&mut self, time: KernelTime) {
         self.threads.retain(|_, thread| {
             if thread.calls.is_empty() {
-                thread.forget_reports(thread.inside.map_or(time, |it| it.0.min(time)));
+                thread.forget_reports(thread.inside.map_or(time, |inside| inside.0.min(time)));
             }
             !thread.reports.is_empty() || !thread.calls.is_empty() || thread.inside.is_some()
         });
@@ -193,7 +203,9 @@ impl FanotifyJoin {
                 thread.forget_reports(start);
             }
             let number = (exit.ret >= 0).then_some(number);
-            let call = OpenCall { opens, start, end: time, number };
+            let path = exit.names.as_ref().and_then(|names| names.argument.as_ref());
+            let path = path.map(|path| OpenedPath(path.bytes.clone().into()));
+            let call = OpenCall { opens, start, end: time, path, number };
             // The last of its events is read last.
             let begun = thread.reports.partition_point(|it| it.since <= call.end);
             let last = begun.checked_sub(1).and_then(|it| thread.reports.get(it));
@@ -222,7 +234,8 @@ impl FanotifyJoin {
             self.otherwise.remove(&tid);
         }
         if let Some((start, opens)) = thread.inside.take() {
-            thread.calls.push_back(OpenCall { opens, start, end: time, number: None });
+            let (end, path, number) = (time, None, None);
+            thread.calls.push_back(OpenCall { opens, start, end, path, number });
         }
         self.due.insert((time, tid));
     }
@@ -321,39 +334,76 @@ impl ThreadOpens {
             if now <= until {
                 return JoinProgress::Due(until);
             }
-            if self.inside.is_some_and(|it| it.1 != OpenKind::Nothing && it.0 <= until) {
+            let may_open = |opens: OpenKind| opens != OpenKind::Nothing;
+            if self.inside.is_some_and(|(start, opens)| may_open(opens) && start <= until) {
                 return JoinProgress::Inside;
             }
             let reports: Vec<FanotifyOpen> = self.reports.drain(..reports).collect();
             let calls: Vec<OpenCall> = self.calls.drain(..calls).collect();
-            verdicts.extend(verdicts_of(reports, &calls, seen_since));
+            verdicts.extend(verdicts_of(&reports, &calls, seen_since));
         }
         let rest = self.calls.drain(..).filter_map(|it| it.number);
-        verdicts.extend(rest.map(|number| JoinedOpen { number, report: None, sure: false }));
+        verdicts.extend(rest.map(|number| JoinedOpen {
+            number,
+            report: None,
+            sure: false,
+            is_by_path: false,
+        }));
         JoinProgress::Done
     }
 }
 
 /// Returns a verdict for each call, with its event where the assignment is unique.
 fn verdicts_of(
-    reports: Vec<FanotifyOpen>,
+    reports: &[FanotifyOpen],
     calls: &[OpenCall],
     seen_since: KernelTime,
 ) -> Vec<JoinedOpen> {
-    let mut its: Vec<Option<FanotifyOpen>> = calls.iter().map(|_| None).collect();
+    let mut of_calls: Vec<Option<AssignedEvent>> = vec![None; calls.len()];
     let mut sure = false;
-    if let Some(places) = places(&reports, calls) {
+    if let Some(places) = places(reports, calls) {
         sure = reports.iter().all(|it| it.since >= seen_since);
-        for (report, (earliest, latest)) in reports.into_iter().zip(places) {
-            if earliest == latest
-                && let Some(its) = its.get_mut(earliest)
-            {
-                *its = Some(report);
-            }
+        let is_unique = |(earliest, latest): &(usize, usize)| earliest == latest;
+        if !places.iter().all(is_unique) {
+            of_calls = explained(reports, calls, &places);
+        }
+        for (index, (place, _)) in places.into_iter().enumerate().filter(|it| is_unique(&it.1)) {
+            let event = AssignedEvent { index, is_by_path: false };
+            of_calls.get_mut(place).into_iter().for_each(|assigned| *assigned = Some(event));
         }
     }
-    let numbered = calls.iter().zip(its).filter_map(|(call, report)| Some((call.number?, report)));
-    numbered.map(|(number, report)| JoinedOpen { number, report, sure }).collect()
+    let verdict = |(call, event): (&OpenCall, Option<AssignedEvent>)| {
+        let report = event.and_then(|event| reports.get(event.index)).cloned();
+        let is_by_path = event.is_some_and(|event| event.is_by_path);
+        Some(JoinedOpen { number: call.number?, report, sure, is_by_path })
+    };
+    calls.iter().zip(of_calls).filter_map(verdict).collect()
+}
+
+/// An event that was assigned to a call.
+#[derive(Clone, Copy, Debug)]
+struct AssignedEvent {
+    index: usize,
+    is_by_path: bool,
+}
+
+/// Returns the event of each call by the paths of the calls. `places` are the first and the last
+/// call that each event may belong to by its order. A call after the last one may have opened the
+/// file again, so that the kernel merged its event.
+fn explained(
+    reports: &[FanotifyOpen],
+    calls: &[OpenCall],
+    places: &[(usize, usize)],
+) -> Vec<Option<AssignedEvent>> {
+    let paths: Vec<Option<&OpenedPath>> = calls.iter().map(|call| call.path.as_ref()).collect();
+    let possible = |(report, (earliest, _)): (&FanotifyOpen, &(usize, usize))| {
+        let may_be = |place: &usize| calls.get(*place).is_some_and(|call| call.may_be_of(report));
+        (*earliest..calls.len()).filter(may_be).collect()
+    };
+    let possible: Vec<Vec<usize>> = reports.iter().zip(places).map(possible).collect();
+    let files: Vec<ReportedFile<'_>> = reports.iter().map(FanotifyOpen::file).collect();
+    let events = by_paths(&files, &paths, &possible).into_iter();
+    events.map(|event| event.map(|index| AssignedEvent { index, is_by_path: true })).collect()
 }
 
 /// Returns the first and the last call that each event may belong to; `None`: some events are not

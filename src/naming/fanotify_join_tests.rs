@@ -1,9 +1,11 @@
 //! Tests of the assignment of events to calls. Times have one digit or more; a call is `START-END`
 //! (suffix `x`: it failed late; `p`: `O_PATH`; `n`: no such file; `d`: `O_DIRECTORY`; `w`:
-//! `O_WRONLY`), an event is `NAME:SINCE-UNTIL`. Calls have the numbers 0, 1, 2, ….
+//! `O_WRONLY`; then maybe `=PATH`, the path that a probe recorded), an event is
+//! `NAME:SINCE-UNTIL`. Calls have the numbers 0, 1, 2, ….
 
 use super::*;
 use crate::event::syscall_table::CallId;
+use crate::event::{Name, ReadNames};
 
 fn time(word: &str) -> KernelTime {
     KernelTime(word.parse().expect("a number"))
@@ -42,6 +44,8 @@ fn verdict_text(join: &mut FanotifyJoin, calls: &str) -> String {
     let mut verdicts = Vec::new();
     let mut opened = Vec::new();
     for (number, word) in calls.split_whitespace().enumerate() {
+        let (word, path) =
+            word.split_once('=').map_or((word, None), |parts| (parts.0, Some(parts.1)));
         let plain = word.trim_end_matches(['x', 'p', 'n', 'd', 'w']);
         let (start, end) = span(plain);
         let flags = match word.chars().last() {
@@ -60,7 +64,14 @@ fn verdict_text(join: &mut FanotifyJoin, calls: &str) -> String {
         join.enter(tid, start, &SysEnter { call, args });
         verdicts.extend(join.settle(end));
         let number = number as u64;
-        join.exit(tid, end, &SysExit { call, ret, names: None, chain: None }, number);
+        let argument = path.map(|path| Name { bytes: path.into(), verified: true });
+        let names = argument.is_some().then(|| ReadNames { argument, ..ReadNames::default() });
+        join.exit(
+            tid,
+            end,
+            &SysExit { call, ret, names: names.map(Box::new), chain: None },
+            number,
+        );
         if ret >= 0 {
             opened.push(number);
         }
@@ -156,6 +167,38 @@ fn before_all_calls_were_recorded_nothing_is_certain() {
 }
 
 #[test]
+fn paths_resolve_ambiguous_events() {
+    check("10-20=/a 30-40=/dev/null 50-60=/b", "/a:5-70 /b:5-70", "/a - /b");
+    check("10-20=/dev/null 30-40=/a", "/a:5-70", "- /a");
+    check("10-20=./a 30-40=/d/b 50-60=/d/b", "/d/a:5-70 /d/b:5-70", "/d/a /d/b /d/b");
+    // A directory may be opened with a slash at its end.
+    check("10-20=/a/ 30-40=/dev/null", "/a:5-70", "/a -");
+}
+
+#[test]
+fn merged_event_is_of_all_calls_with_its_path() {
+    check("10-20=/a 30-40=/a 50-60=/a", "/a:5-70", "/a /a /a");
+    check("10-20=/a 30-40=/b 50-60=/a", "/a:5-70 /b:5-70", "/a /b /a");
+}
+
+#[test]
+fn event_that_no_path_explains_leaves_all_ambiguous() {
+    // The first path may be a symbolic link.
+    check("10-20=/l 30-40=/dev/null", "/a:5-70", "- -");
+    check("10-20=/dev/null 30-40=/a 50-60=/a", "/a~deleted:5-70 /a:5-70", "- - -");
+    check("10-20 30-40=/b 50-60=/dev/null", "/a:5-70 /b:5-70", "- - -");
+    check("10-20=/c/../a 30-40=/dev/null", "/a:5-70", "- -");
+    check("10-20=b 30-40=/dev/null", "/ab:5-70", "- -");
+}
+
+#[test]
+fn relative_path_beside_an_unknown_file_is_ambiguous() {
+    check("10-20=a 30-40=/dev/null", "/d/a:5-70", "- -");
+    check("10-20=a 30-40=a", "/d/a:5-70", "- -");
+    check("10-20=a 30-40=/d/a", "/d/a:5-70", "- /d/a");
+}
+
+#[test]
 fn io_uring_open_makes_events_of_the_thread_doubtful() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(7), joined_text("a:5-25")));
@@ -234,9 +277,38 @@ mod properties {
 
     use super::*;
 
-    /// Opens of a program: of a file with events, or of one without.
-    fn opens() -> impl Strategy<Value = Vec<(u64, u64, Option<u8>)>> {
-        let open = (1..6_u64, 1..6_u64, proptest::option::weighted(0.8, 0..3_u8));
+    /// Names of the files with events; two have the same last part.
+    const FILES: [&str; 3] = ["/a/x", "/b/x", "/a/y"];
+
+    /// An open of a program.
+    #[derive(Clone, Debug)]
+    struct Open {
+        pause: u64,
+        half: u64,
+        /// File with events; `None`: one without.
+        file: Option<usize>,
+        spelling: u8,
+    }
+
+    impl Open {
+        /// Path that a probe has recorded, if one has.
+        fn path(&self) -> Option<&'static str> {
+            let name = self.file.map_or("/c/x", |file| FILES[file]);
+            match self.spelling {
+                0 => None,
+                1 => Some("/link"),
+                2 => name.rsplit('/').next(),
+                3 => name.strip_prefix('/'),
+                _ => Some(name),
+            }
+        }
+    }
+
+    fn opens() -> impl Strategy<Value = Vec<Open>> {
+        let file = proptest::option::weighted(0.8, 0..FILES.len());
+        let open = (1..6_u64, 1..6_u64, file, 0..8_u8);
+        let open =
+            open.prop_map(|(pause, half, file, spelling)| Open { pause, half, file, spelling });
         proptest::collection::vec(open, 1..12)
     }
 
@@ -246,10 +318,10 @@ mod properties {
             // The program: pause, duration, file; an event in the middle of each call.
             let mut now = 0;
             let mut calls = Vec::new();
-            for (pause, half, file) in opens {
-                let start = now + pause;
-                let end = start + 2 * half;
-                calls.push((start, start + half, end, file));
+            for open in opens {
+                let start = now + open.pause;
+                let end = start + 2 * open.half;
+                calls.push((start, start + open.half, end, open));
                 now = end;
             }
             let mut looks: Vec<u64> = looks
@@ -263,18 +335,18 @@ mod properties {
             // The kernel: one event for each file until it is read.
             let (mut join, mut since) = (FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH), 0);
             for until in looks {
-                let mut waiting: Vec<u8> = Vec::new();
-                for (_, at, _, file) in &calls {
-                    if let Some(file) = file
+                let mut waiting: Vec<usize> = Vec::new();
+                for (_, at, _, open) in &calls {
+                    if let Some(file) = open.file
                         && (since < *at && *at <= until)
-                        && !waiting.contains(file)
+                        && !waiting.contains(&file)
                     {
-                        waiting.push(*file);
+                        waiting.push(file);
                     }
                 }
                 for file in waiting {
                     let (since, until) = (KernelTime(since), KernelTime(until));
-                    let bytes = vec![file];
+                    let bytes = FILES[file].as_bytes().to_vec();
                     let report = FanotifyOpen { since, until, end: until, stat: None, bytes };
                     join.add(Tid(7), report);
                 }
@@ -282,18 +354,21 @@ mod properties {
             }
             let call = CallId::by_name("openat").expect("in the table");
             let mut verdicts = Vec::new();
-            for (number, (start, _, end, _)) in calls.iter().enumerate() {
+            for (number, (start, _, end, open)) in calls.iter().enumerate() {
                 verdicts.extend(join.settle(KernelTime(*start)));
                 join.enter(Tid(7), KernelTime(*start), &SysEnter { call, args: [0; 6] });
-                let exit = SysExit { call, ret: 3, names: None, chain: None };
+                let argument = open.path().map(|path| Name { bytes: path.into(), verified: true });
+                let names = Some(Box::new(ReadNames { argument, ..ReadNames::default() }));
+                let exit = SysExit { call, ret: 3, names, chain: None };
                 join.exit(Tid(7), KernelTime(*end), &exit, number as u64);
             }
             verdicts.extend(join.settle(KernelTime::MAX));
             for it in &verdicts {
-                let file = calls[usize::try_from(it.number).expect("small")].3;
+                let file = calls[usize::try_from(it.number).expect("small")].3.file;
                 if let Some(report) = &it.report {
                     prop_assert!(it.sure);
-                    prop_assert_eq!(file.map(|it| vec![it]), Some(report.bytes.clone()));
+                    let name = file.map(|file| FILES[file].as_bytes().to_vec());
+                    prop_assert_eq!(name, Some(report.bytes.clone()));
                 }
             }
         }

@@ -13,6 +13,7 @@
 //! ```
 
 mod closed_fds;
+mod explained_opens;
 pub mod fanotify_join;
 mod in_call;
 pub mod name_join;

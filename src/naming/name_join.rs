@@ -90,6 +90,8 @@ struct PendingOpen {
     awaits_report: bool,
     /// True if the report is known, and nothing contradicts it.
     report_good: bool,
+    /// True if the report is known by the path of the call: a rename contradicts it.
+    report_is_by_path: bool,
     /// List of results that a probe will record, if the thread reaches it.
     results: Option<PendingResults>,
 }
@@ -382,7 +384,7 @@ impl NameJoin {
 
     /// Gives calls the reports of fanotify, as far as they are known now.
     fn take_verdicts(&mut self, now: KernelTime) {
-        for JoinedOpen { number, report, sure } in
+        for JoinedOpen { number, report, sure, is_by_path } in
             self.fanotify.iter_mut().flat_map(|it| it.settle(now))
         {
             let Ok(place) = self.open.binary_search_by_key(&number, |it| it.number) else {
@@ -397,6 +399,7 @@ impl NameJoin {
                 && let Some(names) = &mut exit.names
             {
                 judged.report_good = sure;
+                judged.report_is_by_path = is_by_path;
                 names.opened = Some(Name { bytes: report.bytes, verified: false });
                 names.stat = if sure { report.stat } else { names.stat };
                 names.read = names.read.max(report.end);
@@ -487,6 +490,7 @@ impl NameJoin {
             stat_is_read: exit.names.as_ref().is_none_or(|it| it.stat.is_none()),
             awaits_report: reports_until.is_some(),
             report_good: false,
+            report_is_by_path: false,
             results,
         });
         let seen = exit.names.take().map(|names| *names).unwrap_or_default();
@@ -519,6 +523,7 @@ impl NameJoin {
     fn judge_first(&mut self) {
         let Some(mut judged) = self.open.pop_front() else { return };
         judged.link_good &= judged.link_end < self.looked_in.1;
+        judged.report_good &= judged.name_good || !judged.report_is_by_path;
         let (pid, tid, fds) = judged.of;
         self.undecided.judged(judged.number, pid, tid, fds);
         self.pairs -= usize::from(judged.is_pair);

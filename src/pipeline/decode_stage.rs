@@ -556,12 +556,17 @@ fn follows_numbers(header: &Header) -> bool {
 
 /// True if names of this kind were read while the program went on.
 fn is_read_late(of: NameOf, header: &Header) -> bool {
-    header.names == "fanotify" || of == NameOf::Link && looks_late(header)
+    listens(header) || of == NameOf::Link && looks_late(header)
 }
 
 /// True if opened files were looked at while the program went on.
 fn looks_late(header: &Header) -> bool {
     header.names == "links"
+}
+
+/// True if a listener reported opens.
+fn listens(header: &Header) -> bool {
+    matches!(header.names.as_str(), "fanotify" | "uprobe+fanotify")
 }
 
 fn name_join(header: &Header) -> NameJoin {
@@ -575,7 +580,7 @@ fn name_join(header: &Header) -> NameJoin {
     if looks_late(header) {
         join = join.with_late_links(KernelTime(header.clock.all_on_ns));
     }
-    if header.names != "fanotify" {
+    if !listens(header) {
         return join;
     }
     let all_seen = all_recorded(Call::bears_on_opens);

@@ -11,17 +11,17 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, readlink};
+use nix::fcntl::{AT_FDCWD, readlinkat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyEvent, InitFlags, MarkFlags, MaskFlags};
 use rustc_hash::FxHashSet;
 
-use super::files::stat_and_mount_behind;
+use super::files::{stat_and_mount_behind, stat_and_mount_of};
 use super::mounts::mounts_of;
 use crate::event::FileStat;
 use crate::units::Tid;
@@ -63,6 +63,8 @@ pub struct OpenEvents {
     marked: FxHashSet<String>,
     /// Not listened to: types of file systems.
     unmarked: FxHashSet<String>,
+    /// `/proc/self/fd`: links of the files of events.
+    links: OwnedFd,
 }
 
 /// Event that was taken out of the queue.
@@ -109,7 +111,9 @@ impl OpenEvents {
                 let (marked, unmarked) = Default::default();
                 let set = std::fs::read_to_string(MAX_QUEUED).unwrap_or_default();
                 let capacity = set.trim().parse().unwrap_or(DEFAULT_QUEUED).saturating_add(1);
-                Ok(Self { group, capacity, marked, unmarked })
+                let links =
+                    std::fs::File::open("/proc/self/fd").map_err(|error| error.to_string())?;
+                Ok(Self { group, capacity, marked, unmarked, links: links.into() })
             }
             Err(Errno::EPERM) => {
                 Err("fanotify needs CAP_SYS_ADMIN, outside of any user namespace".into())
@@ -224,14 +228,14 @@ impl OpenedFile {
         Tid(self.0.pid())
     }
 
-    /// Reads the state of the file.
-    pub fn look(&self) -> FileSeen {
+    /// Reads the state of the file, from the queue that reported it.
+    pub fn look(&self, queue: &OpenEvents) -> FileSeen {
         let Some(fd) = self.0.fd() else {
             return FileSeen { link: Err(Errno::EBADF), stat: None, mount: None };
         };
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let link = readlink(path.as_str()).map(OsStringExt::into_vec);
-        let (stat, mount) = stat_and_mount_behind(OsStr::new(&path)).unzip();
+        let number = fd.as_raw_fd().to_string();
+        let link = readlinkat(&queue.links, number.as_str()).map(OsStringExt::into_vec);
+        let (stat, mount) = stat_and_mount_of(fd).unzip();
         FileSeen { link, stat, mount: mount.flatten() }
     }
 }

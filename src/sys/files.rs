@@ -1,9 +1,9 @@
 //! Files by descriptor: reopening, creation without a name, metadata.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -145,6 +145,16 @@ pub fn stat_behind(path: &str) -> Option<FileStat> {
 /// (as in `/proc/PID/mountinfo`), from Linux 5.8 on.
 pub fn stat_and_mount_behind(path: &OsStr) -> Option<(FileStat, Option<u64>)> {
     let path = CString::new(path.as_bytes()).ok()?;
+    statx(libc::AT_FDCWD, &path, 0)
+}
+
+/// Metadata of an open file, and the number of the mount that it was opened through, from Linux 5.8
+/// on.
+pub fn stat_and_mount_of(file: BorrowedFd<'_>) -> Option<(FileStat, Option<u64>)> {
+    statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+fn statx(directory: RawFd, path: &CStr, flags: libc::c_int) -> Option<(FileStat, Option<u64>)> {
     let mask = libc::STATX_TYPE
         | libc::STATX_MODE
         | libc::STATX_INO
@@ -155,7 +165,8 @@ pub fn stat_and_mount_behind(path: &OsStr) -> Option<(FileStat, Option<u64>)> {
     // SAFETY: the path ends with NUL; `found` is exclusively ours and as large as the kernel's
     // struct.
     let code = unsafe {
-        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_DONT_SYNC, mask, &raw mut found)
+        let flags = flags | libc::AT_STATX_DONT_SYNC;
+        libc::statx(directory, path.as_ptr(), flags, mask, &raw mut found)
     };
     let stat = FileStat {
         mode: u32::from(found.stx_mode),

@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -41,7 +42,17 @@ impl Waker {
         let _ = poll(&mut fds, PollTimeout::NONE);
         fds.first().and_then(PollFd::any).unwrap_or(false)
     }
+
+    /// True if mounts have changed since the last call.
+    pub(super) fn has_mounted(&self) -> bool {
+        let mut fds = [PollFd::new(self.mounts.as_fd(), PollFlags::POLLPRI)];
+        let _ = poll(&mut fds, PollTimeout::ZERO);
+        fds.first().and_then(PollFd::any).unwrap_or(false)
+    }
 }
+
+/// Time between two reads of the queue by the clock. The queue has room for 16,384 events.
+const LISTENER_PAUSE: Duration = Duration::from_millis(1);
 
 /// Largest number of threads that are remembered as not belonging to the tracer.
 const THREADS_MAX: usize = 1 << 16;
@@ -63,6 +74,12 @@ pub struct FanotifyListener {
     /// The queue was empty at this time or later, and all unread events happened after it.
     empty: KernelTime,
     facts: Vec<(Option<Pid>, Fact)>,
+    /// Facts of the events that were taken last, by index, with the tracer's mount of each: the
+    /// mount may be gone.
+    unchecked: Vec<(usize, u64)>,
+    /// Time between two reads of the queue while files are opened; `None`: each event wakes the
+    /// listener.
+    pause: Option<Duration>,
     /// Number of times the queue was full, and number of events that could not be read.
     missed: (u64, u64),
     /// Number of times a mount namespace had more mounts than are read.
@@ -94,11 +111,26 @@ impl FanotifyListener {
             others: FxHashSet::default(),
             empty: clock::now(),
             facts: Vec::new(),
+            unchecked: Vec::new(),
+            pause: None,
             missed: (0, 0),
             unlistened: 0,
         };
         watch.try_out()?;
         Ok(watch)
+    }
+
+    /// Makes the listener read by the clock, so that no open wakes the listener. More calls of a
+    /// thread have then been made until a read, and the paths of calls have to show which of them
+    /// an event belongs to.
+    pub fn read_by_clock(self) -> Self {
+        Self { pause: Some(LISTENER_PAUSE), ..self }
+    }
+
+    /// Time between two reads of the queue while files are opened, if the queue is read by the
+    /// clock.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        self.pause
     }
 
     /// Opens a file and checks that the open is reported.
@@ -108,7 +140,8 @@ impl FanotifyListener {
         let mut is_reported = false;
         let fd = opened.as_fd();
         let expected = nix::sys::stat::fstat(fd).map_err(|it| it.to_string())?.st_ino;
-        let is_expected = |file: &OpenedFile| file.look().stat.is_some_and(|it| it.ino == expected);
+        let is_expected =
+            |file: &OpenedFile| file.look(&self.events).stat.is_some_and(|it| it.ino == expected);
         while !is_reported && let Ok(events) = self.events.read() {
             is_reported = events.iter().any(|event| match event {
                 OpenEvent::Opened(file) if file.tid() == own => is_expected(file),
@@ -151,8 +184,8 @@ impl FanotifyListener {
     }
 
     /// Takes the events that are in the queue now, or only some of them, so that threads that wait
-    /// for this listener have a turn.
-    pub(super) fn absorb(&mut self, all: bool) {
+    /// for this listener have a turn. Returns true if there were any.
+    pub(super) fn absorb(&mut self, all: bool) -> bool {
         let mut taken = 0;
         // Events beyond the capacity of the queue have arrived in the meantime.
         let most = if all { self.events.capacity() } else { 1 };
@@ -164,12 +197,13 @@ impl FanotifyListener {
                     taken += events.len();
                     // The queue is checked before the slower work.
                     let empty = self.events.is_empty().then_some(until);
-                    events.into_iter().for_each(|it| self.take(it, until));
+                    events.into_iter().for_each(|event| self.take(event, until));
+                    self.check_mounts();
                     self.empty = empty.unwrap_or(self.empty);
                 }
                 Err(Errno::EAGAIN) => {
                     self.empty = before;
-                    return;
+                    return taken > 0;
                 }
                 Err(Errno::EINTR) => {}
                 Err(errno) => {
@@ -179,6 +213,7 @@ impl FanotifyListener {
                 }
             }
         }
+        true
     }
 
     /// Returns the facts since the last call, including all files that were opened before this
@@ -226,9 +261,25 @@ impl FanotifyListener {
         }
     }
 
+    /// Drops the names that begin at a mount which was gone after they were read.
+    fn check_mounts(&mut self) {
+        let unchecked = std::mem::take(&mut self.unchecked);
+        if !self.since_then.has_changed() {
+            return;
+        }
+        self.mounts_changed();
+        for (index, mount) in unchecked {
+            if !self.own.contains(&mount)
+                && let Some((_, Fact::Opened { errno, .. })) = self.facts.get_mut(index)
+            {
+                *errno = Errno::EXDEV as i32;
+            }
+        }
+    }
+
     fn opened(&mut self, file: &OpenedFile, until: KernelTime) -> Fact {
         let tid = file.tid();
-        let seen = file.look();
+        let seen = file.look(&self.events);
         let is_its = self.leads_there(&seen, tid);
         let (errno, bytes) = match seen.link {
             Ok(bytes) if is_its => (0, bytes),
@@ -254,11 +305,8 @@ impl FanotifyListener {
     fn leads_there(&mut self, seen: &FileSeen, tid: Tid) -> bool {
         let Some(mount) = seen.mount else { return false };
         if self.own.contains(&mount) {
-            if self.since_then.has_changed() {
-                self.mounts_changed();
-            }
-            // The mount must still exist after the name was read.
-            return self.own.contains(&mount);
+            self.unchecked.push((self.facts.len(), mount));
+            return true;
         }
         let process = format!("/proc/{tid}");
         // The process may have ended.

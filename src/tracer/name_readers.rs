@@ -26,7 +26,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::ended_call::EndedCall;
 use super::entered_calls::EnteredCalls;
-use super::fanotify_listener::FanotifyListener;
+use super::fanotify_listener::{FanotifyListener, Waker};
 use super::late_looks::LateLooks;
 use super::log_message::Message;
 use super::name_records::{NameReads, RecordReading, TakenRecords};
@@ -179,8 +179,25 @@ impl NamesReaders {
         let _ = thread::set_large_share();
         let bell = lock(watch).bell()?;
         // ORDERING: as in stop().
-        while !self.stop.load(Ordering::Relaxed) {
+        let goes_on = || !self.stop.load(Ordering::Relaxed);
+        while goes_on() {
             let has_mounted = bell.wait(&self.wake);
+            self.watch_until_silent(watch, &bell, has_mounted);
+        }
+        Ok(())
+    }
+
+    /// Takes events until there are none. With a pause, the queue is read by the clock as long as
+    /// files are opened: an event that wakes the listener delays the open.
+    fn watch_until_silent(
+        &self,
+        watch: &Mutex<FanotifyListener>,
+        bell: &Waker,
+        mut has_mounted: bool,
+    ) {
+        let mut silent = 0;
+        // ORDERING: as in stop().
+        while !self.stop.load(Ordering::Relaxed) && silent < SILENT_READS {
             if has_mounted {
                 lock(watch).mounts_changed();
             }
@@ -189,9 +206,14 @@ impl NamesReaders {
                 thread::pause(PAUSE);
                 continue;
             }
-            lock(watch).absorb(false);
+            let has_found = lock(watch).absorb(false);
+            let Some(pause) = lock(watch).pause() else { return };
+            silent = if has_found { 0 } else { silent + 1 };
+            if !has_found {
+                thread::pause(pause);
+            }
+            has_mounted = bell.has_mounted();
         }
-        Ok(())
     }
 
     fn read_cpu(&self, index: usize) -> io::Result<()> {

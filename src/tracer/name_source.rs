@@ -1,6 +1,7 @@
 //! Sources of file names, best first.
 
 use super::name_readers::PRIORITY;
+use crate::event::syscall_table::Call;
 use crate::sys::thread;
 
 /// Source of file names.
@@ -9,6 +10,10 @@ pub enum NameSource {
     /// Probes inside the kernel, whose samples carry the path; and a snapshot of the files open
     /// before.
     Kprobe,
+    /// Probes in libraries, right before opens, and a listener to opens (fanotify), which
+    /// identifies the opened files; real-time readers for other calls; and the snapshot. No open
+    /// wakes a thread of the tracer.
+    UprobeFanotify,
     /// Probes in libraries, right before the calls, and readers that look at opened files; and the
     /// snapshot.
     Uprobe,
@@ -31,6 +36,7 @@ impl NameSource {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Kprobe => "kprobe",
+            Self::UprobeFanotify => "uprobe+fanotify",
             Self::Uprobe => "uprobe",
             Self::Reader => "reader",
             Self::Fanotify => "fanotify",
@@ -43,30 +49,52 @@ impl NameSource {
 
     /// True if the memory of calls is read that cannot be interpreted without it.
     pub fn reads(self) -> bool {
-        let may_read = matches!(self, Self::Kprobe | Self::Uprobe | Self::Reader);
+        let probes = matches!(self, Self::Kprobe | Self::Uprobe | Self::UprobeFanotify);
+        let may_read = probes || self == Self::Reader;
         may_read && thread::fifo_allowed(PRIORITY)
     }
 
-    /// True if only opened files are read, not arguments.
+    /// True if opened files are read.
     pub fn links(self) -> bool {
         self == Self::Links || self == Self::Uprobe && self.reads()
+    }
+
+    /// True if the paths of arguments are read.
+    pub fn reads_paths(self) -> bool {
+        !self.links() && self != Self::Uprobe
+    }
+
+    /// True if the probes of this source show the paths of this call.
+    pub fn probes_show(self, call: &Call) -> bool {
+        let leaves_others = self == Self::UprobeFanotify && self.reads();
+        call.has_path() && (!leaves_others || call.opens_files())
+    }
+
+    /// Names the calls that [`Self::probes_show`] is true for.
+    pub fn probed_calls(self) -> &'static str {
+        if self == Self::UprobeFanotify && self.reads() { "opens" } else { "calls" }
+    }
+
+    /// True if a listener reports opens.
+    pub fn listens(self) -> bool {
+        matches!(self, Self::Fanotify | Self::UprobeFanotify)
     }
 
     /// True if the numbers are read of the two descriptors that a call makes: at once, or else soon
     /// after, with their targets.
     pub fn reads_pairs(self) -> bool {
-        self.reads() || matches!(self, Self::Reader | Self::Links | Self::Fanotify)
+        self.reads() || self.listens() || matches!(self, Self::Reader | Self::Links)
     }
 
     /// True if the readers have ordinary priority and therefore read late.
     pub fn reads_late(self) -> bool {
-        let needs_no_priority = matches!(self, Self::Links | Self::Fanotify);
-        self == Self::Links || needs_no_priority && !thread::fifo_allowed(PRIORITY)
+        self == Self::Links || self.listens() && !thread::fifo_allowed(PRIORITY)
     }
 
     /// True if calls with a path have a ring of their own.
     pub fn has_ring(self) -> bool {
-        matches!(self, Self::Reader | Self::Event | Self::Links)
+        let reads_others = self == Self::UprobeFanotify && self.reads();
+        reads_others || matches!(self, Self::Reader | Self::Event | Self::Links)
     }
 }
 

@@ -59,8 +59,14 @@ pub fn choose(
             Some(why) => Err(why),
             None => Ok(plain(NameSource::Event, "as wanted")),
         },
-        NameSourceOption::Only(names @ (NameSource::Kprobe | NameSource::Uprobe)) => {
-            match probes(names, ground, cancellation) {
+        NameSourceOption::Only(
+            names @ (NameSource::Kprobe | NameSource::Uprobe | NameSource::UprobeFanotify),
+        ) => {
+            let chosen = match names {
+                NameSource::UprobeFanotify => compose(ground, warnings, cancellation),
+                _ => probes(names, ground, cancellation),
+            };
+            match chosen {
                 Ok(naming) => {
                     if names == NameSource::Uprobe && !names.reads() {
                         warnings.push(NO_OFFSETS.to_owned());
@@ -79,7 +85,8 @@ pub fn choose(
             if !ground.calls.iter().any(|it| it.call().has_names()) {
                 return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
             }
-            // Readers see the calls of every program, uprobes only calls that go through a library.
+            // Readers see the calls of every program, uprobes only calls that go through a
+            // library. A listener to opens keeps each file in use until its event is read.
             let has_readers = thread::fifo_allowed(PRIORITY);
             let candidates: &[NameSource] = if has_readers {
                 &[NameSource::Kprobe]
@@ -189,14 +196,31 @@ fn probes(
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, String> {
     if ground.source != SourceKind::Tracefs {
-        return Err(format!("{}s are recorded with --source tracefs only", names.as_str()));
+        let kind = if names == NameSource::Kprobe { "kprobes" } else { "uprobes" };
+        return Err(format!("{kind} are recorded with --source tracefs only"));
     }
     let probes = match names {
-        NameSource::Uprobe => uprobes::find(ground, cancellation)?,
+        NameSource::Uprobe | NameSource::UprobeFanotify => {
+            uprobes::find(names, ground, cancellation)?
+        }
         _ => Probes::find(ground.tracefs, ground.machine, ground.own_name)?,
     };
     let reason = probes.reason.clone();
     Ok(Naming { probes: Some(probes), ..Naming::plain(names, reason) })
+}
+
+/// Creates probes in libraries, and a listener that identifies the opened files. Without real-time
+/// priority no reader sees the paths of other calls, so these have probes, too.
+fn compose(
+    ground: Environment<'_>,
+    warnings: &mut Vec<String>,
+    cancellation: &mut Cancellation<'_>,
+) -> Result<Naming, String> {
+    let paths = probes(NameSource::UprobeFanotify, ground, cancellation)?;
+    let files = listen(ground, warnings)?;
+    let reason = format!("{}; of all programs {}", paths.reason, files.reason);
+    let watch = files.watch.map(FanotifyListener::read_by_clock);
+    Ok(Naming { reason, watch, ..paths })
 }
 
 /// Starts a listener to opens.

@@ -114,15 +114,15 @@ fn open_from(
     }
     let of_layers = layers.iter().flat_map(Layers::tracepoints);
     let probes = naming.probes.iter().flat_map(Probes::tracepoints).chain(of_layers);
-    let probes = probes.chain(aio.tracepoints());
-    let probes: Vec<(String, String)> =
-        probes.map(|(group, name)| (group.to_owned(), name.to_owned())).collect();
+    let owned = |(group, name): (&str, &str)| (group.to_owned(), name.to_owned());
+    let probes: Vec<_> = probes.chain(aio.tracepoints()).map(owned).collect();
     let wanted = PlanRequest {
         calls,
         machine,
         own_name,
         names_ring: naming.names.has_ring(),
         links: naming.names.links(),
+        listens: naming.names.listens(),
         lists: naming.names.reads(),
         pairs: naming.names.reads_pairs(),
         exact_args: options.reads_exact_args(),

@@ -61,7 +61,7 @@ impl Tree {
         let tracepoints = source.tracepoints().iter();
         let global = tracepoints.filter(|it| it.planned.concerns_any_process()).map(|it| it.id);
         let mut tree = Self::new(processes.iter().map(|it| it.0), global, options.all_block);
-        if names == NameSource::Fanotify || options.block || options.extents {
+        if names.listens() || options.block || options.extents {
             // Later births are recorded.
             tree.threads.extend(proc::threads(processes).iter().map(|it| it.0));
         }

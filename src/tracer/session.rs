@@ -423,7 +423,7 @@ fn of_probes(names: Option<Probes>, layers: Option<Layers>, aio: AioProbes) -> K
 /// Returns the data that the names readers read.
 fn reads(options: &Options, names: NameSource) -> NameReads {
     let at_once = !names.reads_late();
-    NameReads { arguments: !names.links(), exact_args: options.reads_exact_args(), at_once }
+    NameReads { arguments: names.reads_paths(), exact_args: options.reads_exact_args(), at_once }
 }
 
 /// Makes the kernel follow the processes to record, if the source supports that.

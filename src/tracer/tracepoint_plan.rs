@@ -163,6 +163,8 @@ pub struct PlanRequest<'a> {
     /// True if the names ring receives ends of opens that made a descriptor, and no other events of
     /// opens.
     pub links: bool,
+    /// True if opens do not go to the names ring, because a listener reports their files.
+    pub listens: bool,
     /// True if the names ring also receives calls that cannot be interpreted without the memory
     /// that their arguments point to.
     pub lists: bool,
@@ -267,7 +269,11 @@ fn inherited(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
 fn is_named(wanted: &PlanRequest<'_>, call: &Call) -> bool {
     let is_perf = wanted.source == SourceKind::Perf;
     let is_needed = call.class == CallClass::Open || call.receives_descriptors();
-    let has_names = if is_perf || wanted.links { is_needed } else { call.has_names() };
+    let has_names = match () {
+        () if wanted.listens && call.class == CallClass::Open => false,
+        () if is_perf || wanted.links => is_needed,
+        () => call.has_names(),
+    };
     wanted.names_ring && has_names
         || wanted.links && call.receives_descriptors()
         || wanted.lists && call.is_list()

@@ -103,7 +103,7 @@ const MOST: usize = 999;
 fn best_names() -> Vec<&'static str> {
     let has = |file: &str| Path::new("/sys/kernel/tracing").join(file).exists();
     if !has("kprobe_events") && has("uprobe_events") {
-        return vec!["--names", "uprobe"];
+        return vec!["--names", "uprobe+fanotify"];
     }
     Vec::new()
 }

@@ -12,7 +12,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/cli", 4),
     ("src/event", 47),
     ("src/import", 6),
-    ("src/naming", 98),
+    ("src/naming", 96),
     ("src/operation", 487),
     ("src/otf2", 2),
     ("src/pipeline", 3),
@@ -21,7 +21,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/report", 20),
     ("src/sys", 174),
     ("src/text", 1),
-    ("src/tracer", 604),
+    ("src/tracer", 602),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[];

@@ -7,6 +7,7 @@ const NOTHING: PlanRequest<'static> = PlanRequest {
     own_name: "iotrace:1",
     names_ring: false,
     links: false,
+    listens: false,
     lists: false,
     pairs: false,
     exact_args: false,

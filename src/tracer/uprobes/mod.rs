@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use super::environment::Environment;
+use super::name_source::NameSource;
 use super::probe_coverage::ProbeCoverage;
 use super::probe_validation::Bench;
 use super::probes::Probes;
@@ -54,6 +55,7 @@ const PANIC_ON_WARN: &str = "/proc/sys/kernel/panic_on_warn";
 ///
 /// Reason why there are none, as text.
 pub fn find(
+    names: NameSource,
     ground: Environment<'_>,
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Probes, String> {
@@ -63,7 +65,7 @@ pub fn find(
     let mut group =
         ProbeGroup::new(ground.tracefs, ProbeKind::User).map_err(|it| it.to_string())?;
     let wanted: Vec<CallId> =
-        ground.calls.iter().copied().filter(|it| it.call().has_path()).collect();
+        ground.calls.iter().copied().filter(|call| names.probes_show(call.call())).collect();
     let mut files = files::probed(ground, &wanted, cancellation);
     if files.all.iter().all(|it| it.sites.sites.is_empty()) {
         return Err("no code was found where a library passes a path to the kernel".to_owned());
@@ -71,7 +73,7 @@ pub fn find(
     let lock = Instance::create(ground.tracefs, "probes").map_err(|it| it.to_string())?;
     define_all(&mut group, &mut files.all, cancellation)?;
     let Environment { tracefs, machine, own_name, .. } = ground;
-    let bench = Bench { tracefs, machine, own_name, instance: &lock, calls: ground.calls };
+    let bench = Bench { tracefs, machine, own_name, instance: &lock, calls: &wanted };
     let covers =
         bench.try_out_twice(&group, &[], ProbeCoverage::paths).map_err(|it| it.to_string())?;
     if covers.shown.is_empty() {
@@ -79,7 +81,7 @@ pub fn find(
             "probes could be made in libraries, but showed none of the paths of a test".to_owned()
         );
     }
-    let reason = text(&covers, &files);
+    let reason = text(names, &covers, &files);
     Ok(Probes::new(group, reason, covers, lock))
 }
 
@@ -159,11 +161,12 @@ fn define(group: &mut ProbeGroup, probed: &ProbedBinary) -> io::Result<()> {
 }
 
 fn text(
+    names: NameSource,
     covers: &ProbeCoverage,
     ProbedBinaries { all: files, left_out }: &ProbedBinaries,
 ) -> String {
     let paths = if covers.paths() {
-        "the paths of calls".to_owned()
+        format!("the paths of {}", names.probed_calls())
     } else {
         format!("the paths of {} only", covers.shown.join(", "))
     };
