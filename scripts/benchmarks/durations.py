@@ -31,7 +31,7 @@ class Kind:
 
 def _call(name, failed):
     """Operations of any path: with some sources a path is not known. The few calls of the loader do not move the median."""
-    return lambda it: it["name"] == name and ((it["result"] or 0) < 0) == failed
+    return lambda it: it.get("name") == name and ((it["result"] or 0) < 0) == failed
 
 
 def _kinds(bench):
@@ -42,13 +42,13 @@ def _kinds(bench):
         Kind("read", "pread, 1 B", count, _call("pread64", False)),
         Kind("write", "pwrite, 1 B", count, _call("pwrite64", False)),
         Kind("fsync", "fsync", count // 20, _call("fsync", False)),
-        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it["kind"] == "aio"),
+        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "aio"),
         Kind("uring", "io_uring_enter, 1 B", count, _call("io_uring_enter", False)),
     ]
 
 
 def _tools(bench):
-    values = [("tracefs", it) for it in ("", "reader", "uprobe", "fanotify", "links", "off")]
+    values = [("tracefs", it) for it in ("", "reader", "uprobe", "uprobe+fanotify", "fanotify", "links", "off")]
     values += [("perf", it) for it in ("", "off")]
     return [Iotrace(bench.program, source, names) for source, names in values]
 
@@ -83,7 +83,7 @@ def _trial(bench, kind, tool):
             return Times(own)
         lines = run([bench.program, "script", "--json", str(tool.file(place))]).checked().out.splitlines()
         operations = map(json.loads, lines)
-        return Times(own, _quantiles([it["duration_ns"] for it in operations if kind.is_its(it) and it["duration_ns"]]))
+        return Times(own, _quantiles([it["duration_ns"] for it in operations if kind.is_its(it) and it.get("duration_ns")]))
 
 
 def _median(times, of):
