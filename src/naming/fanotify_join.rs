@@ -46,10 +46,6 @@ pub struct FanotifyOpen {
 }
 
 impl FanotifyOpen {
-    fn file(&self) -> ReportedFile<'_> {
-        ReportedFile { name: &self.bytes, inode: self.stat.and_then(|stat| stat.inode()) }
-    }
-
     fn held_bytes(&self) -> usize {
         2 * size_of::<Self>() + self.bytes.len()
     }
@@ -136,8 +132,7 @@ impl FanotifyJoin {
     /// many events wait for theirs.
     pub fn add(&mut self, tid: Tid, report: FanotifyOpen) -> bool {
         let threads = &self.threads;
-        let waiting =
-            || threads.values().flat_map(|it| &it.reports).map(FanotifyOpen::held_bytes).sum();
+        let waiting = || threads.values().map(ThreadOpens::held_bytes).sum();
         if !self.room.take(report.held_bytes(), waiting) {
             return false;
         }
@@ -203,16 +198,18 @@ impl FanotifyJoin {
                 thread.forget_reports(start);
             }
             let number = (exit.ret >= 0).then_some(number);
-            let path = exit.names.as_ref().and_then(|names| names.argument.as_ref());
-            let path = path.map(|path| OpenedPath(path.bytes.clone().into()));
-            let call = OpenCall { opens, start, end: time, path, number };
+            let mut call = OpenCall { opens, start, end: time, path: None, number };
             // The last of its events is read last.
             let begun = thread.reports.partition_point(|it| it.since <= call.end);
             let last = begun.checked_sub(1).and_then(|it| thread.reports.get(it));
             let until = last.filter(|it| call.is_while(it)).map(|it| it.end);
-            thread.calls.extend(until.map(|_| call));
+            if until.is_some() {
+                call.path = self.kept_path(exit);
+                self.threads.entry(tid).or_default().calls.push_back(call);
+            }
             waits_until = until.filter(|_| exit.ret >= 0);
         }
+        let thread = self.threads.entry(tid).or_default();
         // Calls that had to wait for the end of this call can be judged now, if their time has
         // come.
         if !thread.calls.is_empty() {
@@ -223,6 +220,15 @@ impl FanotifyJoin {
             self.threads.remove(&tid);
         }
         waits_until
+    }
+
+    /// Returns the path that a probe has recorded for the call. Without room for it, the order of
+    /// events and calls has to decide alone.
+    fn kept_path(&mut self, exit: &SysExit) -> Option<OpenedPath> {
+        let path = &exit.names.as_ref()?.argument.as_ref()?.bytes;
+        let threads = &self.threads;
+        let waiting = || threads.values().map(ThreadOpens::held_bytes).sum();
+        self.room.take(path.len(), waiting).then(|| OpenedPath(path.clone().into()))
     }
 
     /// Handles the end of a thread, maybe inside a call.
@@ -301,6 +307,12 @@ impl OpenCall {
 }
 
 impl ThreadOpens {
+    fn held_bytes(&self) -> usize {
+        let paths = self.calls.iter().filter_map(|call| call.path.as_ref());
+        let paths: usize = paths.map(|path| path.0.len()).sum();
+        self.reports.iter().map(FanotifyOpen::held_bytes).sum::<usize>() + paths
+    }
+
     /// Drops the events that were read before this time: they belong to none of its calls.
     fn forget_reports(&mut self, time: KernelTime) {
         while self.reports.front().is_some_and(|it| it.until < time) {
@@ -396,13 +408,19 @@ fn explained(
     places: &[(usize, usize)],
 ) -> Vec<Option<AssignedEvent>> {
     let paths: Vec<Option<&OpenedPath>> = calls.iter().map(|call| call.path.as_ref()).collect();
-    let possible = |(report, (earliest, _)): (&FanotifyOpen, &(usize, usize))| {
-        let may_be = |place: &usize| calls.get(*place).is_some_and(|call| call.may_be_of(report));
-        (*earliest..calls.len()).filter(may_be).collect()
+    let file = |(report, (earliest, _)): (&FanotifyOpen, &(usize, usize))| {
+        let begin = calls.partition_point(|call| call.end < report.since).max(*earliest);
+        let end = calls.partition_point(|call| call.start <= report.until);
+        (report.stat.and_then(|stat| stat.inode()), begin..end)
     };
-    let possible: Vec<Vec<usize>> = reports.iter().zip(places).map(possible).collect();
-    let files: Vec<ReportedFile<'_>> = reports.iter().map(FanotifyOpen::file).collect();
-    let events = by_paths(&files, &paths, &possible).into_iter();
+    let files = reports.iter().zip(places).map(file).zip(reports);
+    let files: Vec<ReportedFile<'_>> = files
+        .map(|((inode, calls), report)| ReportedFile { name: &report.bytes, inode, calls })
+        .collect();
+    let may_be = |event: usize, call: usize| {
+        calls.get(call).zip(reports.get(event)).is_some_and(|(call, report)| call.may_be_of(report))
+    };
+    let events = by_paths(&files, &paths, may_be).into_iter();
     events.map(|event| event.map(|index| AssignedEvent { index, is_by_path: true })).collect()
 }
 

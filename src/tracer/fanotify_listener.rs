@@ -155,15 +155,20 @@ impl FanotifyListener {
 
     /// Describes the coverage of the listener.
     pub fn reason(&self) -> String {
+        let files = self.files();
+        format!(
+            "the resolved paths of {files}; no path of any other call, of a failed one, or of a device"
+        )
+    }
+
+    /// Describes the files whose opens are reported.
+    pub fn files(&self) -> String {
         let unmarked = match self.events.unmarked().as_slice() {
             [] => String::new(),
             types => format!("; not on all of {}", types.join(", ")),
         };
-        format!(
-            "the resolved paths of files and directories that were opened, on {} file systems{unmarked}; no path of any \
-             other call, of a failed one, or of a device",
-            self.events.marked()
-        )
+        let marked = self.events.marked();
+        format!("files and directories that were opened, on {marked} file systems{unmarked}")
     }
 
     /// Returns duplicated descriptors that become readable when there is work to do.

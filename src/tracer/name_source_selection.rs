@@ -217,14 +217,23 @@ fn compose(
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, String> {
     let paths = probes(NameSource::UprobeFanotify, ground, cancellation)?;
-    let files = listen(ground, warnings)?;
-    let reason = format!("{}; of all programs {}", paths.reason, files.reason);
-    let watch = files.watch.map(FanotifyListener::read_by_clock);
-    Ok(Naming { reason, watch, ..paths })
+    let watch = listener(ground, warnings)?.read_by_clock();
+    let reason = format!("{}; the kernel reports {}", paths.reason, watch.files());
+    Ok(Naming { reason, watch: Some(watch), ..paths })
 }
 
-/// Starts a listener to opens.
+/// Chooses a listener to opens.
 fn listen(ground: Environment<'_>, warnings: &mut Vec<String>) -> Result<Naming, String> {
+    let watch = listener(ground, warnings)?;
+    let reason = watch.reason();
+    Ok(Naming { watch: Some(watch), ..Naming::plain(NameSource::Fanotify, reason) })
+}
+
+/// Starts a listener to opens. Warns if calls are not recorded that an event may belong to.
+fn listener(
+    ground: Environment<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<FanotifyListener, String> {
     let processes: Vec<Pid> = match ground.follow {
         Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
         Follow::System | Follow::Launched => Vec::new(),
@@ -241,8 +250,7 @@ fn listen(ground: Environment<'_>, warnings: &mut Vec<String>) -> Result<Naming,
             others.join(", ")
         ));
     }
-    let reason = watch.reason();
-    Ok(Naming { watch: Some(watch), ..Naming::plain(NameSource::Fanotify, reason) })
+    Ok(watch)
 }
 
 /// Chooses the readers. They need real-time priority: without it, paths read from memory would be

@@ -98,12 +98,15 @@ fn judged(score: Score, recording: &Recording, of_readers: usize) -> Result {
 /// Least number of right names of 1000.
 const MOST: usize = 999;
 
-/// The best that this kernel has: `auto` prefers readers to probes in libraries, which do not see
-/// every program.
+/// Options with which probes record the paths of opens, and fanotify the files.
+const COMPOSED: [&str; 2] = ["--names", "uprobe+fanotify"];
+
+/// The best that this kernel has for these programs. `auto` prefers readers to probes in libraries,
+/// which do not see every program.
 fn best_names() -> Vec<&'static str> {
     let has = |file: &str| Path::new("/sys/kernel/tracing").join(file).exists();
     if !has("kprobe_events") && has("uprobe_events") {
-        return vec!["--names", "uprobe+fanotify"];
+        return COMPOSED.to_vec();
     }
     Vec::new()
 }
@@ -121,6 +124,9 @@ const MOST_OF_LISTENERS: usize = 20;
 
 /// Options that select them.
 const LISTENER: [&str; 2] = ["--names", "fanotify"];
+
+/// Options with which probes record the paths of all calls.
+const PROBES: [&str; 2] = ["--names", "uprobe"];
 
 /// At least so many opens, all as in strace; then the same program alone; with the best names,
 /// and with fanotify's.
@@ -159,6 +165,9 @@ fn tar_of_documents() {
 #[test]
 fn git_clone() {
     check("git clone", 300, MOST_OF_MANY);
+    if best_names() == COMPOSED {
+        check_with("git clone", 300, MOST_OF_MANY, &PROBES);
+    }
 }
 
 /// Fails if the opens of a dynamic loader are not all there, each of 60 short processes anew.
