@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use zstd::bulk::Decompressor;
 
+use super::initial_links::InitialLinks;
 use super::outcome::{makes_descriptor, outcome};
 use super::plan::dependencies::{OpId, Worker};
 use super::plan::plan_file::{Index, Operation, PlanError, PlanReader};
@@ -97,6 +98,8 @@ pub struct VerifyResult {
     pub different: BTreeMap<OperationDifference, u64>,
     /// Operations whose offset in the file is unknown in one of the two plans.
     pub offsets_unknown: u64,
+    /// Operations whose file has no known name in the recording.
+    pub files_unknown: u64,
     /// Planned operations without a counterpart.
     pub missing: u64,
     /// Number of them in lanes without a thread in the recording.
@@ -225,8 +228,10 @@ pub fn compare(
         (0..).zip(named).filter_map(|(at, it)| Some((it?, at))).collect();
     let mut given: FxHashMap<Vec<u8>, usize> = FxHashMap::default();
     plan.index.given.iter().for_each(|it| *given.entry(it.path.clone()).or_default() += 1);
+    let links = InitialLinks::new(plan.reader.files(&plan.index)?);
     let mut comparer = Comparer {
         plan,
+        links,
         recording,
         root,
         given,
@@ -253,6 +258,8 @@ pub fn compare(
 
 struct Comparer<'a> {
     plan: &'a PlanSide,
+    /// Links of the plan's initial files.
+    links: InitialLinks,
     recording: &'a PlanSide,
     root: &'a [u8],
     /// Paths of initially open files, and how often the replay has still to open each.
@@ -332,6 +339,8 @@ impl Comparer<'_> {
         let knows_offsets = [wanted, got].iter().all(|it| has_offset(call, it));
         let moves = call.class.moves_bytes() && wanted.ret > 0;
         self.traced.offsets_unknown += u64::from(moves && !knows_offsets);
+        let is_unknown = self.lacks_file(wanted, got);
+        self.traced.files_unknown += u64::from(is_unknown);
         match difference {
             None => self.traced.same += 1,
             Some(it) => self.differs(it, at, wanted, got)?,
@@ -340,7 +349,8 @@ impl Comparer<'_> {
     }
 
     /// Returns true if a later planned operation matches the recorded one: the operations before it
-    /// are missing.
+    /// are missing. An operation on a file without a known name matches many: the one whose turn
+    /// it is counts as its counterpart.
     fn is_ahead(
         &self,
         plan: &mut OperationCursor<'_>,
@@ -352,7 +362,8 @@ impl Comparer<'_> {
                 return Ok(false);
             }
             let (wanted, next) = plan.peek(at)?;
-            if !wanted.implicit && self.difference(&wanted, got)?.is_none() {
+            let is_certain = !wanted.implicit && !self.lacks_file(&wanted, got);
+            if is_certain && self.difference(&wanted, got)?.is_none() {
                 return Ok(true);
             }
             at = next;
@@ -372,15 +383,18 @@ impl Comparer<'_> {
         }
         // The target of a symbolic link is stored without a root.
         let second = if call.is_symlink() { got.second_path } else { self.inside(got.second_path) };
+        let recorded_name = self.recording.name(got.file);
         let is_descriptor = makes_descriptor(call, &wanted.args);
         let checks = [
             (
                 OperationDifference::Path,
-                wanted.path == self.inside(got.path) && wanted.second_path == second,
+                self.is_same_path(call, wanted.path, self.inside(got.path))
+                    && wanted.second_path == second,
             ),
             (
                 OperationDifference::File,
-                self.plan.name(wanted.file) == self.inside(self.recording.name(got.file)),
+                self.lacks_file(wanted, got)
+                    || self.leads_to(self.plan.name(wanted.file), self.inside(recorded_name)),
             ),
             (
                 OperationDifference::Offset,
@@ -402,6 +416,28 @@ impl Comparer<'_> {
             ),
         ];
         Ok(checks.into_iter().find(|it| !it.1).map(|it| it.0))
+    }
+
+    /// Returns true if two path arguments are the same. The path of an open is that of the opened
+    /// file where that was read, and else the argument as the program spelled it.
+    fn is_same_path(&self, call: &Call, wanted: Option<&[u8]>, got: Option<&[u8]>) -> bool {
+        match call.class {
+            CallClass::Open => self.leads_to(wanted, got),
+            _ => wanted == got,
+        }
+    }
+
+    /// Returns true if a path of the plan is a recorded one, or leads there through links.
+    fn leads_to(&self, wanted: Option<&[u8]>, got: Option<&[u8]>) -> bool {
+        let through_links = || self.links.resolve(wanted?);
+        wanted == got || through_links().as_deref().is_some_and(|resolved| Some(resolved) == got)
+    }
+
+    /// Returns true if the file has a name in the plan, and none in the recording: a name that was
+    /// read too late is no difference, nor is a directory, which has none, where the plan does not
+    /// know that.
+    fn lacks_file(&self, wanted: &Operation<'_>, got: &Operation<'_>) -> bool {
+        self.plan.name(wanted.file).is_some() && self.recording.name(got.file).is_none()
     }
 
     /// Converts a path of the recording to one from the root of the replay.

@@ -34,6 +34,7 @@ pub fn report(traced: &VerifyResult, lost: u64, limit: usize) -> Report {
         ("extra", "only in the recording", Cell::Count(traced.extra)),
         ("own", "calls of the replay itself", Cell::Count(traced.own)),
         ("offsets_unknown", "offsets not compared", Cell::Count(traced.offsets_unknown)),
+        ("files_unknown", "files not compared", Cell::Count(traced.files_unknown)),
         ("lost", "records lost in the recording", Cell::Count(lost)),
         ("is_same", "", Cell::Flag(traced.is_same())),
     ];
@@ -83,7 +84,7 @@ pub fn brief(traced: &VerifyResult, whole: &Report) -> Report {
     let word = |title, text| ("", title, Cell::Word(text));
     let mut facts = vec![word("result", result), word("recording", recording)];
     let is_caveat = |text: &&(&str, &str, Cell)| {
-        matches!(text.0, "offsets_unknown" | "lost") && text.2 != Cell::Count(0)
+        matches!(text.0, "offsets_unknown" | "files_unknown" | "lost") && text.2 != Cell::Count(0)
     };
     facts.extend(
         whole.facts.iter().filter(is_caveat).map(|(_, title, it)| ("", *title, it.clone())),

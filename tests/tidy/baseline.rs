@@ -17,7 +17,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/otf2", 2),
     ("src/pipeline", 3),
     ("src/record", 33),
-    ("src/replay", 279),
+    ("src/replay", 276),
     ("src/report", 20),
     ("src/sys", 174),
     ("src/text", 1),

@@ -8,14 +8,19 @@ use crate::replay::plan::planned_op::{PlannedOp, WorkerInfo};
 use crate::replay::plan::planner::{PlanOutput, Planner};
 use crate::units::ReplayTime;
 
+/// Returns the file at a path: its number is the last byte of the path.
+fn file_of(path: &str) -> FileId {
+    FileId(path.bytes().last().map_or(0, u32::from))
+}
+
 /// Returns the operation of a line `CALL PATH OFFSET RESULT`.
 fn operation(number: u32, line: &str) -> PlannedOp {
     let [call, path, offset, ret] = line.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{line}")
     };
-    let path = Some(path).filter(|it| *it != "-").map(|it| it.as_bytes().to_vec());
-    // Each file of a test has the number of the last byte of its path.
-    let file = path.as_ref().and_then(|it| it.last()).map(|it| FileId(u32::from(*it)));
+    let path = Some(path).filter(|it| *it != "-");
+    let file = path.map(file_of);
+    let path = path.map(|path| path.as_bytes().to_vec());
     let call = CallId::by_name(call).expect(call);
     let is_named = call.call().has_path();
     PlannedOp {
@@ -55,7 +60,10 @@ fn side_of(who: WorkerInfo, lines: &[&str]) -> PlanSide {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&finish(planner, std::env::consts::ARCH).expect("memory")).expect("space");
     let (reader, index) = PlanReader::new(file).expect("a plan");
-    PlanSide::new(reader, index).expect("a plan")
+    let mut side = PlanSide::new(reader, index).expect("a plan");
+    let paths = lines.iter().filter_map(|line| line.split(' ').nth(1)).filter(|path| *path != "-");
+    side.names = paths.map(|path| (file_of(path).0, path.as_bytes().to_vec())).collect();
+    side
 }
 
 const PLAN: [&str; 4] = ["open /a - 3", "read - 0 100", "read - 100 50", "close - - 0"];
@@ -124,6 +132,24 @@ fn unknown_offset_is_counted_but_not_compared() {
     let recorded = [PLAN[0], "read - - 100", PLAN[2], PLAN[3]];
     let traced = compare(&side("app", &PLAN), &side("replay 0", &recorded), b"/").expect("plans");
     assert_eq!((traced.same, traced.offsets_unknown), (4, 1));
+}
+
+/// Fails if a name that the recording does not know is a difference, or if an operation without one
+/// counts as a later operation.
+#[test]
+fn unknown_file_is_counted_but_not_compared() {
+    let planned = ["newfstat /a - 0", "newfstat /b - 0", "close /a - 0", "newfstat - - 0"];
+    let recorded =
+        ["newfstat - - 0", "newfstat /again/files/b - 0", "close - - 0", "newfstat - - 0"];
+    let traced = compare(&side("app", &planned), &side("replay 0", &recorded), b"/again/files");
+    let traced = traced.expect("plans");
+    assert_eq!((traced.same, traced.files_unknown, traced.is_same()), (4, 2, true));
+
+    let recorded =
+        ["newfstat /again/files/c - 0", "newfstat - - 0", "close - - 0", "newfstat - - 0"];
+    let traced = compare(&side("app", &planned), &side("replay 0", &recorded), b"/again/files");
+    let traced = traced.expect("plans");
+    assert_eq!((traced.same, traced.files_unknown, traced.missing), (3, 2, 0));
 }
 
 /// Fails if operations of a ring are not reported as missing in lanes, or missing operations of a
