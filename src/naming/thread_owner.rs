@@ -24,6 +24,14 @@ impl Default for ThreadOwners {
 }
 
 impl ThreadOwners {
+    /// Knows the first threads of the processes that were followed from the start: they have the
+    /// numbers of their processes. A process may end before the snapshot reads it.
+    pub fn of_roots(processes: &[i32]) -> Self {
+        let mut owners = Self::default();
+        processes.iter().for_each(|number| owners.seen(Tid(*number), Pid(*number)));
+        owners
+    }
+
     /// Sets the process of a thread that was born in it, or has become it by an exec.
     pub fn is_of(&mut self, tid: Tid, pid: Pid) {
         self.by_tid.insert(tid.0, pid);
@@ -43,6 +51,14 @@ impl ThreadOwners {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_threads_of_followed_processes_are_known() {
+        let mut owners = ThreadOwners::of_roots(&[7, 9]);
+        assert_eq!((owners.of(Tid(7)), owners.of(Tid(8))), (Some(Pid(7)), None));
+        owners.is_of(Tid(9), Pid(7));
+        assert_eq!(owners.of(Tid(9)), Some(Pid(7)));
+    }
 
     #[test]
     fn a_birth_counts_more_than_an_old_snapshot() {

@@ -123,7 +123,7 @@ impl DecodeStage {
         Ok(Self {
             decoder,
             layouts,
-            owners: ThreadOwners::default(),
+            owners: ThreadOwners::of_roots(&header.scope.roots),
             reused: (has_pages && follows_numbers(&header)).then(PidReuse::default),
             snapshot_over: !has_pages,
             merger: Merger::default(),
