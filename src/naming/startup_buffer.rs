@@ -48,9 +48,15 @@ impl StartupBuffer {
         self.over = Some(at);
     }
 
+    /// True if the snapshot was complete before this time. With all events until then, the opening
+    /// is over.
+    pub fn is_over(&self, time: KernelTime) -> bool {
+        self.over.is_some_and(|over| time > over)
+    }
+
     /// Takes an event. Returns true if the opening is over now.
     pub fn hold(&mut self, event: Event) -> bool {
-        let over = self.over.is_some_and(|it| event.time > it);
+        let over = self.is_over(event.time);
         if let EventKind::SeenFd(seen) = &event.kind {
             self.held_bytes += seen.link.len();
         }

@@ -354,11 +354,15 @@ impl DecodeStage {
         let events = &mut self.events;
         self.names.time_passes(until, &mut |name| events.push(name));
         self.drain_events(next)?;
-        if self.opening.is_some() {
-            return Ok(());
-        }
         let watermark =
             self.names.waits_since().map_or(until, |waits_since| waits_since.min(until));
+        if let Some(opening) = &self.opening {
+            if !opening.is_over(watermark) {
+                return Ok(());
+            }
+            // Idle programs make no event that ends the opening.
+            self.end_opening(next)?;
+        }
         next.take(StageMessage::CompleteUntil(watermark))
     }
 

@@ -73,6 +73,22 @@ fn all_logs_give_the_same() {
     assert!(most > Some(MANY), "{most:?}: no log is long enough");
 }
 
+/// Fails if time passes for the reader of a log only with events: idle programs have none.
+#[test]
+fn time_passes_without_events() {
+    let is_data = |item: &io::Result<Item>| matches!(item, Ok(Item::Frame(frame, _)) if frame.kind == FrameKind::DATA);
+    let times = |name: &String| {
+        let log = read(name, "iocap");
+        let (reader, header) = open(&log);
+        let without_events = reader.filter(|item| !is_data(item));
+        let mut heard = Heard::default();
+        pipeline::run(without_events, header, &mut heard, &mut || true).expect("a log");
+        heard.0.iter().filter(|step| step.starts_with("until")).count()
+    };
+    let most = names("iocap").iter().map(times).max();
+    assert!(most > Some(1), "{most:?}");
+}
+
 #[test]
 fn steps_before_a_read_failure_are_passed_on() {
     let log = read("v1/fio", "iocap");
