@@ -12,7 +12,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/cli", 4),
     ("src/event", 47),
     ("src/import", 6),
-    ("src/naming", 95),
+    ("src/naming", 94),
     ("src/operation", 487),
     ("src/otf2", 2),
     ("src/pipeline", 3),
