@@ -24,7 +24,7 @@ impl Default for ThreadOwners {
 }
 
 impl ThreadOwners {
-    /// Knows the first threads of the processes that were followed from the start: they have the
+    /// Returns the first threads of the processes that were followed from the start: they have the
     /// numbers of their processes. A process may end before the snapshot reads it.
     pub fn of_roots(processes: &[i32]) -> Self {
         let mut owners = Self::default();

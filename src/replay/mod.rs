@@ -12,7 +12,6 @@ pub mod block_comparison;
 pub mod comparison;
 pub mod execute;
 pub mod fio;
-mod initial_links;
 pub mod lateness;
 pub mod outcome;
 pub mod plan;

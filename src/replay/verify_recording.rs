@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use zstd::bulk::Decompressor;
 
-use super::initial_links::InitialLinks;
 use super::outcome::{makes_descriptor, outcome};
 use super::plan::dependencies::{OpId, Worker};
-use super::plan::plan_file::{Index, Operation, PlanError, PlanReader};
+use super::plan::links::SymlinkMap;
+use super::plan::namespace::FsModel;
+use super::plan::plan_file::{FileKind, Index, Operation, PlanError, PlanReader};
 use super::plan::replay_paths::is_kernels;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 
@@ -220,6 +221,18 @@ pub fn compare(
     recording: &PlanSide,
     root: &[u8],
 ) -> Result<VerifyResult, PlanError> {
+    let links = plan.reader.files(&plan.index)?.into_iter();
+    let links = links.filter(|file| file.kind == FileKind::Link);
+    let links = links.filter_map(|link| Some((link.path, link.text?))).collect();
+    compare_with(plan, recording, root, &links)
+}
+
+fn compare_with(
+    plan: &PlanSide,
+    recording: &PlanSide,
+    root: &[u8],
+    links: &SymlinkMap,
+) -> Result<VerifyResult, PlanError> {
     let number =
         |comm: &[u8]| std::str::from_utf8(comm).ok()?.strip_prefix(THREAD_NAME)?.parse().ok();
     let named = recording.index.workers.iter();
@@ -228,10 +241,9 @@ pub fn compare(
         (0..).zip(named).filter_map(|(at, it)| Some((it?, at))).collect();
     let mut given: FxHashMap<Vec<u8>, usize> = FxHashMap::default();
     plan.index.given.iter().for_each(|it| *given.entry(it.path.clone()).or_default() += 1);
-    let links = InitialLinks::new(plan.reader.files(&plan.index)?);
     let mut comparer = Comparer {
         plan,
-        links,
+        world: FsModel::with_links(links),
         recording,
         root,
         given,
@@ -258,8 +270,8 @@ pub fn compare(
 
 struct Comparer<'a> {
     plan: &'a PlanSide,
-    /// Links of the plan's initial files.
-    links: InitialLinks,
+    /// Initial links of the plan, to find where a path leads.
+    world: FsModel,
     recording: &'a PlanSide,
     root: &'a [u8],
     /// Paths of initially open files, and how often the replay has still to open each.
@@ -339,8 +351,7 @@ impl Comparer<'_> {
         let knows_offsets = [wanted, got].iter().all(|it| has_offset(call, it));
         let moves = call.class.moves_bytes() && wanted.ret > 0;
         self.traced.offsets_unknown += u64::from(moves && !knows_offsets);
-        let is_unknown = self.lacks_file(wanted, got);
-        self.traced.files_unknown += u64::from(is_unknown);
+        self.traced.files_unknown += u64::from(self.lacks_file(wanted, got));
         match difference {
             None => self.traced.same += 1,
             Some(it) => self.differs(it, at, wanted, got)?,
@@ -352,7 +363,7 @@ impl Comparer<'_> {
     /// are missing. An operation on a file without a known name matches many: the one whose turn
     /// it is counts as its counterpart.
     fn is_ahead(
-        &self,
+        &mut self,
         plan: &mut OperationCursor<'_>,
         got: &Operation<'_>,
     ) -> Result<bool, PlanError> {
@@ -373,7 +384,7 @@ impl Comparer<'_> {
 
     /// Returns the first difference of two operations.
     fn difference(
-        &self,
+        &mut self,
         wanted: &Operation<'_>,
         got: &Operation<'_>,
     ) -> Result<Option<OperationDifference>, PlanError> {
@@ -420,17 +431,18 @@ impl Comparer<'_> {
 
     /// Returns true if two path arguments are the same. The path of an open is that of the opened
     /// file where that was read, and else the argument as the program spelled it.
-    fn is_same_path(&self, call: &Call, wanted: Option<&[u8]>, got: Option<&[u8]>) -> bool {
+    fn is_same_path(&mut self, call: &Call, wanted: Option<&[u8]>, got: Option<&[u8]>) -> bool {
         match call.class {
             CallClass::Open => self.leads_to(wanted, got),
             _ => wanted == got,
         }
     }
 
-    /// Returns true if a path of the plan is a recorded one, or leads there through links.
-    fn leads_to(&self, wanted: Option<&[u8]>, got: Option<&[u8]>) -> bool {
-        let through_links = || self.links.resolve(wanted?);
-        wanted == got || through_links().as_deref().is_some_and(|resolved| Some(resolved) == got)
+    /// Returns true if two paths are the same, or lead to the same place through initial links.
+    fn leads_to(&mut self, wanted: Option<&[u8]>, got: Option<&[u8]>) -> bool {
+        let mut place = |path| self.world.reach(path, true, &mut Vec::new());
+        let mut places = || Some((place(wanted?)?, place(got?)?));
+        wanted == got || places().is_some_and(|(one, other)| one == other)
     }
 
     /// Returns true if the file has a name in the plan, and none in the recording: a name that was

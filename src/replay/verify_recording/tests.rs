@@ -152,6 +152,24 @@ fn unknown_file_is_counted_but_not_compared() {
     assert_eq!((traced.same, traced.files_unknown, traced.missing), (3, 2, 0));
 }
 
+/// Fails if a path through a link of the plan differs from the path of the file that it leads to.
+#[test]
+fn paths_through_initial_links_are_the_same() {
+    let planned = ["open /lib/z - 3", "read - 0 100", "unlink /lib/z - 0"];
+    let recorded = ["open /again/files/usr/lib/z - 9", "read - 0 100", "unlink /usr/lib/z - 0"];
+    let (plan, recording) = (side("app", &planned), side("replay 0", &recorded));
+    let compared = |links: &[(&str, &str)]| {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let links = links.iter().map(|(path, text)| (bytes(path), bytes(text))).collect();
+        let traced = compare_with(&plan, &recording, b"/again/files", &links).expect("plans");
+        (traced.same, traced.different.values().sum::<u64>())
+    };
+    // A call without a descriptor works on the link itself.
+    assert_eq!(compared(&[("/lib", "usr/lib")]), (2, 1));
+    assert_eq!(compared(&[]), (1, 2));
+    assert_eq!(compared(&[("/lib", "lib")]), (1, 2));
+}
+
 /// Fails if operations of a ring are not reported as missing in lanes, or missing operations of a
 /// thread are.
 #[test]
