@@ -3,16 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::fixture::{NAMED, UPROBES};
 use crate::support::driver::recording::{can_record, iotrace, record};
 use crate::support::machine::requirements::{Need, require};
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{scratch_dir, text};
 use serde_json::Value;
-
-/// Options that give every name of a program that uses the C library.
-const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
-
-const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"))

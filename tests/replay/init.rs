@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::fixture::{NAMED, UPROBES};
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{
     BINARY, TIMEOUT, can_record, iotrace, plan_of_strace, record,
@@ -17,11 +18,6 @@ use crate::support::machine::turns::beside_others;
 use crate::support::{copy_program, scratch_dir, text};
 use nix::unistd::{Whence, lseek};
 use serde_json::Value;
-
-/// Options that give every name of a program that uses the C library.
-const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
-
-const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
 
 /// A plan, and a directory for its replay.
 struct Replay {

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use super::fixture::{NAMED, UPROBES};
 use crate::support::driver::recording::{can_record, iotrace, record};
-use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
@@ -19,11 +19,6 @@ use iotrace_perf::replay::plan::planner::{PlanOutput, Planner};
 use iotrace_perf::units::ReplayTime;
 use nix::libc::{O_CREAT, O_RDWR};
 use serde_json::Value;
-
-const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
-
-/// Options that give every name of a program that uses the C library.
-const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 /// A plan, and a directory for its replay.
 struct Replay {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use super::fixture::{NAMED, UPROBES};
 use crate::support::driver::process::{Finished, run, wait};
 use crate::support::driver::recording::{
     BINARY, TIMEOUT, can_record, compile, iotrace, record, wait_until,
@@ -16,10 +17,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
-
-const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
-
-const NAMED: [&str; 6] = ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
 
 /// The files of a program that asks for asynchronous operations, and its replay.
 struct Replay {
