@@ -197,7 +197,8 @@ pub struct Ledger {
     pub async_nameless: u64,
     /// Results of operations that are not in the capture.
     pub async_orphans: u64,
-    /// Operations and results of `io_submit` and `io_getevents` that could not be read.
+    /// Operations and results of `io_submit` and `io_getevents` that could not be read, in whole or
+    /// in part: of a vector the length of its buffers.
     pub async_unread: u64,
     /// Operations on a descriptor whose name is unknown.
     pub unnamed: u64,

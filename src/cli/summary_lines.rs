@@ -321,7 +321,7 @@ fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
         (ledger.async_orphans, "results are of operations that are not in the log"),
         (
             ledger.async_unread,
-            "operations or results of io_submit and io_getevents could not be read",
+            "operations or results of io_submit and io_getevents could not be read, in whole or in part",
         ),
     ];
     let parts: Vec<String> = counts

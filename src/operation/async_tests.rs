@@ -23,6 +23,7 @@ use super::context::Observability;
 use super::process::Scope;
 use super::step::{Sink, Step};
 use super::tracker::Tracker;
+use crate::anomaly::Ledger;
 use crate::block::BlockOptions;
 use crate::event::file_io::FileIo;
 use crate::event::syscall_table::{CallId, Role};
@@ -174,6 +175,12 @@ fn kind(words: &[&str]) -> EventKind {
 
 #[track_caller]
 fn check(text: &str, expected: &Expect) {
+    expected.assert_eq(&steps_of(text).0);
+}
+
+/// Returns the steps of these events, and the counts.
+#[track_caller]
+fn steps_of(text: &str) -> (String, Ledger) {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -200,7 +207,7 @@ fn check(text: &str, expected: &Expect) {
     }
     let Ok(()) = tracker.finish(KernelTime(1000), &mut steps);
     assert_eq!(tracker.ledger().imbalances(), Vec::<String>::new());
-    expected.assert_eq(&steps.0);
+    (steps.0, tracker.ledger().clone())
 }
 
 #[test]
@@ -537,6 +544,20 @@ fn unread_arguments_are_counted() {
             1000: #0 aio:PREAD on 5 at 1024 = ?, None bytes in 0: no result (capture-end)
         "#]],
     );
+}
+
+#[test]
+fn what_was_not_read_of_lists_is_counted() {
+    let unread = |list: &str| steps_of(list).1.async_unread;
+    let missing = "100 1 > io_submit 7 2 80\n101 1 < io_submit 2 4096:0:5:512:1024";
+    assert_eq!(unread(missing), 1, "an iocb");
+    let vector = "100 1 > io_submit 7 1 80\n101 1 < io_submit 1 4096:7:5:2:1024";
+    assert_eq!(unread(vector), 1, "the buffers of a vector");
+    let reused = "100 1 > io_submit 7 1 80\n101 2 > io_getevents 7 1 1 80\n\
+                  102 2 < io_getevents 1 4096:512\n103 1 < io_submit 1 4096:0:5:512:1024";
+    assert_eq!(unread(reused), 1, "an iocb that the program may have used again");
+    let whole = "100 1 > io_submit 7 1 80\n101 1 < io_submit 1 4096:0:5:512:1024";
+    assert_eq!(unread(whole), 0);
 }
 
 #[test]

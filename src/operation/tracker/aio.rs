@@ -106,6 +106,9 @@ impl Tracker {
         if !is_certain {
             (operation.offset, operation.bytes_requested) = (None, None);
         }
+        if operation.opcode.has_bytes() && operation.bytes_requested.is_none() {
+            self.ledger.async_unread += 1;
+        }
         let context = call.args.first().copied().unwrap_or(0);
         let flight = AsyncFlight { operation, ring: context, moves: None };
         self.begin_async(event.time, key, flight, sink)?;
