@@ -162,6 +162,9 @@ pub struct ReadNames {
     pub opened: Option<Name>,
     /// Status of the file, read with the link, in time, or seen by a probe.
     pub stat: Option<FileStat>,
+    /// True if the status is that of a file that fanotify reported by a handle: it is the file of
+    /// the call unless the thread is in another mount namespace.
+    pub stat_is_by_handle: bool,
     /// Clock after the last read.
     pub read: KernelTime,
 }

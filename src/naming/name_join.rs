@@ -19,7 +19,7 @@ use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
 use super::in_call::{CurrentCall, better, list_address};
 use super::pair;
 use super::pending_arguments::{PendingArguments, is_argument};
-use super::pending_validation::Undecided;
+use super::pending_validation::{Undecided, renames};
 use super::read_name::{ReadName, collected};
 use super::room::NAME_BYTES_MAX;
 use crate::capture::fact::NameOf;
@@ -54,6 +54,8 @@ pub struct NameJoin {
     read_bytes: usize,
     /// Join with the events of fanotify, if they were recorded.
     fanotify: Option<FanotifyJoin>,
+    /// True if these events identify files by handles: the name is one of those of the file.
+    has_handles: bool,
     /// Events that wait after an open.
     waiting: VecDeque<Event>,
     /// Opens among them that are not judged yet, oldest first.
@@ -126,6 +128,7 @@ impl NameJoin {
             read: FxHashMap::default(),
             read_bytes: 0,
             fanotify: None,
+            has_handles: false,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
             undecided: Undecided::default(),
@@ -148,9 +151,14 @@ impl NameJoin {
         }
     }
 
-    /// Adds a join with the reports of fanotify.
-    pub fn with_fanotify(self, join: FanotifyJoin) -> Self {
-        Self { fanotify: Some(join), ..self }
+    /// Adds a join with the reports of fanotify; `has_handles`: they identify files by handles.
+    pub fn with_fanotify(self, join: FanotifyJoin, has_handles: bool) -> Self {
+        Self { fanotify: Some(join), has_handles, ..self }
+    }
+
+    /// Notes that reports of this thread do not identify the files that its calls open.
+    pub fn opens_otherwise(&mut self, tid: Tid) {
+        self.fanotify.iter_mut().for_each(|join| join.opens_otherwise(tid));
     }
 
     /// Takes a report of fanotify, which must come before the end of its call. Returns false if too
@@ -400,7 +408,10 @@ impl NameJoin {
             {
                 judged.report_good = sure;
                 judged.report_is_by_path = is_by_path;
-                names.opened = Some(Name { bytes: report.bytes, verified: false });
+                let is_wanted = !self.has_handles || names.argument.is_none();
+                let name = is_wanted.then_some(Name { bytes: report.bytes, verified: false });
+                names.opened = name;
+                names.stat_is_by_handle = self.has_handles;
                 names.stat = if sure { report.stat } else { names.stat };
                 names.read = names.read.max(report.end);
             }
@@ -547,7 +558,7 @@ impl NameJoin {
                 name.verified = judged.link_good && judged.name_good;
             }
             if let Some(name) = &mut names.opened {
-                name.verified = judged.report_good && judged.name_good;
+                name.verified = judged.report_good && judged.name_good && !self.has_handles;
             }
             if judged.stat_is_read && !judged.link_good && !judged.report_good {
                 names.stat = None;
@@ -574,19 +585,6 @@ fn held_bytes(names: &[ReadName]) -> usize {
 /// Returns true for the exit of a call for which names can be read.
 fn is_exit_with_names(event: &Event) -> bool {
     matches!(&event.kind, EventKind::SysExit(exit) if exit.call.call().is_read_beside)
-}
-
-/// Returns true if a file may get another name or lose its name in this call.
-fn renames(kind: &EventKind) -> bool {
-    let call = match kind {
-        EventKind::SysEnter(enter) => enter.call,
-        EventKind::SysExit(exit) => exit.call,
-        _ => return false,
-    };
-    let call = call.call();
-    // A call with two paths that makes no symbolic link is a rename, or a link that becomes a
-    // rename with the next removal.
-    call.class == CallClass::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use crate::event::EventKind;
+use crate::event::syscall_table::{CallClass, Role};
 use crate::units::{Pid, Tid};
 
 /// Numbers of opens, ascending.
@@ -89,4 +91,17 @@ impl Undecided {
         let all = std::mem::take(&mut self.by_descriptor);
         all.into_values().flat_map(FxHashMap::into_values).flatten().collect()
     }
+}
+
+/// Returns true if a file may get another name or lose its name in this call.
+pub(super) fn renames(kind: &EventKind) -> bool {
+    let call = match kind {
+        EventKind::SysEnter(enter) => enter.call,
+        EventKind::SysExit(exit) => exit.call,
+        _ => return false,
+    };
+    let call = call.call();
+    // A call with two paths that makes no symbolic link is a rename, or a link that becomes a
+    // rename with the next removal.
+    call.class == CallClass::Remove || call.arg(Role::Path2).is_some() && !call.is_symlink()
 }

@@ -269,6 +269,7 @@ impl DecodeStage {
             }
             // Opens by a file system itself belong to no call.
             Fact::Opened { errno: libc::EXDEV, .. } => {}
+            Fact::Opened { errno: libc::EMULTIHOP, tid, .. } => self.names.opens_otherwise(tid),
             Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
                 let report = FanotifyOpen { since, until, end, stat, bytes };
                 self.summary.beyond_bounds += u64::from(!self.names.add_report(tid, report));
@@ -589,7 +590,8 @@ fn name_join(header: &Header) -> NameJoin {
     }
     let all_seen = all_recorded(Call::bears_on_opens);
     let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
-    join.with_fanotify(FanotifyJoin::new(seen_since, &header.host.machine))
+    let has_handles = header.names == "uprobe+fanotify";
+    join.with_fanotify(FanotifyJoin::new(seen_since, &header.host.machine), has_handles)
 }
 
 #[cfg(test)]

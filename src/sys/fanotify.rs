@@ -19,6 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, readlinkat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyEvent, InitFlags, MarkFlags, MaskFlags};
+use procfs::process::MountInfo;
 use rustc_hash::FxHashSet;
 
 use super::files::{stat_and_mount_behind, stat_and_mount_of};
@@ -53,6 +54,21 @@ const MAX_QUEUED: &str = "/proc/sys/fs/fanotify/max_queued_events";
 /// Number of events that may wait where no administrator has set it
 /// (`FANOTIFY_DEFAULT_MAX_EVENTS`).
 const DEFAULT_QUEUED: usize = 16_384;
+
+/// True if opens of files of this file system have no side effects, and no other machine or program
+/// is asked for anything.
+pub(super) fn is_listened(mount: &MountInfo) -> bool {
+    let kind = mount.fs_type.as_str();
+    let is_on_device = !mount.majmin.starts_with("0:");
+    if is_on_device { !LEFT_OUT.contains(&kind) } else { LISTENED.contains(&kind) }
+}
+
+/// Number of events that may wait (`max_queued_events`, which kernels before 5.13 do not show), and
+/// one more for the overflow event.
+pub(super) fn queue_capacity() -> usize {
+    let set = std::fs::read_to_string(MAX_QUEUED).unwrap_or_default();
+    set.trim().parse().unwrap_or(DEFAULT_QUEUED).saturating_add(1)
+}
 
 /// A queue of opens, and the file systems whose opens go there.
 #[derive(Debug)]
@@ -109,8 +125,7 @@ impl OpenEvents {
         match Fanotify::init(flags, files) {
             Ok(group) => {
                 let (marked, unmarked) = Default::default();
-                let set = std::fs::read_to_string(MAX_QUEUED).unwrap_or_default();
-                let capacity = set.trim().parse().unwrap_or(DEFAULT_QUEUED).saturating_add(1);
+                let capacity = queue_capacity();
                 let links =
                     std::fs::File::open("/proc/self/fd").map_err(|error| error.to_string())?;
                 Ok(Self { group, capacity, marked, unmarked, links: links.into() })
@@ -138,15 +153,12 @@ impl OpenEvents {
         // The mount points are relative to the root of that process.
         let root = if process == "/proc/self" { String::new() } else { format!("{process}/root") };
         for mount in mounts_of(process)? {
+            let is_listened = is_listened(&mount);
             // A mark goes with its file system, and its number to the next one: each is marked
             // again.
             let mut place = root.clone().into_bytes();
             place.extend(mount.mount_point.into_os_string().into_vec());
             let place = std::ffi::OsString::from_vec(place);
-            let is_on_device = !mount.majmin.starts_with("0:");
-            let kind = mount.fs_type.as_str();
-            let is_listened =
-                if is_on_device { !LEFT_OUT.contains(&kind) } else { LISTENED.contains(&kind) };
             if is_listened && self.mark(Path::new(&place)).is_ok() {
                 self.unmarked.remove(&mount.fs_type);
                 self.marked.insert(mount.majmin);

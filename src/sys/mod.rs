@@ -13,9 +13,11 @@ pub mod cpu_topology;
 pub mod disks;
 pub mod fanotify;
 pub mod fiemap;
+mod file_handles;
 pub mod files;
 pub mod format_cache;
 pub mod fs_identity;
+pub mod handle_events;
 pub mod identity;
 pub mod mounts;
 #[cfg(test)]

@@ -7,52 +7,19 @@
 //! records are in order (`operation::opened`).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashSet;
 
+use super::open_listener::{OpenListener, Waker};
 use crate::capture::fact::Fact;
 use crate::sys::clock;
 use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
 use crate::sys::mounts::{MountWatch, mounts_of};
 use crate::units::{KernelTime, Pid, Tid};
-
-/// Descriptors that become readable when a listener has work to do.
-#[derive(Debug)]
-pub(super) struct Waker {
-    events: OwnedFd,
-    mounts: OwnedFd,
-}
-
-impl Waker {
-    /// Waits until a file was opened or mounts have changed, or `wake` is readable. Returns true if
-    /// mounts have changed: the kernel reports each change once.
-    pub(super) fn wait(&self, wake: &EventFd) -> bool {
-        let mut fds = [
-            PollFd::new(self.mounts.as_fd(), PollFlags::POLLPRI),
-            PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
-            PollFd::new(wake.as_fd(), PollFlags::POLLIN),
-        ];
-        // An interrupted wait counts as a completed one.
-        let _ = poll(&mut fds, PollTimeout::NONE);
-        fds.first().and_then(PollFd::any).unwrap_or(false)
-    }
-
-    /// True if mounts have changed since the last call.
-    pub(super) fn has_mounted(&self) -> bool {
-        let mut fds = [PollFd::new(self.mounts.as_fd(), PollFlags::POLLPRI)];
-        let _ = poll(&mut fds, PollTimeout::ZERO);
-        fds.first().and_then(PollFd::any).unwrap_or(false)
-    }
-}
-
-/// Time between two reads of the queue by the clock. The queue has room for 16,384 events.
-const LISTENER_PAUSE: Duration = Duration::from_millis(1);
 
 /// Largest number of threads that are remembered as not belonging to the tracer.
 const THREADS_MAX: usize = 1 << 16;
@@ -77,9 +44,6 @@ pub struct FanotifyListener {
     /// Facts of the events that were taken last, by index, with the tracer's mount of each: the
     /// mount may be gone.
     unchecked: Vec<(usize, u64)>,
-    /// Time between two reads of the queue while files are opened; `None`: each event wakes the
-    /// listener.
-    pause: Option<Duration>,
     /// Number of times the queue was full, and number of events that could not be read.
     missed: (u64, u64),
     /// Number of times a mount namespace had more mounts than are read.
@@ -112,25 +76,11 @@ impl FanotifyListener {
             empty: clock::now(),
             facts: Vec::new(),
             unchecked: Vec::new(),
-            pause: None,
             missed: (0, 0),
             unlistened: 0,
         };
         watch.try_out()?;
         Ok(watch)
-    }
-
-    /// Makes the listener read by the clock, so that no open wakes the listener. More calls of a
-    /// thread have then been made until a read, and the paths of calls have to show which of them
-    /// an event belongs to.
-    pub fn read_by_clock(self) -> Self {
-        Self { pause: Some(LISTENER_PAUSE), ..self }
-    }
-
-    /// Time between two reads of the queue while files are opened, if the queue is read by the
-    /// clock.
-    pub(super) fn pause(&self) -> Option<Duration> {
-        self.pause
     }
 
     /// Opens a file and checks that the open is reported.
@@ -169,85 +119,6 @@ impl FanotifyListener {
         };
         let marked = self.events.marked();
         format!("files and directories that were opened, on {marked} file systems{unmarked}")
-    }
-
-    /// Returns duplicated descriptors that become readable when there is work to do.
-    ///
-    /// # Errors
-    ///
-    /// Errors of `dup(2)`.
-    pub(super) fn bell(&self) -> io::Result<Waker> {
-        let again = |it: BorrowedFd<'_>| it.try_clone_to_owned();
-        Ok(Waker { events: again(self.events.as_fd())?, mounts: again(self.mounts.as_fd())? })
-    }
-
-    /// Updates the listener after mounts have changed.
-    pub(super) fn mounts_changed(&mut self) {
-        self.own = own_mounts();
-        // Mounts that cannot be read now are not listened to.
-        let _ = self.events.listen_to_mounts_of("/proc/self");
-    }
-
-    /// Takes the events that are in the queue now, or only some of them, so that threads that wait
-    /// for this listener have a turn. Returns true if there were any.
-    pub(super) fn absorb(&mut self, all: bool) -> bool {
-        let mut taken = 0;
-        // Events beyond the capacity of the queue have arrived in the meantime.
-        let most = if all { self.events.capacity() } else { 1 };
-        while taken < most {
-            let before = clock::now();
-            match self.events.read() {
-                Ok(events) => {
-                    let until = clock::now();
-                    taken += events.len();
-                    // The queue is checked before the slower work.
-                    let empty = self.events.is_empty().then_some(until);
-                    events.into_iter().for_each(|event| self.take(event, until));
-                    self.check_mounts();
-                    self.empty = empty.unwrap_or(self.empty);
-                }
-                Err(Errno::EAGAIN) => {
-                    self.empty = before;
-                    return taken > 0;
-                }
-                Err(Errno::EINTR) => {}
-                Err(errno) => {
-                    self.missed.1 += 1;
-                    self.miss(errno);
-                    taken += 1;
-                }
-            }
-        }
-        true
-    }
-
-    /// Returns the facts since the last call, including all files that were opened before this
-    /// call.
-    pub(super) fn facts(&mut self) -> Vec<(Option<Pid>, Fact)> {
-        self.absorb(true);
-        // Changes of mounts in other namespaces are not reported.
-        self.elsewhere.clear();
-        std::mem::take(&mut self.facts)
-    }
-
-    /// Returns a warning about missed events.
-    pub(super) fn warning(&self) -> Option<String> {
-        let (full, unread) = self.missed;
-        let mut missed = Vec::new();
-        if self.missed != (0, 0) {
-            missed.push(format!(
-                "fanotify's queue was full {full} times, and at least {unread} of its events could not be read: files that were \
-                 opened then have no names"
-            ));
-        }
-        if self.unlistened > 0 {
-            missed.push(format!(
-                "{} times a mount namespace had more mounts than are read: files on file systems that are mounted only there may have \
-                 no names",
-                self.unlistened
-            ));
-        }
-        (!missed.is_empty()).then(|| missed.join("; "))
     }
 
     fn take(&mut self, event: OpenEvent, until: KernelTime) {
@@ -335,6 +206,80 @@ impl FanotifyListener {
             self.others.insert(tid);
         }
         is_own
+    }
+}
+
+impl OpenListener for FanotifyListener {
+    fn bell(&self) -> io::Result<Waker> {
+        Waker::of(self.events.as_fd(), self.mounts.as_fd())
+    }
+
+    fn mounts_changed(&mut self) {
+        self.own = own_mounts();
+        // Mounts that cannot be read now are not listened to.
+        let _ = self.events.listen_to_mounts_of("/proc/self");
+    }
+
+    fn absorb(&mut self, all: bool) -> bool {
+        let (mut taken, mut has_found) = (0, false);
+        // Events beyond the capacity of the queue have arrived in the meantime.
+        let most = if all { self.events.capacity() } else { 1 };
+        while taken < most {
+            let before = clock::now();
+            match self.events.read() {
+                Ok(events) => {
+                    let until = clock::now();
+                    taken += events.len();
+                    // The queue is checked before the slower work.
+                    let empty = self.events.is_empty().then_some(until);
+                    has_found |= !events.is_empty();
+                    events.into_iter().for_each(|event| self.take(event, until));
+                    self.check_mounts();
+                    self.empty = empty.unwrap_or(self.empty);
+                }
+                Err(Errno::EAGAIN) => {
+                    self.empty = before;
+                    break;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    self.missed.1 += 1;
+                    self.miss(errno);
+                    taken += 1;
+                }
+            }
+        }
+        has_found
+    }
+
+    fn facts(&mut self) -> Vec<(Option<Pid>, Fact)> {
+        self.absorb(true);
+        // Changes of mounts in other namespaces are not reported.
+        self.elsewhere.clear();
+        std::mem::take(&mut self.facts)
+    }
+
+    fn warning(&self) -> Option<String> {
+        let (full, unread) = self.missed;
+        let mut missed = Vec::new();
+        if self.missed != (0, 0) {
+            missed.push(format!(
+                "fanotify's queue was full {full} times, and at least {unread} of its events could not be read: files that were \
+                 opened then have no names"
+            ));
+        }
+        if self.unlistened > 0 {
+            missed.push(format!(
+                "{} times a mount namespace had more mounts than are read: files on file systems that are mounted only there may have \
+                 no names",
+                self.unlistened
+            ));
+        }
+        (!missed.is_empty()).then(|| missed.join("; "))
+    }
+
+    fn pause(&self) -> Option<Duration> {
+        None
     }
 }
 

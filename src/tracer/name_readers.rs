@@ -26,10 +26,10 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::ended_call::EndedCall;
 use super::entered_calls::EnteredCalls;
-use super::fanotify_listener::{FanotifyListener, Waker};
 use super::late_looks::LateLooks;
 use super::log_message::Message;
 use super::name_records::{NameReads, RecordReading, TakenRecords};
+use super::open_listener::{OpenListener, Waker};
 use super::queued_bytes::{PAUSE, QueuedBytes};
 use super::reader_exclusivity::{CpuHold, too_late};
 use super::ring_stream::Take;
@@ -60,7 +60,7 @@ const LOOKS_IN_A_ROW: u32 = 16;
 pub struct NamesReaders {
     cpus: Vec<Mutex<CpuNames>>,
     /// Listener that also reports opens.
-    watch: Option<Mutex<FanotifyListener>>,
+    watch: Option<Mutex<Box<dyn OpenListener>>>,
     stop: AtomicBool,
     /// Bytes that the log thread has yet to process.
     queued: Arc<QueuedBytes>,
@@ -99,7 +99,7 @@ impl NamesReaders {
         decoder: Arc<Decoder>,
         layouts: Vec<Layout>,
         reads: NameReads,
-        watch: Option<FanotifyListener>,
+        watch: Option<Box<dyn OpenListener>>,
     ) -> io::Result<Self> {
         let reading = RecordReading { decoder, layouts, reads };
         let taken = |ring| TakenRecords { ring, bytes: Vec::new() };
@@ -191,7 +191,7 @@ impl NamesReaders {
     /// files are opened: an event that wakes the listener delays the open.
     fn watch_until_silent(
         &self,
-        watch: &Mutex<FanotifyListener>,
+        watch: &Mutex<Box<dyn OpenListener>>,
         bell: &Waker,
         mut has_mounted: bool,
     ) {
@@ -209,10 +209,7 @@ impl NamesReaders {
             let has_found = lock(watch).absorb(false);
             let Some(pause) = lock(watch).pause() else { return };
             silent = if has_found { 0 } else { silent + 1 };
-            if !has_found {
-                thread::pause(pause);
-            }
-            has_mounted = bell.has_mounted();
+            has_mounted = bell.pause(&self.wake, pause);
         }
     }
 

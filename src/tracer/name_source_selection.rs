@@ -2,8 +2,10 @@
 
 use super::environment::Environment;
 use super::fanotify_listener::FanotifyListener;
+use super::handle_listener::HandleListener;
 use super::name_readers::PRIORITY;
 use super::name_source::{NameSource, NameSourceOption};
+use super::open_listener::OpenListener;
 use super::options::Follow;
 use super::probes::Probes;
 use super::tracepoint_plan::SourceKind;
@@ -25,7 +27,7 @@ pub struct Naming {
     /// Probes, if they are the source.
     pub probes: Option<Probes>,
     /// Listener, if it is the source.
-    pub watch: Option<FanotifyListener>,
+    pub watch: Option<Box<dyn OpenListener>>,
 }
 
 impl Naming {
@@ -86,7 +88,7 @@ pub fn choose(
                 return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
             }
             // Readers see the calls of every program, uprobes only calls that go through a
-            // library. A listener to opens keeps each file in use until its event is read.
+            // library. A listener does not identify each opened file.
             let has_readers = thread::fifo_allowed(PRIORITY);
             let candidates: &[NameSource] = if has_readers {
                 &[NameSource::Kprobe]
@@ -217,28 +219,26 @@ fn compose(
     cancellation: &mut Cancellation<'_>,
 ) -> Result<Naming, String> {
     let paths = probes(NameSource::UprobeFanotify, ground, cancellation)?;
-    let watch = listener(ground, warnings)?.read_by_clock();
-    let reason = format!("{}; the kernel reports {}", paths.reason, watch.files());
-    Ok(Naming { reason, watch: Some(watch), ..paths })
+    warn_of_other_opens(ground, warnings);
+    let files = HandleListener::new()?;
+    let reason = format!("{}; of all programs {}", paths.reason, files.reason());
+    Ok(Naming { reason, watch: Some(Box::new(files)), ..paths })
 }
 
-/// Chooses a listener to opens.
+/// Starts a listener to opens.
 fn listen(ground: Environment<'_>, warnings: &mut Vec<String>) -> Result<Naming, String> {
-    let watch = listener(ground, warnings)?;
-    let reason = watch.reason();
-    Ok(Naming { watch: Some(watch), ..Naming::plain(NameSource::Fanotify, reason) })
-}
-
-/// Starts a listener to opens. Warns if calls are not recorded that an event may belong to.
-fn listener(
-    ground: Environment<'_>,
-    warnings: &mut Vec<String>,
-) -> Result<FanotifyListener, String> {
     let processes: Vec<Pid> = match ground.follow {
         Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
         Follow::System | Follow::Launched => Vec::new(),
     };
     let watch = FanotifyListener::new(&processes)?;
+    warn_of_other_opens(ground, warnings);
+    let reason = watch.reason();
+    Ok(Naming { watch: Some(Box::new(watch)), ..Naming::plain(NameSource::Fanotify, reason) })
+}
+
+/// Warns if not all calls are recorded that a report of an open may belong to.
+fn warn_of_other_opens(ground: Environment<'_>, warnings: &mut Vec<String>) {
     let needed = CallId::all().filter(|it| it.call().bears_on_opens());
     let others: Vec<&str> = needed
         .filter(|it| it.call().number(ground.machine).is_some() && !ground.calls.contains(it))
@@ -250,7 +250,6 @@ fn listener(
             others.join(", ")
         ));
     }
-    Ok(watch)
 }
 
 /// Chooses the readers. They need real-time priority: without it, paths read from memory would be

@@ -7,7 +7,9 @@ use crate::event::syscall_table::Role;
 use crate::event::{Name, OpenFlags, ReadNames};
 use crate::operation::context::Context;
 use crate::operation::fd_table::{Description, Slot};
-use crate::operation::model::{FdEffect, FilePath, OpenFile, PathSource, SyscallOperation};
+use crate::operation::model::{
+    FdEffect, FilePath, MountNamespace, OpenFile, PathSource, SyscallOperation,
+};
 use crate::operation::path_arguments::{as_file_path, named, open_flags};
 use crate::operation::task::TaskView;
 use crate::units::{Fd, KernelTime};
@@ -56,8 +58,12 @@ impl EffectList<'_> {
         let link = names.and_then(|it| it.link.as_ref());
         let opened = names.and_then(|it| it.opened.as_ref());
         let mut file = context.file(flags.map(|flags| flags.0), false);
-        file.stat = names.and_then(|it| it.stat);
         let mounts = self.task.place().borrow().mounts;
+        // In another mount namespace a file system that was not listened to may have opened the
+        // file of the handle.
+        let identifies =
+            |names: &&ReadNames| !names.stat_is_by_handle || mounts.is(MountNamespace::OWN);
+        file.stat = names.filter(identifies).and_then(|names| names.stat);
         let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
         file.path = match link {
             Some(link) if link.verified => Some(linked(link, PathSource::Link)),

@@ -1,6 +1,9 @@
 //! Our operations against strace's calls, thread by thread and call by call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use super::arguments::{Annotated, quoted, split_arguments};
 use super::names::{errno_number, kernel_name};
@@ -216,14 +219,25 @@ fn held_path(
     held: &mut usize,
 ) -> Option<String> {
     let row = CALLS.iter().find(|it| it.name == kernel_name(&call.name))?;
-    let is_resolved =
-        matches!(ours.path_source.as_deref(), Some("fd-link" | "fanotify" | "snapshot"));
     let expected = call.fd_path.as_deref().filter(|it| it.starts_with(b"/"))?;
-    if row.arg(Role::Fd) != Some(0) || !is_resolved {
+    if row.arg(Role::Fd) != Some(0) {
         return None;
     }
-    *held += 1;
-    let reported = ours.path()?;
+    let reported = match ours.path_source.as_deref() {
+        Some("fd-link" | "fanotify" | "snapshot") => {
+            *held += 1;
+            ours.path()?
+        }
+        // As the program spelled it: it leads to the file if that is still there.
+        Some("uprobe-string" | "kernel-string") => {
+            let spelled = ours.path_absolute.as_deref().or(ours.path.as_deref())?;
+            let found = Path::new(spelled).is_absolute().then(|| fs::canonicalize(spelled))?;
+            let found = found.ok()?.into_os_string().into_vec();
+            *held += 1;
+            found
+        }
+        _ => return None,
+    };
     let name = expected.strip_suffix(b" (deleted)").unwrap_or(expected);
     let is_same = reported == expected || reported == name || moved.may_be(&reported, name);
     (!is_same).then(|| format!("works on {:?}, ours {ours:?}", String::from_utf8_lossy(expected)))

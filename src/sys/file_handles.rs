@@ -1,0 +1,95 @@
+//! Files by handle (`open_by_handle_at(2)`): a handle names a file for as long as its inode exists,
+//! under whatever names, and keeps nothing in use.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+/// Largest handle of the kernel, in bytes (`MAX_HANDLE_SZ`).
+const HANDLE_BYTES_MAX: usize = 128;
+
+/// Number of words of a `struct file_handle`: length, type, and the handle itself.
+const WORDS: usize = 2 + HANDLE_BYTES_MAX / 4;
+
+/// Handle of a file, within its file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileHandle {
+    /// A `struct file_handle`, whose contents are aligned as the kernel expects.
+    words: [u32; WORDS],
+}
+
+impl FileHandle {
+    /// Returns the handle of this type; `None` if it is longer than handles of the kernel are.
+    pub(super) fn new(kind: i32, bytes: &[u8]) -> Option<Self> {
+        let mut words = [0; WORDS];
+        let (head, rest) = words.split_at_mut(2);
+        head.copy_from_slice(&[u32::try_from(bytes.len()).ok()?, kind.cast_unsigned()]);
+        if bytes.len() > HANDLE_BYTES_MAX {
+            return None;
+        }
+        for (word, part) in rest.iter_mut().zip(bytes.chunks(4)) {
+            let mut padded = [0; 4];
+            padded.get_mut(..part.len())?.copy_from_slice(part);
+            *word = u32::from_ne_bytes(padded);
+        }
+        Some(Self { words })
+    }
+
+    /// Finds the file in the file system of `mount`. Nothing is opened (`O_PATH`): no lease is
+    /// broken, and no event is reported.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE`: the file does not exist any more.
+    pub(super) fn find(&self, mount: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+        let mut words = self.words;
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        // SAFETY: `words` is as long as its first word says, is exclusively ours, and has the
+        // alignment of a `struct file_handle`, whose two members are of 4 bytes.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), words.as_mut_ptr(), flags)
+        };
+        let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
+        // SAFETY: the kernel has just made this descriptor for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// Returns the directory at which a file system is mounted, in a mount of its own that is nowhere
+/// in the tree: the mount there can be removed meanwhile. (The file system itself stays in use.)
+///
+/// # Errors
+///
+/// Those of `open_tree(2)` (from Linux 5.2 on) and `openat(2)`; `ENOTDIR`: a file is mounted there.
+pub(super) fn detached_mount(mount_point: &Path) -> io::Result<File> {
+    let path = std::ffi::CString::new(mount_point.as_os_str().as_bytes())?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    // SAFETY: the path ends with NUL; the kernel only reads it.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let fd = i32::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    let tree = unsafe { OwnedFd::from_raw_fd(fd) };
+    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    // A handle is looked up through an open directory, not through `O_PATH`.
+    let directory = openat(tree.as_fd(), c".", flags, Mode::empty())?;
+    Ok(File::from(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handle_has_length_type_and_contents() {
+        let handle = FileHandle::new(1, &[1, 0, 0, 0, 2, 0, 0, 0, 3]).expect("short");
+        let expected = [9, 1].into_iter().chain([1_u32, 2, 3].map(u32::to_le).map(u32::from_le));
+        assert_eq!(handle.words.get(..5), Some(expected.collect::<Vec<_>>().as_slice()));
+        assert!(FileHandle::new(1, &[0; HANDLE_BYTES_MAX + 1]).is_none());
+    }
+}

@@ -1,0 +1,329 @@
+//! Opened files by handle, and the threads that opened them, as the kernel reports them to a
+//! listener (fanotify(7), `FAN_REPORT_FID`, with threads from Linux 5.1 on).
+//!
+//! An event with a handle keeps nothing in use, unlike one with a descriptor of the file
+//! (`sys::fanotify`): the file system can be unmounted while events wait, no lease is broken, and
+//! devices have events, too. File systems without handles (proc, sysfs) have no events.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, readlinkat};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use rustc_hash::FxHashMap;
+
+use super::fanotify::{FileSeen, is_listened, queue_capacity};
+use super::file_handles::{FileHandle, detached_mount};
+use super::files::stat_and_mount_of;
+use super::mounts::mounts_of;
+use crate::units::{DevId, Tid};
+
+/// Number of a file system in events (`statfs.f_fsid`).
+type FileSystemId = [u8; 8];
+
+/// Room for the events of one read, in bytes: some 1,000.
+const READ_BYTES: usize = 64 << 10;
+
+/// A queue of opens, and the file systems whose opens go there.
+#[derive(Debug)]
+pub struct HandleEvents {
+    group: Fanotify,
+    /// Listened to.
+    file_systems: FxHashMap<FileSystemId, ListenedFileSystem>,
+    /// Not listened to: types of file systems.
+    unmarked: BTreeSet<String>,
+    /// `/proc/self/fd`: links of files that were found by their handles.
+    links: OwnedFd,
+    /// Events that came while a file system was tried.
+    waiting: Vec<HandleEvent>,
+}
+
+/// A file system that is listened to.
+#[derive(Debug)]
+struct ListenedFileSystem {
+    /// Number of its device, `MAJOR:MINOR`.
+    majmin: String,
+    /// A directory of it, in a mount that is nowhere in the tree.
+    mount: File,
+    /// True if it opens files of other file systems for each of its own.
+    is_stacked: bool,
+}
+
+/// Event that was taken out of the queue.
+#[derive(Debug)]
+pub enum HandleEvent {
+    /// A thread opened a file, a directory or a device.
+    Opened(OpenedHandle),
+    /// An exec opened a program or its loader.
+    Program,
+    /// The queue was full: events were lost.
+    Overflow,
+}
+
+/// A file that a thread has opened.
+#[derive(Debug)]
+pub struct OpenedHandle {
+    /// The thread that opened.
+    pub tid: Tid,
+    file_system: FileSystemId,
+    handle: FileHandle,
+}
+
+impl HandleEvents {
+    /// Creates a queue, and listens to the file systems that are mounted here.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words.
+    pub fn new() -> Result<Self, String> {
+        let flags = InitFlags::FAN_CLASS_NOTIF
+            | InitFlags::FAN_REPORT_TID
+            | InitFlags::from_bits_retain(libc::FAN_REPORT_FID)
+            | InitFlags::FAN_CLOEXEC
+            | InitFlags::FAN_NONBLOCK;
+        let group = Fanotify::init(flags, EventFFlags::O_CLOEXEC).map_err(|errno| match errno {
+            Errno::EPERM => {
+                "fanotify needs CAP_SYS_ADMIN, outside of any user namespace".to_owned()
+            }
+            Errno::ENOSYS | Errno::EINVAL => {
+                "this kernel's fanotify reports no handles of files (Linux 5.1 does)".to_owned()
+            }
+            errno => format!("fanotify cannot be opened: {}", io::Error::from(errno)),
+        })?;
+        let links = File::open("/proc/self/fd").map_err(|error| error.to_string())?.into();
+        let (file_systems, unmarked, waiting) = Default::default();
+        let mut events = Self { group, file_systems, unmarked, links, waiting };
+        events.listen().map_err(|error| format!("cannot read the list of mounts: {error}"))?;
+        Ok(events)
+    }
+
+    /// Listens to the file systems that are mounted here, and lets go of those that are not mounted
+    /// any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading `mountinfo`.
+    pub fn listen(&mut self) -> io::Result<()> {
+        let mounts = mounts_of("/proc/self")?;
+        let mounted: BTreeSet<&str> = mounts.iter().map(|mount| mount.majmin.as_str()).collect();
+        self.file_systems.retain(|_, known| mounted.contains(known.majmin.as_str()));
+        for mount in &mounts {
+            let is_known = self.file_systems.values().any(|known| known.majmin == mount.majmin);
+            if is_known {
+                continue;
+            }
+            let is_added = is_listened(mount)
+                && self.add(&mount.mount_point, &mount.majmin, mount.fs_type == "overlay").is_ok();
+            if is_added {
+                self.unmarked.remove(&mount.fs_type);
+            } else {
+                self.unmarked.insert(mount.fs_type.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens to the file system that is mounted here. A directory is opened: its event has the
+    /// number of the file system, and its handle has to lead back to the directory.
+    fn add(&mut self, mount_point: &Path, majmin: &str, is_stacked: bool) -> io::Result<()> {
+        let how = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+        let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
+        self.group.mark(how, what, AT_FDCWD, Some(mount_point))?;
+        let mount = detached_mount(mount_point)?;
+        let expected = inode_of(mount.as_fd());
+        let own = Tid(nix::unistd::gettid().as_raw());
+        let leads_back = |opened: &OpenedHandle| {
+            let file = opened.handle.find(mount.as_fd()).ok()?;
+            let found = inode_of(file.as_fd());
+            (found.is_some() && found == expected).then_some(opened.file_system)
+        };
+        let mut found = None;
+        while found.is_none()
+            && let Ok(events) = self.read()
+        {
+            for event in events {
+                match event {
+                    HandleEvent::Opened(opened) if opened.tid == own => {
+                        found = found.or_else(|| leads_back(&opened));
+                    }
+                    other => self.waiting.push(other),
+                }
+            }
+        }
+        let id = found.ok_or(Errno::EOPNOTSUPP)?;
+        let listened = ListenedFileSystem { majmin: majmin.to_owned(), mount, is_stacked };
+        self.file_systems.insert(id, listened);
+        Ok(())
+    }
+
+    /// Number of file systems that are listened to.
+    pub fn marked(&self) -> usize {
+        self.file_systems.len()
+    }
+
+    /// Types of file systems of which some or all are not listened to, sorted.
+    pub fn unmarked(&self) -> Vec<&str> {
+        self.unmarked.iter().map(String::as_str).collect()
+    }
+
+    /// Number of events that may wait, and one more for the overflow event.
+    pub fn capacity(&self) -> usize {
+        queue_capacity()
+    }
+
+    /// True if no event waits.
+    pub fn is_empty(&self) -> bool {
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        self.waiting.is_empty() && poll(&mut fds, PollTimeout::ZERO) == Ok(0)
+    }
+
+    /// Takes events that came while a file system was tried, or else those that wait in the queue,
+    /// oldest first.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: there are none.
+    pub fn take(&mut self) -> nix::Result<Vec<HandleEvent>> {
+        match std::mem::take(&mut self.waiting) {
+            waiting if waiting.is_empty() => self.read(),
+            waiting => Ok(waiting),
+        }
+    }
+
+    fn read(&self) -> nix::Result<Vec<HandleEvent>> {
+        let mut bytes = vec![0; READ_BYTES];
+        let length = nix::unistd::read(&self.group, &mut bytes)?;
+        bytes.truncate(length);
+        Ok(events(&bytes))
+    }
+
+    /// True if the file system opens files of others for each of its own.
+    pub fn is_stacked(&self, opened: &OpenedHandle) -> bool {
+        self.file_systems.get(&opened.file_system).is_some_and(|known| known.is_stacked)
+    }
+
+    /// Reads the state of the file. Its name is one of those that it has.
+    pub fn look(&self, opened: &OpenedHandle) -> FileSeen {
+        let known = self.file_systems.get(&opened.file_system);
+        let file =
+            known.ok_or(Errno::ENODEV).and_then(|known| opened.handle.find(known.mount.as_fd()));
+        match file {
+            Ok(file) => {
+                let number = file.as_raw_fd().to_string();
+                let link = readlinkat(&self.links, number.as_str()).map(OsStringExt::into_vec);
+                let stat = stat_and_mount_of(file.as_fd()).map(|(stat, _)| stat);
+                FileSeen { link, stat, mount: None }
+            }
+            Err(errno) => FileSeen { link: Err(errno), stat: None, mount: None },
+        }
+    }
+}
+
+impl AsFd for HandleEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.group.as_fd()
+    }
+}
+
+/// Returns the events of a read; what is not understood ends them.
+fn events(mut bytes: &[u8]) -> Vec<HandleEvent> {
+    let mut events = Vec::new();
+    while let Some(length) = u32_at(bytes, 0).and_then(|length| usize::try_from(length).ok())
+        && let Some((event, rest)) = bytes.split_at_checked(length)
+        && let Some(event) = event_of(event)
+    {
+        events.push(event);
+        bytes = rest;
+    }
+    events
+}
+
+/// Returns an event: a `struct fanotify_event_metadata`, followed by a `struct
+/// fanotify_event_info_fid`.
+fn event_of(bytes: &[u8]) -> Option<HandleEvent> {
+    let mask = MaskFlags::from_bits_retain(u64::from_ne_bytes(part(bytes, 8)?));
+    if mask.contains(MaskFlags::FAN_Q_OVERFLOW) {
+        return Some(HandleEvent::Overflow);
+    }
+    if mask.contains(MaskFlags::FAN_OPEN_EXEC) {
+        return Some(HandleEvent::Program);
+    }
+    let tid = Tid(i32::from_ne_bytes(part(bytes, 20)?));
+    let info = bytes.get(usize::from(u16::from_ne_bytes(part(bytes, 6)?))..)?;
+    if info.first() != Some(&libc::FAN_EVENT_INFO_TYPE_FID) {
+        return None;
+    }
+    let file_system = part(info, 4)?;
+    let length = usize::try_from(u32_at(info, 12)?).ok()?;
+    let kind = i32::from_ne_bytes(part(info, 16)?);
+    let handle = FileHandle::new(kind, info.get(20..)?.get(..length)?)?;
+    Some(HandleEvent::Opened(OpenedHandle { tid, file_system, handle }))
+}
+
+fn inode_of(file: BorrowedFd<'_>) -> Option<(DevId, u64)> {
+    stat_and_mount_of(file).and_then(|(stat, _)| stat.inode())
+}
+
+fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
+    part(bytes, place).map(u32::from_ne_bytes)
+}
+
+fn part<const N: usize>(bytes: &[u8], place: usize) -> Option<[u8; N]> {
+    bytes.get(place..)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event as the kernel writes it: length, version, length of the head, mask, no descriptor,
+    /// thread; then type and length of the information, file system, and handle.
+    fn written(mask: MaskFlags, tid: i32, handle: &[u8]) -> Vec<u8> {
+        let mut info = vec![libc::FAN_EVENT_INFO_TYPE_FID, 0];
+        info.extend(u16::try_from(20 + handle.len()).expect("short").to_ne_bytes());
+        info.extend([1, 2, 3, 4, 5, 6, 7, 8]);
+        info.extend(u32::try_from(handle.len()).expect("short").to_ne_bytes());
+        info.extend(1_i32.to_ne_bytes());
+        info.extend(handle);
+        let mut event = u32::try_from(24 + info.len()).expect("short").to_ne_bytes().to_vec();
+        event.extend([3, 0]);
+        event.extend(24_u16.to_ne_bytes());
+        event.extend(mask.bits().to_ne_bytes());
+        event.extend((-1_i32).to_ne_bytes());
+        event.extend(tid.to_ne_bytes());
+        event.extend(info);
+        event
+    }
+
+    #[test]
+    fn one_read_has_several_events() {
+        let open = MaskFlags::FAN_OPEN;
+        let mut bytes = written(open, 7, &[9; 8]);
+        bytes.extend(written(open | MaskFlags::FAN_OPEN_EXEC, 7, &[9; 8]));
+        bytes.extend(written(open | MaskFlags::FAN_ONDIR, 8, &[1; 12]));
+        let events = events(&bytes);
+        let threads = events.iter().map(|event| match event {
+            HandleEvent::Opened(opened) => opened.tid.0,
+            HandleEvent::Program => -1,
+            HandleEvent::Overflow => -2,
+        });
+        assert_eq!(threads.collect::<Vec<_>>(), [7, -1, 8]);
+    }
+
+    #[test]
+    fn cut_event_ends_the_events() {
+        let bytes = written(MaskFlags::FAN_OPEN, 7, &[9; 8]);
+        for length in 0..bytes.len() {
+            assert!(events(&bytes[..length]).is_empty(), "{length}");
+        }
+        let mut long = written(MaskFlags::FAN_OPEN, 7, &[9; 8]);
+        long[36..40].copy_from_slice(&1000_u32.to_ne_bytes());
+        assert!(events(&long).is_empty());
+    }
+}
