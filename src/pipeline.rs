@@ -12,6 +12,7 @@ mod opening;
 mod others;
 mod pid_reuse;
 mod recorded;
+mod recorded_names;
 mod serial;
 mod stage_message;
 mod summary;

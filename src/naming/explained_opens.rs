@@ -3,8 +3,11 @@
 //!
 //! An order leaves a choice if there are more calls than events: a call opened a device, or the
 //! kernel merged its event into an older one, of the same thread and file. A call with an absolute
-//! path that is a reported name has opened that file. An event whose name is no path belongs to the
-//! only call that it may belong to and whose file is not known:
+//! path that is a reported name has opened that file, and so has one whose path led to that file
+//! when the order left no choice ([`KnownPaths`]): through symbolic links, or by another of the
+//! file's names. Calls with one path have opened one file, so the order is that of the different
+//! paths and files. An event whose name is no path belongs to the only call that it may belong to
+//! and whose file is not known:
 //!
 //! ```text
 //!  calls of the thread    /a/x   link   /a/y   /a/x
@@ -20,6 +23,42 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::units::DevId;
 
+/// Device and inode of a file.
+type InodeKey = (DevId, u64);
+
+/// Limit of known paths, in bytes. Beyond it they are learned anew.
+const KNOWN_BYTES_MAX: usize = 4 << 20;
+
+/// Files to which absolute paths led when the order of events and calls left no choice.
+#[derive(Debug, Default)]
+pub(super) struct KnownPaths {
+    files: FxHashMap<Box<[u8]>, InodeKey>,
+    bytes: usize,
+}
+
+impl KnownPaths {
+    /// Learns the file that a call with this path has opened.
+    pub(super) fn learn(&mut self, path: &OpenedPath, file: InodeKey) {
+        if path.base != PathBase::Root {
+            return;
+        }
+        if let Some(known) = self.files.get_mut(&path.bytes) {
+            *known = file;
+            return;
+        }
+        let bytes = path.bytes.len() + 2 * size_of::<(Box<[u8]>, InodeKey)>();
+        if self.bytes + bytes > KNOWN_BYTES_MAX {
+            *self = Self::default();
+        }
+        self.bytes += bytes;
+        self.files.insert(path.bytes.clone(), file);
+    }
+
+    fn inode(&self, path: &OpenedPath) -> Option<InodeKey> {
+        self.files.get(&path.bytes).copied().filter(|_| path.base == PathBase::Root)
+    }
+}
+
 /// End of the name of a removed file.
 const DELETED: &[u8] = b" (deleted)";
 
@@ -27,20 +66,55 @@ const DELETED: &[u8] = b" (deleted)";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReportedFile<'a> {
     pub(super) name: &'a [u8],
-    pub(super) inode: Option<(DevId, u64)>,
+    pub(super) inode: Option<InodeKey>,
     /// Calls that the event may belong to by time and order. Begins and ends are ascending.
     pub(super) calls: Range<usize>,
 }
 
+/// Directory at which a path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum PathBase {
+    Root,
+    /// The working directory, and the number of changes of working directories before.
+    WorkingDirectory(u64),
+    /// An open directory: its number may be another's the next time.
+    Descriptor,
+    /// The path depends on the calling process, or no path leads to the file.
+    Unknown,
+}
+
 /// Path that a call has opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OpenedPath(pub(super) Box<[u8]>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpenedPath {
+    pub(super) bytes: Box<[u8]>,
+    base: PathBase,
+}
 
 impl OpenedPath {
+    /// Returns the path of a call; `relative` is the base of a path that does not begin at the
+    /// root, or [`PathBase::Unknown`] if no path of the call leads to the file.
+    pub(super) fn new(bytes: &[u8], relative: PathBase) -> Self {
+        // These lead to files of the process.
+        let is_of_process = ["/proc/", "/dev/fd", "/dev/std", "/dev/tty"];
+        let base = match bytes {
+            _ if is_of_process.iter().any(|start| bytes.starts_with(start.as_bytes())) => {
+                PathBase::Unknown
+            }
+            [b'/', ..] if relative != PathBase::Unknown => PathBase::Root,
+            _ => relative,
+        };
+        Self { bytes: bytes.into(), base }
+    }
+
+    /// True if each call with this path has opened the same file, as long as nothing is renamed.
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self.base, PathBase::Root | PathBase::WorkingDirectory(_))
+    }
+
     /// Returns the resolved name of the file, if the path begins at the root, has no `.` and `..`,
     /// and leads through no symbolic link.
     fn as_name(&self) -> Option<&[u8]> {
-        let path = match &*self.0 {
+        let path = match &*self.bytes {
             [path @ .., b'/'] if !path.is_empty() => path,
             path => path,
         };
@@ -56,6 +130,7 @@ impl OpenedPath {
 pub(super) fn by_paths(
     files: &[ReportedFile<'_>],
     paths: &[Option<&OpenedPath>],
+    known: &KnownPaths,
     may_be: impl Fn(usize, usize) -> bool,
 ) -> Vec<Option<usize>> {
     let mut events = vec![None; paths.len()];
@@ -63,14 +138,21 @@ pub(super) fn by_paths(
         return events;
     }
     let mut by_name: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
+    let mut by_inode: FxHashMap<InodeKey, Vec<usize>> = FxHashMap::default();
     for (event, file) in files.iter().enumerate() {
         by_name.entry(file.name).or_default().push(event);
+        if let Some(inode) = file.inode {
+            by_inode.entry(inode).or_default().push(event);
+        }
     }
+    let same_file = |path: &OpenedPath| {
+        let of_name = path.as_name().and_then(|name| by_name.get(name));
+        of_name.or_else(|| by_inode.get(&known.inode(path)?))
+    };
     let calls_of = |event: &usize| files.get(*event).map_or(0..0, |file| file.calls.clone());
     let mut named: FxHashSet<usize> = FxHashSet::default();
     for (call, (path, found)) in paths.iter().zip(&mut events).enumerate() {
-        let name = path.and_then(OpenedPath::as_name);
-        let same = name.and_then(|name| by_name.get(name)).map_or(&[][..], Vec::as_slice);
+        let same = path.and_then(same_file).map_or(&[][..], Vec::as_slice);
         let passed = same.partition_point(|event| calls_of(event).end <= call);
         let rest = same.iter().skip(passed).take_while(|event| calls_of(event).start <= call);
         let its: Vec<usize> = rest.copied().filter(|event| may_be(*event, call)).collect();

@@ -11,10 +11,7 @@
 //!
 //! A call may have no event: it failed, opened no file or directory, or one of a file system that
 //! is not watched, or the kernel merged its event into an older unread one. But each event belongs
-//! to a call. So an event is certain if it has the same call in all assignments that give every
-//! event a call of its own, in order and in time. This is true if the earliest and the latest
-//! assignment agree on it. Otherwise paths decide, if probes have recorded them
-//! (`explained_opens`), or no assignment is reported.
+//! to a call ([`super::open_assignment`]).
 //!
 //! Not seen: opens by other means than a call that opens (`swapon`, `acct`, and `io_uring` where
 //! that is not recorded). If a thread does so and within the same moment opens a file without an
@@ -24,45 +21,15 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::explained_opens::{OpenedPath, ReportedFile, by_paths};
+use super::eventless_mounts::EventlessMounts;
+use super::explained_opens::{KnownPaths, OpenedPath, PathBase};
+use super::open_assignment::{FanotifyOpen, JoinedOpen, OpenCall, OpenKind, verdicts_of};
 use super::room::Room;
-use crate::event::syscall_table::Role;
-use crate::event::{AccessMode, FileStat, OpenFlags, SysEnter, SysExit};
+use crate::event::registers::fd;
+use crate::event::syscall_table::{CallClass, Role};
+use crate::event::task::TaskEvent;
+use crate::event::{Event, EventKind, OpenFlags, SysEnter, SysExit};
 use crate::units::{KernelTime, Tid};
-
-/// An event of fanotify.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FanotifyOpen {
-    /// Earliest time of its queueing.
-    pub since: KernelTime,
-    /// Time of its reading.
-    pub until: KernelTime,
-    /// Clock after the name was read.
-    pub end: KernelTime,
-    /// Type and inode of the opened file.
-    pub stat: Option<FileStat>,
-    /// Name of the opened file.
-    pub bytes: Vec<u8>,
-}
-
-impl FanotifyOpen {
-    fn held_bytes(&self) -> usize {
-        2 * size_of::<Self>() + self.bytes.len()
-    }
-}
-
-/// Result for a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JoinedOpen {
-    /// Number of the call.
-    pub number: u64,
-    /// Event of the call, if it could be assigned.
-    pub report: Option<FanotifyOpen>,
-    /// True if nothing contradicts the assignment.
-    pub sure: bool,
-    /// True if the path of the call decided: a rename in the meantime contradicts.
-    pub is_by_path: bool,
-}
 
 /// Calls and events that are not assigned to each other yet.
 #[derive(Debug, Default)]
@@ -77,37 +44,29 @@ pub struct FanotifyJoin {
     otherwise: FxHashSet<Tid>,
     /// Times at which the calls of threads may be judged.
     due: BTreeSet<(KernelTime, Tid)>,
+    known: KnownPaths,
+    eventless: EventlessMounts,
+    /// Number of changes of working directories; `None`: not all are recorded.
+    directory_changes: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct ThreadOpens {
     reports: VecDeque<FanotifyOpen>,
     calls: VecDeque<OpenCall>,
-    /// Begin of the call that it is inside, and the kind of file that the call may open.
-    inside: Option<(KernelTime, OpenKind)>,
+    /// The call that it is inside.
+    inside: Option<EnteredOpen>,
     /// Time until which its calls cannot be judged, and at which they are due.
     not_before: KernelTime,
 }
 
-/// Kind of file that a call may open with an event, by its flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OpenKind {
-    Nothing,
-    Directory,
-    File,
-    Either,
-}
-
-/// A call that may have an event.
-#[derive(Clone, Debug)]
-struct OpenCall {
-    opens: OpenKind,
+/// A call that opens and has not ended.
+#[derive(Clone, Copy, Debug)]
+struct EnteredOpen {
     start: KernelTime,
-    end: KernelTime,
-    /// Path that the call has opened, if it was recorded.
-    path: Option<OpenedPath>,
-    /// Number of the call; `None`: it failed.
-    number: Option<u64>,
+    opens: OpenKind,
+    /// Directory at which a relative path begins.
+    base: PathBase,
 }
 
 /// Progress of the judging of a thread's calls.
@@ -126,6 +85,16 @@ impl FanotifyJoin {
     pub fn new(seen_since: KernelTime, machine: &str) -> Self {
         let knows_flags = machine == std::env::consts::ARCH;
         Self { seen_since, knows_flags, ..Self::default() }
+    }
+
+    /// Notes that all changes of working directories are recorded.
+    pub fn with_directory_changes(self) -> Self {
+        Self { directory_changes: Some(0), ..self }
+    }
+
+    /// Sets the mounts at the start: the content of `/proc/self/mountinfo`.
+    pub fn mounts(&mut self, mountinfo: &[u8]) {
+        self.eventless = EventlessMounts::new(mountinfo);
     }
 
     /// Takes an event, which must come before the calls that it may belong to. Returns false if too
@@ -152,15 +121,16 @@ impl FanotifyJoin {
     pub fn forget_before(&mut self, time: KernelTime) {
         self.threads.retain(|_, thread| {
             if thread.calls.is_empty() {
-                thread.forget_reports(thread.inside.map_or(time, |inside| inside.0.min(time)));
+                thread.forget_reports(thread.inside.map_or(time, |inside| inside.start.min(time)));
             }
             !thread.reports.is_empty() || !thread.calls.is_empty() || thread.inside.is_some()
         });
     }
 
     /// Handles a loss: calls may be missing before this time.
-    pub fn lost(&mut self, time: KernelTime) {
+    fn lost(&mut self, time: KernelTime) {
         self.seen_since = self.seen_since.max(time);
+        self.changes_directory();
         for thread in self.threads.values_mut() {
             thread.inside = None;
         }
@@ -171,18 +141,65 @@ impl FanotifyJoin {
         self.otherwise.insert(tid);
     }
 
+    /// Handles an event of the recording. If it is the exit of a call that opens, returns the time
+    /// at which the call's reports are read; the verdict will have this number.
+    pub fn look(&mut self, event: &Event, number: u64) -> Option<KernelTime> {
+        match &event.kind {
+            EventKind::SysEnter(enter) if enter.call.call().opens_files() => {
+                self.enter(event.tid, event.time, enter);
+            }
+            EventKind::SysExit(exit) if exit.call.call().opens_files() => {
+                return self.exit(event.tid, event.time, exit, number);
+            }
+            EventKind::SysEnter(SysEnter { call, .. })
+            | EventKind::SysExit(SysExit { call, .. })
+                if call.call().class == CallClass::Place =>
+            {
+                self.changes_directory();
+            }
+            EventKind::Task(TaskEvent::Exit { tid, .. }) => self.ended(*tid, event.time),
+            EventKind::Uring(request) if request.opcode().class() == CallClass::Open => {
+                self.opens_otherwise(event.tid);
+            }
+            EventKind::Lost(_) => self.lost(event.time),
+            _ => {}
+        }
+        None
+    }
+
     /// Handles the entry of a call that opens.
-    pub fn enter(&mut self, tid: Tid, time: KernelTime, enter: &SysEnter) {
+    fn enter(&mut self, tid: Tid, time: KernelTime, enter: &SysEnter) {
         let opens = match OpenKind::by_flags(enter) {
             OpenKind::File | OpenKind::Directory if !self.knows_flags => OpenKind::Either,
             opens => opens,
         };
-        self.threads.entry(tid).or_default().inside = Some((time, opens));
+        let base = self.base_of(enter);
+        let entered = EnteredOpen { start: time, opens, base };
+        self.threads.entry(tid).or_default().inside = Some(entered);
+    }
+
+    /// Notes that a thread changes its working directory, or has changed it.
+    fn changes_directory(&mut self) {
+        self.directory_changes = self.directory_changes.map(|changes| changes + 1);
+    }
+
+    /// Returns the directory at which a relative path of the call begins.
+    fn base_of(&self, enter: &SysEnter) -> PathBase {
+        let call = enter.call.call();
+        let flags = OpenFlags::of_call(call, &enter.args, None);
+        let place = call.arg(Role::DirFd).and_then(|place| enter.args.get(place));
+        let is_working = place.is_none_or(|directory| fd(*directory).0 == libc::AT_FDCWD);
+        match self.directory_changes {
+            // The flags of `openat2` are stored in memory.
+            _ if flags.is_none_or(OpenFlags::is_unnamed) => PathBase::Unknown,
+            Some(changes) if is_working => PathBase::WorkingDirectory(changes),
+            _ => PathBase::Descriptor,
+        }
     }
 
     /// Handles the exit. If its events must be awaited, returns the time at which they are read;
     /// the verdict will have this number.
-    pub fn exit(
+    fn exit(
         &mut self,
         tid: Tid,
         time: KernelTime,
@@ -191,7 +208,9 @@ impl FanotifyJoin {
     ) -> Option<KernelTime> {
         let thread = self.threads.entry(tid).or_default();
         let before = thread.calls.back().map_or(KernelTime::MIN, |it| it.end);
-        let (start, opens) = thread.inside.take().unwrap_or((before, OpenKind::Either));
+        let unseen =
+            EnteredOpen { start: before, opens: OpenKind::Either, base: PathBase::Unknown };
+        let EnteredOpen { start, opens, base } = thread.inside.take().unwrap_or(unseen);
         let mut waits_until = None;
         if opens != OpenKind::Nothing && may_have_opened(exit.ret) {
             if thread.calls.is_empty() {
@@ -202,9 +221,11 @@ impl FanotifyJoin {
             // The last of its events is read last.
             let begun = thread.reports.partition_point(|it| it.since <= call.end);
             let last = begun.checked_sub(1).and_then(|it| thread.reports.get(it));
-            let until = last.filter(|it| call.is_while(it)).map(|it| it.end);
+            let mut until = last.filter(|it| call.is_while(it)).map(|it| it.end);
+            call.path = until.and_then(|_| self.kept_path(exit, base));
+            let path = call.path.as_ref().map(|path| &*path.bytes);
+            until = until.filter(|_| !path.is_some_and(|path| self.eventless.has(path)));
             if until.is_some() {
-                call.path = self.kept_path(exit);
                 self.threads.entry(tid).or_default().calls.push_back(call);
             }
             waits_until = until.filter(|_| exit.ret >= 0);
@@ -224,22 +245,22 @@ impl FanotifyJoin {
 
     /// Returns the path that a probe has recorded for the call. Without room for it, the order of
     /// events and calls has to decide alone.
-    fn kept_path(&mut self, exit: &SysExit) -> Option<OpenedPath> {
+    fn kept_path(&mut self, exit: &SysExit, base: PathBase) -> Option<OpenedPath> {
         let path = &exit.names.as_ref()?.argument.as_ref()?.bytes;
         let threads = &self.threads;
         let waiting = || threads.values().map(ThreadOpens::held_bytes).sum();
-        self.room.take(path.len(), waiting).then(|| OpenedPath(path.clone().into()))
+        self.room.take(path.len(), waiting).then(|| OpenedPath::new(path, base))
     }
 
     /// Handles the end of a thread, maybe inside a call.
-    pub fn ended(&mut self, tid: Tid, time: KernelTime) {
+    fn ended(&mut self, tid: Tid, time: KernelTime) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         // The number may be another thread's from now on; calls that are not judged yet belong to
         // this one.
         if thread.calls.is_empty() {
             self.otherwise.remove(&tid);
         }
-        if let Some((start, opens)) = thread.inside.take() {
+        if let Some(EnteredOpen { start, opens, .. }) = thread.inside.take() {
             let (end, path, number) = (time, None, None);
             thread.calls.push_back(OpenCall { opens, start, end, path, number });
         }
@@ -256,7 +277,7 @@ impl FanotifyJoin {
             let Some(thread) = self.threads.get_mut(&tid) else { continue };
             let is_doubtful = self.otherwise.contains(&tid);
             let seen_since = if is_doubtful { KernelTime::MAX } else { self.seen_since };
-            match thread.judge(now, seen_since, &mut verdicts) {
+            match thread.judge(now, seen_since, &mut self.known, &mut verdicts) {
                 JoinProgress::Due(time) => {
                     thread.not_before = time;
                     self.due.insert((time, tid));
@@ -268,48 +289,10 @@ impl FanotifyJoin {
     }
 }
 
-impl OpenKind {
-    /// Returns the kind of file by the flags of a call; those of `openat2` are stored in memory.
-    fn by_flags(enter: &SysEnter) -> Self {
-        let call = enter.call.call();
-        let Some(flags) = OpenFlags::of_call(call, &enter.args, None) else {
-            return if call.arg(Role::How).is_some() { Self::Either } else { Self::File };
-        };
-        let writes = matches!(flags.access_mode(), AccessMode::Write | AccessMode::ReadWrite);
-        match () {
-            // `O_PATH` is the same on every supported machine.
-            () if flags.is_path_only() => Self::Nothing,
-            // `O_TMPFILE` includes the bit of `O_DIRECTORY`.
-            () if flags.is_unnamed() => Self::File,
-            () if flags.is_directory() => Self::Directory,
-            // A directory is opened neither for writing nor with creation (`EISDIR`).
-            () if writes || flags.creates() => Self::File,
-            () => Self::Either,
-        }
-    }
-}
-
-impl OpenCall {
-    /// Returns true if the call and the event overlap in time.
-    fn is_while(&self, report: &FanotifyOpen) -> bool {
-        self.start <= report.until && self.end >= report.since
-    }
-
-    fn may_be_of(&self, report: &FanotifyOpen) -> bool {
-        let is_such = match (self.opens, report.stat) {
-            (OpenKind::Directory, Some(stat)) => stat.is_directory(),
-            (OpenKind::File, Some(stat)) => !stat.is_directory(),
-            (OpenKind::Nothing, _) => false,
-            (_, None) | (OpenKind::Either, _) => true,
-        };
-        is_such && self.is_while(report)
-    }
-}
-
 impl ThreadOpens {
     fn held_bytes(&self) -> usize {
         let paths = self.calls.iter().filter_map(|call| call.path.as_ref());
-        let paths: usize = paths.map(|path| path.0.len()).sum();
+        let paths: usize = paths.map(|path| path.bytes.len()).sum();
         self.reports.iter().map(FanotifyOpen::held_bytes).sum::<usize>() + paths
     }
 
@@ -325,6 +308,7 @@ impl ThreadOpens {
         &mut self,
         now: KernelTime,
         seen_since: KernelTime,
+        known: &mut KnownPaths,
         verdicts: &mut Vec<JoinedOpen>,
     ) -> JoinProgress {
         while let Some(first) = self.reports.front()
@@ -347,12 +331,12 @@ impl ThreadOpens {
                 return JoinProgress::Due(until);
             }
             let may_open = |opens: OpenKind| opens != OpenKind::Nothing;
-            if self.inside.is_some_and(|(start, opens)| may_open(opens) && start <= until) {
+            if self.inside.is_some_and(|call| may_open(call.opens) && call.start <= until) {
                 return JoinProgress::Inside;
             }
             let reports: Vec<FanotifyOpen> = self.reports.drain(..reports).collect();
             let calls: Vec<OpenCall> = self.calls.drain(..calls).collect();
-            verdicts.extend(verdicts_of(&reports, &calls, seen_since));
+            verdicts.extend(verdicts_of(&reports, &calls, seen_since, known));
         }
         let rest = self.calls.drain(..).filter_map(|it| it.number);
         verdicts.extend(rest.map(|number| JoinedOpen {
@@ -365,98 +349,25 @@ impl ThreadOpens {
     }
 }
 
-/// Returns a verdict for each call, with its event where the assignment is unique.
-fn verdicts_of(
-    reports: &[FanotifyOpen],
-    calls: &[OpenCall],
-    seen_since: KernelTime,
-) -> Vec<JoinedOpen> {
-    let mut of_calls: Vec<Option<AssignedEvent>> = vec![None; calls.len()];
-    let mut sure = false;
-    if let Some(places) = places(reports, calls) {
-        sure = reports.iter().all(|it| it.since >= seen_since);
-        let is_unique = |(earliest, latest): &(usize, usize)| earliest == latest;
-        if !places.iter().all(is_unique) {
-            of_calls = explained(reports, calls, &places);
-        }
-        for (index, (place, _)) in places.into_iter().enumerate().filter(|it| is_unique(&it.1)) {
-            let event = AssignedEvent { index, is_by_path: false };
-            of_calls.get_mut(place).into_iter().for_each(|assigned| *assigned = Some(event));
-        }
-    }
-    let verdict = |(call, event): (&OpenCall, Option<AssignedEvent>)| {
-        let report = event.and_then(|event| reports.get(event.index)).cloned();
-        let is_by_path = event.is_some_and(|event| event.is_by_path);
-        Some(JoinedOpen { number: call.number?, report, sure, is_by_path })
-    };
-    calls.iter().zip(of_calls).filter_map(verdict).collect()
-}
-
-/// An event that was assigned to a call.
-#[derive(Clone, Copy, Debug)]
-struct AssignedEvent {
-    index: usize,
-    is_by_path: bool,
-}
-
-/// Returns the event of each call by the paths of the calls. `places` are the first and the last
-/// call that each event may belong to by its order. A call after the last one may have opened the
-/// file again, so that the kernel merged its event.
-fn explained(
-    reports: &[FanotifyOpen],
-    calls: &[OpenCall],
-    places: &[(usize, usize)],
-) -> Vec<Option<AssignedEvent>> {
-    let paths: Vec<Option<&OpenedPath>> = calls.iter().map(|call| call.path.as_ref()).collect();
-    let file = |(report, (earliest, _)): (&FanotifyOpen, &(usize, usize))| {
-        let begin = calls.partition_point(|call| call.end < report.since).max(*earliest);
-        let end = calls.partition_point(|call| call.start <= report.until);
-        (report.stat.and_then(|stat| stat.inode()), begin..end)
-    };
-    let files = reports.iter().zip(places).map(file).zip(reports);
-    let files: Vec<ReportedFile<'_>> = files
-        .map(|((inode, calls), report)| ReportedFile { name: &report.bytes, inode, calls })
-        .collect();
-    let may_be = |event: usize, call: usize| {
-        calls.get(call).zip(reports.get(event)).is_some_and(|(call, report)| call.may_be_of(report))
-    };
-    let events = by_paths(&files, &paths, may_be).into_iter();
-    events.map(|event| event.map(|index| AssignedEvent { index, is_by_path: true })).collect()
-}
-
-/// Returns the first and the last call that each event may belong to; `None`: some events are not
-/// of these calls.
-fn places(reports: &[FanotifyOpen], calls: &[OpenCall]) -> Option<Vec<(usize, usize)>> {
-    let mut free = 0;
-    let mut earliest = Vec::new();
-    for it in reports {
-        let place = free + calls.get(free..)?.iter().position(|call| call.may_be_of(it))?;
-        earliest.push(place);
-        free = place + 1;
-    }
-    let mut free = calls.len();
-    let mut latest = Vec::new();
-    for it in reports.iter().rev() {
-        let place = calls.get(..free)?.iter().rposition(|call| call.may_be_of(it))?;
-        latest.push(place);
-        free = place;
-    }
-    latest.reverse();
-    Some(earliest.into_iter().zip(latest).collect())
-}
-
-/// Returns false if the call failed before it had opened a file. With other errors (of a security
-/// module, or of truncating) the file had been opened.
+/// Returns false if the call failed before the file was open: `vfs_open` of `fs/open.c` makes the
+/// event, and refusals of a file system or driver come before. Security modules and truncations can
+/// fail with other errors afterwards.
 fn may_have_opened(ret: i64) -> bool {
-    const BEFORE: [i32; 8] = [
+    const BEFORE: [i32; 14] = [
         libc::ENOENT,
         libc::ENOTDIR,
+        libc::EISDIR,
         libc::EEXIST,
         libc::ELOOP,
         libc::ENAMETOOLONG,
         libc::EFAULT,
         libc::EINVAL,
         libc::EBADF,
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::EWOULDBLOCK,
+        libc::ENXIO,
+        libc::ENODEV,
     ];
     !BEFORE.iter().any(|it| ret == -i64::from(*it))
 }

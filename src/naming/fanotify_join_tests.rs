@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::event::syscall_table::CallId;
-use crate::event::{Name, ReadNames};
+use crate::event::{FileStat, Name, ReadNames};
 
 fn time(word: &str) -> KernelTime {
     KernelTime(word.parse().expect("a number"))
@@ -20,13 +20,14 @@ fn joined_text(word: &str) -> FanotifyOpen {
     let (name, times) = word.split_once(':').expect("NAME:SINCE-UNTIL");
     let (since, until) = span(times);
     let bytes = name.as_bytes().to_vec();
-    FanotifyOpen { since, until, end: until, stat: Some(stat(name)), bytes }
+    FanotifyOpen { since, until, end: until, stat: Some(stat(name)), bytes, has_other_names: false }
 }
 
 /// Returns type and inode for a name; with a trailing slash it is a directory.
 fn stat(name: &str) -> FileStat {
     let mode = if name.ends_with('/') { libc::S_IFDIR } else { libc::S_IFREG };
-    FileStat { mode, dev: Default::default(), ino: 1, size: 0 }
+    let ino = name.bytes().fold(1, |ino, byte| ino * 31 + u64::from(byte));
+    FileStat { mode, dev: Default::default(), ino, size: 0 }
 }
 
 /// Runs the calls and events of one thread; returns the verdict of each call that made a
@@ -235,6 +236,60 @@ fn io_uring_open_makes_events_of_the_thread_doubtful() {
 }
 
 #[test]
+fn path_leads_where_it_led_when_there_was_no_choice() {
+    let later = "110-120=/link 130-140=/dev/null";
+    check(later, "/a:105-150", "- -");
+    check(&format!("10-20=/link {later}"), "/a:5-30 /a:105-150", "/a /a -");
+    check(&format!("10-20=/link {later}"), "/a:5-30 /b:105-150", "/a - -");
+    let of_process = "110-120=/dev/stdin 130-140=/dev/null";
+    check(&format!("10-20=/dev/stdin {of_process}"), "/a:5-30 /a:105-150", "/a - -");
+}
+
+#[test]
+fn one_path_is_one_file() {
+    check("10-20=/l 30-40=/l 50-60=/m", "/a:5-70 /b:5-70", "/a /a /b");
+    check("10-20=/l 30-40=/m 50-60=/l", "/a:5-70 /b:5-70", "/a /b /a");
+    check("10-20=/l 30-40=/m 50-60=/n 70-80=/l", "/a:5-90 /b:5-90", "- - - -");
+    check("10-20=/l 30-40x=/l 50-60=/m 70-80=/m", "/a:5-90 /b:5-90", "- - -");
+    check("10-20=l 30-40=l 50-60=m", "/a:5-70 /b:5-70", "- - -");
+}
+
+#[test]
+fn relative_path_is_one_file_in_one_directory() {
+    let call = CallId::by_name("openat").expect("in the table");
+    let directory = u64::from(libc::AT_FDCWD.cast_unsigned());
+    let enter = SysEnter { call, args: [directory, 0, 0, 0, 0, 0] };
+    let names = |change_before: Option<usize>| {
+        let mut join =
+            FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH).with_directory_changes();
+        assert!(
+            join.add(Tid(7), joined_text("/a:5-70")) && join.add(Tid(7), joined_text("/b:5-70"))
+        );
+        for (number, path) in ["l", "l", "m"].into_iter().enumerate() {
+            if change_before == Some(number) {
+                join.changes_directory();
+            }
+            let start = KernelTime(10 + 20 * number as u64);
+            join.enter(Tid(7), start, &enter);
+            join.exit(Tid(7), KernelTime(start.0 + 5), &exit_of(3, Some(path)), number as u64);
+        }
+        let verdicts = join.settle(KernelTime::MAX).into_iter();
+        verdicts.map(|verdict| Some(verdict.report?.bytes)).collect::<Vec<_>>()
+    };
+    let [a, b] = ["/a", "/b"].map(|name| Some(name.as_bytes().to_vec()));
+    assert_eq!(names(None), [a.clone(), a, b]);
+    assert_eq!(names(Some(1)), [None, None, None]);
+}
+
+#[test]
+fn file_of_procfs_has_no_event() {
+    let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
+    join.mounts(b"21 1 0:21 / /proc rw - proc proc rw\n");
+    assert!(join.add(Tid(7), joined_text("/a:5-50")));
+    assert_eq!(verdict_text(&mut join, "10-20=/proc/stat 30-40=/link"), "- /a");
+}
+
+#[test]
 fn events_of_other_threads_do_not_matter() {
     let mut join = FanotifyJoin::new(KernelTime(0), std::env::consts::ARCH);
     assert!(join.add(Tid(8), joined_text("a:5-25")));
@@ -317,14 +372,14 @@ mod properties {
 
     impl Open {
         /// Path that a probe has recorded, if one has.
-        fn path(&self) -> Option<&'static str> {
+        fn path(&self) -> Option<String> {
             let name = self.file.map_or("/c/x", |file| FILES[file]);
             match self.spelling {
                 0 => None,
-                1 => Some("/link"),
-                2 => name.rsplit('/').next(),
-                3 => name.strip_prefix('/'),
-                _ => Some(name),
+                1 => Some(format!("/link{name}")),
+                2 => name.rsplit('/').next().map(str::to_owned),
+                3 => name.strip_prefix('/').map(str::to_owned),
+                _ => Some(name.to_owned()),
             }
         }
     }
@@ -372,7 +427,8 @@ mod properties {
                 for file in waiting {
                     let (since, until) = (KernelTime(since), KernelTime(until));
                     let bytes = FILES[file].as_bytes().to_vec();
-                    let report = FanotifyOpen { since, until, end: until, stat: None, bytes };
+                    let stat = Some(stat(FILES[file]));
+                    let report = FanotifyOpen { since, until, end: until, stat, bytes, has_other_names: false };
                     join.add(Tid(7), report);
                 }
                 since = until;
@@ -382,7 +438,7 @@ mod properties {
             for (number, (start, _, end, open)) in calls.iter().enumerate() {
                 verdicts.extend(join.settle(KernelTime(*start)));
                 join.enter(Tid(7), KernelTime(*start), &SysEnter { call, args: [0; 6] });
-                join.exit(Tid(7), KernelTime(*end), &exit_of(3, open.path()), number as u64);
+                join.exit(Tid(7), KernelTime(*end), &exit_of(3, open.path().as_deref()), number as u64);
             }
             verdicts.extend(join.settle(KernelTime::MAX));
             for it in &verdicts {

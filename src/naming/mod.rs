@@ -13,10 +13,12 @@
 //! ```
 
 mod closed_fds;
+mod eventless_mounts;
 mod explained_opens;
 pub mod fanotify_join;
 mod in_call;
 pub mod name_join;
+pub mod open_assignment;
 pub mod pair;
 pub mod paths;
 mod pending_arguments;

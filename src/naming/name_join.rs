@@ -15,8 +15,9 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::closed_fds::{ClosedFds, closes};
-use super::fanotify_join::{FanotifyJoin, FanotifyOpen, JoinedOpen};
+use super::fanotify_join::FanotifyJoin;
 use super::in_call::{CurrentCall, better, list_address};
+use super::open_assignment::{FanotifyOpen, JoinedOpen};
 use super::pair;
 use super::pending_arguments::{PendingArguments, is_argument};
 use super::pending_validation::{Undecided, renames};
@@ -25,7 +26,7 @@ use super::room::NAME_BYTES_MAX;
 use crate::capture::fact::NameOf;
 use crate::event::registers::low_half;
 use crate::event::syscall_strings::EventString;
-use crate::event::syscall_table::{CallClass, Role};
+use crate::event::syscall_table::Role;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
 use crate::units::{KernelTime, Pid, Tid};
@@ -94,6 +95,8 @@ struct PendingOpen {
     report_good: bool,
     /// True if the report is known by the path of the call: a rename contradicts it.
     report_is_by_path: bool,
+    /// True if the file was opened by the name in the report.
+    report_name_good: bool,
     /// List of results that a probe will record, if the thread reaches it.
     results: Option<PendingResults>,
 }
@@ -154,6 +157,12 @@ impl NameJoin {
     /// Adds a join with the reports of fanotify; `has_handles`: they identify files by handles.
     pub fn with_fanotify(self, join: FanotifyJoin, has_handles: bool) -> Self {
         Self { fanotify: Some(join), has_handles, ..self }
+    }
+
+    /// Sets the mounts at the start: the content of `/proc/self/mountinfo`.
+    pub fn mounts(&mut self, mountinfo: &[u8]) {
+        let join = self.fanotify.iter_mut().filter(|_| self.has_handles);
+        join.for_each(|join| join.mounts(mountinfo));
     }
 
     /// Notes that reports of this thread do not identify the files that its calls open.
@@ -372,22 +381,7 @@ impl NameJoin {
     fn look_at_opens(&mut self, event: &Event) -> Option<KernelTime> {
         let number = self.first + self.waiting.len() as u64;
         self.take_verdicts(event.time);
-        let join = self.fanotify.as_mut()?;
-        match &event.kind {
-            EventKind::SysEnter(enter) if enter.call.call().opens_files() => {
-                join.enter(event.tid, event.time, enter);
-            }
-            EventKind::SysExit(exit) if exit.call.call().opens_files() => {
-                return join.exit(event.tid, event.time, exit, number);
-            }
-            EventKind::Task(TaskEvent::Exit { tid, .. }) => join.ended(*tid, event.time),
-            EventKind::Uring(it) if it.opcode().class() == CallClass::Open => {
-                join.opens_otherwise(event.tid);
-            }
-            EventKind::Lost(_) => join.lost(event.time),
-            _ => {}
-        }
-        None
+        self.fanotify.as_mut()?.look(event, number)
     }
 
     /// Gives calls the reports of fanotify, as far as they are known now.
@@ -408,9 +402,8 @@ impl NameJoin {
             {
                 judged.report_good = sure;
                 judged.report_is_by_path = is_by_path;
-                let is_wanted = !self.has_handles || names.argument.is_none();
-                let name = is_wanted.then_some(Name { bytes: report.bytes, verified: false });
-                names.opened = name;
+                judged.report_name_good = !report.has_other_names;
+                names.opened = Some(Name { bytes: report.bytes, verified: false });
                 names.stat_is_by_handle = self.has_handles;
                 names.stat = if sure { report.stat } else { names.stat };
                 names.read = names.read.max(report.end);
@@ -502,6 +495,7 @@ impl NameJoin {
             awaits_report: reports_until.is_some(),
             report_good: false,
             report_is_by_path: false,
+            report_name_good: false,
             results,
         });
         let seen = exit.names.take().map(|names| *names).unwrap_or_default();
@@ -558,7 +552,7 @@ impl NameJoin {
                 name.verified = judged.link_good && judged.name_good;
             }
             if let Some(name) = &mut names.opened {
-                name.verified = judged.report_good && judged.name_good && !self.has_handles;
+                name.verified = judged.report_good && judged.name_good && judged.report_name_good;
             }
             if judged.stat_is_read && !judged.link_good && !judged.report_good {
                 names.stat = None;

@@ -11,21 +11,20 @@ use super::decoding::{Decoded, decode, decode_hit, learn, strings};
 use super::error::PipelineError;
 use super::frame_records::{Arrivals, PendingItem};
 use super::pid_reuse::PidReuse;
-use super::recorded::followed;
+use super::recorded_names::{is_read_late, name_join};
 use super::stage_message::{FOR_TRACKER, StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use crate::anomaly::{Anomaly, AnomalyKind};
-use crate::capture::fact::{Fact, NameOf, Text, facts};
+use crate::capture::fact::{Fact, Text, facts};
 use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
 use crate::event::fs::{AddressUnit, Extent};
-use crate::event::syscall_table::{Call, CallId};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
-use crate::naming::fanotify_join::{FanotifyJoin, FanotifyOpen};
 use crate::naming::name_join::NameJoin;
+use crate::naming::open_assignment::FanotifyOpen;
 use crate::naming::read_name::ReadName;
 use crate::naming::startup_buffer::StartupBuffer;
 use crate::naming::thread_owner::ThreadOwners;
@@ -239,6 +238,9 @@ impl DecodeStage {
 
     /// Keeps a text until the end.
     fn keep_text(&mut self, which: Text, pid: Pid, text: Vec<u8>) {
+        if which == Text::MOUNTINFO {
+            self.names.mounts(&text);
+        }
         let bytes = text.len() + size_of::<(Text, Pid, Vec<u8>)>();
         if self.text_bytes + bytes > TEXT_BYTES_MAX {
             self.summary.beyond_bounds += 1;
@@ -270,8 +272,9 @@ impl DecodeStage {
             // Opens by a file system itself belong to no call.
             Fact::Opened { errno: libc::EXDEV, .. } => {}
             Fact::Opened { errno: libc::EMULTIHOP, tid, .. } => self.names.opens_otherwise(tid),
-            Fact::Opened { tid, since, until, end, stat, bytes, .. } => {
-                let report = FanotifyOpen { since, until, end, stat, bytes };
+            Fact::Opened { tid, since, until, end, errno, stat, bytes } => {
+                let has_other_names = errno == libc::EMLINK;
+                let report = FanotifyOpen { since, until, end, stat, bytes, has_other_names };
                 self.summary.beyond_bounds += u64::from(!self.names.add_report(tid, report));
             }
             Fact::Task { pid, tid, .. } => {
@@ -557,41 +560,6 @@ fn usize_of(number: u32) -> usize {
 /// True if the kernel had a list of recorded tasks.
 fn follows_numbers(header: &Header) -> bool {
     header.scope.mode != "system" && !header.scope.foreign_kept
-}
-
-/// True if names of this kind were read while the program went on.
-fn is_read_late(of: NameOf, header: &Header) -> bool {
-    listens(header) || of == NameOf::Link && looks_late(header)
-}
-
-/// True if opened files were looked at while the program went on.
-fn looks_late(header: &Header) -> bool {
-    header.names == "links"
-}
-
-/// True if a listener reported opens.
-fn listens(header: &Header) -> bool {
-    matches!(header.names.as_str(), "fanotify" | "uprobe+fanotify")
-}
-
-fn name_join(header: &Header) -> NameJoin {
-    let all_recorded = |is_needed: fn(&Call) -> bool| {
-        let needed = CallId::all().map(CallId::call).filter(|call| is_needed(call));
-        let mut needed = needed.filter(|needed| needed.number(&header.host.machine).is_some());
-        needed.all(|needed| header.calls.iter().any(|name| *name == needed.name))
-    };
-    let sees_renames = !looks_late(header) || all_recorded(Call::changes_names);
-    let mut join = NameJoin::new(followed(header).descriptors, sees_renames);
-    if looks_late(header) {
-        join = join.with_late_links(KernelTime(header.clock.all_on_ns));
-    }
-    if !listens(header) {
-        return join;
-    }
-    let all_seen = all_recorded(Call::bears_on_opens);
-    let seen_since = if all_seen { KernelTime(header.clock.all_on_ns) } else { KernelTime::MAX };
-    let has_handles = header.names == "uprobe+fanotify";
-    join.with_fanotify(FanotifyJoin::new(seen_since, &header.host.machine), has_handles)
 }
 
 #[cfg(test)]

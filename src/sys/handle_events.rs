@@ -6,22 +6,26 @@
 //! devices have events, too. File systems without handles (proc, sysfs) have no events.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, readlinkat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use nix::sys::stat::fstat;
+use procfs::process::MountInfo;
 use rustc_hash::FxHashMap;
 
-use super::fanotify::{FileSeen, is_listened, queue_capacity};
+use super::fanotify::{is_listened, queue_capacity};
 use super::file_handles::{FileHandle, detached_mount};
 use super::files::stat_and_mount_of;
 use super::mounts::mounts_of;
+use crate::event::FileStat;
 use crate::units::{DevId, Tid};
 
 /// Number of a file system in events (`statfs.f_fsid`).
@@ -51,6 +55,11 @@ struct ListenedFileSystem {
     majmin: String,
     /// A directory of it, in a mount that is nowhere in the tree.
     mount: File,
+    /// Directory at which the file system is mounted.
+    mount_point: PathBuf,
+    /// Directories of the file system, from its root on, that are mounted elsewhere, too: files in
+    /// them have other names.
+    elsewhere: Vec<PathBuf>,
     /// True if it opens files of other file systems for each of its own.
     is_stacked: bool,
 }
@@ -73,6 +82,17 @@ pub struct OpenedHandle {
     pub tid: Tid,
     file_system: FileSystemId,
     handle: FileHandle,
+}
+
+/// State of an opened file at the moment when it is looked up.
+#[derive(Debug)]
+pub struct HandleSeen {
+    /// A name of the file.
+    pub link: nix::Result<Vec<u8>>,
+    /// Type, identity and size.
+    pub stat: Option<FileStat>,
+    /// True if the file may have other names: hard links, or by other mounts.
+    pub has_other_names: bool,
 }
 
 impl HandleEvents {
@@ -110,7 +130,9 @@ impl HandleEvents {
     ///
     /// Those of reading `mountinfo`.
     pub fn listen(&mut self) -> io::Result<()> {
-        let mounts = mounts_of("/proc/self")?;
+        let mut mounts = mounts_of("/proc/self")?;
+        // A mount of the whole file system has all names.
+        mounts.sort_by_key(|mount| mount.root != "/");
         let mounted: BTreeSet<&str> = mounts.iter().map(|mount| mount.majmin.as_str()).collect();
         self.file_systems.retain(|_, known| mounted.contains(known.majmin.as_str()));
         for mount in &mounts {
@@ -118,25 +140,57 @@ impl HandleEvents {
             if is_known {
                 continue;
             }
-            let is_added = is_listened(mount)
-                && self.add(&mount.mount_point, &mount.majmin, mount.fs_type == "overlay").is_ok();
+            let is_added = is_listened(mount) && self.add(mount).is_ok();
             if is_added {
                 self.unmarked.remove(&mount.fs_type);
             } else {
                 self.unmarked.insert(mount.fs_type.clone());
             }
         }
+        for known in self.file_systems.values_mut() {
+            let others = mounts.iter().filter(|mount| {
+                mount.majmin == known.majmin
+                    && (mount.mount_point != known.mount_point || mount.root != "/")
+            });
+            // A root with an escaped character counts as that of the whole file system.
+            let root = |mount: &MountInfo| match mount.root.contains('\\') {
+                true => PathBuf::from("/"),
+                false => PathBuf::from(&mount.root),
+            };
+            known.elsewhere = others.map(root).collect();
+        }
         Ok(())
     }
 
-    /// Listens to the file system that is mounted here. A directory is opened: its event has the
-    /// number of the file system, and its handle has to lead back to the directory.
-    fn add(&mut self, mount_point: &Path, majmin: &str, is_stacked: bool) -> io::Result<()> {
-        let how = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+    /// Listens to the file system that is mounted here, if its events lead back to files.
+    fn add(&mut self, listened: &MountInfo) -> io::Result<()> {
         let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
-        self.group.mark(how, what, AT_FDCWD, Some(mount_point))?;
+        let mark = |group: &Fanotify, how: MarkFlags| {
+            let how = how | MarkFlags::FAN_MARK_FILESYSTEM;
+            group.mark(how, what, AT_FDCWD, Some(listened.mount_point.as_path()))
+        };
+        mark(&self.group, MarkFlags::FAN_MARK_ADD)?;
+        match self.try_out(listened) {
+            Ok((id, listened)) => drop(self.file_systems.insert(id, listened)),
+            Err(error) => {
+                mark(&self.group, MarkFlags::FAN_MARK_REMOVE)?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a directory of the file system: the event has the number of the file system, and its
+    /// handle has to lead back to the directory.
+    fn try_out(&mut self, listened: &MountInfo) -> io::Result<(FileSystemId, ListenedFileSystem)> {
+        let mount_point = listened.mount_point.as_path();
         let mount = detached_mount(mount_point)?;
         let expected = inode_of(mount.as_fd());
+        // Another file system may be mounted over this one. (Each subvolume of btrfs has a device.)
+        let is_found = expected.is_some_and(|(dev, _)| dev.to_string() == listened.majmin);
+        if !is_found && listened.fs_type != "btrfs" {
+            return Err(Errno::ENODEV.into());
+        }
         let own = Tid(nix::unistd::gettid().as_raw());
         let leads_back = |opened: &OpenedHandle| {
             let file = opened.handle.find(mount.as_fd()).ok()?;
@@ -157,9 +211,14 @@ impl HandleEvents {
             }
         }
         let id = found.ok_or(Errno::EOPNOTSUPP)?;
-        let listened = ListenedFileSystem { majmin: majmin.to_owned(), mount, is_stacked };
-        self.file_systems.insert(id, listened);
-        Ok(())
+        let listened = ListenedFileSystem {
+            majmin: listened.majmin.clone(),
+            mount,
+            mount_point: mount_point.to_owned(),
+            elsewhere: Vec::new(),
+            is_stacked: listened.fs_type == "overlay",
+        };
+        Ok((id, listened))
     }
 
     /// Number of file systems that are listened to.
@@ -208,19 +267,28 @@ impl HandleEvents {
         self.file_systems.get(&opened.file_system).is_some_and(|known| known.is_stacked)
     }
 
-    /// Reads the state of the file. Its name is one of those that it has.
-    pub fn look(&self, opened: &OpenedHandle) -> FileSeen {
+    /// Reads the state of the file.
+    pub fn look(&self, opened: &OpenedHandle) -> HandleSeen {
         let known = self.file_systems.get(&opened.file_system);
-        let file =
-            known.ok_or(Errno::ENODEV).and_then(|known| opened.handle.find(known.mount.as_fd()));
-        match file {
-            Ok(file) => {
-                let number = file.as_raw_fd().to_string();
-                let link = readlinkat(&self.links, number.as_str()).map(OsStringExt::into_vec);
+        let found = known.ok_or(Errno::ENODEV).and_then(|known| {
+            let file = opened.handle.find(known.mount.as_fd())?;
+            let number = file.as_raw_fd().to_string();
+            Ok((known, readlinkat(&self.links, number.as_str()).map(OsStringExt::into_vec), file))
+        });
+        match found {
+            Ok((known, link, file)) => {
                 let stat = stat_and_mount_of(file.as_fd()).map(|(stat, _)| stat);
-                FileSeen { link, stat, mount: None }
+                let has_other_names = !stat.is_some_and(|stat| stat.is_directory())
+                    && !fstat(&file).is_ok_and(|stat| stat.st_nlink == 1);
+                let is_elsewhere = |path: &Vec<u8>| {
+                    let path = Path::new(OsStr::from_bytes(path));
+                    known.elsewhere.iter().any(|root| path.starts_with(root))
+                };
+                let has_other_names = has_other_names || link.as_ref().is_ok_and(is_elsewhere);
+                let link = link.map(|path| below(&known.mount_point, path));
+                HandleSeen { link, stat, has_other_names }
             }
-            Err(errno) => FileSeen { link: Err(errno), stat: None, mount: None },
+            Err(errno) => HandleSeen { link: Err(errno), stat: None, has_other_names: true },
         }
     }
 }
@@ -228,6 +296,16 @@ impl HandleEvents {
 impl AsFd for HandleEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.group.as_fd()
+    }
+}
+
+/// Returns the path of a file from its path in a mount that is nowhere in the tree.
+fn below(mount_point: &Path, path: Vec<u8>) -> Vec<u8> {
+    let prefix = mount_point.as_os_str().as_bytes();
+    match path.as_slice() {
+        _ if prefix == b"/" => path,
+        b"/" => prefix.to_vec(),
+        path => [prefix, path].concat(),
     }
 }
 

@@ -56,6 +56,7 @@ impl SeenFiles {
         let (stat, link) = match fact {
             Fact::Name { of: NameOf::Link, stat: Some(stat), bytes, .. } => (stat, bytes),
             Fact::Fd { stat: Some(stat), link, .. } => (stat, link),
+            Fact::Opened { stat: Some(stat), bytes, .. } => (stat, bytes),
             Fact::Text { which: Text::BLOCKS, text, .. } => return self.note_mounts(text),
             _ => return,
         };
@@ -159,8 +160,9 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt;
 
+    use crate::event::FileStat;
     use crate::sys::cancellation::testing::{ended_by, endless};
-    use crate::units::KernelTime;
+    use crate::units::{KernelTime, Tid};
 
     #[test]
     fn later_mounts_are_not_queried() {
@@ -172,6 +174,23 @@ mod tests {
         assert_eq!(Vec::from_iter(seen.changed.iter().cloned()), ["7:0", "7:1"]);
         seen.paths.insert((DevId::new(7, 1), 2), b"/".to_vec());
         assert_eq!(seen.query(endless()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn files_that_fanotify_reports_are_queried() {
+        let stat = FileStat { mode: libc::S_IFREG, dev: DevId::new(8, 1), ino: 2, size: 0 };
+        let (tid, since, until, end) = (Tid(7), KernelTime(1), KernelTime(2), KernelTime(3));
+        let opened = |errno, stat, bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            Fact::Opened { tid, since, until, end, errno, stat, bytes }
+        };
+        let mut seen = SeenFiles::default();
+        seen.note(&opened(libc::ESTALE, None, b""));
+        seen.note(&opened(0, Some(FileStat { mode: libc::S_IFDIR, ..stat }), b"/d"));
+        seen.note(&opened(0, Some(stat), b"/a"));
+        seen.note(&opened(libc::EMLINK, Some(FileStat { ino: 3, ..stat }), b"/b"));
+        let inodes: BTreeSet<u64> = seen.paths.keys().map(|key| key.1).collect();
+        assert_eq!(inodes, BTreeSet::from([2, 3]));
     }
 
     /// Fails if files that a program creates and removes are kept, or if files that it keeps are

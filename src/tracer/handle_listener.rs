@@ -106,6 +106,7 @@ impl HandleListener {
         }
         let seen = self.events.look(opened);
         let (errno, bytes) = match seen.link {
+            Ok(bytes) if seen.has_other_names => (libc::EMLINK, bytes),
             Ok(bytes) => (0, bytes),
             Err(errno) => (errno as i32, Vec::new()),
         };
@@ -126,7 +127,8 @@ impl HandleListener {
         let namespace = &self.namespace;
         let is_here = |tid: Tid| {
             let link = std::fs::read_link(format!("/proc/{tid}/ns/mnt"));
-            link.is_ok_and(|link| link == *namespace)
+            // Of a thread that has ended the calls show the namespace (`operation`).
+            link.map_or(true, |link| link == *namespace)
         };
         let identifies = self.threads.entry(opened.tid).or_insert_with(|| is_here(opened.tid));
         *identifies &= !self.events.is_stacked(opened);
