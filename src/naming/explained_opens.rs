@@ -24,7 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::units::DevId;
 
 /// Device and inode of a file.
-type InodeKey = (DevId, u64);
+type ReportedInode = (DevId, u64);
 
 /// Limit of known paths, in bytes. Beyond it they are learned anew.
 const KNOWN_BYTES_MAX: usize = 4 << 20;
@@ -32,13 +32,13 @@ const KNOWN_BYTES_MAX: usize = 4 << 20;
 /// Files to which absolute paths led when the order of events and calls left no choice.
 #[derive(Debug, Default)]
 pub(super) struct KnownPaths {
-    files: FxHashMap<Box<[u8]>, InodeKey>,
+    files: FxHashMap<Box<[u8]>, ReportedInode>,
     bytes: usize,
 }
 
 impl KnownPaths {
     /// Learns the file that a call with this path has opened.
-    pub(super) fn learn(&mut self, path: &OpenedPath, file: InodeKey) {
+    pub(super) fn learn(&mut self, path: &OpenedPath, file: ReportedInode) {
         if path.base != PathBase::Root {
             return;
         }
@@ -46,7 +46,7 @@ impl KnownPaths {
             *known = file;
             return;
         }
-        let bytes = path.bytes.len() + 2 * size_of::<(Box<[u8]>, InodeKey)>();
+        let bytes = path.bytes.len() + 2 * size_of::<(Box<[u8]>, ReportedInode)>();
         if self.bytes + bytes > KNOWN_BYTES_MAX {
             *self = Self::default();
         }
@@ -54,7 +54,7 @@ impl KnownPaths {
         self.files.insert(path.bytes.clone(), file);
     }
 
-    fn inode(&self, path: &OpenedPath) -> Option<InodeKey> {
+    fn inode(&self, path: &OpenedPath) -> Option<ReportedInode> {
         self.files.get(&path.bytes).copied().filter(|_| path.base == PathBase::Root)
     }
 }
@@ -66,7 +66,7 @@ const DELETED: &[u8] = b" (deleted)";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReportedFile<'a> {
     pub(super) name: &'a [u8],
-    pub(super) inode: Option<InodeKey>,
+    pub(super) inode: Option<ReportedInode>,
     /// Calls that the event may belong to by time and order. Begins and ends are ascending.
     pub(super) calls: Range<usize>,
 }
@@ -138,7 +138,7 @@ pub(super) fn by_paths(
         return events;
     }
     let mut by_name: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
-    let mut by_inode: FxHashMap<InodeKey, Vec<usize>> = FxHashMap::default();
+    let mut by_inode: FxHashMap<ReportedInode, Vec<usize>> = FxHashMap::default();
     for (event, file) in files.iter().enumerate() {
         by_name.entry(file.name).or_default().push(event);
         if let Some(inode) = file.inode {
