@@ -152,8 +152,10 @@ impl HandleEvents {
                 mount.majmin == known.majmin
                     && (mount.mount_point != known.mount_point || mount.root != "/")
             });
-            // A root with an escaped character counts as that of the whole file system.
-            let root = |mount: &MountInfo| match mount.root.contains('\\') {
+            // Through a mount of a part of the file system no name is certain, nor where the root
+            // of a mount has an escaped character.
+            let is_part = |mount: &MountInfo| mount.mount_point == known.mount_point;
+            let root = |mount: &MountInfo| match is_part(mount) || mount.root.contains('\\') {
                 true => PathBuf::from("/"),
                 false => PathBuf::from(&mount.root),
             };
