@@ -248,7 +248,7 @@ fn cost(summary: &Summary, own: &TracerCost) -> Value {
         "tracer_cpu_ns": own.cpu_ns,
         "call_cost_ns": own.call_cost_ns,
         "names_wait_ns": summary.names_wait.ns,
-        "names_read": summary.names_wait.opens,
+        "names_read": summary.names_wait.calls,
     })
 }
 

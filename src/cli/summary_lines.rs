@@ -243,10 +243,10 @@ fn cost(summary: &Summary) -> Option<String> {
     );
     let names = &summary.names_wait;
     Some(format!(
-        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}; reading the names of {} opens kept CPUs from \
+        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}; reading the names of {} calls kept CPUs from \
          them for {:.3} s at most",
         seconds(own.cpu_ns),
-        names.opens,
+        names.calls,
         seconds(names.ns)
     ))
 }

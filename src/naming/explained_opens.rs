@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::units::DevId;
+use crate::units::{DevId, KernelTime, Tid};
 
 /// Device and inode of a file.
 type ReportedInode = (DevId, u64);
@@ -29,33 +29,43 @@ type ReportedInode = (DevId, u64);
 /// Limit of known paths, in bytes. Beyond it they are learned anew.
 const KNOWN_BYTES_MAX: usize = 4 << 20;
 
-/// Files to which absolute paths led when the order of events and calls left no choice.
+/// Files to which paths led when the order of events and calls left no choice, since the last
+/// rename.
 #[derive(Debug, Default)]
 pub(super) struct KnownPaths {
-    files: FxHashMap<Box<[u8]>, ReportedInode>,
+    files: FxHashMap<OpenedPath, ReportedInode>,
     bytes: usize,
+    renamed: KernelTime,
 }
 
 impl KnownPaths {
-    /// Learns the file that a call with this path has opened.
-    pub(super) fn learn(&mut self, path: &OpenedPath, file: ReportedInode) {
-        if path.base != PathBase::Root {
+    /// Forgets all paths: they may lead to other files from now on.
+    pub(super) fn renamed(&mut self, time: KernelTime) {
+        if !self.files.is_empty() {
+            *self = Self::default();
+        }
+        self.renamed = time;
+    }
+
+    /// Learns the file that a call with this path has opened, which began at this time.
+    pub(super) fn learn(&mut self, path: &OpenedPath, start: KernelTime, file: ReportedInode) {
+        if !path.is_fixed() || start <= self.renamed {
             return;
         }
-        if let Some(known) = self.files.get_mut(&path.bytes) {
+        if let Some(known) = self.files.get_mut(path) {
             *known = file;
             return;
         }
-        let bytes = path.bytes.len() + 2 * size_of::<(Box<[u8]>, ReportedInode)>();
+        let bytes = path.bytes.len() + 2 * size_of::<(OpenedPath, ReportedInode)>();
         if self.bytes + bytes > KNOWN_BYTES_MAX {
-            *self = Self::default();
+            (self.files, self.bytes) = Default::default();
         }
         self.bytes += bytes;
-        self.files.insert(path.bytes.clone(), file);
+        self.files.insert(path.clone(), file);
     }
 
     fn inode(&self, path: &OpenedPath) -> Option<ReportedInode> {
-        self.files.get(&path.bytes).copied().filter(|_| path.base == PathBase::Root)
+        self.files.get(path).copied().filter(|_| path.is_fixed())
     }
 }
 
@@ -75,8 +85,8 @@ pub(super) struct ReportedFile<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PathBase {
     Root,
-    /// The working directory, and the number of changes of working directories before.
-    WorkingDirectory(u64),
+    /// The working directory of a thread, and the number of changes of working directories before.
+    WorkingDirectory(Tid, u64),
     /// An open directory: its number may be another's the next time.
     Descriptor,
     /// The path depends on the calling process, or no path leads to the file.
@@ -108,7 +118,7 @@ impl OpenedPath {
 
     /// True if each call with this path has opened the same file, as long as nothing is renamed.
     pub(super) fn is_fixed(&self) -> bool {
-        matches!(self.base, PathBase::Root | PathBase::WorkingDirectory(_))
+        matches!(self.base, PathBase::Root | PathBase::WorkingDirectory(..))
     }
 
     /// Returns the resolved name of the file, if the path begins at the root, has no `.` and `..`,

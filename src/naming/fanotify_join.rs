@@ -24,6 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::eventless_mounts::EventlessMounts;
 use super::explained_opens::{KnownPaths, OpenedPath, PathBase};
 use super::open_assignment::{FanotifyOpen, JoinedOpen, OpenCall, OpenKind, verdicts_of};
+use super::pending_validation::renames;
 use super::room::Room;
 use crate::event::registers::fd;
 use crate::event::syscall_table::{CallClass, Role};
@@ -130,6 +131,7 @@ impl FanotifyJoin {
     /// Handles a loss: calls may be missing before this time.
     fn lost(&mut self, time: KernelTime) {
         self.seen_since = self.seen_since.max(time);
+        self.known.renamed(time);
         self.changes_directory();
         for thread in self.threads.values_mut() {
             thread.inside = None;
@@ -144,6 +146,9 @@ impl FanotifyJoin {
     /// Handles an event of the recording. If it is the exit of a call that opens, returns the time
     /// at which the call's reports are read; the verdict will have this number.
     pub fn look(&mut self, event: &Event, number: u64) -> Option<KernelTime> {
+        if renames(&event.kind) {
+            self.known.renamed(event.time);
+        }
         match &event.kind {
             EventKind::SysEnter(enter) if enter.call.call().opens_files() => {
                 self.enter(event.tid, event.time, enter);
@@ -156,6 +161,12 @@ impl FanotifyJoin {
                 if call.call().class == CallClass::Place =>
             {
                 self.changes_directory();
+            }
+            EventKind::SysEnter(SysEnter { call, .. })
+            | EventKind::SysExit(SysExit { call, .. })
+                if call.call().class == CallClass::Mount =>
+            {
+                self.known.renamed(event.time);
             }
             EventKind::Task(TaskEvent::Exit { tid, .. }) => self.ended(*tid, event.time),
             EventKind::Uring(request) if request.opcode().class() == CallClass::Open => {
@@ -173,7 +184,7 @@ impl FanotifyJoin {
             OpenKind::File | OpenKind::Directory if !self.knows_flags => OpenKind::Either,
             opens => opens,
         };
-        let base = self.base_of(enter);
+        let base = self.base_of(tid, enter);
         let entered = EnteredOpen { start: time, opens, base };
         self.threads.entry(tid).or_default().inside = Some(entered);
     }
@@ -184,7 +195,7 @@ impl FanotifyJoin {
     }
 
     /// Returns the directory at which a relative path of the call begins.
-    fn base_of(&self, enter: &SysEnter) -> PathBase {
+    fn base_of(&self, tid: Tid, enter: &SysEnter) -> PathBase {
         let call = enter.call.call();
         let flags = OpenFlags::of_call(call, &enter.args, None);
         let place = call.arg(Role::DirFd).and_then(|place| enter.args.get(place));
@@ -192,7 +203,7 @@ impl FanotifyJoin {
         match self.directory_changes {
             // The flags of `openat2` are stored in memory.
             _ if flags.is_none_or(OpenFlags::is_unnamed) => PathBase::Unknown,
-            Some(changes) if is_working => PathBase::WorkingDirectory(changes),
+            Some(changes) if is_working => PathBase::WorkingDirectory(tid, changes),
             _ => PathBase::Descriptor,
         }
     }

@@ -551,6 +551,7 @@ impl NameJoin {
             if let Some(name) = &mut names.link {
                 name.verified = judged.link_good && judged.name_good;
             }
+            names.is_opened_here = judged.report_good;
             if let Some(name) = &mut names.opened {
                 name.verified = judged.report_good && judged.name_good && judged.report_name_good;
             }

@@ -157,10 +157,11 @@ struct AssignedEvent {
 
 /// Learns the file to which the path of a call led.
 fn learn(known: &mut KnownPaths, report: Option<&FanotifyOpen>, call: Option<&OpenCall>) {
-    if let Some(path) = call.and_then(|call| call.path.as_ref())
+    if let Some(call) = call
+        && let Some(path) = &call.path
         && let Some(inode) = report.and_then(|report| report.stat?.inode())
     {
-        known.learn(path, inode);
+        known.learn(path, call.start, inode);
     }
 }
 

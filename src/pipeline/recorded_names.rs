@@ -8,9 +8,10 @@ use crate::naming::fanotify_join::FanotifyJoin;
 use crate::naming::name_join::NameJoin;
 use crate::units::KernelTime;
 
-/// True if names of this kind were read while the program went on.
+/// True if names of this kind were read while the program went on. (Beside probes and a listener,
+/// readers read the paths of other calls before the program goes on.)
 pub(super) fn is_read_late(of: NameOf, header: &Header) -> bool {
-    listens(header) || of == NameOf::Link && looks_late(header)
+    header.names == "fanotify" || of == NameOf::Link && looks_late(header)
 }
 
 /// True if opened files were looked at while the program went on.

@@ -56,11 +56,11 @@ pub struct Summary {
 pub struct NamesWait {
     /// Sum over all CPUs, ns: at most the recorded time of each.
     pub ns: u64,
-    /// Number of opens.
-    pub opens: u64,
+    /// Number of calls.
+    pub calls: u64,
     /// End of the counted time of each CPU.
     until: FxHashMap<CpuId, KernelTime>,
-    /// Opens of which a name was counted recently.
+    /// Calls of which a name was counted recently.
     lately: FxHashSet<(Tid, KernelTime)>,
 }
 
@@ -77,7 +77,7 @@ impl NamesWait {
         if self.lately.len() >= LATELY_MAX {
             self.lately.clear();
         }
-        self.opens += u64::from(self.lately.insert((tid, record_time)));
+        self.calls += u64::from(self.lately.insert((tid, record_time)));
     }
 }
 
@@ -160,6 +160,6 @@ mod tests {
             }
         }
         add(1, 2000, 500, 530);
-        assert_eq!((wait.ns, wait.opens), (1011 + 30, 1001));
+        assert_eq!((wait.ns, wait.calls), (1011 + 30, 1001));
     }
 }

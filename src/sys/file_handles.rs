@@ -18,7 +18,7 @@ const HANDLE_BYTES_MAX: usize = 128;
 const WORDS: usize = 2 + HANDLE_BYTES_MAX / 4;
 
 /// Handle of a file, within its file system.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileHandle {
     /// A `struct file_handle`, whose contents are aligned as the kernel expects.
     words: [u32; WORDS],

@@ -1,5 +1,10 @@
 //! Opened files by handle, and the threads that opened them, as the kernel reports them to a
-//! listener (fanotify(7), `FAN_REPORT_FID`, with threads from Linux 5.1 on).
+//! listener (fanotify(7), `FAN_REPORT_FID`, with threads from Linux 5.1 on, with directory entries
+//! from 5.9 on).
+//!
+//! An event has the file, its directory, and its name in that directory at the moment of the open:
+//! a later rename or removal of the file, or another hard link, does not change the name. The path
+//! of the directory is looked up afterwards.
 //!
 //! An event with a handle keeps nothing in use, unlike one with a descriptor of the file
 //! (`sys::fanotify`): the file system can be unmounted while events wait, no lease is broken, and
@@ -17,7 +22,6 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, readlinkat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
-use nix::sys::stat::fstat;
 use procfs::process::MountInfo;
 use rustc_hash::FxHashMap;
 
@@ -31,7 +35,10 @@ use crate::units::{DevId, Tid};
 /// Number of a file system in events (`statfs.f_fsid`).
 type FileSystemId = [u8; 8];
 
-/// Room for the events of one read, in bytes: some 1,000.
+/// End of the link of a removed file.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Room for the events of one read, in bytes: some 500.
 const READ_BYTES: usize = 64 << 10;
 
 /// A queue of opens, and the file systems whose opens go there.
@@ -46,6 +53,8 @@ pub struct HandleEvents {
     links: OwnedFd,
     /// Events that came while a file system was tried.
     waiting: Vec<HandleEvent>,
+    /// Paths of directories that were looked up since the last read of the queue.
+    directories: FxHashMap<(FileSystemId, FileHandle), nix::Result<Vec<u8>>>,
 }
 
 /// A file system that is listened to.
@@ -82,16 +91,27 @@ pub struct OpenedHandle {
     pub tid: Tid,
     file_system: FileSystemId,
     handle: FileHandle,
+    /// Directory and name by which the file was opened; `None` for a directory, and the root of a
+    /// file system.
+    entry: Option<Box<DirectoryEntry>>,
+}
+
+/// Entry of a directory at the moment of an open.
+#[derive(Debug)]
+struct DirectoryEntry {
+    directory: FileHandle,
+    name: Vec<u8>,
 }
 
 /// State of an opened file at the moment when it is looked up.
 #[derive(Debug)]
 pub struct HandleSeen {
-    /// A name of the file.
+    /// Name by which the file was opened, below the path of its directory at the moment of the
+    /// look.
     pub link: nix::Result<Vec<u8>>,
     /// Type, identity and size.
     pub stat: Option<FileStat>,
-    /// True if the file may have other names: hard links, or by other mounts.
+    /// True if the file may have been opened by another name: through another mount.
     pub has_other_names: bool,
 }
 
@@ -104,7 +124,7 @@ impl HandleEvents {
     pub fn new() -> Result<Self, String> {
         let flags = InitFlags::FAN_CLASS_NOTIF
             | InitFlags::FAN_REPORT_TID
-            | InitFlags::from_bits_retain(libc::FAN_REPORT_FID)
+            | InitFlags::from_bits_retain(libc::FAN_REPORT_FID | libc::FAN_REPORT_DFID_NAME)
             | InitFlags::FAN_CLOEXEC
             | InitFlags::FAN_NONBLOCK;
         let group = Fanotify::init(flags, EventFFlags::O_CLOEXEC).map_err(|errno| match errno {
@@ -112,13 +132,13 @@ impl HandleEvents {
                 "fanotify needs CAP_SYS_ADMIN, outside of any user namespace".to_owned()
             }
             Errno::ENOSYS | Errno::EINVAL => {
-                "this kernel's fanotify reports no handles of files (Linux 5.1 does)".to_owned()
+                "this kernel's fanotify reports no handles of files and directories (Linux 5.9 does)".to_owned()
             }
             errno => format!("fanotify cannot be opened: {}", io::Error::from(errno)),
         })?;
         let links = File::open("/proc/self/fd").map_err(|error| error.to_string())?.into();
-        let (file_systems, unmarked, waiting) = Default::default();
-        let mut events = Self { group, file_systems, unmarked, links, waiting };
+        let (file_systems, unmarked, waiting, directories) = Default::default();
+        let mut events = Self { group, file_systems, unmarked, links, waiting, directories };
         events.listen().map_err(|error| format!("cannot read the list of mounts: {error}"))?;
         Ok(events)
     }
@@ -251,6 +271,7 @@ impl HandleEvents {
     ///
     /// `EAGAIN`: there are none.
     pub fn take(&mut self) -> nix::Result<Vec<HandleEvent>> {
+        self.directories.clear();
         match std::mem::take(&mut self.waiting) {
             waiting if waiting.is_empty() => self.read(),
             waiting => Ok(waiting),
@@ -270,28 +291,48 @@ impl HandleEvents {
     }
 
     /// Reads the state of the file.
-    pub fn look(&self, opened: &OpenedHandle) -> HandleSeen {
-        let known = self.file_systems.get(&opened.file_system);
-        let found = known.ok_or(Errno::ENODEV).and_then(|known| {
-            let file = opened.handle.find(known.mount.as_fd())?;
-            let number = file.as_raw_fd().to_string();
-            Ok((known, readlinkat(&self.links, number.as_str()).map(OsStringExt::into_vec), file))
-        });
-        match found {
-            Ok((known, link, file)) => {
-                let stat = stat_and_mount_of(file.as_fd()).map(|(stat, _)| stat);
-                let has_other_names = !stat.is_some_and(|stat| stat.is_directory())
-                    && !fstat(&file).is_ok_and(|stat| stat.st_nlink == 1);
-                let is_elsewhere = |path: &Vec<u8>| {
-                    let path = Path::new(OsStr::from_bytes(path));
-                    known.elsewhere.iter().any(|root| path.starts_with(root))
-                };
-                let has_other_names = has_other_names || link.as_ref().is_ok_and(is_elsewhere);
-                let link = link.map(|path| below(&known.mount_point, path));
-                HandleSeen { link, stat, has_other_names }
+    pub fn look(&mut self, opened: &OpenedHandle) -> HandleSeen {
+        let Some(known) = self.file_systems.get(&opened.file_system) else {
+            return HandleSeen { link: Err(Errno::ENODEV), stat: None, has_other_names: true };
+        };
+        let file = opened.handle.find(known.mount.as_fd());
+        let stat = file.as_ref().ok().and_then(|file| stat_and_mount_of(file.as_fd()));
+        let own_link = || file.as_ref().map_err(|errno| *errno).and_then(|file| self.link(file));
+        let path = match &opened.entry {
+            // A file that was made without a name (`O_TMPFILE`) has its number there.
+            Some(entry) if !entry.name.starts_with(b"#") => {
+                let key = (opened.file_system, entry.directory);
+                let path = self.directories.get(&key).cloned().unwrap_or_else(|| {
+                    let directory = entry.directory.find(known.mount.as_fd())?;
+                    // A removed directory has no path.
+                    self.link(&directory).and_then(|path| match path.ends_with(DELETED) {
+                        true => Err(Errno::ENOENT),
+                        false => Ok(path),
+                    })
+                });
+                self.directories.entry(key).or_insert_with(|| path.clone());
+                path.map(|path| below(&path, &entry.name))
             }
-            Err(errno) => HandleSeen { link: Err(errno), stat: None, has_other_names: true },
-        }
+            _ => own_link(),
+        };
+        let is_elsewhere = |path: &Vec<u8>| {
+            let path = Path::new(OsStr::from_bytes(path));
+            known.elsewhere.iter().any(|root| path.starts_with(root))
+        };
+        let has_other_names = path.as_ref().map_or(true, is_elsewhere);
+        let mount_point = known.mount_point.as_os_str().as_bytes();
+        let link = path.map(|path| match path.strip_prefix(b"/") {
+            Some(b"") => mount_point.to_vec(),
+            Some(path) => below(mount_point, path),
+            None => path,
+        });
+        HandleSeen { link, stat: stat.map(|(stat, _)| stat), has_other_names }
+    }
+
+    /// Returns the path of the file in a mount that is nowhere in the tree.
+    fn link(&self, file: &OwnedFd) -> nix::Result<Vec<u8>> {
+        let number = file.as_raw_fd().to_string();
+        readlinkat(&self.links, number.as_str()).map(OsStringExt::into_vec)
     }
 }
 
@@ -301,14 +342,10 @@ impl AsFd for HandleEvents {
     }
 }
 
-/// Returns the path of a file from its path in a mount that is nowhere in the tree.
-fn below(mount_point: &Path, path: Vec<u8>) -> Vec<u8> {
-    let prefix = mount_point.as_os_str().as_bytes();
-    match path.as_slice() {
-        _ if prefix == b"/" => path,
-        b"/" => prefix.to_vec(),
-        path => [prefix, path].concat(),
-    }
+/// Returns the path of what has this name in a directory.
+fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let separator: &[u8] = if directory == b"/" { b"" } else { b"/" };
+    [directory, separator, name].concat()
 }
 
 /// Returns the events of a read; what is not understood ends them.
@@ -325,7 +362,8 @@ fn events(mut bytes: &[u8]) -> Vec<HandleEvent> {
 }
 
 /// Returns an event: a `struct fanotify_event_metadata`, followed by a `struct
-/// fanotify_event_info_fid`.
+/// fanotify_event_info_fid` each for the directory, with the name after the handle, and the file. A
+/// directory has only the first, with the name `.`.
 fn event_of(bytes: &[u8]) -> Option<HandleEvent> {
     let mask = MaskFlags::from_bits_retain(u64::from_ne_bytes(part(bytes, 8)?));
     if mask.contains(MaskFlags::FAN_Q_OVERFLOW) {
@@ -335,15 +373,38 @@ fn event_of(bytes: &[u8]) -> Option<HandleEvent> {
         return Some(HandleEvent::Program);
     }
     let tid = Tid(i32::from_ne_bytes(part(bytes, 20)?));
-    let info = bytes.get(usize::from(u16::from_ne_bytes(part(bytes, 6)?))..)?;
-    if info.first() != Some(&libc::FAN_EVENT_INFO_TYPE_FID) {
-        return None;
+    let mut rest = bytes.get(usize::from(u16::from_ne_bytes(part(bytes, 6)?))..)?;
+    let (mut file, mut entry) = (None, None);
+    while let Some(length) = part(rest, 2).map(u16::from_ne_bytes)
+        && let Some((info, next)) = rest.split_at_checked(length.into())
+    {
+        let file_system = part(info, 4)?;
+        let length = usize::try_from(u32_at(info, 12)?).ok()?;
+        let kind = i32::from_ne_bytes(part(info, 16)?);
+        let (handle, name) = info.get(20..)?.split_at_checked(length)?;
+        let handle = FileHandle::new(kind, handle)?;
+        match *info.first()? {
+            libc::FAN_EVENT_INFO_TYPE_FID | libc::FAN_EVENT_INFO_TYPE_DFID => {
+                file = Some((file_system, handle));
+            }
+            libc::FAN_EVENT_INFO_TYPE_DFID_NAME => {
+                let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+                match name {
+                    b"." => file = Some((file_system, handle)),
+                    _ => {
+                        entry = Some(Box::new(DirectoryEntry {
+                            directory: handle,
+                            name: name.to_vec(),
+                        }))
+                    }
+                }
+            }
+            _ => {}
+        }
+        rest = next;
     }
-    let file_system = part(info, 4)?;
-    let length = usize::try_from(u32_at(info, 12)?).ok()?;
-    let kind = i32::from_ne_bytes(part(info, 16)?);
-    let handle = FileHandle::new(kind, info.get(20..)?.get(..length)?)?;
-    Some(HandleEvent::Opened(OpenedHandle { tid, file_system, handle }))
+    let (file_system, handle) = file?;
+    Some(HandleEvent::Opened(OpenedHandle { tid, file_system, handle, entry }))
 }
 
 fn inode_of(file: BorrowedFd<'_>) -> Option<(DevId, u64)> {
@@ -362,23 +423,61 @@ fn part<const N: usize>(bytes: &[u8], place: usize) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// An event as the kernel writes it: length, version, length of the head, mask, no descriptor,
-    /// thread; then type and length of the information, file system, and handle.
-    fn written(mask: MaskFlags, tid: i32, handle: &[u8]) -> Vec<u8> {
-        let mut info = vec![libc::FAN_EVENT_INFO_TYPE_FID, 0];
-        info.extend(u16::try_from(20 + handle.len()).expect("short").to_ne_bytes());
+    /// Information of an event as the kernel writes it: type and length, file system, handle, and
+    /// for an entry of a directory its name.
+    fn info(kind: u8, handle: &[u8], name: &[u8]) -> Vec<u8> {
+        let length = 20 + handle.len() + name.len();
+        let mut info = vec![kind, 0];
+        info.extend(u16::try_from(length).expect("short").to_ne_bytes());
         info.extend([1, 2, 3, 4, 5, 6, 7, 8]);
         info.extend(u32::try_from(handle.len()).expect("short").to_ne_bytes());
         info.extend(1_i32.to_ne_bytes());
         info.extend(handle);
-        let mut event = u32::try_from(24 + info.len()).expect("short").to_ne_bytes().to_vec();
+        info.extend(name);
+        info
+    }
+
+    /// An event as the kernel writes it: length, version, length of the head, mask, no descriptor,
+    /// thread; then the information.
+    fn with_infos(mask: MaskFlags, tid: i32, infos: &[Vec<u8>]) -> Vec<u8> {
+        let infos = infos.concat();
+        let mut event = u32::try_from(24 + infos.len()).expect("short").to_ne_bytes().to_vec();
         event.extend([3, 0]);
         event.extend(24_u16.to_ne_bytes());
         event.extend(mask.bits().to_ne_bytes());
         event.extend((-1_i32).to_ne_bytes());
         event.extend(tid.to_ne_bytes());
-        event.extend(info);
+        event.extend(infos);
         event
+    }
+
+    /// An event of the root of a file system, which has no entry.
+    fn written(mask: MaskFlags, tid: i32, handle: &[u8]) -> Vec<u8> {
+        with_infos(mask, tid, &[info(libc::FAN_EVENT_INFO_TYPE_FID, handle, b"")])
+    }
+
+    #[track_caller]
+    fn opened(bytes: &[u8]) -> OpenedHandle {
+        match events(bytes).pop() {
+            Some(HandleEvent::Opened(opened)) => opened,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn file_has_its_directory_and_its_name_there() {
+        let handle = |bytes: &[u8]| FileHandle::new(1, bytes).expect("short");
+        let entry = info(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, &[1; 8], b"name\0\0\0\0");
+        let file = info(libc::FAN_EVENT_INFO_TYPE_FID, &[2; 8], b"");
+        let of_file = opened(&with_infos(MaskFlags::FAN_OPEN, 7, &[entry, file]));
+        assert_eq!(of_file.handle, handle(&[2; 8]));
+        let entry = of_file.entry.expect("a file is in a directory");
+        assert_eq!((entry.directory, entry.name.as_slice()), (handle(&[1; 8]), &b"name"[..]));
+        let own = info(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, &[3; 8], b".\0\0\0");
+        let mask = MaskFlags::FAN_OPEN | MaskFlags::FAN_ONDIR;
+        let of_directory = opened(&with_infos(mask, 7, &[own]));
+        assert_eq!(of_directory.handle, handle(&[3; 8]));
+        assert!(of_directory.entry.is_none());
     }
 
     #[test]

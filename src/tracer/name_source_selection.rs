@@ -12,6 +12,7 @@ use super::tracepoint_plan::SourceKind;
 use super::uprobes;
 use crate::event::syscall_table::CallId;
 use crate::sys::cancellation::Cancellation;
+use crate::sys::proc;
 use crate::sys::thread;
 use crate::sys::tracefs::Tracefs;
 use crate::tracefs::EventFormat;
@@ -83,41 +84,51 @@ pub fn choose(
                 Err(why) => Err(why),
             }
         }
-        NameSourceOption::Auto => {
-            if !ground.calls.iter().any(|it| it.call().has_names()) {
-                return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
-            }
-            // Readers see the calls of every program, uprobes only calls that go through a
-            // library. A listener does not identify each opened file.
-            let has_readers = thread::fifo_allowed(PRIORITY);
-            let candidates: &[NameSource] = if has_readers {
-                &[NameSource::Kprobe]
-            } else {
-                &[NameSource::Kprobe, NameSource::Uprobe]
-            };
-            let (partly, why_not) = match best_probes(ground, candidates, cancellation) {
-                Ok(naming) => return Ok(naming),
-                Err(other) => *other,
-            };
-            if has_readers {
-                return Ok(plain(NameSource::Reader, &why_not));
-            }
-            if let Some(naming) = partly {
-                return Ok(naming);
-            }
-            let why_not = match listen(ground, warnings) {
-                Ok(naming) => {
-                    let reason = format!("{}; {why_not}", naming.reason);
-                    return Ok(Naming { reason, ..naming });
-                }
-                Err(other) => format!("{why_not}; {other}"),
-            };
-            Ok(match events_hindrance(ground.tracefs) {
-                None => plain(NameSource::Event, &why_not),
-                Some(_) => read(why_not, warnings),
-            })
-        }
+        NameSourceOption::Auto => choose_best(ground, warnings, cancellation),
     }
+}
+
+/// Chooses the best source that works here.
+fn choose_best(
+    ground: Environment<'_>,
+    warnings: &mut Vec<String>,
+    cancellation: &mut Cancellation<'_>,
+) -> Result<Naming, String> {
+    let plain = |names, why: &str| Naming::plain(names, why.to_owned());
+    if !ground.calls.iter().any(|it| it.call().has_names()) {
+        return Ok(plain(NameSource::Reader, "no call with a path is recorded"));
+    }
+    // Readers see the calls of every program, uprobes only calls that go through a library; but
+    // programs wait for readers.
+    let has_readers = thread::fifo_allowed(PRIORITY);
+    let candidates: &[NameSource] =
+        if has_readers { &[NameSource::Kprobe] } else { &[NameSource::Kprobe, NameSource::Uprobe] };
+    let (partly, why_not) = match best_probes(ground, candidates, cancellation) {
+        Ok(naming) => return Ok(naming),
+        Err(other) => *other,
+    };
+    if has_readers {
+        let composed = match composition_hindrance(ground) {
+            None => compose(ground, warnings, cancellation),
+            Some(why) => Err(why.to_owned()),
+        };
+        let reader = |why| plain(NameSource::Reader, &format!("{why_not}; {why}"));
+        return Ok(composed.unwrap_or_else(reader));
+    }
+    if let Some(naming) = partly {
+        return Ok(naming);
+    }
+    let why_not = match listen(ground, warnings) {
+        Ok(naming) => {
+            let reason = format!("{}; {why_not}", naming.reason);
+            return Ok(Naming { reason, ..naming });
+        }
+        Err(other) => format!("{why_not}; {other}"),
+    };
+    Ok(match events_hindrance(ground.tracefs) {
+        None => plain(NameSource::Event, &why_not),
+        Some(_) => read(why_not, warnings),
+    })
 }
 
 /// Chooses the source of a recording without privileges. Readers of memory need real-time priority;
@@ -225,6 +236,26 @@ fn compose(
     Ok(Naming { reason, watch: Some(Box::new(files)), ..paths })
 }
 
+/// Returns the reason why probes and a listener would miss names that readers see.
+fn composition_hindrance(ground: Environment<'_>) -> Option<&'static str> {
+    let processes = match ground.follow {
+        Follow::System => proc::processes(),
+        Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
+        Follow::Launched => Vec::new(),
+    };
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let own = namespace("self").ok()?;
+    let is_elsewhere = |pid: &Pid| namespace(&pid.0.to_string()).is_ok_and(|other| other != own);
+    if !unrecorded_opens(ground).is_empty() {
+        Some("uprobe+fanotify needs all calls that open, rename or remove files")
+    } else if processes.iter().any(is_elsewhere) {
+        // Their libraries are other files, and their file systems are not listened to.
+        Some("uprobe+fanotify does not see containers: processes have another mount namespace")
+    } else {
+        None
+    }
+}
+
 /// Starts a listener to opens.
 fn listen(ground: Environment<'_>, warnings: &mut Vec<String>) -> Result<Naming, String> {
     let processes: Vec<Pid> = match ground.follow {
@@ -237,13 +268,18 @@ fn listen(ground: Environment<'_>, warnings: &mut Vec<String>) -> Result<Naming,
     Ok(Naming { watch: Some(Box::new(watch)), ..Naming::plain(NameSource::Fanotify, reason) })
 }
 
-/// Warns if not all calls are recorded that a report of an open may belong to.
-fn warn_of_other_opens(ground: Environment<'_>, warnings: &mut Vec<String>) {
+/// Returns the calls that a report of an open may belong to and that are not recorded.
+fn unrecorded_opens(ground: Environment<'_>) -> Vec<&'static str> {
     let needed = CallId::all().filter(|it| it.call().bears_on_opens());
-    let others: Vec<&str> = needed
+    needed
         .filter(|it| it.call().number(ground.machine).is_some() && !ground.calls.contains(it))
         .map(|it| it.call().name)
-        .collect();
+        .collect()
+}
+
+/// Warns if not all calls are recorded that a report of an open may belong to.
+fn warn_of_other_opens(ground: Environment<'_>, warnings: &mut Vec<String>) {
+    let others = unrecorded_opens(ground);
     if !others.is_empty() {
         warnings.push(format!(
             "none of fanotify's names is certain: calls that open, rename or remove files are not recorded: {}",

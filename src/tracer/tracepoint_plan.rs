@@ -270,7 +270,7 @@ fn is_named(wanted: &PlanRequest<'_>, call: &Call) -> bool {
     let is_perf = wanted.source == SourceKind::Perf;
     let is_needed = call.class == CallClass::Open || call.receives_descriptors();
     let has_names = match () {
-        () if wanted.listens && call.class == CallClass::Open => false,
+        () if wanted.listens && call.opens_files() => false,
         () if is_perf || wanted.links => is_needed,
         () => call.has_names(),
     };

@@ -65,11 +65,23 @@ impl EffectList<'_> {
             |names: &&ReadNames| !names.stat_is_by_handle || mounts.is(MountNamespace::OWN);
         file.stat = names.filter(identifies).and_then(|names| names.stat);
         let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
+        // A file that the call opened by the reported name had that name then, whatever was renamed
+        // before the directory was looked up.
+        let is_confirmed = |opened: &Name| {
+            names.is_some_and(|names| names.is_opened_here)
+                && whole.as_ref().is_some_and(|path| **path == *opened.bytes)
+        };
+        let name_time = match opened {
+            Some(opened) if !opened.verified && is_confirmed(opened) => self.now,
+            _ => names.map_or(self.now, |it| it.read.max(self.now)),
+        };
         file.path = match link {
             Some(link) if link.verified => Some(linked(link, PathSource::Link)),
             // An argument that was read in time is better than a link that was not.
             late => match opened {
-                Some(opened) if opened.verified => Some(linked(opened, PathSource::Opened)),
+                Some(opened) if opened.verified || is_confirmed(opened) => {
+                    Some(linked(opened, PathSource::Opened))
+                }
                 doubtful => as_argument
                     .or_else(|| late.or(doubtful).map(|it| linked(it, PathSource::Unverified))),
             },
@@ -83,7 +95,7 @@ impl EffectList<'_> {
             description.detach();
             description.doubt_name();
         }
-        context.names.note(&description, names.map_or(self.now, |it| it.read.max(self.now)));
+        context.names.note(&description, name_time);
         let call = operation.call.call();
         let cloexec = match flags {
             Some(flags) => Some(flags.is_cloexec()),

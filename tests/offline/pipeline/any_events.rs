@@ -96,6 +96,7 @@ fn names() -> impl Strategy<Value = Option<Box<ReadNames>>> {
             pair: Vec::new(),
             link,
             opened: None,
+            is_opened_here: false,
             stat_is_by_handle: false,
             stat,
             read,

@@ -9,7 +9,7 @@ use super::arguments::{Annotated, quoted, split_arguments};
 use super::names::{errno_number, kernel_name};
 use super::{Call, Log};
 use crate::support::driver::json::JsonOperation;
-use crate::support::oracle::name_compare::{Score, Truth, is_open};
+use crate::support::oracle::name_compare::{NameJudgement, Score, Truth, is_open};
 use iotrace_perf::event::syscall_table::{CALLS, CallClass, Role};
 
 /// Result of a comparison.
@@ -174,19 +174,25 @@ fn differences(call: &Call, ours: &JsonOperation) -> Vec<String> {
 
 /// Adds the differences of an open's name.
 fn opened(call: &Call, ours: &JsonOperation, comparison: &mut Comparison) -> Vec<String> {
-    let is_source = |it: &str| ours.path_source.as_deref() == Some(it);
     let failed = call.errno.is_some();
     if !failed && call.ret_path.is_none() {
         // Without `-y`: what it became is not known.
         return Vec::new();
     }
-    comparison.paths += usize::from(!failed && (is_source("fd-link") || is_source("fanotify")));
-    comparison.given += usize::from(failed && is_source("argument"));
+    let truth = Truth::of(call);
+    let is_known = !matches!(truth.verdict(ours), NameJudgement::Unknown);
+    comparison.paths += usize::from(!failed && is_known);
+    comparison.given += usize::from(failed && is_given(ours.path_source.as_deref()));
     let mut score = Score::default();
-    score.judge(&Truth::of(call), ours);
+    score.judge(&truth, ours);
     let wrong = score.wrong.clone();
     comparison.opens.add(score);
     wrong
+}
+
+/// True for a path as the program passed it.
+fn is_given(source: Option<&str>) -> bool {
+    matches!(source, Some("argument" | "uprobe-string" | "kernel-string"))
 }
 
 /// The paths that a call was given, if ours were read in time.
@@ -199,7 +205,7 @@ fn given_paths(call: &Call, ours: &JsonOperation, given: &mut usize) -> Vec<Stri
     let mut found = Vec::new();
     for (expected, source, reported) in [first, second] {
         let Some(expected) = expected else { continue };
-        if source.as_deref() != Some("argument") {
+        if !is_given(source.as_deref()) {
             continue;
         }
         *given += 1;
