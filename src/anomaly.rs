@@ -219,6 +219,17 @@ pub struct Ledger {
     pub attribution: AttributionCounts,
     /// Spans inside calls that are not shown.
     pub spans: OmittedSpans,
+    /// Durations of the tracer's own calls.
+    pub own: OwnDurations,
+}
+
+/// Median durations, in the log, of calls that the tracer made to measure its own cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnDurations {
+    /// Call that does nothing, ns.
+    pub idle_ns: Option<u64>,
+    /// Open of a file, ns.
+    pub open_ns: Option<u64>,
 }
 
 /// Counters of spans that could not be formed.

@@ -23,5 +23,5 @@ pub use error::PipelineError;
 pub use opening::open;
 pub use others::OtherRequests;
 pub use serial::run;
-pub use summary::Summary;
+pub use summary::{DurationShare, Summary};
 pub use threaded::{run_in_two_threads, run_threaded};

@@ -335,7 +335,7 @@ fn full_end() -> End {
         foreign_dropped: 1,
         unwritten: 1,
         warnings: vec![word.clone()],
-        own: TracerCost { cpu_ns: 1, call_cost_ns: Some(1) },
+        own: TracerCost { cpu_ns: 1, call_cost_ns: Some(1), idle_ns: Some(1), open_ns: Some(1) },
         places_not_asked: 1,
         disks: vec![full_disk()],
         unread: Unread { files: 1, addresses: 1, first: vec![unread] },

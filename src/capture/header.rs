@@ -455,4 +455,9 @@ pub struct TracerCost {
     /// Additional time of a recorded system call, ns: measured at the start with a call of the
     /// tracer's own. `None` if it was not measured.
     pub call_cost_ns: Option<u64>,
+    /// Time of that call before the events were on, ns.
+    pub idle_ns: Option<u64>,
+    /// Time of an open of the tracer's own before the events were on, ns. `None` if it was not
+    /// measured.
+    pub open_ns: Option<u64>,
 }

@@ -244,9 +244,12 @@ fn unheard(summary: &Summary) -> Value {
 
 /// Overhead of the recording.
 fn cost(summary: &Summary, own: &TracerCost) -> Value {
+    let share = summary.duration_share();
     json!({
         "tracer_cpu_ns": own.cpu_ns,
         "call_cost_ns": own.call_cost_ns,
+        "call_share_ns": share.map(|share| share.call_ns),
+        "open_share_ns": share.and_then(|share| share.open_ns),
         "names_wait_ns": summary.names_wait.ns,
         "names_read": summary.names_wait.calls,
     })

@@ -12,7 +12,7 @@ use super::values::STACK_BYTES_MAX;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
-use crate::pipeline::{OtherRequests, Summary};
+use crate::pipeline::{DurationShare, OtherRequests, Summary};
 use crate::text::shares;
 use crate::tracer::tracepoint_plan::SourceKind;
 use crate::units::{DevId, SECTOR_BYTES};
@@ -251,6 +251,17 @@ fn cost(summary: &Summary) -> Option<String> {
     ))
 }
 
+/// Largest part of the durations that is the tracer's own.
+fn duration_share(summary: &Summary) -> Option<String> {
+    let DurationShare { call_ns, open_ns } = summary.duration_share()?;
+    let micros = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e6;
+    let opens = open_ns.map_or_else(String::new, |ns| format!(", {:.1} µs in an open", micros(ns)));
+    Some(format!(
+        "durations include up to {:.1} µs of the tracer's own in each call{opens}",
+        micros(call_ns)
+    ))
+}
+
 /// Counts of the most frequent calls.
 fn counts(converted: &Converted) -> String {
     let mut calls: Vec<_> = converted.totals.calls().collect();
@@ -431,6 +442,7 @@ fn doubts(summary: &Summary) -> Vec<String> {
     if summary.header.imported.is_some() {
         lines.extend(summary.end.iter().flat_map(|end| end.warnings.iter().cloned()));
     }
+    lines.extend(duration_share(summary));
     lines.extend(asynchronous_doubts(&summary.ledger));
     lines.extend(extents_doubts(summary));
     lines.extend(unread(summary));

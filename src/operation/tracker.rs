@@ -13,6 +13,7 @@ mod layers;
 mod mounts;
 mod names;
 mod note_file;
+mod own_calls;
 mod preexisting_requests;
 mod renamed;
 mod request_state;
@@ -30,6 +31,7 @@ use self::announce::{announce, anomaly};
 use self::async_state::Asynchronous;
 use self::end_spans::end_spans;
 use self::note_file::note_file;
+use self::own_calls::OwnCalls;
 use self::preexisting_requests::PreexistingRequests;
 use self::request_state::{InFlightRequest, owned};
 use self::seen_maps::SeenMaps;
@@ -81,6 +83,7 @@ pub struct Tracker {
     from_start: Vec<SeenFd>,
     /// Program starts, for the audit.
     started: StartedPrograms,
+    own_calls: OwnCalls,
     zombies: Zombies,
     /// Reads of the memory maps of processes, until their time comes.
     seen_maps: VecDeque<SeenMaps>,
@@ -110,6 +113,7 @@ impl Tracker {
             commits: JournalCommits::default(),
             ledger: Ledger::default(),
             started: StartedPrograms::default(),
+            own_calls: OwnCalls::default(),
             zombies: Zombies::default(),
         }
     }
@@ -212,6 +216,7 @@ impl Tracker {
     ///
     /// The errors of the sink.
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
+        self.ledger.own = self.own_calls.durations();
         self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
             if process.abi.is_silent(at.min(self.off_from), self.context.losses) {
@@ -281,6 +286,9 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         if self.should_ignore(event.pid, false) {
+            if self.tasks.is_own(event.pid) {
+                self.own_calls.enter(event.tid, event.time, enter);
+            }
             return Ok(());
         }
         self.ledger.events += 1;
@@ -309,6 +317,9 @@ impl Tracker {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         if self.should_ignore(event.pid, exit.call.call().is_exec() && exit.ret == 0) {
+            if self.tasks.is_own(event.pid) {
+                self.own_calls.exit(event.tid, event.time, exit);
+            }
             return Ok(());
         }
         self.reap_reused_tid(event.time, event.pid, event.tid, sink)?;

@@ -49,6 +49,32 @@ pub struct Summary {
     pub chains_left_out: u64,
 }
 
+/// Largest part of the duration of a call in the log that is the tracer's own, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurationShare {
+    /// Of any call.
+    pub call_ns: u64,
+    /// Of an open; `None`: not measured.
+    pub open_ns: Option<u64>,
+}
+
+impl Summary {
+    /// Returns the largest part of a duration that is the tracer's own, by the calls that the
+    /// tracer made itself; `None`: there are none in the log.
+    ///
+    /// A call that does nothing takes no time but that of its own records. An open of the tracer's
+    /// own took a time before the recording that includes the way into the kernel, which the log
+    /// does not show: that is no longer than the other call.
+    pub fn duration_share(&self) -> Option<DurationShare> {
+        let logged = self.ledger.own;
+        let own = &self.end.as_ref()?.own;
+        let call_ns = logged.idle_ns?;
+        let opens = logged.open_ns.zip(own.open_ns).zip(own.idle_ns);
+        let open_ns = opens.map(|((logged, before), way)| (logged + way).saturating_sub(before));
+        Some(DurationShare { call_ns, open_ns: open_ns.map(|share| share.max(call_ns)) })
+    }
+}
+
 /// Time for which CPUs were blocked until names had been read: nothing else runs on a CPU
 /// meanwhile. Opens that wait for the reader of one CPU at the same time share the same moments,
 /// which count once.

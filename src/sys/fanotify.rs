@@ -63,6 +63,12 @@ pub(super) fn is_listened(mount: &MountInfo) -> bool {
     if is_on_device { !LEFT_OUT.contains(&kind) } else { LISTENED.contains(&kind) }
 }
 
+/// Removes the file systems that a queue listens to. They would go with the queue, too.
+pub(super) fn unmark(group: &Fanotify) {
+    let how = MarkFlags::FAN_MARK_FLUSH | MarkFlags::FAN_MARK_FILESYSTEM;
+    let _ = group.mark(how, MaskFlags::empty(), AT_FDCWD, Some("/"));
+}
+
 /// Number of events that may wait (`max_queued_events`, which kernels before 5.13 do not show), and
 /// one more for the overflow event.
 pub(super) fn queue_capacity() -> usize {
@@ -173,6 +179,11 @@ impl OpenEvents {
         let how = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
         let what = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
         self.group.mark(how, what, AT_FDCWD, Some(place))
+    }
+
+    /// Ends the listening.
+    pub fn end(&mut self) {
+        unmark(&self.group);
     }
 
     /// Number of file systems that are listened to.

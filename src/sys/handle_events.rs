@@ -25,7 +25,7 @@ use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags}
 use procfs::process::MountInfo;
 use rustc_hash::FxHashMap;
 
-use super::fanotify::{is_listened, queue_capacity};
+use super::fanotify::{is_listened, queue_capacity, unmark};
 use super::file_handles::{FileHandle, detached_mount};
 use super::files::stat_and_mount_of;
 use super::mounts::mounts_of;
@@ -51,6 +51,8 @@ pub struct HandleEvents {
     unmarked: BTreeSet<String>,
     /// `/proc/self/fd`: links of files that were found by their handles.
     links: OwnedFd,
+    /// Content of the last read.
+    read: Vec<u8>,
     /// Events that came while a file system was tried.
     waiting: Vec<HandleEvent>,
     /// Paths of directories that were looked up since the last read of the queue.
@@ -137,8 +139,8 @@ impl HandleEvents {
             errno => format!("fanotify cannot be opened: {}", io::Error::from(errno)),
         })?;
         let links = File::open("/proc/self/fd").map_err(|error| error.to_string())?.into();
-        let (file_systems, unmarked, waiting, directories) = Default::default();
-        let mut events = Self { group, file_systems, unmarked, links, waiting, directories };
+        let (file_systems, unmarked, read, waiting, directories) = Default::default();
+        let mut events = Self { group, file_systems, unmarked, links, read, waiting, directories };
         events.listen().map_err(|error| format!("cannot read the list of mounts: {error}"))?;
         Ok(events)
     }
@@ -243,6 +245,11 @@ impl HandleEvents {
         Ok((id, listened))
     }
 
+    /// Ends the listening.
+    pub fn end(&mut self) {
+        unmark(&self.group);
+    }
+
     /// Number of file systems that are listened to.
     pub fn marked(&self) -> usize {
         self.file_systems.len()
@@ -278,11 +285,10 @@ impl HandleEvents {
         }
     }
 
-    fn read(&self) -> nix::Result<Vec<HandleEvent>> {
-        let mut bytes = vec![0; READ_BYTES];
-        let length = nix::unistd::read(&self.group, &mut bytes)?;
-        bytes.truncate(length);
-        Ok(events(&bytes))
+    fn read(&mut self) -> nix::Result<Vec<HandleEvent>> {
+        self.read.resize(READ_BYTES, 0);
+        let length = nix::unistd::read(&self.group, &mut self.read)?;
+        Ok(self.read.get(..length).map(events).unwrap_or_default())
     }
 
     /// True if the file system opens files of others for each of its own.

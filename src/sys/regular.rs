@@ -4,14 +4,14 @@
 //! rewinds), and a link leads anywhere. So a name is first resolved (`O_PATH`: the file is not
 //! opened). Then the file's type is checked, and only then that very file is opened.
 
-use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use nix::fcntl::{OFlag, openat};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, fstatfs};
 
@@ -74,25 +74,37 @@ pub fn open_found(place: &File, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(own_path(place))
 }
 
-/// Finds the file at this absolute path, directory by directory, without following links.
+/// Finds the file at this absolute path without following links.
 ///
 /// # Errors
 ///
-/// Those of `openat(2)`: `ELOOP`, `ENOTDIR` where there is a link; `EINVAL`: the path is not
+/// Those of `openat2(2)`: `ELOOP`, `ENOTDIR` where there is a link; `EINVAL`: the path is not
 /// absolute, or goes up.
 pub fn find_without_links(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mut parts = path.components().peekable();
-    if parts.next() != Some(Component::RootDir) {
+    let mut parts = path.components();
+    let is_absolute = parts.next() == Some(Component::RootDir);
+    if !is_absolute || !parts.all(|part| matches!(part, Component::Normal(_))) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    match openat2(AT_FDCWD, path, how) {
+        // Before Linux 5.6, or refused by a filter of calls.
+        Err(Errno::ENOSYS | Errno::EPERM) => find_by_directories(path),
+        found => Ok(File::from(found?)),
+    }
+}
+
+/// Finds the file as [`find_without_links`] does, directory by directory.
+fn find_by_directories(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut root = OpenOptions::new();
     let mut place = root.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open("/")?;
+    let mut parts = path.components().skip(1).peekable();
     while let Some(part) = parts.next() {
-        let Component::Normal(name) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
         let is_last = parts.peek().is_none();
         let flags = if is_last { flags } else { flags | OFlag::O_DIRECTORY };
-        place = File::from(openat(&place, OsStr::new(name), flags, Mode::empty())?);
+        place = File::from(openat(&place, part.as_os_str(), flags, Mode::empty())?);
     }
     Ok(place)
 }

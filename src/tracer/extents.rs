@@ -31,7 +31,7 @@ const PATH_BYTES_MAX: usize = 32 << 20;
 
 /// Number of files from which on removed files are searched for: a program that creates and removes
 /// files has no more entries than that.
-const LOOK_AT_MIN: usize = 1 << 12;
+const LOOK_AT_MIN: usize = 1 << 15;
 
 /// Regular files on devices, with their names when they were seen.
 #[derive(Debug, Default)]

@@ -14,15 +14,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 use rustc_hash::FxHashSet;
 
-use super::open_listener::{OpenListener, Waker};
+use super::open_listener::{ForeignThreads, OpenListener, Waker};
 use crate::capture::fact::Fact;
 use crate::sys::clock;
 use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
 use crate::sys::mounts::{MountWatch, mounts_of};
 use crate::units::{KernelTime, Pid, Tid};
-
-/// Largest number of threads that are remembered as not belonging to the tracer.
-const THREADS_MAX: usize = 1 << 16;
 
 /// Listener to opens, with the collected facts.
 #[derive(Debug)]
@@ -36,8 +33,7 @@ pub struct FanotifyListener {
     /// Mount namespaces whose mounts were added, without the tracer's own, by their links in
     /// `/proc/PID/ns`.
     elsewhere: FxHashSet<PathBuf>,
-    /// Threads that do not belong to the tracer.
-    others: FxHashSet<Tid>,
+    others: ForeignThreads,
     /// The queue was empty at this time or later, and all unread events happened after it.
     empty: KernelTime,
     facts: Vec<(Option<Pid>, Fact)>,
@@ -72,7 +68,7 @@ impl FanotifyListener {
             since_then,
             own: own_mounts(),
             elsewhere: FxHashSet::default(),
-            others: FxHashSet::default(),
+            others: ForeignThreads::default(),
             empty: clock::now(),
             facts: Vec::new(),
             unchecked: Vec::new(),
@@ -129,7 +125,7 @@ impl FanotifyListener {
                 self.missed.0 += 1;
                 self.miss(Errno::EOVERFLOW);
             }
-            OpenEvent::Opened(file) if self.is_own(file.tid()) => {}
+            OpenEvent::Opened(file) if !self.others.has(file.tid()) => {}
             OpenEvent::Opened(file) => {
                 let fact = self.opened(&file, until);
                 self.facts.push((None, fact));
@@ -195,18 +191,6 @@ impl FanotifyListener {
         }
         seen.is_found_below(&format!("{process}/root"))
     }
-
-    fn is_own(&mut self, tid: Tid) -> bool {
-        let is_own = !self.others.contains(&tid)
-            && std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false);
-        if !is_own {
-            if self.others.len() >= THREADS_MAX {
-                self.others.clear();
-            }
-            self.others.insert(tid);
-        }
-        is_own
-    }
 }
 
 impl OpenListener for FanotifyListener {
@@ -257,6 +241,10 @@ impl OpenListener for FanotifyListener {
         // Changes of mounts in other namespaces are not reported.
         self.elsewhere.clear();
         std::mem::take(&mut self.facts)
+    }
+
+    fn end(&mut self) {
+        self.events.end();
     }
 
     fn warning(&self) -> Option<String> {

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::open_listener::{OpenListener, Waker};
+use super::open_listener::{ForeignThreads, OpenListener, Waker};
 use crate::capture::fact::Fact;
 use crate::sys::clock;
 use crate::sys::handle_events::{HandleEvent, HandleEvents, OpenedHandle};
@@ -23,9 +23,6 @@ use crate::units::{KernelTime, Pid, Tid};
 /// them may belong to an event.
 const PAUSE: Duration = Duration::from_micros(250);
 
-/// Largest number of threads that are remembered as not belonging to the tracer.
-const THREADS_MAX: usize = 1 << 16;
-
 /// Listener to opens by handle, with the collected facts.
 #[derive(Debug)]
 pub(super) struct HandleListener {
@@ -33,8 +30,7 @@ pub(super) struct HandleListener {
     mounts: MountWatch,
     /// Mount namespace of the tracer, as `/proc/self/ns/mnt` shows it.
     namespace: PathBuf,
-    /// Threads that do not belong to the tracer.
-    others: FxHashSet<Tid>,
+    others: ForeignThreads,
     /// Threads whose events were taken last; true if these identify files.
     threads: FxHashMap<Tid, bool>,
     /// The queue was empty at this time or later, and all unread events happened after it.
@@ -63,7 +59,7 @@ impl HandleListener {
             events,
             mounts,
             namespace,
-            others: FxHashSet::default(),
+            others: ForeignThreads::default(),
             threads: FxHashMap::default(),
             empty: clock::now(),
             facts: Vec::new(),
@@ -90,7 +86,7 @@ impl HandleListener {
                 self.facts.push((None, fact));
                 false
             }
-            HandleEvent::Opened(opened) if self.is_own(opened.tid) => false,
+            HandleEvent::Opened(opened) if !self.others.has(opened.tid) => false,
             HandleEvent::Opened(opened) => {
                 let fact = self.opened(&opened, until);
                 self.facts.push((None, fact));
@@ -133,18 +129,6 @@ impl HandleListener {
         let identifies = self.threads.entry(opened.tid).or_insert_with(|| is_here(opened.tid));
         *identifies &= !self.events.is_stacked(opened);
         *identifies
-    }
-
-    fn is_own(&mut self, tid: Tid) -> bool {
-        let is_own = !self.others.contains(&tid)
-            && std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false);
-        if !is_own {
-            if self.others.len() >= THREADS_MAX {
-                self.others.clear();
-            }
-            self.others.insert(tid);
-        }
-        is_own
     }
 }
 
@@ -190,6 +174,10 @@ impl OpenListener for HandleListener {
     fn facts(&mut self) -> Vec<(Option<Pid>, Fact)> {
         self.absorb(true);
         std::mem::take(&mut self.facts)
+    }
+
+    fn end(&mut self) {
+        self.events.end();
     }
 
     fn warning(&self) -> Option<String> {

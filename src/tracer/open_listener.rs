@@ -7,9 +7,10 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
+use rustc_hash::FxHashSet;
 
 use crate::capture::fact::Fact;
-use crate::units::Pid;
+use crate::units::{Pid, Tid};
 
 /// A queue of opens that the kernel fills, and the facts that were made of its events.
 pub trait OpenListener: std::fmt::Debug + Send {
@@ -31,12 +32,39 @@ pub trait OpenListener: std::fmt::Debug + Send {
     /// call.
     fn facts(&mut self) -> Vec<(Option<Pid>, Fact)>;
 
+    /// Ends the listening: opens from now on are not reported.
+    fn end(&mut self);
+
     /// Returns a warning about missed events.
     fn warning(&self) -> Option<String>;
 
     /// Time between two reads of the queue while files are opened; `None`: each event wakes the
     /// listener.
     fn pause(&self) -> Option<Duration>;
+}
+
+/// Largest number of threads that are remembered as not belonging to the tracer.
+const THREADS_MAX: usize = 1 << 16;
+
+/// Threads that do not belong to the tracer.
+#[derive(Debug, Default)]
+pub(super) struct ForeignThreads {
+    known: FxHashSet<Tid>,
+}
+
+impl ForeignThreads {
+    /// True if the thread does not belong to the tracer.
+    pub(super) fn has(&mut self, tid: Tid) -> bool {
+        let is_known = self.known.contains(&tid);
+        if is_known || std::fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(false) {
+            return is_known;
+        }
+        if self.known.len() >= THREADS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(tid);
+        true
+    }
 }
 
 /// Descriptors that become readable when a listener has work to do.

@@ -1,8 +1,9 @@
 //! Cost of a recorded system call on this machine, measured with a thread of the tracer.
 //!
 //! The thread makes a few hundred calls before the events are on, and as many after. The difference
-//! is the additional cost of a recorded call. The log contains the calls as the tracer's own. Of
-//! several small batches the fastest counts, which excludes interrupts.
+//! is the additional cost of a recorded call. The log contains the calls as the tracer's own, so
+//! their durations there show how much of a duration is the tracer's. Of several small batches the
+//! fastest counts, which excludes interrupts.
 
 use std::fs::File;
 use std::io::Seek as _;
@@ -17,28 +18,47 @@ use crate::units::Tid;
 
 /// The measured call, which does almost nothing.
 const CALL: &str = "lseek";
+/// Name of the thread: calls of threads with the tracer's own name are not recorded.
+const NAME: &str = "iotrace:meter";
 /// Number of calls in a batch.
 const CALLS: u32 = 50;
 /// Number of batches.
 const BATCHES: u32 = 4;
+
+/// Device whose calls do nothing.
+const IDLE: &str = "/dev/null";
+
+/// File that is opened: a regular one, for which listeners get events.
+const OPENED: &str = "/proc/self/exe";
+
+/// Cost of a recorded call, and time of a call that is not recorded, ns. `None`: not measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallCosts {
+    /// Additional time of a recorded call.
+    pub(super) call_ns: Option<u64>,
+    /// Time of the same call before the events were on.
+    pub(super) idle_ns: Option<u64>,
+    /// Time of an open before the events were on.
+    pub(super) open_ns: Option<u64>,
+}
 
 /// A thread that measures its own calls.
 pub(super) struct OverheadMeter {
     /// Number of the thread in the tracer's pid namespace.
     pub tid: Tid,
     events_are_on: Sender<()>,
-    thread: JoinHandle<Option<u64>>,
+    thread: JoinHandle<Option<CallCosts>>,
 }
 
 impl OverheadMeter {
     /// Starts the thread and waits for the first half; `None` if the call is not recorded.
-    pub(super) fn start(calls: &[CallId], own_name: &str) -> Result<Option<Self>, TracerError> {
+    pub(super) fn start(calls: &[CallId]) -> Result<Option<Self>, TracerError> {
         if !calls.iter().any(|it| it.call().name == CALL) {
             return Ok(None);
         }
         let (ready, is_ready) = channel();
         let (events_are_on, on) = channel();
-        let thread = spawn_named(own_name, move || measure(&ready, &on))?;
+        let thread = spawn_named(NAME, move || measure(&ready, &on))?;
         let tid = is_ready.recv().map_err(|_| TracerError::System {
             what: "measure a system call",
             source: std::io::Error::other("its thread failed"),
@@ -46,22 +66,43 @@ impl OverheadMeter {
         Ok(Some(Self { tid, events_are_on, thread }))
     }
 
-    /// Runs the second half, after the events were switched on. Returns the additional time of a
-    /// recorded call, ns; `None` if it could not be measured.
-    pub(super) fn finish(self) -> Option<u64> {
-        self.events_are_on.send(()).ok()?;
-        self.thread.join().ok()?
+    /// Runs the second half, after the events were switched on.
+    pub(super) fn finish(self) -> CallCosts {
+        let is_on = self.events_are_on.send(()).is_ok();
+        let costs = if is_on { self.thread.join().ok().flatten() } else { None };
+        costs.unwrap_or_default()
     }
 }
 
-fn measure(ready: &Sender<Tid>, on: &Receiver<()>) -> Option<u64> {
-    let mut file = File::open("/dev/null").ok()?;
+fn measure(ready: &Sender<Tid>, on: &Receiver<()>) -> Option<CallCosts> {
+    let mut file = File::open(IDLE).ok()?;
     // The first run warms the caches and does not count.
     fastest(&mut file)?;
     let before = fastest(&mut file)?;
+    let open_ns = open_time();
     ready.send(Tid(nix::unistd::gettid().as_raw())).ok()?;
     on.recv().ok()?;
-    fastest(&mut file)?.checked_sub(before)
+    let call_ns = fastest(&mut file).and_then(|after| after.checked_sub(before));
+    open_time();
+    Some(CallCosts { call_ns, idle_ns: Some(before), open_ns })
+}
+
+/// Returns the median time of an open, ns, without the time of the clock.
+fn open_time() -> Option<u64> {
+    let median = |mut times: Vec<u64>| {
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    };
+    let (mut opens, mut clocks) = (Vec::new(), Vec::new());
+    for _ in 0..CALLS {
+        let begin = clock::now();
+        let file = File::open(OPENED).ok()?;
+        let end = clock::now();
+        opens.push(end.0.saturating_sub(begin.0));
+        clocks.push(clock::now().0.saturating_sub(end.0));
+        drop(file);
+    }
+    Some(median(opens)?.saturating_sub(median(clocks)?))
 }
 
 /// Returns the time of a call in the fastest batch, ns.

@@ -31,6 +31,8 @@ pub struct Tree {
     global: FxHashSet<u16>,
     /// True if births, names and ends of all tasks are kept: any task may have submitted a request.
     all_tasks: bool,
+    /// Thread of the tracer that measures its own calls: its records are kept.
+    meter: Option<Tid>,
     /// Births since the last [`Self::learn`]: time, parent, process and thread.
     births: Vec<(KernelTime, i32, [i32; 2])>,
 }
@@ -47,8 +49,14 @@ impl Tree {
             threads: FxHashSet::default(),
             global: global.into_iter().collect(),
             all_tasks,
+            meter: None,
             births: Vec::new(),
         }
+    }
+
+    /// Sets the thread of the tracer that measures its own calls.
+    pub(super) fn with_meter(self, meter: Option<Tid>) -> Self {
+        Self { meter, ..self }
     }
 
     /// Returns a tree that grows from these processes, with the tracepoints that are recorded.
@@ -120,8 +128,8 @@ impl Tree {
         }
         // Births and ends of tasks are written by the parent or the task itself: the pid of the
         // record decides.
-        record.task(layout).is_some_and(|(pid, _)| self.members.contains(&pid.0))
-            || self.is_about_member(record, layout)
+        let is_kept = |(pid, tid)| self.has(pid) || self.meter == Some(tid);
+        record.task(layout).is_some_and(is_kept) || self.is_about_member(record, layout)
     }
 
     fn is_about_member(&self, record: &RecordKind<'_>, layout: &SampleLayout) -> bool {

@@ -22,7 +22,7 @@ use super::name_source::NameSource;
 use super::name_source_selection::Naming;
 use super::open_probes::{AllProbes, OpeningContext, open_events};
 use super::options::{Follow, Options};
-use super::overhead_probe::OverheadMeter;
+use super::overhead_probe::{CallCosts, OverheadMeter};
 use super::probes::Probes;
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
@@ -162,7 +162,7 @@ struct Session {
     /// Layouts of the records in data frames.
     layouts: Vec<Layout>,
     /// Additional time of a recorded call.
-    call_cost_ns: Option<u64>,
+    call_costs: CallCosts,
     warnings: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ impl Session {
             .map_err(TracerError::system("start a thread"))?;
         let is_inherited = choice.source == SourceKind::Inherited;
         // Calls of the tracer's own threads are recorded only by events that cover all threads.
-        let gauge = (!is_inherited).then(|| OverheadMeter::start(&options.calls, &own_name));
+        let gauge = (!is_inherited).then(|| OverheadMeter::start(&options.calls));
         let gauge = gauge.transpose()?.flatten();
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
@@ -230,7 +230,8 @@ impl Session {
             let marked = source.tracepoints().iter().filter(|_| options.counts_others());
             let marked = Vec::from_iter(marked.cloned());
             let sieve = Sieve::new(&marked, &header.host.machine, &disks);
-            (Tree::followed(options, names, &tree, source.as_ref()), sieve)
+            let tree = Tree::followed(options, names, &tree, source.as_ref());
+            (tree.with_meter(gauge_thread), sieve)
         };
         let log = LogThread::new(
             writer,
@@ -240,7 +241,7 @@ impl Session {
         .with_chains(options.chains.map(|it| it.functions.user.is_some()))
         .with_programs(SeenPrograms::of(source.tracepoints()));
         threads.write_to(log, &own_name)?;
-        let call_cost_ns = gauge.and_then(OverheadMeter::finish);
+        let call_costs = gauge.map(OverheadMeter::finish).unwrap_or_default();
         // Before the snapshot, which stores the program under the tracer's user.
         let user = held.and_then(|it| Some(snapshot::user(it.pid(), it.user()?)));
         let gauge_task = gauge_thread.map(snapshot::own_task);
@@ -264,7 +265,7 @@ impl Session {
             disks,
             clock: header.clock,
             layouts,
-            call_cost_ns,
+            call_costs,
             warnings,
         })
     }
@@ -366,11 +367,13 @@ impl Session {
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
         warnings.extend(self.names.warning());
+        self.names.end_listening();
         warnings.extend(snapshot::late_cpus(&self.cpus));
         warnings.extend(cpus_gone(&drained, self.is_inherited));
         let counts = kernel_counts(self.source.as_ref(), &mut warnings);
         // Work from here on is not accounted as overhead of the recording.
-        let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns: self.call_cost_ns };
+        let CallCosts { call_ns: call_cost_ns, idle_ns, open_ns } = self.call_costs;
+        let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns, idle_ns, open_ns };
         let places =
             self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut cancellation));
         let places_not_asked = places.unwrap_or(0);
