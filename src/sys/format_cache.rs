@@ -6,20 +6,14 @@
 //! get theirs when they are loaded.)
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::output_dir::{OutputDirectory, Users};
-use super::proc;
+use super::{proc, root_cache};
 
-/// Directory of the cache.
-const DIRECTORY: &str = "/var/cache/iotrace-perf";
-/// Required owner of the cache.
-const ROOT: u32 = 0;
 /// Version of the file's format.
 const VERSION: u32 = 1;
 /// Limit on the file: a few hundred texts have a few KiB each.
@@ -60,7 +54,7 @@ fn path_of(kernel: &KernelBuild) -> PathBuf {
     // A kernel's release may have any characters.
     let release: String =
         kernel.release.chars().map(|it| if it == '/' { '_' } else { it }).collect();
-    Path::new(DIRECTORY).join(format!("formats-{release}.json"))
+    Path::new(root_cache::DIRECTORY).join(format!("formats-{release}.json"))
 }
 
 /// Stores these formats for the running kernel, and returns the path.
@@ -73,38 +67,11 @@ pub fn keep(formats: Formats) -> io::Result<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "only root may keep them"));
     }
-    let directory = open_own(Path::new(DIRECTORY))?;
     let kernel = KernelBuild::running();
     let path = path_of(&kernel);
-    let name = path.file_name().unwrap_or_default();
     let text = serde_json::to_vec(&CachedFormats { version: VERSION, kernel, formats })?;
-    // Written under another name first: no reader sees half of it.
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    let new = new.file_name().unwrap_or_default();
-    let mut file = directory.create(new)?;
-    let written = file
-        .write_all(&text)
-        .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| directory.replace(new, name));
-    if written.is_err() {
-        directory.remove_file(new, &file);
-    }
-    written.map(|()| path)
-}
-
-/// Opens the directory, or creates it: only root may write to it, all users may read it.
-fn open_own(path: &Path) -> io::Result<OutputDirectory> {
-    let (parent, name) = OutputDirectory::parent_of(path, &Users::none())?;
-    let directory = match parent.make_own(&name) {
-        Err(it) if it.kind() == io::ErrorKind::AlreadyExists => parent.open_own(&name)?,
-        made => made?,
-    };
-    let opened = directory.readable()?;
-    only_of(ROOT, &opened.metadata()?)?;
-    // Independent of the umask.
-    opened.set_permissions(Permissions::from_mode(0o755))?;
-    Ok(directory)
+    root_cache::store(&path, &text, root_cache::Readers::All)?;
+    Ok(path)
 }
 
 /// Loads the formats of the running kernel.
@@ -114,19 +81,12 @@ fn open_own(path: &Path) -> io::Result<OutputDirectory> {
 /// The reason for which the cache is not usable, in words.
 pub fn load() -> Result<Formats, String> {
     let kernel = KernelBuild::running();
-    load_from(&path_of(&kernel), &kernel, ROOT)
+    load_from(&path_of(&kernel), &kernel, root_cache::ROOT)
 }
 
 fn load_from(path: &Path, kernel: &KernelBuild, owner: u32) -> Result<Formats, String> {
     let unusable = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let file = File::open(path).map_err(|it| unusable(&it))?;
-    let metadata = file.metadata().map_err(|it| unusable(&it))?;
-    only_of(owner, &metadata).map_err(|it| unusable(&it))?;
-    let mut text = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(|it| unusable(&it))?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(unusable(&"it is too large"));
-    }
+    let text = root_cache::load(path, owner, BYTES_MAX).map_err(|it| unusable(&it))?;
     let kept: CachedFormats = serde_json::from_slice(&text).map_err(|it| unusable(&it))?;
     if kept.version != VERSION {
         return Err(unusable(&format!("it has version {}, not {VERSION}", kept.version)));
@@ -137,19 +97,11 @@ fn load_from(path: &Path, kernel: &KernelBuild, owner: u32) -> Result<Formats, S
     Ok(kept.formats)
 }
 
-/// Fails if other users can have written the file, as its texts are trusted like the kernel's.
-fn only_of(owner: u32, metadata: &fs::Metadata) -> io::Result<()> {
-    let is_ours = metadata.uid() == owner && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
-    if is_ours {
-        Ok(())
-    } else {
-        let why = "others than root may have written it";
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn kernel() -> KernelBuild {

@@ -31,6 +31,7 @@ pub mod regular;
 pub mod replay;
 pub mod ring;
 pub mod rlimits;
+pub mod root_cache;
 pub mod sandboxed_helper;
 mod seccomp;
 mod session;

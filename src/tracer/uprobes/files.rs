@@ -16,6 +16,7 @@ use super::super::options::Follow;
 use super::super::programs;
 use super::helper_main::{BOUNDS, VERB};
 use super::protocol::{BinaryRequest, SiteReply, SitesAnswer, SitesQuestion};
+use super::site_cache::{FileVersion, SiteCache};
 use crate::event::syscall_table::CallId;
 use crate::probe_sites::Sites;
 use crate::sys::cancellation::Cancellation;
@@ -46,7 +47,7 @@ pub(super) struct ProbedBinary {
 struct CandidateBinary {
     name: String,
     file: File,
-    bytes: u64,
+    version: FileVersion,
     only_static: bool,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn probed(
     let mut files = ProbedBinaries::default();
     let candidates = candidates(ground, &mut files.left_out, cancellation);
     let groups = found(candidates, &mut files.left_out);
-    files.search(groups.into_values(), wanted, cancellation);
+    files.search(groups, wanted, cancellation);
     files
 }
 
@@ -85,8 +86,9 @@ pub(super) fn probed_libaio(
     let code = |path: PathBuf| MappedCode { name: path.display().to_string(), link: path };
     let mut files = ProbedBinaries::default();
     let candidates = installed.map(|path| (code(path), false)).collect();
-    let roots = found(candidates, &mut files.left_out).remove(&ROOT_ONLY);
-    files.search(roots.into_iter(), wanted, cancellation);
+    let mut groups = found(candidates, &mut files.left_out);
+    groups.retain(|group, _| *group == ROOT_ONLY);
+    files.search(groups, wanted, cancellation);
     files
 }
 
@@ -100,14 +102,38 @@ const LIBAIO_NAMES: [&str; 2] = ["libaio.so.1", "libaio.so.1t64"];
 impl ProbedBinaries {
     fn search(
         &mut self,
-        groups: impl Iterator<Item = VecDeque<CandidateBinary>>,
+        groups: BTreeMap<u64, VecDeque<CandidateBinary>>,
         wanted: &[CallId],
         cancellation: &mut Cancellation<'_>,
     ) {
         let until = clock::now().0.saturating_add(SEARCH_NS_MAX);
-        for group in groups {
-            look_through(group, wanted, until, &mut self.all, cancellation);
+        for (group, mut candidates) in groups {
+            // Other users could give their files the times of others.
+            let mut cache = SiteCache::load().filter(|_| group == ROOT_ONLY);
+            if let Some(cache) = &cache {
+                candidates = self.take_known(candidates, wanted, cache);
+            }
+            let mut search = Search { wanted, until, cache: cache.as_mut(), files: &mut self.all };
+            search.look_through(candidates, cancellation);
+            cache.iter().for_each(SiteCache::store);
         }
+    }
+
+    /// Adds the files whose results are known. Returns the others.
+    fn take_known(
+        &mut self,
+        candidates: VecDeque<CandidateBinary>,
+        wanted: &[CallId],
+        cache: &SiteCache,
+    ) -> VecDeque<CandidateBinary> {
+        let mut rest = VecDeque::new();
+        for candidate in candidates {
+            match cache.find(&candidate.version, candidate.only_static, wanted) {
+                Some(reply) => self.all.extend(candidate.looked_through(reply)),
+                None => rest.push_back(candidate),
+            }
+        }
+        rest
     }
 }
 
@@ -131,7 +157,8 @@ fn found(
         }
         count += 1;
         let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-        let found = CandidateBinary { name, file, bytes: about.len(), only_static };
+        let version = FileVersion::of(&about);
+        let found = CandidateBinary { name, file, version, only_static };
         groups.entry(trust(&about)).or_default().push_back(found);
     }
     groups
@@ -151,47 +178,64 @@ fn trust(about: &Metadata) -> u64 {
     }
 }
 
-/// Asks about these files until each has a result.
-fn look_through(
-    mut waiting: VecDeque<CandidateBinary>,
-    wanted: &[CallId],
+/// Search of files of one group.
+struct Search<'a> {
+    wanted: &'a [CallId],
+    /// Kernel time at which the search ends, ns.
     until: u64,
-    files: &mut Vec<ProbedBinary>,
-    cancellation: &mut Cancellation<'_>,
-) {
-    while !waiting.is_empty() {
-        if clock::now().0 >= until || cancellation.is_cancelled() {
-            let why = if cancellation.is_cancelled() { "a signal came" } else { "the time was up" };
-            files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
-            return;
+    cache: Option<&'a mut SiteCache>,
+    files: &'a mut Vec<ProbedBinary>,
+}
+
+impl Search<'_> {
+    /// Asks about these files until each has a result.
+    fn look_through(
+        &mut self,
+        mut waiting: VecDeque<CandidateBinary>,
+        cancellation: &mut Cancellation<'_>,
+    ) {
+        while !waiting.is_empty() {
+            if clock::now().0 >= self.until || cancellation.is_cancelled() {
+                let why =
+                    if cancellation.is_cancelled() { "a signal came" } else { "the time was up" };
+                self.files.extend(waiting.drain(..).filter_map(|it| it.missed(why)));
+                return;
+            }
+            let request = |candidate: &CandidateBinary| BinaryRequest {
+                fd: candidate.file.as_raw_fd(),
+                only_static: candidate.only_static,
+            };
+            let question = SitesQuestion {
+                pid: std::process::id(),
+                calls: self.wanted.to_vec(),
+                files: waiting.iter().map(request).collect(),
+            };
+            let lengths: Vec<u64> = waiting.iter().map(|it| it.version.bytes()).collect();
+            let reply =
+                sandboxed_helper::run_helper(&[VERB], &question.encode(), &BOUNDS, cancellation);
+            let SitesAnswer { replies, at_hand } =
+                SitesAnswer::decode(&reply.answer, &question, &lengths);
+            let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
+            // Earlier files may have used up the limits. In that case the current file is asked
+            // about once more, first.
+            let is_innocent = is_of_all && !replies.is_empty();
+            let why =
+                reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
+            let mut left: BTreeMap<usize, CandidateBinary> =
+                waiting.drain(..).enumerate().collect();
+            for (place, site_reply) in replies {
+                let Some(candidate) = left.remove(&place) else { continue };
+                if let Some(cache) = &mut self.cache {
+                    let CandidateBinary { version, only_static, .. } = candidate;
+                    cache.add(version, only_static, self.wanted, &site_reply);
+                }
+                self.files.extend(candidate.looked_through(site_reply));
+            }
+            let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
+            let blamed = blamed.and_then(|it| left.remove(&it));
+            self.files.extend(blamed.and_then(|it| it.missed(&why)));
+            waiting = left.into_values().collect();
         }
-        let request = |candidate: &CandidateBinary| BinaryRequest {
-            fd: candidate.file.as_raw_fd(),
-            only_static: candidate.only_static,
-        };
-        let question = SitesQuestion {
-            pid: std::process::id(),
-            calls: wanted.to_vec(),
-            files: waiting.iter().map(request).collect(),
-        };
-        let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
-        let reply =
-            sandboxed_helper::run_helper(&[VERB], &question.encode(), &BOUNDS, cancellation);
-        let SitesAnswer { replies, at_hand } =
-            SitesAnswer::decode(&reply.answer, &question, &lengths);
-        let is_of_all = reply.failure.as_ref().is_some_and(HelperFailure::is_of_all);
-        // Earlier files may have used up the limits. In that case the current file is asked about
-        // once more, first.
-        let is_innocent = is_of_all && !replies.is_empty();
-        let why = reply.failure.map_or("the answer makes no sense".to_owned(), |it| it.to_string());
-        let mut left: BTreeMap<usize, CandidateBinary> = waiting.drain(..).enumerate().collect();
-        for (place, site_reply) in replies {
-            files.extend(left.remove(&place).and_then(|it| it.looked_through(site_reply)));
-        }
-        let blamed = at_hand.or_else(|| left.keys().next().copied()).filter(|_| !is_innocent);
-        let blamed = blamed.and_then(|it| left.remove(&it));
-        files.extend(blamed.and_then(|it| it.missed(&why)));
-        waiting = left.into_values().collect();
     }
 }
 

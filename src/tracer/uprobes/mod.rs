@@ -29,6 +29,7 @@ pub mod aio;
 mod files;
 pub mod helper_main;
 mod protocol;
+mod site_cache;
 
 use files::{ProbedBinaries, ProbedBinary};
 pub use helper_main::VERB;

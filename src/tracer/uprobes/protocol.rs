@@ -147,6 +147,12 @@ impl SitesAnswer {
     }
 }
 
+/// Decodes the result for one file of this length, as [`end`] wrote it; `None`: the bytes are not
+/// one.
+pub(super) fn decode_reply(reply: &[u8], wanted: &[CallId], bytes: u64) -> Option<SiteReply> {
+    read_reply(&mut Cursor(reply), wanted, bytes)
+}
+
 fn read_reply(from: &mut Cursor<'_>, wanted: &[CallId], bytes: u64) -> Option<SiteReply> {
     let state = from.u8()?;
     if state != READ {
