@@ -88,6 +88,9 @@ pub(super) struct CaptureArgs {
     /// Keep the records of other processes in the log
     #[arg(long)]
     pub(super) keep_foreign: bool,
+    /// True to keep nothing in the kernel for the next recording; no argument sets it.
+    #[arg(skip)]
+    pub(super) leaves_nothing: bool,
     /// The program to run and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,

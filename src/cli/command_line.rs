@@ -81,9 +81,9 @@ pub(super) enum Verb {
     /// Helper of a recording: reads headers of programs
     #[command(hide = true, name = programs::VERB)]
     ReadHeaders,
-    /// Helper of a recording: removes instances and probes after its end
+    /// Helper of a recording: removes its probes, and keeps its instances for a minute
     #[command(hide = true, name = kernel_objects::VERB)]
-    RemoveKernelObjects {
+    ReleaseKernelObjects {
         /// Process number of the recording
         owner: u32,
     },

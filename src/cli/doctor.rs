@@ -14,10 +14,11 @@ use super::{doctor_names, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
 use crate::operation::disk;
+use crate::sys::instance_pool::{self, FreeInstances};
 use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
-use crate::sys::tracefs_instance::{self, Instance};
+use crate::sys::tracefs_instance::Instance;
 use crate::sys::{cpu_topology, disks, proc, rlimits, socket};
 use crate::tracefs::EventFormat;
 use crate::tracer::format_cache;
@@ -161,10 +162,10 @@ fn source() -> Check {
     let Ok(tracefs) = Tracefs::find() else {
         return Check::bad("source", "unknown without tracefs", "see tracefs");
     };
-    let removed = tracefs_instance::remove_stale(&tracefs).unwrap_or(0);
+    let removed = instance_pool::remove_stale(&tracefs, FreeInstances::Remove).unwrap_or(0);
     let mut cleaned = match removed {
         0 => String::new(),
-        more => format!("; removed {more} instances of dead tracers"),
+        more => format!("; removed {more} instances of ended recordings"),
     };
     if socket::remove_left() {
         cleaned.push_str("; removed the socket of a dead recording");

@@ -81,7 +81,7 @@ pub fn main() -> ExitCode {
         Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
         Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
         Some(Verb::UnwindStacks) => answer(unwinding::helper_main::answer),
-        Some(Verb::RemoveKernelObjects { owner }) => status(kernel_objects::remove(owner)),
+        Some(Verb::ReleaseKernelObjects { owner }) => status(kernel_objects::release(owner)),
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
     };

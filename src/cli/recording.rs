@@ -289,6 +289,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
             NamesArg::Off => NameSourceOption::Only(NameSource::Off),
         },
         exact_args: args.args == ArgsArg::Exact,
+        leaves_nothing: args.leaves_nothing,
         source: match args.source {
             SourceArg::Auto => SourceOption::Auto,
             SourceArg::Perf => SourceOption::Only(SourceKind::Perf),

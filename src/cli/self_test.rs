@@ -153,7 +153,10 @@ fn capture_args(file: &Path) -> Result<CaptureArgs, String> {
         ["iotrace-perf", "record", "--", "/proc/self/exe", SELF_TEST_WORK].map(OsString::from);
     let words = words.into_iter().chain([file.as_os_str().to_owned()]);
     match Args::try_parse_from(words).map(|args| args.verb) {
-        Ok(Some(Verb::Record(record))) => Ok(record.capture),
+        // `doctor` has removed what earlier recordings have left.
+        Ok(Some(Verb::Record(record))) => {
+            Ok(CaptureArgs { leaves_nothing: true, ..record.capture })
+        }
         Ok(_) => Err("the command line was not parsed as a recording".to_owned()),
         Err(error) => Err(error.to_string()),
     }

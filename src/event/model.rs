@@ -160,8 +160,8 @@ pub struct ReadNames {
     pub link: Option<Name>,
     /// File that fanotify reported as opened, if the open was this call's.
     pub opened: Option<Name>,
-    /// True if the report was certainly of this call. Its name is verified only if, besides, no file
-    /// was renamed before the name was read.
+    /// True if the report was certainly of this call. Its name is verified only if, besides, no
+    /// file was renamed before the name was read.
     pub is_opened_here: bool,
     /// Status of the file, read with the link, in time, or seen by a probe.
     pub stat: Option<FileStat>,

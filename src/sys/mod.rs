@@ -19,6 +19,7 @@ pub mod format_cache;
 pub mod fs_identity;
 pub mod handle_events;
 pub mod identity;
+pub mod instance_pool;
 pub mod mounts;
 #[cfg(test)]
 pub mod need;

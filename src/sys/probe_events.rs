@@ -185,7 +185,7 @@ impl Drop for ProbeGroup {
 
 /// Removes the probes of tracers that have ended: `is_alive` returns whether a tracer with this
 /// process number exists.
-pub(super) fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
+pub fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
     for kind in [ProbeKind::Kernel, ProbeKind::User] {
         let path = tracefs.root().join(kind.definitions());
         let text = fs::read_to_string(&path).unwrap_or_default();

@@ -82,8 +82,7 @@ pub fn load(path: &Path, owner: u32, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Fails if other users can have written the file, as its contents are trusted.
 fn only_of(owner: u32, metadata: &Metadata) -> io::Result<()> {
-    let is_ours =
-        metadata.uid() == owner && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
+    let is_ours = metadata.uid() == owner && metadata.mode() & 0o022 == 0 && !metadata.is_symlink();
     if is_ours {
         Ok(())
     } else {

@@ -1,6 +1,6 @@
 //! Location of tracefs, and its `format` files.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub enum TracefsError {
     },
 }
 
-/// Limit on the texts that describe a ring.
+/// Limit on the texts that describe a ring, and usual limit on those that describe an event.
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// A mounted tracefs, or its cached formats.
@@ -132,7 +132,10 @@ impl Tracefs {
             return kept.get(&format!("{system}:{name}")).cloned().ok_or_else(missing);
         }
         let path = self.root.join("events").join(system).join(name).join("format");
-        fs::read_to_string(&path).map_err(|source| {
+        // With room for the text it is read by one call, not in small parts.
+        let mut text = String::with_capacity(TEXT_BYTES_MAX);
+        let read = File::open(&path).and_then(|mut file| file.read_to_string(&mut text));
+        read.map(|_| text).map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {
                 let root = self.root.clone();
                 TracefsError::Missing { system: system.into(), name: name.into(), root }

@@ -2,17 +2,19 @@
 //! users (`Documentation/trace/ftrace.rst`, "Instances").
 //!
 //! An instance is a directory below `instances` and exists until it is removed, even after its
-//! tracer's end. So each of ours is locked (`flock`) while its tracer lives, and the next tracer
-//! removes those without a lock.
+//! tracer's end. So each of ours is locked (`flock`) while its tracer lives. The next tracer uses
+//! or removes those without a lock (`super::instance_pool`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 
 use super::probe_events;
+use super::ring::page_bytes;
 use super::trace_ring::TraceRing;
 use super::tracefs::Tracefs;
 use crate::units::Tid;
@@ -28,10 +30,20 @@ const PURPOSES: [&str; 10] =
 /// Purposes of the instances that show that the tracer of probes is alive.
 const MARKERS: [&str; 3] = ["probes", "layers", "aio"];
 
+/// Numbers of processes are below this one (`PID_MAX_LIMIT`, include/linux/threads.h).
+const PID_MAX: u32 = 4 << 20;
+
+/// Text of an event's filter if the event has none.
+pub(super) const NO_FILTER: &str = "none";
+/// Value that removes a filter.
+pub(super) const CLEAR_FILTER: &str = "0";
+
 /// One instance; removed when dropped.
 #[derive(Debug)]
 pub struct Instance {
     root: PathBuf,
+    /// True if an earlier recording has used the instance.
+    is_used: bool,
     /// Lock while the instance is ours.
     lock: Option<Flock<File>>,
     /// A file of the instance that stays open: the kernel does not remove an instance in use.
@@ -52,6 +64,22 @@ pub struct RingStats {
     pub read: u64,
 }
 
+impl RingStats {
+    /// Reads the text of a `stats` file.
+    pub(super) fn parse(text: &str) -> Self {
+        let number = |name: &str| {
+            let line = text.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|it| it.trim().parse().ok()).unwrap_or(0)
+        };
+        Self {
+            entries: number("entries"),
+            overrun: number("overrun"),
+            dropped: number("commit overrun") + number("dropped events"),
+            read: number("read events"),
+        }
+    }
+}
+
 impl Instance {
     /// Creates an instance, switched off.
     ///
@@ -60,18 +88,103 @@ impl Instance {
     /// `EACCES`, `EPERM`: not root, or tracefs is mounted read-only; `ENOENT`: the kernel has no
     /// instances.
     pub fn create(tracefs: &Tracefs, purpose: &str) -> io::Result<Self> {
-        let all = tracefs.root().join("instances");
-        debug_assert!(PURPOSES.contains(&purpose), "{purpose} is never removed");
         // No other tracer may take a new instance for a stale one before it is locked.
-        let guard = lock(&all, FlockArg::LockExclusive)?;
-        let root = all.join(format!("{PREFIX}{}-{purpose}", std::process::id()));
-        fs::create_dir(&root)?;
+        let guard = lock_all(tracefs)?;
+        Self::create_guarded(&guard, tracefs, purpose)
+    }
+
+    /// Creates an instance while `instances` is locked.
+    pub(super) fn create_guarded(
+        _guard: &Flock<File>,
+        tracefs: &Tracefs,
+        purpose: &str,
+    ) -> io::Result<Self> {
+        debug_assert!(PURPOSES.contains(&purpose), "{purpose} is never removed");
+        let all = tracefs.root().join("instances");
+        let mut number = std::process::id();
+        let root = loop {
+            let root = all.join(format!("{PREFIX}{number}-{purpose}"));
+            match fs::create_dir(&root) {
+                // A recording uses an instance that was created by an earlier process with this
+                // number. No process has the next number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number = number.checked_add(PID_MAX).ok_or(error)?;
+                }
+                made => break made.map(|()| root)?,
+            }
+        };
         let lock = lock(&root, FlockArg::LockExclusiveNonblock);
-        drop(guard);
-        let mut instance = Self { root, lock: lock.ok(), in_use: None };
+        let mut instance = Self { root, is_used: false, lock: lock.ok(), in_use: None };
         instance.write("tracing_on", "0")?;
         instance.in_use = Some(instance.open("tracing_on")?);
         Ok(instance)
+    }
+
+    /// Takes an existing instance that is not in use; `None`: the instance is locked or gone.
+    pub(super) fn take(root: PathBuf) -> Option<Self> {
+        let lock = lock(&root, FlockArg::LockExclusiveNonblock).ok()?;
+        let in_use = File::open(root.join("tracing_on")).ok()?;
+        Some(Self { root, is_used: true, lock: Some(lock), in_use: Some(in_use) })
+    }
+
+    /// Directory of the instance.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// True if the purpose of the instance is this one.
+    pub fn is_for(&self, purpose: &str) -> bool {
+        self.root
+            .file_name()
+            .is_some_and(|name| purpose_of(&name.to_string_lossy()) == Some(purpose))
+    }
+
+    /// True if the instance shows that the tracer of probes is alive.
+    pub fn is_marker(&self) -> bool {
+        MARKERS.iter().any(|purpose| self.is_for(purpose))
+    }
+
+    /// Sets the clock of the records, if the instance has another one: the kernel waits 10 to 30 ms
+    /// for all CPUs.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn set_clock(&self, clock: &str) -> io::Result<()> {
+        let is_set = self.read("trace_clock")?.contains(&format!("[{clock}]"));
+        if is_set { Ok(()) } else { self.write("trace_clock", clock) }
+    }
+
+    /// Sets the size of each CPU's ring, in bytes, if the rings have another one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`]; `ENOMEM`.
+    pub fn set_ring_bytes(&self, bytes: usize) -> io::Result<()> {
+        // The kernel rounds up to whole pages, without their headers. It shows no number if the
+        // CPUs have different sizes.
+        let is_set =
+            self.read("buffer_size_kb")?.trim().parse::<usize>().is_ok_and(|kb| {
+                (kb << 10).checked_sub(bytes).is_some_and(|more| more <= page_bytes())
+            });
+        if is_set { Ok(()) } else { self.write("buffer_size_kb", &(bytes >> 10).to_string()) }
+    }
+
+    /// Sets the filter of an event; empty: none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::write`].
+    pub fn set_filter(&self, event: &str, filter: &str) -> io::Result<()> {
+        let file = format!("{event}/filter");
+        let is_set = if self.is_used {
+            let set = self.read(&file)?;
+            set.trim_end() == if filter.is_empty() { NO_FILTER } else { filter }
+        } else {
+            filter.is_empty()
+        };
+        let value = if filter.is_empty() { CLEAR_FILTER } else { filter };
+        if is_set { Ok(()) } else { self.write(&file, value) }
     }
 
     /// Writes a setting.
@@ -168,17 +281,7 @@ impl Instance {
     ///
     /// As for [`Self::read`].
     pub fn stats(&self, cpu: u32) -> io::Result<RingStats> {
-        let text = self.read(&format!("per_cpu/cpu{cpu}/stats"))?;
-        let number = |name: &str| {
-            let line = text.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|it| it.trim().parse().ok()).unwrap_or(0)
-        };
-        Ok(RingStats {
-            entries: number("entries"),
-            overrun: number("overrun"),
-            dropped: number("commit overrun") + number("dropped events"),
-            read: number("read events"),
-        })
+        Ok(RingStats::parse(&self.read(&format!("per_cpu/cpu{cpu}/stats"))?))
     }
 
     /// Prepares the removal by a process that this one starts: it inherits the lock.
@@ -198,6 +301,11 @@ impl Instance {
         self.root.clear();
         std::mem::forget(self.lock.take());
     }
+
+    /// Leaves the instance without an owner.
+    pub(super) fn set_free(mut self) {
+        self.root.clear();
+    }
 }
 
 impl Drop for Instance {
@@ -212,85 +320,75 @@ impl Drop for Instance {
     }
 }
 
-/// Removes the instances of tracers that have ended, and their probes. Returns the number of
-/// removed instances.
+/// Instances whose locks the calling process has inherited.
 ///
 /// # Errors
 ///
-/// Those of reading `instances`.
-pub fn remove_stale(tracefs: &Tracefs) -> io::Result<usize> {
-    let all = tracefs.root().join("instances");
-    let _guard = lock(&all, FlockArg::LockExclusive)?;
-    let mut removed = 0;
-    for entry in fs::read_dir(all)?.flatten() {
-        let is_ours = owner(&entry.file_name().to_string_lossy()).is_some();
-        // Another user who may create instances has created it.
-        let is_theirs =
-            entry.metadata().is_ok_and(|it| it.uid() != nix::unistd::geteuid().as_raw());
-        // An instance is locked as long as its tracer lives.
-        if is_ours && !is_theirs && lock(&entry.path(), FlockArg::LockExclusiveNonblock).is_ok() {
-            removed += usize::from(remove(&entry.path()).is_ok());
-        }
+/// Those of reading `instances` and the list of open files.
+pub fn inherited(tracefs: &Tracefs) -> io::Result<Vec<Instance>> {
+    let ours = ours(tracefs)?;
+    let mut open: Vec<(RawFd, PathBuf)> = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")?.flatten() {
+        let number = entry.file_name().to_str().and_then(|number| number.parse().ok());
+        open.extend(number.zip(fs::read_link(entry.path()).ok()));
     }
-    // A tracer with probes has an instance, too, which was created before them and is removed after
-    // them.
-    let has_instance = |pid: u32| {
-        let left = fs::read_dir(tracefs.root().join("instances")).into_iter().flatten().flatten();
-        left.into_iter().any(|it| owner(&it.file_name().to_string_lossy()) == Some(pid))
-    };
-    probe_events::remove_stale(tracefs, has_instance);
-    Ok(removed)
+    let is_ours = |path: &Path| ours.iter().any(|(_, instance)| instance == path);
+    let instances = open.into_iter().filter(|(_, path)| is_ours(path)).filter_map(|(fd, root)| {
+        // SAFETY: the descriptor was inherited, so nothing else in this process owns it; each
+        // number is in the list once.
+        let directory = unsafe { File::from_raw_fd(fd) };
+        // The inherited descriptor has the lock already.
+        let lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock).ok()?;
+        Some(Instance { root, is_used: true, lock: Some(lock), in_use: None })
+    });
+    Ok(instances.collect())
 }
 
-/// Removes the instances whose locks the calling process has inherited from the tracer with this
-/// process number, and the tracer's probes.
-///
-/// # Errors
-///
-/// `ENOLCK`: no such lock was inherited; those of reading `instances`.
-pub fn remove_inherited(tracefs: &Tracefs, tracer: u32) -> io::Result<()> {
-    let all = tracefs.root().join("instances");
-    let open = fs::read_dir("/proc/self/fd")?.flatten();
-    let inherited: Vec<PathBuf> =
-        open.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(all)?.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if owner(&name) == Some(tracer) && inherited.contains(&entry.path()) {
-            let is_marker = MARKERS.iter().any(|purpose| name.ends_with(&format!("-{purpose}")));
-            paths.push((is_marker, entry.path()));
-        }
-    }
-    if paths.is_empty() {
-        return Err(nix::errno::Errno::ENOLCK.into());
-    }
-    // The next tracer removes a leftover instance.
-    let remove_those = |markers: bool| {
-        let those = paths.iter().filter(|path| path.0 == markers);
-        those.for_each(|path| drop(remove(&path.1)));
-    };
-    remove_those(false);
-    probe_events::remove_stale(tracefs, |other| other != tracer);
-    remove_those(true);
-    Ok(())
+/// Instances with names of ours that belong to this user, and their purposes.
+pub(super) fn ours(tracefs: &Tracefs) -> io::Result<Vec<(&'static str, PathBuf)>> {
+    let own = nix::unistd::geteuid().as_raw();
+    let all = fs::read_dir(tracefs.root().join("instances"))?.flatten();
+    let ours = all.filter_map(|entry| {
+        let purpose = purpose_of(&entry.file_name().to_string_lossy())?;
+        // Another user who may create instances may have created it.
+        let is_theirs = entry.metadata().is_ok_and(|instance| instance.uid() != own);
+        (!is_theirs).then(|| (purpose, entry.path()))
+    });
+    Ok(ours.collect())
 }
 
-/// Process number of the tracer that has created an instance of this name; `None`: the name is not
-/// one of ours.
-fn owner(name: &str) -> Option<u32> {
+/// Number and purpose of an instance of this name; `None`: the name is not one of ours. The number
+/// is that of the process that has created the instance.
+fn parse_name(name: &str) -> Option<(u32, &'static str)> {
     let (pid, purpose) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    PURPOSES.contains(&purpose).then(|| super::probe_events::process_number(pid))?
+    let purpose = PURPOSES.into_iter().find(|known| *known == purpose)?;
+    Some((probe_events::process_number(pid)?, purpose))
+}
+
+fn purpose_of(name: &str) -> Option<&'static str> {
+    parse_name(name).map(|(_, purpose)| purpose)
+}
+
+/// Process numbers of the tracers with an instance that shows that the tracer of probes is alive.
+pub(super) fn tracers_with_markers(tracefs: &Tracefs) -> Vec<u32> {
+    let left = fs::read_dir(tracefs.root().join("instances")).into_iter().flatten().flatten();
+    let left = left.filter_map(|entry| parse_name(&entry.file_name().to_string_lossy()));
+    left.filter(|(_, purpose)| MARKERS.contains(purpose)).map(|(pid, _)| pid).collect()
 }
 
 /// Removes an instance. Switches its events off first: a ring without writers is removed at once.
-fn remove(instance: &Path) -> io::Result<()> {
+pub(super) fn remove(instance: &Path) -> io::Result<()> {
     let _ = fs::write(instance.join("tracing_on"), "0");
     let _ = fs::write(instance.join("events/enable"), "0");
     fs::remove_dir(instance)
 }
 
-fn lock(directory: &Path, how: FlockArg) -> io::Result<Flock<File>> {
+/// Locks `instances`: no other tracer creates, takes or removes instances meanwhile.
+pub(super) fn lock_all(tracefs: &Tracefs) -> io::Result<Flock<File>> {
+    lock(&tracefs.root().join("instances"), FlockArg::LockExclusive)
+}
+
+pub(super) fn lock(directory: &Path, how: FlockArg) -> io::Result<Flock<File>> {
     let file = File::open(directory).map_err(|error| at(directory, error))?;
     Flock::lock(file, how).map_err(|(_, errno)| at(directory, errno.into()))
 }
@@ -306,8 +404,8 @@ mod tests {
 
     #[test]
     fn only_own_instance_names_match() {
-        assert_eq!(owner("iotrace-42-main"), Some(42));
-        assert_eq!(owner("iotrace-42-probes"), Some(42));
+        assert_eq!(parse_name("iotrace-42-main"), Some((42, "main")));
+        assert_eq!(parse_name("iotrace-42-probes"), Some((42, "probes")));
         let others =
             ["iotrace-mine", "iotrace-42", "iotrace-42-mine", "iotrace-x-main", "iotrace--main"];
         let spelled =
@@ -317,7 +415,7 @@ mod tests {
             .chain(spelled)
             .chain(["my-iotrace-42-main", "iotrace-4294967296-main"])
         {
-            assert_eq!(owner(name), None, "{name}");
+            assert_eq!(parse_name(name), None, "{name}");
         }
     }
 }

@@ -1,20 +1,21 @@
-//! Instances and probes of a recording, and their removal by a process of its own.
+//! Instances and probes of a recording, and their release by a process of its own.
 //!
-//! For each of them the kernel waits for all CPUs, 20 to 120 ms. The program has ended by then, and
-//! its caller need not wait. The new process inherits the locks of the instances, so at no moment
-//! another tracer takes them for those of a dead one.
+//! For the removal of each the kernel waits for all CPUs, 20 to 120 ms. The program has ended by
+//! then, and its caller need not wait. The new process inherits the locks of the instances, so at
+//! no moment another tracer takes them for those of a dead one. That process removes the probes,
+//! and keeps the instances for the next recording (`sys::instance_pool`).
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::sys::probe_events::ProbeGroup;
+use crate::sys::probe_events::{self, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::{self, Instance};
-use crate::sys::{proc, sandboxed_helper};
+use crate::sys::{instance_pool, proc, sandboxed_helper};
 
-/// Hidden verb of the process that removes the objects of another one.
-pub const VERB: &str = "remove-kernel-objects";
+/// Hidden verb of the process that releases the objects of another one.
+pub const VERB: &str = "release-kernel-objects";
 
 /// Objects that exist in the kernel until they are removed. Dropping the value removes them, in
 /// this order.
@@ -29,9 +30,9 @@ pub(super) struct KernelObjects {
 }
 
 impl KernelObjects {
-    /// Removes the objects in a process that outlives this one; here, if that is not possible. The
-    /// end of a container or of a service would end that process, too.
-    pub(super) fn remove_in_background(mut self) {
+    /// Releases the objects in a process that outlives this one; removes them here, if that is not
+    /// possible. The end of a container or of a service would end that process, too.
+    pub(super) fn release_in_background(mut self) {
         if proc::is_namespaced() || proc::is_service() || self.hand_over().is_err() {
             return;
         }
@@ -45,20 +46,32 @@ impl KernelObjects {
         }
         let mut command = Command::new("/proc/self/exe");
         command.arg0("iotrace-perf").arg(VERB).arg(std::process::id().to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // The process lives for a minute: it keeps no secrets of the caller.
+        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Signals of a terminal do not reach it, and it keeps no file system busy.
         command.process_group(0).current_dir("/").spawn().map(drop)
     }
 }
 
-/// Removes the objects of the process that has started this one.
+/// Removes the probes of the process that has started this one, and its instances, except those
+/// that the next recording may use.
 ///
 /// # Errors
 ///
 /// `ENOLCK`: that process has passed on no lock; those of reading tracefs.
-pub fn remove(owner: u32) -> io::Result<()> {
+pub fn release(owner: u32) -> io::Result<()> {
     let tracefs = Tracefs::find().map_err(io::Error::other)?;
     // A pipe of the user stays open as long as any process has it.
     sandboxed_helper::close_all_but(&tracefs.root().join("instances"));
-    tracefs_instance::remove_inherited(&tracefs, owner)
+    let inherited = tracefs_instance::inherited(&tracefs)?;
+    if inherited.is_empty() {
+        return Err(nix::errno::Errno::ENOLCK.into());
+    }
+    let (markers, recording) = inherited.into_iter().partition(Instance::is_marker);
+    let cleared = instance_pool::clear_all(recording);
+    // The kernel empties all instances that have recorded a probe when it is removed: none of them
+    // may have another owner yet.
+    probe_events::remove_stale(&tracefs, |other| other != owner);
+    drop::<Vec<Instance>>(markers);
+    instance_pool::keep(&tracefs, cleared)
 }

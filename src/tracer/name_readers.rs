@@ -167,14 +167,12 @@ impl NamesReaders {
         }
     }
 
-    /// Ends the listening to opens: the tracer's own opens at the end are not reported.
-    pub fn end_listening(&self) {
-        self.watch.iter().for_each(|watch| lock(watch).end());
-    }
-
-    /// Returns a warning about opens that the listener has missed.
-    pub fn warning(&self) -> Option<String> {
-        lock(self.watch.as_ref()?).warning()
+    /// Ends the listening to opens: the tracer's own opens at the end are not reported. Returns a
+    /// warning about opens that the listener has missed.
+    pub fn end_listening(&self) -> Option<String> {
+        let mut watch = lock(self.watch.as_ref()?);
+        watch.end();
+        watch.warning()
     }
 
     fn watch_opens(&self) -> io::Result<()> {

@@ -15,9 +15,10 @@ use super::uprobes::aio::AioProbes;
 use super::{inherited_source, perf_source, tracefs_source};
 use crate::capture::header::Host;
 use crate::sys::cancellation::Cancellation;
+use crate::sys::instance_pool::{self, FreeInstances};
 use crate::sys::perf::Functions;
+use crate::sys::socket;
 use crate::sys::tracefs::Tracefs;
-use crate::sys::{socket, tracefs_instance};
 use crate::units::Pid;
 
 /// All probes of a recording.
@@ -61,7 +62,7 @@ pub(super) fn open_events(
 ) -> Result<OpenedEvents, TracerError> {
     // Stale instances are removed whatever the source: their rings hold memory, and may be written
     // to. Where there are no instances there is nothing to remove.
-    let _ = tracefs_instance::remove_stale(context.tracefs);
+    let _ = instance_pool::remove_stale(context.tracefs, FreeInstances::Keep);
     socket::remove_left();
     let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {

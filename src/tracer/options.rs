@@ -55,6 +55,8 @@ pub struct Options {
     pub names: NameSourceOption,
     /// True to read the memory that arguments point to, too.
     pub exact_args: bool,
+    /// True to remove the kernel's objects before the recording is over, and keep no instance.
+    pub leaves_nothing: bool,
     /// True to record block requests.
     pub block: bool,
     /// True to record the extents that file systems report, and to query extents at the end.

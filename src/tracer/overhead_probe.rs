@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 
 use super::error::TracerError;
 use super::threads::spawn_named;
+use crate::capture::header::TracerCost;
 use crate::event::syscall_table::CallId;
 use crate::sys::clock;
 use crate::units::Tid;
@@ -40,6 +41,14 @@ pub(super) struct CallCosts {
     pub(super) idle_ns: Option<u64>,
     /// Time of an open before the events were on.
     pub(super) open_ns: Option<u64>,
+}
+
+impl CallCosts {
+    /// Returns the cost of the recording, with the CPU time of the tracer, ns.
+    pub(super) fn with_cpu_time(self, cpu_ns: u64) -> TracerCost {
+        let Self { call_ns: call_cost_ns, idle_ns, open_ns } = self;
+        TracerCost { cpu_ns, call_cost_ns, idle_ns, open_ns }
+    }
 }
 
 /// A thread that measures its own calls.

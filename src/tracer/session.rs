@@ -37,7 +37,7 @@ use super::uprobes::aio::AioProbes;
 use super::wait::{awaited, nanoseconds, time_left, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
-use crate::capture::header::{self, Disk, End, TracerCost};
+use crate::capture::header::{self, Disk, End};
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::record::{self, Layout};
@@ -153,6 +153,8 @@ struct Session {
     mounts: Option<MountWatch>,
     /// True if the events belong to single threads.
     is_inherited: bool,
+    /// True if no instance is kept for the next recording.
+    leaves_nothing: bool,
     /// CPUs that were online at the start.
     cpus: Vec<u32>,
     /// Disks that existed at the start.
@@ -261,6 +263,7 @@ impl Session {
             name_threads,
             mounts,
             is_inherited,
+            leaves_nothing: options.leaves_nothing,
             cpus,
             disks,
             clock: header.clock,
@@ -366,14 +369,12 @@ impl Session {
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
-        warnings.extend(self.names.warning());
-        self.names.end_listening();
+        warnings.extend(self.names.end_listening());
         warnings.extend(snapshot::late_cpus(&self.cpus));
         warnings.extend(cpus_gone(&drained, self.is_inherited));
         let counts = kernel_counts(self.source.as_ref(), &mut warnings);
         // Work from here on is not accounted as overhead of the recording.
-        let CallCosts { call_ns: call_cost_ns, idle_ns, open_ns } = self.call_costs;
-        let own = TracerCost { cpu_ns: rlimits::own_cpu_ns(), call_cost_ns, idle_ns, open_ns };
+        let own = self.call_costs.with_cpu_time(rlimits::own_cpu_ns());
         let places =
             self.mounts.as_ref().map(|_| counted.write_places(&mut writer, &mut cancellation));
         let places_not_asked = places.unwrap_or(0);
@@ -392,7 +393,7 @@ impl Session {
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());
         let (source, names) = (self.source, self.names);
         let objects = of_probes(self.probes, self.layers, self.aio);
-        let close = move || close_all((drained, names), source, objects);
+        let close = move || close_all((drained, names), source, objects, self.leaves_nothing);
         // If the thread cannot be started the closure is dropped, and closes everything.
         let closing = std::thread::Builder::new().spawn(close).ok();
         let log_bytes = writer.written();
@@ -409,10 +410,11 @@ impl Session {
     }
 }
 
-/// Closes the rings and the source, and has the objects removed that remain.
-fn close_all<R>(rings: R, source: Box<dyn Source>, objects: KernelObjects) {
+/// Closes the rings and the source, and has the objects released that remain, or removes them.
+fn close_all<R>(rings: R, source: Box<dyn Source>, objects: KernelObjects, leaves_nothing: bool) {
     drop(rings);
-    KernelObjects { recording: source.into_instances(), ..objects }.remove_in_background();
+    let objects = KernelObjects { recording: source.into_instances(), ..objects };
+    if leaves_nothing { drop(objects) } else { objects.release_in_background() }
 }
 
 /// Returns the objects of all probes.

@@ -70,7 +70,8 @@ impl SwitchWatch {
                         self.gaps.push((switch.ring, from, now));
                     }
                 }
-                Some(false) => switch.is_off = true,
+                // The thread that looks may be running before the tracer switches the rings on.
+                Some(false) => switch.is_off = switch.on.is_some(),
                 None => {}
             }
         }
@@ -127,25 +128,27 @@ mod tests {
             write!(file, "{text}").expect("written");
             watch.look(KernelTime(5_000_000_000 + ms * 1_000_000));
         };
-        look(&mut watch, 0, "1\n");
+        // Not on yet.
+        look(&mut watch, 0, "0\n");
+        look(&mut watch, 1_000, "1\n");
         // Too early for the next look.
-        look(&mut watch, 100, "0\n");
-        look(&mut watch, 300, "1\n");
+        look(&mut watch, 1_100, "0\n");
+        look(&mut watch, 1_300, "1\n");
         assert_eq!(watch.warning(), None);
-        look(&mut watch, 600, "0\n");
-        look(&mut watch, 900, "0\n");
+        look(&mut watch, 1_600, "0\n");
+        look(&mut watch, 1_900, "0\n");
         assert_eq!(watch.warning(), None, "it may be that it stays off");
-        look(&mut watch, 1500, "1\n");
+        look(&mut watch, 2_500, "1\n");
         let warning = watch.warning().expect("it was off");
         assert!(
-            warning.contains(": main between 0.300 s and 1.500 s after the start;"),
+            warning.contains(": main between 1.300 s and 2.500 s after the start;"),
             "{warning}"
         );
         // Switched off by the tracer itself.
         // ORDERING: as the session does.
         is_over.store(true, Ordering::Release);
-        look(&mut watch, 2000, "0\n");
-        look(&mut watch, 3000, "1\n");
+        look(&mut watch, 3_000, "0\n");
+        look(&mut watch, 4_000, "1\n");
         assert_eq!(watch.warning().as_ref(), Some(&warning));
     }
 }

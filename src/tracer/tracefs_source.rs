@@ -29,6 +29,7 @@ use super::tracepoint_plan::RingKind;
 use crate::capture::header::{Counts, RecordLayout, RingCounts};
 use crate::record::PageLayout;
 use crate::sys::cpu_topology::online_cpus;
+use crate::sys::instance_pool;
 use crate::sys::perf::Functions;
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::Instance;
@@ -123,7 +124,7 @@ pub fn open(
     Ok(OpenedSource { source, drained, names, ring_bytes })
 }
 
-/// Creates an instance with these tracepoints, all configured but not on.
+/// Takes an instance from the pool, or creates one; all its tracepoints are configured but not on.
 fn make(
     tracefs: &Tracefs,
     ring: RingKind,
@@ -131,13 +132,13 @@ fn make(
     tracepoints: &[&Described],
     names_from: NameSource,
 ) -> io::Result<Instance> {
-    let instance = Instance::create(tracefs, ring.as_str())?;
-    instance.write("trace_clock", "mono")?;
+    let instance = instance_pool::obtain(tracefs, ring.as_str())?;
+    instance.set_clock("mono")?;
     // Options are inherited from the top instance, where other programs may have set them.
     // Each page records what was lost before it, and a ring is readable only if it has data.
     instance.write("options/overwrite", "1")?;
     let _ = instance.write("options/block", "0");
-    instance.write("buffer_size_kb", &(bytes >> 10).to_string())?;
+    instance.set_ring_bytes(bytes)?;
     if ring == RingKind::Names {
         // Each sample wakes the polling thread. (Kernels before 5.0 have no such file and behave
         // this way.)
@@ -151,9 +152,7 @@ fn make(
     for tracepoint in tracepoints {
         let planned = &tracepoint.planned;
         let directory = format!("events/{}/{}", planned.system, planned.name);
-        if !planned.filter.is_empty() {
-            instance.write(&format!("{directory}/filter"), &planned.filter)?;
-        }
+        instance.set_filter(&directory, &planned.filter)?;
         instance.write(&format!("{directory}/enable"), "1")?;
     }
     Ok(instance)

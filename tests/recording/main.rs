@@ -11,6 +11,7 @@ mod fanotify;
 mod file_offsets;
 mod hostile;
 mod hostile_environment;
+mod instance_pool;
 mod layers;
 mod libaio;
 mod names;

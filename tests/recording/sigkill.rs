@@ -14,7 +14,7 @@ use crate::support::driver::recording::{
     BINARY, Recording, TIMEOUT, can_record, compile, now_ns, recorder, size, wait_until,
 };
 use crate::support::machine::subreaper::Subreaper;
-use crate::support::machine::turns::alone;
+use crate::support::machine::turns::{alone, tracer_instances};
 use crate::support::scratch_dir;
 
 /// Number of kills: `scripts/faults` asks for more.
@@ -143,9 +143,7 @@ fn left() -> Vec<String> {
         .flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>())
         .filter(|it| it.contains("iotrace"))
         .collect();
-    let instances = fs::read_dir(tracing.join("instances")).into_iter().flatten().flatten();
-    let instances = instances.map(|it| it.path().display().to_string());
-    left.extend(instances.filter(|it| it.contains("/iotrace-")));
+    left.extend(tracer_instances().iter().map(|instance| instance.display().to_string()));
     left.extend(fs::exists(CONTROL).expect("looked at").then(|| CONTROL.to_owned()));
     left
 }

@@ -113,7 +113,8 @@ impl ProbedBinaries {
             if let Some(cache) = &cache {
                 candidates = self.take_known(candidates, wanted, cache);
             }
-            let mut search = Search { wanted, until, cache: cache.as_mut(), files: &mut self.all };
+            let mut search =
+                SiteSearch { wanted, until, cache: cache.as_mut(), files: &mut self.all };
             search.look_through(candidates, cancellation);
             cache.iter().for_each(SiteCache::store);
         }
@@ -179,7 +180,7 @@ fn trust(about: &Metadata) -> u64 {
 }
 
 /// Search of files of one group.
-struct Search<'a> {
+struct SiteSearch<'a> {
     wanted: &'a [CallId],
     /// Kernel time at which the search ends, ns.
     until: u64,
@@ -187,7 +188,7 @@ struct Search<'a> {
     files: &'a mut Vec<ProbedBinary>,
 }
 
-impl Search<'_> {
+impl SiteSearch<'_> {
     /// Asks about these files until each has a result.
     fn look_through(
         &mut self,

@@ -62,7 +62,7 @@ struct CachedSearch {
 /// Results of earlier searches.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SiteCache {
-    /// This program: another one may number calls differently.
+    /// Program that searched: another one may number calls differently.
     program: FileVersion,
     results: Vec<CachedSearch>,
     #[serde(skip)]
@@ -70,8 +70,8 @@ pub(super) struct SiteCache {
 }
 
 impl SiteCache {
-    /// Loads the cache; an empty one if there is none that is trusted and of this program. `None`:
-    /// this program is no file.
+    /// Loads the cache; an empty one without a trusted file of this program. `None`: the program
+    /// is no file.
     pub(super) fn load() -> Option<Self> {
         let program = std::fs::metadata("/proc/self/exe").ok()?;
         let program = FileVersion::of(&program);
@@ -91,9 +91,9 @@ impl SiteCache {
         only_static: bool,
         wanted: &[CallId],
     ) -> Option<SiteReply> {
-        let is_same = |it: &&CachedSearch| {
-            let calls = || it.calls.iter().copied().eq(wanted.iter().map(|call| call.0));
-            it.file == *file && it.only_static == only_static && calls()
+        let is_same = |known: &&CachedSearch| {
+            let calls = || known.calls.iter().copied().eq(wanted.iter().map(|call| call.0));
+            known.file == *file && known.only_static == only_static && calls()
         };
         let found = self.results.iter().find(is_same)?;
         protocol::decode_reply(&found.reply, wanted, file.bytes)
@@ -166,7 +166,8 @@ mod tests {
         assert!(!cache.has_new);
         assert_eq!(cache.find(&version(2), false, &calls()), Some(reply()));
         assert_eq!(cache.find(&version(3), true, &calls()), Some(SiteReply::Linked));
-        for other in [cache.find(&version(2), true, &calls()), cache.find(&version(4), false, &[])] {
+        for other in [cache.find(&version(2), true, &calls()), cache.find(&version(4), false, &[])]
+        {
             assert_eq!(other, None);
         }
         assert_eq!(cache.find(&version(2), false, &calls()[..1]), None);

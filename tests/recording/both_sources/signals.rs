@@ -8,7 +8,6 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -18,7 +17,7 @@ use crate::support::driver::recording::{
     Recording, Source, TIMEOUT, can_record, compile, size, wait_until,
 };
 use crate::support::machine::requirements::{Need, require, require_all};
-use crate::support::machine::turns::{alone, beside_others};
+use crate::support::machine::turns::{alone, beside_others, tracer_instances};
 use crate::support::scratch_dir;
 
 for_each_source! {
@@ -424,22 +423,15 @@ fn recording_leaves_no_remains(source: Source) {
         environment.windows(mark.len()).any(|it| it == mark)
     };
     let is_marked = |entry: fs::DirEntry| entry.file_name().to_str().is_some_and(marked);
-    // A process of the tracer removes its instances and probes after its end.
     wait_until("no process is left", || {
         !fs::read_dir("/proc").expect("proc").flatten().any(is_marked)
     });
+    // A process without our environment removes the probes after the end of the tracer, and keeps
+    // its instances.
+    wait_until("no instance is in use", || tracer_instances().is_empty());
     if require(Need::KernelFile("/sys/kernel/tracing/instances")) && require_all(&[Need::Root]) {
         let probes = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
         assert!(!probes.contains("iotrace"), "{probes}");
-        // Other tests record at the same time: theirs are locked.
-        let all = Path::new("/sys/kernel/tracing/instances");
-        let is_dead = |name: &std::ffi::OsString| {
-            let instance = fs::File::open(all.join(name));
-            let lock = instance.map(|it| Flock::lock(it, FlockArg::LockExclusiveNonblock));
-            name.to_string_lossy().contains("iotrace") && lock.is_ok_and(|it| it.is_ok())
-        };
-        let dead: Vec<_> = names(all).into_iter().filter(is_dead).collect();
-        assert!(dead.is_empty(), "{dead:?}");
     }
 }
 

@@ -1,0 +1,217 @@
+//! Instances of tracefs that a recording leaves to the next one: their use, their time, and changes
+//! of other programs that a recording must find.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+use iotrace_perf::sys::clock;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::driver::process;
+use crate::support::driver::recording::{BINARY, TIMEOUT, can_record, record, wait_until};
+use crate::support::machine::requirements::Need;
+use crate::support::machine::turns::{
+    alone, free_instances, remove_free_instances, tracer_instances,
+};
+use crate::support::scratch_dir;
+
+/// Purposes of the instances of a recording of a program with the default events.
+const PURPOSES: [&str; 4] = ["block", "entries", "main", "names"];
+
+fn can_test() -> bool {
+    can_record(&[Need::KernelFile("/sys/kernel/tracing/instances")])
+}
+
+/// Processes that look after free instances.
+fn keepers() -> Vec<Pid> {
+    let is_keeper = |pid: &i32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with("iotrace-perf\0release-kernel-objects\0")
+    };
+    let all = fs::read_dir("/proc").expect("proc").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_keeper).map(Pid::from_raw).collect()
+}
+
+/// Ends those processes, and waits for their end.
+fn end_keepers(signal: Signal) {
+    for keeper in keepers() {
+        // The process may have ended.
+        let _ = kill(keeper, signal);
+    }
+    wait_until("no process looks after instances", || keepers().is_empty());
+}
+
+/// Waits until each instance has been given back.
+#[track_caller]
+fn given_back() -> BTreeSet<PathBuf> {
+    wait_until("all instances are given back", || tracer_instances().is_empty());
+    free_instances().into_iter().collect()
+}
+
+fn purposes(instances: &BTreeSet<PathBuf>) -> Vec<String> {
+    let purpose = |path: &PathBuf| path.to_string_lossy().rsplit('-').next().map(str::to_owned);
+    let mut purposes: Vec<String> = instances.iter().filter_map(purpose).collect();
+    purposes.sort();
+    purposes
+}
+
+fn of_purpose(instances: &BTreeSet<PathBuf>, purpose: &str) -> PathBuf {
+    let end = format!("-{purpose}");
+    let found = instances.iter().find(|path| path.to_string_lossy().ends_with(&end));
+    found.expect("there is one").clone()
+}
+
+/// Records a program with this number of reads of a byte, and checks that exactly these are in the
+/// log, and nothing was lost or disturbed.
+#[track_caller]
+fn record_reads(place: &Path, options: &[&str], reads: u64) {
+    let options = [&["--source", "tracefs"], options].concat();
+    let count = format!("count={reads}");
+    let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "status=none", count.as_str()];
+    let (finished, recording) = record(place, &options, &program);
+    finished.success();
+    recording.assert_books_balance();
+    assert_eq!(recording.number("lost"), 0);
+    // The loader reads, too.
+    let found = recording.calls("read");
+    assert!((reads..reads + 20).contains(&found), "{found} of {reads}");
+    assert_eq!(recording.info["warnings"].as_array().map_or(0, Vec::len), 0, "{}", recording.info);
+}
+
+/// Fails if the next recording creates instances of its own, or has records of the previous one.
+#[test]
+fn instances_are_used_again_without_their_records() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("pool");
+    record_reads(&dir.path().join("first"), &[], 20_011);
+    let first = given_back();
+    assert_eq!(purposes(&first), PURPOSES);
+    for (number, reads) in [2003, 5003].into_iter().enumerate() {
+        record_reads(&dir.path().join(number.to_string()), &[], reads);
+        assert_eq!(given_back(), first);
+    }
+    assert_eq!(keepers().len(), 1);
+    // With larger rings than are kept, and without records of other threads.
+    record_reads(&dir.path().join("large"), &["--buffer-size", "64M"], 2011);
+    let main = of_purpose(&given_back(), "main");
+    let kb = fs::read_to_string(main.join("buffer_total_size_kb")).expect("it is there");
+    assert!(kb.trim().parse::<u64>().is_ok_and(|kb| kb < 1024), "{kb}");
+    record_reads(&dir.path().join("all"), &["-a"], 2017);
+    assert!(given_back().is_superset(&[main].into()));
+}
+
+/// Fails if two recordings get the same instance, or if more than one of a purpose stays.
+#[test]
+fn recordings_at_once_have_different_instances() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("pool");
+    record_reads(&dir.path().join("first"), &[], 2003);
+    given_back();
+    std::thread::scope(|scope| {
+        for number in 0..3_u32 {
+            let place = dir.path().join(number.to_string());
+            scope.spawn(move || record_reads(&place, &[], 20_000 + 1009 * u64::from(number)));
+        }
+    });
+    wait_until("one of each purpose stays", || purposes(&given_back()) == PURPOSES);
+    wait_until("one process looks after them", || keepers().len() == 1);
+}
+
+/// Fails if instances stay for ever, or are lost, when the process that looks after them is killed.
+#[test]
+fn killed_keeper_leaves_instances_to_the_next_recording() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("pool");
+    record_reads(&dir.path().join("first"), &[], 2003);
+    let first = given_back();
+    end_keepers(Signal::SIGKILL);
+    assert_eq!(given_back(), first);
+    record_reads(&dir.path().join("second"), &[], 5003);
+    assert_eq!(given_back(), first);
+    assert_eq!(keepers().len(), 1);
+    end_keepers(Signal::SIGTERM);
+    assert_eq!(given_back(), BTreeSet::new(), "a request to end removes them");
+    record_reads(&dir.path().join("third"), &[], 2003);
+    assert_eq!(purposes(&given_back()), PURPOSES);
+    let mut doctor = Command::new(BINARY);
+    let said = process::run(doctor.arg("doctor"), TIMEOUT).expect("it ends").stdout();
+    assert_eq!(free_instances(), Vec::<PathBuf>::new(), "{said}");
+    assert!(said.contains("removed 4 instances of ended recordings"), "{said}");
+    end_keepers(Signal::SIGTERM);
+}
+
+/// Fails if an instance that was not used for more than a minute stays, or a used one goes.
+#[test]
+fn unused_instances_are_removed_after_their_time() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("pool");
+    record_reads(&dir.path().join("first"), &[], 2003);
+    let first = given_back();
+    end_keepers(Signal::SIGKILL);
+    let old = UNIX_EPOCH + Duration::from_nanos(clock::realtime_ns()) - Duration::from_secs(61);
+    for instance in &first {
+        File::open(instance).and_then(|it| it.set_modified(old)).expect("we may");
+    }
+    // Without names and block requests there is one ring.
+    record_reads(&dir.path().join("second"), &["-e", "read", "--names", "off"], 2003);
+    let main = of_purpose(&first, "main");
+    wait_until("the others are removed", || given_back() == [main.clone()].into());
+    assert_eq!(keepers().len(), 1);
+}
+
+/// Fails if a recording uses an instance as another program has left it.
+#[test]
+fn changed_instances_are_repaired_or_removed() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("pool");
+    for (number, (changes, is_repaired)) in [
+        (&[("trace_clock", "local")][..], true),
+        (&[("buffer_size_kb", "64")], true),
+        (&[("per_cpu/cpu0/buffer_size_kb", "64")], true),
+        (&[("events/syscalls/sys_exit_read/filter", "ret < 0")], true),
+        (&[("options/overwrite", "0")], true),
+        (&[("options/stacktrace", "1")], false),
+        (&[("tracing_cpumask", "1")], false),
+        (&[("set_event_pid", "1")], false),
+        (&[("events/syscalls/sys_exit_read/trigger", "traceoff")], false),
+        (&[("events/syscalls/sys_enter_read/enable", "1")], false),
+        (&[("tracing_on", "1"), ("trace_marker", "stale"), ("tracing_on", "0")], false),
+        (&[("tracing_on", "1")], false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // One instance for each case, so that a repaired one does not hide what is wrong.
+        end_keepers(Signal::SIGTERM);
+        remove_free_instances();
+        record_reads(&dir.path().join(format!("{number}-first")), &[], 2003);
+        let main = of_purpose(&given_back(), "main");
+        for (file, value) in changes {
+            fs::write(main.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+        record_reads(&dir.path().join(format!("{number}-second")), &[], 5003);
+        let after = given_back();
+        assert_eq!(after.contains(&main), is_repaired, "{changes:?}");
+        assert_eq!(purposes(&after), PURPOSES);
+    }
+}
