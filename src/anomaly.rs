@@ -219,11 +219,11 @@ pub struct Ledger {
     pub attribution: AttributionCounts,
     /// Spans inside calls that are not shown.
     pub spans: OmittedSpans,
-    /// Durations of the tracer's own calls.
-    pub own: OwnDurations,
+    /// Durations of the tracer's own calls, by thread.
+    pub own: BTreeMap<Tid, OwnDurations>,
 }
 
-/// Median durations, in the log, of calls that the tracer made to measure its own cost.
+/// Durations in the log of calls of a thread of the tracer: nine of ten took no longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnDurations {
     /// Call that does nothing, ns.

@@ -460,4 +460,6 @@ pub struct TracerCost {
     /// Time of an open of the tracer's own before the events were on, ns. `None` if it was not
     /// measured.
     pub open_ns: Option<u64>,
+    /// Thread of the tracer that made these calls.
+    pub meter_tid: Option<i32>,
 }

@@ -251,13 +251,18 @@ fn cost(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// Largest part of the durations that is the tracer's own.
+/// Part of the durations that is the tracer's own.
 fn duration_share(summary: &Summary) -> Option<String> {
-    let DurationShare { call_ns, open_ns } = summary.duration_share()?;
+    if summary.header.imported.is_some() || summary.end.is_none() {
+        return None;
+    }
+    let Some(DurationShare { call_ns, open_ns }) = summary.duration_share() else {
+        return Some("the tracer's own part of durations was not measured".to_owned());
+    };
     let micros = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e6;
     let opens = open_ns.map_or_else(String::new, |ns| format!(", {:.1} µs in an open", micros(ns)));
     Some(format!(
-        "durations include up to {:.1} µs of the tracer's own in each call{opens}",
+        "durations include about {:.1} µs of the tracer's own in each call{opens}, and more where events are recorded inside a call",
         micros(call_ns)
     ))
 }

@@ -98,12 +98,15 @@ pub(super) enum PathBase {
 pub(super) struct OpenedPath {
     pub(super) bytes: Box<[u8]>,
     base: PathBase,
+    /// Number of renames, removals, mounts and changes of roots before.
+    name_changes: u64,
 }
 
 impl OpenedPath {
     /// Returns the path of a call; `relative` is the base of a path that does not begin at the
-    /// root, or [`PathBase::Unknown`] if no path of the call leads to the file.
-    pub(super) fn new(bytes: &[u8], relative: PathBase) -> Self {
+    /// root, or [`PathBase::Unknown`] if no path of the call leads to the file. `name_changes` is
+    /// the number of renames, removals, mounts and changes of roots before the call.
+    pub(super) fn new(bytes: &[u8], relative: PathBase, name_changes: u64) -> Self {
         // These lead to files of the process.
         let is_of_process = ["/proc/", "/dev/fd", "/dev/std", "/dev/tty"];
         let base = match bytes {
@@ -113,7 +116,7 @@ impl OpenedPath {
             [b'/', ..] if relative != PathBase::Unknown => PathBase::Root,
             _ => relative,
         };
-        Self { bytes: bytes.into(), base }
+        Self { bytes: bytes.into(), base, name_changes }
     }
 
     /// True if each call with this path has opened the same file, as long as nothing is renamed.
@@ -186,9 +189,10 @@ pub(super) fn by_paths(
     events
 }
 
-/// Returns the first of these events if all are about one file.
+/// Returns the first of these events if all are about one file and one of its names.
 fn one_file(files: &[ReportedFile<'_>], events: &[usize]) -> Option<usize> {
     let first = *events.first()?;
-    let inode = |event: &usize| files.get(*event).map(|file| file.inode);
-    events.iter().all(|event| inode(event) == inode(&first)).then_some(first)
+    // A file may have been opened by several of its names.
+    let file = |event: &usize| files.get(*event).map(|file| (file.inode, file.name));
+    events.iter().all(|event| file(event) == file(&first)).then_some(first)
 }

@@ -49,6 +49,8 @@ pub struct FanotifyJoin {
     eventless: EventlessMounts,
     /// Number of changes of working directories; `None`: not all are recorded.
     directory_changes: Option<u64>,
+    /// Number of renames, removals, mounts and changes of roots.
+    name_changes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +70,8 @@ struct EnteredOpen {
     opens: OpenKind,
     /// Directory at which a relative path begins.
     base: PathBase,
+    /// Number of changes of names before.
+    name_changes: u64,
 }
 
 /// Progress of the judging of a thread's calls.
@@ -131,7 +135,7 @@ impl FanotifyJoin {
     /// Handles a loss: calls may be missing before this time.
     fn lost(&mut self, time: KernelTime) {
         self.seen_since = self.seen_since.max(time);
-        self.known.renamed(time);
+        self.changes_names(time);
         self.changes_directory();
         for thread in self.threads.values_mut() {
             thread.inside = None;
@@ -147,7 +151,7 @@ impl FanotifyJoin {
     /// at which the call's reports are read; the verdict will have this number.
     pub fn look(&mut self, event: &Event, number: u64) -> Option<KernelTime> {
         if renames(&event.kind) {
-            self.known.renamed(event.time);
+            self.changes_names(event.time);
         }
         match &event.kind {
             EventKind::SysEnter(enter) if enter.call.call().opens_files() => {
@@ -164,9 +168,9 @@ impl FanotifyJoin {
             }
             EventKind::SysEnter(SysEnter { call, .. })
             | EventKind::SysExit(SysExit { call, .. })
-                if call.call().class == CallClass::Mount =>
+                if matches!(call.call().class, CallClass::Mount | CallClass::Root) =>
             {
-                self.known.renamed(event.time);
+                self.changes_names(event.time);
             }
             EventKind::Task(TaskEvent::Exit { tid, .. }) => self.ended(*tid, event.time),
             EventKind::Uring(request) if request.opcode().class() == CallClass::Open => {
@@ -185,8 +189,15 @@ impl FanotifyJoin {
             opens => opens,
         };
         let base = self.base_of(tid, enter);
-        let entered = EnteredOpen { start: time, opens, base };
+        let name_changes = self.name_changes;
+        let entered = EnteredOpen { start: time, opens, base, name_changes };
         self.threads.entry(tid).or_default().inside = Some(entered);
+    }
+
+    /// Notes that from now on paths may lead to other files.
+    fn changes_names(&mut self, time: KernelTime) {
+        self.known.renamed(time);
+        self.name_changes += 1;
     }
 
     /// Notes that a thread changes its working directory, or has changed it.
@@ -219,9 +230,12 @@ impl FanotifyJoin {
     ) -> Option<KernelTime> {
         let thread = self.threads.entry(tid).or_default();
         let before = thread.calls.back().map_or(KernelTime::MIN, |it| it.end);
-        let unseen =
-            EnteredOpen { start: before, opens: OpenKind::Either, base: PathBase::Unknown };
-        let EnteredOpen { start, opens, base } = thread.inside.take().unwrap_or(unseen);
+        let (opens, base, name_changes) = (OpenKind::Either, PathBase::Unknown, self.name_changes);
+        let unseen = EnteredOpen { start: before, opens, base, name_changes };
+        let EnteredOpen { start, opens, base, name_changes } =
+            thread.inside.take().unwrap_or(unseen);
+        // Names that changed during the call may have led to either file.
+        let base = if name_changes == self.name_changes { base } else { PathBase::Unknown };
         let mut waits_until = None;
         if opens != OpenKind::Nothing && may_have_opened(exit.ret) {
             if thread.calls.is_empty() {
@@ -260,7 +274,7 @@ impl FanotifyJoin {
         let path = &exit.names.as_ref()?.argument.as_ref()?.bytes;
         let threads = &self.threads;
         let waiting = || threads.values().map(ThreadOpens::held_bytes).sum();
-        self.room.take(path.len(), waiting).then(|| OpenedPath::new(path, base))
+        self.room.take(path.len(), waiting).then(|| OpenedPath::new(path, base, self.name_changes))
     }
 
     /// Handles the end of a thread, maybe inside a call.

@@ -49,7 +49,7 @@ pub struct Summary {
     pub chains_left_out: u64,
 }
 
-/// Largest part of the duration of a call in the log that is the tracer's own, ns.
+/// Part of the duration of a call in the log that is the tracer's own, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationShare {
     /// Of any call.
@@ -59,15 +59,15 @@ pub struct DurationShare {
 }
 
 impl Summary {
-    /// Returns the largest part of a duration that is the tracer's own, by the calls that the
-    /// tracer made itself; `None`: there are none in the log.
+    /// Returns the part of a duration that is the tracer's own, by the calls that a thread of the
+    /// tracer made at the start: nine of ten had no larger part. `None`: not measured.
     ///
-    /// A call that does nothing takes no time but that of its own records. An open of the tracer's
-    /// own took a time before the recording that includes the way into the kernel, which the log
-    /// does not show: that is no longer than the other call.
+    /// A call that does nothing takes no time but that of its own records. The time of an open
+    /// before the recording includes the way into the kernel, which the log does not show: the
+    /// other call takes longer than that.
     pub fn duration_share(&self) -> Option<DurationShare> {
-        let logged = self.ledger.own;
         let own = &self.end.as_ref()?.own;
+        let logged = self.ledger.own.get(&Tid(own.meter_tid?))?;
         let call_ns = logged.idle_ns?;
         let opens = logged.open_ns.zip(own.open_ns).zip(own.idle_ns);
         let open_ns = opens.map(|((logged, before), way)| (logged + way).saturating_sub(before));

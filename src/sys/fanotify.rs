@@ -63,7 +63,7 @@ pub(super) fn is_listened(mount: &MountInfo) -> bool {
     if is_on_device { !LEFT_OUT.contains(&kind) } else { LISTENED.contains(&kind) }
 }
 
-/// Removes the file systems that a queue listens to. They would go with the queue, too.
+/// Removes the file systems that a queue listens to, as the end of the queue does.
 pub(super) fn unmark(group: &Fanotify) {
     let how = MarkFlags::FAN_MARK_FLUSH | MarkFlags::FAN_MARK_FILESYSTEM;
     let _ = group.mark(how, MaskFlags::empty(), AT_FDCWD, Some("/"));

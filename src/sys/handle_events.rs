@@ -303,10 +303,10 @@ impl HandleEvents {
         };
         let file = opened.handle.find(known.mount.as_fd());
         let stat = file.as_ref().ok().and_then(|file| stat_and_mount_of(file.as_fd()));
+        let stat = stat.map(|(stat, _)| stat);
         let own_link = || file.as_ref().map_err(|errno| *errno).and_then(|file| self.link(file));
         let path = match &opened.entry {
-            // A file that was made without a name (`O_TMPFILE`) has its number there.
-            Some(entry) if !entry.name.starts_with(b"#") => {
+            Some(entry) if !is_nameless(entry, stat) => {
                 let key = (opened.file_system, entry.directory);
                 let path = self.directories.get(&key).cloned().unwrap_or_else(|| {
                     let directory = entry.directory.find(known.mount.as_fd())?;
@@ -332,7 +332,7 @@ impl HandleEvents {
             Some(path) => below(mount_point, path),
             None => path,
         });
-        HandleSeen { link, stat: stat.map(|(stat, _)| stat), has_other_names }
+        HandleSeen { link, stat, has_other_names }
     }
 
     /// Returns the path of the file in a mount that is nowhere in the tree.
@@ -346,6 +346,11 @@ impl AsFd for HandleEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.group.as_fd()
     }
+}
+
+/// True if the file was made without a name (`O_TMPFILE`): the kernel calls it by its number.
+fn is_nameless(entry: &DirectoryEntry, stat: Option<FileStat>) -> bool {
+    stat.is_some_and(|stat| entry.name == format!("#{}", stat.ino).as_bytes())
 }
 
 /// Returns the path of what has this name in a directory.

@@ -2,18 +2,18 @@
 //!
 //! The kernel waits for all CPUs when an instance is created, gets its clock, its size, and when it
 //! is removed. So an instance is emptied and switched off after a recording, and stays for
-//! [`KEPT_NS`]. It costs memory only: none of its events is on.
+//! [`KEPT_NS`]. A free instance costs memory only: none of its events is on.
 //!
 //! A free instance is one of ours without a lock. The lock is the ownership, the name stays
 //! that of the first tracer, and the directory's modification time says when it became free. So a
 //! process that is killed leaves nothing wrong, and there is no list that could be. Other users of
-//! tracefs may have changed a free instance: it is used only if it is like a new one.
+//! tracefs may have changed a free instance: only one that is like a new one is used.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::FlockArg;
 
@@ -125,7 +125,7 @@ pub fn remove_stale(tracefs: &Tracefs, free: FreeInstances) -> io::Result<usize>
     let _guard = lock_all(tracefs)?;
     let mut removed = 0;
     for (_, path) in ours(tracefs)? {
-        let stays = free == FreeInstances::Keep && is_free(&path);
+        let stays = free == FreeInstances::Keep && is_free(&path) && is_within_limits(&path);
         // An instance is locked as long as its tracer lives.
         if !stays && lock(&path, FlockArg::LockExclusiveNonblock).is_ok() {
             removed += usize::from(remove(&path).is_ok());
@@ -136,6 +136,28 @@ pub fn remove_stale(tracefs: &Tracefs, free: FreeInstances) -> io::Result<usize>
     let alive = tracers_with_markers(tracefs);
     probe_events::remove_stale(tracefs, |pid| alive.contains(&pid));
     Ok(removed)
+}
+
+/// True if a free instance may stay: its time is not over, and its rings are small. (The process
+/// that looks after the pool may have been killed, or a tracer at its start.)
+fn is_within_limits(instance: &Path) -> bool {
+    let since = fs::metadata(instance).and_then(|about| about.modified());
+    let is_recent = since.is_ok_and(|since| left_ns(since, KEPT_NS).is_some());
+    is_recent && has_small_rings(instance).unwrap_or(false)
+}
+
+/// Returns the rest of this time, ns, since an instance became free; `None`: the time is over.
+fn left_ns(since: SystemTime, kept_ns: u64) -> Option<u64> {
+    let since_ns = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let since_ns = u64::try_from(since_ns).unwrap_or(u64::MAX);
+    // A clock that was set back makes an instance older, never younger.
+    let age_ns = clock::realtime_ns().checked_sub(since_ns).unwrap_or(u64::MAX);
+    kept_ns.checked_sub(age_ns).filter(|left| *left > 0)
+}
+
+fn has_small_rings(instance: &Path) -> io::Result<bool> {
+    let total = fs::read_to_string(instance.join("buffer_total_size_kb"))?;
+    Ok(total.trim().parse::<u64>().is_ok_and(|kb| kb <= FREE_KB_MAX))
 }
 
 /// True if the instance is in the pool, or would be without its lock: it is off, and its events are
@@ -165,19 +187,14 @@ fn is_unlocked(instance: &Path) -> bool {
 /// Takes the instances that have been free for at least this time in ns, and returns the time after
 /// which the next one will have been; `None`: there is no other free one.
 fn expired(tracefs: &Tracefs, kept_ns: u64) -> io::Result<(Vec<Instance>, Option<u64>)> {
-    let now_ns = clock::realtime_ns();
-    let (mut expired, mut left_ns) = (Vec::new(), None::<u64>);
+    let (mut expired, mut next_ns) = (Vec::new(), None::<u64>);
     for root in free(tracefs, |_| true)? {
-        let since = fs::metadata(&root)?.modified()?.duration_since(UNIX_EPOCH);
-        let since_ns = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
-        // A clock that was set back makes an instance older, never younger.
-        let age_ns = now_ns.checked_sub(since_ns).unwrap_or(u64::MAX);
-        match kept_ns.checked_sub(age_ns).filter(|left| *left > 0) {
-            Some(left) => left_ns = Some(left_ns.map_or(left, |other| other.min(left))),
+        match left_ns(fs::metadata(&root)?.modified()?, kept_ns) {
+            Some(left) => next_ns = Some(next_ns.map_or(left, |other| other.min(left))),
             None => expired.extend(Instance::take(root)),
         }
     }
-    Ok((expired, left_ns))
+    Ok((expired, next_ns))
 }
 
 /// Gives up an instance: the next recording may take it.
@@ -204,9 +221,7 @@ fn clear(instance: &Path) -> io::Result<()> {
             write(&file, CLEAR_FILTER)?;
         }
     }
-    let total = fs::read_to_string(instance.join("buffer_total_size_kb"))?;
-    let is_small = total.trim().parse::<u64>().is_ok_and(|kb| kb <= FREE_KB_MAX);
-    if !is_small {
+    if !has_small_rings(instance)? {
         write("buffer_size_kb", "1")?;
     }
     // Truncating this file empties the rings.

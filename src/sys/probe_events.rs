@@ -184,8 +184,10 @@ impl Drop for ProbeGroup {
 }
 
 /// Removes the probes of tracers that have ended: `is_alive` returns whether a tracer with this
-/// process number exists.
-pub fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
+/// process number exists. Returns false if a probe could not be removed: an instance records the
+/// probe.
+pub fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) -> bool {
+    let mut are_removed = true;
     for kind in [ProbeKind::Kernel, ProbeKind::User] {
         let path = tracefs.root().join(kind.definitions());
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -193,10 +195,11 @@ pub fn remove_stale(tracefs: &Tracefs, is_alive: impl Fn(u32) -> bool) {
         // One event may have many definitions.
         for event in dead.collect::<BTreeSet<_>>() {
             let file = OpenOptions::new().append(true).open(&path);
-            // The removal fails while an instance records the event.
-            let _ = file.and_then(|mut it| it.write_all(format!("-:{event}\n").as_bytes()));
+            let removed = file.and_then(|mut it| it.write_all(format!("-:{event}\n").as_bytes()));
+            are_removed &= removed.is_ok();
         }
     }
+    are_removed
 }
 
 /// Process number and `GROUP/EVENT` of a line of definitions, if a tracer has written it: both

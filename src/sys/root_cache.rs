@@ -21,8 +21,8 @@ pub enum Readers {
     Root,
 }
 
-/// Stores a file. It replaces an older one as a whole: no reader sees half of it. The directory is
-/// created if it is missing; its parent must exist.
+/// Stores a file. The new file replaces an older one as a whole: no reader sees half of a file. The
+/// directory is created if it is missing; its parent must exist.
 ///
 /// # Errors
 ///

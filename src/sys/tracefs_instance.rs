@@ -161,7 +161,7 @@ impl Instance {
     ///
     /// As for [`Self::write`]; `ENOMEM`.
     pub fn set_ring_bytes(&self, bytes: usize) -> io::Result<()> {
-        // The kernel rounds up to whole pages, without their headers. It shows no number if the
+        // The kernel rounds up to whole pages, without their headers. The file has no number if the
         // CPUs have different sizes.
         let is_set =
             self.read("buffer_size_kb")?.trim().parse::<usize>().is_ok_and(|kb| {

@@ -41,6 +41,8 @@ pub struct SeenFiles {
     path_bytes: usize,
     /// Number of files at which removed files are searched for.
     look_at: usize,
+    /// Bytes of all paths at which removed files are searched for.
+    look_at_bytes: usize,
     /// Number of files for which there was no room, and of files that were removed.
     left_out: u64,
     /// Mounts at the last look: the lines of [`Text::BLOCKS`].
@@ -66,7 +68,10 @@ impl SeenFiles {
         if !is_on_device || !is_regular(stat) {
             return;
         }
-        if self.paths.len() >= self.look_at.max(LOOK_AT_MIN) && self.look_at < FILES_MAX {
+        let is_due = self.paths.len() >= self.look_at.max(LOOK_AT_MIN) && self.look_at < FILES_MAX;
+        let is_full = self.path_bytes >= self.look_at_bytes.max(PATH_BYTES_MAX / 2)
+            && self.look_at_bytes < PATH_BYTES_MAX;
+        if is_due || is_full {
             self.forget_gone();
         }
         self.keep(stat.dev, stat.ino, link);
@@ -93,6 +98,7 @@ impl SeenFiles {
         self.path_bytes = self.paths.values().map(Vec::len).sum();
         self.left_out += (before - self.paths.len()) as u64;
         self.look_at = 2 * self.paths.len();
+        self.look_at_bytes = 2 * self.path_bytes;
     }
 
     fn note_mounts(&mut self, text: &[u8]) {

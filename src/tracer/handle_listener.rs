@@ -154,6 +154,9 @@ impl OpenListener for HandleListener {
                     taken += events.len();
                     // The queue is checked before the slower work.
                     let empty = self.events.is_empty().then_some(until);
+                    if self.mounts.has_changed() {
+                        self.mounts_changed();
+                    }
                     for event in events {
                         has_found |= self.take(event, until);
                     }

@@ -69,9 +69,9 @@ pub fn release(owner: u32) -> io::Result<()> {
     }
     let (markers, recording) = inherited.into_iter().partition(Instance::is_marker);
     let cleared = instance_pool::clear_all(recording);
-    // The kernel empties all instances that have recorded a probe when it is removed: none of them
-    // may have another owner yet.
-    probe_events::remove_stale(&tracefs, |other| other != owner);
+    // The kernel empties all instances that have recorded a probe when the probe is removed: none
+    // of these instances may have another owner by then.
+    let are_removed = probe_events::remove_stale(&tracefs, |other| other != owner);
     drop::<Vec<Instance>>(markers);
-    instance_pool::keep(&tracefs, cleared)
+    instance_pool::keep(&tracefs, if are_removed { cleared } else { Vec::new() })
 }

@@ -109,13 +109,13 @@ fn choose_best(
     };
     if has_readers {
         let composed = match composition_hindrance(ground) {
-            None => compose(ground, warnings, cancellation),
+            None => compose(ground, warnings, cancellation).and_then(complete_composition),
             Some(why) => Err(why.to_owned()),
         };
         let reader = |why| plain(NameSource::Reader, &format!("{why_not}; {why}"));
         return Ok(composed.unwrap_or_else(reader));
     }
-    if let Some(naming) = partly {
+    if let Some(naming) = partly.and_then(|names| probes(names, ground, cancellation).ok()) {
         return Ok(naming);
     }
     let why_not = match listen(ground, warnings) {
@@ -176,7 +176,7 @@ fn best_probes(
     ground: Environment<'_>,
     candidates: &[NameSource],
     cancellation: &mut Cancellation<'_>,
-) -> Result<Naming, Box<(Option<Naming>, String)>> {
+) -> Result<Naming, Box<(Option<NameSource>, String)>> {
     let mut partly = None;
     let mut why_not = Vec::new();
     for &names in candidates {
@@ -190,7 +190,6 @@ fn best_probes(
             Err(why) => why_not.push(why),
         }
     }
-    let partly = partly.and_then(|it| probes(it, ground, cancellation).ok());
     Err(Box::new((partly, why_not.join("; "))))
 }
 
@@ -236,11 +235,23 @@ fn compose(
     Ok(Naming { reason, watch: Some(Box::new(files)), ..paths })
 }
 
+/// Refuses a composition whose probes do not show all paths: readers do.
+fn complete_composition(composed: Naming) -> Result<Naming, String> {
+    let covers = composed.probes.as_ref().map(|probes| &probes.covers);
+    if covers.is_some_and(|covers| covers.paths() && covers.blank == 0) {
+        return Ok(composed);
+    }
+    Err(format!("uprobe+fanotify would show {}", composed.reason))
+}
+
 /// Returns the reason why probes and a listener would miss names that readers see.
 fn composition_hindrance(ground: Environment<'_>) -> Option<&'static str> {
     let processes = match ground.follow {
         Follow::System => proc::processes(),
-        Follow::Attached(pids) => pids.iter().copied().map(Pid).collect(),
+        Follow::Attached(pids) => {
+            let pids: Vec<Pid> = pids.iter().copied().map(Pid).collect();
+            proc::with_descendants(&pids)
+        }
         Follow::Launched => Vec::new(),
     };
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));

@@ -1,9 +1,9 @@
 //! Cost of a recorded system call on this machine, measured with a thread of the tracer.
 //!
-//! The thread makes a few hundred calls before the events are on, and as many after. The difference
-//! is the additional cost of a recorded call. The log contains the calls as the tracer's own, so
-//! their durations there show how much of a duration is the tracer's. Of several small batches the
-//! fastest counts, which excludes interrupts.
+//! The thread makes a few hundred calls before there is any event, probe or listener, and as many
+//! after they are on. The difference is the additional cost of a recorded call. The log contains
+//! the calls as the tracer's own, so their durations there show how much of a duration is the
+//! tracer's. Of several small batches the fastest counts, which excludes interrupts.
 
 use std::fs::File;
 use std::io::Seek as _;
@@ -41,13 +41,16 @@ pub(super) struct CallCosts {
     pub(super) idle_ns: Option<u64>,
     /// Time of an open before the events were on.
     pub(super) open_ns: Option<u64>,
+    /// Thread that made the calls.
+    pub(super) meter: Option<Tid>,
 }
 
 impl CallCosts {
     /// Returns the cost of the recording, with the CPU time of the tracer, ns.
     pub(super) fn with_cpu_time(self, cpu_ns: u64) -> TracerCost {
-        let Self { call_ns: call_cost_ns, idle_ns, open_ns } = self;
-        TracerCost { cpu_ns, call_cost_ns, idle_ns, open_ns }
+        let Self { call_ns: call_cost_ns, idle_ns, open_ns, meter } = self;
+        let meter_tid = meter.map(|tid| tid.0);
+        TracerCost { cpu_ns, call_cost_ns, idle_ns, open_ns, meter_tid }
     }
 }
 
@@ -79,7 +82,7 @@ impl OverheadMeter {
     pub(super) fn finish(self) -> CallCosts {
         let is_on = self.events_are_on.send(()).is_ok();
         let costs = if is_on { self.thread.join().ok().flatten() } else { None };
-        costs.unwrap_or_default()
+        CallCosts { meter: Some(self.tid), ..costs.unwrap_or_default() }
     }
 }
 
@@ -93,7 +96,7 @@ fn measure(ready: &Sender<Tid>, on: &Receiver<()>) -> Option<CallCosts> {
     on.recv().ok()?;
     let call_ns = fastest(&mut file).and_then(|after| after.checked_sub(before));
     open_time();
-    Some(CallCosts { call_ns, idle_ns: Some(before), open_ns })
+    Some(CallCosts { call_ns, idle_ns: Some(before), open_ns, meter: None })
 }
 
 /// Returns the median time of an open, ns, without the time of the clock.

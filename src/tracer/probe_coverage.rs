@@ -12,6 +12,9 @@ pub struct ProbeCoverage {
     pub shown: Vec<&'static str>,
     /// Calls whose paths the probes have not shown.
     pub hidden: Vec<&'static str>,
+    /// Number of files of programs that have no probes: their code is not understood, or was not
+    /// searched.
+    pub blank: usize,
     /// True if probes show the file of a new descriptor: without it, positions are unknown.
     pub files: bool,
 }
@@ -53,6 +56,7 @@ mod tests {
             functions: vec!["do_getname"],
             shown: vec!["open", "rename"],
             hidden: Vec::new(),
+            blank: 0,
             files: true,
         };
         assert!(covers.everything());

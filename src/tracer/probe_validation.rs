@@ -85,6 +85,7 @@ impl Bench<'_> {
             functions: functions.to_vec(),
             shown: names(&shown),
             hidden: names(&hidden),
+            blank: 0,
             files: seen.shows_file(&calls.file),
         })
     }

@@ -128,7 +128,8 @@ impl Tree {
         }
         // Births and ends of tasks are written by the parent or the task itself: the pid of the
         // record decides.
-        let is_kept = |(pid, tid)| self.has(pid) || self.meter == Some(tid);
+        let own = Pid(std::process::id().cast_signed());
+        let is_kept = |(pid, tid)| self.has(pid) || pid == own && self.meter == Some(tid);
         record.task(layout).is_some_and(is_kept) || self.is_about_member(record, layout)
     }
 

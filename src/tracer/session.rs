@@ -188,6 +188,8 @@ impl Session {
         let sizes = options.ring_sizes(host.cpus.len());
         let before = followed(options, held)?;
         let (followed, own) = (before.as_slice(), own_name.as_str());
+        // Before any probe, listener or event: each of them costs calls time, even before it is on.
+        let gauge = OverheadMeter::start(&options.calls)?;
         let context = OpeningContext { host: &host, followed, own_name: own, tracefs, sizes };
         let (opened, choice, AllProbes { mut naming, layers, aio }) =
             open_events(options, context, &mut warnings, cancellation)?;
@@ -200,8 +202,7 @@ impl Session {
             .map_err(TracerError::system("start a thread"))?;
         let is_inherited = choice.source == SourceKind::Inherited;
         // Calls of the tracer's own threads are recorded only by events that cover all threads.
-        let gauge = (!is_inherited).then(|| OverheadMeter::start(&options.calls));
-        let gauge = gauge.transpose()?.flatten();
+        let gauge = gauge.filter(|_| !is_inherited);
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
         let start = clock::now();

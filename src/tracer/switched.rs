@@ -70,8 +70,8 @@ impl SwitchWatch {
                         self.gaps.push((switch.ring, from, now));
                     }
                 }
-                // The thread that looks may be running before the tracer switches the rings on.
-                Some(false) => switch.is_off = switch.on.is_some(),
+                // The first look may come before the tracer switches the rings on.
+                Some(false) => switch.is_off = switch.on.is_some() || now > start,
                 None => {}
             }
         }

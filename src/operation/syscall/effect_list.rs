@@ -56,14 +56,14 @@ impl EffectList<'_> {
         let whole = spelled.and_then(|it| it.absolute.clone());
         let as_argument = given.filter(|_| !is_nameless).map(as_file_path);
         let link = names.and_then(|it| it.link.as_ref());
-        let opened = names.and_then(|it| it.opened.as_ref());
         let mut file = context.file(flags.map(|flags| flags.0), false);
         let mounts = self.task.place().borrow().mounts;
         // In another mount namespace a file system that was not listened to may have opened the
-        // file of the handle.
+        // file of the handle, and other paths lead to files.
         let identifies =
             |names: &&ReadNames| !names.stat_is_by_handle || mounts.is(MountNamespace::OWN);
         file.stat = names.filter(identifies).and_then(|names| names.stat);
+        let opened = names.filter(identifies).and_then(|it| it.opened.as_ref());
         let linked = |it: &Name, source| FilePath::new(it.bytes.clone(), source).within(mounts);
         // A file that the call opened by the reported name had that name then, whatever was renamed
         // before the directory was looked up.

@@ -1,6 +1,8 @@
-//! Durations of the tracer's own calls. The tracer makes calls that do nothing, and opens, to
-//! measure what recording costs (`tracer::overhead_meter`); their durations in the log show how
-//! much of a duration is the tracer's.
+//! Durations of the tracer's own calls. A thread of the tracer makes calls that do nothing, and
+//! opens, to measure what recording costs (`tracer::overhead_probe`); the durations of these calls
+//! in the log show how much of a duration is the tracer's.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
@@ -12,16 +14,22 @@ use crate::units::{KernelTime, Tid};
 /// Call that does almost nothing where the tracer makes it.
 const IDLE_CALL: &str = "lseek";
 
-/// Largest number of durations of each kind: more are not needed for a median.
+/// Largest number of durations of each kind that are kept of a thread.
 const DURATIONS_MAX: usize = 1 << 12;
 
-/// Largest number of own threads that are inside a call.
+/// Largest number of own threads.
 const THREADS_MAX: usize = 1 << 6;
 
 /// Calls of the tracer's own threads.
 #[derive(Debug, Default)]
 pub(super) struct OwnCalls {
-    entered: FxHashMap<Tid, (CallId, KernelTime)>,
+    threads: FxHashMap<Tid, OwnThread>,
+}
+
+/// Calls of one thread.
+#[derive(Debug, Default)]
+struct OwnThread {
+    inside: Option<(CallId, KernelTime)>,
     idle_ns: Vec<u64>,
     open_ns: Vec<u64>,
 }
@@ -30,33 +38,39 @@ impl OwnCalls {
     pub(super) fn enter(&mut self, tid: Tid, time: KernelTime, enter: &SysEnter) {
         let call = enter.call.call();
         let is_measured = call.name == IDLE_CALL || call.class == CallClass::Open;
-        self.entered.remove(&tid);
-        if is_measured && self.entered.len() < THREADS_MAX {
-            self.entered.insert(tid, (enter.call, time));
+        if self.threads.len() < THREADS_MAX || self.threads.contains_key(&tid) {
+            let thread = self.threads.entry(tid).or_default();
+            thread.inside = is_measured.then_some((enter.call, time));
         }
     }
 
     pub(super) fn exit(&mut self, tid: Tid, time: KernelTime, exit: &SysExit) {
-        let Some((call, begin)) = self.entered.remove(&tid) else { return };
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let Some((call, begin)) = thread.inside.take() else { return };
         if !call.ends_as(exit.call) || exit.ret < 0 {
             return;
         }
         let is_idle = call.call().name == IDLE_CALL;
-        let durations = if is_idle { &mut self.idle_ns } else { &mut self.open_ns };
+        let durations = if is_idle { &mut thread.idle_ns } else { &mut thread.open_ns };
         if durations.len() < DURATIONS_MAX {
             durations.push(time.0.saturating_sub(begin.0));
         }
     }
 
-    /// Returns the medians.
-    pub(super) fn durations(&mut self) -> OwnDurations {
-        OwnDurations { idle_ns: median(&mut self.idle_ns), open_ns: median(&mut self.open_ns) }
+    /// Returns the durations of each thread.
+    pub(super) fn durations(&mut self) -> BTreeMap<Tid, OwnDurations> {
+        let of = |thread: &mut OwnThread| OwnDurations {
+            idle_ns: usual(&mut thread.idle_ns),
+            open_ns: usual(&mut thread.open_ns),
+        };
+        self.threads.iter_mut().map(|(tid, thread)| (*tid, of(thread))).collect()
     }
 }
 
-fn median(values: &mut [u64]) -> Option<u64> {
-    let middle = values.len() / 2;
-    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
+/// Returns the value that nine of ten do not exceed.
+fn usual(values: &mut [u64]) -> Option<u64> {
+    let place = values.len() * 9 / 10;
+    (!values.is_empty()).then(|| *values.select_nth_unstable(place).1)
 }
 
 #[cfg(test)]
@@ -72,12 +86,14 @@ mod tests {
             let exit = SysExit { call, ret, names: None, chain: None };
             own.exit(Tid(1), KernelTime(end), &exit);
         };
-        for (begin, duration) in [(0, 300), (1_000, 200), (2_000, 9_000)] {
-            make("lseek", begin, begin + duration, 0);
-            make("openat", begin + 500, begin + 500 + 2 * duration, 3);
+        for number in 0..10 {
+            let begin = 10_000 * number;
+            make("lseek", begin, begin + 200 + number, 0);
+            make("openat", begin + 500, begin + 700 + 2 * number, 3);
         }
-        make("openat", 20_000, 20_001, -2);
-        make("close", 30_000, 30_001, 0);
-        assert_eq!(own.durations(), OwnDurations { idle_ns: Some(300), open_ns: Some(600) });
+        make("openat", 200_000, 200_001, -2);
+        make("close", 300_000, 300_001, 0);
+        let expected = OwnDurations { idle_ns: Some(209), open_ns: Some(218) };
+        assert_eq!(own.durations(), [(Tid(1), expected)].into());
     }
 }

@@ -47,7 +47,9 @@ pub(super) struct ProbedBinary {
 struct CandidateBinary {
     name: String,
     file: File,
-    version: FileVersion,
+    bytes: u64,
+    /// Identity and contents of a file that only root can change.
+    version: Option<FileVersion>,
     only_static: bool,
 }
 
@@ -129,7 +131,10 @@ impl ProbedBinaries {
     ) -> VecDeque<CandidateBinary> {
         let mut rest = VecDeque::new();
         for candidate in candidates {
-            match cache.find(&candidate.version, candidate.only_static, wanted) {
+            let known = candidate
+                .version
+                .and_then(|version| cache.find(&version, candidate.only_static, wanted));
+            match known {
                 Some(reply) => self.all.extend(candidate.looked_through(reply)),
                 None => rest.push_back(candidate),
             }
@@ -158,9 +163,11 @@ fn found(
         }
         count += 1;
         let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-        let version = FileVersion::of(&about);
-        let found = CandidateBinary { name, file, version, only_static };
-        groups.entry(trust(&about)).or_default().push_back(found);
+        let group = trust(&about);
+        let is_of_root = group == ROOT_ONLY;
+        let version = if is_of_root { FileVersion::of(&file, &about) } else { None };
+        let found = CandidateBinary { name, file, bytes: about.len(), version, only_static };
+        groups.entry(group).or_default().push_back(found);
     }
     groups
 }
@@ -211,7 +218,7 @@ impl SiteSearch<'_> {
                 calls: self.wanted.to_vec(),
                 files: waiting.iter().map(request).collect(),
             };
-            let lengths: Vec<u64> = waiting.iter().map(|it| it.version.bytes()).collect();
+            let lengths: Vec<u64> = waiting.iter().map(|it| it.bytes).collect();
             let reply =
                 sandboxed_helper::run_helper(&[VERB], &question.encode(), &BOUNDS, cancellation);
             let SitesAnswer { replies, at_hand } =
@@ -226,9 +233,10 @@ impl SiteSearch<'_> {
                 waiting.drain(..).enumerate().collect();
             for (place, site_reply) in replies {
                 let Some(candidate) = left.remove(&place) else { continue };
-                if let Some(cache) = &mut self.cache {
-                    let CandidateBinary { version, only_static, .. } = candidate;
-                    cache.add(version, only_static, self.wanted, &site_reply);
+                if let Some(cache) = &mut self.cache
+                    && let Some(version) = candidate.version
+                {
+                    cache.add(version, candidate.only_static, self.wanted, &site_reply);
                 }
                 self.files.extend(candidate.looked_through(site_reply));
             }

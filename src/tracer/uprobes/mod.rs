@@ -83,7 +83,8 @@ pub fn find(
         );
     }
     let reason = text(names, &covers, &files);
-    Ok(Probes::new(group, reason, covers, lock))
+    let blank = files.all.iter().filter(|file| is_blank(file)).count() + files.left_out;
+    Ok(Probes::new(group, reason, ProbeCoverage { blank, ..covers }, lock))
 }
 
 /// Returns the reason why such probes cannot be used on this machine, if there is one.

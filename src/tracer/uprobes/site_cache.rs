@@ -1,18 +1,23 @@
 //! Cache of the search for probe sites, for files that only root can change: the C library is
 //! searched once, not at each start.
 //!
-//! A result belongs to an unchanged file: device, inode, size, and the times of the last change of
-//! its contents and of its inode, which no write leaves as they are. It also belongs to this
-//! program.
+//! A result belongs to a file with these contents, and to the program that searched. A probe at a
+//! wrong place would end every process of the machine, so the contents are compared (as a hash),
+//! not only device, inode, size, and the times of the last changes: file systems of images have
+//! fixed times.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{self, SiteReply};
 use crate::event::syscall_table::CallId;
+use crate::sys::regular::open_found;
 use crate::sys::root_cache::{self, Readers};
 
 /// Name of the file.
@@ -24,9 +29,12 @@ const BYTES_MAX: u64 = 4 << 20;
 /// Largest number of results; the oldest ones are dropped.
 const RESULTS_MAX: usize = 256;
 
-/// Identity of a file and its contents.
+/// Limit on the size of a file whose contents are read.
+const CONTENTS_MAX: u64 = 64 << 20;
+
+/// Identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileVersion {
+struct InodeVersion {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -34,8 +42,8 @@ pub(super) struct FileVersion {
     changed: [(i64, i64); 2],
 }
 
-impl FileVersion {
-    pub(super) fn of(file: &Metadata) -> Self {
+impl InodeVersion {
+    fn of(file: &Metadata) -> Self {
         Self {
             device: file.dev(),
             inode: file.ino(),
@@ -43,10 +51,28 @@ impl FileVersion {
             changed: [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())],
         }
     }
+}
 
-    /// Size of the file in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+/// Identity of a file and its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileVersion {
+    identity: InodeVersion,
+    /// Hash of the contents.
+    contents: u64,
+}
+
+impl FileVersion {
+    /// Reads a file that was found, not opened; `None`: the file is too large, cannot be read, or a
+    /// process makes its contents (FUSE).
+    pub(super) fn of(place: &File, about: &Metadata) -> Option<Self> {
+        let is_local =
+            fstatfs(place).is_ok_and(|found| found.filesystem_type() != FUSE_SUPER_MAGIC);
+        let file = (is_local && about.len() <= CONTENTS_MAX).then(|| open_found(place, 0))?;
+        let mut contents = Vec::new();
+        file.ok()?.take(CONTENTS_MAX).read_to_end(&mut contents).ok()?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&contents);
+        Some(Self { identity: InodeVersion::of(about), contents: hasher.finish() })
     }
 }
 
@@ -63,7 +89,7 @@ struct CachedSearch {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SiteCache {
     /// Program that searched: another one may number calls differently.
-    program: FileVersion,
+    program: InodeVersion,
     results: Vec<CachedSearch>,
     #[serde(skip)]
     has_new: bool,
@@ -74,12 +100,12 @@ impl SiteCache {
     /// is no file.
     pub(super) fn load() -> Option<Self> {
         let program = std::fs::metadata("/proc/self/exe").ok()?;
-        let program = FileVersion::of(&program);
+        let program = InodeVersion::of(&program);
         let stored = root_cache::load(&path(), root_cache::ROOT, BYTES_MAX).ok();
         Some(Self::of(stored.as_deref().unwrap_or_default(), program))
     }
 
-    fn of(stored: &[u8], program: FileVersion) -> Self {
+    fn of(stored: &[u8], program: InodeVersion) -> Self {
         let cache = postcard::from_bytes(stored).ok().filter(|it: &Self| it.program == program);
         cache.unwrap_or(Self { program, results: Vec::new(), has_new: false })
     }
@@ -96,7 +122,7 @@ impl SiteCache {
             known.file == *file && known.only_static == only_static && calls()
         };
         let found = self.results.iter().find(is_same)?;
-        protocol::decode_reply(&found.reply, wanted, file.bytes)
+        protocol::decode_reply(&found.reply, wanted, file.identity.bytes)
     }
 
     /// Adds a result. What a later search may find otherwise is not kept.
@@ -138,10 +164,11 @@ mod tests {
     use super::*;
     use crate::probe_sites::{Site, Sites};
 
-    const PROGRAM: FileVersion = version(1);
+    const PROGRAM: InodeVersion = version(1).identity;
 
     const fn version(inode: u64) -> FileVersion {
-        FileVersion { device: 1, inode, bytes: 1 << 20, changed: [(1, 2), (3, 4)] }
+        let identity = InodeVersion { device: 1, inode, bytes: 1 << 20, changed: [(1, 2), (3, 4)] };
+        FileVersion { identity, contents: 5 }
     }
 
     fn calls() -> Vec<CallId> {
@@ -171,9 +198,12 @@ mod tests {
             assert_eq!(other, None);
         }
         assert_eq!(cache.find(&version(2), false, &calls()[..1]), None);
-        let written = FileVersion { changed: [(1, 2), (3, 5)], ..version(2) };
-        assert_eq!(cache.find(&written, false, &calls()), None);
-        assert_eq!(SiteCache::of(&stored, version(8)).results, []);
+        let mut changed = version(2);
+        changed.identity.changed = [(1, 2), (3, 5)];
+        for other in [changed, FileVersion { contents: 6, ..version(2) }] {
+            assert_eq!(cache.find(&other, false, &calls()), None);
+        }
+        assert_eq!(SiteCache::of(&stored, version(8).identity).results, []);
     }
 
     #[test]
