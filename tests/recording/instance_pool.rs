@@ -128,6 +128,14 @@ fn recordings_at_once_have_different_instances() {
     wait_until("one process looks after them", || keepers().len() == 1);
 }
 
+/// Records, and kills the process that looks after the instances. Returns the free instances.
+fn left_by_killed_keeper(dir: &Path) -> BTreeSet<PathBuf> {
+    record_reads(&dir.join("first"), &[], 2003);
+    let first = given_back();
+    end_keepers(Signal::SIGKILL);
+    first
+}
+
 /// Fails if instances stay for ever, or are lost, when the process that looks after them is killed.
 #[test]
 fn killed_keeper_leaves_instances_to_the_next_recording() {
@@ -136,9 +144,7 @@ fn killed_keeper_leaves_instances_to_the_next_recording() {
     }
     let _alone = alone();
     let dir = scratch_dir("pool");
-    record_reads(&dir.path().join("first"), &[], 2003);
-    let first = given_back();
-    end_keepers(Signal::SIGKILL);
+    let first = left_by_killed_keeper(dir.path());
     assert_eq!(given_back(), first);
     record_reads(&dir.path().join("second"), &[], 5003);
     assert_eq!(given_back(), first);
@@ -162,9 +168,7 @@ fn unused_instances_are_removed_after_their_time() {
     }
     let _alone = alone();
     let dir = scratch_dir("pool");
-    record_reads(&dir.path().join("first"), &[], 2003);
-    let first = given_back();
-    end_keepers(Signal::SIGKILL);
+    let first = left_by_killed_keeper(dir.path());
     let old = UNIX_EPOCH + Duration::from_nanos(clock::realtime_ns()) - Duration::from_secs(61);
     let main = of_purpose(&first, "main");
     for instance in first.iter().filter(|instance| **instance != main) {
