@@ -5,6 +5,7 @@ import os
 import re
 import statistics
 import subprocess
+import time
 from dataclasses import dataclass
 
 import table
@@ -17,6 +18,9 @@ from trial import folder
 SHARE = 0.10
 BOUND_NS = 200
 BUSY_LOOPS_PER_CPU = 4
+# Seconds after a recording: its kernel objects are released in the background for about one, and
+# calls are slower meanwhile (a failed open 2.0 µs for 1.0).
+RELEASE_S = 2
 
 
 @dataclass
@@ -27,6 +31,8 @@ class Kind:
     title: str
     count: int
     is_its: callable
+    # Key of the tracer's own share, as `info --json` states it for such a call.
+    share: str = "call_share_ns"
 
 
 def _call(name, failed):
@@ -37,12 +43,12 @@ def _call(name, failed):
 def _kinds(bench):
     count = 2_000 if bench.quick else 10_000
     return [
-        Kind("open", "open", count, _call("openat", False)),
-        Kind("missing", "failed open", count, _call("openat", True)),
+        Kind("open", "open", count, _call("openat", False), "open_share_ns"),
+        Kind("missing", "failed open", count, _call("openat", True), "open_share_ns"),
         Kind("read", "pread, 1 B", count, _call("pread64", False)),
         Kind("write", "pwrite, 1 B", count, _call("pwrite64", False)),
         Kind("fsync", "fsync", count // 20, _call("fsync", False)),
-        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "aio"),
+        Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "async"),
         Kind("uring", "io_uring_enter, 1 B", count, _call("io_uring_enter", False)),
     ]
 
@@ -59,6 +65,8 @@ class Times:
 
     own: tuple
     logged: tuple = ()
+    # What the report says that the tracer added, ns; `None`: not measured.
+    stated: float | None = None
 
 
 def _own(done):
@@ -79,15 +87,27 @@ def _trial(bench, kind, tool):
     with folder(bench.scratch) as place:
         work = [bench.binary("durations"), kind.name, str(kind.count), str(place)]
         own = _own(run(tool.command(work, place)))
+        if not isinstance(tool, Untraced):
+            time.sleep(RELEASE_S)
         if tool.file(place) is None:
             return Times(own)
+        cost = json.loads(run([bench.program, "info", "--json", str(tool.file(place))]).checked().out)["cost"]
         lines = run([bench.program, "script", "--json", str(tool.file(place))]).checked().out.splitlines()
         operations = map(json.loads, lines)
-        return Times(own, _quantiles([it["duration_ns"] for it in operations if kind.is_its(it) and it.get("duration_ns")]))
+        logged = _quantiles([it["duration_ns"] for it in operations if kind.is_its(it) and it.get("duration_ns")])
+        return Times(own, logged, cost[kind.share])
 
 
 def _median(times, of):
     return tuple(statistics.median(of(it)[part] for it in times) for part in (0, 1))
+
+
+def _verdict(difference, true, share):
+    """Whether the log is within the bound, or within it less the share that the report states."""
+    bound = max(BOUND_NS, SHARE * true)
+    if abs(difference) <= bound:
+        return "yes"
+    return "stated" if share is not None and 0 < difference <= share + bound else "**no**"
 
 
 def _rows(kind, found):
@@ -99,9 +119,11 @@ def _rows(kind, found):
             continue
         own, logged = _median(times, lambda it: it.own), _median(times, lambda it: it.logged)
         difference = logged[0] - true[0]
-        within = abs(difference) <= max(BOUND_NS, SHARE * true[0])
+        stated = [it.stated for it in times if it.stated is not None]
+        share = statistics.median(stated) if stated else None
+        said = "not measured" if share is None else table.duration(share)
         rows.append(
-            [kind.title, name, *map(table.duration, (*own, *logged, difference)), "yes" if within else "**no**"]
+            [kind.title, name, *map(table.duration, (*own, *logged, difference)), said, _verdict(difference, true[0], share)]
         )
     return rows
 
@@ -120,7 +142,7 @@ def _measured(bench):
         series = measure(kind.title, {it.name: (lambda it=it: trial(it)) for it in tools}, bench.others)
         found.update({name: one.failure for name, one in series.items() if not one})
         rows += _rows(kind, found)
-    head = ["", "", "own clock, p50", "p99", "log, p50", "p99", "log less untraced, p50", f"within 10 % or {BOUND_NS} ns"]
+    head = ["", "", "own clock, p50", "p99", "log, p50", "p99", "log less untraced, p50", "stated share", f"within 10 % or {BOUND_NS} ns"]
     return table.markdown(head, rows)
 
 
@@ -138,7 +160,8 @@ def run_all(bench):
     return (
         "## Durations\n\n"
         "Times of single calls by the clock of the program, untraced and recorded, and their durations in the log. "
-        "The log is to show what the untraced program would have seen.\n\n"
+        "The log is to show what the untraced program would have seen. "
+        "*stated*: the difference is in the report's line about the tracer's own share.\n\n"
         f"On an idle machine:\n\n{idle}\n"
         f"Beside {BUSY_LOOPS_PER_CPU} busy loops for each CPU:\n\n{loaded}"
     )
