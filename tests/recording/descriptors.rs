@@ -31,10 +31,10 @@ fn recorded(program: &str, dir: &Path, options: &[&str]) -> (Recording, String) 
 /// Steps from this offset on go through symbolic links.
 const DOUBTFUL: u64 = 1000;
 
-/// Files that `renames` read, by the kernel's names and by ours.
+/// Reads of `renames` whose names were compared with the kernel's.
 #[derive(Debug, Default)]
 struct ComparedNames {
-    /// Names that renames gave, equal to the kernel's.
+    /// Number of reads of a file whose name a rename gave, equal to the kernel's.
     renamed: usize,
     /// Offsets of reads whose file has a doubtful name.
     doubtful: Vec<u64>,
@@ -73,7 +73,10 @@ fn open_files_have_the_kernel_names() {
         return;
     }
     let _alone = alone();
-    let options = ["--source", "tracefs", "--names", "reader"];
+    // Kprobes and readers have the string of a call in time; handles may be looked up too late.
+    let has_kprobes = Path::new("/sys/kernel/tracing/kprobe_events").exists();
+    let names = if has_kprobes { "auto" } else { "reader" };
+    let options = ["--source", "tracefs", "--names", names];
     // A path that was read too late, on a busy machine, is counted and not followed: then nothing
     // is shown here.
     let recorded_well = (0..5).find_map(|_| {
