@@ -68,6 +68,7 @@ pub fn find(
     let wanted: Vec<CallId> =
         ground.calls.iter().copied().filter(|call| names.probes_show(call.call())).collect();
     let mut files = files::probed(ground, &wanted, cancellation);
+    let shared = if names.listens() { leave_shared_steps(&mut files.all) } else { Vec::new() };
     if files.all.iter().all(|it| it.sites.sites.is_empty()) {
         return Err("no code was found where a library passes a path to the kernel".to_owned());
     }
@@ -82,7 +83,7 @@ pub fn find(
             "probes could be made in libraries, but showed none of the paths of a test".to_owned()
         );
     }
-    let reason = text(names, &covers, &files);
+    let reason = text(names, &covers, &files, &shared);
     let blank = files.all.iter().filter(|file| is_blank(file)).count() + files.left_out;
     Ok(Probes::new(group, reason, ProbeCoverage { blank, ..covers }, lock))
 }
@@ -115,6 +116,20 @@ pub fn hindrance(machine: &str, release: &str) -> Option<String> {
         "a very long path makes the kernel's uprobes warn, and kernel.panic_on_warn makes that a panic"
             .to_owned()
     })
+}
+
+/// Drops the sites that calls of all kinds pass (`syscall(3)`) and whose instruction the kernel does
+/// not emulate: its single step costs every such call 10 µs in a virtual machine, and a listener
+/// names the opened files. Returns the names of these files.
+fn leave_shared_steps(files: &mut [ProbedBinary]) -> Vec<String> {
+    let mut left = Vec::new();
+    for file in files {
+        let sites = &mut file.sites.sites;
+        if sites.extract_if(.., |site| site.number.is_some() && !site.emulated).count() > 0 {
+            left.push(file.name.clone());
+        }
+    }
+    left
 }
 
 /// Creates the probes of all files. A file that takes no probes, or no more, loses only its own
@@ -166,6 +181,7 @@ fn text(
     names: NameSource,
     covers: &ProbeCoverage,
     ProbedBinaries { all: files, left_out }: &ProbedBinaries,
+    shared: &[String],
 ) -> String {
     let paths = if covers.paths() {
         format!("the paths of {}", names.probed_calls())
@@ -196,8 +212,12 @@ fn text(
             format!(", except of {} in {name}", calls.join(", "))
         })
         .collect();
+    let shared = match shared {
+        [] => String::new(),
+        files => format!(", except through syscall() of {}", files.join(", ")),
+    };
     format!(
-        "{paths} that programs make through {}{}{}; not of other libraries, nor of programs with system calls of their own that start later",
+        "{paths} that programs make through {}{}{shared}{}; not of other libraries, nor of programs with system calls of their own that start later",
         places.join(", "),
         hidden.concat(),
         blank.concat()
