@@ -4,8 +4,9 @@
 //   durations KIND OPERATIONS DIRECTORY      e.g. durations open 20000 /tmp
 //
 // KIND: open, missing (an open that fails), read, write (one byte each), fsync, aio (io_submit to
-// io_getevents of libaio, direct), uring (io_uring_enter of one read). Prints "ns: P50 P99",
-// without the cost of the clock.
+// io_getevents of libaio, direct), uring (io_uring_enter of one read), exec (vfork of a child that
+// starts /bin/true: it returns when the program has been replaced). Prints "ns: P50 P99", without
+// the cost of the clock.
 #include "workload.h"
 
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCK 4096
@@ -103,6 +105,16 @@ static int read_by_uring(void) {
     return 1;
 }
 
+static int exec_child(void) {
+    pid_t child = vfork();
+    if (child == 0) {
+        execl("/bin/true", "true", NULL);
+        _exit(1);
+    }
+    check(child > 0, "vfork");
+    return 0;
+}
+
 static const struct kind {
     const char *name;
     int (*call)(void);
@@ -117,6 +129,7 @@ static const struct kind {
     {"fsync", sync_file, NULL, 0, 0},
     {"aio", read_by_aio, start_aio, BLOCK, O_DIRECT},
     {"uring", read_by_uring, start_uring, 1, 0},
+    {"exec", exec_child, NULL, 0, 0},
 };
 
 static int by_value(const void *a, const void *b) {
@@ -131,7 +144,7 @@ int main(int words, char **word) {
     const struct kind *kind = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, word[1]) == 0) kind = &kinds[i];
-    if (!kind) usage("KIND is one of open, missing, read, write, fsync, aio, uring");
+    if (!kind) usage("KIND is one of open, missing, read, write, fsync, aio, uring, exec");
     size_t count = strtoull(word[2], NULL, 10);
     check(count > 0, "OPERATIONS");
     snprintf(present, sizeof present, "%s/durations-%d", word[3], (int)getpid());
@@ -154,6 +167,7 @@ int main(int words, char **word) {
         uint64_t since = now_ns();
         int result = kind->call();
         times[i] = now_ns() - since;
+        if (kind->call == exec_child) check(wait(NULL) > 0, "wait");
         if (kind->call == open_one) close(result);
         else check(result == kind->expected, kind->name);
     }

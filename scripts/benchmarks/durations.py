@@ -33,6 +33,8 @@ class Kind:
     is_its: callable
     # Key of the tracer's own share, as `info --json` states it for such a call.
     share: str = "call_share_ns"
+    # Options with which such calls are recorded.
+    words: tuple = ()
 
 
 def _call(name, failed):
@@ -50,13 +52,14 @@ def _kinds(bench):
         Kind("fsync", "fsync", count // 20, _call("fsync", False)),
         Kind("aio", "io_submit → io_getevents, 4 KiB direct", count // 4, lambda it: it.get("kind") == "async"),
         Kind("uring", "io_uring_enter, 1 B", count, _call("io_uring_enter", False)),
+        Kind("exec", "vfork and execve", count // 10, _call("vfork", False), words=("-e", "%default,vfork")),
     ]
 
 
-def _tools(bench):
+def _tools(bench, words):
     values = [("tracefs", it) for it in ("", "reader", "uprobe", "uprobe+fanotify", "fanotify", "links", "off")]
     values += [("perf", it) for it in ("", "off")]
-    return [Iotrace(bench.program, source, names) for source, names in values]
+    return [Iotrace(bench.program, source, names, words) for source, names in values]
 
 
 @dataclass
@@ -91,11 +94,21 @@ def _trial(bench, kind, tool):
             time.sleep(RELEASE_S)
         if tool.file(place) is None:
             return Times(own)
-        cost = json.loads(run([bench.program, "info", "--json", str(tool.file(place))]).checked().out)["cost"]
+        info = json.loads(run([bench.program, "info", "--json", str(tool.file(place))]).checked().out)
         lines = run([bench.program, "script", "--json", str(tool.file(place))]).checked().out.splitlines()
         operations = map(json.loads, lines)
         logged = _quantiles([it["duration_ns"] for it in operations if kind.is_its(it) and it.get("duration_ns")])
-        return Times(own, logged, cost[kind.share])
+        return Times(own, logged, _stated(info, kind))
+
+
+def _stated(info, kind):
+    """Returns what the report says that the tracer adds to a call of this kind, ns; `None`: not measured."""
+    share, inner = info["cost"][kind.share], info["cost"]["inner_event_share_ns"]
+    if share is None or inner is None:
+        return share
+    # Nearly all calls of the program are of the kind.
+    inner_events = info["events"] - 2 * info["operations"]
+    return share + inner * max(0, inner_events) / kind.count
 
 
 def _median(times, of):
@@ -137,7 +150,7 @@ def _measured(bench):
             found.setdefault(tool.name, []).append(times)
             return times.own[0]
 
-        tools = [Untraced(), *_tools(bench)]
+        tools = [Untraced(), *_tools(bench, kind.words)]
         series = measure(kind.title, {it.name: (lambda it=it: trial(it)) for it in tools}, bench.others)
         found.update({name: one.failure for name, one in series.items() if not one})
         rows += _rows(kind, found)

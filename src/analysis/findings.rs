@@ -127,7 +127,7 @@ pub fn findings(summary: &IoSummary) -> Vec<Finding> {
 
 fn operation(summary: &IoSummary) -> Option<Finding> {
     let ((what, _), tally) = on_files(summary).max_by_key(|it| it.1.own_time())?;
-    let all_ns = summary.all.own_time();
+    let all_ns = summary.all().own_time();
     let kind = FindingKind::Operation { what: *what, count: tally.count, all_ns };
     some(kind, tally.own_time())
 }
@@ -138,7 +138,7 @@ fn on_files(summary: &IoSummary) -> impl Iterator<Item = (&(OpKind, IoClass), &G
 }
 
 fn untyped(summary: &IoSummary) -> Option<Finding> {
-    let GroupStats { untyped, untyped_ns, ref time, .. } = summary.all;
+    let GroupStats { untyped, untyped_ns, ref time, .. } = summary.all();
     some(FindingKind::Untyped { count: untyped, all_ns: time.sum() }, untyped_ns)
 }
 
@@ -146,7 +146,7 @@ fn file(summary: &IoSummary) -> Option<Finding> {
     let by_time = |it: &(&Vec<u8>, &GroupStats)| (it.1.own_time(), std::cmp::Reverse(it.0.clone()));
     let (file, tally) = summary.files.iter().max_by_key(by_time)?;
     let GroupStats { own: count, read, written, .. } = *tally;
-    let all_ns = summary.all.own_time();
+    let all_ns = summary.all().own_time();
     some(FindingKind::File { file: file.clone(), count, read, written, all_ns }, tally.own_time())
 }
 
@@ -155,7 +155,7 @@ fn process(summary: &IoSummary) -> Option<Finding> {
     let by_time =
         |(_, it): &(&_, &ProcessSummary)| (it.tally.own_time(), std::cmp::Reverse(it.pid));
     let (key, ProcessSummary { pid, tally }) = rows().max_by_key(by_time)?;
-    let (comm, all_ns) = (summary.names.of(*key).to_vec(), summary.all.own_time());
+    let (comm, all_ns) = (summary.names.of(*key).to_vec(), summary.all().own_time());
     let kind = FindingKind::Process { pid: *pid, comm, count: tally.own, all_ns };
     some(kind, tally.own_time()).filter(|_| rows().count() > 1)
 }

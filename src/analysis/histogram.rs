@@ -1,7 +1,7 @@
 //! Distribution of values: percentiles and histograms in bounded memory.
 //!
 //! A dense histogram of this precision takes tens of KiB, and there are several for each file. Here
-//! only parts that have values take memory, 8 bytes each while an octave (values from 2^n up to
+//! only parts that have values take memory, 4 bytes each while an octave (values from 2^n up to
 //! 2^(n+1)) has few.
 
 /// Number of values that are kept unchanged: percentiles of these are exact.
@@ -22,44 +22,89 @@ pub struct Histogram {
 }
 
 /// Number of parts that are kept one by one: for more of them, a full array takes less memory.
-const FEW: usize = 64;
+const FEW: usize = 128;
+
+/// Parts in a word of a bit set.
+const WORD_BITS: usize = u64::BITS as usize;
+const WORDS: usize = PARTS / WORD_BITS;
 
 /// Numbers of values in the parts of an octave.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum Octave {
-    /// Part and count of those that have values, in order.
-    Few(Vec<(u8, u32)>),
+    #[default]
+    Empty,
+    Few(Box<FewParts>),
     /// Counts of all parts.
     All(Box<[u64; PARTS]>),
 }
 
-impl Default for Octave {
-    fn default() -> Self {
-        Self::Few(Vec::new())
+/// Parts of an octave of which few have values. A part is found without a search: its place is the
+/// number of the set bits before its own.
+#[derive(Clone, Debug, Default)]
+struct FewParts {
+    /// Bit set of the parts that have values.
+    has_values: [u64; WORDS],
+    /// Number of set bits in the words before each.
+    before: [u8; WORDS],
+    /// Counts of the parts with values, in order.
+    counts: Vec<u32>,
+}
+
+impl FewParts {
+    /// Adds to a part. Returns false if it has no room.
+    fn add(&mut self, part: u8, count: u64) -> bool {
+        let (word, bit) = (usize::from(part) / WORD_BITS, usize::from(part) % WORD_BITS);
+        let (Some(bits), Some(before)) = (self.has_values.get_mut(word), self.before.get(word))
+        else {
+            return false;
+        };
+        let Ok(count) = u32::try_from(count) else { return false };
+        let below = *bits & ((1 << bit) - 1);
+        let place = usize::from(*before) + below.count_ones() as usize;
+        if *bits >> bit & 1 == 1 {
+            let sum = self.counts.get(place).and_then(|it| it.checked_add(count));
+            let entry = self.counts.get_mut(place).zip(sum);
+            return entry.map(|(entry, sum)| *entry = sum).is_some();
+        }
+        let has_room = self.counts.len() < FEW;
+        if has_room {
+            *bits |= 1 << bit;
+            self.before.iter_mut().skip(word + 1).for_each(|it| *it += 1);
+            self.counts.insert(place, count);
+        }
+        has_room
+    }
+
+    fn each(&self, mut with: impl FnMut(usize, u64)) {
+        let mut counts = self.counts.iter();
+        for (word, bits) in self.has_values.iter().enumerate() {
+            let mut left = *bits;
+            while left != 0
+                && let Some(count) = counts.next()
+            {
+                with(word * WORD_BITS + left.trailing_zeros() as usize, u64::from(*count));
+                left &= left - 1;
+            }
+        }
     }
 }
 
 impl Octave {
     fn add(&mut self, part: u8, count: u64) {
+        if let Self::Empty = self {
+            *self = Self::Few(Box::default());
+        }
         if let Self::Few(few) = self {
-            let place = few.binary_search_by_key(&part, |it| it.0);
-            let has_room = few.len() < FEW;
-            match (place, u32::try_from(count)) {
-                (Ok(place), Ok(count)) => {
-                    if let Some(entry) = few.get_mut(place)
-                        && let Some(sum) = entry.1.checked_add(count)
-                    {
-                        entry.1 = sum;
-                        return;
-                    }
-                }
-                (Err(place), Ok(count)) if has_room => {
-                    few.insert(place, (part, count));
-                    return;
-                }
-                _ => {}
+            if few.add(part, count) {
+                return;
             }
-            self.widen();
+            let mut all = Box::new([0; PARTS]);
+            few.each(|part, count| {
+                if let Some(it) = all.get_mut(part) {
+                    *it = count;
+                }
+            });
+            *self = Self::All(all);
         }
         if let Self::All(all) = self
             && let Some(it) = all.get_mut(usize::from(part))
@@ -68,20 +113,11 @@ impl Octave {
         }
     }
 
-    fn widen(&mut self) {
-        let mut all = Box::new([0; PARTS]);
-        self.each(|part, count| {
-            if let Some(it) = all.get_mut(part) {
-                *it = count;
-            }
-        });
-        *self = Self::All(all);
-    }
-
     /// Calls `with` for each part that has values, in order, with its count.
     fn each(&self, mut with: impl FnMut(usize, u64)) {
         match self {
-            Self::Few(few) => few.iter().for_each(|it| with(it.0.into(), it.1.into())),
+            Self::Empty => {}
+            Self::Few(few) => few.each(with),
             Self::All(all) => {
                 all.iter().enumerate().filter(|it| *it.1 > 0).for_each(|it| with(it.0, *it.1));
             }

@@ -133,15 +133,19 @@ pub struct IoSummary {
     pub errors: BTreeMap<(OpKind, IoClass, i32), u64>,
     /// Page faults on files.
     pub faults: u64,
-    /// Sum over all operations.
-    pub all: GroupStats,
     /// Names of processes.
     pub names: ProcessNames,
 }
 
 impl IoSummary {
+    /// Returns the sum over all operations.
+    pub fn all(&self) -> GroupStats {
+        let mut all = GroupStats::default();
+        self.calls.values().for_each(|call| all.merge(call));
+        all
+    }
+
     fn done(&mut self, done: &CompletedOp<'_>) {
-        self.all.add(done);
         self.calls.entry((done.what, done.io)).or_default().add(done);
         if let Some(errno) = done.errno {
             *self.errors.entry((done.what, done.io, errno)).or_default() += 1;

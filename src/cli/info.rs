@@ -250,6 +250,7 @@ fn cost(summary: &Summary, own: &TracerCost) -> Value {
         "call_cost_ns": own.call_cost_ns,
         "call_share_ns": share.map(|share| share.call_ns),
         "open_share_ns": share.and_then(|share| share.open_ns),
+        "inner_event_share_ns": share.and_then(|share| share.inner_event_ns),
         "names_wait_ns": summary.names_wait.ns,
         "names_read": summary.names_wait.calls,
     })

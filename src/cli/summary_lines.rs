@@ -256,13 +256,19 @@ fn duration_share(summary: &Summary) -> Option<String> {
     if summary.header.imported.is_some() || summary.end.is_none() {
         return None;
     }
-    let Some(DurationShare { call_ns, open_ns }) = summary.duration_share() else {
+    let Some(DurationShare { call_ns, open_ns, inner_event_ns }) = summary.duration_share() else {
         return Some("the tracer's own part of durations was not measured".to_owned());
     };
-    let micros = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e6;
-    let opens = open_ns.map_or_else(String::new, |ns| format!(", {:.1} µs in an open", micros(ns)));
+    let micros = |ns: u64| format!("{:.1} µs", Duration::from_nanos(ns).as_secs_f64() * 1e6);
+    let opens = open_ns.map_or_else(String::new, |ns| format!(", {} in an open", micros(ns)));
+    let inner = inner_event_ns.map_or_else(
+        || ", and more where events are recorded inside a call".to_owned(),
+        |ns| {
+            format!(", and up to {} more for each event that is recorded inside a call", micros(ns))
+        },
+    );
     Some(format!(
-        "durations include about {:.1} µs of the tracer's own in each call{opens}, and more where events are recorded inside a call",
+        "durations include about {} of the tracer's own in each call{opens}{inner}",
         micros(call_ns)
     ))
 }

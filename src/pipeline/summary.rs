@@ -56,6 +56,8 @@ pub struct DurationShare {
     pub call_ns: u64,
     /// Of an open; `None`: not measured.
     pub open_ns: Option<u64>,
+    /// Of each event that is recorded inside the call, at most; `None`: not measured.
+    pub inner_event_ns: Option<u64>,
 }
 
 impl Summary {
@@ -64,14 +66,19 @@ impl Summary {
     ///
     /// A call that does nothing takes no time but that of its own records. The time of an open
     /// before the recording includes the way into the kernel, which the log does not show: the
-    /// other call takes longer than that.
+    /// other call takes longer than that. A recorded call has two events, so an event inside a call
+    /// costs half of one.
     pub fn duration_share(&self) -> Option<DurationShare> {
         let own = &self.end.as_ref()?.own;
         let logged = self.ledger.own.get(&Tid(own.meter_tid?))?;
         let call_ns = logged.idle_ns?;
         let opens = logged.open_ns.zip(own.open_ns).zip(own.idle_ns);
         let open_ns = opens.map(|((logged, before), way)| (logged + way).saturating_sub(before));
-        Some(DurationShare { call_ns, open_ns: open_ns.map(|share| share.max(call_ns)) })
+        Some(DurationShare {
+            call_ns,
+            open_ns: open_ns.map(|share| share.max(call_ns)),
+            inner_event_ns: own.call_cost_ns.map(|cost| cost / 2),
+        })
     }
 }
 

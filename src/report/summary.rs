@@ -194,7 +194,7 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     let names = disk::names(&summary.disks());
     let found = findings(fold);
     let mut report = Report { kind: "summary", ..Report::default() };
-    let all = &fold.all;
+    let all = fold.all();
     report.facts = vec![
         ("wall_ns", "recorded µs", Cell::Ns(wall)),
         ("operations", "operations", Cell::Count(all.count)),
@@ -236,7 +236,7 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
 
 /// Note on operations on descriptors of unknown type, and the reason.
 fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
-    let all = &fold.all;
+    let all = fold.all();
     (all.untyped > 0).then(|| {
         format!(
             "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait for pipes and \
@@ -270,7 +270,7 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
     });
     let names = [column("class", "class"), column("operation", "operation")];
     let tables =
-        Tallies { key: "calls", title: "Operations", names: &names, all: &fold.all, limit };
+        Tallies { key: "calls", title: "Operations", names: &names, all: &fold.all(), limit };
     tables.table(rows.collect())
 }
 
@@ -286,7 +286,7 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
         .map(|other| (vec![Cell::None, rest_of_keys()], other.tally.clone()));
     let names = [column("pid", "pid"), column("comm", "process")];
     let tables =
-        Tallies { key: "processes", title: "Processes", names: &names, all: &fold.all, limit };
+        Tallies { key: "processes", title: "Processes", names: &names, all: &fold.all(), limit };
     tables.table(rows.chain(rest).collect())
 }
 
@@ -346,7 +346,7 @@ fn files(fold: &IoSummary, limit: usize) -> Table {
     let rest = rest.into_iter().chain(nameless);
     let [mounts, unverified, path] = file_columns("file");
     let names = [column("class", ""), mounts, unverified, path];
-    let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all, limit };
+    let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all(), limit };
     tables.table(rows.chain(rest).collect())
 }
 

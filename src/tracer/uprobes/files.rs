@@ -37,6 +37,8 @@ pub(super) struct ProbedBinary {
     pub name: String,
     /// Found, not opened (`O_PATH`): enough for the kernel to identify the file.
     pub file: File,
+    /// Identity and contents of a file that only root can change.
+    pub version: Option<FileVersion>,
     pub sites: Sites,
     /// Reason why the file was not searched, or has no probes.
     pub missed: Option<String>,
@@ -253,8 +255,8 @@ impl CandidateBinary {
         let why = match reply {
             SiteReply::Read(sites) if sites == Sites::default() => return None,
             SiteReply::Read(sites) => {
-                let Self { name, file, .. } = self;
-                return Some(ProbedBinary { name, file, sites, missed: None });
+                let Self { name, file, version, .. } = self;
+                return Some(ProbedBinary { name, file, version, sites, missed: None });
             }
             // Other files have no code that is understood here.
             SiteReply::NoCode | SiteReply::Linked => return None,
@@ -267,9 +269,9 @@ impl CandidateBinary {
 
     /// Reports the file, unless it would not have been probed anyway.
     fn missed(self, why: &str) -> Option<ProbedBinary> {
-        let Self { name, file, only_static, .. } = self;
-        let probed =
-            ProbedBinary { name, file, sites: Sites::default(), missed: Some(why.to_owned()) };
+        let Self { name, file, version, only_static, .. } = self;
+        let (sites, missed) = (Sites::default(), Some(why.to_owned()));
+        let probed = ProbedBinary { name, file, version, sites, missed };
         (!only_static).then_some(probed)
     }
 }

@@ -34,7 +34,7 @@ const CONTENTS_MAX: u64 = 64 << 20;
 
 /// Identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct InodeVersion {
+pub(super) struct InodeVersion {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -43,6 +43,11 @@ struct InodeVersion {
 }
 
 impl InodeVersion {
+    /// Returns that of the running program; `None`: it is no file.
+    pub(super) fn of_program() -> Option<Self> {
+        Some(Self::of(&std::fs::metadata("/proc/self/exe").ok()?))
+    }
+
     fn of(file: &Metadata) -> Self {
         Self {
             device: file.dev(),
@@ -99,8 +104,7 @@ impl SiteCache {
     /// Loads the cache; an empty one without a trusted file of this program. `None`: the program
     /// is no file.
     pub(super) fn load() -> Option<Self> {
-        let program = std::fs::metadata("/proc/self/exe").ok()?;
-        let program = InodeVersion::of(&program);
+        let program = InodeVersion::of_program()?;
         let stored = root_cache::load(&path(), root_cache::ROOT, BYTES_MAX).ok();
         Some(Self::of(stored.as_deref().unwrap_or_default(), program))
     }
@@ -160,16 +164,23 @@ fn path() -> PathBuf {
 }
 
 #[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// Version of a file with this inode number.
+    pub(crate) const fn version(inode: u64) -> FileVersion {
+        let identity = InodeVersion { device: 1, inode, bytes: 1 << 20, changed: [(1, 2), (3, 4)] };
+        FileVersion { identity, contents: 5 }
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use super::testing::version;
     use super::*;
     use crate::probe_sites::{Site, Sites};
 
     const PROGRAM: InodeVersion = version(1).identity;
-
-    const fn version(inode: u64) -> FileVersion {
-        let identity = InodeVersion { device: 1, inode, bytes: 1 << 20, changed: [(1, 2), (3, 4)] };
-        FileVersion { identity, contents: 5 }
-    }
 
     fn calls() -> Vec<CallId> {
         CallId::all().filter(|call| call.call().has_path()).take(2).collect()
