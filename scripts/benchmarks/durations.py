@@ -106,7 +106,7 @@ def _stated(info, kind):
     share, inner = info["cost"][kind.share], info["cost"]["inner_event_share_ns"]
     if share is None or inner is None:
         return share
-    # Nearly all calls of the program are of the kind.
+    # All other events of the recording, also those of probes before the call.
     inner_events = info["events"] - 2 * info["operations"]
     return share + inner * max(0, inner_events) / kind.count
 
@@ -116,11 +116,11 @@ def _median(times, of):
 
 
 def _verdict(difference, true, share):
-    """The word of the last column. `stated`: the log is within the bound less the stated share."""
+    """The words of the last column. `at most stated`: the log exceeds the bound by no more than the stated share."""
     bound = max(BOUND_NS, SHARE * true)
     if abs(difference) <= bound:
         return "yes"
-    return "stated" if share is not None and 0 < difference <= share + bound else "**no**"
+    return "at most stated" if share is not None and 0 < difference <= share + bound else "**no**"
 
 
 def _rows(kind, found):
@@ -174,7 +174,7 @@ def run_all(bench):
         "## Durations\n\n"
         "Times of single calls by the clock of the program, untraced and recorded, and their durations in the log. "
         "The log is to show what the untraced program would have seen. "
-        "*stated*: the log is within the bound less the share that the report states as the tracer's own.\n\n"
+        "*at most stated*: the log exceeds the bound by no more than the share that the report states as the tracer's own.\n\n"
         f"On an idle machine:\n\n{idle}\n"
         f"Beside {BUSY_LOOPS_PER_CPU} busy loops for each CPU:\n\n{loaded}"
     )

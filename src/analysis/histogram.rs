@@ -1,8 +1,8 @@
 //! Distribution of values: percentiles and histograms in bounded memory.
 //!
 //! A dense histogram of this precision takes tens of KiB, and there are several for each file. Here
-//! only parts that have values take memory, 4 bytes each while an octave (values from 2^n up to
-//! 2^(n+1)) has few.
+//! only parts that have values take memory: 4 bytes each, and some 64 for an octave (values from
+//! 2^n up to 2^(n+1)), while an octave has few.
 
 /// Number of values that are kept unchanged: percentiles of these are exact.
 const EXACT_MAX: usize = 128;
@@ -21,7 +21,7 @@ pub struct Histogram {
     octaves: Vec<Octave>,
 }
 
-/// Number of parts that are kept one by one: for more of them, a full array takes less memory.
+/// Number of parts that are kept one by one: with more of them, a new part takes long to insert.
 const FEW: usize = 128;
 
 /// Parts in a word of a bit set.
@@ -38,14 +38,14 @@ enum Octave {
     All(Box<[u64; PARTS]>),
 }
 
-/// Parts of an octave of which few have values. A part is found without a search: its place is the
-/// number of the set bits before its own.
+/// Parts of an octave of which few have values. A part is found without a search: its rank is the
+/// number of set bits before its own.
 #[derive(Clone, Debug, Default)]
 struct FewParts {
     /// Bit set of the parts that have values.
-    has_values: [u64; WORDS],
+    occupied: [u64; WORDS],
     /// Number of set bits in the words before each.
-    before: [u8; WORDS],
+    rank_before: [u8; WORDS],
     /// Counts of the parts with values, in order.
     counts: Vec<u32>,
 }
@@ -54,30 +54,30 @@ impl FewParts {
     /// Adds to a part. Returns false if it has no room.
     fn add(&mut self, part: u8, count: u64) -> bool {
         let (word, bit) = (usize::from(part) / WORD_BITS, usize::from(part) % WORD_BITS);
-        let (Some(bits), Some(before)) = (self.has_values.get_mut(word), self.before.get(word))
-        else {
+        let bits = self.occupied.get_mut(word);
+        let (Some(bits), Some(rank_before)) = (bits, self.rank_before.get(word)) else {
             return false;
         };
         let Ok(count) = u32::try_from(count) else { return false };
         let below = *bits & ((1 << bit) - 1);
-        let place = usize::from(*before) + below.count_ones() as usize;
+        let rank = usize::from(*rank_before) + below.count_ones() as usize;
         if *bits >> bit & 1 == 1 {
-            let sum = self.counts.get(place).and_then(|it| it.checked_add(count));
-            let entry = self.counts.get_mut(place).zip(sum);
+            let sum = self.counts.get(rank).and_then(|it| it.checked_add(count));
+            let entry = self.counts.get_mut(rank).zip(sum);
             return entry.map(|(entry, sum)| *entry = sum).is_some();
         }
         let has_room = self.counts.len() < FEW;
         if has_room {
             *bits |= 1 << bit;
-            self.before.iter_mut().skip(word + 1).for_each(|it| *it += 1);
-            self.counts.insert(place, count);
+            self.rank_before.iter_mut().skip(word + 1).for_each(|it| *it += 1);
+            self.counts.insert(rank, count);
         }
         has_room
     }
 
     fn each(&self, mut with: impl FnMut(usize, u64)) {
         let mut counts = self.counts.iter();
-        for (word, bits) in self.has_values.iter().enumerate() {
+        for (word, bits) in self.occupied.iter().enumerate() {
             let mut left = *bits;
             while left != 0
                 && let Some(count) = counts.next()
@@ -276,6 +276,18 @@ mod tests {
         assert_eq!((all.count(), all.sum(), all.max()), (5, 25, 9));
         assert_eq!(Histogram::default().percentile(500), None);
         assert_eq!(spread(&[0, 1, 2, 3, 4, 1024]).octaves(), [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+
+    /// A count of more than 32 bits needs the full array.
+    #[test]
+    fn large_counts_are_kept() {
+        let mut octave = Octave::default();
+        for (part, count) in [(9, 1), (7, u64::from(u32::MAX)), (7, 1), (200, 1 << 40)] {
+            octave.add(part, count);
+        }
+        let mut found = Vec::new();
+        octave.each(|part, count| found.push((part, count)));
+        assert_eq!(found, [(7, 1 << 32), (9, 1), (200, 1 << 40)]);
     }
 
     proptest! {

@@ -26,7 +26,10 @@ pub(super) fn checks() -> Vec<Check> {
     let own_name = "iotrace:doctor";
     let (calls, follow) = (calls.as_slice(), &Follow::Launched);
     let (tracefs, machine, command) = (&tracefs, machine.as_str(), &[][..]);
-    let ground = Environment { tracefs, source, machine, own_name, calls, follow, command };
+    // Each check tries its source.
+    let recalls = false;
+    let ground =
+        Environment { tracefs, source, machine, own_name, calls, follow, command, recalls };
     vec![
         auto(ground),
         probes(NameSource::Kprobe, "names kprobe", ground),

@@ -23,6 +23,7 @@ use crate::operation::block::BlockStep;
 use crate::operation::model::SyscallOperation;
 use crate::operation::{Sink, Step};
 use crate::pipeline::{self, Summary};
+use crate::sys::clock;
 use crate::units::KernelTime;
 
 /// Name of the check in `doctor`.
@@ -57,6 +58,37 @@ fn do_work(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The call whose time is compared, in [`WORK`].
+const TIMED: &str = "pread64";
+
+/// Returns the median time of the work's [`TIMED`] without a recording, by this thread's own clock,
+/// ns, without the time of the clock.
+fn untraced_time(path: &Path) -> io::Result<u64> {
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    fs::remove_file(path)?;
+    let Some((_, count, bytes)) = WORK.into_iter().find(|work| work.0 == TIMED) else {
+        return Ok(0);
+    };
+    let mut buffer = vec![b'x'; usize::try_from(bytes).unwrap_or(0)];
+    (0..count).try_for_each(|_| file.write_all(&buffer))?;
+    let (mut calls, mut clocks) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let begin = clock::now();
+        file.read_exact_at(&mut buffer, number * bytes)?;
+        let end = clock::now();
+        calls.push(end.0.saturating_sub(begin.0));
+        clocks.push(clock::now().0.saturating_sub(end.0));
+    }
+    Ok(median(calls).saturating_sub(median(clocks)))
+}
+
+/// Returns the upper median; 0 if there are no values.
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
 /// Operations of the recording on the file.
 #[derive(Debug, Default)]
 struct RecordedOps {
@@ -64,6 +96,10 @@ struct RecordedOps {
     /// Number and bytes, by call.
     calls: BTreeMap<&'static str, (u64, u64)>,
     requests: u64,
+    /// Durations of [`TIMED`], ns.
+    times: Vec<u64>,
+    /// Median time of the same call before the recording, by the thread's own clock, ns.
+    untraced_ns: u64,
 }
 
 impl RecordedOps {
@@ -83,6 +119,9 @@ impl Sink for RecordedOps {
                 let (count, bytes) = self.calls.entry(it.call.call().name).or_default();
                 *count += 1;
                 *bytes += it.ret.and_then(|ret| u64::try_from(ret).ok()).unwrap_or(0);
+                if let Some(end) = it.end.filter(|_| it.call.call().name == TIMED) {
+                    self.times.push(end.0.saturating_sub(it.start.0));
+                }
             }
             Step::Block { step: BlockStep::Ended(_), .. } => self.requests += 1,
             _ => {}
@@ -128,6 +167,8 @@ fn try_recording() -> Result<(RecordedOps, Summary), String> {
     // Canonical, as the kernel's paths are.
     let place = fs::canonicalize(std::env::temp_dir()).map_err(|error| error.to_string())?;
     let file = place.join(format!("iotrace-self-test-{}", std::process::id()));
+    let untraced_ns =
+        untraced_time(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     let (log, log_place) = private_log().map_err(|error| error.to_string())?;
     let args = capture_args(&file)?;
     let recorded = recording::capture(&args, |_| Ok(log_place), |_| log.try_clone());
@@ -135,7 +176,7 @@ fn try_recording() -> Result<(RecordedOps, Summary), String> {
     let fold = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
         let InputLog { items, header, .. } = open(log, true)?;
         let path = file.as_os_str().as_bytes().to_vec();
-        let mut ops = RecordedOps { path, ..RecordedOps::default() };
+        let mut ops = RecordedOps { path, untraced_ns, ..RecordedOps::default() };
         let summary = pipeline::run(items, header, &mut ops, go_on)
             .map_err(|error| CliError::pipeline(log, &error))?;
         Ok((ops, summary))
@@ -174,8 +215,9 @@ fn judge(ops: &RecordedOps, summary: &Summary) -> (bool, String) {
         });
         let requests = ops.requests;
         let found = format!(
-            "{}: all recorded, with their file, and {requests} block requests",
-            work.join(", ")
+            "{}: all recorded, with their file, and {requests} block requests{}",
+            work.join(", "),
+            durations(ops, summary.duration_share().map(|share| share.call_ns))
         );
         return (true, found);
     }
@@ -192,6 +234,20 @@ fn judge(ops: &RecordedOps, summary: &Summary) -> (bool, String) {
     (false, format!("recorded operations of a test program: {recorded}; {doubts}"))
 }
 
+/// Compares the durations in the log with the thread's own clock, as text.
+fn durations(ops: &RecordedOps, share_ns: Option<u64>) -> String {
+    let (untraced, logged) = (ops.untraced_ns, median(ops.times.clone()));
+    let share = match share_ns {
+        None => "the tracer's part was not measured".to_owned(),
+        // As scripts/benchmarks/durations.py judges.
+        Some(share) if logged <= untraced + share + (untraced / 10).max(200) => {
+            format!("{share} ns of it the tracer's")
+        }
+        Some(share) => format!("more than the {share} ns that reports state as the tracer's"),
+    };
+    format!("; a {TIMED} takes {untraced} ns without a recording, {logged} ns in the log ({share})")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +261,10 @@ mod tests {
         fs::write(&path, "mine").expect("written");
         assert!(do_work(&path).is_err(), "what is there is not written over");
         assert_eq!(fs::read(&path).expect("it is there"), b"mine");
+        assert!(untraced_time(&path).is_err(), "what is there is not written over");
+        let other = dir.path().join("other");
+        untraced_time(&other).expect("it works");
+        assert!(!other.exists(), "nothing stays");
         let args = capture_args(&path).expect("it is understood");
         assert_eq!(args.command.last().map(OsString::as_os_str), Some(path.as_os_str()));
     }
@@ -216,9 +276,22 @@ mod tests {
     }
 
     #[test]
+    fn durations_are_judged_by_the_stated_share() {
+        let text = |logged: u64, share| {
+            let times = vec![1, logged, 9_000];
+            durations(&RecordedOps { times, untraced_ns: 300, ..RecordedOps::default() }, share)
+        };
+        assert!(text(800, Some(300)).contains("300 ns without a recording, 800 ns in the log"));
+        assert!(text(800, Some(300)).contains("(300 ns of it the tracer's)"));
+        assert!(text(801, Some(300)).contains("more than the 300 ns"));
+        assert!(text(801, None).contains("not measured"));
+    }
+
+    #[test]
     fn partial_self_test_fails() {
         let all = [("write", (101, 413_999)), ("pread64", (97, 97_873)), ("fsync", (7, 0))];
         assert!(verdict(&all).starts_with("ok: (true"));
+        assert!(verdict(&all).contains("was not measured"), "{}", verdict(&all));
         for (place, wrong) in
             [("write", (100, 413_999)), ("write", (101, 413_998)), ("fsync", (8, 0))]
         {

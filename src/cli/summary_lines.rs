@@ -260,11 +260,11 @@ fn duration_share(summary: &Summary) -> Option<String> {
         return Some("the tracer's own part of durations was not measured".to_owned());
     };
     let micros = |ns: u64| format!("{:.1} µs", Duration::from_nanos(ns).as_secs_f64() * 1e6);
-    let opens = open_ns.map_or_else(String::new, |ns| format!(", {} in an open", micros(ns)));
+    let opens = open_ns.map_or_else(String::new, |ns| format!(", up to {} in an open", micros(ns)));
     let inner = inner_event_ns.map_or_else(
         || ", and more where events are recorded inside a call".to_owned(),
         |ns| {
-            format!(", and up to {} more for each event that is recorded inside a call", micros(ns))
+            format!(", and about {} more for each event that is recorded inside a call", micros(ns))
         },
     );
     Some(format!(

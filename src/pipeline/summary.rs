@@ -56,7 +56,7 @@ pub struct DurationShare {
     pub call_ns: u64,
     /// Of an open; `None`: not measured.
     pub open_ns: Option<u64>,
-    /// Of each event that is recorded inside the call, at most; `None`: not measured.
+    /// Of each tracepoint that is recorded inside the call, about; `None`: not measured.
     pub inner_event_ns: Option<u64>,
 }
 

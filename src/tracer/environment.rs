@@ -22,4 +22,6 @@ pub struct Environment<'a> {
     pub follow: &'a Follow,
     /// The launched command; empty if there is none.
     pub command: &'a [String],
+    /// True if a validation of probes that was passed since the machine started is not repeated.
+    pub recalls: bool,
 }

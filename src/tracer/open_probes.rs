@@ -101,8 +101,9 @@ fn open_from(
 ) -> Result<(OpenedSource, AllProbes), TracerError> {
     let OpeningContext { host, followed, own_name, tracefs, sizes } = context;
     let (machine, calls) = (host.machine.as_str(), options.calls.as_slice());
-    let (follow, command) = (&options.follow, options.command.as_slice());
-    let ground = Environment { tracefs, source, machine, own_name, calls, follow, command };
+    let (follow, command, recalls) = (&options.follow, options.command.as_slice(), true);
+    let ground =
+        Environment { tracefs, source, machine, own_name, calls, follow, command, recalls };
     let naming = name_source_selection::choose(options.names, ground, warnings, cancellation);
     if let Some(signal) = cancellation.ended_by() {
         return Err(TracerError::Interrupted(signal));
@@ -153,8 +154,7 @@ fn open_from(
             inherited_source::open(described, &host.cpus, sizes, followed, &named, warnings)?
         }
         SourceKind::Tracefs => {
-            let names = naming.names;
-            tracefs_source::open(described, tracefs, &host.cpus, sizes, names, functions)?
+            tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names, functions)?
         }
     };
     if options.exact_args && !options.reads_exact_args() {

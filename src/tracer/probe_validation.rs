@@ -29,8 +29,9 @@ pub(super) struct Bench<'a> {
     pub(super) calls: &'a [CallId],
 }
 
-/// Size of each CPU's ring in the test, in KiB: some dozens of samples.
-const TRIAL_RING_KIB: &str = "64";
+/// Size of each CPU's ring in an instance that marks probes as in use, KiB: some dozens of samples
+/// of a validation. The kernel's default is more than a MiB.
+pub(super) const MARKER_RING_KIB: &str = "64";
 
 impl Bench<'_> {
     /// Runs the test, and once more if the result is incomplete. Calls of other processes may push
@@ -63,7 +64,7 @@ impl Bench<'_> {
         let layout = PageLayout::parse(&header_page).ok_or_else(|| {
             io::Error::other("this kernel's trace pages are laid out in an unknown way")
         })?;
-        self.instance.write("buffer_size_kb", TRIAL_RING_KIB)?;
+        self.instance.write("buffer_size_kb", MARKER_RING_KIB)?;
         // Inherited from the top instance, where another program may have changed it.
         self.instance.write("options/overwrite", "1")?;
         let rings = online_cpus().into_iter().map(|cpu| {

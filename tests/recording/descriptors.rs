@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::driver::json::{JsonFault, JsonOperation, faults};
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    Recording, TIMEOUT, can_record, compile, record, recorder, size, wait_until,
+    Recording, TIMEOUT, can_record, compile, names_in_time, record, recorder, size, wait_until,
 };
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
@@ -73,10 +73,7 @@ fn open_files_have_the_kernel_names() {
         return;
     }
     let _alone = alone();
-    // Kprobes and readers have the string of a call in time; handles may be looked up too late.
-    let has_kprobes = Path::new("/sys/kernel/tracing/kprobe_events").exists();
-    let names = if has_kprobes { "auto" } else { "reader" };
-    let options = ["--source", "tracefs", "--names", names];
+    let options = ["--source", "tracefs", "--names", names_in_time()];
     // A path that was read too late, on a busy machine, is counted and not followed: then nothing
     // is shown here.
     let recorded_well = (0..5).find_map(|_| {
@@ -97,7 +94,7 @@ fn open_files_have_the_kernel_names() {
 /// after their rename; or if no rename is followed.
 #[test]
 fn files_whose_directories_are_renamed_at_once_have_no_wrong_names() {
-    if !can_record(&[Need::KernelFile("/sys/kernel/tracing/uprobe_events")]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _alone = alone();

@@ -22,8 +22,6 @@ use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{scratch_dir, text};
 
-const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
-
 const SLOW_FILES: Need = Need::KernelFile("/dev/fuse");
 
 /// A user without rights.
@@ -112,7 +110,7 @@ fn end(mut child: Child) {
 #[test]
 fn code_of_other_users_gets_few_probes() {
     let _turn = beside_others();
-    if !can_record(&[UPROBES, Need::Program("cc")]) || std::env::consts::ARCH != "x86_64" {
+    if !can_record(&[Need::Uprobes, Need::Program("cc")]) || std::env::consts::ARCH != "x86_64" {
         return;
     }
     let dir = scratch_dir("hostile");
@@ -133,7 +131,7 @@ fn code_of_other_users_gets_few_probes() {
 #[test]
 fn signal_ends_the_search_for_probe_sites() {
     let _turn = beside_others();
-    if !can_record(&[UPROBES, Need::Program("cc")]) || std::env::consts::ARCH != "x86_64" {
+    if !can_record(&[Need::Uprobes, Need::Program("cc")]) || std::env::consts::ARCH != "x86_64" {
         return;
     }
     let dir = scratch_dir("hostile");
@@ -166,7 +164,7 @@ fn signal_ends_the_search_for_probe_sites() {
 /// Fails if a FIFO is opened, and waited for, that a script names as its interpreter.
 #[test]
 fn fifo_as_interpreter_does_not_block() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();
@@ -270,7 +268,7 @@ fn is_in_exec(tracer: &Child) -> bool {
 /// file itself before.
 #[test]
 fn hanging_exec_is_abandoned_on_a_signal() {
-    if !can_record(&[SLOW_FILES, UPROBES, Need::Program("cc")]) {
+    if !can_record(&[SLOW_FILES, Need::Uprobes, Need::Program("cc")]) {
         return;
     }
     let _turn = beside_others();

@@ -10,8 +10,6 @@ use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::alone;
 use crate::support::scratch_dir;
 
-const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
-
 /// Options of fio, each with the greatest number of operations in flight.
 const JOBS: [&[&str]; 3] = [
     &["--direct=1", "--iodepth=16"],
@@ -22,7 +20,7 @@ const JOBS: [&[&str]; 3] = [
 /// Fails if one of the operations has no file, no bytes, no offset or no result.
 #[test]
 fn operations_on_busy_cpus_are_complete() {
-    if !can_record(&[UPROBES, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::Fio]) {
         return;
     }
     let _alone = alone();

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use super::fixture::{Hostile, Replay, UPROBES, seen, sizes};
+use super::fixture::{Hostile, Replay, seen, sizes};
 use crate::support::driver::process::run;
 use crate::support::driver::recording::{BINARY, TIMEOUT, can_record, iotrace};
 use crate::support::machine::requirements::Need;
@@ -15,7 +15,7 @@ use crate::support::{copy_program, scratch_dir, text};
 /// Fails if a replay does to the files of the capture what the capture did.
 #[test]
 fn originals_are_not_changed_by_a_replay() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::fixture::{NAMED, UPROBES};
+use super::fixture::NAMED;
 use crate::support::driver::recording::{can_record, iotrace, record};
 use crate::support::machine::requirements::{Need, require};
 use crate::support::machine::turns::{alone, beside_others};
@@ -76,7 +76,7 @@ const TRANSFERS: [&str; 2] = ["sendfile64", "copy_file_range"];
 /// have all of it.
 #[test]
 fn parts_of_programs_are_replayed() {
-    let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git")];
+    let needs = [Need::Uprobes, Need::Program("sqlite3"), Need::Program("git")];
     if !can_record(&needs) {
         return;
     }

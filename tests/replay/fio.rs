@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::fixture::{NAMED, UPROBES};
+use super::fixture::NAMED;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{BINARY, Recording, TIMEOUT, can_record, record};
 use crate::support::machine::requirements::Need;
@@ -61,7 +61,7 @@ fn moved(recording: &Recording, below: &Path) -> BTreeMap<String, [u64; 2]> {
 
 #[test]
 fn fio_moves_the_captured_bytes() {
-    if !can_record(&[UPROBES, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::Fio]) {
         return;
     }
     let _turn = beside_others();

@@ -16,14 +16,11 @@ use serde_json::Value;
 
 use crate::support::driver::process::Finished;
 use crate::support::driver::recording::{iotrace, record};
-use crate::support::machine::requirements::Need;
 use crate::support::text;
 
 /// Options that give every name of a program that uses the C library.
 pub(super) const NAMED: [&str; 6] =
     ["--source", "tracefs", "--names", "uprobe", "-e", "%default,%stat,%attr"];
-
-pub(super) const UPROBES: Need = Need::KernelFile("/sys/kernel/tracing/uprobe_events");
 
 /// A plan, and a directory for its replay.
 pub(super) struct Replay {

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::fixture::{NAMED, UPROBES};
+use super::fixture::NAMED;
 use crate::support::driver::process::{Finished, run};
 use crate::support::driver::recording::{
     BINARY, TIMEOUT, can_record, iotrace, plan_of_strace, record,
@@ -106,7 +106,7 @@ fn sparse_file(path: &Path) {
 /// contains.
 #[test]
 fn initial_files_have_the_captured_holes() {
-    if !can_record(&[UPROBES, Need::Program("qemu-img")]) {
+    if !can_record(&[Need::Uprobes, Need::Program("qemu-img")]) {
         return;
     }
     let _turn = beside_others();
@@ -332,7 +332,7 @@ const NOBODY: u32 = 65_534;
 /// without the right to read them.
 #[test]
 fn replay_runs_as_another_user() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();

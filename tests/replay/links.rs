@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::fixture::{NAMED, UPROBES};
+use super::fixture::NAMED;
 use crate::support::driver::recording::{can_record, iotrace, record};
+use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::beside_others;
 use crate::support::{scratch_dir, text};
 use iotrace_perf::event::syscall_table::CallId;
@@ -69,7 +70,7 @@ impl Replay {
 #[track_caller]
 fn check(commands: &str, links: &[(&str, &str)]) {
     const ATTEMPTS: usize = 5;
-    if can_record(&[UPROBES]) {
+    if can_record(&[Need::Uprobes]) {
         let is_right = (0..ATTEMPTS).any(|_| is_replayed(commands, links));
         assert!(is_right, "{commands}: in no recording the links {links:?} are known");
     }
@@ -146,7 +147,7 @@ fn hard_links_are_created() {
 
 #[track_caller]
 fn is_one_file(commands: &str) {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let dir = scratch_dir("links");

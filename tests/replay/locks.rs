@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::fixture::{Replay, UPROBES, sizes};
+use super::fixture::{Replay, sizes};
 use crate::support::driver::recording::{BINARY, can_record, compile};
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::beside_others;
@@ -16,7 +16,7 @@ use crate::support::{scratch_dir, text};
 /// Programs that lock a file in turn.
 #[test]
 fn locks_are_acquired_in_captured_order() {
-    if !can_record(&[UPROBES, Need::Program("flock")]) {
+    if !can_record(&[Need::Uprobes, Need::Program("flock")]) {
         return;
     }
     let _turn = beside_others();
@@ -37,7 +37,7 @@ fn locks_are_acquired_in_captured_order() {
 /// if a thread waits for ever.
 #[test]
 fn lock_holders_are_those_of_the_capture() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();
@@ -75,7 +75,7 @@ fn lock_holders_are_those_of_the_capture() {
 /// Fails if descriptors that went with their processes, or by an exec, stay open in the replay.
 #[test]
 fn descriptors_of_an_exited_process_are_closed() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();

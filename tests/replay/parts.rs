@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::fixture::{NAMED, Replay, UPROBES};
+use super::fixture::{NAMED, Replay};
 use crate::support::driver::recording::{can_record, iotrace, record};
 use crate::support::machine::requirements::{Need, require};
 use crate::support::machine::turns::beside_others;
@@ -100,7 +100,7 @@ fn part_of_a_plan_is_replayed() {
 /// place are not done again.
 #[test]
 fn unreplayed_renames_still_move_files() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();

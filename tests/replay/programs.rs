@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::fixture::{NAMED, Replay, UPROBES, seen, sizes};
+use super::fixture::{NAMED, Replay, seen, sizes};
 use crate::support::driver::recording::{can_record, compile, iotrace, record};
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::postgres::Server;
@@ -19,7 +19,7 @@ use crate::support::{scratch_dir, text};
 /// threads that hand descriptors and names over.
 #[test]
 fn dependent_operations_run_in_captured_order() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();
@@ -41,7 +41,7 @@ fn dependent_operations_run_in_captured_order() {
 /// Fails if two plans of a log differ.
 #[test]
 fn repeated_planning_gives_same_plan() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();
@@ -59,7 +59,7 @@ fn repeated_planning_gives_same_plan() {
 /// them, bytes and results.
 #[test]
 fn programs_are_replayed() {
-    let needs = [UPROBES, Need::Program("sqlite3"), Need::Program("git"), Need::Fio];
+    let needs = [Need::Uprobes, Need::Program("sqlite3"), Need::Program("git"), Need::Fio];
     if !can_record(&needs) {
         return;
     }
@@ -133,7 +133,7 @@ fn count_of(report: &Value, call: &str) -> u64 {
 /// were, or if bytes are not those that fio counts.
 #[test]
 fn asynchronous_operations_are_replayed() {
-    if !can_record(&[UPROBES, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -184,7 +184,7 @@ fn asynchronous_operations_are_replayed() {
 /// Each kind that there is of `io_submit`; of io_uring's it is not known what they ask for.
 #[test]
 fn known_asynchronous_operations_are_replayed() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _alone = alone();
@@ -212,7 +212,7 @@ fn known_asynchronous_operations_are_replayed() {
 /// all of their calls on files.
 #[test]
 fn postgres_is_replayed() {
-    if !can_record(&[UPROBES, Need::Postgres, Need::Program("setpriv")]) {
+    if !can_record(&[Need::Uprobes, Need::Postgres, Need::Program("setpriv")]) {
         return;
     }
     let _turn = beside_others();
@@ -242,7 +242,7 @@ fn postgres_is_replayed() {
 /// directory's files: that one stays as it was.
 #[test]
 fn replay_on_other_file_systems_stays_inside() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();
@@ -278,7 +278,7 @@ fn replay_on_other_file_systems_stays_inside() {
 /// Seeks beyond 4 GiB, reads at and past the end, files that are not there.
 #[test]
 fn results_equal_those_of_the_capture() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();
@@ -301,7 +301,7 @@ fn results_equal_those_of_the_capture() {
 /// rights that the replay does not have.
 #[test]
 fn external_entries_are_left_out() {
-    if !can_record(&[UPROBES]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();

@@ -419,7 +419,7 @@ fn file_sent_to_a_socket_is_read() {
 /// Fails if the replay reads other bytes than the program did, as a recording of it shows.
 #[test]
 fn replay_reads_a_file_sent_to_a_socket() {
-    if !can_record(&[Need::KernelFile("/sys/kernel/tracing/uprobe_events")]) {
+    if !can_record(&[Need::Uprobes]) {
         return;
     }
     let _turn = beside_others();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use super::fixture::{NAMED, UPROBES};
+use super::fixture::NAMED;
 use crate::support::driver::process::{Finished, run, wait};
 use crate::support::driver::recording::{
     BINARY, TIMEOUT, can_record, compile, iotrace, record, wait_until,
@@ -119,7 +119,7 @@ fn number(report: &Value, key: &str) -> u64 {
 /// apart, or if lanes are threads there, too.
 #[test]
 fn ring_replay_uses_one_thread() {
-    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -144,7 +144,7 @@ fn ring_replay_uses_one_thread() {
 /// Each kind that there is of `io_submit`.
 #[test]
 fn ring_replays_each_kind_of_operation() {
-    if !can_record(&[UPROBES, Need::IoUring]) {
+    if !can_record(&[Need::Uprobes, Need::IoUring]) {
         return;
     }
     let _alone = alone();
@@ -161,7 +161,7 @@ fn ring_replays_each_kind_of_operation() {
 /// Fails if a part or a round is another one with a ring.
 #[test]
 fn ring_replays_parts_and_rounds() {
-    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -193,7 +193,7 @@ fn has_thread(program: &Child, name: &str) -> bool {
 /// much later, does not end, or not as it has to.
 #[test]
 fn ring_replay_is_interrupted() {
-    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -227,7 +227,7 @@ fn ring_replay_is_interrupted() {
 /// the place of the file has no offsets to read at.
 #[test]
 fn files_without_offsets_are_read_by_system_calls() {
-    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();
@@ -261,7 +261,7 @@ fn files_without_offsets_are_read_by_system_calls() {
 /// Fails if no message explains why there is no ring, or if files are touched all the same.
 #[test]
 fn missing_io_uring_is_reported() {
-    if !can_record(&[UPROBES, Need::IoUring, Need::Fio]) {
+    if !can_record(&[Need::Uprobes, Need::IoUring, Need::Fio]) {
         return;
     }
     let _alone = alone();

@@ -40,6 +40,8 @@ pub(super) struct ProbedBinary {
     /// Identity and contents of a file that only root can change.
     pub version: Option<FileVersion>,
     pub sites: Sites,
+    /// True if calls through its `syscall(3)` have no probe, although a position was found.
+    pub leaves_syscall: bool,
     /// Reason why the file was not searched, or has no probes.
     pub missed: Option<String>,
 }
@@ -256,7 +258,8 @@ impl CandidateBinary {
             SiteReply::Read(sites) if sites == Sites::default() => return None,
             SiteReply::Read(sites) => {
                 let Self { name, file, version, .. } = self;
-                return Some(ProbedBinary { name, file, version, sites, missed: None });
+                let (leaves_syscall, missed) = (false, None);
+                return Some(ProbedBinary { name, file, version, sites, leaves_syscall, missed });
             }
             // Other files have no code that is understood here.
             SiteReply::NoCode | SiteReply::Linked => return None,
@@ -270,8 +273,9 @@ impl CandidateBinary {
     /// Reports the file, unless it would not have been probed anyway.
     fn missed(self, why: &str) -> Option<ProbedBinary> {
         let Self { name, file, version, only_static, .. } = self;
-        let (sites, missed) = (Sites::default(), Some(why.to_owned()));
-        let probed = ProbedBinary { name, file, version, sites, missed };
+        let (sites, leaves_syscall) = (Sites::default(), false);
+        let missed = Some(why.to_owned());
+        let probed = ProbedBinary { name, file, version, sites, leaves_syscall, missed };
         (!only_static).then_some(probed)
     }
 }
@@ -340,6 +344,24 @@ fn places_of(command: &str) -> Vec<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|it| directory.join(it).join(command)).collect()
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+    use crate::probe_sites::Site;
+
+    /// File with emulated sites at these positions.
+    pub(crate) fn probed(version: Option<FileVersion>, offsets: &[u64]) -> ProbedBinary {
+        let site = |offset: &u64| {
+            let (registers, calls) = (vec!["di"], Default::default());
+            Site { offset: *offset, registers, calls, emulated: true, number: None }
+        };
+        let sites = Sites { sites: offsets.iter().map(site).collect(), ..Sites::default() };
+        let file = File::open("/dev/null").expect("it exists");
+        let (name, leaves_syscall, missed) = ("libc.so.6".to_owned(), false, None);
+        ProbedBinary { name, file, version, sites, leaves_syscall, missed }
+    }
 }
 
 #[cfg(test)]

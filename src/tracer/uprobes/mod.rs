@@ -15,11 +15,11 @@ use std::io;
 use super::environment::Environment;
 use super::name_source::NameSource;
 use super::probe_coverage::ProbeCoverage;
-use super::probe_validation::Bench;
+use super::probe_validation::{Bench, MARKER_RING_KIB};
 use super::probes::Probes;
 use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
-use crate::probe_sites;
+use crate::probe_sites::{self, Site};
 use crate::sys::cancellation::Cancellation;
 use crate::sys::probe_events::{ProbeGroup, ProbeKind};
 use crate::sys::proc;
@@ -28,13 +28,13 @@ use crate::sys::tracefs_instance::Instance;
 pub mod aio;
 mod files;
 pub mod helper_main;
-mod passed_test;
+mod passed_validation;
 mod protocol;
 mod site_cache;
 
 use files::{ProbedBinaries, ProbedBinary};
 pub use helper_main::VERB;
-use passed_test::TestConditions;
+use passed_validation::ValidationKey;
 
 /// Largest number of probes in one recording. The kernel inserts each probe into the memory of
 /// every process that maps its file, and removes it at the end.
@@ -70,40 +70,46 @@ pub fn find(
     let wanted: Vec<CallId> =
         ground.calls.iter().copied().filter(|call| names.probes_show(call.call())).collect();
     let mut files = files::probed(ground, &wanted, cancellation);
-    let shared = if names.listens() { leave_shared_steps(&mut files.all) } else { Vec::new() };
+    // Beside a listener and readers the paths of opens suffice.
+    if names.listens() && names.reads() {
+        files.all.iter_mut().for_each(drop_stepped_syscall_sites);
+    }
     if files.all.iter().all(|it| it.sites.sites.is_empty()) {
         return Err("no code was found where a library passes a path to the kernel".to_owned());
     }
     let lock = Instance::create(ground.tracefs, "probes").map_err(|it| it.to_string())?;
     define_all(&mut group, &mut files.all, cancellation)?;
-    let covers = tested(&group, &files.all, &lock, &wanted, ground).map_err(|it| it.to_string())?;
+    lock.write("buffer_size_kb", MARKER_RING_KIB).map_err(|error| error.to_string())?;
+    let covers = validated(&group, &files.all, &lock, &wanted, ground);
+    let covers = covers.map_err(|error| error.to_string())?;
     if covers.shown.is_empty() {
         return Err(
             "probes could be made in libraries, but showed none of the paths of a test".to_owned()
         );
     }
-    let reason = text(names, &covers, &files, &shared);
+    let reason = text(names, &covers, &files);
     let blank = files.all.iter().filter(|file| is_blank(file)).count() + files.left_out;
     Ok(Probes::new(group, reason, ProbeCoverage { blank, ..covers }, lock))
 }
 
-/// Returns the coverage of the probes by a test, unless it was passed before.
-fn tested(
+/// Returns the coverage of the probes by a validation, which is not repeated if it was passed.
+fn validated(
     group: &ProbeGroup,
     files: &[ProbedBinary],
     instance: &Instance,
     calls: &[CallId],
     ground: Environment<'_>,
 ) -> io::Result<ProbeCoverage> {
-    let conditions = TestConditions::of(files, calls);
-    if conditions.as_ref().is_some_and(TestConditions::passed_before) {
+    let key = ValidationKey::of(files, calls).filter(|_| ground.recalls);
+    if key.as_ref().is_some_and(ValidationKey::has_passed) {
+        // It had shown the paths of all test calls.
         let shown = calls.iter().map(|call| call.call().name).collect();
         return Ok(ProbeCoverage { shown, ..ProbeCoverage::default() });
     }
     let Environment { tracefs, machine, own_name, .. } = ground;
     let bench = Bench { tracefs, machine, own_name, instance, calls };
     let covers = bench.try_out_twice(group, &[], ProbeCoverage::paths)?;
-    conditions.iter().filter(|_| covers.paths()).for_each(TestConditions::store);
+    key.iter().filter(|_| covers.paths()).for_each(ValidationKey::store);
     Ok(covers)
 }
 
@@ -138,17 +144,10 @@ pub fn hindrance(machine: &str, release: &str) -> Option<String> {
 }
 
 /// Drops the sites that calls of all kinds pass (`syscall(3)`) and whose instruction the kernel
-/// does not emulate: its single step costs every such call 10 µs in a virtual machine, and a
-/// listener names the opened files. Returns the names of these files.
-fn leave_shared_steps(files: &mut [ProbedBinary]) -> Vec<String> {
-    let mut left = Vec::new();
-    for file in files {
-        let sites = &mut file.sites.sites;
-        if sites.extract_if(.., |site| site.number.is_some() && !site.emulated).count() > 0 {
-            left.push(file.name.clone());
-        }
-    }
-    left
+/// does not emulate: its single step costs every such call 10 to 15 µs in a virtual machine.
+fn drop_stepped_syscall_sites(file: &mut ProbedBinary) {
+    let is_stepped = |site: &mut Site| site.number.is_some() && !site.emulated;
+    file.leaves_syscall = file.sites.sites.extract_if(.., is_stepped).count() > 0;
 }
 
 /// Creates the probes of all files. A file that takes no probes, or no more, loses only its own
@@ -200,7 +199,6 @@ fn text(
     names: NameSource,
     covers: &ProbeCoverage,
     ProbedBinaries { all: files, left_out }: &ProbedBinaries,
-    shared: &[String],
 ) -> String {
     let paths = if covers.paths() {
         format!("the paths of {}", names.probed_calls())
@@ -231,12 +229,14 @@ fn text(
             format!(", except of {} in {name}", calls.join(", "))
         })
         .collect();
-    let shared = match shared {
+    let left: Vec<&str> =
+        files.iter().filter(|file| file.leaves_syscall).map(|file| file.name.as_str()).collect();
+    let left = match left.as_slice() {
         [] => String::new(),
         files => format!(", except through syscall() of {}", files.join(", ")),
     };
     format!(
-        "{paths} that programs make through {}{}{shared}{}; not of other libraries, nor of programs with system calls of their own that start later",
+        "{paths} that programs make through {}{}{left}{}; not of other libraries, nor of programs with system calls of their own that start later",
         places.join(", "),
         hidden.concat(),
         blank.concat()
@@ -245,12 +245,39 @@ fn text(
 
 /// True if no call of the file can be probed.
 fn is_blank(file: &ProbedBinary) -> bool {
-    file.missed.is_some() || file.sites.sites.is_empty() && file.sites.hidden.is_empty()
+    let has_calls = !file.sites.sites.is_empty() || !file.sites.hidden.is_empty();
+    file.missed.is_some() || !has_calls && !file.leaves_syscall
 }
 
 #[cfg(test)]
 mod tests {
+    use super::files::testing::probed;
     use super::*;
+
+    #[test]
+    fn only_stepped_sites_of_all_calls_are_dropped() {
+        let mut file = probed(None, &[1, 2, 3]);
+        for (site, (number, emulated)) in file.sites.sites.iter_mut().zip([
+            (None, false),
+            (Some("di"), true),
+            (Some("di"), false),
+        ]) {
+            (site.number, site.emulated) = (number, emulated);
+        }
+        drop_stepped_syscall_sites(&mut file);
+        let left: Vec<u64> = file.sites.sites.iter().map(|site| site.offset).collect();
+        assert_eq!((left, file.leaves_syscall), (vec![1, 2], true));
+        let covers = ProbeCoverage { shown: vec!["open"], ..ProbeCoverage::default() };
+        let reason_of = |file| {
+            let files = ProbedBinaries { all: vec![file], left_out: 0 };
+            text(NameSource::UprobeFanotify, &covers, &files)
+        };
+        assert!(reason_of(file).contains("(2 places), except through syscall() of libc.so.6;"));
+        let mut rest = probed(None, &[]);
+        rest.leaves_syscall = true;
+        assert!(!is_blank(&rest));
+        assert!(!reason_of(probed(None, &[1])).contains("syscall()"));
+    }
 
     #[test]
     fn probes_are_set_only_at_safe_instructions() {

@@ -47,6 +47,13 @@ pub(crate) fn default_calls() -> Vec<&'static str> {
     CallId::default_set().map(|it| it.call().name).collect()
 }
 
+/// Source of names that has the paths and files of calls in time: kprobes or readers. Handles of
+/// fanotify may be looked up too late.
+pub(crate) fn names_in_time() -> &'static str {
+    let has_kprobes = Path::new("/sys/kernel/tracing/kprobe_events").exists();
+    if has_kprobes { "auto" } else { "reader" }
+}
+
 /// True if this machine can record, and has what else is needed.
 pub(crate) fn can_record(more: &[Need]) -> bool {
     require_all(&NEEDS) && require_all(more)

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use iotrace_perf::sys::proc;
 use iotrace_perf::sys::replay::reissue::{CallRing, UringPolicy};
+use iotrace_perf::tracer::uprobes;
 
 use crate::support::machine::postgres;
 
@@ -32,6 +34,8 @@ pub(crate) enum Need {
     /// An io_uring that a process without privileges may use, and that can wait for a time; never
     /// demanded of CI.
     IoUring,
+    /// Uprobes that are safe on this kernel and processor.
+    Uprobes,
     /// Any other program of a package.
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
@@ -104,6 +108,12 @@ fn missing(need: Need) -> Option<String> {
             let is_off = setting.is_ok_and(|it| it.trim() != "0");
             let ring = CallRing::new(1, UringPolicy::new());
             ring.err().map(|it| it.to_string()).or(is_off.then(|| "io_uring_disabled".to_owned()))
+        }
+        Need::Uprobes => {
+            let has_file = Path::new("/sys/kernel/tracing/uprobe_events").exists();
+            let host = proc::host();
+            let hindrance = uprobes::hindrance(&host.machine, &host.kernel_release);
+            hindrance.or((!has_file).then(|| "the kernel has no uprobes".to_owned()))
         }
         Need::Program(name) => missing_program(name, "--version"),
         Need::KernelFile(path) => {
