@@ -34,12 +34,10 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
             path.display()
         ));
     }
-    // First: calls are slower while the kernel removes what the other checks have made.
-    let self_test = self_test::check();
     let mut checks =
         vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
     checks.extend(doctor_names::checks());
-    checks.extend([open_files(), disks(), self_test]);
+    checks.extend([open_files(), disks(), self_test::check()]);
     let text = if args.json { as_json(&checks) } else { as_text(&checks) };
     io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
     let is_ok = |name: &str| checks.iter().any(|check| check.name == name && check.ok);
