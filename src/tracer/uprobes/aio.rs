@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 
 use super::super::environment::Environment;
 use super::super::name_source::NameSource;
-use super::super::probe_validation::MARKER_RING_KIB;
+use super::super::probe_validation::shrink_marker;
 use super::super::tracepoint_plan::SourceKind;
 use super::files::{self, ProbedBinary};
 use crate::event::probe_events::{
@@ -99,7 +99,7 @@ impl AioProbes {
             });
         }
         let lock = Instance::create(ground.tracefs, "aio").map_err(|error| error.to_string())?;
-        lock.write("buffer_size_kb", MARKER_RING_KIB).map_err(|error| error.to_string())?;
+        shrink_marker(&lock).map_err(|error| error.to_string())?;
         for (file, site) in sites() {
             define(&mut group, file, site).map_err(|error| format!("libaio: {error}"))?;
         }

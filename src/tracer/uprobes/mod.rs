@@ -15,7 +15,7 @@ use std::io;
 use super::environment::Environment;
 use super::name_source::NameSource;
 use super::probe_coverage::ProbeCoverage;
-use super::probe_validation::{Bench, MARKER_RING_KIB};
+use super::probe_validation::{Bench, shrink_marker};
 use super::probes::Probes;
 use crate::event::probe_events::{GIVEN_PREFIX, NUMBER_FIELD, NUMBERED_PREFIX};
 use crate::event::syscall_table::CallId;
@@ -79,7 +79,7 @@ pub fn find(
     }
     let lock = Instance::create(ground.tracefs, "probes").map_err(|it| it.to_string())?;
     define_all(&mut group, &mut files.all, cancellation)?;
-    lock.write("buffer_size_kb", MARKER_RING_KIB).map_err(|error| error.to_string())?;
+    shrink_marker(&lock).map_err(|error| error.to_string())?;
     let covers = validated(&group, &files.all, &lock, &wanted, ground);
     let covers = covers.map_err(|error| error.to_string())?;
     if covers.shown.is_empty() {

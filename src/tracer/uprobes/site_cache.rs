@@ -43,7 +43,7 @@ pub(super) struct InodeVersion {
 }
 
 impl InodeVersion {
-    /// Returns that of the running program; `None`: it is no file.
+    /// Returns the version of the running program's file; `None`: it has none.
     pub(super) fn of_program() -> Option<Self> {
         Some(Self::of(&std::fs::metadata("/proc/self/exe").ok()?))
     }
