@@ -85,8 +85,10 @@ pub enum ProbeObservation {
     Submitted {
         /// Address of the list in the program's memory.
         address: u64,
-        /// First operations of the list, as [`super::syscall_table::ArgumentMemory::Iocbs`].
-        /// Operations that the call does not have are without meaning.
+        /// Index of the first operation in `bytes`: a long list is recorded in parts.
+        first: usize,
+        /// Operations of the list, as [`super::syscall_table::ArgumentMemory::Iocbs`]. Operations
+        /// that the call does not have are without meaning.
         bytes: Vec<u8>,
     },
     /// The program's `io_getevents` or `io_pgetevents` has returned.
@@ -95,8 +97,10 @@ pub enum ProbeObservation {
         address: u64,
         /// Returned number of results.
         count: i64,
-        /// First `struct io_event` of the list, as far as they could be read. Those that the call
-        /// did not fill are without meaning.
+        /// Index of the first result in `bytes`: a long list is recorded in parts.
+        first: usize,
+        /// `struct io_event` of the list, as far as they could be read. Those that the call did not
+        /// fill are without meaning.
         bytes: Vec<u8>,
     },
     /// A descriptor was bound to a file.

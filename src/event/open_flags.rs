@@ -101,6 +101,13 @@ impl OpenFlags {
         self.has(libc::O_TMPFILE)
     }
 
+    /// Returns true if a successful open with these flags has made its file, which is then a
+    /// regular one (open(2); with `O_PATH` the flags of creation have no effect).
+    pub const fn makes_regular_file(self) -> bool {
+        let is_new = self.is_unnamed() || self.creates() && self.is_exclusive();
+        is_new && !self.is_path_only()
+    }
+
     /// Returns true if a symbolic link is not followed (`O_NOFOLLOW`).
     pub const fn is_nofollow(self) -> bool {
         self.has(libc::O_NOFOLLOW)
@@ -180,6 +187,14 @@ mod tests {
         let new = OpenFlags((libc::O_WRONLY | libc::O_NONBLOCK).cast_unsigned());
         let expected = (libc::O_RDWR | libc::O_CREAT | libc::O_NONBLOCK).cast_unsigned();
         assert_eq!(old.with_status_of(new), OpenFlags(expected));
+    }
+
+    #[test]
+    fn exclusive_creation_makes_a_regular_file() {
+        let makes = |flags: i32| OpenFlags(flags.cast_unsigned()).makes_regular_file();
+        assert!(makes(libc::O_CREAT | libc::O_EXCL) && makes(libc::O_TMPFILE | libc::O_RDWR));
+        assert!(!makes(libc::O_CREAT | libc::O_TRUNC) && !makes(libc::O_EXCL));
+        assert!(!makes(libc::O_DIRECTORY) && !makes(libc::O_PATH | libc::O_CREAT | libc::O_EXCL));
     }
 
     #[test]

@@ -17,14 +17,15 @@ pub(super) enum ProbeShape {
     Path { name: StringField, copy: IntField, address: Option<IntField> },
     Given { name: StringField, address: IntField },
     File { fd: IntField, mode: IntField, ino: IntField, dev: IntField, size: IntField },
-    Submitted { address: IntField, pointers: ArrayField, iocbs: Vec<ArrayField> },
-    Completed { address: IntField, count: IntField, results: ArrayField },
+    Submitted { address: IntField, first: usize, pointers: ArrayField, iocbs: Vec<ArrayField> },
+    Completed { address: IntField, count: IntField, first: usize, results: Vec<ArrayField> },
 }
 
-/// Limits of the elements in a record of the tracer's own probes: operations, words of each, and
-/// words of results. Formats in logs may have any number.
-const OPERATIONS_MAX: usize = 16;
+/// Limits of the elements in a record of the tracer's own probes: operations, words of each, arrays
+/// of results, and words of each. Formats in logs may have any number.
+const OPERATIONS_MAX: usize = 64;
 const WORDS_MAX: usize = 7;
+const RESULT_ARRAYS_MAX: usize = 4;
 const RESULT_WORDS_MAX: usize = 64;
 
 /// Words of a `struct io_event`; the second one is the address of the request.
@@ -56,7 +57,7 @@ impl ProbeShape {
             let (fd, mode, ino) = (int("fd")?, int("mode")?, int("ino")?);
             return Ok(Some(Self::File { fd, mode, ino, dev: int("dev")?, size: int("size")? }));
         }
-        if name.starts_with(SUBMITTED_PREFIX) {
+        if let Some(first) = first_of_part(name, SUBMITTED_PREFIX) {
             let (address, pointers) = (format.int(LIST_ADDRESS_FIELD)?, format.array(LIST_FIELD)?);
             if pointers.count() > OPERATIONS_MAX {
                 return Ok(None);
@@ -65,13 +66,16 @@ impl ProbeShape {
             let iocbs: Vec<ArrayField> =
                 (0..pointers.count()).map(iocb).collect::<Result<_, _>>()?;
             let is_small = iocbs.iter().all(|words| words.count() <= WORDS_MAX);
-            return Ok(is_small.then_some(Self::Submitted { address, pointers, iocbs }));
+            return Ok(is_small.then_some(Self::Submitted { address, first, pointers, iocbs }));
         }
-        if name.starts_with(COMPLETED_PREFIX) {
+        if let Some(first) = first_of_part(name, COMPLETED_PREFIX) {
             let (address, count) = (format.int(LIST_ADDRESS_FIELD)?, format.int(LIST_COUNT_FIELD)?);
-            let results = format.array(LIST_FIELD)?;
-            let is_small = results.count() <= RESULT_WORDS_MAX;
-            return Ok(is_small.then_some(Self::Completed { address, count, results }));
+            let mut results = vec![format.array(LIST_FIELD)?];
+            for number in 1..RESULT_ARRAYS_MAX {
+                results.extend(format.array_opt(&format!("{LIST_FIELD}{number}"))?);
+            }
+            let is_small = results.iter().all(|words| words.count() <= RESULT_WORDS_MAX);
+            return Ok(is_small.then_some(Self::Completed { address, count, first, results }));
         }
         Ok(None)
     }
@@ -101,7 +105,7 @@ impl ProbeShape {
                 let stat = FileStat { mode: small(mode)?, dev: DevId(small(dev)?), ino, size };
                 ProbeObservation::File { fd, stat }
             }
-            Self::Submitted { address, pointers, iocbs } => {
+            Self::Submitted { address, first, pointers, iocbs } => {
                 let mut bytes = Vec::new();
                 for (place, words) in iocbs.iter().enumerate() {
                     let pointer = pointers.read_u64(payload, place)?;
@@ -114,20 +118,30 @@ impl ProbeShape {
                     // The sum of the buffers of a vectored operation is not recorded.
                     bytes.extend(u64::MAX.to_le_bytes());
                 }
-                ProbeObservation::Submitted { address: address.read_u64(payload)?, bytes }
+                let address = address.read_u64(payload)?;
+                ProbeObservation::Submitted { address, first: *first, bytes }
             }
-            Self::Completed { address, count, results } => {
-                let words = (0..results.count()).map(|place| results.read_u64(payload, place));
+            Self::Completed { address, count, first, results } => {
+                let words = results.iter().flat_map(|array| {
+                    (0..array.count()).map(move |place| array.read_u64(payload, place))
+                });
                 let words: Vec<u64> = words.collect::<Option<_>>()?;
                 // A result without the address of its request could not be read.
                 let results = words.as_chunks::<RESULT_WORDS>().0.iter();
                 let results = results.take_while(|result| result[1] != 0).flatten();
                 let bytes = results.flat_map(|word| word.to_le_bytes()).collect();
                 let (address, count) = (address.read_u64(payload)?, count.read_i64(payload)?);
-                ProbeObservation::Completed { address, count, bytes }
+                ProbeObservation::Completed { address, count, first: *first, bytes }
             }
         }))
     }
+}
+
+/// Returns the index of the first element that a probe of lists records, from its name:
+/// `PREFIX_PID` or `PREFIX<index>_PID`; `None`: another probe.
+pub fn first_of_part(name: &str, prefix: &str) -> Option<usize> {
+    let (first, _) = name.strip_prefix(prefix)?.split_once('_')?;
+    if first.is_empty() { Some(0) } else { first.parse().ok() }
 }
 
 /// Bytes of a `struct iocb` of which these words were recorded; the others are 0.
@@ -249,7 +263,7 @@ mod tests {
         let expected =
             [[0x20, 0, 1, 2, 3, 4, 5, 0, 0, u64::MAX], [0x30, 0, 6, 7, 8, 9, 10, 0, 0, u64::MAX]];
         let bytes = expected.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, bytes });
+        assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, first: 0, bytes });
         assert_eq!(shape("submitted_42", SUBMITTED).read(&payload[..110]), None);
     }
 
@@ -257,7 +271,20 @@ mod tests {
     fn list_that_could_not_be_read_is_empty() {
         let payload = words([0x10, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter());
         let read = shape("submitted_42", SUBMITTED).read(&payload).expect("long enough");
-        assert_eq!(*read, ProbeObservation::Submitted { address: 0x10, bytes: Vec::new() });
+        let expected = ProbeObservation::Submitted { address: 0x10, first: 0, bytes: Vec::new() };
+        assert_eq!(*read, expected);
+    }
+
+    #[test]
+    fn name_of_a_part_has_the_index_of_its_first_element() {
+        let payload = words([0x10, 0x20, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter());
+        let read = shape("submitted16_42", SUBMITTED).read(&payload).expect("long enough");
+        assert!(matches!(*read, ProbeObservation::Submitted { address: 0x10, first: 16, .. }));
+        for (name, first) in [("completed_42", Some(0)), ("completed16_42", Some(16))] {
+            assert_eq!(first_of_part(name, COMPLETED_PREFIX), first);
+            assert_eq!(first_of_part(name, SUBMITTED_PREFIX), None);
+        }
+        assert_eq!(first_of_part("completedx_42", COMPLETED_PREFIX), None);
     }
 
     const COMPLETED: &str = "\tfield:u64 address;\toffset:8;\tsize:8;\tsigned:0;\n\
@@ -271,8 +298,22 @@ mod tests {
             let read = shape("completed_42", COMPLETED).read(&payload).expect("long enough");
             let all = [1, 2, 3, 4, 5, 6, 7, 8_u64].into_iter().flat_map(u64::to_le_bytes);
             let bytes = all.take(length).collect();
-            assert_eq!(*read, ProbeObservation::Completed { address: 9, count: 1, bytes });
+            assert_eq!(
+                *read,
+                ProbeObservation::Completed { address: 9, count: 1, first: 0, bytes }
+            );
         }
+    }
+
+    #[test]
+    fn results_of_all_arrays_are_one_list() {
+        let fields =
+            format!("{COMPLETED}{}", "\tfield:u64 list1[4];\toffset:88;\tsize:32;\tsigned:0;\n");
+        let payload = words([9, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].into_iter());
+        let read = shape("completed16_42", &fields).read(&payload).expect("long enough");
+        let bytes = (1..=12_u64).flat_map(u64::to_le_bytes).collect();
+        assert_eq!(*read, ProbeObservation::Completed { address: 9, count: 3, first: 16, bytes });
+        assert_eq!(shape("completed16_42", &fields).read(&payload[..112]), None);
     }
 
     /// A log may have a format with any number of elements, which would need much memory.

@@ -4,9 +4,10 @@
 //! A path belongs to the argument with its address. The order of the paths has no meaning: some
 //! kernels copy the second path of a rename first.
 
+use super::recorded_list::RecordedList;
 use crate::event::registers::fd_argument;
 use crate::event::syscall_strings::{EventString, event_byte};
-use crate::event::syscall_table::Role;
+use crate::event::syscall_table::{IOCB_READ_BYTES, Role};
 use crate::event::{FileStat, Name, ProbeObservation, ReadNames, StringFrom, SysEnter};
 use crate::units::Fd;
 
@@ -26,24 +27,32 @@ pub(super) struct CurrentCall {
     file_before: Option<(Fd, FileStat)>,
     /// Program that an exec has started.
     program: Option<Vec<u8>>,
-    /// List that the thread passes to `io_submit`, by its address.
-    list: Option<(u64, Vec<u8>)>,
+    /// List that the thread passes to `io_submit`.
+    list: RecordedList,
 }
 
 impl CurrentCall {
     /// Returns the state of a call that was just entered; `strings` are those of its entry.
     pub(super) fn new(enter: SysEnter, strings: Vec<EventString>) -> Self {
         let (paths, [file, file_before]) = ([None, None], [None, None]);
-        Self { enter, strings, paths, file, file_before, program: None, list: None }
+        Self {
+            enter,
+            strings,
+            paths,
+            file,
+            file_before,
+            program: None,
+            list: RecordedList::default(),
+        }
     }
 
     /// Takes a path or a list from a probe right before the call: the last one at an address is the
     /// one that was passed.
     pub(super) fn given(&mut self, probed: &ProbeObservation) {
-        if let ProbeObservation::Submitted { address, bytes } = probed
+        if let ProbeObservation::Submitted { address, first, bytes } = probed
             && list_address(&self.enter, Role::Iocbs) == Some(*address)
         {
-            self.list = Some((*address, bytes.clone()));
+            self.list.add(*first, bytes.clone());
         }
         let ProbeObservation::Given { address, bytes } = probed else { return };
         let given = self.enter.call.call().paths(&self.enter.args);
@@ -115,7 +124,7 @@ impl CurrentCall {
         let program = self.program.clone().filter(|_| !is_kernels);
         let first = program.map(|it| (it, StringFrom::Exec)).or(first);
         let stat = self.file.filter(|it| i64::from(it.0.0) == ret).map(|it| it.1);
-        let (pair, list) = (self.pair(ret), self.list.clone().filter(|_| ret > 0));
+        let (pair, list) = (self.pair(ret), self.recorded_list(ret));
         let is_named = first.is_some() || second.is_some() || stat.is_some() || !pair.is_empty();
         if !is_named && list.is_none() {
             return None;
@@ -126,6 +135,13 @@ impl CurrentCall {
         let name = |it: (Vec<u8>, StringFrom)| Name { bytes: it.0, verified: true };
         let (argument, second) = (first.map(name), second.map(name));
         Some(ReadNames { argument, second, from, stat, pair, list, ..ReadNames::default() })
+    }
+
+    /// Returns the list that the call has taken, with its address, as far as it was recorded.
+    fn recorded_list(&self, ret: i64) -> Option<(u64, Vec<u8>)> {
+        let address = list_address(&self.enter, Role::Iocbs).filter(|_| ret > 0)?;
+        let bytes = self.list.joined(IOCB_READ_BYTES);
+        (!bytes.is_empty()).then_some((address, bytes))
     }
 
     /// Returns the two descriptors that the call has made, if it makes two.

@@ -20,6 +20,7 @@ use super::in_call::{CurrentCall, better, list_address};
 use super::open_assignment::{FanotifyOpen, JoinedOpen};
 use super::pair;
 use super::pending_arguments::{PendingArguments, is_argument};
+use super::pending_results::PendingResults;
 use super::pending_validation::{Undecided, renames};
 use super::read_name::{ReadName, collected};
 use super::room::NAME_BYTES_MAX;
@@ -101,21 +102,9 @@ struct PendingOpen {
     results: Option<PendingResults>,
 }
 
-/// List of results of a call that has returned, which a probe records soon after.
-#[derive(Clone, Copy, Debug)]
-struct PendingResults {
-    /// Address of the list, and number of results in it.
-    list: (u64, i64),
-    /// Time until which the record is waited for.
-    until: KernelTime,
-}
-
 /// Limit of waiting events: a read that took longer is judged as not in time. Without the limit,
 /// the queue would grow as long as a reader was stuck.
 const WAITING_MAX: usize = 1 << 16;
-
-/// Longest wait for the results of a call, ns: its thread may have to wait for a CPU.
-const RESULTS_NS_MAX: u64 = 100_000_000;
 
 impl NameJoin {
     /// Returns a join for a capture in which every call that closes (or renames) was recorded, or
@@ -266,9 +255,8 @@ impl NameJoin {
         self.take_verdicts(KernelTime::MAX);
         // The threads of these opens are still inside a call.
         for open in &mut self.open {
-            (open.awaits_report, open.results) = (false, None);
+            open.awaits_report = false;
         }
-        self.lists = 0;
         self.settle(KernelTime::MAX);
         self.pass_on(out);
     }
@@ -308,24 +296,23 @@ impl NameJoin {
             return None;
         }
         let address = list_address(entered?, Role::IoEvents)?;
-        let until = KernelTime(event.time.0.saturating_add(RESULTS_NS_MAX));
-        Some(PendingResults { list: (address, exit.ret), until })
+        Some(PendingResults::new(address, exit.ret, event.time))
     }
 
     /// Ends the wait for results of a call of this thread. Returns true if the event is their
     /// record, which nothing else depends on: the thread's memory has not changed.
     fn take_results(&mut self, event: &mut Event) -> bool {
-        let mut observed = match &mut event.kind {
+        let mut part = match &mut event.kind {
             EventKind::Probed(probed) => match &mut **probed {
-                ProbeObservation::Completed { address, count, bytes } => {
-                    Some(((*address, *count), std::mem::take(bytes)))
+                ProbeObservation::Completed { address, count, first, bytes } => {
+                    Some((*address, *count, *first, std::mem::take(bytes)))
                 }
                 _ => return false,
             },
             // A later call of the thread may have been lost together with the record.
             EventKind::Lost(_) => {
-                self.open.iter_mut().for_each(|open| open.results = None);
-                self.lists = 0;
+                let awaited = self.open.iter_mut().filter_map(|open| open.results.as_mut());
+                awaited.for_each(PendingResults::expire);
                 return false;
             }
             // The thread does not reach the probe any more. Other records of a thread may be of
@@ -333,21 +320,28 @@ impl NameJoin {
             EventKind::SysEnter(_) | EventKind::Task(TaskEvent::Exit { .. }) => None,
             _ => return false,
         };
-        let is_record = observed.is_some();
+        let is_record = part.is_some();
         if self.lists == 0 {
             return is_record;
         }
         let its = |it: &&mut PendingOpen| it.of.1 == event.tid && it.results.is_some();
         if let Some(open) = self.open.iter_mut().find(its)
-            && let Some(awaited) = open.results.take()
+            && let Some(mut awaited) = open.results.take()
         {
+            let is_its = |part: &mut (u64, i64, usize, Vec<u8>)| awaited.is_list(part.0, part.1);
+            if let Some((_, _, first, bytes)) = part.take_if(is_its)
+                && !awaited.add(first, bytes)
+            {
+                open.results = Some(awaited);
+                return is_record;
+            }
             self.lists -= 1;
             let place = usize::try_from(open.number - self.first).unwrap_or(usize::MAX);
-            if let Some(observed) = observed.take_if(|observed| observed.0 == awaited.list)
+            if let Some(list) = awaited.into_list()
                 && let Some(Event { kind: EventKind::SysExit(exit), .. }) =
                     self.waiting.get_mut(place)
             {
-                exit.names.get_or_insert_default().list = Some((observed.0.0, observed.1));
+                exit.names.get_or_insert_default().list = Some(list);
             }
         }
         is_record
@@ -508,7 +502,7 @@ impl NameJoin {
     fn settle(&mut self, now: KernelTime) {
         while let Some(judged) = self.open.front()
             && !judged.awaits_report
-            && judged.results.is_none_or(|results| now > results.until)
+            && judged.results.as_ref().is_none_or(|results| now > results.until())
             && now > judged.argument_end.max(judged.link_end)
         {
             self.judge_first();
@@ -537,6 +531,8 @@ impl NameJoin {
         if let Some(Event { kind: EventKind::SysExit(exit), .. }) = self.waiting.get_mut(place)
             && let Some(names) = &mut exit.names
         {
+            let recorded = judged.results.take().and_then(PendingResults::into_list);
+            names.list = recorded.or(names.list.take());
             let memory = names.memory.iter_mut().map(|it| &mut it.1);
             let strings = [&mut names.argument, &mut names.second].into_iter().zip(names.from);
             let read =

@@ -1,8 +1,9 @@
 //! Tests of the name join: events between a call and the reads of its names, and names that need no
 //! read.
 
+use super::super::pending_results::RESULTS_NS_MAX;
 use super::*;
-use crate::event::syscall_table::CallId;
+use crate::event::syscall_table::{CallId, IO_EVENT_BYTES, IOCB_READ_BYTES};
 use crate::event::{FileStat, ProbeObservation, SysEnter, SysExit};
 use crate::units::{CpuId, Fd, Pid};
 
@@ -334,7 +335,7 @@ fn lists(events: &[Event]) -> (Vec<List>, usize) {
 #[test]
 fn submitted_list_belongs_to_the_call_with_its_address() {
     let submitted = |tid, address| {
-        list(80, tid, ProbeObservation::Submitted { address, bytes: b"list".to_vec() })
+        list(80, tid, ProbeObservation::Submitted { address, first: 0, bytes: b"list".to_vec() })
     };
     let expected = Some((64, b"list".to_vec()));
     for (before, ret, expected) in [
@@ -348,24 +349,32 @@ fn submitted_list_belongs_to_the_call_with_its_address() {
     }
 }
 
+/// A `struct io_event`.
+const RESULT: [u8; IO_EVENT_BYTES] = [7; IO_EVENT_BYTES];
+
 #[test]
 fn exit_waits_for_the_results_that_its_thread_records() {
-    let submitted = list(80, 9, ProbeObservation::Submitted { address: 1, bytes: Vec::new() });
+    let submitted =
+        list(80, 9, ProbeObservation::Submitted { address: 1, first: 0, bytes: Vec::new() });
     let counted = |time, tid, address, count| {
-        list(time, tid, ProbeObservation::Completed { address, count, bytes: b"done".to_vec() })
+        list(
+            time,
+            tid,
+            ProbeObservation::Completed { address, count, first: 0, bytes: RESULT.to_vec() },
+        )
     };
     let completed = |time, tid, address| counted(time, tid, address, 1);
-    let check = |after: &[Event], expected: Option<&str>, late: usize| {
+    let check = |after: &[Event], expected: Option<&[u8]>, late: usize| {
         let call = list_call("io_getevents", 64, 1);
         let (found, waited) = lists(&[&[submitted.clone()][..], &call, after].concat());
-        let expected = expected.map(|text| (64, text.as_bytes().to_vec()));
+        let expected = expected.map(|bytes| (64, bytes.to_vec()));
         assert_eq!((found, waited), (vec![expected], late), "{after:?}");
     };
-    check(&[completed(101, 7, 64)], Some("done"), 1);
+    check(&[completed(101, 7, 64)], Some(&RESULT), 1);
     // Other records of the thread, such as those of interrupts, and calls of other threads do not
     // end the wait, the next call does.
     let (interrupt, other) = (probed(102, 7, 1, "/a"), enter(103, 8, "read", 1));
-    check(&[interrupt, other, completed(104, 7, 64)], Some("done"), 3);
+    check(&[interrupt, other, completed(104, 7, 64)], Some(&RESULT), 3);
     check(&[enter(102, 7, "read", 1), completed(104, 7, 64)], None, 1);
     // Neither a record of another list nor one of another thread is taken, nor one that comes late.
     check(&[completed(101, 7, 65)], None, 1);
@@ -375,6 +384,52 @@ fn exit_waits_for_the_results_that_its_thread_records() {
     check(&[event(102, -1, EventKind::Lost(3)), completed(104, 7, 64)], None, 1);
     let late = 101 + RESULTS_NS_MAX;
     check(&[enter(late, 8, "read", 1), completed(late + 1, 7, 64)], None, 1);
+}
+
+/// A call with 20 results at address 64 whose parts are recorded, in this order.
+#[track_caller]
+fn check_parts(parts: &[(u64, usize, usize)], next_call: Option<u64>, expected: usize) {
+    let submitted = ProbeObservation::Submitted { address: 1, first: 0, bytes: Vec::new() };
+    let part = |&(time, first, results): &(u64, usize, usize)| {
+        let bytes = RESULT.repeat(results);
+        list(time, 7, ProbeObservation::Completed { address: 64, count: 20, first, bytes })
+    };
+    let mut events = vec![list(80, 7, submitted)];
+    events.extend(list_call("io_getevents", 64, 20));
+    events.extend(parts.iter().map(part));
+    events.extend(next_call.map(|time| enter(time, 7, "read", 1)));
+    events.sort_by_key(|event| event.time);
+    let expected = (expected > 0).then(|| (64, RESULT.repeat(expected)));
+    assert_eq!(lists(&events).0, [expected], "{parts:?}");
+}
+
+#[test]
+fn long_list_of_results_is_joined_from_its_parts() {
+    check_parts(&[(101, 0, 16), (102, 16, 48)], Some(103), 64);
+    check_parts(&[(101, 16, 48), (102, 0, 16)], None, 64);
+    check_parts(&[(101, 0, 16)], Some(103), 16);
+    check_parts(&[(101, 0, 16)], None, 16);
+    check_parts(&[(101, 16, 48)], Some(103), 0);
+    check_parts(&[(101, 0, 16), (104, 16, 48)], Some(103), 16);
+}
+
+#[test]
+fn long_list_of_operations_is_joined_from_its_parts() {
+    let part = |time, address, first, byte| {
+        let bytes = vec![byte; IOCB_READ_BYTES * 4];
+        list(time, 7, ProbeObservation::Submitted { address, first, bytes })
+    };
+    let joined = |parts: &[Event]| {
+        let found = lists(&[parts, &list_call("io_submit", 64, 8)].concat()).0;
+        found.into_iter().flatten().next().unwrap_or_default().1
+    };
+    let [low, high] = [1, 2].map(|byte| vec![byte; IOCB_READ_BYTES * 4]);
+    let whole = [&low[..], &high].concat();
+    assert_eq!(joined(&[part(80, 64, 0, 1), part(81, 64, 4, 2)]), whole);
+    assert_eq!(joined(&[part(80, 64, 4, 2), part(81, 64, 0, 1)]), whole);
+    // A part of another list.
+    assert_eq!(joined(&[part(80, 65, 4, 2), part(81, 64, 0, 1)]), low);
+    assert!(joined(&[part(81, 64, 4, 2)]).is_empty());
 }
 
 /// Programs without the probes of libaio cause no wait.

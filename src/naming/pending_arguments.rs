@@ -29,6 +29,12 @@ fn is_list(probed: &ProbeObservation) -> bool {
     matches!(probed, ProbeObservation::Submitted { .. })
 }
 
+/// True for another part of the list at this address than the one from its element `first` on.
+fn is_other_part(probed: &ProbeObservation, address: u64, first: usize) -> bool {
+    matches!(probed, ProbeObservation::Submitted { address: at, first: begin, .. }
+        if *at == address && *begin != first)
+}
+
 impl PendingArguments {
     /// Keeps a path argument or a list until the next call of the thread begins. The bytes of a
     /// list move here.
@@ -38,14 +44,15 @@ impl PendingArguments {
         }
         let arguments = self.of_thread.entry(tid).or_default();
         let kept = match probed {
-            // Lists are long: a thread has one.
-            ProbeObservation::Submitted { address, bytes } => {
-                arguments.retain(|other| !is_list(other));
+            // Lists are long: a thread has one, in parts.
+            ProbeObservation::Submitted { address, first, bytes } => {
+                arguments.retain(|other| !is_list(other) || is_other_part(other, *address, *first));
                 if self.submitters.len() >= THREADS_MAX {
                     self.submitters.clear();
                 }
                 self.submitters.insert(pid);
-                ProbeObservation::Submitted { address: *address, bytes: std::mem::take(bytes) }
+                let (address, first) = (*address, *first);
+                ProbeObservation::Submitted { address, first, bytes: std::mem::take(bytes) }
             }
             path => path.clone(),
         };

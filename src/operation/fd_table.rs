@@ -237,7 +237,9 @@ impl Description {
     /// useful one, and every mover must be seen.
     fn has_position(&self) -> bool {
         let is_seen = !self.shared_outside.get() && self.held.get() == 0;
-        is_seen && self.file.borrow().stat.is_some_and(|it| it.has_position())
+        let file = self.file.borrow();
+        let is_new = || file.flags.is_some_and(|flags| OpenFlags(flags).makes_regular_file());
+        is_seen && file.stat.map_or_else(is_new, |stat| stat.has_position())
     }
 }
 

@@ -120,6 +120,10 @@ fn kind(words: &[&str]) -> EventKind {
             let (call, ret) = (call(), number(2));
             EventKind::SysExit(SysExit { call, ret, names: Some(names.into()), chain: None })
         }
+        // Nothing was read, or too late.
+        "<late" => {
+            EventKind::SysExit(SysExit { call: call(), ret: number(2), names: None, chain: None })
+        }
         // The two descriptors that a call has put into memory.
         "<pair" => {
             let [address, first, second] = [2, 3, 4].map(number);
@@ -286,6 +290,31 @@ fn reads_follow_one_another() {
             1: lseek 3 /a fd-link at ? = 100
             1: write 3 /a fd-link at 100 = 5
             1: read 3 /a fd-link at 105 = 0
+        "#]],
+    );
+}
+
+/// Flags 193 are `O_WRONLY | O_CREAT | O_EXCL`, 65 those without `O_EXCL`: the file may have
+/// existed, as one of any type.
+#[test]
+fn new_file_has_positions_although_its_type_was_not_read() {
+    check(
+        "100 1/1 > openat -100 0 193
+         101 1/1 <late openat 3
+         110 1/1 > write 3 0 10
+         111 1/1 < write 10
+         112 1/1 > write 3 0 10
+         113 1/1 < write 10
+         120 1/1 > openat -100 0 65
+         121 1/1 <late openat 4
+         122 1/1 > write 4 0 10
+         123 1/1 < write 10",
+        &expect![[r#"
+            1: openat 3   at ? = 3
+            1: write 3   at 0 = 10
+            1: write 3   at 10 = 10
+            1: openat 4   at ? = 4
+            1: write 4   at ? = 10
         "#]],
     );
 }

@@ -31,6 +31,7 @@ mod late_looks;
 mod layers;
 pub mod log_message;
 pub mod log_thread;
+mod long_lists;
 pub mod name_readers;
 pub mod name_records;
 pub mod name_source;

@@ -28,6 +28,7 @@ use super::ended_call::EndedCall;
 use super::entered_calls::EnteredCalls;
 use super::late_looks::LateLooks;
 use super::log_message::Message;
+use super::long_lists::LongLists;
 use super::name_records::{NameReads, RecordReading, TakenRecords};
 use super::open_listener::{OpenListener, Waker};
 use super::queued_bytes::{PAUSE, QueuedBytes};
@@ -65,6 +66,7 @@ pub struct NamesReaders {
     /// Bytes that the log thread has yet to process.
     queued: Arc<QueuedBytes>,
     wake: EventFd,
+    long_lists: Arc<LongLists>,
 }
 
 /// State of one CPU's reader.
@@ -101,7 +103,9 @@ impl NamesReaders {
         reads: NameReads,
         watch: Option<Box<dyn OpenListener>>,
     ) -> io::Result<Self> {
-        let reading = RecordReading { decoder, layouts, reads };
+        let long_lists = Arc::new(LongLists::new()?);
+        let lists = Arc::clone(&long_lists);
+        let reading = RecordReading { decoder, layouts, reads, long_lists: lists };
         let taken = |ring| TakenRecords { ring, bytes: Vec::new() };
         let cpu = |(index, rings): (usize, NamesRings)| {
             Ok(Mutex::new(CpuNames {
@@ -121,13 +125,18 @@ impl NamesReaders {
         let wake =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE)?;
         let (watch, stop) = (watch.map(Mutex::new), AtomicBool::new(false));
-        Ok(Self { cpus, watch, stop, wake, queued: Arc::default() })
+        Ok(Self { cpus, watch, stop, wake, queued: Arc::default(), long_lists })
     }
 
     /// Returns the counter of bytes in the log thread's queue; if the queue is full, readers take
     /// nothing from the rings.
     pub fn queued(&self) -> Arc<QueuedBytes> {
         Arc::clone(&self.queued)
+    }
+
+    /// Returns the longest lists of asynchronous operations so far.
+    pub fn long_lists(&self) -> &LongLists {
+        &self.long_lists
     }
 
     /// Stops the threads.
@@ -445,6 +454,7 @@ impl CpuNames {
             .map(|it| ended.argument(it))
             .collect();
         let call = enter.call.call();
+        self.reading.long_lists.note(call, ended.ret);
         if self.reading.reads.exact_args || call.is_list() || call.makes_pair() {
             read.extend(
                 call.memory(&enter.args, ended.ret)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::log_message::{Data, Message};
+use super::long_lists::LongLists;
 use super::ring_stream::{RingStream, Take};
 use crate::event::decode::Decoder;
 use crate::record::page::{self, PageEntry};
@@ -46,6 +47,8 @@ pub(super) struct RecordReading {
     /// Layouts by their index in the header.
     pub(super) layouts: Vec<Layout>,
     pub(super) reads: NameReads,
+    /// Longest lists of asynchronous operations.
+    pub(super) long_lists: Arc<LongLists>,
 }
 
 /// Data that is read in addition to the links of new descriptors.

@@ -290,9 +290,14 @@ impl Session {
             }
             let Some(timeout) = time_left(deadline) else { return "duration" };
             let failed = &self.threads.log_failed;
-            let ready = wait_for(interrupts.fd(), failed, self.mounts.as_ref(), &ends, timeout);
+            let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
+            let ready = wait_for(interrupts.fd(), failed, lists.grown(), mounts, &ends, timeout);
             if ready.log_failed {
                 return "log not writable";
+            }
+            if ready.lists_grown {
+                // Without the probes the readers of names read these operations.
+                let _ = lists.follow(self.source.as_ref());
             }
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));

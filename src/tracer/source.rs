@@ -34,6 +34,15 @@ pub trait Source: Send + std::fmt::Debug {
     /// Errors of the kernel.
     fn disable(&self) -> io::Result<()>;
 
+    /// Switches on those of the tracepoints that are off at the start for which this is true.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the kernel.
+    fn switch_on(&self, _is_wanted: &dyn Fn(&PlannedTracepoint) -> bool) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Follows the threads that `now_there` returns, and their children, if the kernel supports
     /// that for this source. Returns false if the threads forked so fast that some children may be
     /// missing.

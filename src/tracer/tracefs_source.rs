@@ -25,7 +25,7 @@ use super::name_source::NameSource;
 use super::perf_source::{PerfSource, chains_layout, layout, open_chains, task_ring};
 use super::ring_stream::RingStream;
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
-use super::tracepoint_plan::RingKind;
+use super::tracepoint_plan::{PlannedTracepoint, RingKind};
 use crate::capture::header::{Counts, RecordLayout, RingCounts};
 use crate::record::PageLayout;
 use crate::sys::cpu_topology::online_cpus;
@@ -153,19 +153,32 @@ fn make(
         let planned = &tracepoint.planned;
         let directory = format!("events/{}/{}", planned.system, planned.name);
         instance.set_filter(&directory, &planned.filter)?;
-        instance.write(&format!("{directory}/enable"), "1")?;
+        if !planned.is_off_at_start() {
+            instance.write(&format!("{directory}/enable"), "1")?;
+        }
     }
     Ok(instance)
 }
 
-/// Returns the enabled events, the clock, and the filters of an instance.
+/// Returns the clock and the filters of an instance, and its enabled events, except those that are
+/// off at the start.
 fn settings(instance: &Instance, tracepoints: &[Described]) -> io::Result<Vec<String>> {
     let filter = |tracepoint: &Described| {
         let planned = &tracepoint.planned;
         instance.read(&format!("events/{}/{}/filter", planned.system, planned.name))
     };
     let filtered = tracepoints.iter().filter(|it| !it.planned.filter.is_empty());
-    let set = [instance.read("set_event"), instance.read("trace_clock")];
+    let events = instance.read("set_event").map(|events| {
+        let is_later = |event: &&str| {
+            let name = event.split_once(':').map_or(*event, |(_, name)| name);
+            tracepoints
+                .iter()
+                .any(|point| point.planned.is_off_at_start() && point.planned.name == name)
+        };
+        let lines = events.lines().filter(|event| !is_later(event));
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    let set = [events, instance.read("trace_clock")];
     set.into_iter().chain(filtered.map(filter)).collect()
 }
 
@@ -199,6 +212,18 @@ impl Source for TracefsSource {
     fn disable(&self) -> io::Result<()> {
         self.switch(ORDER_ON.into_iter().rev(), "0")?;
         self.chained.disable()
+    }
+
+    fn switch_on(&self, is_wanted: &dyn Fn(&PlannedTracepoint) -> bool) -> io::Result<()> {
+        for PlannedTracepoint { ring, system, name, .. } in
+            self.tracepoints.iter().map(|point| &point.planned).filter(|point| is_wanted(point))
+        {
+            let instances = self.instances.iter().filter(|(kind, _)| kind == ring);
+            for (_, instance) in instances {
+                instance.write(&format!("events/{system}/{name}/enable"), "1")?;
+            }
+        }
+        Ok(())
     }
 
     fn disturbed(&self) -> Vec<String> {

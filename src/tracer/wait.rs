@@ -41,6 +41,8 @@ pub(super) fn awaited(
 pub(super) struct WaitResult {
     /// The log cannot be written any more.
     pub(super) log_failed: bool,
+    /// A list of asynchronous operations is longer than all before.
+    pub(super) lists_grown: bool,
     /// Something was mounted or unmounted.
     pub(super) mounts_changed: bool,
     /// Indices of the processes that have ended, ascending.
@@ -51,6 +53,7 @@ pub(super) struct WaitResult {
 pub(super) fn wait_for(
     signals: BorrowedFd<'_>,
     log_failed: &EventFd,
+    lists_grown: &EventFd,
     mounts: Option<&MountWatch>,
     ends: &[OwnedFd],
     timeout: PollTimeout,
@@ -58,6 +61,7 @@ pub(super) fn wait_for(
     let mut fds = vec![
         PollFd::new(signals, PollFlags::POLLIN),
         PollFd::new(log_failed.as_fd(), PollFlags::POLLIN),
+        PollFd::new(lists_grown.as_fd(), PollFlags::POLLIN),
     ];
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
     fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
@@ -65,8 +69,8 @@ pub(super) fn wait_for(
     let _ = poll(&mut fds, timeout);
     let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
     let at = |place: usize| ready.get(place).copied().unwrap_or(false);
-    let ended = (0..ends.len()).filter(|it| at(it + 2)).collect();
-    WaitResult { log_failed: at(1), mounts_changed: at(ends.len() + 2), ended }
+    let ended = (0..ends.len()).filter(|it| at(it + 3)).collect();
+    WaitResult { log_failed: at(1), lists_grown: at(2), mounts_changed: at(ends.len() + 3), ended }
 }
 
 /// Returns the remaining time; `None` if the time is over.

@@ -17,6 +17,47 @@ const JOBS: [&[&str]; 3] = [
     &["--direct=1", "--iodepth=16", "--numjobs=2", "--thread"],
 ];
 
+/// Fails if operations of long lists are unread although the probes of long lists were on. Those of
+/// the lists before are read by a thread that may come too late.
+#[test]
+fn lists_of_64_operations_are_complete_on_busy_cpus() {
+    if !can_record(&[Need::Uprobes, Need::Fio]) {
+        return;
+    }
+    let _alone = alone();
+    let _hogs = CpuHog::competing(4);
+    for (length, last) in
+        [("16", ["submitted4_", "completed_"]), ("64", ["submitted16_", "completed16_"])]
+    {
+        let dir = scratch_dir("libaio");
+        let filename = format!("--filename={}", dir.path().join("data").display());
+        let fixed = ["fio", "--name=job", "--rw=randrw", "--bs=4k", "--size=16m", "--direct=1"];
+        let in_lists = ["iodepth", "iodepth_batch_submit", "iodepth_batch_complete_min"]
+            .map(|option| format!("--{option}={length}"));
+        let lists = in_lists.each_ref().map(String::as_str);
+        let program = [&fixed[..], &["--ioengine=libaio", &filename], &lists].concat();
+        let (finished, recording) = record(&dir.path().join("trace"), &[], &program);
+        finished.success();
+        recording.assert_whole();
+        let samples = last.map(|prefix| {
+            let points = recording.info["tracepoints"].as_array().expect("a list");
+            let is_last = |point: &&Value| {
+                point["name"].as_str().is_some_and(|name| {
+                    name.split_once(':').is_some_and(|(_, name)| name.starts_with(prefix))
+                })
+            };
+            points.iter().filter(is_last).filter_map(|point| point["samples"].as_u64()).sum::<u64>()
+        });
+        let calls = ["io_submit", "io_getevents"].map(|call| recording.calls(call));
+        let before = |side: usize| calls[side].saturating_sub(samples[side]);
+        let length: u64 = length.parse().expect("a number");
+        let unread_max = (before(0) + before(1)) * length;
+        assert!(samples.iter().all(|samples| *samples > 0), "{samples:?} of {calls:?}");
+        assert!(recording.number("async_unread") <= unread_max, "{samples:?} of {calls:?}");
+        assert!(recording.number("async_operations") >= 4096 - unread_max);
+    }
+}
+
 /// Fails if one of the operations has no file, no bytes, no offset or no result.
 #[test]
 fn operations_on_busy_cpus_are_complete() {

@@ -13,7 +13,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/event", 47),
     ("src/import", 6),
     ("src/naming", 94),
-    ("src/operation", 486),
+    ("src/operation", 485),
     ("src/otf2", 2),
     ("src/pipeline", 3),
     ("src/record", 33),

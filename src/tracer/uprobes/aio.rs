@@ -2,8 +2,9 @@
 //! makes the call: exact, however busy the CPUs are.
 //!
 //! A fetch argument reads a fixed number of words, whatever the number of operations is. A word
-//! costs 20 to 100 ns, and 1 us where the memory behind the list holds no pointers. So only the
-//! first operations of a call are recorded; the names readers read the others.
+//! costs 20 to 100 ns, and 1 us where the memory after the list holds no pointers. So one probe
+//! records the first operations of a call, and others, which are off until a program passes a
+//! longer list (`long_lists`), the following ones. The names readers read the lists before.
 //!
 //! The probes need no test: a record counts only if its address is that of the call's argument, and
 //! one of results only if their number is what the call returned.
@@ -12,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::super::environment::Environment;
 use super::super::name_source::NameSource;
@@ -28,12 +30,21 @@ use crate::sys::cancellation::Cancellation;
 use crate::sys::probe_events::{ProbeGroup, ProbeKind};
 use crate::sys::tracefs_instance::Instance;
 
-/// Number of operations of one `io_submit` that are recorded. Most programs submit one at a time.
-const SUBMITTED_MAX: usize = 4;
+/// Parts of an `io_submit`: index of the first operation of each, and the one after the last. Most
+/// programs submit one at a time.
+const SUBMITTED_PARTS: [(usize, usize); 3] = [(0, 4), (4, 16), (16, 64)];
 
-/// Number of results of one `io_getevents` that are recorded: four words each, and at most 64 words
-/// in an argument (`MAX_ARRAY_LEN`).
-const COMPLETED_MAX: usize = 16;
+/// Parts of an `io_getevents`, likewise.
+const COMPLETED_PARTS: [(usize, usize); 2] = [(0, 16), (16, 64)];
+
+/// Largest number of operations or results of a call that are recorded.
+const RECORDED_MAX: usize = 64;
+
+/// Largest number of words in a fetch argument (`MAX_ARRAY_LEN` in `kernel/trace/trace_probe.h`).
+const ARRAY_WORDS_MAX: usize = 64;
+
+/// Largest number of results in a fetch argument.
+const ARRAY_RESULTS: usize = ARRAY_WORDS_MAX * 8 / IO_EVENT_BYTES;
 
 /// Words of a `struct iocb` that are recorded: flags, opcode and descriptor, buffer, bytes, offset.
 const IOCB_WORDS: usize = 5;
@@ -107,7 +118,7 @@ impl AioProbes {
         let files = Vec::from_iter(searched.iter().map(|file| file.name.as_str())).join(", ");
         let missed = if missed.is_empty() { "" } else { "; another libaio was not searched" };
         let reason = format!(
-            "{} that programs make through the installed {files}: the first {SUBMITTED_MAX} operations and {COMPLETED_MAX} \
+            "{} that programs make through the installed {files}: the first {RECORDED_MAX} operations or \
              results of a call{missed}",
             calls.join(", ")
         );
@@ -128,40 +139,52 @@ impl AioProbes {
 
 fn define(group: &mut ProbeGroup, file: &ProbedBinary, site: &Site) -> std::io::Result<()> {
     let takes = |role| site.calls.iter().any(|call| call.call().arg(role).is_some());
+    let submits = takes(Role::Iocbs);
+    let (prefix, parts) = match submits {
+        true => (SUBMITTED_PREFIX, SUBMITTED_PARTS.as_slice()),
+        false => (COMPLETED_PREFIX, COMPLETED_PARTS.as_slice()),
+    };
     for register in &site.registers {
-        if takes(Role::Iocbs) {
-            let fields = submitted(register, SUBMITTED_MAX);
-            group.define_in(SUBMITTED_PREFIX, &file.file, site.offset, &fields)?;
-        } else {
-            let fields = completed(register, COMPLETED_MAX);
-            group.define_in(COMPLETED_PREFIX, &file.file, site.offset, &fields)?;
+        for &(first, end) in parts {
+            let fields = if submits { submitted } else { completed }(register, first..end);
+            let name = if first == 0 { prefix.to_owned() } else { format!("{prefix}{first}") };
+            group.define_in(&name, &file.file, site.offset, &fields)?;
         }
     }
     Ok(())
 }
 
-/// Fields of a list of pointers, and of the `struct iocb` that each leads to.
-fn submitted(register: &str, operations: usize) -> String {
+/// Fields of a part of a list of pointers, and of the `struct iocb` that each leads to.
+fn submitted(register: &str, part: Range<usize>) -> String {
     let mut fields = format!(
-        "{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_FIELD}=+0(%{register}):x64[{operations}]"
+        "{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_FIELD}=+{}(%{register}):x64[{}]",
+        8 * part.start,
+        part.len()
     );
-    for place in 0..operations {
+    for (place, operation) in part.enumerate() {
         let _ = write!(
             fields,
             " {IOCB_FIELD}{place}=+{}(+{}(%{register})):x64[{IOCB_WORDS}]",
             8 * IOCB_FIRST_WORD,
-            8 * place
+            8 * operation
         );
     }
     fields
 }
 
-/// Fields of a list of results, and of their number, which the call has returned.
-fn completed(register: &str, results: usize) -> String {
-    let words = results * IO_EVENT_BYTES / 8;
-    format!(
-        "{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_COUNT_FIELD}=%ax:s64 {LIST_FIELD}=+0(%{register}):x64[{words}]"
-    )
+/// Fields of a part of a list of results, and of their number, which the call has returned.
+fn completed(register: &str, part: Range<usize>) -> String {
+    let mut fields = format!("{LIST_ADDRESS_FIELD}=%{register}:x64 {LIST_COUNT_FIELD}=%ax:s64");
+    for (number, first) in part.clone().step_by(ARRAY_RESULTS).enumerate() {
+        let number = if number == 0 { String::new() } else { number.to_string() };
+        let words = (part.end - first).min(ARRAY_RESULTS) * IO_EVENT_BYTES / 8;
+        let _ = write!(
+            fields,
+            " {LIST_FIELD}{number}=+{}(%{register}):x64[{words}]",
+            first * IO_EVENT_BYTES
+        );
+    }
+    fields
 }
 
 #[cfg(test)]
@@ -171,9 +194,17 @@ mod tests {
     #[test]
     fn fields_follow_each_pointer_of_the_list() {
         assert_eq!(
-            submitted("dx", 2),
+            submitted("dx", 0..2),
             "address=%dx:x64 list=+0(%dx):x64[2] iocb0=+8(+0(%dx)):x64[5] iocb1=+8(+8(%dx)):x64[5]"
         );
-        assert_eq!(completed("r10", 16), "address=%r10:x64 count=%ax:s64 list=+0(%r10):x64[64]");
+        assert_eq!(
+            submitted("dx", 4..5),
+            "address=%dx:x64 list=+32(%dx):x64[1] iocb0=+8(+32(%dx)):x64[5]"
+        );
+        assert_eq!(completed("r10", 0..16), "address=%r10:x64 count=%ax:s64 list=+0(%r10):x64[64]");
+        assert_eq!(
+            completed("r10", 16..33),
+            "address=%r10:x64 count=%ax:s64 list=+512(%r10):x64[64] list1=+1024(%r10):x64[4]"
+        );
     }
 }
