@@ -68,6 +68,15 @@ impl<K: Eq + Hash, V: Default> BoundedMap<K, V> {
         self.rows.get_mut(*self.places.get(key)?)
     }
 
+    /// Returns the row of this key, if it has one of its own.
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.rows.get(*self.places.get(key)?)
+    }
+
     /// Returns all rows with their keys, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.places.iter().filter_map(|(key, place)| Some((key, self.rows.get(*place)?)))

@@ -171,11 +171,7 @@ impl<'a> CompletedOp<'a> {
     /// Returns the bytes read from and written to the file with its name: a transfer writes another
     /// file.
     pub fn sides(&self) -> [u64; 2] {
-        if self.class == CallClass::Transfer {
-            [self.bytes, 0]
-        } else {
-            [self.read(), self.written()]
-        }
+        if self.class == CallClass::Transfer { [self.bytes, 0] } else { self.moved() }
     }
 
     /// Returns the duration in ns.
@@ -183,14 +179,9 @@ impl<'a> CompletedOp<'a> {
         self.end.0.saturating_sub(self.start.0)
     }
 
-    /// Returns the bytes that it read from a file, pipe or socket.
-    pub fn read(&self) -> u64 {
-        if self.ways()[0] { self.bytes } else { 0 }
-    }
-
-    /// Returns the bytes that it wrote to a file, pipe or socket.
-    pub fn written(&self) -> u64 {
-        if self.ways()[1] { self.bytes } else { 0 }
+    /// Returns the bytes that it read from, and those that it wrote to a file, pipe or socket.
+    pub fn moved(&self) -> [u64; 2] {
+        self.ways().map(|is_way| if is_way { self.bytes } else { 0 })
     }
 
     /// Returns whether it reads, and whether it writes.

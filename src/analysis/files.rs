@@ -8,7 +8,7 @@ use rangemap::RangeSet;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, NamedPath};
-use super::group_stats::GroupStats;
+use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
 use super::process_names::ProcessNames;
 use super::summary::{file_key, place_of};
@@ -266,7 +266,7 @@ impl FileTotals {
         });
         let is_first = by.tally.count == 0;
         by.pid = done.pid;
-        by.tally.add_side(done, moved[0], moved[1]);
+        by.tally.add(&OpAmounts::of(done), moved);
         let file = self.files.at(place);
         if place == usize::MAX {
             file.add(&unplaced(done), moved, &mut self.room);

@@ -128,13 +128,13 @@ pub fn findings(summary: &IoSummary) -> Vec<Finding> {
 fn operation(summary: &IoSummary) -> Option<Finding> {
     let ((what, _), tally) = on_files(summary).max_by_key(|it| it.1.own_time())?;
     let all_ns = summary.all().own_time();
-    let kind = FindingKind::Operation { what: *what, count: tally.count, all_ns };
+    let kind = FindingKind::Operation { what, count: tally.count, all_ns };
     some(kind, tally.own_time())
 }
 
 /// Returns the operations that are file I/O.
-fn on_files(summary: &IoSummary) -> impl Iterator<Item = (&(OpKind, IoClass), &GroupStats)> {
-    summary.calls.iter().filter(|it| it.0.1 == IoClass::File)
+fn on_files(summary: &IoSummary) -> impl Iterator<Item = ((OpKind, IoClass), &GroupStats)> {
+    summary.calls().into_iter().filter(|it| it.0.1 == IoClass::File)
 }
 
 fn untyped(summary: &IoSummary) -> Option<Finding> {
@@ -161,7 +161,7 @@ fn process(summary: &IoSummary) -> Option<Finding> {
 }
 
 fn small(summary: &IoSummary) -> Option<Finding> {
-    let small = |((what, _), tally): (&(OpKind, IoClass), &GroupStats)| {
+    let small = |((what, _), tally): ((OpKind, IoClass), &GroupStats)| {
         let class = match what {
             OpKind::Call(call) => call.call().class,
             OpKind::Async(opcode) => opcode.class(),
@@ -172,7 +172,7 @@ fn small(summary: &IoSummary) -> Option<Finding> {
         let needed = bytes.div_ceil(SMALL_BYTES);
         let share = |ns: u64| u128::from(ns) * u128::from(count.saturating_sub(needed));
         let saved = share(tally.time.sum()).checked_div(u128::from(tally.count))?;
-        let kind = FindingKind::Small { what: *what, count, bytes };
+        let kind = FindingKind::Small { what, count, bytes };
         some(kind, u64::try_from(saved).unwrap_or(u64::MAX)).filter(|_| is_small)
     };
     on_files(summary).filter_map(small).max_by_key(|it| it.time_ns)
@@ -180,7 +180,7 @@ fn small(summary: &IoSummary) -> Option<Finding> {
 
 fn failing(summary: &IoSummary) -> Option<Finding> {
     let one = |(&(what, io, errno), &failed): (&(OpKind, IoClass, i32), &u64)| {
-        let tally = summary.calls.get(&(what, io)).filter(|_| io == IoClass::File)?;
+        let tally = summary.call(what, io).filter(|_| io == IoClass::File)?;
         let ns = u128::from(tally.time.sum()) * u128::from(failed);
         let ns = u64::try_from(ns / u128::from(tally.count.max(1))).unwrap_or(u64::MAX);
         // Programs use these errors to check for data.

@@ -1,7 +1,7 @@
 //! Sums over operations, for any grouping.
 
 use super::completed_op::CompletedOp;
-use super::histogram::Histogram;
+use super::histogram::{Histogram, PlacedValue};
 use crate::operation::io_class::IoClass;
 
 /// Sum over operations.
@@ -36,33 +36,48 @@ pub struct GroupStats {
     pub sizes: Histogram,
 }
 
-impl GroupStats {
-    /// Adds an operation.
-    pub fn add(&mut self, done: &CompletedOp<'_>) {
-        self.add_side(done, done.read(), done.written());
-    }
+/// Amounts of an operation, for additions to several sums.
+#[derive(Clone, Copy, Debug)]
+pub struct OpAmounts {
+    io: IoClass,
+    has_failed: bool,
+    ns: u64,
+    bytes: u64,
+    /// Duration and bytes with their places in a histogram.
+    placed: (PlacedValue, PlacedValue),
+}
 
-    /// Adds an operation of which only these bytes belong here.
-    pub fn add_side(&mut self, done: &CompletedOp<'_>, read: u64, written: u64) {
+impl OpAmounts {
+    /// Returns the amounts of an operation.
+    pub fn of(done: &CompletedOp<'_>) -> Self {
+        let (ns, bytes) = (done.ns(), done.bytes);
+        let placed = (PlacedValue::of(ns), PlacedValue::of(bytes));
+        Self { io: done.io, has_failed: done.errno.is_some(), ns, bytes, placed }
+    }
+}
+
+impl GroupStats {
+    /// Adds an operation of which these bytes, read and written, belong here.
+    pub fn add(&mut self, op: &OpAmounts, [read, written]: [u64; 2]) {
         self.count += 1;
-        self.errors += u64::from(done.errno.is_some());
+        self.errors += u64::from(op.has_failed);
         self.read = self.read.saturating_add(read);
         self.written = self.written.saturating_add(written);
-        self.time.add(done.ns());
-        match done.io {
+        self.time.add_placed(&op.placed.0);
+        match op.io {
             IoClass::File => self.own += 1,
-            IoClass::Waiting => self.waited = self.waited.saturating_add(done.ns()),
+            IoClass::Waiting => self.waited = self.waited.saturating_add(op.ns),
             IoClass::Unknown => {
                 self.untyped += 1;
-                self.untyped_ns = self.untyped_ns.saturating_add(done.ns());
+                self.untyped_ns = self.untyped_ns.saturating_add(op.ns);
             }
             IoClass::Nothing => {
                 self.without_io += 1;
-                self.without_io_ns = self.without_io_ns.saturating_add(done.ns());
+                self.without_io_ns = self.without_io_ns.saturating_add(op.ns);
             }
         }
-        if done.bytes > 0 {
-            self.sizes.add(done.bytes);
+        if op.bytes > 0 {
+            self.sizes.add_placed(&op.placed.1);
         }
     }
 

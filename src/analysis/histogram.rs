@@ -125,20 +125,44 @@ impl Octave {
     }
 }
 
+/// A value with its place in a histogram, for additions to several ones.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedValue {
+    value: u64,
+    octave: usize,
+    part: u8,
+}
+
+impl PlacedValue {
+    /// Places a value.
+    pub fn of(value: u64) -> Self {
+        let (octave, part) = place_of(value);
+        Self { value, octave, part }
+    }
+}
+
 impl Histogram {
     /// Adds a value.
     pub fn add(&mut self, value: u64) {
+        self.add_placed(&PlacedValue::of(value));
+    }
+
+    /// Adds a value whose place is known.
+    pub fn add_placed(&mut self, placed: &PlacedValue) {
+        let value = placed.value;
         self.count += 1;
         self.sum += u128::from(value);
         self.max = self.max.max(value);
-        if self.octaves.is_empty() && self.values.len() < EXACT_MAX {
-            self.values.push(value);
-            return;
+        if self.octaves.is_empty() {
+            if self.values.len() < EXACT_MAX {
+                self.values.push(value);
+                return;
+            }
+            for kept in std::mem::take(&mut self.values) {
+                self.place(kept, 1);
+            }
         }
-        for kept in std::mem::take(&mut self.values) {
-            self.place(kept, 1);
-        }
-        self.place(value, 1);
+        self.place_in(placed.octave, placed.part, 1);
     }
 
     /// Adds the values of another distribution.
@@ -156,6 +180,10 @@ impl Histogram {
 
     fn place(&mut self, value: u64, count: u64) {
         let (octave, part) = place_of(value);
+        self.place_in(octave, part, count);
+    }
+
+    fn place_in(&mut self, octave: usize, part: u8, count: u64) {
         if self.octaves.len() <= octave {
             self.octaves.resize_with(octave + 1, Octave::default);
         }

@@ -159,7 +159,7 @@ impl IoStacks {
         let comm = self.names.get(&operation.thread).copied();
         let pid = Some(operation.pid);
         let key = StackKey { of: StackSubject::Call(done.what), comm, pid, chain: operation.chain };
-        let (read, written, time) = (done.read(), done.written(), done.ns());
+        let ([read, written], time) = (done.moved(), done.ns());
         self.add(key, &StackSum { count: 1, read, written, discarded: 0, time });
     }
 }

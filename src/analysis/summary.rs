@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, NamedPath, OpKind};
-use super::group_stats::GroupStats;
+use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
 use super::process_names::ProcessNames;
 use crate::event::block::RequestOp;
@@ -118,7 +118,7 @@ impl UnfetchedAsync {
 #[derive(Clone, Debug, Default)]
 pub struct IoSummary {
     /// Sums by operation and class of I/O.
-    pub calls: BTreeMap<(OpKind, IoClass), GroupStats>,
+    by_call: BoundedMap<(OpKind, IoClass), GroupStats>,
     /// Sums by process.
     pub processes: BoundedMap<ProcessKey, ProcessSummary>,
     /// Sums by file.
@@ -141,12 +141,25 @@ impl IoSummary {
     /// Returns the sum over all operations.
     pub fn all(&self) -> GroupStats {
         let mut all = GroupStats::default();
-        self.calls.values().for_each(|call| all.merge(call));
+        self.calls().into_iter().for_each(|(_, sum)| all.merge(sum));
         all
     }
 
+    /// Returns the sums by operation and class of I/O, in the order of these keys.
+    pub fn calls(&self) -> Vec<((OpKind, IoClass), &GroupStats)> {
+        let mut calls: Vec<_> = self.by_call.iter().map(|(key, sum)| (*key, sum)).collect();
+        calls.sort_by_key(|(key, _)| *key);
+        calls
+    }
+
+    /// Returns the sum of one kind of operation in one class of I/O, if there was any.
+    pub fn call(&self, what: OpKind, io: IoClass) -> Option<&GroupStats> {
+        self.by_call.get(&(what, io))
+    }
+
     fn done(&mut self, done: &CompletedOp<'_>) {
-        self.calls.entry((done.what, done.io)).or_default().add(done);
+        let (op, moved, call) = (OpAmounts::of(done), done.moved(), (done.what, done.io));
+        self.by_call.row(&call, || call).add(&op, moved);
         if let Some(errno) = done.errno {
             *self.errors.entry((done.what, done.io, errno)).or_default() += 1;
         }
@@ -156,27 +169,28 @@ impl IoSummary {
             done.process
         });
         process.pid = done.pid;
-        process.tally.add(done);
-        let [read, written] = done.sides();
+        process.tally.add(&op, moved);
+        let is_transfer = done.class == CallClass::Transfer;
+        let of_name = if is_transfer { [done.bytes, 0] } else { moved };
         match &done.name {
-            Some(name) => self.on_file(name, done, read, written),
-            None if done.is_nameless() || done.class == CallClass::Transfer => {
-                self.nameless.entry(done.io).or_default().add_side(done, read, written);
+            Some(name) => self.on_file(name, &op, of_name),
+            None if is_transfer || done.is_nameless() => {
+                self.nameless.entry(done.io).or_default().add(&op, of_name);
             }
             None => {}
         }
-        if done.class == CallClass::Transfer {
+        if is_transfer {
             match &done.target {
-                Some(target) => self.on_file(target, done, 0, done.bytes),
-                None => self.nameless.entry(done.io).or_default().add_side(done, 0, done.bytes),
+                Some(target) => self.on_file(target, &op, [0, done.bytes]),
+                None => self.nameless.entry(done.io).or_default().add(&op, [0, done.bytes]),
             }
         }
     }
 
-    fn on_file(&mut self, name: &NamedPath<'_>, done: &CompletedOp<'_>, read: u64, written: u64) {
+    fn on_file(&mut self, name: &NamedPath<'_>, op: &OpAmounts, moved: [u64; 2]) {
         let place = place_of(&mut self.files, name);
         let row = self.files.at(place);
-        row.add_side(done, read, written);
+        row.add(op, moved);
         row.doubtful += u64::from(name.is_doubtful);
     }
 

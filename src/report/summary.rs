@@ -264,7 +264,7 @@ fn unseen(unfetched: &UnfetchedAsync) -> Option<String> {
 }
 
 fn calls(fold: &IoSummary, limit: usize) -> Table {
-    let rows = fold.calls.iter().map(|((what, io), stats)| {
+    let rows = fold.calls().into_iter().map(|((what, io), stats)| {
         let names = [io.as_str().to_owned(), what.to_string()].map(Cell::Word);
         (names.to_vec(), stats.clone())
     });

@@ -51,7 +51,7 @@ fn every_call_has_its_place() {
             };
             let done: u64 = plan.done.iter().filter(|it| is_meant(it.0)).map(|it| *it.1).sum();
             let ended: u64 =
-                all.calls.iter().filter(|it| is_meant(&it.0.0)).map(|it| it.1.count).sum();
+                all.calls().iter().filter(|it| is_meant(&it.0.0)).map(|it| it.1.count).sum();
             assert_eq!(done + followed + of(false), ended, "{name}");
             assert_eq!(of(true), endless, "{name}");
         }

@@ -136,7 +136,7 @@ fn all_forms_of_a_summary_have_the_numbers_of_the_operations() {
     for name in names("iocap") {
         let (summary, totals, fold) = run(&read(&name, "iocap"), IoSummary::default());
         for (call, its) in totals.calls() {
-            let classes = fold.calls.iter().filter(|it| it.0.0 == OpKind::Call(call));
+            let classes = fold.calls().into_iter().filter(|it| it.0.0 == OpKind::Call(call));
             let [count, errors, read, written, time_ns] = sum(classes.map(|it| it.1));
             assert_eq!(
                 (count, errors, read.max(written), time_ns),
@@ -248,11 +248,12 @@ fn all_forms_of_a_pattern_have_the_numbers_of_the_operations() {
         let (summary, totals, fold) = run(&read(&name, "iocap"), Patterns::default());
         let (_, _, all) = run(&read(&name, "iocap"), IoSummary::default());
         let of_class = |class: CallClass| {
-            let (asked, calls) = all.calls.iter().fold((0, 0), |sum, ((what, _), it)| match what {
-                OpKind::Async(opcode) if opcode.class() == class => (sum.0 + it.count, sum.1),
-                OpKind::Call(call) if call.call().class == class => (sum.0, sum.1 + it.count),
-                _ => sum,
-            });
+            let (asked, calls) =
+                all.calls().iter().fold((0, 0), |sum, ((what, _), it)| match what {
+                    OpKind::Async(opcode) if opcode.class() == class => (sum.0 + it.count, sum.1),
+                    OpKind::Call(call) if call.call().class == class => (sum.0, sum.1 + it.count),
+                    _ => sum,
+                });
             assert_eq!(calls, totals.class(class).count, "{name}");
             asynchronous += asked;
             asked + calls
