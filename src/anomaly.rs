@@ -159,6 +159,8 @@ pub struct Ledger {
     pub ignored: BTreeMap<Ignored, u64>,
     /// Records that the kernel reports as dropped: the sum over LOST records.
     pub lost: u64,
+    /// Times of the first and the last of these records.
+    pub lost_between: Option<[KernelTime; 2]>,
     /// `sys_enter` events used.
     pub entries: u64,
     /// `sys_exit` events used.

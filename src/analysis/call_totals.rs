@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use super::accounting::{self, Accounted, IoCounts};
+use super::completed_op::{CompletedOp, OpKind};
 use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CALLS, CallClass, CallId};
 use crate::operation::asynchronous::AsyncOperation;
 use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
-use crate::operation::model::SyscallOperation;
+use crate::operation::io_class::IoClass;
+use crate::operation::model::{SyscallOperation, ThreadKey};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
 
@@ -33,6 +35,31 @@ pub struct CallTotals {
     pub bytes: u64,
     /// Sum of the times between entry and exit, ns.
     pub time_ns: u64,
+    /// Operations among these that are I/O on files.
+    pub on_files: OnFiles,
+}
+
+/// I/O on files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnFiles {
+    /// Operations that ended.
+    pub count: u64,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Sum of their times, ns.
+    pub time_ns: u64,
+}
+
+impl OnFiles {
+    fn add(&mut self, done: &CompletedOp<'_>) {
+        let [read, written] = done.moved();
+        self.count += 1;
+        self.read = self.read.saturating_add(read);
+        self.written = self.written.saturating_add(written);
+        self.time_ns = self.time_ns.saturating_add(done.ns());
+    }
 }
 
 /// Totals of one class of block requests on one device, as `/proc/diskstats` counts them.
@@ -57,6 +84,12 @@ pub struct Totals {
     /// Calls of `ioctl` with `BTRFS_IOC_SEND`, inside which the kernel writes the stream
     /// (`write_buf()` in `fs/btrfs/send.c`).
     pub btrfs_sends: u64,
+    /// I/O on files.
+    pub on_files: OnFiles,
+    /// True if several threads, or asynchronous operations, did I/O on files: their times overlap.
+    pub is_concurrent: bool,
+    /// The first thread that did I/O on files.
+    first_thread: Option<ThreadKey>,
     /// Page faults on files.
     pub faults: u64,
     /// Asynchronous operations that ended, by opcode.
@@ -68,6 +101,9 @@ pub struct Totals {
 impl Default for Totals {
     fn default() -> Self {
         Self {
+            on_files: OnFiles::default(),
+            is_concurrent: false,
+            first_thread: None,
             faults: 0,
             accounted: Accounted::default(),
             copies: CopyCounts::new(),
@@ -94,6 +130,7 @@ impl Totals {
                 errors: sum.errors + totals.errors,
                 bytes: sum.bytes + totals.bytes,
                 time_ns: sum.time_ns + totals.time_ns,
+                ..sum
             },
         )
     }
@@ -101,6 +138,32 @@ impl Totals {
     /// Returns the totals of one call by name.
     pub fn call(&self, name: &str) -> CallTotals {
         self.calls().find(|it| it.0.call().name == name).map(|it| *it.1).unwrap_or_default()
+    }
+
+    /// Returns the kind of operation that took the most time on files.
+    pub fn longest_on_files(&self) -> Option<(OpKind, OnFiles)> {
+        let calls = self.calls().map(|(call, totals)| (OpKind::Call(call), totals.on_files));
+        let asynchronous = self.asynchronous.iter();
+        let asynchronous = asynchronous.map(|(op, totals)| (OpKind::Async(*op), totals.on_files));
+        calls.chain(asynchronous).max_by_key(|(_, on_files)| on_files.time_ns)
+    }
+
+    /// Adds an operation to the sums over files. An asynchronous operation counts by its own time,
+    /// which other work of its thread may overlap.
+    fn on_files(&mut self, done: &CompletedOp<'_>) {
+        if done.io != IoClass::File {
+            return;
+        }
+        self.on_files.add(done);
+        let first = *self.first_thread.get_or_insert(done.thread);
+        self.is_concurrent |= first != done.thread || matches!(done.what, OpKind::Async(_));
+        let of_kind = match done.what {
+            OpKind::Call(call) => self.calls.get_mut(usize::from(call.0)),
+            OpKind::Async(opcode) => Some(self.asynchronous.entry(opcode).or_default()),
+        };
+        if let Some(totals) = of_kind {
+            totals.on_files.add(done);
+        }
     }
 
     fn syscall(&mut self, operation: &SyscallOperation) {
@@ -151,6 +214,9 @@ impl Sink for Totals {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Some(done) = CompletedOp::of(step) {
+            self.on_files(&done);
+        }
         if let Step::SyscallEnded(operation, _) = step {
             self.syscall(operation);
         } else if let Step::Fault(_) = step {

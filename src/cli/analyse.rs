@@ -8,11 +8,14 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use console::Term;
+
 use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
 use super::convert::{InputLog, open};
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
+use super::message::print_error;
 use super::recording::{self, LogPlace};
 use super::{events, summary_lines};
 use crate::analysis::call_totals::{Totals, WithTotals};
@@ -76,8 +79,8 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let finish = |(fold, converted): (F, Converted)| {
         let mut report = report(&fold, &converted.summary, limit(&args.print));
-        report.notes.extend(summary_lines::notes(&converted));
-        print(&report, form(&args.print), to)
+        summary_lines::add_to(&mut report, &converted);
+        print(report, &args.print, to)
     };
     run_with(args, wish, fold, finish)
 }
@@ -157,6 +160,11 @@ pub(super) fn form(args: &PrintArgs) -> TableFormat {
 
 /// Programs get all rows by default.
 pub(super) fn limit(args: &PrintArgs) -> usize {
+    // All rows are sorted.
+    if args.sort.is_some() { 0 } else { shown_rows(args) }
+}
+
+fn shown_rows(args: &PrintArgs) -> usize {
     args.rows.unwrap_or(if form(args) == TableFormat::Text { report::ROWS } else { 0 })
 }
 
@@ -167,11 +175,31 @@ pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
 }
 
 pub(super) fn print(
-    report: &Report,
-    form: TableFormat,
-    mut to: Box<dyn Write + Send>,
+    mut report: Report,
+    args: &PrintArgs,
+    mut to: ReportOutput,
 ) -> Result<(), CliError> {
-    report.print(form, &mut to).map_err(CliError::output)
+    let none = |what: &str, name: &str, all: &[&str]| {
+        CliError::Usage(format!("this report has no {what} {name}; it has: {}", all.join(", ")))
+    };
+    let mut wrong = None;
+    if let Some(table) = &args.table {
+        wrong = report.keep_table(table).map_err(|all| none("table", table, &all)).err();
+    }
+    if let Some(column) = &args.sort {
+        let sorted = report.sort(column, shown_rows(args));
+        wrong = wrong.or(sorted.map_err(|all| none("column", column, &all)).err());
+    }
+    if args.table.is_some() && wrong.is_none() && form(args) == TableFormat::Csv {
+        if !report.incomplete.is_empty() {
+            print_error(&format!("INCOMPLETE: {}", report.incomplete.join("; ")));
+        }
+        return report.print_data(&mut to).map_err(CliError::output);
+    }
+    let columns = to.columns(args);
+    report.print(form(args), columns, &mut to).map_err(CliError::output)?;
+    // The report may be of a recording that is not kept, so it is printed all the same.
+    wrong.map_or(Ok(()), Err)
 }
 
 /// Creates a file that does not exist.
@@ -183,18 +211,53 @@ pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
     })
 }
 
-/// Destination of a report: separate from a traced program's own output.
-pub(super) fn output(
-    to: Option<&Path>,
-    has_program: bool,
-) -> Result<Box<dyn Write + Send>, CliError> {
-    match to {
-        Some(path) => {
-            let mut made = new_file(path)?;
-            made.keep();
-            Ok(Box::new(made.file().try_clone().map_err(CliError::Output)?))
-        }
-        None if has_program => Ok(Box::new(io::stderr())),
-        None => Ok(Box::new(io::stdout())),
+/// Destination of a report.
+pub(super) struct ReportOutput {
+    out: Box<dyn Write + Send>,
+    /// Columns of the terminal; `None`: no limit.
+    columns: Option<usize>,
+}
+
+impl Write for ReportOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl ReportOutput {
+    /// Returns the destination for other output than a report.
+    pub(super) fn into_writer(self) -> Box<dyn Write + Send> {
+        self.out
+    }
+
+    /// Returns the columns of the terminal on which this is read; `None`: no limit.
+    pub(super) fn columns(&self, args: &PrintArgs) -> Option<usize> {
+        self.columns.filter(|_| !args.wide)
+    }
+}
+
+/// Returns the destination of a report: separate from a traced program's own output.
+pub(super) fn output(to: Option<&Path>, has_program: bool) -> Result<ReportOutput, CliError> {
+    if let Some(path) = to {
+        let mut made = new_file(path)?;
+        made.keep();
+        let out = Box::new(made.file().try_clone().map_err(CliError::Output)?);
+        return Ok(ReportOutput { out, columns: None });
+    }
+    let (out, terminal): (Box<dyn Write + Send>, Term) = match has_program {
+        true => (Box::new(io::stderr()), Term::stderr()),
+        false => (Box::new(io::stdout()), Term::stdout()),
+    };
+    Ok(ReportOutput { out, columns: columns(&terminal) })
+}
+
+/// Returns the columns of a terminal, or those of `COLUMNS` for a pipe or a file.
+fn columns(terminal: &Term) -> Option<usize> {
+    let shown = terminal.size_checked().map(|(_, columns)| usize::from(columns));
+    let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
+    shown.or_else(wanted).filter(|columns| *columns > 0)
 }

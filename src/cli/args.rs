@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::values::{
-    Cpus, WATCHED_MAX, parse_bytes, parse_cpus, parse_duration, parse_size, parse_unwind,
+    Cpus, WATCHED_MAX, parse_bytes, parse_cpus, parse_duration, parse_pid, parse_ring_size,
+    parse_unwind,
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
@@ -16,10 +17,11 @@ use crate::sys::socket;
 pub(super) struct RecordArgs {
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
-    /// NAME.otf2, or DIR/ for DIR/traces.otf2; the capture log is stored beside it. {DATE}
-    /// {HOSTNAME} {PID} {RANK} {ENV=VAR} are filled in
-    #[arg(short, long, value_name = "NAME.otf2|DIR/", default_value = "iotrace_{DATE}/")]
-    pub(super) output: OsString,
+    /// Files to write: DIR for DIR/traces.iocap (the log) and DIR/traces.otf2, NAME.otf2 for both
+    /// with that name, NAME.iocap for the log alone. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are
+    /// filled in [default: iotrace_{DATE}, which `iotrace_latest` leads to]
+    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap")]
+    pub(super) output: Option<OsString>,
     /// Write only the capture log; `convert` makes the archive later, anywhere
     #[arg(long)]
     pub(super) no_archive: bool,
@@ -27,7 +29,26 @@ pub(super) struct RecordArgs {
     /// /run/iotrace-perf/control]
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = socket::DEFAULT)]
     pub(super) control: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) messages: MessageArgs,
+    /// Accepted as in other tracers: threads and children are always recorded, too.
+    #[arg(short = 'f', hide = true, action = ArgAction::Count)]
+    pub(super) follow: u8,
 }
+
+/// Messages of a recording.
+#[derive(Clone, Copy, Debug, Default, ClapArgs)]
+pub(super) struct MessageArgs {
+    /// Print all counts of a recording at its end, as `info` does
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+}
+
+/// Heading of the options of a recording, in subcommands that have others as well.
+const RECORDING: &str = "Recording";
 
 /// Scope and method of a recording.
 #[derive(Clone, Debug, Default, ClapArgs)]
@@ -36,7 +57,7 @@ pub(super) struct CaptureArgs {
     #[arg(short = 'a', long)]
     pub(super) all_cpus: bool,
     /// Record these running processes, all their threads and children
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "command"])]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse_pid, conflicts_with_all = ["all_cpus", "command"])]
     pub(super) pid: Vec<i32>,
     /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` to
     /// exclude: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
@@ -55,7 +76,7 @@ pub(super) struct CaptureArgs {
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(super) source: SourceArg,
     /// Size of each CPU's ring (K, M, G) [default: 8M, all together at most 512M]
-    #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(short = 'm', long, value_name = "SIZE", value_parser = parse_ring_size)]
     pub(super) buffer_size: Option<usize>,
     /// Run the tracer's threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep
     /// up with programs that use all CPUs
@@ -96,14 +117,25 @@ pub(super) struct CaptureArgs {
     pub(super) command: Vec<OsString>,
 }
 
+impl CaptureArgs {
+    /// True if the arguments say what is recorded, or how: a report without them is about a log.
+    pub(super) fn is_wanted(&self) -> bool {
+        let has_target = self.all_cpus || !self.pid.is_empty() || !self.command.is_empty();
+        let places = self.realtime.is_some() || self.tracer_cpus.is_some();
+        let sizes = self.buffer_size.is_some() || self.duration.is_some();
+        let kinds = self.keep_foreign || self.all_block || !self.stacks.is_empty();
+        has_target || places || sizes || kinds
+    }
+}
+
 /// Input of a report: a log, or a recording that is made for it.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct AnalyseArgs {
-    /// The capture log; without one, a recording is made now (-a, -p, -- COMMAND), and its log is
-    /// not kept. With a log, -p, -d and -e select a part of it
+    /// The recording: its directory, log or archive [default: the newest one here]; or one is made
+    /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = RECORDING)]
     pub(super) capture: CaptureArgs,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
@@ -231,6 +263,15 @@ pub(super) struct PrintArgs {
     /// --json and --csv all]
     #[arg(short = 'n', long, value_name = "N", help_heading = "Output")]
     pub(super) rows: Option<usize>,
+    /// Sort the tables that have this column by it (time, read, p99, path, …), largest first
+    #[arg(long, value_name = "COLUMN", help_heading = "Output")]
+    pub(super) sort: Option<String>,
+    /// Print this table only, with --csv as data without other lines (files, processes, …)
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    pub(super) table: Option<String>,
+    /// All columns of each table, and whole names, whatever the width of the terminal
+    #[arg(long, help_heading = "Output")]
+    pub(super) wide: bool,
     /// Write the report to this file, which must not exist [default: standard output; with a traced
     /// program standard error]
     #[arg(long = "to", value_name = "FILE", help_heading = "Output")]
@@ -317,16 +358,18 @@ pub(super) enum NamesArg {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ConvertArgs {
-    /// The capture log
+    /// The recording: its directory or log [default: the newest one here]
+    #[arg(default_value = ".", hide_default_value = true)]
     pub(super) log: PathBuf,
-    /// NAME.otf2, or DIR/ for DIR/traces.otf2 [default: beside the log]
-    #[arg(short, long, value_name = "NAME.otf2|DIR/")]
+    /// NAME.otf2, or DIR for DIR/traces.otf2 [default: beside the log]
+    #[arg(short, long, value_name = "DIR|NAME.otf2")]
     pub(super) output: Option<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ScriptArgs {
-    /// The capture log
+    /// The recording: its directory, log or archive [default: the newest one here]
+    #[arg(default_value = ".", hide_default_value = true)]
     pub(super) log: PathBuf,
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
@@ -362,6 +405,9 @@ pub(super) struct LiveArgs {
     /// standard error]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
+    /// Accepted as in other tracers: threads and children are always printed, too.
+    #[arg(short = 'f', hide = true, action = ArgAction::Count)]
+    pub(super) follow: u8,
 }
 
 /// Arguments of `watch`.
@@ -485,7 +531,8 @@ pub(super) enum FromArg {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct InfoArgs {
-    /// The capture log
+    /// The recording: its directory, log or archive [default: the newest one here]
+    #[arg(default_value = ".", hide_default_value = true)]
     pub(super) log: PathBuf,
     /// One JSON object (docs/json.md)
     #[arg(long)]

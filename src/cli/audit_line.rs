@@ -4,11 +4,27 @@ use crate::analysis::audit::{self, AuditTerms, ProcessAudit};
 use crate::analysis::call_totals::Totals;
 use crate::pipeline::Summary;
 
-/// The line; `None`: there is no accounting to compare with.
-pub(super) fn audit_line(summary: &Summary, totals: &Totals) -> Option<String> {
+/// Result of the comparison.
+pub(super) struct AuditVerdict {
+    /// Whether the totals are equal, but for the kernel's own reads and writes; `None`: they cannot
+    /// be compared.
+    pub(super) is_equal: Option<bool>,
+    /// The line.
+    pub(super) text: String,
+}
+
+/// Compares the totals; `None`: there is no accounting to compare with.
+pub(super) fn audit(summary: &Summary, totals: &Totals) -> Option<AuditVerdict> {
     let audit = audit::process(summary, totals)?;
     let is_unread = audit.reasons.unknown_programs > 0;
-    Some(compared(&audit) + &unread(summary).filter(|_| is_unread).unwrap_or_default())
+    let text = compared(&audit) + &unread(summary).filter(|_| is_unread).unwrap_or_default();
+    let is_comparable = audit.untold == 0 && audit.unwaited == 0;
+    Some(AuditVerdict { is_equal: audit.agrees().filter(|_| is_comparable), text })
+}
+
+/// The line; `None`: there is no accounting to compare with.
+pub(super) fn audit_line(summary: &Summary, totals: &Totals) -> Option<String> {
+    audit(summary, totals).map(|verdict| verdict.text)
 }
 
 /// Programs whose file could not be read, with the reasons.

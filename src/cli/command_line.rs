@@ -18,13 +18,14 @@ pub(super) const SELF_TEST_WORK: &str = "self-test-work";
 
 const EXAMPLES: &str = "\
 Examples:
-  iotrace-perf -- ./app                  ./app with all its threads and children
-  iotrace-perf -a -- ./app               the whole machine while ./app runs
-  iotrace-perf -p PID -o trace.otf2      a running process, until it exits or Ctrl-C
-  iotrace-perf script iotrace_*/traces.iocap | less
-  vampir trace.otf2";
+  iotrace-perf ./app                  ./app with all its threads and children
+  iotrace-perf summary                what took the time in the newest recording
+  iotrace-perf summary -- ./app       both at once; no file is kept
+  iotrace-perf -a ./app               the whole machine while ./app runs
+  iotrace-perf -p PID -o trace.otf2   a running process, until its end or Ctrl-C
+  vampir trace.otf2                   the archive, operation by operation";
 
-/// Records I/O with the kernel's tracepoints; writes a capture log and an OTF2 trace.
+/// Records I/O with the kernel's tracepoints; writes a log and an OTF2 trace.
 #[derive(Debug, Parser)]
 #[command(name = "iotrace-perf", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
@@ -36,7 +37,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
-    /// Record (the default without a subcommand)
+    /// Record a program, processes, or the machine (also without this word)
     Record(RecordArgs),
     /// Make an OTF2 archive from a capture log
     Convert(ConvertArgs),
@@ -44,28 +45,27 @@ pub(super) enum Verb {
     Script(ScriptArgs),
     /// Print operations while they happen, one line each
     Live(LiveArgs),
-    /// Monitor accesses to files, and the device I/O that they cause, live; see also ctl
+    /// Monitor accesses to files, and their I/O on devices; see ctl
     Watch(WatchArgs),
     /// Control a running recording: watch files, print their counters
     Ctl(CtlArgs),
-    /// Report count, bytes and time of calls, processes, files and devices, with findings
+    /// Findings; count, bytes and time by call, process, file and device
     Summary(AnalyseArgs),
-    /// Report durations of operations by layer, with histograms
+    /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
-    /// Report accesses of files and directories: opened, read, written, repeated, written and then
-    /// removed, by process
+    /// Accesses of files and directories by process; repeated, wasted ones
     Files(AnalyseArgs),
-    /// Report access patterns of files and devices: order, sizes, queue depth
+    /// Access patterns of files and devices: order, sizes, queue depth
     Pattern(AnalyseArgs),
-    /// Report call chains of block requests or system calls by bytes, count or time; flame graphs
+    /// Call chains of block requests or system calls; flame graphs
     Stacks(StacksArgs),
     /// Replay captured I/O
     Replay(ReplayArgs),
-    /// Convert a log of strace, ioriot, fio or blktrace into a capture log
+    /// Make a capture log from one of strace, ioriot, fio or blktrace
     Import(ImportArgs),
     /// Show a capture log's header, totals and accounting
     Info(InfoArgs),
-    /// Check what can be recorded on this machine, and what would enable more
+    /// Check what this machine can record, and what would enable more
     Doctor(DoctorArgs),
     /// List the events that can be recorded, and the default set
     List,
@@ -96,36 +96,4 @@ pub(super) enum Verb {
         /// File of the recording, which does not exist yet
         file: PathBuf,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Fails if two options of a subcommand have the same name.
-    #[test]
-    fn the_options_of_all_verbs_go_together() {
-        <Args as clap::CommandFactory>::command().debug_assert();
-    }
-
-    #[test]
-    fn the_promised_lines_parse() {
-        for line in [
-            "-a -- ./app -x",
-            "-- ./app",
-            "-p 12,13 -o trace.otf2",
-            "convert a.iocap",
-            "record -- ./app",
-            "--tracer-cpus 0-1 -a",
-            // The former name.
-            "--own-cpus 0-1 -a",
-        ] {
-            let words = std::iter::once("iotrace-perf").chain(line.split(' '));
-            assert!(Args::try_parse_from(words).is_ok(), "{line}");
-        }
-        for line in ["-a -p 1", "-p 1 -- ./app", "--tracer-cpus 0 --own-cpus 1 -a"] {
-            let words = std::iter::once("iotrace-perf").chain(line.split(' '));
-            assert!(Args::try_parse_from(words).is_err(), "{line}");
-        }
-    }
 }

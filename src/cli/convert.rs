@@ -13,7 +13,7 @@ use super::archive_staging::StagedArchive;
 use super::args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
-use super::message::print_line;
+use super::message::{is_quiet, print_line};
 use super::output::{OpenOutput, Output, substitute};
 use super::signals::Signals;
 use super::summary_lines;
@@ -35,6 +35,13 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         Some(text) => Output::parse(&substitute(text)?)?,
         None => Output::beside(&args.log)?,
     };
+    if !output.has_archive {
+        let name = output.log().with_extension("otf2");
+        return Err(CliError::Usage(format!(
+            "convert makes an OTF2 archive; try: -o {}",
+            name.display()
+        )));
+    }
     let output = output.open(&Users::caller())?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
@@ -99,6 +106,9 @@ pub(super) fn open(log: &Path, has_lines: bool) -> Result<InputLog, CliError> {
 
 /// Progress bar on standard error, if that is a terminal.
 fn progress(log: &File) -> ProgressBar {
+    if is_quiet() {
+        return ProgressBar::hidden();
+    }
     let bar = ProgressBar::new(log.metadata().map_or(0, |metadata| metadata.len()));
     let style = ProgressStyle::with_template(PROGRESS);
     let bar = style.map_or(ProgressBar::hidden(), |style| bar.with_style(style));

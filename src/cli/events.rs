@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::error::CliError;
-use crate::event::syscall_table::{CallId, DEFAULT_GROUPS, GROUPS};
+use crate::event::syscall_table::{CALLS, CallId, DEFAULT_GROUPS, GROUPS};
 
 /// Name of the block requests, which are not system calls.
 const BLOCK: &str = "block";
@@ -76,8 +76,12 @@ impl EventSelection {
         let with_layers = word == LAYERS;
         let with_other = with_block || with_uring || with_faults || with_extents || with_layers;
         if calls.is_empty() && !with_other {
+            let near = CALLS.iter().map(|call| call.name);
+            let near = near.min_by_key(|name| strsim::damerau_levenshtein(word, name));
+            let near = near.filter(|name| strsim::damerau_levenshtein(word, name) <= 2);
+            let near = near.map_or_else(String::new, |name| format!(", did you mean {name}?"));
             return Err(CliError::Usage(format!(
-                "unknown event {word}; for all events: iotrace-perf list"
+                "unknown event {word}{near}; for all events: iotrace-perf list"
             )));
         }
         if add {

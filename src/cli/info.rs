@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::args::InfoArgs;
+use super::completeness;
 use super::convert::{InputLog, open, read_log};
 use super::converted::Converted;
 use super::error::CliError;
@@ -83,7 +84,7 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("wall_moved_ns", json!(end.and_then(|end| end.wall_moved_ns))),
         ("duration_ns", json!(summary.end_time().0 - summary.start().0)),
         ("bytes_on_disk", json!(bytes)),
-        ("complete", json!(end.is_some() && summary.damaged_bytes == 0)),
+        ("complete", json!(completeness::missing(summary).is_empty())),
         ("end_reason", json!(end.map(|end| &end.reason))),
         ("exit_code", json!(end.and_then(|end| end.exit_code))),
         ("exit_signal", json!(end.and_then(|end| end.exit_signal))),
@@ -223,7 +224,7 @@ fn details(info: &Converted) -> Map<String, Value> {
 }
 
 fn call(totals: &CallTotals) -> Value {
-    let CallTotals { count, errors, bytes, time_ns } = totals;
+    let CallTotals { count, errors, bytes, time_ns, .. } = totals;
     json!({"count": count, "errors": errors, "bytes": bytes, "time_ns": time_ns})
 }
 

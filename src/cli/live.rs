@@ -24,7 +24,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.filter)?;
     let shape = ScriptShape::of(&args.shape)?;
     let has_program = !args.capture.command.is_empty();
-    let to = output(args.to.as_deref(), has_program)?;
+    let to = output(args.to.as_deref(), has_program)?.into_writer();
     let (log, place) = private_log()?;
     let ended = LogCompletion::default();
     let failed = |source| CliError::Open { path: place.path.clone(), source };

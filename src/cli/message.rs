@@ -1,12 +1,35 @@
 //! Messages to the user.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::text::escape;
 
-/// Prints a line on standard error; control characters of logs and programs are escaped. Standard
-/// output belongs to the traced program and to data.
+/// True if only errors are printed.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Prints only errors from now on.
+pub(super) fn be_quiet() {
+    // ORDERING: nothing else is published by this flag.
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// True if only errors are printed.
+pub(super) fn is_quiet() -> bool {
+    // ORDERING: as in be_quiet().
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
+/// Prints a line on standard error, unless only errors are printed.
 pub(super) fn print_line(line: &str) {
+    if !is_quiet() {
+        print_error(line);
+    }
+}
+
+/// Prints an error on standard error; control characters of logs and programs are escaped. Standard
+/// output belongs to the traced program and to data.
+pub(super) fn print_error(line: &str) {
     // One write: the traced program writes there, too.
     let line = format!("iotrace-perf: {}\n", escape::harmless(line));
     // An error has no other place to go.

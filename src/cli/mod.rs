@@ -6,18 +6,22 @@ mod args;
 mod audit_line;
 mod check;
 mod command_line;
+mod completeness;
 mod control;
 mod convert;
 mod converted;
 mod doctor;
 mod doctor_names;
+mod ending;
 mod error;
 mod events;
 mod exit_code;
 mod filter_args;
 mod import;
 mod info;
+mod invocation;
 mod live;
+mod log_argument;
 mod message;
 mod output;
 mod record;
@@ -36,14 +40,12 @@ mod watch;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::sys::{rlimits, sandboxed_helper};
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
 use exit_code::FAILURE;
-use message::print_line;
+use message::{print_error, print_line};
 
 /// Runs the command. Ends with the traced program's status, if there was one.
 pub fn main() -> ExitCode {
@@ -51,15 +53,27 @@ pub fn main() -> ExitCode {
         print_line(&format!("error: {error}"));
         return ExitCode::from(FAILURE);
     }
-    let args = match Args::try_parse() {
-        Ok(args) => args,
+    let parsed = match invocation::parse(&std::env::args_os().collect::<Vec<_>>()) {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version go to standard output and are not failures.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
         }
     };
-    let result = match args.verb {
+    match parsed.and_then(run) {
+        Ok(code) => code,
+        Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(&format!("error: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(mut args: Args) -> Result<ExitCode, CliError> {
+    args.verb.as_mut().map_or(Ok(()), log_argument::settle)?;
+    match args.verb {
         None => record::run(&args.record),
         Some(Verb::Record(record)) => record::run(&record),
         Some(Verb::Convert(convert)) => convert::run(&convert),
@@ -84,14 +98,6 @@ pub fn main() -> ExitCode {
         Some(Verb::ReleaseKernelObjects { owner }) => status(kernel_objects::release(owner)),
         Some(Verb::SelfTest) => self_test::run(),
         Some(Verb::SelfTestWork { file }) => self_test::work(&file),
-    };
-    match result {
-        Ok(code) => code,
-        Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_line(&format!("error: {error}"));
-            ExitCode::from(error.exit_code())
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use super::message::print_line;
 use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
 
 /// Files of one recording or conversion.
@@ -17,29 +18,50 @@ pub(super) struct Output {
     pub(super) own_directory: bool,
     /// Name of the files without an extension.
     pub(super) name: String,
+    /// True if an archive is made of the log.
+    pub(super) has_archive: bool,
 }
 
+/// Name of the log in a directory of its own.
+pub(super) const LOG_NAME: &str = "traces.iocap";
+
+/// Name of the link to the newest directory of a recording.
+const LATEST: &str = "iotrace_latest";
+
+/// Largest number of recordings that begin in the same second in one directory.
+const SAME_SECOND_MAX: u32 = 1000;
+
 impl Output {
-    /// Parses `NAME.otf2`, or `DIR/` for `DIR/traces.otf2`.
+    /// Parses the name of the files: `NAME.otf2`, `NAME.iocap`, or a directory.
     pub(super) fn parse(text: &OsStr) -> Result<Self, CliError> {
         let path = Path::new(text);
-        if text.as_bytes().ends_with(b"/") {
-            return Ok(Self { directory: path.into(), own_directory: true, name: "traces".into() });
+        let in_directory = || Self::in_directory(path.into());
+        if text.as_bytes().ends_with(b"/") || path.is_dir() {
+            return Ok(in_directory());
         }
-        let usage = || {
-            CliError::Usage(format!(
-                "-o takes NAME.otf2 or a directory with a slash at its end, not {}; try: -o {}/",
-                path.display(),
-                path.display()
-            ))
+        let has_archive = match path.extension().map(OsStr::as_bytes) {
+            None => return Ok(in_directory()),
+            Some(b"otf2") => true,
+            Some(b"iocap") => false,
+            Some(_) => {
+                return Err(CliError::Usage(format!(
+                    "-o {}: a recording is written to a directory, NAME.otf2 or NAME.iocap; for a directory of that name: -o {}/; for \
+                     operations as JSON or CSV: iotrace-perf script --format json|csv",
+                    path.display(),
+                    path.display()
+                )));
+            }
         };
-        let name = path.file_stem().and_then(OsStr::to_str).ok_or_else(usage)?;
-        if path.extension() != Some(OsStr::new("otf2")) {
-            return Err(usage());
-        }
+        let not_text = || CliError::Usage(format!("-o {}: the name is not UTF-8", path.display()));
+        let name = path.file_stem().and_then(OsStr::to_str).ok_or_else(not_text)?;
         let directory =
             path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Self { directory: directory.into(), own_directory: false, name: name.into() })
+        let (directory, name) = (directory.into(), name.into());
+        Ok(Self { directory, own_directory: false, name, has_archive })
+    }
+
+    fn in_directory(directory: PathBuf) -> Self {
+        Self { directory, own_directory: true, name: "traces".into(), has_archive: true }
     }
 
     /// Files beside a log, with its name.
@@ -50,7 +72,8 @@ impl Output {
         })?;
         let directory =
             log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Self { directory: directory.into(), own_directory: false, name: name.into() })
+        let (directory, name) = (directory.into(), name.into());
+        Ok(Self { directory, own_directory: false, name, has_archive: true })
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -86,9 +109,38 @@ impl Output {
         } else {
             (opened.map_err(failed)?, None)
         };
-        let open = OpenOutput { output: self, directory, made };
+        let open = OpenOutput { output: self, directory, made, is_dated: false };
         open.refuse_existing()?;
         Ok(open)
+    }
+
+    /// Creates a directory whose name is the time, with a number if another recording has that
+    /// name.
+    pub(super) fn open_dated(users: &Users) -> Result<OpenOutput, CliError> {
+        Self::open_dated_in(Path::new(""), users)
+    }
+
+    fn open_dated_in(parent: &Path, users: &Users) -> Result<OpenOutput, CliError> {
+        let date = format!("iotrace_{}", date());
+        let mut numbers = 1..=SAME_SECOND_MAX;
+        loop {
+            let number = numbers.next().unwrap_or(SAME_SECOND_MAX);
+            let name = if number == 1 { date.clone() } else { format!("{date}-{number}") };
+            let output = Self::in_directory(parent.join(name));
+            let failed = |source| CliError::Create { path: output.directory.clone(), source };
+            let (outer, name) =
+                OutputDirectory::parent_of(&output.directory, users).map_err(failed)?;
+            match outer.make_directory(&name) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && number < SAME_SECOND_MAX => {
+                }
+                made => {
+                    let directory = made.map_err(failed)?;
+                    let made = Some((outer, name));
+                    return Ok(OpenOutput { output, directory, made, is_dated: true });
+                }
+            }
+        }
     }
 }
 
@@ -99,12 +151,15 @@ pub(super) struct OpenOutput {
     pub(super) directory: OutputDirectory,
     /// Parent and name of the directory, if it was created for the files.
     made: Option<(OutputDirectory, OsString)>,
+    /// True if the name of the directory is the time.
+    is_dated: bool,
 }
 
 impl OpenOutput {
     /// Refuses to overwrite any part of an archive.
     pub(super) fn refuse_existing(&self) -> Result<(), CliError> {
-        for path in self.output.archive_parts() {
+        let parts = self.output.archive_parts();
+        for path in parts.into_iter().filter(|_| self.output.has_archive) {
             let found = self.directory.find(path.file_name().unwrap_or_default());
             let failed = |source| CliError::Create { path: path.clone(), source };
             if found.map_err(failed)?.is_some() {
@@ -122,6 +177,15 @@ impl OpenOutput {
             io::ErrorKind::AlreadyExists => CliError::Exists { path },
             _ => CliError::Create { path, source },
         })
+    }
+
+    /// Lets the link to the newest recording lead to a directory whose name is the time.
+    pub(super) fn link_latest(&self) {
+        let made = self.made.as_ref().filter(|_| self.is_dated);
+        let linked = made.map(|(parent, name)| parent.link(OsStr::new(LATEST), name));
+        if let Some(Err(error)) = linked {
+            print_line(&format!("warning: no link {LATEST} to the recording: {error}"));
+        }
     }
 
     /// Removes a directory that was created for the files, if it is empty.
@@ -184,6 +248,8 @@ fn date() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -195,7 +261,28 @@ mod tests {
         );
         let output = Output::parse(OsStr::new("/tmp/x/")).expect("a directory");
         assert_eq!(output.archive(), Path::new("/tmp/x/traces.otf2"));
-        assert!(Output::parse(OsStr::new("trace")).is_err());
+        let output = Output::parse(OsStr::new("x/y.iocap")).expect("a name");
+        assert_eq!((output.log(), output.has_archive), ("x/y.iocap".into(), false));
+        let output = Output::parse(OsStr::new("trace")).expect("a directory");
+        assert_eq!((output.log(), output.has_archive), ("trace/traces.iocap".into(), true));
+        assert!(Output::parse(OsStr::new("trace.json")).is_err());
+    }
+
+    #[test]
+    fn recordings_of_one_second_have_directories_of_their_own() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let made: Vec<OpenOutput> = (0..3)
+            .map(|_| Output::open_dated_in(dir.path(), &Users::none()).expect("made"))
+            .collect();
+        let names: BTreeSet<&PathBuf> = made.iter().map(|open| &open.output.directory).collect();
+        assert!(names.len() == 3 && names.iter().all(|path| path.is_dir()), "{names:?}");
+        let latest = || std::fs::read_link(dir.path().join(LATEST)).ok();
+        assert_eq!(latest(), None);
+        for open in made {
+            open.link_latest();
+            let name = open.output.directory.file_name().map(PathBuf::from);
+            assert_eq!(latest(), name);
+        }
     }
 
     #[test]

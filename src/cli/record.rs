@@ -9,21 +9,28 @@ use super::args::RecordArgs;
 use super::control::Control;
 use super::convert;
 use super::converted::LogPaths;
+use super::ending;
 use super::error::CliError;
+use super::message::be_quiet;
 use super::output::{OpenOutput, Output, substitute};
 use super::recording::{LogPlace, Recorded, capture};
-use super::summary_lines;
 use crate::sys::files;
 use crate::sys::output_dir::{NewFile, Users};
 use crate::tracer::error::TracerError;
 
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
-    let output = Output::parse(&substitute(&args.output)?)?;
-    let shown = output.log();
+    if args.messages.quiet {
+        be_quiet();
+    }
+    let output =
+        args.output.as_deref().map(|text| Output::parse(&substitute(text)?)).transpose()?;
     let made: OnceCell<(OpenOutput, NewFile)> = OnceCell::new();
     let place = |users: &Users| {
-        let open = output.open(users)?;
+        let open = match output {
+            Some(output) => output.open(users)?,
+            None => Output::open_dated(users)?,
+        };
         let log = match open.create_log() {
             Ok(log) => log,
             Err(error) => {
@@ -31,7 +38,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
                 return Err(error);
             }
         };
-        let path = files::path_of(log.file());
+        let (path, shown) = (files::path_of(log.file()), open.output.log());
         let _ = made.set((open, log));
         Ok(LogPlace { path, shown: shown.display().to_string() })
     };
@@ -68,6 +75,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     recorded.check(followed);
     let Some((output, mut log)) = made else { return recorded.end() };
     log.keep();
+    output.link_latest();
     report(args, &output, recorded)
 }
 
@@ -77,7 +85,7 @@ fn report(
     output: &OpenOutput,
     mut recorded: Recorded,
 ) -> Result<ExitCode, CliError> {
-    let archive = (!args.no_archive).then_some(output);
+    let archive = Some(output).filter(|open| open.output.has_archive && !args.no_archive);
     let (path, shown) = (recorded.log.clone(), recorded.shown.clone());
     let is_kept = recorded.outcome.sync_error.is_none();
     let log = LogPaths { path: &path, shown: &shown, is_kept };
@@ -87,7 +95,8 @@ fn report(
     );
     let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
     if let Some(converted) = recorded.work(convert, &if_interrupted) {
-        summary_lines::print(log, archive.map(|archive| &archive.output), &converted);
+        let output = archive.map(|archive| &archive.output);
+        ending::print(log, output, &converted, args.messages.verbose);
     }
     recorded.end()
 }

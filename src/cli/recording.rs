@@ -11,7 +11,7 @@ use super::args::{ArgsArg, CaptureArgs, NamesArg, SourceArg, StacksArg};
 use super::error::CliError;
 use super::events::{EventSelection, wanted_events};
 use super::exit_code;
-use super::message::print_line;
+use super::message::{print_error, print_line};
 use super::signals::Signals;
 use super::tailing_reader::LogCompletion;
 use super::user_arg;
@@ -20,6 +20,7 @@ use crate::sys::output_dir::Users;
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
 use crate::sys::{capabilities, clock, disks, files, rlimits, spawn};
+use crate::tracer::error::TracerError;
 use crate::tracer::name_source::{NameSource, NameSourceOption};
 use crate::tracer::options::{CallChainOptions, Follow, Options};
 use crate::tracer::session::{self, RecordingOutcome};
@@ -59,6 +60,9 @@ pub(super) fn capture(
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
+    if let Some(gone) = args.pid.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        return Err(TracerError::NoProcess(*gone).into());
+    }
     let user = args.as_user.as_deref();
     let user =
         user.map(|word| user_arg::named("--as-user", word, "start a program")).transpose()?;
@@ -93,7 +97,7 @@ pub(super) fn capture(
         print_line(&format!("warning: {warning}"));
     }
     if let Some(error) = &outcome.log_error {
-        print_line(&format!(
+        print_error(&format!(
             "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; {}",
             outcome.end.unwritten,
             rlimits::of_write(error)
@@ -101,7 +105,7 @@ pub(super) fn capture(
         ));
     }
     if let Some(error) = &outcome.sync_error {
-        print_line(&format!(
+        print_error(&format!(
             "error: cannot flush the log {shown} to the disk: {error}; the log may be incomplete after a power loss; choose another \
              disk with -o"
         ));
@@ -185,7 +189,7 @@ impl Recorded {
         let success = result.map_err(|error| {
             if !is_interrupted {
                 self.failed = true;
-                print_line(&format!("error: {error}"));
+                print_error(&format!("error: {error}"));
             }
         });
         success.ok()
@@ -361,7 +365,10 @@ fn greet(args: &CaptureArgs, log: &str) {
     if args.command.is_empty() && args.duration.is_none() {
         let scope = match args.pid.as_slice() {
             [] => "the whole machine".to_owned(),
-            pids => format!("process {pids:?}"),
+            pids => {
+                let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+                format!("process {}", pids.join(", "))
+            }
         };
         print_line(&format!("recording {scope} to {log}; stop with Ctrl-C"));
     }

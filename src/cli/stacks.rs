@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::analyse;
+use super::analyse::{self, ReportOutput};
 use super::args::{StacksArg, StacksArgs, WeightArg};
+use super::completeness;
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
-use super::message::print_line;
+use super::message::{print_error, print_line};
 use super::summary_lines;
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{StackOptions, Stacks, Weight};
@@ -28,6 +29,9 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     choose(&mut args, kernel, user);
     let which = StacksOf { calls: args.calls, by_process: args.per_process };
     let analyse = &args.analyse;
+    if analyse.print.sort.is_some() {
+        return Err(CliError::Usage("stacks have the order of --by bytes, count or time".into()));
+    }
     // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
@@ -41,13 +45,18 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
         });
         notes.extend(nothing.map(str::to_owned));
         if args.folded {
+            let missing = completeness::missing(&converted.summary);
+            if !missing.is_empty() {
+                print_error(&format!("INCOMPLETE: {}", missing.join("; ")));
+            }
             stacks.notes().iter().chain(&notes).for_each(|note| print_line(note));
             folded(&stacks, to)?;
         } else {
             let form = analyse::form(&analyse.print);
             let mut report = stacks.report(form, analyse::limit(&analyse.print));
+            report.incomplete = completeness::missing(&converted.summary);
             report.notes.extend(notes);
-            analyse::print(&report, form, to)?;
+            analyse::print(report, &analyse.print, to)?;
         }
         svg.map_or(Ok(()), |svg| svg.draw(&stacks, args.reversed))
     };
@@ -70,7 +79,7 @@ fn choose(args: &mut StacksArgs, kernel: bool, user: bool) {
     }
 }
 
-fn folded(stacks: &Stacks, mut to: Box<dyn Write + Send>) -> Result<(), CliError> {
+fn folded(stacks: &Stacks, mut to: ReportOutput) -> Result<(), CliError> {
     let mut lines = stacks.folded().into_iter();
     let written = lines.try_for_each(|line| writeln!(to, "{line}")).and_then(|()| to.flush());
     written.map_err(CliError::output)

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::audit_line::audit_line;
+use super::completeness;
 use super::converted::{Converted, LogPaths};
 use super::message::print_line;
 use super::output::Output;
@@ -13,7 +14,9 @@ use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
 use crate::pipeline::{DurationShare, OtherRequests, Summary};
+use crate::text::quantity::size;
 use crate::text::shares;
+use crate::text::table::Report;
 use crate::tracer::tracepoint_plan::SourceKind;
 use crate::units::{DevId, SECTOR_BYTES};
 
@@ -31,24 +34,32 @@ pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Conv
     if is_kept {
         print_line(&format!("wrote {}", log.display()));
     }
-    if let (Some(output), Some(archive)) = (output, &converted.archive) {
+    if let Some(output) = output.filter(|_| converted.archive.is_some()) {
         print_line(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
-        if archive.locations > LOCATIONS_OF_USUAL_LIMIT {
-            print_line(&format!(
-                "the archive has {} locations: its readers need as many open files: ulimit -n {}",
-                archive.locations,
-                2 * archive.locations + 64
-            ));
-        }
-        if archive.files_left_out > 0 {
-            print_line(&format!(
-                "the archive names {} files and directories; {} opens and removals of others are shown as their directory or \
-                 left out",
-                archive.files, archive.files_left_out
-            ));
-        }
     }
-    lines(bytes, converted).iter().for_each(|line| print_line(line));
+    let lines = archive_lines(converted).into_iter().chain(lines(bytes, converted));
+    lines.for_each(|line| print_line(&line));
+}
+
+/// Returns what readers of the archive have to know.
+pub(super) fn archive_lines(converted: &Converted) -> Vec<String> {
+    let mut lines = Vec::new();
+    let Some(archive) = &converted.archive else { return lines };
+    if archive.locations > LOCATIONS_OF_USUAL_LIMIT {
+        lines.push(format!(
+            "the archive has {} locations: its readers need as many open files: ulimit -n {}",
+            archive.locations,
+            2 * archive.locations + 64
+        ));
+    }
+    if archive.files_left_out > 0 {
+        lines.push(format!(
+            "the archive names {} files and directories; {} opens and removals of others are shown as their directory or \
+             left out",
+            archive.files, archive.files_left_out
+        ));
+    }
+    lines
 }
 
 /// Prints warnings about missing or doubtful data for readers of operations.
@@ -58,12 +69,22 @@ pub(super) fn print_doubts(summary: &Summary) {
     doubts(summary).iter().for_each(|doubt| print_line(doubt));
 }
 
+/// Adds to a report what is missing from the recording, and notes on doubtful data.
+pub(super) fn add_to(report: &mut Report, converted: &Converted) {
+    report.incomplete = completeness::missing(&converted.summary);
+    report.notes.extend(notes(converted));
+}
+
 /// Warnings about missing or doubtful data for the end of a report, and whether the kernel's
 /// counters agree.
 pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
     let mut notes: Vec<String> = imported(summary).into_iter().collect();
-    notes.push(losses(summary));
+    let ledger = &summary.ledger;
+    let is_clear = completeness::missing(summary).is_empty()
+        && completeness::unknown(summary).is_empty()
+        && ledger.cut_off + ledger.open_at_end + ledger.requests_open == 0;
+    notes.push(if is_clear { "complete: nothing lost".to_owned() } else { losses(summary) });
     notes.extend(others(summary));
     notes.extend(attribution(&summary.ledger));
     notes.extend(audit_line(summary, &converted.totals));
@@ -429,8 +450,15 @@ fn unwound(summary: &Summary) -> Option<String> {
     })
 }
 
-/// Warnings that must not be overlooked.
+/// Limits of what the numbers say.
 fn doubts(summary: &Summary) -> Vec<String> {
+    let mut lines: Vec<String> = duration_share(summary).into_iter().collect();
+    lines.extend(warnings(summary));
+    lines
+}
+
+/// Warnings that must not be overlooked.
+pub(super) fn warnings(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.lost() > 0 {
         let largest = summary.header.rings.iter().map(|ring| ring.bytes).max().unwrap_or(0);
@@ -453,7 +481,6 @@ fn doubts(summary: &Summary) -> Vec<String> {
     if summary.header.imported.is_some() {
         lines.extend(summary.end.iter().flat_map(|end| end.warnings.iter().cloned()));
     }
-    lines.extend(duration_share(summary));
     lines.extend(asynchronous_doubts(&summary.ledger));
     lines.extend(extents_doubts(summary));
     lines.extend(unread(summary));
@@ -562,16 +589,4 @@ fn per_operation(bytes: u64, operations: u64) -> String {
             format!(" ({}.{} bytes each)", tenths / 10, tenths % 10)
         }
     }
-}
-
-/// A size for people.
-pub(super) fn size(bytes: u64) -> String {
-    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    for (unit, name) in units {
-        if bytes >= unit {
-            let tenths = bytes.saturating_mul(10) / unit;
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
-        }
-    }
-    format!("{bytes} bytes")
 }

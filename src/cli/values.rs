@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::sys::cpu_topology::parse_cpu_list;
 use crate::sys::perf::Unwind;
+use crate::sys::ring::page_bytes;
 
 /// Default number of accesses that are kept of a watched file.
 pub(super) const WATCHED_MAX: usize = 10_000;
@@ -61,6 +62,23 @@ pub(super) fn parse_init_content(text: &str) -> Result<InitContentArg, String> {
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).ok();
     bytes.filter(|&byte| byte <= 1 << 30).ok_or_else(|| "at most 1G".to_owned())
+}
+
+/// Parses the size of a ring: a page at least.
+pub(super) fn parse_ring_size(text: &str) -> Result<usize, String> {
+    let page = page_bytes();
+    match parse_size(text)? {
+        bytes if bytes < page => {
+            Err(format!("a ring has at least {page} bytes; the default is 8M"))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
+/// Parses the number of a process.
+pub(super) fn parse_pid(text: &str) -> Result<i32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| format!("{text} is not the number of a process; find it: pgrep {text}"))
 }
 
 /// Parses `64K`, `8M`, `1G`, or bytes: any size.

@@ -14,7 +14,7 @@ pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     // All processes.
     args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();
     let control = Control::new(&args.control)?.watching(&args.files, args.max_events)?;
-    let to = output(args.to.as_deref(), has_program)?;
+    let to = output(args.to.as_deref(), has_program)?.into_writer();
     let control = control.printing(to, !has_program);
     let ended = control.ended();
     let (log, place) = private_log()?;

@@ -141,7 +141,8 @@ impl ProbeShape {
 /// `PREFIX_PID` or `PREFIX<index>_PID`; `None`: another probe.
 pub fn first_of_part(name: &str, prefix: &str) -> Option<usize> {
     let (first, _) = name.strip_prefix(prefix)?.split_once('_')?;
-    if first.is_empty() { Some(0) } else { first.parse().ok() }
+    let first = if first.is_empty() { Some(0) } else { first.parse().ok() };
+    first.filter(|first| *first < OPERATIONS_MAX)
 }
 
 /// Bytes of a `struct iocb` of which these words were recorded; the others are 0.

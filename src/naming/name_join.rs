@@ -324,7 +324,8 @@ impl NameJoin {
         if self.lists == 0 {
             return is_record;
         }
-        let its = |it: &&mut PendingOpen| it.of.1 == event.tid && it.results.is_some();
+        let awaits = |open: &PendingOpen| open.results.as_ref().is_some_and(|it| !it.is_expired());
+        let its = |open: &&mut PendingOpen| open.of.1 == event.tid && awaits(open);
         if let Some(open) = self.open.iter_mut().find(its)
             && let Some(mut awaited) = open.results.take()
         {

@@ -39,9 +39,14 @@ impl PendingResults {
         self.until = KernelTime::MIN;
     }
 
+    /// True if the wait has ended.
+    pub(super) fn is_expired(&self) -> bool {
+        self.until == KernelTime::MIN
+    }
+
     /// True if a record with this address and number of results is about this list.
     pub(super) fn is_list(&self, address: u64, count: i64) -> bool {
-        self.until > KernelTime::MIN && (self.address, self.count) == (address, count)
+        !self.is_expired() && (self.address, self.count) == (address, count)
     }
 
     /// Adds the results from the one with index `first` on. Returns true if no other part is

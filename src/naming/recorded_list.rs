@@ -20,7 +20,7 @@ impl RecordedList {
     pub(super) fn joined(&self, size: usize) -> Vec<u8> {
         let mut joined = Vec::new();
         for (first, bytes) in &self.parts {
-            if first * size != joined.len() {
+            if first.checked_mul(size) != Some(joined.len()) {
                 break;
             }
             joined.extend_from_slice(bytes);

@@ -431,6 +431,8 @@ impl Tracker {
 
     fn lost<S: Sink>(&mut self, event: &Event, count: u64, sink: &mut S) -> Result<(), S::Error> {
         self.ledger.lost = self.ledger.lost.saturating_add(count);
+        let [first, _] = self.ledger.lost_between.unwrap_or([event.time; 2]);
+        self.ledger.lost_between = Some([first, event.time]);
         self.records_lost();
         let detail = format!("{count} records lost: the ring of CPU {} was full", event.cpu);
         self.anomaly(&anomaly(event, AnomalyKind::Lost, count, detail), event.time, sink)

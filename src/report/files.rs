@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{column, first_rows, left_out, others};
+use super::rows::{column, first_rows, key_column, left_out, others};
 use super::summary::{file_cells, file_columns, nameless_cells, other_files};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::files::{FileTotals, FileUse, ProcessUse};
@@ -18,19 +18,19 @@ const USE: [Column; 20] = [
     column("count", "operations"),
     column("reads", "reads"),
     column("writes", "writes"),
-    column("read_bytes", "read bytes"),
-    column("reread_bytes", "again"),
+    column("read_bytes", "read"),
+    column("reread_bytes", "read again"),
     column("read_unknown_bytes", ""),
-    column("written_bytes", "written bytes"),
-    column("overwritten_bytes", "again"),
+    column("written_bytes", "written"),
+    column("overwritten_bytes", "overwritten"),
     column("written_unknown_bytes", ""),
     column("size_p50_bytes", "size p50"),
-    column("size_max_bytes", "max"),
-    column("time_ns", "time µs"),
-    column("p99_ns", "p99 µs"),
-    column("max_ns", "max µs"),
+    column("size_max_bytes", "size max"),
+    column("time_ns", "time"),
+    column("p99_ns", "p99"),
+    column("max_ns", "max"),
     column("removals", "removed"),
-    column("written_then_removed_bytes", "written, then removed"),
+    column("written_then_removed_bytes", "written, removed"),
     column("errors", ""),
     column("doubtful_names", ""),
 ];
@@ -110,7 +110,7 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let mut report = Report { kind: "files", ..Report::default() };
     report.facts = vec![
-        ("wall_ns", "recorded µs", Cell::Ns(wall)),
+        ("wall_ns", "recorded", Cell::Ns(wall)),
         (
             "file_count",
             "files",
@@ -150,7 +150,7 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
 
 fn files(fold: &FileTotals, limit: usize) -> Table {
     let mut columns = vec![column("processes", "processes")];
-    columns.extend([column("size_bytes", "size"), column("class", "class")]);
+    columns.extend([column("size_bytes", "size"), key_column(1, "class", "class")]);
     columns.extend(file_columns("file"));
     // The processes of operations beyond the limit are unknown.
     let is_counted = fold.by_process.others().is_none();
@@ -195,11 +195,11 @@ fn directories(fold: &FileTotals, limit: usize) -> Table {
 const BY_PROCESS: [Column; 7] = [
     column("count", "operations"),
     column("errors", "failed"),
-    column("read_bytes", "read bytes"),
-    column("written_bytes", "written bytes"),
-    column("time_ns", "time µs"),
-    column("pid", "pid"),
-    column("comm", "process"),
+    column("read_bytes", "read"),
+    column("written_bytes", "written"),
+    column("time_ns", "time"),
+    key_column(1, "pid", "pid"),
+    key_column(0, "comm", "process"),
 ];
 
 /// An empty cell.

@@ -1,6 +1,6 @@
 //! Report of `latency`.
 
-use super::rows::column;
+use super::rows::{column, key_column};
 use crate::analysis::latency::{Latency, LatencyTimes, RowKey};
 use crate::analysis::layer_split::{LAYERS, Split};
 use crate::capture::header::Header;
@@ -15,12 +15,12 @@ use crate::text::table::{Cell, Column, Report, Table};
 const BAR: u64 = 40;
 
 const TIMES: [Column; 11] = [
-    column("layer", "layer"),
-    column("class", "class"),
-    column("operation", "operation"),
+    key_column(1, "layer", "layer"),
+    key_column(1, "class", "class"),
+    key_column(0, "operation", "operation"),
     column("count", "count"),
-    column("time_ns", "time µs"),
-    column("mean_ns", "mean µs"),
+    column("time_ns", "time"),
+    column("mean_ns", "mean"),
     column("p50_ns", "p50"),
     column("p90_ns", "p90"),
     column("p99_ns", "p99"),
@@ -43,9 +43,9 @@ const SPLIT: [Column; LAYERS.len()] = [
 fn histogram_columns(is_ms: bool) -> Vec<Column> {
     let [from, to] = if is_ms { ["from ms", "to ms"] } else { ["from ns", "to ns"] };
     vec![
-        column("layer", "layer"),
-        column("class", "class"),
-        column("operation", "operation"),
+        key_column(1, "layer", "layer"),
+        key_column(1, "class", "class"),
+        key_column(0, "operation", "operation"),
         column(if is_ms { "from_ms" } else { "from_ns" }, from),
         column(if is_ms { "to_ms" } else { "to_ns" }, to),
         column("count", "count"),
@@ -111,10 +111,10 @@ fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
 
 fn splits(fold: &Latency, header: &Header) -> Table {
     let mut columns = vec![
-        column("class", "class"),
-        column("operation", "operation"),
+        key_column(1, "class", "class"),
+        key_column(0, "operation", "operation"),
         column("count", "count"),
-        column("time_ns", "time µs"),
+        column("time_ns", "time"),
         column("rest_ns", "rest"),
     ];
     columns.extend(SPLIT);
@@ -209,7 +209,7 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     let from = if fold.options.queued { "from its first bio (Q)" } else { "from the driver (D)" };
     let mut report = Report { kind: "latency", ..Report::default() };
     report.facts = vec![
-        ("wall_ns", "recorded µs", Cell::Ns(wall)),
+        ("wall_ns", "recorded", Cell::Ns(wall)),
         ("block_from", "", Cell::Word(if fold.options.queued { "Q" } else { "D" }.to_owned())),
         ("requests_without_begin", "", Cell::Count(fold.without_begin)),
     ];

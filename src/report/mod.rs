@@ -1,7 +1,6 @@
 //! Renders analysis results as tables, JSON and CSV.
 
 pub mod files;
-mod human;
 pub mod latency;
 pub mod pattern;
 pub mod replay;

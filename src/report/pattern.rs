@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::rows::{column, first_rows, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use super::summary::{NAMELESS, device, file_cells, file_columns};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::pattern::class::PatternClass;
@@ -23,14 +23,14 @@ const COUNTS: [Column; 6] = [
     column("count", "count"),
     column("errors", ""),
     column("empty", ""),
-    column("bytes", "bytes"),
+    column("bytes", "moved"),
     column("unknown", "unknown"),
     column("late", ""),
 ];
 
 /// Columns of one stream.
 const SHAPE: [Column; 17] = [
-    column("class", "class"),
+    key_column(1, "class", "class"),
     column("decided_by", "by"),
     column("consecutive_share", "consec."),
     column("forward_share", "forward"),
@@ -158,7 +158,7 @@ pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
     let disks = disk::names(&summary.disks());
     let mut report = Report { kind: "pattern", ..Report::default() };
     report.facts = vec![
-        ("wall_ns", "recorded µs", Cell::Ns(wall)),
+        ("wall_ns", "recorded", Cell::Ns(wall)),
         ("elsewhere", "operations on pipes, sockets, …", Cell::Count(fold.elsewhere)),
         ("untold", "operations on unknown files", Cell::Count(fold.untold)),
         ("without_data", "block requests without data", Cell::Count(fold.without_data)),
@@ -233,8 +233,8 @@ fn streams(fold: &Patterns, direct: u32, limit: usize) -> Table {
         column("direct", "direct"),
         column("doubtful_names", ""),
         column("direction", "direction"),
-        column("pid", "pid"),
-        column("comm", "process"),
+        key_column(1, "pid", "pid"),
+        key_column(0, "comm", "process"),
     ];
     columns.extend(file_columns("file"));
     let rest = fold.streams.others().map(|other| further(&other.stream, columns.len()));
@@ -264,7 +264,7 @@ fn of_device(device: &DeviceStream, names: Vec<Cell>) -> StreamRow<'_> {
 fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
     let mut columns = vec![
         column("direction", "direction"),
-        column("device", "device"),
+        key_column(0, "device", "device"),
         column("fs_dev", ""),
         column("ino", ""),
     ];
@@ -287,7 +287,7 @@ fn device_files(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Tab
 }
 
 fn devices(fold: &Patterns, disks: &[(DevId, String)], limit: usize) -> Table {
-    let columns = [column("direction", "direction"), column("device", "device")];
+    let columns = [column("direction", "direction"), key_column(0, "device", "device")];
     // Reads and writes together add nothing if there are only reads.
     let keys: FxHashSet<_> = fold.devices.keys().map(|key| *key.0).collect();
     let says_more = |dev| {

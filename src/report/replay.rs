@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::rows::{column, first_rows, others};
+use super::rows::{column, first_rows, key_column, others};
 use crate::analysis::completed_op::OpKind;
 use crate::replay::plan::hole_map::hole_bytes;
 use crate::replay::plan::namespace::{EntryKind, FsModel, Gap, ListedEntry};
@@ -10,23 +10,23 @@ use crate::replay::plan::planner::{PlanOutput, Planner};
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{Nanos, ReplayTime};
 
-const DONE: [Column; 2] = [column("call", "call"), column("count", "operations")];
+const DONE: [Column; 2] = [key_column(0, "call", "call"), column("count", "operations")];
 
 const LEFT: [Column; 4] = [
     column("reason", ""),
-    column("call", "call"),
+    key_column(0, "call", "call"),
     column("count", "operations"),
     column("", "because"),
 ];
 
 const FILES: [Column; 7] = [
     column("type", "type"),
-    column("size_bytes", "bytes"),
+    column("size_bytes", "size"),
     column("size_is_exact", "exact"),
     column("hole_bytes", "in holes"),
     column("mode", "mode"),
     column("has_more", ""),
-    column("path", "path"),
+    key_column(0, "path", "path"),
 ];
 
 /// Files and operations of a plan.
@@ -66,7 +66,7 @@ pub fn report<O: PlanOutput>(plan: &Planner<O>, limit: usize) -> Report {
         ("asynchronous_left", "  asynchronous, not replayed", left_of(true)),
         ("read_bytes", "bytes to read", Cell::Count(plan.bytes[0])),
         ("written_bytes", "bytes to write", Cell::Count(plan.bytes[1])),
-        ("span_ns", "duration µs", Cell::Ns(plan.span.0)),
+        ("span_ns", "duration", Cell::Ns(plan.span.0)),
         ("wanted_from_ns", "  until the selection", Cell::ns(plan.wanted_from.map(|time| time.0))),
         ("busy_ns", "  busiest thread in calls", Cell::Ns(busy.0)),
         ("threads", "threads", Cell::Count(plan.workers.len() as u64)),

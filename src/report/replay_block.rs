@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::replay_columns::{self, PERCENTILES, Pace, percentiles};
-use super::rows::{column, first_rows};
+use super::rows::{column, first_rows, key_column};
 use crate::event::block::RequestOp;
 use crate::replay::block_comparison::{BlockComparison, BlockMismatch, BlockOutcome, BlockTimes};
 use crate::replay::plan::block::{BlockPlan, CapturedRequestKind, RequestSkipReason};
@@ -44,28 +44,31 @@ impl BlockRun<'_> {
 
 const OUTCOMES: [Column; 4] = [
     column("outcome", ""),
-    column("operation", "operation"),
+    key_column(0, "operation", "operation"),
     column("count", "requests"),
     column("", "what"),
 ];
 
-const TIMES: [Column; 3] =
-    [column("operation", "operation"), column("count", "count"), column("moved_bytes", "bytes")];
+const TIMES: [Column; 3] = [
+    key_column(0, "operation", "operation"),
+    column("count", "count"),
+    column("moved_bytes", "moved"),
+];
 
 const MISMATCHES: [Column; 8] = [
-    column("start_ns", "at µs"),
-    column("operation", "operation"),
+    column("start_ns", "at"),
+    key_column(0, "operation", "operation"),
     column("offset", "offset"),
-    column("bytes", "bytes"),
+    column("bytes", "moved"),
     column("outcome", "outcome"),
     column("captured_error", "captured"),
     column("replayed_error", "replayed"),
-    column("replayed_bytes", "bytes"),
+    column("replayed_bytes", "moved"),
 ];
 
 const LEFT: [Column; 4] = [
     column("reason", ""),
-    column("operation", "operation"),
+    key_column(0, "operation", "operation"),
     column("count", "requests"),
     column("", "because"),
 ];

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use super::human::{bytes, count, end_of, known_time, time};
 use super::replay_columns::result;
 use super::replay_run::{ReplayRun, is_whole, planned};
 use super::rows::column;
@@ -12,7 +11,9 @@ use crate::analysis::histogram::Histogram;
 use crate::replay::comparison::{Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::text::escape;
+use crate::text::quantity::{count, size, time};
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::text::table_text::end_of;
 use crate::units::Nanos;
 
 /// Limit on the rows of the table of calls; with other results there is room for fewer.
@@ -30,9 +31,9 @@ const CALLS: [Column; 6] = [
     column("", "call"),
     column("", "operations"),
     column("", "captured p50"),
-    column("", "p99"),
+    column("", "captured p99"),
     column("", "replayed p50"),
-    column("", "p99"),
+    column("", "replayed p99"),
 ];
 
 const OTHERS: [Column; 5] = [
@@ -42,6 +43,11 @@ const OTHERS: [Column; 5] = [
     column("", "replayed"),
     column("", "path"),
 ];
+
+/// A time, if it is known.
+fn known_time(ns: Option<u64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), time)
+}
 
 /// Results of a replay on one screen; `whole`: the complete report.
 pub fn brief(run: &ReplayRun<'_>, whole: &Report) -> Report {
@@ -57,7 +63,7 @@ pub fn brief(run: &ReplayRun<'_>, whole: &Report) -> Report {
         _ => format!(" and {notes} notes"),
     };
     let notes = vec![format!("all tables{about}: --details")];
-    Report { kind: whole.kind, facts, tables, notes }
+    Report { kind: whole.kind, facts, tables, notes, incomplete: whole.incomplete.clone() }
 }
 
 /// The most important result.
@@ -113,7 +119,7 @@ fn figures(run: &ReplayRun<'_>, whole: &Report) -> impl Iterator<Item = (&'stati
     let figures = [
         ("duration", Some(took)),
         ("lateness", begun),
-        ("moved", Some(bytes(comparison.bytes))),
+        ("moved", Some(size(comparison.bytes))),
         ("threads", Some(threads)),
         ("not in the plan", not_done(run)),
     ];
@@ -265,7 +271,7 @@ mod tests {
         };
         let whole = super::super::replay_run::report(&run, 20);
         let mut out = Vec::new();
-        brief(&run, &whole).print(form, &mut out).expect("memory");
+        brief(&run, &whole).print(form, None, &mut out).expect("memory");
         String::from_utf8(out).expect("UTF-8")
     }
 

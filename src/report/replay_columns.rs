@@ -16,12 +16,12 @@ const SPAN_PARTS: u64 = 1000;
 
 /// Columns of [`percentiles`].
 pub(super) const PERCENTILES: [Column; 10] = [
-    column("captured_p50_ns", "captured p50 µs"),
+    column("captured_p50_ns", "captured p50"),
     column("captured_p90_ns", "p90"),
     column("captured_p99_ns", "p99"),
     column("captured_p999_ns", "p99.9"),
     column("captured_max_ns", "max"),
-    column("replayed_p50_ns", "replayed p50 µs"),
+    column("replayed_p50_ns", "replayed p50"),
     column("replayed_p90_ns", "p90"),
     column("replayed_p99_ns", "p99"),
     column("replayed_p999_ns", "p99.9"),
@@ -31,13 +31,13 @@ pub(super) const PERCENTILES: [Column; 10] = [
 /// Columns of [`totals`]; programs also get the percentiles between.
 pub(super) const TOTALS: [Column; 13] = [
     column("count", "operations"),
-    column("captured_p50_ns", "captured p50 µs"),
+    column("captured_p50_ns", "captured p50"),
     column("captured_p90_ns", ""),
     column("captured_p99_ns", "p99"),
     column("captured_p999_ns", ""),
     column("captured_max_ns", "max"),
     column("captured_time_ns", "in all"),
-    column("replayed_p50_ns", "replayed p50 µs"),
+    column("replayed_p50_ns", "replayed p50"),
     column("replayed_p90_ns", ""),
     column("replayed_p99_ns", "p99"),
     column("replayed_p999_ns", ""),
@@ -83,11 +83,11 @@ impl Pace<'_> {
             .expected_span
             .map(|expected_span| self.span.0.cast_signed() - expected_span.0.cast_signed());
         [
-            ("span_ns", "duration µs", Cell::Ns(self.span.0)),
+            ("span_ns", "duration", Cell::Ns(self.span.0)),
             ("captured_span_ns", "  in the capture", Cell::Ns(self.captured_span.0)),
             ("expected_span_ns", "  expected", ns(self.expected_span)),
             ("drift_ns", "", drift.map_or(Cell::None, Cell::Signed)),
-            ("lateness_p50_ns", "lateness µs: p50", ns(late.percentile(500))),
+            ("lateness_p50_ns", "lateness: p50", ns(late.percentile(500))),
             ("lateness_p99_ns", "  p99", ns(late.percentile(990))),
             ("lateness_max_ns", "  max", ns(late.max())),
             ("late_over_1ms", "  more than 1 ms", Cell::Count(late.very_late)),

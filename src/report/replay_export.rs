@@ -1,13 +1,13 @@
 //! Report of `replay export`: calls in the logs, and calls that are not.
 
-use super::rows::{column, first_rows, others};
+use super::rows::{column, first_rows, key_column, others};
 use crate::pipeline::Summary;
 use crate::replay::fio::{FileName, FioExport, JOBS_MAX, Job, Logs};
 use crate::text::table::{Cell, Column, Report, Table};
 
 const JOBS: [Column; 9] = [
     column("job", "job"),
-    column("pid", "pid"),
+    key_column(1, "pid", "pid"),
     column("tid", "tid"),
     column("comm", "comm"),
     column("reads", "reads"),
@@ -24,12 +24,12 @@ const FILES: [Column; 7] = [
     column("written_bytes", "bytes written"),
     column("size_bytes", "bytes before"),
     column("name", "name"),
-    column("path", "path"),
+    key_column(0, "path", "path"),
 ];
 
 const LEFT: [Column; 4] = [
     column("reason", ""),
-    column("call", "call"),
+    key_column(0, "call", "call"),
     column("count", "operations"),
     column("", "because"),
 ];
@@ -53,7 +53,7 @@ pub fn report<L: Logs>(export: &FioExport<L>, _: &Summary, limit: usize) -> Repo
         ("closes", "closes", sum(&|job| job.closes)),
         ("read_bytes", "bytes to read", sum(&|job| job.bytes[0])),
         ("written_bytes", "bytes to write", sum(&|job| job.bytes[1])),
-        ("span_ns", "duration µs", Cell::Ns(export.span.0)),
+        ("span_ns", "duration", Cell::Ns(export.span.0)),
         ("jobs", "jobs", Cell::Count(jobs.len() as u64)),
         ("files", "files", Cell::Count(files.len() as u64)),
         ("first_bytes", "bytes in them before", Cell::Count(prepared)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::rows::{column, first_rows};
+use super::rows::{column, first_rows, key_column};
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Converts a value of a round to a cell.
@@ -17,8 +17,8 @@ const ROUND: [(Column, RoundValueForm); 9] = [
     (column("mismatches", "with another result"), count),
     (column("skipped", "not replayed"), count),
     (column("is_whole", "whole"), flag),
-    (column("span_ns", "duration µs"), ns),
-    (column("lateness_p50_ns", "lateness µs: p50"), ns),
+    (column("span_ns", "duration"), ns),
+    (column("lateness_p50_ns", "lateness: p50"), ns),
     (column("lateness_p99_ns", "p99"), ns),
     (column("lateness_max_ns", "max"), ns),
     (column("timing_is_comparable", "times can be compared"), flag),
@@ -26,15 +26,15 @@ const ROUND: [(Column, RoundValueForm); 9] = [
 
 /// Values of an operation with another result in its row.
 const MISMATCH: [(Column, RoundValueForm); 9] = [
-    (column("start_ns", "at µs"), ns),
-    (column("pid", "pid"), number),
+    (column("start_ns", "at"), ns),
+    (key_column(1, "pid", "pid"), number),
     (column("tid", "tid"), number),
     (column("number", "its operation"), count),
-    (column("call", "call"), word),
+    (key_column(0, "call", "call"), word),
     (column("outcome", "outcome"), word),
     (column("captured", "captured"), number),
     (column("replayed", "replayed"), number),
-    (column("path", "path"), name),
+    (key_column(0, "path", "path"), name),
 ];
 
 /// Limit on the operations with other results that are kept of all rounds.
@@ -92,7 +92,7 @@ pub fn report(rounds: &Rounds, wanted: u32, limit: usize) -> Report {
         ("rounds_different", "  with another result", Cell::Count(with_others as u64)),
         ("operations", "operations replayed", Cell::Count(rounds.operations)),
         ("mismatches", "  with another result", Cell::Count(rounds.mismatches)),
-        ("span_min_ns", "duration µs: shortest", Cell::ns(spans.first().copied())),
+        ("span_min_ns", "duration: shortest", Cell::ns(spans.first().copied())),
         ("span_p50_ns", "  median", Cell::ns(spans.get(spans.len() / 2).copied())),
         ("span_max_ns", "  longest", Cell::ns(spans.last().copied())),
     ];

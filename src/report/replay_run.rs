@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::replay_columns::{self, PERCENTILES, Pace, TOTALS, percentiles, result, totals};
-use super::rows::{column, first_rows};
+use super::rows::{column, first_rows, key_column};
 use crate::replay::comparison::{Comparison, Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::replay::plan::plan_file::Index;
@@ -35,38 +35,42 @@ pub struct ReplayRun<'a> {
 
 const OUTCOMES: [Column; 4] = [
     column("outcome", ""),
-    column("call", "call"),
+    key_column(0, "call", "call"),
     column("count", "operations"),
     column("", "what"),
 ];
 
-const TIMES: [Column; 2] = [column("call", "call"), column("count", "count")];
+const TIMES: [Column; 2] = [key_column(0, "call", "call"), column("count", "count")];
 
-const THREADS: [Column; 4] =
-    [column("pid", "pid"), column("tid", "tid"), column("comm", "comm"), column("lane", "lane")];
+const THREADS: [Column; 4] = [
+    key_column(1, "pid", "pid"),
+    column("tid", "tid"),
+    column("comm", "comm"),
+    column("lane", "lane"),
+];
 
-const FILES: [Column; 1] = [column("path", "path")];
+const FILES: [Column; 1] = [key_column(0, "path", "path")];
 
 const PARTS: [Column; 5] = [
-    column("from_ns", "from µs"),
+    column("from_ns", "from"),
     column("captured_count", "captured operations"),
-    column("captured_bytes", "bytes"),
+    column("captured_bytes", "captured moved"),
     column("replayed_count", "replayed operations"),
-    column("replayed_bytes", "bytes"),
+    column("replayed_bytes", "replayed moved"),
 ];
 
 const MISMATCHES: [Column; 11] = [
-    column("start_ns", "at µs"),
-    column("pid", "pid"),
+    column("start_ns", "at"),
+    key_column(1, "pid", "pid"),
     column("tid", "tid"),
     column("number", "its operation"),
-    column("call", "call"),
+    key_column(0, "call", "call"),
     column("outcome", "outcome"),
     column("captured", ""),
     column("", "captured"),
     column("replayed", ""),
     column("", "replayed"),
-    column("path", "path"),
+    key_column(0, "path", "path"),
 ];
 
 /// Results of a replay.
@@ -262,8 +266,11 @@ fn mismatches(run: &ReplayRun<'_>, shown: &[&Mismatch]) -> Table {
 }
 
 fn left(index: &Index) -> Table {
-    let columns =
-        vec![column("reason", "reason"), column("call", "call"), column("count", "operations")];
+    let columns = vec![
+        column("reason", "reason"),
+        key_column(0, "call", "call"),
+        column("count", "operations"),
+    ];
     let row = |replay: &crate::replay::plan::plan_file::SkippedOps| {
         vec![
             Cell::Word(replay.reason.clone()),

@@ -1,20 +1,21 @@
 //! Report of `replay compare`: a recording of a replay, next to its plan.
 
-use super::human::{count, end_of};
 use super::replay_columns::result;
-use super::rows::{column, first_rows};
+use super::rows::{column, first_rows, key_column};
 use crate::replay::verify_recording::VerifyResult;
 use crate::text::escape;
+use crate::text::quantity::count;
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::text::table_text::end_of;
 
 const DIFFERENCES: [Column; 2] = [column("difference", "another"), column("count", "operations")];
 
 const EXAMPLES: [Column; 11] = [
-    column("worker", "thread"),
+    key_column(0, "worker", "thread"),
     column("number", "its operation"),
     column("difference", "another"),
-    column("call", "call"),
-    column("path", "path"),
+    key_column(0, "call", "call"),
+    key_column(0, "path", "path"),
     column("result", ""),
     column("", "result"),
     column("recorded_call", "recorded call"),
@@ -93,7 +94,8 @@ pub fn brief(traced: &VerifyResult, whole: &Report) -> Report {
     differences.rows.truncate(BRIEF_ROWS);
     let about = if whole.notes.is_empty() { "" } else { " and notes" };
     let notes = vec![format!("all tables{about}: --details")];
-    Report { kind: whole.kind, facts, tables: vec![differences, brief_examples(traced)], notes }
+    let tables = vec![differences, brief_examples(traced)];
+    Report { kind: whole.kind, facts, tables, notes, incomplete: whole.incomplete.clone() }
 }
 
 fn brief_examples(traced: &VerifyResult) -> Table {

@@ -7,7 +7,12 @@ pub const ROWS: usize = 20;
 
 /// Creates a column.
 pub(super) const fn column(key: &'static str, title: &'static str) -> Column {
-    Column { key, title }
+    Column { key, title, rank: None }
+}
+
+/// Creates a column that names what the row is about: the first such column for people has rank 0.
+pub(super) const fn key_column(rank: u8, key: &'static str, title: &'static str) -> Column {
+    Column { key, title, rank: Some(rank) }
 }
 
 /// Adds a note about operations without a row of their own.

@@ -5,7 +5,7 @@ use std::io;
 
 use inferno::flamegraph;
 
-use super::rows::{column, others, rest_of_keys};
+use super::rows::{column, key_column, others, rest_of_keys};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::stacks::{IoStacks, StackKey, StackSubject, StackSum};
 use crate::capture::fact::Symbol;
@@ -119,7 +119,11 @@ impl Stacks {
         report.tables.push(Table {
             key: "totals",
             title: "All of it".into(),
-            columns: SUM.iter().chain(&[column("of", "device or operation")]).copied().collect(),
+            columns: SUM
+                .iter()
+                .chain(&[key_column(0, "of", "device or operation")])
+                .copied()
+                .collect(),
             rows: self.totals.iter().map(total).collect(),
         });
         let limit = if limit == 0 { self.all.len() } else { limit };
@@ -230,10 +234,10 @@ fn element(out: &mut Vec<u8>, name: &[u8]) {
 
 const SUM: [Column; 5] = [
     column("count", "count"),
-    column("read_bytes", "read bytes"),
-    column("written_bytes", "written bytes"),
-    column("discarded_bytes", "discarded bytes"),
-    column("time_ns", "time µs"),
+    column("read_bytes", "read"),
+    column("written_bytes", "written"),
+    column("discarded_bytes", "discarded"),
+    column("time_ns", "time"),
 ];
 
 const STACK: [Column; 4] =

@@ -141,7 +141,7 @@ fn stacks(which: StacksOf, shape: StackOptions) -> Stacks {
 #[track_caller]
 fn check(report: &Report, form: TableFormat, expected: &Expect) {
     let mut out = Vec::new();
-    report.print(form, &mut out).expect("memory");
+    report.print(form, None, &mut out).expect("memory");
     expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
 }
 
@@ -153,41 +153,41 @@ fn for_people() {
         TableFormat::Text,
         &expect![[r#"
 
-        All of it
-        count  read bytes  written bytes  discarded bytes  time µs  device or operation
-            4        1536          14848                0    0.400  loop0
-            1           0              0            51200    0.100  8:0
+            All of it
+            device or operation  count  read kB  written kB  discarded kB  time ns
+            loop0                    4     1.54        14.8             0      400
+            8:0                      1        0           0          51.2      100
 
-        8:0
-            submit_bio
-            vfs_write
-            do_syscall_64
-                e
-        count  read bytes  written bytes  discarded bytes  time µs
-            1           0              0            51200    0.100
+            8:0
+                submit_bio
+                vfs_write
+                do_syscall_64
+                    e
+            count  read B  written B  discarded kB  time ns
+                1       0          0          51.2      100
 
-        loop0
-            submit_bio
-            vfs_write
-            do_syscall_64
-                dd
-        count  read bytes  written bytes  time µs
-            2           0          12288    0.200
+            loop0
+                submit_bio
+                vfs_write
+                do_syscall_64
+                    dd
+            count  read B  written kB  time ns
+                2       0        12.3      200
 
-        loop0
-            [no stack]
-                e
-        count  read bytes  written bytes  time µs
-            1           0           2560    0.100
+            loop0
+                [no stack]
+                    e
+            count  read B  written kB  time ns
+                1       0        2.56      100
 
-        Other stacks
-        count  read bytes  written bytes  discarded bytes  time µs  stacks
-            1        1536              0                0    0.100  (1 others)
+            Other stacks
+            count  read kB  written B  discarded B  time ns  stacks
+                1     1.54          0            0      100  (1 others)
 
-        1 of 5 bios have no stack
-        1 of 5 bios have 5 functions or more: the outermost may be missing
-        1 of 11 functions in the stacks have no name: shown as [unknown], file+place or address
-    "#]],
+            1 of 5 bios have no stack
+            1 of 5 bios have 5 functions or more: the outermost may be missing
+            1 of 11 functions in the stacks have no name: shown as [unknown], file+place or address
+        "#]],
     );
 }
 
@@ -199,23 +199,24 @@ fn as_tables() {
         &stacks(which, both).report(TableFormat::Json, 0),
         TableFormat::Json,
         &expect![[r#"
-        {"kind":"stacks","version":1,
-        "by":"bytes",
-        "totals":[
-        {"count":4,"read_bytes":1536,"written_bytes":14848,"discarded_bytes":0,"time_ns":400,"of":"loop0"},
-        {"count":1,"read_bytes":0,"written_bytes":0,"discarded_bytes":51200,"time_ns":100,"of":"8:0"}],
-        "stacks":[
-        {"count":1,"read_bytes":0,"written_bytes":0,"discarded_bytes":51200,"time_ns":100,"of":"8:0","comm":"e","pid":9,"stack":"do_syscall_64;vfs_write;submit_bio"},
-        {"count":1,"read_bytes":0,"written_bytes":8192,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"dd","pid":8,"stack":"do_syscall_64;vfs_write;submit_bio"},
-        {"count":1,"read_bytes":0,"written_bytes":4096,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"dd","pid":7,"stack":"[unknown];libc.so.6+0x77;a\\x3bb\\x0a;do_syscall_64;vfs_write;submit_bio"},
-        {"count":1,"read_bytes":0,"written_bytes":2560,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"e","pid":9,"stack":null},
-        {"count":1,"read_bytes":1536,"written_bytes":0,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"c;d 5","pid":8,"stack":"0x28;submit_bio"}],
-        "notes":[
-        "programs are unwound by frame pointers: in code that was compiled without them functions are missing, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too",
-        "1 of 5 bios have no stack",
-        "1 of 5 bios have 5 functions or more: the outermost may be missing",
-        "3 of 14 functions in the stacks have no name: shown as [unknown], file+place or address"]}
-    "#]],
+            {"kind":"stacks","version":1,
+            "incomplete":[],
+            "by":"bytes",
+            "totals":[
+            {"count":4,"read_bytes":1536,"written_bytes":14848,"discarded_bytes":0,"time_ns":400,"of":"loop0"},
+            {"count":1,"read_bytes":0,"written_bytes":0,"discarded_bytes":51200,"time_ns":100,"of":"8:0"}],
+            "stacks":[
+            {"count":1,"read_bytes":0,"written_bytes":0,"discarded_bytes":51200,"time_ns":100,"of":"8:0","comm":"e","pid":9,"stack":"do_syscall_64;vfs_write;submit_bio"},
+            {"count":1,"read_bytes":0,"written_bytes":8192,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"dd","pid":8,"stack":"do_syscall_64;vfs_write;submit_bio"},
+            {"count":1,"read_bytes":0,"written_bytes":4096,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"dd","pid":7,"stack":"[unknown];libc.so.6+0x77;a\\x3bb\\x0a;do_syscall_64;vfs_write;submit_bio"},
+            {"count":1,"read_bytes":0,"written_bytes":2560,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"e","pid":9,"stack":null},
+            {"count":1,"read_bytes":1536,"written_bytes":0,"discarded_bytes":0,"time_ns":100,"of":"loop0","comm":"c;d 5","pid":8,"stack":"0x28;submit_bio"}],
+            "notes":[
+            "programs are unwound by frame pointers: in code that was compiled without them functions are missing, and the outermost may be unknown or wrong: --call-graph dwarf finds those, too",
+            "1 of 5 bios have no stack",
+            "1 of 5 bios have 5 functions or more: the outermost may be missing",
+            "3 of 14 functions in the stacks have no name: shown as [unknown], file+place or address"]}
+        "#]],
     );
     check(
         &stacks(which, both).report(TableFormat::Csv, 1),

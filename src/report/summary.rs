@@ -1,6 +1,6 @@
 //! Report of `summary`.
 
-use super::rows::{column, first_rows, left_out, others, rest_of_keys};
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::completed_op::OpKind;
 use crate::analysis::findings::{Finding, FindingKind, findings};
@@ -15,6 +15,7 @@ use crate::operation::model::ProcessKey;
 use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
 use crate::text::escape::shown;
+use crate::text::quantity::{self, counted, size, time};
 use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
 use crate::units::DevId;
@@ -23,12 +24,12 @@ use crate::units::DevId;
 const TALLY: [Column; 18] = [
     column("count", "count"),
     column("errors", "errors"),
-    column("read_bytes", "read bytes"),
-    column("written_bytes", "written bytes"),
-    column("time_ns", "time µs"),
-    column("time_share", "time"),
-    column("waited_ns", "wait µs"),
-    column("p50_ns", "p50 µs"),
+    column("read_bytes", "read"),
+    column("written_bytes", "written"),
+    column("time_ns", "time"),
+    column("time_share", "share"),
+    column("waited_ns", "wait"),
+    column("p50_ns", "p50"),
     column("p90_ns", "p90"),
     column("p99_ns", "p99"),
     column("p999_ns", "p99.9"),
@@ -114,19 +115,19 @@ const DEVICE: [Column; 16] = [
     column("requests", "requests"),
     column("errors", "errors"),
     column("merges", "merges"),
-    column("bytes", "bytes"),
-    column("queue_ns", "queue µs"),
-    column("queue_p50_ns", "p50"),
-    column("queue_p99_ns", "p99"),
-    column("queue_max_ns", "max"),
-    column("device_ns", "device µs"),
-    column("device_p50_ns", "p50"),
-    column("device_p90_ns", "p90"),
-    column("device_p99_ns", "p99"),
-    column("device_p999_ns", "p99.9"),
-    column("device_max_ns", "max"),
-    column("operation", "operation"),
-    column("device", "device"),
+    column("bytes", "moved"),
+    column("queue_ns", "queue"),
+    column("queue_p50_ns", "queue p50"),
+    column("queue_p99_ns", "queue p99"),
+    column("queue_max_ns", "queue max"),
+    column("device_ns", "in device"),
+    column("device_p50_ns", "device p50"),
+    column("device_p90_ns", "device p90"),
+    column("device_p99_ns", "device p99"),
+    column("device_p999_ns", "device p99.9"),
+    column("device_max_ns", "device max"),
+    key_column(0, "operation", "operation"),
+    key_column(0, "device", "device"),
 ];
 
 fn devices(fold: &IoSummary, names: &[(DevId, String)]) -> Table {
@@ -179,9 +180,9 @@ fn errors(fold: &IoSummary) -> Table {
         title: "Failures by reason".into(),
         columns: vec![
             column("count", "count"),
-            column("error", "error"),
-            column("class", "class"),
-            column("operation", "operation"),
+            key_column(0, "error", "error"),
+            key_column(1, "class", "class"),
+            key_column(0, "operation", "operation"),
         ],
         rows: rows.into_iter().map(row).collect(),
     }
@@ -195,21 +196,31 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     let found = findings(fold);
     let mut report = Report { kind: "summary", ..Report::default() };
     let all = fold.all();
+    // Without such operations the lines would only take room.
+    let unless_zero = |title, number: u64| if number == 0 { "" } else { title };
     report.facts = vec![
-        ("wall_ns", "recorded µs", Cell::Ns(wall)),
+        ("wall_ns", "recorded", Cell::Ns(wall)),
         ("operations", "operations", Cell::Count(all.count)),
-        ("failed", "failed", Cell::Count(all.errors)),
+        ("failed", unless_zero("failed", all.errors), Cell::Count(all.errors)),
         ("read_bytes", "bytes read", Cell::Count(all.read)),
         ("written_bytes", "bytes written", Cell::Count(all.written)),
-        ("time_ns", "time in them µs", Cell::Ns(all.time.sum())),
-        ("file_ns", "of it on files µs", Cell::Ns(all.own_time())),
-        ("waited_ns", "of it on pipes, sockets, … µs", Cell::Ns(all.waited)),
-        ("unknown_type_ns", "of it on descriptors of unknown type µs", Cell::Ns(all.untyped_ns)),
+        ("time_ns", "time in them", Cell::Ns(all.time.sum())),
+        ("file_ns", "of it on files", Cell::Ns(all.own_time())),
+        ("waited_ns", unless_zero("of it on pipes, sockets, …", all.waited), Cell::Ns(all.waited)),
+        (
+            "unknown_type_ns",
+            unless_zero("of it on descriptors of unknown type", all.untyped_ns),
+            Cell::Ns(all.untyped_ns),
+        ),
         ("unknown_type_count", "", Cell::Count(all.untyped)),
-        ("no_io_ns", "of it without I/O µs", Cell::Ns(all.without_io_ns)),
+        (
+            "no_io_ns",
+            unless_zero("of it without I/O", all.without_io_ns),
+            Cell::Ns(all.without_io_ns),
+        ),
         ("no_io_count", "", Cell::Count(all.without_io)),
         ("time_per_wall", "time in them, of the time recorded", Cell::share(all.time.sum(), wall)),
-        ("faults", "page faults on files", Cell::Count(fold.faults)),
+        ("faults", unless_zero("page faults on files", fold.faults), Cell::Count(fold.faults)),
         ("unseen_results", "", Cell::Count(fold.unseen.count)),
         ("unseen_requested_bytes", "", Cell::Count(fold.unseen.requested)),
     ];
@@ -242,8 +253,8 @@ fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
             "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait for pipes and \
              sockets is not known, and no other finding counts them (docs/limitations.md#lim-descriptors)",
             all.untyped,
-            seconds(all.untyped_ns),
-            seconds(all.time.sum()),
+            time(all.untyped_ns),
+            time(all.time.sum()),
             harmless(names.as_bytes())
         )
     })
@@ -268,7 +279,7 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
         let names = [io.as_str().to_owned(), what.to_string()].map(Cell::Word);
         (names.to_vec(), stats.clone())
     });
-    let names = [column("class", "class"), column("operation", "operation")];
+    let names = [key_column(1, "class", "class"), key_column(0, "operation", "operation")];
     let tables =
         Tallies { key: "calls", title: "Operations", names: &names, all: &fold.all(), limit };
     tables.table(rows.collect())
@@ -284,7 +295,7 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
         .processes
         .others()
         .map(|other| (vec![Cell::None, rest_of_keys()], other.tally.clone()));
-    let names = [column("pid", "pid"), column("comm", "process")];
+    let names = [key_column(1, "pid", "pid"), key_column(0, "comm", "process")];
     let tables =
         Tallies { key: "processes", title: "Processes", names: &names, all: &fold.all(), limit };
     tables.table(rows.chain(rest).collect())
@@ -292,7 +303,7 @@ fn processes(fold: &IoSummary, limit: usize) -> Table {
 
 /// Columns of a file, with this title.
 pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
-    [column("mounts", ""), column("unverified", ""), column("path", title)]
+    [column("mounts", ""), column("unverified", ""), key_column(0, "path", title)]
 }
 
 /// Cells of a file: its mounts if they are not the tracer's, whether the path may be another
@@ -363,10 +374,6 @@ fn findings_table(found: &[Finding], names: &[(DevId, String)]) -> Table {
     }
 }
 
-fn seconds(ns: u64) -> String {
-    format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
-}
-
 fn percent(part: u64, whole: u64) -> String {
     shares::percent(shares::tenths(&[part], whole).into_iter().sum())
 }
@@ -384,40 +391,53 @@ fn named(key: &[u8]) -> String {
 }
 
 fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
-    let time = seconds(finding.time_ns);
+    let spent = time(finding.time_ns);
     let of = |all: &u64| percent(finding.time_ns, *all);
     match &finding.kind {
-        FindingKind::Operation { what, count, all_ns } => {
-            format!("{what}: {time} in {count} of them, {} of the time of all file I/O", of(all_ns))
-        }
-        FindingKind::File { file, count, read, written, all_ns } => format!(
-            "{}: {time} in {count} operations, {} of the time of all file I/O; {read} bytes read, {written} written",
-            named(file),
+        FindingKind::Operation { what, count, all_ns } => format!(
+            "{what}: {spent} in {}, {} of the time of all file I/O",
+            counted(*count, "call"),
             of(all_ns)
         ),
+        FindingKind::File { file, count, read, written, all_ns } => format!(
+            "{}: {spent} in {}, {} of the time of all file I/O; {} read, {} written",
+            named(file),
+            counted(*count, "operation"),
+            of(all_ns),
+            size(*read),
+            size(*written)
+        ),
         FindingKind::Process { pid, comm, count, all_ns } => format!(
-            "process {pid} ({}): {time} in {count} operations, {} of the time of all file I/O",
+            "process {pid} ({}): {spent} in {}, {} of the time of all file I/O",
             harmless(comm),
+            counted(*count, "operation"),
             of(all_ns)
         ),
         FindingKind::Small { what, count, bytes } => format!(
-            "{what}: {count} of them move {bytes} bytes, {} each on average: with pages of 4096 bytes some {time} less",
-            bytes / count.max(&1)
+            "{what}: {} move {}, {} on average: with accesses of 4096 bytes some {spent} less",
+            counted(*count, "call"),
+            size(*bytes),
+            size(bytes / count.max(&1))
         ),
-        FindingKind::Failing { what, errno, failed, count } => {
-            format!("{what}: {failed} of {count} fail with {}, in some {time}", ErrnoName(*errno))
-        }
+        FindingKind::Failing { what, errno, failed, count } => format!(
+            "{what}: {} of {} fail with {}, in some {spent}",
+            quantity::count(*failed),
+            counted(*count, "call"),
+            ErrnoName(*errno)
+        ),
         FindingKind::Untyped { count, all_ns } => format!(
-            "descriptors of unknown type: {time} in {count} operations, {} of the time of all operations: file I/O, or waiting for others",
+            "descriptors of unknown type: {spent} in {}, {} of the time of all operations: file I/O, or waiting for others",
+            counted(*count, "operation"),
             of(all_ns)
         ),
         FindingKind::Queued { dev, requests, device_ns } => {
             let name = names.iter().find(|name| name.0 == *dev);
             let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
             format!(
-                "{}: {requests} requests wait {time} before the driver and are {} in it: more are issued at once than it takes",
+                "{}: {} wait {spent} before the driver and are {} in it: more are issued at once than it takes",
                 harmless(name.as_bytes()),
-                seconds(*device_ns)
+                counted(*requests, "request"),
+                time(*device_ns)
             )
         }
     }

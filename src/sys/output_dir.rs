@@ -27,7 +27,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, symlinkat, unlinkat};
 
 use super::fs_identity::{Entered, FsIdentity};
 use super::identity::Identity;
@@ -316,6 +316,30 @@ impl OutputDirectory {
     pub fn replace(&self, name: &OsStr, new: &OsStr) -> io::Result<()> {
         let _as = self.enter()?;
         Ok(renameat(&*self.held, one_step(name)?, &*self.held, one_step(new)?)?)
+    }
+
+    /// Lets a symbolic link lead to another entry of the directory. A link of that name is
+    /// replaced.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the name is not a link's; those of `symlinkat(2)` and `renameat(2)`.
+    pub fn link(&self, name: &OsStr, to: &OsStr) -> io::Result<()> {
+        let is_link = |found: FileStat| found.st_mode & libc::S_IFMT == libc::S_IFLNK;
+        if self.find(name)?.is_some_and(|found| !is_link(found)) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let mut new = name.to_owned();
+        new.push(format!(".{}", std::process::id()));
+        {
+            let _as = self.enter()?;
+            symlinkat(one_step(to)?, &*self.held, one_step(&new)?)?;
+        }
+        let replaced = self.replace(&new, name);
+        if replaced.is_err() {
+            let _ = self.remove(&new);
+        }
+        replaced
     }
 
     /// Gives an entry, with all below it, to the owner of another directory's new files. No other

@@ -13,8 +13,11 @@ pub mod ioreplay;
 pub mod iotracer;
 pub mod json;
 pub mod line_format;
+pub mod quantity;
 pub mod shares;
 pub mod table;
+mod table_order;
+pub mod table_text;
 
 pub mod errno;
 pub mod escape;

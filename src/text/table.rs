@@ -1,8 +1,8 @@
-//! Tables of figures in three forms: lines for people, JSON and CSV for programs. All forms have
-//! the same numbers.
+//! Tables of figures in three forms: lines for people (`table_text`), JSON and CSV for programs.
+//! All forms have the same numbers, rounded for people.
 //!
-//! Keys of columns are those of JSON and CSV and contain their unit (`time_ns`); for people times
-//! are in microseconds with three decimals, which is as exact.
+//! Keys of columns are those of JSON and CSV and contain their unit (`time_ns`, `read_bytes`); for
+//! people each column has a unit that suits its numbers.
 
 use std::io;
 
@@ -69,31 +69,6 @@ impl Cell {
     /// Cell of a time that may be unknown.
     pub fn ns(number: Option<u64>) -> Self {
         number.map_or(Self::None, Self::Ns)
-    }
-
-    fn is_text(&self) -> bool {
-        matches!(self, Self::Name(_) | Self::Unverified(_) | Self::Word(_))
-    }
-
-    fn for_people(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self {
-            Self::None => out.push(b'-'),
-            Self::Count(it) => number_format::unsigned(&mut out, *it),
-            Self::Signed(it) => number_format::signed(&mut out, *it),
-            Self::Ns(it) => out.extend(format!("{}.{:03}", it / 1000, it % 1000).bytes()),
-            Self::Mean(it) => out.extend(format!("{it:.3}").bytes()),
-            Self::Share(it) => out.extend(format!("{:.1} %", it * 100.0).bytes()),
-            Self::Part(_, tenths) => out.extend(shares::percent(*tenths).bytes()),
-            Self::Flag(it) => out.extend_from_slice(if *it { b"yes" } else { b"no" }),
-            Self::Name(it) => escape::shown(&mut out, it, b""),
-            Self::Unverified(it) => {
-                escape::shown(&mut out, it, b"");
-                out.extend_from_slice(UNVERIFIED.as_bytes());
-            }
-            Self::Word(it) => out.extend(it.bytes()),
-        }
-        out
     }
 
     fn value(&self) -> CellValue<'_> {
@@ -195,8 +170,11 @@ impl CellValue<'_> {
 pub struct Column {
     /// Key for programs; empty: not for programs.
     pub key: &'static str,
-    /// Heading for people; empty: not for people.
+    /// Heading for people, without a unit; empty: not for people.
     pub title: &'static str,
+    /// For columns that name what the row is about: such columns come first for people, in this
+    /// order.
+    pub rank: Option<u8>,
 }
 
 /// Rows of the same kind.
@@ -217,6 +195,8 @@ pub struct Table {
 pub struct Report {
     /// Name of the subcommand.
     pub kind: &'static str,
+    /// Parts that are missing from the recording; empty: none.
+    pub incomplete: Vec<String>,
     /// Single values: key, title for people (empty: not for people), value.
     pub facts: Vec<(&'static str, &'static str, Cell)>,
     /// The tables.
@@ -237,15 +217,20 @@ pub enum TableFormat {
 }
 
 impl Report {
-    /// Prints the report.
+    /// Prints the report; `width`: columns of the terminal, for text; `None`: no limit.
     ///
     /// # Errors
     ///
     /// The writer's own.
-    pub fn print(&self, form: TableFormat, out: &mut impl io::Write) -> io::Result<()> {
+    pub fn print(
+        &self,
+        form: TableFormat,
+        width: Option<usize>,
+        out: &mut impl io::Write,
+    ) -> io::Result<()> {
         let mut bytes = Vec::new();
         match form {
-            TableFormat::Text => self.text(&mut bytes),
+            TableFormat::Text => bytes.extend(self.text(width).bytes()),
             TableFormat::Json => self.json(&mut bytes),
             TableFormat::Csv => self.csv(&mut bytes),
         }
@@ -253,31 +238,36 @@ impl Report {
         out.flush()
     }
 
-    fn text(&self, out: &mut Vec<u8>) {
-        let shown = || self.facts.iter().filter(|fact| !fact.1.is_empty());
-        let width = shown().map(|shown| letters(shown.1.as_bytes())).max().unwrap_or(0);
-        for (_, title, value) in shown() {
-            out.extend(format!("{title:width$}  ").bytes());
-            out.append(&mut value.for_people());
-            out.push(b'\n');
+    /// Prints the rows of all tables as comma-separated values, after a line with their keys, and
+    /// nothing else.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn print_data(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for table in &self.tables {
+            let keys = table.columns.iter().map(|column| column.key).filter(|key| !key.is_empty());
+            bytes.extend(keys.collect::<Vec<_>>().join(",").bytes());
+            bytes.push(b'\n');
+            for row in &table.rows {
+                for (number, (_, cell)) in table.for_programs(row).enumerate() {
+                    if number > 0 {
+                        bytes.push(b',');
+                    }
+                    cell.value().csv(&mut bytes);
+                }
+                bytes.push(b'\n');
+            }
         }
-        for table in self.tables.iter().filter(|row| !row.rows.is_empty()) {
-            out.push(b'\n');
-            out.extend(table.title.bytes());
-            out.push(b'\n');
-            table.text(out);
-        }
-        if !self.notes.is_empty() {
-            out.push(b'\n');
-        }
-        for note in &self.notes {
-            out.extend(note.bytes());
-            out.push(b'\n');
-        }
+        out.write_all(&bytes)?;
+        out.flush()
     }
 
     pub(super) fn json(&self, out: &mut Vec<u8>) {
         out.extend(format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).bytes());
+        out.extend_from_slice(b",\n\"incomplete\":");
+        strings(&self.incomplete, out);
         for (key, _, value) in &self.facts {
             out.extend_from_slice(b",\n");
             value.value().member(key, out);
@@ -296,12 +286,9 @@ impl Report {
             }
             out.push(b']');
         }
-        out.extend_from_slice(b",\n\"notes\":[");
-        for (number, note) in self.notes.iter().enumerate() {
-            out.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
-            escape::json_string(out, note);
-        }
-        out.extend_from_slice(b"]}\n");
+        out.extend_from_slice(b",\n\"notes\":");
+        strings(&self.notes, out);
+        out.extend_from_slice(b"}\n");
     }
 
     fn csv(&self, out: &mut Vec<u8>) {
@@ -311,9 +298,10 @@ impl Report {
             value.value().csv(out);
             out.push(b'\n');
         }
-        for note in &self.notes {
-            out.extend_from_slice(b"facts,note,");
-            CellValue::Word(note).csv(out);
+        let incomplete = self.incomplete.iter().map(|part| ("incomplete", part));
+        for (key, text) in incomplete.chain(self.notes.iter().map(|note| ("note", note))) {
+            out.extend(format!("facts,{key},").bytes());
+            CellValue::Word(text).csv(out);
             out.push(b'\n');
         }
         for table in &self.tables {
@@ -334,62 +322,21 @@ impl Report {
     }
 }
 
+/// Writes an array of strings, a line each.
+fn strings(texts: &[String], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (number, text) in texts.iter().enumerate() {
+        out.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
+        escape::json_string(out, text);
+    }
+    out.push(b']');
+}
+
 impl Table {
     /// Cells of a row for programs.
     fn for_programs<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
         self.columns.iter().zip(row).filter(|column| !column.0.key.is_empty())
     }
-
-    /// Writes the table for people: numbers are right-aligned, text is left-aligned.
-    fn text(&self, out: &mut Vec<u8>) {
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|column| !self.title_of(*column).is_empty()).collect();
-        let headings =
-            shown.iter().map(|shown| self.title_of(*shown).as_bytes().to_vec()).collect();
-        let mut lines: Vec<Vec<Vec<u8>>> = vec![headings];
-        for row in &self.rows {
-            let cell = |number: &usize| row.get(*number).map_or_else(Vec::new, Cell::for_people);
-            lines.push(shown.iter().map(cell).collect());
-        }
-        let is_text: Vec<bool> = shown
-            .iter()
-            .map(|shown| self.rows.iter().any(|row| row.get(*shown).is_some_and(Cell::is_text)))
-            .collect();
-        let wide = |column: usize| {
-            let cells = lines.iter().filter_map(|line| line.get(column));
-            cells.map(|cell| letters(cell)).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..shown.len()).map(wide).collect();
-        for line in &lines {
-            let from = out.len();
-            for ((cell, width), is_text) in line.iter().zip(&widths).zip(&is_text) {
-                let missing = std::iter::repeat_n(b' ', width.saturating_sub(letters(cell)));
-                if out.len() > from {
-                    out.extend_from_slice(b"  ");
-                }
-                if *is_text {
-                    out.extend_from_slice(cell);
-                    out.extend(missing);
-                } else {
-                    out.extend(missing);
-                    out.extend_from_slice(cell);
-                }
-            }
-            while out.len() > from && out.last() == Some(&b' ') {
-                out.pop();
-            }
-            out.push(b'\n');
-        }
-    }
-
-    fn title_of(&self, column: usize) -> &'static str {
-        self.columns.get(column).map_or("", |column| column.title)
-    }
-}
-
-/// Columns of a text, without knowledge of its font.
-fn letters(text: &[u8]) -> usize {
-    String::from_utf8_lossy(text).chars().count()
 }
 
 #[cfg(test)]
@@ -400,17 +347,18 @@ mod tests {
 
     fn sample() -> Report {
         let columns = vec![
-            Column { key: "count", title: "count" },
-            Column { key: "time_ns", title: "time µs" },
-            Column { key: "share", title: "" },
-            Column { key: "path", title: "file" },
+            Column { key: "count", title: "count", rank: None },
+            Column { key: "time_ns", title: "time", rank: None },
+            Column { key: "share", title: "", rank: None },
+            Column { key: "path", title: "file", rank: Some(0) },
         ];
         let row = |count, ns, name: &[u8]| {
             vec![Cell::Count(count), Cell::Ns(ns), Cell::share(count, 8), Cell::Name(name.to_vec())]
         };
         Report {
             kind: "sample",
-            facts: vec![("wall_ns", "wall µs", Cell::Ns(1_002_003)), ("x", "", Cell::None)],
+            facts: vec![("wall_ns", "wall", Cell::Ns(1_002_003)), ("x", "", Cell::None)],
+            incomplete: Vec::new(),
             tables: vec![Table {
                 key: "files",
                 title: "Files".into(),
@@ -424,7 +372,7 @@ mod tests {
     #[track_caller]
     fn check(form: TableFormat, expected: &Expect) {
         let mut out = Vec::new();
-        sample().print(form, &mut out).expect("memory");
+        sample().print(form, None, &mut out).expect("memory");
         expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
     }
 
@@ -433,15 +381,15 @@ mod tests {
         check(
             TableFormat::Text,
             &expect![[r#"
-            wall µs  1002.003
+                wall  1.00 ms
 
-            Files
-            count    time µs  file
-                1      0.005  a,"b"\x0a
-             1000  12345.678  \xff\x1b[m
+                Files
+                file        count  time ms
+                a,"b"\x0a       1   <0.001
+                \xff\x1b[m  1,000   12.346
 
-            That is all.
-        "#]],
+                That is all.
+            "#]],
         );
     }
 
@@ -450,18 +398,19 @@ mod tests {
         check(
             TableFormat::Json,
             &expect![[r#"
-            {"kind":"sample","version":1,
-            "wall_ns":1002003,
-            "x":null,
-            "files":[
-            {"count":1,"time_ns":5,"share":0.125000,"path":"a,\"b\"\u000a"},
-            {"count":1000,"time_ns":12345678,"share":125.000000,"path":"\\xff\u001b[m","path_bytes":"ff1b5b6d"}],
-            "notes":[
-            "That is all."]}
-        "#]],
+                {"kind":"sample","version":1,
+                "incomplete":[],
+                "wall_ns":1002003,
+                "x":null,
+                "files":[
+                {"count":1,"time_ns":5,"share":0.125000,"path":"a,\"b\"\u000a"},
+                {"count":1000,"time_ns":12345678,"share":125.000000,"path":"\\xff\u001b[m","path_bytes":"ff1b5b6d"}],
+                "notes":[
+                "That is all."]}
+            "#]],
         );
         let mut out = Vec::new();
-        sample().print(TableFormat::Json, &mut out).expect("memory");
+        sample().print(TableFormat::Json, None, &mut out).expect("memory");
         let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         assert_eq!(json["files"][1]["time_ns"], 12_345_678);
     }

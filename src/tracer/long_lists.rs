@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -36,6 +37,8 @@ pub struct LongLists {
     longest: [AtomicUsize; KINDS.len()],
     /// Signals that a list is longer than all before.
     grown: EventFd,
+    /// Error of switching probes on.
+    failed: Mutex<Option<io::Error>>,
 }
 
 impl LongLists {
@@ -46,7 +49,8 @@ impl LongLists {
     /// Errors of `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self { longest: Default::default(), grown: EventFd::from_value_and_flags(0, flags)? })
+        let grown = EventFd::from_value_and_flags(0, flags)?;
+        Ok(Self { longest: Default::default(), grown, failed: Mutex::default() })
     }
 
     /// Notes the list of a call that has returned the number of its elements.
@@ -66,20 +70,27 @@ impl LongLists {
         &self.grown
     }
 
+    /// Returns a warning if probes could not be switched on.
+    pub fn warning(&self) -> Option<String> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.as_ref().map(|error| {
+            format!("probes of long lists of libaio could not be switched on: {error}; readers of memory read these lists")
+        })
+    }
+
     /// Switches on the probes of all elements of the longest lists.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the kernel.
-    pub fn follow(&self, source: &dyn Source) -> io::Result<()> {
+    pub fn follow(&self, source: &dyn Source) {
         let _ = self.grown.read();
         // ORDERING: as in note().
         let longest = self.longest.each_ref().map(|length| length.load(Ordering::Relaxed));
-        source.switch_on(&|point| {
+        let switched = source.switch_on(&|point| {
             part(point).is_some_and(|(kind, first)| {
                 longest.get(kind as usize).is_some_and(|length| first > 0 && *length > first)
             })
-        })
+        });
+        if let Err(error) = switched {
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
     }
 }
 

@@ -176,12 +176,15 @@ impl NamesReaders {
         }
     }
 
-    /// Ends the listening to opens: the tracer's own opens at the end are not reported. Returns a
-    /// warning about opens that the listener has missed.
-    pub fn end_listening(&self) -> Option<String> {
-        let mut watch = lock(self.watch.as_ref()?);
-        watch.end();
-        watch.warning()
+    /// Ends the listening to opens: the tracer's own opens at the end are not reported. Returns
+    /// warnings about what was missed.
+    pub fn end_reading(&self) -> Vec<String> {
+        let heard = self.watch.as_ref().and_then(|watch| {
+            let mut watch = lock(watch);
+            watch.end();
+            watch.warning()
+        });
+        heard.into_iter().chain(self.long_lists.warning()).collect()
     }
 
     fn watch_opens(&self) -> io::Result<()> {

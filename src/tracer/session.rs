@@ -296,8 +296,7 @@ impl Session {
                 return "log not writable";
             }
             if ready.lists_grown {
-                // Without the probes the readers of names read these operations.
-                let _ = lists.follow(self.source.as_ref());
+                lists.follow(self.source.as_ref());
             }
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
@@ -375,7 +374,7 @@ impl Session {
         };
         warnings.extend(self.probes.as_ref().and_then(Probes::missed_names));
         warnings.extend(self.layers.as_ref().and_then(Layers::missed));
-        warnings.extend(self.names.end_listening());
+        warnings.extend(self.names.end_reading());
         warnings.extend(snapshot::late_cpus(&self.cpus));
         warnings.extend(cpus_gone(&drained, self.is_inherited));
         let counts = kernel_counts(self.source.as_ref(), &mut warnings);

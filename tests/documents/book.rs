@@ -115,7 +115,9 @@ fn listed(words: &[String], found: &mut BTreeMap<String, BTreeSet<String>>) {
     let mut verbs = Vec::new();
     for line in text.lines() {
         if !line.starts_with(' ') && line.ends_with(':') {
-            is_of_verbs = line == "Commands:";
+            // The first help has the verbs in groups with headings of their own.
+            let is_other = line.starts_with("Options") || line == "Examples:";
+            is_of_verbs = line == "Commands:" || words.is_empty() && !is_other;
         }
         let mut first = line.split_whitespace();
         match first.next() {
@@ -124,7 +126,7 @@ fn listed(words: &[String], found: &mut BTreeMap<String, BTreeSet<String>>) {
                 options
                     .extend(first.next().filter(|word| word.starts_with("--")).map(str::to_owned));
             }
-            Some(word) if is_of_verbs && line.starts_with("  ") && word != "help" => {
+            Some(word) if is_of_verbs && is_entry(line) && word != "help" => {
                 verbs.push(word.to_owned());
             }
             _ => {}
@@ -133,6 +135,11 @@ fn listed(words: &[String], found: &mut BTreeMap<String, BTreeSet<String>>) {
     for verb in verbs {
         listed(&[words, &[verb]].concat(), found);
     }
+}
+
+/// True for the first line about a verb: the others are indented more.
+fn is_entry(line: &str) -> bool {
+    line.strip_prefix("  ").is_some_and(|line| !line.starts_with(' '))
 }
 
 #[test]

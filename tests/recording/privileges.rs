@@ -127,7 +127,14 @@ fn root_without_capabilities_records_its_own() {
     let trace = dir.path().join("trace");
     let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1009", "count=211"];
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set=-all", "--inh-caps=-all", BINARY, "--no-archive", "-o"]);
+    command.args([
+        "--bounding-set=-all",
+        "--inh-caps=-all",
+        BINARY,
+        "--verbose",
+        "--no-archive",
+        "-o",
+    ]);
     command.arg(format!("{}/", trace.display())).arg("--").args(program);
     let said = run(&mut command, TIMEOUT).expect("it ends").success().stderr();
     for expected in [

@@ -230,7 +230,8 @@ fn impossible_selection_is_reported_first() {
     let marker = dir.path().join("ran");
     let refused = |arguments: &[&str]| {
         let finished =
-            process::run(Command::new(BINARY).args(arguments), TIMEOUT).expect("it ends");
+            process::run(Command::new(BINARY).args(arguments).current_dir(dir.path()), TIMEOUT)
+                .expect("it ends");
         assert_eq!(finished.status.code(), Some(125), "{arguments:?}: {}", finished.stderr());
         assert!(!marker.exists(), "{arguments:?}");
         finished.stderr()
@@ -244,7 +245,8 @@ fn impossible_selection_is_reported_first() {
         refused(&["files", "--to", to, "--", "touch", marker_text]).contains("is there already")
     );
     assert_eq!(std::fs::read_to_string(&there).expect("there"), "mine");
-    assert!(refused(&["summary"]).contains("nothing to record"));
+    assert!(refused(&["summary"]).contains("there is no recording in ."));
+    assert!(refused(&["summary", "-D", "10s"]).contains("nothing to record"));
     assert!(refused(&["summary", "-a", "x.iocap"]).contains("cannot be used with"));
     let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/logs/v2/block-direct.iocap");
     assert!(refused(&["summary", log, "-d", "sdz"]).contains("has no disk sdz"));

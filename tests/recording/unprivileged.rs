@@ -55,7 +55,8 @@ impl UserDirectory {
     fn record(&self, options: &[&str], program: &[&str]) -> Finished {
         let log = format!("{}/", self.path("log").display());
         let _ = fs::remove_dir_all(self.path("log"));
-        let arguments = [options, &["--no-archive", "-o", &log, "--"], program].concat();
+        let arguments =
+            [options, &["--verbose", "--no-archive", "-o", &log, "--"], program].concat();
         run(&mut self.command(self.path("iotrace-perf"), &arguments), TIMEOUT).expect("it ends")
     }
 
@@ -308,7 +309,7 @@ fn with_cap_perfmon_the_machine_is_recorded() {
     let log = format!("{}/", place.path("log").display());
     let program = place.path("iotrace-perf");
     let arguments =
-        ["-a", "--source", "perf", "--no-archive", "-o", &log, "--", "dd", "if=/dev/zero"];
+        ["-a", "-v", "--source", "perf", "--no-archive", "-o", &log, "--", "dd", "if=/dev/zero"];
     let mut command = Command::new("setpriv");
     command.args(rights.split(' ')).arg(program).args(arguments);
     command.args(["of=out", "bs=1009", "count=211"]).current_dir(place.dir.path());

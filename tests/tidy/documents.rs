@@ -237,9 +237,11 @@ fn examples(text: &str) -> Vec<(usize, Vec<String>)> {
 }
 
 /// Asks the program for help after these arguments: it refuses unknown verbs, options and values
-/// before that, and does nothing. Missing arguments and conflicts are not found.
+/// before that, and does nothing. Missing arguments and conflicts are not found. The words of a
+/// program, which begin with `--` or `./`, are left out.
 fn is_accepted(words: &[String]) -> bool {
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let is_program = |word: &String| word == "--" || word.starts_with("./");
+    let end = words.iter().position(is_program).unwrap_or(words.len());
     let mut program = Command::new(env!("CARGO_BIN_EXE_iotrace-perf"));
     let output = program.args(&words[..end]).arg("--help").output().expect("the program starts");
     output.status.success()

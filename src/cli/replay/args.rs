@@ -16,6 +16,17 @@ pub(in crate::cli) struct ReplayArgs {
     pub(super) verb: ReplayVerb,
 }
 
+impl ReplayArgs {
+    /// Returns the arguments that name a log, if the subcommand has some.
+    pub(in crate::cli) fn log_argument(&mut self) -> Option<&mut AnalyseArgs> {
+        match &mut self.verb {
+            ReplayVerb::Plan(plan) => Some(&mut plan.analyse),
+            ReplayVerb::Export(export) => Some(&mut export.analyse),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum ReplayVerb {
     /// Plan a replay: operations to replay, operations that cannot be replayed by reason, and

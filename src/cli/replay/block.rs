@@ -76,7 +76,7 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
         is_open: options.pacing == Pacing::Open,
     };
     let report = report::replay_block::report(&run, analyse::limit(&args.print));
-    analyse::print(&report, analyse::form(&args.print), to)?;
+    analyse::print(report, &args.print, to)?;
     let is_bad = comparison.mismatched() > args.max_mismatch || !run.is_whole();
     Ok(if is_bad { ExitCode::from(MISMATCH) } else { ExitCode::SUCCESS })
 }

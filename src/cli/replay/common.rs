@@ -1,7 +1,6 @@
 //! Common parts of the subcommands of `iotrace-perf replay`: plans, options, progress, and the
 //! report of a replay.
 
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +52,7 @@ pub(super) fn print_report(
     options: &ReplayOptions,
     replayed: &Replayed,
     notes: Vec<String>,
-    to: Box<dyn io::Write + Send>,
+    to: analyse::ReportOutput,
 ) -> Result<ExitCode, CliError> {
     let Replayed {
         index, names, comparison, is_stopped, unopened_fds, too_few, most, rings, ..
@@ -83,7 +82,7 @@ pub(super) fn print_report(
     if analyse::is_brief(&args.print, args.details) {
         report = report::replay_brief::brief(&run, &report);
     }
-    analyse::print(&report, analyse::form(&args.print), to)?;
+    analyse::print(report, &args.print, to)?;
     let is_bad = comparison.count(Outcome::is_mismatch) > args.max_mismatch
         || !report::replay_run::is_whole(&run);
     Ok(if is_bad { ExitCode::from(MISMATCH) } else { ExitCode::SUCCESS })

@@ -44,8 +44,8 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
         directory.keep();
         let limit = analyse::limit(print);
         let mut report = report::replay_export::report(&export, &converted.summary, limit);
-        report.notes.extend(summary_lines::notes(&converted));
-        analyse::print(&report, analyse::form(print), to)?;
+        summary_lines::add_to(&mut report, &converted);
+        analyse::print(report, print, to)?;
         print_line(&format!("now: cd {} && fio prepare.fio && fio replay.fio", args.fio.display()));
         Ok(())
     };

@@ -75,8 +75,8 @@ fn plan<O: PlanOutput<Error: Display>>(
         let limit = analyse::limit(&args.print);
         let mut report = report::replay::report(&planner, limit);
         end(planner, machine)?;
-        report.notes.extend(summary_lines::notes(&converted));
-        analyse::print(&report, analyse::form(&args.print), to)
+        summary_lines::add_to(&mut report, &converted);
+        analyse::print(report, &args.print, to)
     })
 }
 

@@ -81,7 +81,7 @@ pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<Exi
     }
     let is_stopped = done.whole() < rounds.get() as usize;
     let report = report(&done, rounds.get(), analyse::limit(&args.print));
-    analyse::print(&report, analyse::form(&args.print), to)?;
+    analyse::print(report, &args.print, to)?;
     Ok(ExitCode::from(if is_stopped { MISMATCH } else { worst }))
 }
 

@@ -30,7 +30,7 @@ pub(super) fn compare(args: &CompareArgs) -> Result<ExitCode, CliError> {
     let limit = analyse::limit(&args.print);
     let is_brief = analyse::is_brief(&args.print, args.details);
     let (report, is_same) = compared(&args.plan, &args.log, &args.root, limit, is_brief)?;
-    analyse::print(&report, analyse::form(&args.print), to)?;
+    analyse::print(report, &args.print, to)?;
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) })
 }
 
@@ -60,7 +60,7 @@ fn compared(
     let traced = verify_recording::compare(&plan, &recording, inside.as_os_str().as_bytes());
     let traced = traced.map_err(|error| damaged(log, &error))?;
     let mut report = report::replay_trace::report(&traced, converted.summary.lost(), limit);
-    report.notes.extend(summary_lines::notes(&converted));
+    summary_lines::add_to(&mut report, &converted);
     if is_brief {
         report = report::replay_trace::brief(&traced, &report);
     }
@@ -105,7 +105,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let (report, is_same) = compared(&args.plan, &output.log(), root, limit, is_brief)?;
     let form = analyse::form(&args.print);
     let mut second = Vec::new();
-    report.print(form, &mut second).map_err(CliError::output)?;
+    report.print(form, to.columns(&args.print), &mut second).map_err(CliError::output)?;
     join(form, &first, &second, &mut to).map_err(CliError::output)?;
     Ok(ExitCode::from(if is_same { code } else { MISMATCH }))
 }

@@ -27,7 +27,7 @@ use super::{names, read, run};
 
 fn printed(report: &Report, form: TableFormat) -> String {
     let mut out = Vec::new();
-    report.print(form, &mut out).expect("memory");
+    report.print(form, None, &mut out).expect("memory");
     String::from_utf8(out).expect("UTF-8")
 }
 
@@ -65,32 +65,56 @@ fn of_csv(csv: &str, key: &str) -> Vec<BTreeMap<String, String>> {
     rows
 }
 
-/// The numbers of a table for people, without the columns that they do not see.
-fn of_text(text: &str, title: &str) -> Vec<Vec<String>> {
-    let lines = text.lines().skip_while(|it| *it != title).skip(2);
-    let rows = lines.take_while(|it| !it.is_empty());
+/// The headings of a table for people, and the cells of its rows.
+fn of_text(text: &str, title: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let words = |line: &str| {
         let words = line.split("  ").map(str::trim).filter(|it| !it.is_empty());
         words.map(str::to_owned).collect()
     };
-    rows.map(words).collect()
+    let mut lines = text.lines().skip_while(|it| *it != title).skip(1).peekable();
+    // Sentences have no heading.
+    let is_list = lines.peek().is_some_and(|line| line.starts_with("- "));
+    let heading = if is_list { None } else { lines.next() };
+    let rows = lines.take_while(|it| !it.is_empty());
+    (heading.map(words).unwrap_or_default(), rows.map(words).collect())
 }
 
-/// A number as people see it: microseconds, or as it is.
-fn for_people(cell: &Cell) -> Option<String> {
-    match cell {
-        Cell::Count(it) => Some(it.to_string()),
-        Cell::Ns(it) => Some(format!("{}.{:03}", it / 1000, it % 1000)),
-        Cell::Mean(it) => Some(format!("{it:.3}")),
-        _ => None,
-    }
+/// Nanoseconds or bytes in the units of a heading.
+const UNITS: [(&str, f64); 11] = [
+    ("ns", 1.0),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("B", 1.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("TB", 1e12),
+    ("PB", 1e15),
+    ("", 1.0),
+];
+
+/// Fails unless a shown number is this value, rounded to its digits, in the unit of its heading.
+#[track_caller]
+fn check_shown(shown: &str, unit: &str, value: u64, what: &str) {
+    let (_, factor) = UNITS.iter().find(|it| it.0 == unit).unwrap_or_else(|| panic!("{unit}"));
+    let decimals = shown.split_once('.').map_or(0, |it| it.1.len());
+    let step = factor / 10_f64.powi(i32::try_from(decimals).expect("few"));
+    let number = shown.trim_start_matches('<').replace(',', "");
+    let number: f64 = number.parse().unwrap_or_else(|_| panic!("{what}: {shown}"));
+    let value = value as f64;
+    let is_rounded = (number * factor - value).abs() <= step * 0.500_001;
+    assert!(
+        is_rounded || shown.starts_with('<') && value < step,
+        "{what}: {shown} {unit} of {value}"
+    );
 }
 
 #[track_caller]
 fn check_table(table: &Table, [text, csv]: [&str; 2], json: &Value, what: &str) {
     let json = json[table.key].as_array().expect("an array");
     let csv = of_csv(csv, table.key);
-    let text = of_text(text, &table.title);
+    let (headings, text) = of_text(text, &table.title);
     let count = table.rows.len();
     assert_eq!((json.len(), csv.len(), text.len()), (count, count, count), "{what}: {}", table.key);
     for (number, row) in table.rows.iter().enumerate() {
@@ -103,9 +127,16 @@ fn check_table(table: &Table, [text, csv]: [&str; 2], json: &Value, what: &str) 
             }
             assert_eq!(json.is_null(), *cell == Cell::None, "{what}: {}", column.key);
         }
-        let seen = table.columns.iter().zip(row).filter(|it| !it.0.title.is_empty());
-        for cell in seen.filter_map(|it| for_people(it.1)) {
-            assert!(text[number].contains(&cell), "{what}: {cell} in {:?}", text[number]);
+        for (column, cell) in table.columns.iter().zip(row) {
+            let (Cell::Count(value) | Cell::Ns(value)) = cell else { continue };
+            let unit = |heading: &String| {
+                let rest = heading.strip_prefix(column.title)?;
+                let unit = if rest.is_empty() { rest } else { rest.strip_prefix(' ')? };
+                UNITS.iter().any(|it| it.0 == unit).then(|| unit.to_owned())
+            };
+            let found = headings.iter().enumerate().find_map(|(at, it)| Some((at, unit(it)?)));
+            let Some((at, unit)) = found.filter(|_| !column.title.is_empty()) else { continue };
+            check_shown(&text[number][at], &unit, *value, &format!("{what}: {}", column.key));
         }
     }
 }

@@ -107,15 +107,13 @@ fn requests_of_both_levels_equal_the_kernel_counters(source: Source) {
 #[track_caller]
 fn check_table(device: &Compared, job: &str) {
     let mut counts = Counts::default();
-    for line in device.summary.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let &[requests, _, merges, bytes, .., operation, name] = words.as_slice() else { continue };
-        let number = |word: &str| word.parse::<u64>().ok();
-        let (Some(requests), Some(merges), Some(bytes)) =
-            (number(requests), number(merges), number(bytes))
-        else {
-            continue;
+    for line in device.summary.lines().skip(1) {
+        let words: Vec<&str> = line.split(',').collect();
+        let &[requests, _, merges, bytes, .., operation, name] = words.as_slice() else {
+            panic!("{line}")
         };
+        let [requests, merges, bytes] =
+            [requests, merges, bytes].map(|it| it.parse::<u64>().expect("a number"));
         if name != device.device {
             continue;
         }

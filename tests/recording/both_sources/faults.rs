@@ -273,7 +273,7 @@ fn wrong_command_lines_are_refused() {
     let dir = scratch_dir("faults");
     for (arguments, said) in [
         (["-e", "reed", "--", "true"].as_slice(), "unknown event reed"),
-        (&["-o", "trace", "--", "true"], "-o takes NAME.otf2"),
+        (&["-o", "trace.json", "--", "true"], "a recording is written to a directory"),
         (&["-o", "{NONE}.otf2", "--", "true"], "unknown {NONE}"),
         (&["-m", "7X", "--", "true"], "unknown unit X"),
         (&[], "nothing to record"),
@@ -462,6 +462,6 @@ fn failed_log_writeback_is_reported(source: Source) {
     let finished = process::run(&mut command, TIMEOUT).expect("it ends");
     let said = finished.stderr();
     assert!(said.contains("cannot flush the log"), "{said}");
-    assert!(!said.contains("wrote "), "{said}");
+    assert!(!said.contains("iotrace-perf: wrote "), "{said}");
     assert_eq!(finished.status.code(), Some(125), "{said}");
 }

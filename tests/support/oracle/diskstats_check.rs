@@ -120,7 +120,7 @@ pub(crate) struct Compared {
     pub requests: Vec<JsonBlock>,
     /// Events that fit no request.
     pub unmatched: Vec<String>,
-    /// Output of `summary` for the recording.
+    /// Table `devices` of `summary` for the recording, as CSV.
     pub summary: String,
     /// False if the device was used between the looks at the counters from outside and from inside:
     /// while the recording was not wholly on.
@@ -194,7 +194,7 @@ fn compare(dir: &Path, stack: &Stack, job: Job, options: &[&str]) -> (Vec<Compar
     let [inside_before, inside_after] = ["before", "after"]
         .map(|it| fs::read_to_string(dir.join(it)).expect("the script wrote it"));
     let (requests, anomalies) = (recording.requests(), recording.anomalies());
-    let summary = recording.text_report("summary");
+    let summary = recording.table("summary", "devices");
     let compared =
         devices.iter().zip(before.into_iter().zip(after)).map(|(device, (before, after))| {
             let name = device.name();

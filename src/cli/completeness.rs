@@ -1,0 +1,99 @@
+//! Completeness of a log: records that are missing from it, and facts that are not known.
+
+use crate::anomaly::AnomalyKind;
+use crate::pipeline::Summary;
+use crate::text::quantity;
+use crate::text::shares;
+
+/// Returns the parts that are missing from the log, the most important first; empty if it has all
+/// records.
+pub(super) fn missing(summary: &Summary) -> Vec<String> {
+    let ledger = &summary.ledger;
+    let mut missing = Vec::new();
+    missing.extend(lost(summary));
+    if let Some(counts) = summary.missing().filter(|counts| !counts.is_empty()) {
+        let all: i64 = counts.iter().map(|(_, count)| count).sum();
+        let of: Vec<&str> = counts.iter().map(|(name, _)| name.as_str()).collect();
+        missing.push(format!(
+            "{all} records are missing without a report of the kernel ({})",
+            of.join(", ")
+        ));
+    }
+    if summary.end.is_none() {
+        missing.push("the recording did not end in order".to_owned());
+    }
+    if summary.torn || summary.damaged_bytes > 0 {
+        missing.push(format!("{} of the log are damaged", quantity::size(summary.damaged_bytes)));
+    }
+    // The tracer has seen that samples are missing whose number it does not know.
+    let warnings = summary.end.iter().flat_map(|end| &end.warnings);
+    missing.extend(warnings.filter(|warning| warning.contains("missing")).cloned());
+    if summary.reused_numbers > 0 {
+        let processes = quantity::counted(summary.reused_numbers, "process or thread number");
+        missing.push(format!("{processes} used again, whose calls may be missing"));
+    }
+    let unwritten = summary.end.as_ref().map_or(0, |end| end.unwritten);
+    let beyond = ledger.anomalous.get(&AnomalyKind::BeyondBounds).copied().unwrap_or(0);
+    let unused: u64 = [AnomalyKind::Late, AnomalyKind::Undecodable]
+        .iter()
+        .filter_map(|kind| ledger.anomalous.get(kind))
+        .sum();
+    let counts = [
+        (unwritten, "record", "could not be written"),
+        (unused, "record", "could not be used"),
+        (beyond + summary.beyond_bounds, "record", "had no room in the reader"),
+        (ledger.other.count, "program", "whose calls are skipped"),
+        (ledger.lost_exits, "call", "without its end"),
+        (ledger.orphan_exits, "call", "without its beginning"),
+        (ledger.unmatched, "block event", "without its request"),
+    ];
+    let present = counts.iter().filter(|(count, _, _)| *count > 0);
+    missing.extend(
+        present.map(|(count, noun, what)| format!("{} {what}", quantity::counted(*count, noun))),
+    );
+    if !ledger.imbalances().is_empty() {
+        missing.push("the counters do not balance".to_owned());
+    }
+    missing
+}
+
+/// Returns the records that the kernel lost, with their share and time.
+fn lost(summary: &Summary) -> Option<String> {
+    let lost = summary.lost();
+    if lost == 0 {
+        return None;
+    }
+    let all = lost.saturating_add(summary.ledger.records);
+    let share = shares::percent(shares::tenths(&[lost], all).into_iter().sum());
+    let since_start = |ns: u64| quantity::time(ns.saturating_sub(summary.start().0));
+    let range = summary.ledger.lost_between.map_or_else(String::new, |[first, last]| {
+        format!(
+            ", found between {} and {} after the start",
+            since_start(first.0),
+            since_start(last.0)
+        )
+    });
+    Some(format!("{} lost ({share}){range}", quantity::counted(lost, "record")))
+}
+
+/// Returns the facts that are not known although all records are there; empty if there are none.
+pub(super) fn unknown(summary: &Summary) -> Vec<String> {
+    let ledger = &summary.ledger;
+    let no_process = ledger.anomalous.get(&AnomalyKind::NoProcess).copied().unwrap_or(0);
+    let counts = [
+        (no_process, "record", "of unknown processes"),
+        (ledger.unnamed, "operation", "without a name"),
+        (ledger.unverified, "unverified name", ""),
+        (ledger.untyped, "operation", "on descriptors of unknown type"),
+        (ledger.async_unread, "asynchronous operation", "not read"),
+        (ledger.async_unseen, "asynchronous operation", "without a result"),
+        (ledger.async_orphans, "asynchronous result", "of operations not in the log"),
+        (ledger.async_nameless, "asynchronous operation", "on files without a name"),
+        (ledger.unfollowed, "rename or removal", "of unknown paths"),
+    ];
+    let present = counts.iter().filter(|(count, _, _)| *count > 0);
+    let text = present.map(|(count, noun, what)| {
+        format!("{} {what}", quantity::counted(*count, noun)).trim_end().to_owned()
+    });
+    text.collect()
+}

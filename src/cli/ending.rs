@@ -1,0 +1,143 @@
+//! Last lines of a recording: what the program did, whether all of it was recorded, where the files
+//! are, and what to do next.
+
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use super::audit_line::{AuditVerdict, audit};
+use super::completeness::{missing, unknown};
+use super::converted::{Converted, LogPaths};
+use super::message::{print_error, print_line};
+use super::output::Output;
+use super::summary_lines::{self, archive_lines};
+use crate::pipeline::Summary;
+use crate::text::quantity::{counted, size, time};
+use crate::text::shares;
+
+/// Prints the lines to standard error: six at most, unless records are missing.
+pub(super) fn print(
+    log: LogPaths<'_>,
+    output: Option<&Output>,
+    converted: &Converted,
+    is_verbose: bool,
+) {
+    let summary = &converted.summary;
+    let missing = missing(summary);
+    if !missing.is_empty() {
+        print_error(&format!("INCOMPLETE: {}", missing.join("; ")));
+    }
+    let mut lines = vec![work(converted), bytes(converted)];
+    let verdict = audit(summary, &converted.totals);
+    if missing.is_empty() {
+        lines.push(trust(summary, verdict.as_ref()));
+    }
+    let differs = verdict.is_some_and(|verdict| verdict.is_equal == Some(false));
+    lines.extend(files(log, output));
+    lines.extend(archive_lines(converted));
+    let log_bytes = std::fs::metadata(log.path).map_or(0, |metadata| metadata.len());
+    lines.extend(match is_verbose || differs || !missing.is_empty() {
+        true => summary_lines::lines(log_bytes, converted),
+        false => summary_lines::warnings(summary),
+    });
+    lines.iter().for_each(|line| print_line(line));
+}
+
+/// Returns what was recorded, for how long, and how much of that time operations on files took.
+fn work(converted: &Converted) -> String {
+    let summary = &converted.summary;
+    let files = &converted.totals.on_files;
+    let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let operations = counted(files.count, "operation");
+    let share = match summary.header.scope.mode.as_str() {
+        "launch" if !converted.totals.is_concurrent && files.time_ns <= wall => {
+            format!(", {} of it in {operations} on files", percent(files.time_ns, wall))
+        }
+        _ => format!(": {operations} on files took {} in all", time(files.time_ns)),
+    };
+    format!("{} {}{}{share}", subject(summary), time(wall), end(summary))
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    shares::percent(shares::tenths(&[part], whole).into_iter().sum())
+}
+
+/// Returns the recorded program, processes or machine.
+fn subject(summary: &Summary) -> String {
+    let scope = &summary.header.scope;
+    match (scope.mode.as_str(), scope.command.first()) {
+        ("system", Some(program)) => format!("the machine while {} ran", name(program)),
+        ("system", None) => "the machine for".to_owned(),
+        (_, Some(program)) => format!("{} ran", name(program)),
+        (_, None) => {
+            let pids: Vec<String> = scope.roots.iter().map(i32::to_string).collect();
+            format!("process {} for", pids.join(", "))
+        }
+    }
+}
+
+fn name(program: &str) -> &str {
+    Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
+}
+
+/// Returns how the program ended, if it did not succeed.
+fn end(summary: &Summary) -> String {
+    let end = summary.end.as_ref();
+    match (end.and_then(|end| end.exit_code), end.and_then(|end| end.exit_signal)) {
+        (_, Some(signal)) => {
+            let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+            format!(" and was killed by {name}")
+        }
+        (Some(code), _) if code != 0 => format!(" and ended with status {code}"),
+        _ => String::new(),
+    }
+}
+
+/// Returns the bytes, and the kind of operation on files that took the most time.
+fn bytes(converted: &Converted) -> String {
+    let files = &converted.totals.on_files;
+    let moved = format!("read {}, wrote {}", size(files.read), size(files.written));
+    let longest = converted.totals.longest_on_files();
+    match longest.filter(|(_, on_files)| on_files.time_ns > 0) {
+        Some((what, on_files)) => format!(
+            "{moved}; most time in {what}: {}, {}",
+            time(on_files.time_ns),
+            counted(on_files.count, "operation")
+        ),
+        None => moved,
+    }
+}
+
+/// Returns that all is recorded, and whether the kernel's totals agree.
+fn trust(summary: &Summary, verdict: Option<&AuditVerdict>) -> String {
+    let audit = match verdict.map(|verdict| verdict.is_equal) {
+        Some(Some(true)) => "; totals equal /proc/PID/io",
+        Some(Some(false)) => "; totals DIFFER from /proc/PID/io",
+        Some(None) => "; totals not comparable with /proc/PID/io (-v)",
+        None => "",
+    };
+    let unknown = unknown(summary);
+    let unknown = match unknown.is_empty() {
+        true => String::new(),
+        false => format!("; not known: {}", unknown.join(", ")),
+    };
+    format!("complete: nothing lost{audit}{unknown}")
+}
+
+/// Returns the files, and the next command.
+fn files(log: LogPaths<'_>, output: Option<&Output>) -> Vec<String> {
+    if !log.is_kept {
+        return Vec::new();
+    }
+    let bytes = std::fs::metadata(log.path).map_or(0, |metadata| metadata.len());
+    let shown = log.shown.display();
+    let archive = output.map(Output::archive);
+    let archive = archive.as_ref().and_then(|archive| archive.file_name());
+    let report = log.shown.parent().filter(|_| log.shown.ends_with(super::output::LOG_NAME));
+    let report = report.unwrap_or(log.shown).display();
+    let also = archive.map_or_else(String::new, |name| format!(", {}", name.to_string_lossy()));
+    vec![
+        format!("wrote {shown} ({}){also}", size(bytes)),
+        format!("next: iotrace-perf summary {report}"),
+    ]
+}

@@ -1,0 +1,135 @@
+//! The log that an argument names: a log, the one beside an archive, or the newest one in a
+//! directory.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::args::AnalyseArgs;
+use super::command_line::Verb;
+use super::error::CliError;
+use super::message::print_line;
+use super::output::LOG_NAME;
+
+/// Replaces the log argument of a subcommand by the path of a log. A report without an argument,
+/// and with nothing to record, is about the newest recording in the working directory.
+pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
+    match verb {
+        Verb::Convert(args) => args.log = log_of(&args.log)?,
+        Verb::Script(args) => args.log = log_of(&args.log)?,
+        Verb::Info(args) => args.log = log_of(&args.log)?,
+        Verb::Summary(args) | Verb::Files(args) | Verb::Pattern(args) => settle_report(args)?,
+        Verb::Latency(args) => settle_report(&mut args.analyse)?,
+        Verb::Stacks(args) => settle_report(&mut args.analyse)?,
+        Verb::Replay(args) => args.log_argument().map_or(Ok(()), settle_report)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn settle_report(args: &mut AnalyseArgs) -> Result<(), CliError> {
+    let log = match &args.log {
+        Some(log) => log,
+        None if args.capture.is_wanted() => return Ok(()),
+        None => Path::new("."),
+    };
+    args.log = Some(log_of(log)?);
+    Ok(())
+}
+
+/// Returns the path of the log that an argument names.
+fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
+    if argument.extension() == Some(OsStr::new("otf2")) {
+        let log = argument.with_extension("iocap");
+        return Ok(if log.exists() { log } else { argument.to_owned() });
+    }
+    if !argument.is_dir() {
+        return Ok(argument.to_owned());
+    }
+    let own = argument.join(LOG_NAME);
+    if own.is_file() {
+        return Ok(own);
+    }
+    let failed = |source| CliError::Open { path: argument.to_owned(), source };
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(argument).map_err(failed)?.flatten() {
+        logs.extend(candidate(entry.path()));
+    }
+    let (_, newest) = logs.into_iter().max().ok_or_else(|| {
+        CliError::Usage(format!(
+            "there is no recording in {} (*.iocap, */{LOG_NAME}); make one: iotrace-perf PROGRAM",
+            shown(argument).display()
+        ))
+    })?;
+    print_line(&format!("{} (the newest recording)", newest.display()));
+    Ok(newest)
+}
+
+/// Returns the log that an entry of a directory is or has, after the time of its last change.
+fn candidate(entry: PathBuf) -> Option<(SystemTime, PathBuf)> {
+    let log = match entry.extension() {
+        Some(extension) if extension == "iocap" => entry,
+        // The link to the newest recording has the same log.
+        _ if entry.is_symlink() => return None,
+        _ => entry.join(LOG_NAME),
+    };
+    // Links, and recordings of other users, are opened only if they are named.
+    let found = fs::symlink_metadata(&log).ok().filter(fs::Metadata::is_file)?;
+    let own = nix::unistd::geteuid();
+    let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());
+    if found.uid() != own.as_raw() && caller.filter(|_| own.is_root()) != Some(found.uid()) {
+        return None;
+    }
+    Some((found.modified().ok()?, shown(&log).to_owned()))
+}
+
+/// Returns a path as a user would type it.
+fn shown(path: &Path) -> &Path {
+    path.strip_prefix("./").ok().filter(|path| !path.as_os_str().is_empty()).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Creates a file that was changed some seconds after the epoch.
+    fn make(path: &Path, seconds: u64) {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).expect("a directory");
+        }
+        let file = fs::File::create(path).expect("a file");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("a time");
+    }
+
+    #[test]
+    fn directory_stands_for_its_log_or_the_newest_one_below() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        let log = |name: &str| log_of(&path(name)).map_err(|error| error.to_string());
+        assert!(
+            log_of(dir.path()).is_err_and(|error| error.to_string().contains("no recording in"))
+        );
+        make(&path("a/traces.iocap"), 10);
+        make(&path("b/traces.iocap"), 30);
+        make(&path("c.iocap"), 20);
+        make(&path("b/other.iocap"), 40);
+        assert_eq!(log_of(dir.path()).ok(), Some(path("b/traces.iocap")));
+        assert_eq!(log("a"), Ok(path("a/traces.iocap")));
+        make(&path("d.iocap"), 50);
+        assert_eq!(log_of(dir.path()).ok(), Some(path("d.iocap")));
+    }
+
+    #[test]
+    fn archive_stands_for_the_log_beside_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        make(&path("a.iocap"), 10);
+        assert_eq!(log_of(&path("a.otf2")).ok(), Some(path("a.iocap")));
+        assert_eq!(log_of(&path("b.otf2")).ok(), Some(path("b.otf2")));
+        assert_eq!(log_of(&path("none.iocap")).ok(), Some(path("none.iocap")));
+    }
+}
