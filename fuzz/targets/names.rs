@@ -69,7 +69,8 @@ fn fields(line: &str) -> Vec<Vec<u8>> {
 }
 
 fn report(name: &[u8]) {
-    let columns = vec![Column { key: "name", title: "name" }, Column { key: "n", title: "n" }];
+    let column = |key, rank| Column { key, title: key, rank };
+    let columns = vec![column("name", Some(0)), column("n", None)];
     let table = Table {
         key: "t",
         title: "t".into(),
@@ -77,13 +78,17 @@ fn report(name: &[u8]) {
         rows: vec![vec![Cell::Name(name.into()), Cell::Count(7)]],
     };
     let facts = vec![("name", "name", Cell::Name(name.into()))];
-    let report = Report { kind: "k", facts, tables: vec![table], notes: Vec::new() };
-    let print = |form| {
+    let report = Report { kind: "k", facts, tables: vec![table], ..Report::default() };
+    let print_in = |form, width| {
         let mut out = Vec::new();
-        report.print(form, &mut out).expect("memory");
+        report.print(form, width, &mut out).expect("memory");
         check(&out);
         String::from_utf8(out).expect("checked")
     };
+    let print = |form| print_in(form, None);
+    for width in [1, 30] {
+        print_in(TableFormat::Text, Some(width));
+    }
     assert!(print(TableFormat::Text).lines().any(|it| it.trim_start().starts_with("name")));
     let json: Value = serde_json::from_str(&print(TableFormat::Json)).expect("JSON");
     assert_eq!(member(&json, "name"), name);

@@ -144,7 +144,7 @@ fn tell(index: &Index, comparison: &Comparison, names: Option<Vec<(u32, Vec<u8>)
     };
     for form in [TableFormat::Text, TableFormat::Json, TableFormat::Csv] {
         let mut out = Vec::new();
-        report(&run, 20).print(form, &mut out).expect("memory");
+        report(&run, 20).print(form, Some(40), &mut out).expect("memory");
         check(&out);
     }
 }

@@ -328,6 +328,14 @@ mod tests {
     }
 
     #[test]
+    fn terminal_of_any_width_gets_the_keys() {
+        for width in 0..100 {
+            let text = sample().text(Some(width));
+            assert!(text.contains("file") && text.contains("/日本語"), "{width}: {text}");
+        }
+    }
+
+    #[test]
     fn missing_records_come_first() {
         let incomplete = vec!["3 records lost".to_owned()];
         let text = Report { incomplete, ..sample() }.text(None);
