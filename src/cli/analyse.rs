@@ -29,7 +29,7 @@ use crate::pipeline::{self, Summary};
 use crate::report;
 use crate::sys::files as sys_files;
 use crate::sys::output_dir::{NewFile, Users};
-use crate::text::table::{Report, TableFormat};
+use crate::text::table::{Report, TableFormat, incomplete_line};
 
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
@@ -191,9 +191,7 @@ pub(super) fn print(
         wrong = wrong.or(sorted.map_err(|all| none("column", column, &all)).err());
     }
     if args.table.is_some() && wrong.is_none() && form(args) == TableFormat::Csv {
-        if !report.incomplete.is_empty() {
-            print_error(&format!("INCOMPLETE: {}", report.incomplete.join("; ")));
-        }
+        incomplete_line(&report.incomplete).iter().for_each(|line| print_error(line));
         return report.print_data(&mut to).map_err(CliError::output);
     }
     let columns = to.columns(args);

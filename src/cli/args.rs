@@ -124,7 +124,9 @@ impl CaptureArgs {
         let places = self.realtime.is_some() || self.tracer_cpus.is_some();
         let sizes = self.buffer_size.is_some() || self.duration.is_some();
         let kinds = self.keep_foreign || self.all_block || !self.stacks.is_empty();
-        has_target || places || sizes || kinds
+        let sources = self.source != SourceArg::Auto || self.names != NamesArg::Auto;
+        let methods = self.args != ArgsArg::Registers || self.call_graph != Unwind::FramePointers;
+        has_target || places || sizes || kinds || sources || methods
     }
 }
 

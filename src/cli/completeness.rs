@@ -12,7 +12,8 @@ pub(super) fn missing(summary: &Summary) -> Vec<String> {
     let mut missing = Vec::new();
     missing.extend(lost(summary));
     if let Some(counts) = summary.missing().filter(|counts| !counts.is_empty()) {
-        let all: i64 = counts.iter().map(|(_, count)| count).sum();
+        // Saturating, as the log may be damaged.
+        let all = counts.iter().fold(0_i64, |sum, (_, count)| sum.saturating_add(*count));
         let of: Vec<&str> = counts.iter().map(|(name, _)| name.as_str()).collect();
         missing.push(format!(
             "{all} records are missing without a report of the kernel ({})",
@@ -64,7 +65,7 @@ fn lost(summary: &Summary) -> Option<String> {
         return None;
     }
     let all = lost.saturating_add(summary.ledger.records);
-    let share = shares::percent(shares::tenths(&[lost], all).into_iter().sum());
+    let share = shares::of(lost, all);
     let since_start = |ns: u64| quantity::time(ns.saturating_sub(summary.start().0));
     let range = summary.ledger.lost_between.map_or_else(String::new, |[first, last]| {
         format!(

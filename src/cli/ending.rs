@@ -14,6 +14,7 @@ use super::summary_lines::{self, archive_lines};
 use crate::pipeline::Summary;
 use crate::text::quantity::{counted, size, time};
 use crate::text::shares;
+use crate::text::table::incomplete_line;
 
 /// Prints the lines to standard error: six at most, unless records are missing.
 pub(super) fn print(
@@ -24,9 +25,7 @@ pub(super) fn print(
 ) {
     let summary = &converted.summary;
     let missing = missing(summary);
-    if !missing.is_empty() {
-        print_error(&format!("INCOMPLETE: {}", missing.join("; ")));
-    }
+    incomplete_line(&missing).iter().for_each(|line| print_error(line));
     let mut lines = vec![work(converted), bytes(converted)];
     let verdict = audit(summary, &converted.totals);
     if missing.is_empty() {
@@ -51,15 +50,11 @@ fn work(converted: &Converted) -> String {
     let operations = counted(files.count, "operation");
     let share = match summary.header.scope.mode.as_str() {
         "launch" if !converted.totals.is_concurrent && files.time_ns <= wall => {
-            format!(", {} of it in {operations} on files", percent(files.time_ns, wall))
+            format!(", {} of it in {operations} on files", shares::of(files.time_ns, wall))
         }
         _ => format!(": {operations} on files took {} in all", time(files.time_ns)),
     };
     format!("{} {}{}{share}", subject(summary), time(wall), end(summary))
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    shares::percent(shares::tenths(&[part], whole).into_iter().sum())
 }
 
 /// Returns the recorded program, processes or machine.

@@ -12,6 +12,7 @@ use super::command_line::Verb;
 use super::error::CliError;
 use super::message::print_line;
 use super::output::LOG_NAME;
+use crate::sys::output_dir::Users;
 
 /// Replaces the log argument of a subcommand by the path of a log. A report without an argument,
 /// and with nothing to record, is about the newest recording in the working directory.
@@ -53,9 +54,9 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
         return Ok(own);
     }
     let failed = |source| CliError::Open { path: argument.to_owned(), source };
-    let mut logs = Vec::new();
+    let (users, mut logs) = (Users::caller(), Vec::new());
     for entry in fs::read_dir(argument).map_err(failed)?.flatten() {
-        logs.extend(candidate(entry.path()));
+        logs.extend(candidate(entry.path(), &users));
     }
     let (_, newest) = logs.into_iter().max().ok_or_else(|| {
         CliError::Usage(format!(
@@ -68,7 +69,7 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// Returns the log that an entry of a directory is or has, after the time of its last change.
-fn candidate(entry: PathBuf) -> Option<(SystemTime, PathBuf)> {
+fn candidate(entry: PathBuf, users: &Users) -> Option<(SystemTime, PathBuf)> {
     let log = match entry.extension() {
         Some(extension) if extension == "iocap" => entry,
         // The link to the newest recording has the same log.
@@ -77,12 +78,8 @@ fn candidate(entry: PathBuf) -> Option<(SystemTime, PathBuf)> {
     };
     // Links, and recordings of other users, are opened only if they are named.
     let found = fs::symlink_metadata(&log).ok().filter(fs::Metadata::is_file)?;
-    let own = nix::unistd::geteuid();
-    let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());
-    if found.uid() != own.as_raw() && caller.filter(|_| own.is_root()) != Some(found.uid()) {
-        return None;
-    }
-    Some((found.modified().ok()?, shown(&log).to_owned()))
+    let is_own = users.owns(found.uid());
+    Some((found.modified().ok().filter(|_| is_own)?, shown(&log).to_owned()))
 }
 
 /// Returns a path as a user would type it.

@@ -15,6 +15,7 @@ use super::summary_lines;
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{StackOptions, Stacks, Weight};
 use crate::sys::output_dir::NewFile;
+use crate::text::table::incomplete_line;
 
 /// Folds a log, or a recording, and prints its stacks.
 pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
@@ -46,9 +47,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
         notes.extend(nothing.map(str::to_owned));
         if args.folded {
             let missing = completeness::missing(&converted.summary);
-            if !missing.is_empty() {
-                print_error(&format!("INCOMPLETE: {}", missing.join("; ")));
-            }
+            incomplete_line(&missing).iter().for_each(|line| print_error(line));
             stacks.notes().iter().chain(&notes).for_each(|note| print_line(note));
             folded(&stacks, to)?;
         } else {

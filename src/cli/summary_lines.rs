@@ -27,13 +27,9 @@ const LOCATIONS_OF_USUAL_LIMIT: u64 = 1000;
 /// same moment.
 const WALL_MOVED_NS: u64 = 100_000_000;
 
-/// Prints these lines to standard error.
+/// Prints these lines about a log that was converted to standard error.
 pub(super) fn print(log: LogPaths<'_>, output: Option<&Output>, converted: &Converted) {
-    let LogPaths { path, shown: log, is_kept } = log;
-    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    if is_kept {
-        print_line(&format!("wrote {}", log.display()));
-    }
+    let bytes = std::fs::metadata(log.path).map_or(0, |metadata| metadata.len());
     if let Some(output) = output.filter(|_| converted.archive.is_some()) {
         print_line(&format!("wrote {0}; open it: vampir {0}", output.archive().display()));
     }

@@ -374,10 +374,6 @@ fn findings_table(found: &[Finding], names: &[(DevId, String)]) -> Table {
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
-    shares::percent(shares::tenths(&[part], whole).into_iter().sum())
-}
-
 fn harmless(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     shown(&mut out, bytes, b"");
@@ -392,7 +388,7 @@ fn named(key: &[u8]) -> String {
 
 fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
     let spent = time(finding.time_ns);
-    let of = |all: &u64| percent(finding.time_ns, *all);
+    let of = |all: &u64| shares::of(finding.time_ns, *all);
     match &finding.kind {
         FindingKind::Operation { what, count, all_ns } => format!(
             "{what}: {spent} in {}, {} of the time of all file I/O",

@@ -56,6 +56,12 @@ impl Users {
         Self { program: user.map(FsIdentity::of), ..Self::caller() }
     }
 
+    /// True if files of this user are the process's own, or those of the caller of `sudo`.
+    pub fn owns(&self, user: u32) -> bool {
+        let caller = self.caller.as_ref().map(FsIdentity::user);
+        geteuid().as_raw() == user || caller == Some(user)
+    }
+
     /// No other user: only directories of root.
     pub fn none() -> Self {
         Self::default()

@@ -24,6 +24,11 @@ pub fn tenths(parts: &[u64], whole: u64) -> Vec<u64> {
     shares.into_iter().map(|share| u64::try_from(share).unwrap_or(u64::MAX)).collect()
 }
 
+/// Formats the share of a part in a whole as `99.8 %`.
+pub fn of(part: u64, whole: u64) -> String {
+    percent(tenths(&[part], whole).into_iter().sum())
+}
+
 /// Formats tenths as `99.8 %`.
 pub fn percent(tenths: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
@@ -45,6 +50,7 @@ mod tests {
         assert_eq!(tenths(&[3, 3], 3), [1000, 1000]);
         assert_eq!(tenths(&[1], 0), [0]);
         assert_eq!(percent(998), "99.8 %");
+        assert_eq!((of(1, 3), of(1, 0)), ("33.3 %".to_owned(), "0.0 %".to_owned()));
         assert_eq!(percent(1000), "100.0 %");
     }
 

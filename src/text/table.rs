@@ -205,6 +205,11 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+/// Returns the line that comes first if these parts are missing from a recording; `None`: none is.
+pub fn incomplete_line(parts: &[String]) -> Option<String> {
+    (!parts.is_empty()).then(|| format!("INCOMPLETE: {}", parts.join("; ")))
+}
+
 /// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {

@@ -7,7 +7,7 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::quantity::{self, ColumnUnit};
-use super::table::{Cell, Column, Report, Table, UNVERIFIED};
+use super::table::{Cell, Column, Report, Table, UNVERIFIED, incomplete_line};
 use super::{escape, shares};
 
 /// Cells of a key that stay when the terminal is narrow.
@@ -29,10 +29,8 @@ impl Report {
     /// Returns the report for a terminal of this width; `None`: no limit.
     pub(super) fn text(&self, width: Option<usize>) -> String {
         let mut text = String::new();
-        if !self.incomplete.is_empty() {
-            let incomplete = escape::harmless(&self.incomplete.join("; "));
-            let incomplete = format!("INCOMPLETE: {incomplete}");
-            text.push_str(&format!("{}\n\n", wrapped(&incomplete, width)));
+        if let Some(line) = incomplete_line(&self.incomplete) {
+            text.push_str(&format!("{}\n\n", wrapped(&escape::harmless(&line), width)));
         }
         let facts = || self.facts.iter().filter(|(_, title, _)| !title.is_empty());
         let title_width = facts().map(|(_, title, _)| title.width()).max().unwrap_or(0);
