@@ -53,12 +53,12 @@ pub struct OnFiles {
 }
 
 impl OnFiles {
-    fn add(&mut self, done: &CompletedOp<'_>) {
-        let [read, written] = done.moved();
+    /// Adds an operation of this duration that has moved bytes, read and written.
+    fn add(&mut self, ns: u64, [read, written]: [u64; 2]) {
         self.count += 1;
         self.read = self.read.saturating_add(read);
         self.written = self.written.saturating_add(written);
-        self.time_ns = self.time_ns.saturating_add(done.ns());
+        self.time_ns = self.time_ns.saturating_add(ns);
     }
 }
 
@@ -84,8 +84,6 @@ pub struct Totals {
     /// Calls of `ioctl` with `BTRFS_IOC_SEND`, inside which the kernel writes the stream
     /// (`write_buf()` in `fs/btrfs/send.c`).
     pub btrfs_sends: u64,
-    /// I/O on files.
-    pub on_files: OnFiles,
     /// True if several threads, or asynchronous operations, did I/O on files: their times overlap.
     pub is_concurrent: bool,
     /// The first thread that did I/O on files.
@@ -101,7 +99,6 @@ pub struct Totals {
 impl Default for Totals {
     fn default() -> Self {
         Self {
-            on_files: OnFiles::default(),
             is_concurrent: false,
             first_thread: None,
             faults: 0,
@@ -140,6 +137,17 @@ impl Totals {
         self.calls().find(|it| it.0.call().name == name).map(|it| *it.1).unwrap_or_default()
     }
 
+    /// Returns all I/O on files.
+    pub fn on_files(&self) -> OnFiles {
+        let all = self.calls.iter().chain(self.asynchronous.values());
+        all.fold(OnFiles::default(), |sum, totals| OnFiles {
+            count: sum.count + totals.on_files.count,
+            read: sum.read.saturating_add(totals.on_files.read),
+            written: sum.written.saturating_add(totals.on_files.written),
+            time_ns: sum.time_ns.saturating_add(totals.on_files.time_ns),
+        })
+    }
+
     /// Returns the kind of operation that took the most time on files.
     pub fn longest_on_files(&self) -> Option<(OpKind, OnFiles)> {
         let calls = self.calls().map(|(call, totals)| (OpKind::Call(call), totals.on_files));
@@ -148,35 +156,28 @@ impl Totals {
         calls.chain(asynchronous).max_by_key(|(_, on_files)| on_files.time_ns)
     }
 
-    /// Adds an operation to the sums over files. An asynchronous operation counts by its own time,
-    /// which other work of its thread may overlap.
-    fn on_files(&mut self, done: &CompletedOp<'_>) {
-        if done.io != IoClass::File {
-            return;
-        }
-        self.on_files.add(done);
-        let first = *self.first_thread.get_or_insert(done.thread);
-        self.is_concurrent |= first != done.thread || matches!(done.what, OpKind::Async(_));
-        let of_kind = match done.what {
-            OpKind::Call(call) => self.calls.get_mut(usize::from(call.0)),
-            OpKind::Async(opcode) => Some(self.asynchronous.entry(opcode).or_default()),
-        };
-        if let Some(totals) = of_kind {
-            totals.on_files.add(done);
-        }
-    }
-
     fn syscall(&mut self, operation: &SyscallOperation) {
         let Some(totals) = self.calls.get_mut(usize::from(operation.call.0)) else { return };
+        let ns = operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
         totals.count += 1;
-        totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
+        totals.time_ns += ns;
         let call = operation.call.call();
-        match operation.errno() {
-            Some(_) => totals.errors += 1,
-            None if call.returns_bytes() => {
-                totals.bytes += operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        let bytes = match operation.errno() {
+            Some(_) => {
+                totals.errors += 1;
+                0
             }
-            None => {}
+            None if call.returns_bytes() => {
+                operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0)
+            }
+            None => 0,
+        };
+        totals.bytes += bytes;
+        if operation.io_class() == IoClass::File {
+            let moved = call.ways().map(|is_way| if is_way { bytes } else { 0 });
+            totals.on_files.add(ns, moved);
+            self.is_concurrent |=
+                *self.first_thread.get_or_insert(operation.thread) != operation.thread;
         }
         self.btrfs_sends +=
             u64::from(call.name == "ioctl" && operation.args[1] & IOCTL_KIND == BTRFS_IOC_SEND);
@@ -199,6 +200,12 @@ impl Totals {
         totals.time_ns += operation.end.map_or(0, |it| it.0.saturating_sub(operation.start.0));
         totals.errors += u64::from(operation.errno().is_some());
         totals.bytes = totals.bytes.saturating_add(operation.bytes().unwrap_or(0));
+        let done = CompletedOp::asynchronous(operation);
+        if done.io == IoClass::File {
+            // Its time may overlap that of other operations of its thread.
+            self.is_concurrent = true;
+            totals.on_files.add(done.ns(), done.moved());
+        }
     }
 
     fn request(&mut self, request: &BlockRequest) {
@@ -214,9 +221,6 @@ impl Sink for Totals {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        if let Some(done) = CompletedOp::of(step) {
-            self.on_files(&done);
-        }
         if let Step::SyscallEnded(operation, _) = step {
             self.syscall(operation);
         } else if let Step::Fault(_) = step {

@@ -139,7 +139,8 @@ impl<'a> CompletedOp<'a> {
         }
     }
 
-    fn asynchronous(operation: &'a AsyncOperation) -> Self {
+    /// Returns an asynchronous operation that has ended.
+    pub fn asynchronous(operation: &'a AsyncOperation) -> Self {
         Self {
             what: OpKind::Async(operation.opcode),
             class: operation.opcode.class(),

@@ -45,7 +45,7 @@ pub(super) fn print(
 /// Returns what was recorded, for how long, and how much of that time operations on files took.
 fn work(converted: &Converted) -> String {
     let summary = &converted.summary;
-    let files = &converted.totals.on_files;
+    let files = converted.totals.on_files();
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let operations = counted(files.count, "operation");
     let share = match summary.header.scope.mode.as_str() {
@@ -90,7 +90,7 @@ fn end(summary: &Summary) -> String {
 
 /// Returns the bytes, and the kind of operation on files that took the most time.
 fn bytes(converted: &Converted) -> String {
-    let files = &converted.totals.on_files;
+    let files = converted.totals.on_files();
     let moved = format!("read {}, wrote {}", size(files.read), size(files.written));
     let longest = converted.totals.longest_on_files();
     match longest.filter(|(_, on_files)| on_files.time_ns > 0) {
