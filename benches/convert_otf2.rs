@@ -51,13 +51,8 @@ fn sink() -> (OtfSink, tempfile::TempDir) {
     let mut sink =
         OtfSink::create(directory.path(), "traces", &Header::default(), OtfOptions::default())
             .expect("an archive");
-    let process = ProcessInfo {
-        key: ProcessKey(0),
-        pid: Pid(100),
-        parent: None,
-        comm: b"bench".to_vec(),
-        user: None,
-    };
+    let process =
+        ProcessInfo { comm: b"bench".to_vec(), ..ProcessInfo::new(ProcessKey(0), Pid(100)) };
     sink.step(KernelTime(0), &Step::ProcessSeen(&process)).expect("a step");
     for key in 0..THREADS {
         let info = ThreadInfo {

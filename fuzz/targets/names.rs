@@ -12,7 +12,7 @@ use iotrace_perf::operation::model::{
 };
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::text::escape::{shown, unshown};
-use iotrace_perf::text::table::{Cell, Column, Report, Table, TableFormat};
+use iotrace_perf::text::table::{Cell, Column, Report, Table, TableFormat, TextStyle};
 use iotrace_perf::units::{CpuId, Fd, KernelTime, Pid, Tid};
 use iotrace_perf_fuzz::halves;
 use iotrace_perf_fuzz::output::{Outputs, check};
@@ -81,7 +81,7 @@ fn report(name: &[u8]) {
     let report = Report { kind: "k", facts, tables: vec![table], ..Report::default() };
     let print_in = |form, width| {
         let mut out = Vec::new();
-        report.print(form, width, &mut out).expect("memory");
+        report.print(form, TextStyle { width, has_color: false }, &mut out).expect("memory");
         check(&out);
         String::from_utf8(out).expect("checked")
     };

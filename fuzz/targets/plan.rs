@@ -11,7 +11,7 @@ use iotrace_perf::replay::plan::plan_file::{
 };
 use iotrace_perf::replay::verify_recording::{PlanSide, compare};
 use iotrace_perf::report::replay_run::{ReplayRun, report};
-use iotrace_perf::text::table::TableFormat;
+use iotrace_perf::text::table::{TableFormat, TextStyle};
 use iotrace_perf::units::Nanos;
 use iotrace_perf_fuzz::output::check;
 use iotrace_perf_fuzz::plans;
@@ -144,7 +144,7 @@ fn tell(index: &Index, comparison: &Comparison, names: Option<Vec<(u32, Vec<u8>)
     };
     for form in [TableFormat::Text, TableFormat::Json, TableFormat::Csv] {
         let mut out = Vec::new();
-        report(&run, 20).print(form, Some(40), &mut out).expect("memory");
+        report(&run, 20).print(form, TextStyle { width: Some(40), has_color: true }, &mut out).expect("memory");
         check(&out);
     }
 }

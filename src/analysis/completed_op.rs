@@ -1,6 +1,8 @@
 //! Ended operation, as all folds see it: a system call or an asynchronous operation.
 
 use std::fmt;
+use std::ptr;
+use std::rc::Rc;
 
 use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CallClass, CallId};
@@ -81,7 +83,7 @@ pub struct CompletedOp<'a> {
     /// Position of its first byte, in bytes, if it is known.
     pub offset: Option<u64>,
     /// Open file on which it works.
-    pub file: Option<&'a OpenFile>,
+    pub file: Option<&'a Rc<OpenFile>>,
     /// Name of the file on which it works; for a transfer, of the file that it reads.
     pub name: Option<NamedPath<'a>>,
     /// Name of the file that a transfer writes.
@@ -132,7 +134,7 @@ impl<'a> CompletedOp<'a> {
                 .and_then(|it| u64::try_from(it).ok())
                 .unwrap_or(0),
             offset: operation.offset,
-            file: operation.file.as_deref(),
+            file: operation.file.as_ref(),
             name: given.or_else(|| operation.file.as_ref()?.path.as_ref().map(NamedPath::of)),
             target: target.and_then(|it| it.1.path.as_ref().map(NamedPath::of)),
             target_offset: operation.target_offset,
@@ -154,11 +156,17 @@ impl<'a> CompletedOp<'a> {
             errno: operation.errno(),
             bytes: operation.bytes().unwrap_or(0),
             offset: operation.offset,
-            file: operation.file.as_deref(),
+            file: operation.file.as_ref(),
             name: operation.file.as_ref().and_then(|it| it.path.as_ref().map(NamedPath::of)),
             target: None,
             target_offset: None,
         }
+    }
+
+    /// Returns the file whose name the operation has; `None`: its name is another one, or unknown.
+    pub fn file_of_name(&self) -> Option<&'a Rc<OpenFile>> {
+        let path = self.file?.path.as_ref()?;
+        self.file.filter(|_| self.name.is_some_and(|name| ptr::eq(name.path, &*path.bytes)))
     }
 
     /// Returns true if it works on a file whose name is unknown.

@@ -1,77 +1,27 @@
 //! Filters of operations.
 
+mod cgroups;
+mod globs;
+mod nearest;
+
 use std::ops::RangeInclusive;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+pub use self::cgroups::Cgroups;
+pub use self::globs::Globs;
+use self::nearest::{FilterWords, SeenNames};
 use super::completed_op::{CompletedOp, OpKind};
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
-use crate::operation::model::{FilePath, OpenFile, ProcessKey, ThreadInfo, ThreadKey};
+use crate::operation::model::{FilePath, OpenFile, ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
 use crate::operation::span::Span;
+use crate::operation::task::TaskId;
 use crate::operation::{Sink, Step};
-use crate::units::{DevId, KernelTime, Pid};
-
-/// Name patterns with `*`, `?`, `[…]` and `{a,b}`.
-#[derive(Clone, Debug)]
-pub struct Globs {
-    /// Patterns for whole names.
-    whole: GlobSet,
-    /// Patterns for the last part of a path.
-    last: GlobSet,
-}
-
-impl Globs {
-    /// Compiles patterns of paths. A pattern without a slash is for the last part of a path. In
-    /// others `*` does not match a slash, and `**` does.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first invalid pattern.
-    pub fn of_paths(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
-        let (whole, last): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.contains('/'));
-        Self::new(patterns, &whole, &last)
-    }
-
-    /// Compiles patterns of words.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first invalid pattern.
-    pub fn of_words(patterns: &[String]) -> Result<Option<Self>, globset::Error> {
-        let whole: Vec<&String> = patterns.iter().collect();
-        Self::new(patterns, &whole, &[])
-    }
-
-    fn new(
-        all: &[String],
-        whole: &[&String],
-        last: &[&String],
-    ) -> Result<Option<Self>, globset::Error> {
-        let (whole, last) = (set(whole)?, set(last)?);
-        Ok((!all.is_empty()).then_some(Self { whole, last }))
-    }
-
-    /// Returns true if a pattern matches the name.
-    pub fn is_match(&self, name: &[u8]) -> bool {
-        use std::ffi::OsStr;
-        use std::os::unix::ffi::OsStrExt;
-        let last = name.rsplit(|it| *it == b'/').next().unwrap_or(name);
-        self.whole.is_match(OsStr::from_bytes(name)) || self.last.is_match(OsStr::from_bytes(last))
-    }
-}
-
-fn set(patterns: &[&String]) -> Result<GlobSet, globset::Error> {
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
-        set.add(GlobBuilder::new(pattern).literal_separator(true).build()?);
-    }
-    set.build()
-}
+use crate::units::{DevId, KernelTime, Pid, Tid};
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +49,14 @@ impl SideFilter {
 pub struct Filter {
     /// Process numbers; empty selects all.
     pub pids: Vec<Pid>,
+    /// Process numbers that are not selected.
+    pub excluded_pids: Vec<Pid>,
+    /// Thread numbers; empty selects all.
+    pub tids: Vec<Tid>,
     /// Users of the processes; empty selects all.
     pub users: Vec<u32>,
+    /// Control groups of the processes; empty selects all.
+    pub cgroups: Cgroups,
     /// Names of threads.
     pub comms: Option<Globs>,
     /// Names of files.
@@ -117,6 +73,8 @@ pub struct Filter {
     pub window: Option<(KernelTime, KernelTime)>,
     /// Kinds of events.
     pub events: Option<Events>,
+    /// True for failed operations only.
+    pub failed: bool,
 }
 
 /// Kinds of events that are selected.
@@ -137,15 +95,12 @@ pub struct Events {
 impl Filter {
     /// Returns true if everything is selected.
     pub fn is_all(&self) -> bool {
-        let Self { pids, users, comms, files, devices, side, min_ns, bytes, window, events } = self;
-        let no_names = comms.is_none() && files.is_none() && events.is_none();
-        let no_numbers = *min_ns == 0 && bytes.is_none() && window.is_none();
-        pids.is_empty()
-            && users.is_empty()
-            && devices.is_empty()
-            && no_names
-            && no_numbers
-            && side.is_none()
+        let no_processes = self.pids.is_empty() && self.excluded_pids.is_empty();
+        let no_groups = self.users.is_empty() && self.cgroups.is_empty() && self.tids.is_empty();
+        let no_names = self.comms.is_none() && self.files.is_none() && self.events.is_none();
+        let no_numbers = self.min_ns == 0 && self.bytes.is_none() && self.window.is_none();
+        let no_kinds = self.side.is_none() && !self.failed && self.devices.is_empty();
+        no_processes && no_groups && no_names && no_numbers && no_kinds
     }
 
     /// Operations that move no bytes have no size.
@@ -158,7 +113,11 @@ impl Filter {
     }
 
     fn takes_pid(&self, pid: Pid) -> bool {
-        self.pids.is_empty() || self.pids.contains(&pid)
+        (self.pids.is_empty() || self.pids.contains(&pid)) && !self.excluded_pids.contains(&pid)
+    }
+
+    fn takes_task(&self, task: TaskId) -> bool {
+        self.takes_pid(task.pid) && (self.tids.is_empty() || self.tids.contains(&task.tid))
     }
 
     fn takes_done(&self, done: &CompletedOp<'_>) -> bool {
@@ -174,7 +133,8 @@ impl Filter {
         };
         let reads = matches!(done.class, CallClass::Read | CallClass::Transfer);
         let writes = matches!(done.class, CallClass::Write | CallClass::Transfer);
-        self.takes_pid(done.pid)
+        self.takes_task(TaskId { pid: done.pid, tid: done.tid })
+            && (!self.failed || done.errno.is_some())
             && done.ns() >= self.min_ns
             && self.takes_bytes(done.class.moves_bytes().then_some(done.bytes))
             && self.takes_end(done.end)
@@ -186,7 +146,8 @@ impl Filter {
     fn takes_fault(&self, fault: &Fault) -> bool {
         let path = fault.file.path.as_ref();
         let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
-        self.takes_pid(fault.pid)
+        self.takes_task(TaskId { pid: fault.pid, tid: fault.tid })
+            && !self.failed
             && self.min_ns == 0
             && self.takes_bytes(None)
             && self.takes_end(fault.time)
@@ -198,7 +159,7 @@ impl Filter {
     /// Activity of kernel threads is not a call, and not on a reported file.
     fn takes_aside(&self, pid: Pid, span: &Span) -> bool {
         let is_left_out = self.events.as_ref().is_some_and(|it| !it.layers);
-        let has_others = self.files.is_some() || self.side.is_some() || is_left_out;
+        let has_others = self.files.is_some() || self.side.is_some() || is_left_out || self.failed;
         self.takes_pid(pid)
             && !has_others
             && self.devices.is_empty()
@@ -214,11 +175,17 @@ impl Filter {
 
     /// Checks the submitter of a request, and the last writers of its data.
     fn takes_request_pid(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
-        self.pids.is_empty()
-            || request.submitter.is_some_and(|it| self.takes_pid(it.pid))
+        let no_numbers = self.pids.is_empty() && self.excluded_pids.is_empty();
+        if no_numbers && self.tids.is_empty() {
+            return true;
+        }
+        let submitter = request.submitter.map(|by| TaskId { pid: by.pid, tid: by.tid });
+        submitter.is_some_and(|task| self.takes_task(task))
             || pieces.iter().any(|piece| {
-                self.takes_pid(piece.queued.pid)
-                    || piece.writers.iter().any(|by| self.takes_pid(by.pid))
+                let task = TaskId { pid: piece.queued.pid, tid: piece.queued.tid };
+                // The thread of a last writer is not known.
+                let mut writers = piece.writers.iter().filter(|_| self.tids.is_empty());
+                self.takes_task(task) || writers.any(|by| self.takes_pid(by.pid))
             })
     }
 
@@ -235,6 +202,7 @@ impl Filter {
         );
         self.takes_device(request.dev)
             && self.takes_request_pid(request, pieces)
+            && (!self.failed || request.error.is_some())
             && ns >= self.min_ns
             && self.takes_bytes(Some(request.bytes_done))
             && request.completed.is_none_or(|it| self.takes_end(it))
@@ -261,6 +229,10 @@ pub struct Picker {
     named: FxHashMap<ThreadKey, bool>,
     /// Users of processes, if that matters.
     users: FxHashMap<ProcessKey, Option<u32>>,
+    /// Processes of the selected control groups, if that matters.
+    in_cgroups: FxHashSet<ProcessKey>,
+    /// Names that were not selected, until an operation is.
+    nearest: Option<SeenNames>,
     /// Number of operations that were left out because their user is unknown.
     pub unknown_users: u64,
 }
@@ -269,8 +241,23 @@ impl Picker {
     /// Creates a picker for this filter.
     pub fn new(filter: Filter) -> Self {
         let is_all = filter.is_all();
-        let (named, users) = Default::default();
-        Self { filter, is_all, named, users, unknown_users: 0 }
+        let (named, users, in_cgroups) = Default::default();
+        let nearest = (!is_all).then(SeenNames::default);
+        Self { filter, is_all, named, users, in_cgroups, nearest, unknown_users: 0 }
+    }
+
+    /// Returns a line about a filter that has selected no operation, with names that are near its
+    /// own; `None`: it has selected some.
+    pub fn unmatched(&self) -> Option<String> {
+        let words = |globs: &Option<Globs>| globs.as_ref().map_or(&[][..], Globs::words).to_vec();
+        let (files, comms) = (words(&self.filter.files), words(&self.filter.comms));
+        let wanted = FilterWords {
+            files: &files,
+            comms: &comms,
+            cgroups: self.filter.cgroups.words(),
+            has_pids: !self.filter.pids.is_empty(),
+        };
+        self.nearest.as_ref().map(|seen| seen.text(&wanted))
     }
 
     /// Returns true for steps that end a selected operation, and for all steps about tasks.
@@ -281,16 +268,50 @@ impl Picker {
         if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
             self.learn(thread);
         }
-        if let Step::ProcessSeen(process) | Step::UserChanged(process) = step
-            && !self.filter.users.is_empty()
+        if let Step::ProcessSeen(process) | Step::UserChanged(process) | Step::Identified(process) =
+            step
         {
-            self.users.insert(process.key, process.user);
+            self.learn_process(process);
         }
-        let is_wanted = self.takes(step) && self.takes_user(step);
+        let is_wanted = self.takes(step) && self.takes_cgroup(step) && self.takes_user(step);
+        if let Some(seen) = &mut self.nearest {
+            if is_wanted && is_end(step) {
+                self.nearest = None;
+            } else {
+                seen.note(step);
+            }
+        }
         if let Step::ThreadEnded(thread) = step {
             self.named.remove(&thread.key);
         }
         is_wanted
+    }
+
+    fn learn_process(&mut self, process: &ProcessInfo) {
+        if !self.filter.users.is_empty() {
+            self.users.insert(process.key, process.user);
+        }
+        if !self.filter.cgroups.is_empty() {
+            match process.cgroup.as_deref().is_some_and(|path| self.filter.cgroups.has(path)) {
+                true => self.in_cgroups.insert(process.key),
+                false => self.in_cgroups.remove(&process.key),
+            };
+        }
+    }
+
+    /// Checks the control group of an operation's process, or of those that caused a request.
+    fn takes_cgroup(&self, step: &Step<'_>) -> bool {
+        let has = |process: ProcessKey| self.in_cgroups.contains(&process);
+        match step {
+            _ if self.filter.cgroups.is_empty() => true,
+            Step::Aside { thread, .. } => has(thread.process),
+            Step::Fault(fault) => has(fault.process),
+            Step::Block { step: BlockStep::Ended(_), thread, pieces } => {
+                let mut writers = pieces.iter().flat_map(|piece| &piece.writers);
+                thread.is_some_and(|by| has(by.process)) || writers.any(|by| has(by.process))
+            }
+            _ => CompletedOp::last_of(step).is_none_or(|done| has(done.process)),
+        }
     }
 
     /// Checks the user of an operation that all other conditions select.
@@ -359,6 +380,14 @@ impl Picker {
     }
 }
 
+/// True for the end of an operation.
+fn is_end(step: &Step<'_>) -> bool {
+    match step {
+        Step::Fault(_) | Step::Aside { .. } | Step::Block { step: BlockStep::Ended(_), .. } => true,
+        _ => CompletedOp::last_of(step).is_some(),
+    }
+}
+
 /// Sink that passes on the selected steps, and all steps about tasks.
 #[derive(Debug)]
 pub struct Filtered<S> {
@@ -397,23 +426,5 @@ mod tests {
         let takes = [10, 11, 20, 21].map(|it| filter.takes_end(KernelTime(it)));
         assert_eq!(takes, [false, true, true, false]);
         assert!(!filter.is_all() && Filter::default().is_all());
-    }
-
-    #[test]
-    fn patterns_of_paths() {
-        let all = |patterns: &[&str]| {
-            let owned: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
-            Globs::of_paths(&owned).expect("good").expect("some")
-        };
-        let globs = all(&["*.db", "/var/lib/*/x", "/srv/**"]);
-        for path in ["/a/b/c.db", "c.db", "/var/lib/a/x", "/srv/a/b"] {
-            assert!(globs.is_match(path.as_bytes()), "{path}");
-        }
-        for path in ["/a/c.dbx", "/var/lib/a/b/x", "/usr/srv/a"] {
-            assert!(!globs.is_match(path.as_bytes()), "{path}");
-        }
-        assert!(globs.is_match(b"/tmp/\xff\n.db"));
-        assert!(Globs::of_paths(&[]).expect("good").is_none());
-        assert!(Globs::of_paths(&["a[".to_owned()]).is_err());
     }
 }

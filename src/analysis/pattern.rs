@@ -127,11 +127,12 @@ impl Patterns {
             bytes: done.bytes,
         };
         let bytes_requested = bytes_requested.unwrap_or(done.bytes);
-        if let Some(file) = self.file(done.file, done.name.as_ref(), done.offset) {
+        let opened = done.file.map(AsRef::as_ref);
+        if let Some(file) = self.file(opened, done.name.as_ref(), done.offset) {
             let row = self.row(done, file, direction);
             row.stream.add(access, bytes_requested, done.errno.is_some());
             row.doubtful += u64::from(done.name.is_some_and(|it| it.is_doubtful));
-            row.opened(done.file);
+            row.opened(opened);
         }
         self.untold += u64::from(done.class == Transfer && done.target.is_none());
         if let Some(name) = &done.target {

@@ -1,19 +1,18 @@
-//! Names of processes, kept as long as they may be needed.
+//! Names and users of processes, kept as long as they may be needed.
 
 use rustc_hash::FxHashMap;
 
 use crate::operation::Step;
-use crate::operation::model::{ProcessKey, ThreadInfo};
-use crate::units::{Pid, Tid};
+use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo};
+use crate::units::Tid;
 
-/// Last name of each process that runs or has a row in a table.
+/// Last name and user of each process that runs or has a row in a table.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessNames(FxHashMap<ProcessKey, KnownProcess>);
 
 #[derive(Clone, Debug)]
 struct KnownProcess {
-    pid: Pid,
-    comm: Vec<u8>,
+    info: ProcessInfo,
     has_row: bool,
 }
 
@@ -22,8 +21,13 @@ impl ProcessNames {
     pub fn look(&mut self, step: &Step<'_>) {
         match step {
             Step::ProcessSeen(it) => {
-                let known = KnownProcess { pid: it.pid, comm: it.comm.clone(), has_row: false };
+                let known = KnownProcess { info: (*it).clone(), has_row: false };
                 self.0.insert(it.key, known);
+            }
+            Step::UserChanged(it) | Step::Identified(it) => {
+                if let Some(known) = self.0.get_mut(&it.key) {
+                    known.info = (*it).clone();
+                }
             }
             Step::ThreadRenamed(thread) => self.renamed(thread),
             Step::ProcessEnded(it) if !self.has_row(it.key) => drop(self.0.remove(&it.key)),
@@ -34,9 +38,9 @@ impl ProcessNames {
     /// Applies a rename: a process has the name of its first thread.
     fn renamed(&mut self, thread: &ThreadInfo) {
         if let Some(it) = self.0.get_mut(&thread.process)
-            && Tid(it.pid.0) == thread.tid
+            && Tid(it.info.pid.0) == thread.tid
         {
-            it.comm.clone_from(&thread.comm);
+            it.info.comm.clone_from(&thread.comm);
         }
     }
 
@@ -51,19 +55,25 @@ impl ProcessNames {
 
     /// Returns the name; empty if it is unknown.
     pub fn of(&self, process: ProcessKey) -> &[u8] {
-        self.0.get(&process).map_or(&[], |it| &it.comm)
+        self.info(process).map_or(&[], |it| &it.comm)
+    }
+
+    /// Returns what is known of a process that runs or has a row.
+    pub fn info(&self, process: ProcessKey) -> Option<&ProcessInfo> {
+        self.0.get(&process).map(|it| &it.info)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::model::{ProcessInfo, ThreadKey};
+    use crate::operation::model::ThreadKey;
+    use crate::units::Pid;
 
     fn process(number: u32) -> ProcessInfo {
         let pid = Pid(100 + i32::try_from(number).expect("small"));
         let comm = format!("p{number}").into_bytes();
-        ProcessInfo { key: ProcessKey(number), pid, parent: None, comm, user: None }
+        ProcessInfo { comm, ..ProcessInfo::new(ProcessKey(number), pid) }
     }
 
     fn thread(process: &ProcessInfo, tid: i32, comm: &str) -> ThreadInfo {

@@ -8,6 +8,7 @@ use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
 use super::process_names::ProcessNames;
+use super::recent_rows::{OpRows, RecentRows};
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::AsyncOperation;
@@ -135,6 +136,8 @@ pub struct IoSummary {
     pub faults: u64,
     /// Names of processes.
     pub names: ProcessNames,
+    /// Rows of operations that may occur again.
+    recent: RecentRows,
 }
 
 impl IoSummary {
@@ -158,38 +161,57 @@ impl IoSummary {
     }
 
     fn done(&mut self, done: &CompletedOp<'_>) {
-        let (op, moved, call) = (OpAmounts::of(done), done.moved(), (done.what, done.io));
-        self.by_call.row(&call, || call).add(&op, moved);
+        let (op, moved) = (OpAmounts::of(done), done.moved());
+        let rows = self.rows_of(done);
+        self.by_call.at(rows.call).add(&op, moved);
         if let Some(errno) = done.errno {
             *self.errors.entry((done.what, done.io, errno)).or_default() += 1;
         }
-        let names = &mut self.names;
-        let process = self.processes.row(&done.process, || {
-            names.keep(done.process);
-            done.process
-        });
+        let process = self.processes.at(rows.process);
         process.pid = done.pid;
         process.tally.add(&op, moved);
         let is_transfer = done.class == CallClass::Transfer;
         let of_name = if is_transfer { [done.bytes, 0] } else { moved };
-        match &done.name {
-            Some(name) => self.on_file(name, &op, of_name),
-            None if is_transfer || done.is_nameless() => {
+        match (&done.name, rows.file) {
+            (Some(name), Some(row)) => self.on_file(row, name, &op, of_name),
+            _ if is_transfer || done.is_nameless() => {
                 self.nameless.entry(done.io).or_default().add(&op, of_name);
             }
-            None => {}
+            _ => {}
         }
         if is_transfer {
             match &done.target {
-                Some(target) => self.on_file(target, &op, [0, done.bytes]),
+                Some(target) => {
+                    let row = place_of(&mut self.files, target);
+                    self.on_file(row, target, &op, [0, done.bytes]);
+                }
                 None => self.nameless.entry(done.io).or_default().add(&op, [0, done.bytes]),
             }
         }
     }
 
-    fn on_file(&mut self, name: &NamedPath<'_>, op: &OpAmounts, moved: [u64; 2]) {
-        let place = place_of(&mut self.files, name);
-        let row = self.files.at(place);
+    /// Returns the rows of an operation, of its name in the case of a file.
+    fn rows_of(&mut self, done: &CompletedOp<'_>) -> OpRows {
+        if let Some(rows) = self.recent.find(done) {
+            return rows;
+        }
+        let call = (done.what, done.io);
+        let names = &mut self.names;
+        let process = self.processes.place(&done.process, || {
+            names.keep(done.process);
+            done.process
+        });
+        let rows = OpRows {
+            call: self.by_call.place(&call, || call),
+            process,
+            file: done.name.as_ref().map(|name| place_of(&mut self.files, name)),
+        };
+        self.recent.keep(done, rows);
+        rows
+    }
+
+    fn on_file(&mut self, row: usize, name: &NamedPath<'_>, op: &OpAmounts, moved: [u64; 2]) {
+        let row = self.files.at(row);
         row.add(op, moved);
         row.doubtful += u64::from(name.is_doubtful);
     }

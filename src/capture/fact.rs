@@ -225,6 +225,12 @@ impl Text {
     /// line `MAJOR:MINOR INODE` (file), `MAJOR:MINOR` (device), `blocks` or `bytes`, `OFFSET LENGTH
     /// ADDRESS` in this unit, and 1 if other files may share the extent, else 0.
     pub const PLACES: Self = Self(16);
+    /// Content of `/proc/PID/cmdline`, at most 4096 bytes.
+    pub const COMMAND: Self = Self(17);
+    /// Content of `/proc/PID/cgroup`, at most 4096 bytes.
+    pub const CGROUP: Self = Self(18);
+    /// Target of `/proc/PID/exe`, read with the two others.
+    pub const EXECUTABLE: Self = Self(19);
 }
 
 /// Size at which a frame of facts is closed, in bytes.

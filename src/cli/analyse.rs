@@ -4,41 +4,63 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use console::Term;
-
-use super::args::{AnalyseArgs, LatencyArgs, LayerArg, PrintArgs};
+use super::args::{AnalyseArgs, GroupedArgs, LatencyArgs, LayerArg};
 use super::convert::{InputLog, open};
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
 use super::message::print_error;
 use super::recording::{self, LogPlace};
+use super::report_args::{ByArg, PrintArgs};
+use super::report_output::{ReportOutput, output};
 use super::{events, summary_lines};
+use crate::analysis::cache_use::CacheUses;
 use crate::analysis::call_totals::{Totals, WithTotals};
+use crate::analysis::disk_use::DiskUses;
 use crate::analysis::files::FileTotals;
 use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::latency::{self, Latency};
 use crate::analysis::pattern::Patterns;
+use crate::analysis::slowest::Slowest;
 use crate::analysis::summary::IoSummary;
+use crate::capture::header::Header;
 use crate::operation::Sink;
 use crate::pipeline::{self, Summary};
 use crate::report;
+use crate::report::grouping::{Grouping, ReportOptions};
 use crate::sys::files as sys_files;
-use crate::sys::output_dir::{NewFile, Users};
 use crate::text::table::{Report, TableFormat, incomplete_line};
 
 /// `iotrace-perf summary`.
-pub(super) fn summary(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    run(args, IoSummary::default, report::summary::report)
+pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    run_grouped(args, |_| IoSummary::default(), report::summary::report)
+}
+
+/// `iotrace-perf disk`.
+pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    run_grouped(args, |_| DiskUses::default(), report::disk::report)
 }
 
 /// `iotrace-perf files`.
 pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    run(args, FileTotals::default, report::files::report)
+    run(args, |_| FileTotals::default(), report::files::report)
+}
+
+/// `iotrace-perf cache`.
+pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    run_grouped(args, |header| CacheUses::new(header.host.page_bytes), report::cache::report)
+}
+
+/// `iotrace-perf slow`.
+pub(super) fn slow(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
+    let mut args = args.clone();
+    if form(&args.print) == TableFormat::Text {
+        args.print.rows.get_or_insert(report::slow::ROWS);
+    }
+    run(&args, |_| Slowest::default(), report::slow::report)
 }
 
 /// `iotrace-perf latency`.
@@ -60,18 +82,35 @@ pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
         }
         words.push(events::LAYERS.into());
     }
-    run(&analyse, || Latency::new(options), report::latency::report)
+    run(&analyse, |_| Latency::new(options), report::latency::report)
 }
 
 /// `iotrace-perf pattern`.
 pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    run(args, Patterns::default, report::pattern::report)
+    run(args, |_| Patterns::default(), report::pattern::report)
+}
+
+/// Folds a log, or a recording, and prints the result, with the processes in groups.
+fn run_grouped<F: Sink<Error = Infallible>>(
+    args: &GroupedArgs,
+    fold: impl FnOnce(&Header) -> F,
+    report: impl FnOnce(&F, &Summary, ReportOptions) -> Report,
+) -> Result<ExitCode, CliError> {
+    let by = match (args.by, form(&args.analyse.print)) {
+        (Some(ByArg::Program), _) | (None, TableFormat::Text) => Grouping::Program,
+        (Some(ByArg::Process), _) | (None, _) => Grouping::Process,
+        (Some(ByArg::User), _) => Grouping::User,
+        (Some(ByArg::Cgroup), _) => Grouping::Cgroup,
+    };
+    run(&args.analyse, fold, |fold, summary, limit| {
+        report(fold, summary, ReportOptions { limit, by })
+    })
 }
 
 /// Folds a log, or a recording, and prints the result.
 pub(super) fn run<F: Sink<Error = Infallible>>(
     args: &AnalyseArgs,
-    fold: impl FnOnce() -> F,
+    fold: impl FnOnce(&Header) -> F,
     report: impl FnOnce(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
     // Invalid options are reported before anything is recorded.
@@ -89,10 +128,10 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
 pub(super) fn run_with<F: Sink<Error: Display>>(
     args: &AnalyseArgs,
     wish: FilterSpec<'_>,
-    fold: impl FnOnce() -> F,
+    fold: impl FnOnce(&Header) -> F,
     finish: impl FnOnce((F, Converted)) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
-    on_log(args, |log, go_on| finish(fold_log(log, fold(), wish, go_on)?))
+    on_log(args, |log, go_on| finish(fold_log(log, fold, wish, go_on)?))
 }
 
 /// Works on a log, or a recording; the callback decides now and then whether to go on.
@@ -123,31 +162,32 @@ pub(super) fn private_log() -> Result<(File, LogPlace), CliError> {
 /// Folds a log. `go_on` is called now and then.
 pub(super) fn fold_log<F: Sink<Error: Display>>(
     log: &Path,
-    fold: F,
+    fold: impl FnOnce(&Header) -> F,
     wish: FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(F, Converted), CliError> {
-    let (filtered, converted) = pass_over(log, wish, |filter| Filtered::new(filter, fold), go_on)?;
+    let (filtered, converted) =
+        pass_over(log, wish, |filter, header| Filtered::new(filter, fold(header)), go_on)?;
     let Filtered { picker, sink: fold } = filtered;
-    let unknown_users = picker.unknown_users;
-    Ok((fold, Converted { unknown_users, ..converted }))
+    let filter_notes = summary_lines::filter_notes(&picker);
+    Ok((fold, Converted { filter_notes, ..converted }))
 }
 
 /// Passes all of a log to a sink, which decides what it uses.
 pub(super) fn pass_over<S: Sink<Error: Display>>(
     log: &Path,
     wish: FilterSpec<'_>,
-    sink: impl FnOnce(Filter) -> S,
+    sink: impl FnOnce(Filter, &Header) -> S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(S, Converted), CliError> {
     let InputLog { items, header, .. } = open(log, false)?;
     let filter = wish.filter(&header)?;
     let mut totals = Totals::default();
-    let mut sink = WithTotals { totals: &mut totals, sink: sink(filter) };
+    let mut sink = WithTotals { totals: &mut totals, sink: sink(filter, &header) };
     let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
     let sink = sink.sink;
-    Ok((sink, Converted { summary, totals, archive: None, unknown_users: 0 }))
+    Ok((sink, Converted { summary, totals, archive: None, filter_notes: Vec::new() }))
 }
 
 pub(super) fn form(args: &PrintArgs) -> TableFormat {
@@ -194,68 +234,7 @@ pub(super) fn print(
         incomplete_line(&report.incomplete).iter().for_each(|line| print_error(line));
         return report.print_data(&mut to).map_err(CliError::output);
     }
-    let columns = to.columns(args);
-    report.print(form(args), columns, &mut to).map_err(CliError::output)?;
+    to.print(&report, form(args), args).map_err(CliError::output)?;
     // The report may be of a recording that is not kept, so it is printed all the same.
     wrong.map_or(Ok(()), Err)
-}
-
-/// Creates a file that does not exist.
-pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
-    let path = path.to_owned();
-    NewFile::create(&path, &Users::caller()).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => CliError::Exists { path },
-        _ => CliError::Create { path, source },
-    })
-}
-
-/// Destination of a report.
-pub(super) struct ReportOutput {
-    out: Box<dyn Write + Send>,
-    /// Columns of the terminal; `None`: no limit.
-    columns: Option<usize>,
-}
-
-impl Write for ReportOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-impl ReportOutput {
-    /// Returns the destination for other output than a report.
-    pub(super) fn into_writer(self) -> Box<dyn Write + Send> {
-        self.out
-    }
-
-    /// Returns the columns of the terminal on which this is read; `None`: no limit.
-    pub(super) fn columns(&self, args: &PrintArgs) -> Option<usize> {
-        self.columns.filter(|_| !args.wide)
-    }
-}
-
-/// Returns the destination of a report: separate from a traced program's own output.
-pub(super) fn output(to: Option<&Path>, has_program: bool) -> Result<ReportOutput, CliError> {
-    if let Some(path) = to {
-        let mut made = new_file(path)?;
-        made.keep();
-        let out = Box::new(made.file().try_clone().map_err(CliError::Output)?);
-        return Ok(ReportOutput { out, columns: None });
-    }
-    let (out, terminal): (Box<dyn Write + Send>, Term) = match has_program {
-        true => (Box::new(io::stderr()), Term::stderr()),
-        false => (Box::new(io::stdout()), Term::stdout()),
-    };
-    Ok(ReportOutput { out, columns: columns(&terminal) })
-}
-
-/// Returns the columns of a terminal, or those of `COLUMNS` for a pipe or a file.
-fn columns(terminal: &Term) -> Option<usize> {
-    let shown = terminal.size_checked().map(|(_, columns)| usize::from(columns));
-    let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
-    shown.or_else(wanted).filter(|columns| *columns > 0)
 }

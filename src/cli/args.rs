@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 
+use super::report_args::{ByArg, FilterArgs, PrintArgs};
 use super::values::{
-    Cpus, WATCHED_MAX, parse_bytes, parse_cpus, parse_duration, parse_pid, parse_ring_size,
-    parse_unwind,
+    Cpus, WATCHED_MAX, parse_cpus, parse_duration, parse_pid, parse_ring_size, parse_unwind,
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
@@ -145,6 +145,17 @@ pub(super) struct AnalyseArgs {
     pub(super) print: PrintArgs,
 }
 
+/// Arguments of a report with rows of processes.
+#[derive(Debug, ClapArgs)]
+pub(super) struct GroupedArgs {
+    #[command(flatten)]
+    pub(super) analyse: AnalyseArgs,
+    /// Property that the processes of a row have in common [default: program; with --json and --csv
+    /// process]
+    #[arg(long, value_name = "WHAT", help_heading = "Output")]
+    pub(super) by: Option<ByArg>,
+}
+
 /// Arguments of `latency`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct LatencyArgs {
@@ -215,80 +226,6 @@ pub(super) enum WeightArg {
     Count,
     /// Duration of operations
     Time,
-}
-
-/// Options that filter operations.
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct FilterArgs {
-    /// Only operations of threads with these names (*, ?, […], {a,b})
-    #[arg(long, value_name = "NAME", help_heading = "Filter")]
-    pub(super) comm: Vec<String>,
-    /// Only operations of these users' processes (real user, by name or number)
-    #[arg(short, long, value_name = "USER", value_delimiter = ',', help_heading = "Filter")]
-    pub(super) user: Vec<String>,
-    /// Only operations on these files: a pattern without a slash is for the last part of a path,
-    /// `**` matches across slashes
-    #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
-    pub(super) files: Vec<String>,
-    /// Only reads, writes, or both
-    #[arg(long, value_name = "r|w|rw", help_heading = "Filter")]
-    pub(super) io: Option<SideArg>,
-    /// Only operations that took at least this time (100us, 5ms)
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
-    pub(super) min_latency: Option<Duration>,
-    /// Only operations that moved at least this number of bytes (4K, 1M); others without bytes have
-    /// no size
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
-    pub(super) min_size: Option<u64>,
-    /// Only operations that moved at most this number of bytes; others without bytes have no size
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Filter")]
-    pub(super) max_size: Option<u64>,
-    /// Only operations that had not ended by then, counted from the beginning of the recording as
-    /// `script` shows it (10s, 5ms)
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
-    pub(super) from: Option<Duration>,
-    /// Only operations that had ended by then, counted in the same way
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Filter")]
-    pub(super) until: Option<Duration>,
-}
-
-/// Format of a report.
-#[derive(Clone, Debug, ClapArgs)]
-pub(super) struct PrintArgs {
-    /// One JSON object (docs/json.md)
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    /// Comma-separated values; the first field of each line is the name of its table
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    pub(super) csv: bool,
-    /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with
-    /// --json and --csv all]
-    #[arg(short = 'n', long, value_name = "N", help_heading = "Output")]
-    pub(super) rows: Option<usize>,
-    /// Sort the tables that have this column by it (time, read, p99, path, …), largest first
-    #[arg(long, value_name = "COLUMN", help_heading = "Output")]
-    pub(super) sort: Option<String>,
-    /// Print this table only, with --csv as data without other lines (files, processes, …)
-    #[arg(long, value_name = "NAME", help_heading = "Output")]
-    pub(super) table: Option<String>,
-    /// All columns of each table, and whole names, whatever the width of the terminal
-    #[arg(long, help_heading = "Output")]
-    pub(super) wide: bool,
-    /// Write the report to this file, which must not exist [default: standard output; with a traced
-    /// program standard error]
-    #[arg(long = "to", value_name = "FILE", help_heading = "Output")]
-    pub(super) to: Option<PathBuf>,
-}
-
-/// Direction of transfers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum SideArg {
-    /// Reads only
-    R,
-    /// Writes only
-    W,
-    /// Reads and writes
-    Rw,
 }
 
 /// Call chains that are recorded.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::args::{
-    AnalyseArgs, ConvertArgs, CtlArgs, DoctorArgs, ImportArgs, InfoArgs, LatencyArgs, LiveArgs,
-    RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
+    AnalyseArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs,
+    LiveArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::replay::args::ReplayArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
@@ -50,11 +50,17 @@ pub(super) enum Verb {
     /// Control a running recording: watch files, print their counters
     Ctl(CtlArgs),
     /// Findings; count, bytes and time by call, process, file and device
-    Summary(AnalyseArgs),
+    Summary(GroupedArgs),
+    /// Bytes of each disk by program and file, with the kernel's writeback
+    Disk(GroupedArgs),
     /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
     /// Accesses of files and directories by process; repeated, wasted ones
     Files(AnalyseArgs),
+    /// Reads from memory and from disks: the page cache, reading ahead
+    Cache(GroupedArgs),
+    /// The slowest operations, with the block requests that they waited for
+    Slow(AnalyseArgs),
     /// Access patterns of files and devices: order, sizes, queue depth
     Pattern(AnalyseArgs),
     /// Call chains of block requests or system calls; flame graphs

@@ -1,6 +1,7 @@
 //! Completeness of a log: records that are missing from it, and facts that are not known.
 
 use crate::anomaly::AnomalyKind;
+use crate::event::syscall_table::{CallId, GROUPS};
 use crate::pipeline::Summary;
 use crate::text::quantity;
 use crate::text::shares;
@@ -75,6 +76,26 @@ fn lost(summary: &Summary) -> Option<String> {
         )
     });
     Some(format!("{} lost ({share}){range}", quantity::counted(lost, "record")))
+}
+
+/// Returns the line about groups of calls, and block requests, that were not recorded.
+pub(super) fn not_recorded(summary: &Summary) -> Option<String> {
+    let header = &summary.header;
+    // Logs of other tools do not say what was recorded.
+    if header.imported.is_some() {
+        return None;
+    }
+    let recorded: Vec<CallId> =
+        header.calls.iter().filter_map(|name| CallId::by_name(name)).collect();
+    let is_recorded = |group: &str| recorded.iter().any(|call| call.call().class.group() == group);
+    let groups = GROUPS.iter().map(|(group, _)| *group).filter(|group| !is_recorded(group));
+    let mut missing: Vec<String> = groups.map(|group| format!("%{group}")).collect();
+    if !header.tracepoints.iter().any(|tracepoint| tracepoint.system == "block") {
+        missing.push("block".to_owned());
+    }
+    let all = missing.join(" ");
+    let first = missing.first()?;
+    Some(format!("not recorded: {all}; record more: -e %default,{first} (iotrace-perf list)"))
 }
 
 /// Returns the facts that are not known although all records are there; empty if there are none.

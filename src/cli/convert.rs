@@ -126,7 +126,7 @@ pub(super) fn read_log(
     let mut sink = WithTotals { totals: &mut totals, sink: NullSink };
     let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
-    Ok(Converted { summary, totals, archive: None, unknown_users: 0 })
+    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new() })
 }
 
 fn write_archive(
@@ -183,7 +183,7 @@ fn fill_archive(
         sink.sink.set_mounts(mounts);
     }
     let archive = sink.sink.finish(&end_facts(&summary)).map_err(|error| failed(&error))?;
-    Ok(Converted { summary, totals, archive: Some(archive), unknown_users: 0 })
+    Ok(Converted { summary, totals, archive: Some(archive), filter_notes: Vec::new() })
 }
 
 /// Facts about the archive's completeness, for its readers.

@@ -12,8 +12,8 @@ pub(super) struct Converted {
     pub(super) summary: Summary,
     pub(super) totals: Totals,
     pub(super) archive: Option<OtfSummary>,
-    /// Operations that a filter by user excluded because their user is unknown.
-    pub(super) unknown_users: u64,
+    /// Notes on the filter: what it could not decide, and that it selects nothing.
+    pub(super) filter_notes: Vec<String>,
 }
 
 /// Paths of a log.

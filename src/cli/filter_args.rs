@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use nix::unistd::User;
 
-use super::args::{AnalyseArgs, FilterArgs, ScriptArgs, SideArg};
+use super::args::{AnalyseArgs, ScriptArgs};
 use super::error::CliError;
 use super::events::{EventSelection, wanted_events};
-use crate::analysis::filter::{Events, Filter, Globs, SideFilter};
+use super::report_args::{FilterArgs, SideArg};
+use crate::analysis::filter::{Cgroups, Events, Filter, Globs, SideFilter};
 use crate::capture::header::Header;
 use crate::operation::disk;
-use crate::units::{DevId, KernelTime, Pid};
+use crate::units::{DevId, KernelTime, Pid, Tid};
 
 /// A filter as given; the log's header resolves its disks and times.
 #[derive(Clone)]
@@ -34,6 +35,10 @@ impl<'a> FilterSpec<'a> {
         });
         let min_ns = args.min_latency.as_ref().map_or(0, Duration::as_nanos);
         let filter = Filter {
+            excluded_pids: args.exclude_pid.iter().copied().map(Pid).collect(),
+            tids: args.tid.iter().copied().map(Tid).collect(),
+            cgroups: Cgroups::new(args.cgroup.clone()),
+            failed: args.failed,
             users: args.user.iter().map(|arg| user(arg)).collect::<Result<_, _>>()?,
             comms: Globs::of_words(&args.comm).map_err(usage)?,
             files: Globs::of_paths(&args.files).map_err(usage)?,

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::analyse;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
 use super::message::print_line;
+use super::report_output;
 use crate::import::{ImportError, ImportFormat, ImportReport, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
 
 /// Imports a log; an incomplete capture log is removed.
 fn write(args: &ImportArgs, input: impl BufRead) -> Result<(ImportReport, ImportFormat), CliError> {
-    let mut made: NewFile = analyse::new_file(&args.output)?;
+    let mut made: NewFile = report_output::new_file(&args.output)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
     let imported = import(input, args.from.map(format), &name(&args.file), out);
     let (_, notes, format) = imported.map_err(|error| failed(&args.file, &error))?;

@@ -376,8 +376,12 @@ mod tests {
         let mut summary = Summary::default();
         summary.header.host.hostname = "a\x1b[2J\nended     exit".into();
         summary.header.scope.command = vec!["\u{9b}1m".into()];
-        let info =
-            Converted { summary, totals: Totals::default(), archive: None, unknown_users: 0 };
+        let info = Converted {
+            summary,
+            totals: Totals::default(),
+            archive: None,
+            filter_notes: Vec::new(),
+        };
         let text = as_text(&info, 0);
         assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text}");
         assert!(text.starts_with("host      a\\x1b[2J\\x0aended     exit ("), "{text}");

@@ -17,7 +17,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Record", &["record"]),
     (
         "Look at a recording, or at one that is made for the report",
-        &["summary", "files", "latency", "pattern", "stacks", "script", "info"],
+        &[
+            "summary", "disk", "cache", "files", "slow", "latency", "pattern", "stacks", "script",
+            "info",
+        ],
     ),
     ("Watch while it happens", &["live", "watch", "ctl"]),
     ("Replay", &["replay"]),

@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use super::analyse::{output, private_log};
+use super::analyse::private_log;
 use super::args::LiveArgs;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
 use super::message::print_line;
+use super::report_output::output;
 use super::script::{ScriptLog, ScriptShape};
 use super::tailing_reader::{LogCompletion, TailingReader};
 use super::{recording, summary_lines};

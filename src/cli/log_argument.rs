@@ -21,7 +21,10 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
         Verb::Convert(args) => args.log = log_of(&args.log)?,
         Verb::Script(args) => args.log = log_of(&args.log)?,
         Verb::Info(args) => args.log = log_of(&args.log)?,
-        Verb::Summary(args) | Verb::Files(args) | Verb::Pattern(args) => settle_report(args)?,
+        Verb::Files(args) | Verb::Slow(args) | Verb::Pattern(args) => settle_report(args)?,
+        Verb::Summary(args) | Verb::Disk(args) | Verb::Cache(args) => {
+            settle_report(&mut args.analyse)?;
+        }
         Verb::Latency(args) => settle_report(&mut args.analyse)?,
         Verb::Stacks(args) => settle_report(&mut args.analyse)?,
         Verb::Replay(args) => args.log_argument().map_or(Ok(()), settle_report)?,

@@ -1,6 +1,7 @@
 //! Command-line interface: one module for each subcommand.
 
 mod analyse;
+mod anomaly_digest;
 mod archive_staging;
 mod args;
 mod audit_line;
@@ -27,6 +28,8 @@ mod output;
 mod record;
 mod recording;
 mod replay;
+mod report_args;
+mod report_output;
 mod script;
 mod self_test;
 mod signals;
@@ -82,8 +85,11 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Watch(args)) => watch::run(args),
         Some(Verb::Ctl(args)) => control::client::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Disk(args)) => analyse::disk(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
+        Some(Verb::Cache(args)) => analyse::cache(&args),
+        Some(Verb::Slow(args)) => analyse::slow(&args),
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Stacks(args)) => stacks::run(args),
         Some(Verb::Replay(args)) => replay::run(&args),

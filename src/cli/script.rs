@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::anomaly_digest::AnomalyDigest;
 use super::args::{ScriptArgs, ScriptFormat, ShapeArgs};
 use super::convert::{InputLog, open};
 use super::error::CliError;
@@ -77,9 +78,17 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
         let machine = self.header.host.machine.clone();
         match (shape.form, shape.fields) {
             (ScriptFormat::Text, _) => {
+                let is_live = self.grows;
                 let sink = LineWriter::new(start, disks, out).machine(&machine);
-                let (summary, sink) = self.fill(sink)?;
+                if !is_live {
+                    let (summary, sink) = self.fill(sink)?;
+                    sink.finish().map_err(CliError::output)?;
+                    return Ok(summary);
+                }
+                let (summary, digest) = self.fill(AnomalyDigest::new(sink))?;
+                let (more, sink) = digest.finish();
                 sink.finish().map_err(CliError::output)?;
+                more.iter().for_each(|line| print_line(line));
                 Ok(summary)
             }
             (ScriptFormat::Iotracer, _) => self.accesses(start, out),
@@ -96,7 +105,8 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
                 Ok(summary)
             }
             (ScriptFormat::Json, None) => {
-                let (summary, sink) = self.fill(JsonLines::new(start, disks, out))?;
+                let sink = JsonLines::new(start, disks, out).machine(&machine);
+                let (summary, sink) = self.fill(sink)?;
                 sink.finish().map_err(CliError::output)?;
                 Ok(summary)
             }
@@ -104,7 +114,9 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
                 let form = if form == ScriptFormat::Csv { RowForm::Csv } else { RowForm::Json };
                 let fields = fields.unwrap_or_default();
                 let sink = FieldLines::new(start, disks, form, fields, out);
-                let (summary, sink) = self.fill(sink.map_err(CliError::output)?)?;
+                let start_wall = self.header.clock.start_realtime_ns;
+                let sink = sink.map_err(CliError::output)?.recorded(&machine, start_wall);
+                let (summary, sink) = self.fill(sink)?;
                 sink.finish().map_err(CliError::output)?;
                 Ok(summary)
             }
@@ -114,7 +126,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     fn fill<S: Sink<Error = io::Error>>(self, sink: S) -> Result<(Summary, S), CliError> {
         let mut sink = Filtered::new(self.filter.clone(), sink);
         let summary = self.feed(&mut sink)?;
-        print_unknown_users(&sink.picker);
+        print_filter_notes(&sink.picker);
         Ok((summary, sink.sink))
     }
 
@@ -133,7 +145,7 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
         let mut sink =
             IotracerLines::new(start, PickedSteps(Picker::new(self.filter.clone())), out);
         let summary = self.feed(&mut sink)?;
-        print_unknown_users(&sink.choice().0);
+        print_filter_notes(&sink.choice().0);
         let (_, LineCaveats { left_out, without_result, out_of_order }) =
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
@@ -155,10 +167,8 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     }
 }
 
-fn print_unknown_users(picker: &Picker) {
-    if let Some(line) = super::summary_lines::unknown_users(picker.unknown_users) {
-        print_line(&line);
-    }
+fn print_filter_notes(picker: &Picker) {
+    super::summary_lines::filter_notes(picker).iter().for_each(|note| print_line(note));
 }
 
 /// Steps that the filter selects, down to the pieces of a request.

@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::analyse::{self, ReportOutput};
 use super::args::{StacksArg, StacksArgs, WeightArg};
 use super::completeness;
 use super::converted::Converted;
 use super::error::CliError;
 use super::filter_args::FilterSpec;
 use super::message::{print_error, print_line};
+use super::report_output::ReportOutput;
 use super::summary_lines;
+use super::{analyse, report_output};
 use crate::analysis::stacks::{IoStacks, StacksOf};
 use crate::report::stacks::{StackOptions, Stacks, Weight};
 use crate::sys::output_dir::NewFile;
@@ -36,7 +37,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
     // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&analyse.filter)?.on(analyse);
     let has_program = !analyse.capture.command.is_empty();
-    let to = analyse::output(analyse.print.to.as_deref(), has_program)?;
+    let to = report_output::output(analyse.print.to.as_deref(), has_program)?;
     let svg = args.svg.as_deref().map(FlameGraphFile::new).transpose()?;
     let finish = |(fold, converted): (IoStacks, Converted)| {
         let stacks = Stacks::new(&fold, &converted.summary, shape);
@@ -59,7 +60,7 @@ pub(super) fn run(mut args: StacksArgs) -> Result<ExitCode, CliError> {
         }
         svg.map_or(Ok(()), |svg| svg.draw(&stacks, args.reversed))
     };
-    analyse::run_with(analyse, wish, || IoStacks::new(which), finish)
+    analyse::run_with(analyse, wish, |_| IoStacks::new(which), finish)
 }
 
 /// Chooses the recorded events, unless they are given: fewer are cheaper.
@@ -92,7 +93,7 @@ struct FlameGraphFile(NewFile);
 
 impl FlameGraphFile {
     fn new(path: &Path) -> Result<Self, CliError> {
-        analyse::new_file(path).map(Self)
+        report_output::new_file(path).map(Self)
     }
 
     fn draw(mut self, stacks: &Stacks, reversed: bool) -> Result<(), CliError> {

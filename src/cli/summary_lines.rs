@@ -10,6 +10,7 @@ use super::converted::{Converted, LogPaths};
 use super::message::print_line;
 use super::output::Output;
 use super::values::STACK_BYTES_MAX;
+use crate::analysis::filter::Picker;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
@@ -85,15 +86,19 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes.extend(attribution(&summary.ledger));
     notes.extend(audit_line(summary, &converted.totals));
     notes.extend(doubts(summary));
-    notes.extend(unknown_users(converted.unknown_users));
+    notes.extend(completeness::not_recorded(summary));
+    notes.extend(converted.filter_notes.iter().cloned());
     notes
 }
 
-/// Note on operations that a filter by users excluded because their user is unknown.
-pub(super) fn unknown_users(count: u64) -> Option<String> {
-    (count > 0).then(|| {
+/// Notes on a filter: that it has selected nothing, and operations that are not in the output
+/// because their user is unknown.
+pub(super) fn filter_notes(picker: &Picker) -> Vec<String> {
+    let count = picker.unknown_users;
+    let unknown = (count > 0).then(|| {
         format!("{count} operations and requests are not in the output: their user is unknown")
-    })
+    });
+    picker.unmatched().into_iter().chain(unknown).collect()
 }
 
 /// Source of events, and the reason for its choice. The first logs have neither: they knew only

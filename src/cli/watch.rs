@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use super::analyse::{output, private_log};
+use super::analyse::private_log;
 use super::args::WatchArgs;
 use super::control::{Control, print_doubts};
 use super::error::CliError;
 use super::recording;
+use super::report_output::output;
 
 pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     recording::refuse_stacks(&args.capture)?;

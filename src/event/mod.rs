@@ -12,6 +12,7 @@ pub mod decode;
 pub mod fault;
 pub mod file_io;
 pub mod fs;
+pub mod identity;
 pub mod layer;
 mod model;
 mod open_flags;

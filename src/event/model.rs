@@ -5,6 +5,7 @@ use super::callchain::{CallChain, ChainId};
 use super::fault::FaultEvent;
 use super::file_io::FileIo;
 use super::fs::{Extent, FsEvent};
+use super::identity::SeenIdentity;
 use super::layer::LayerEvent;
 use super::syscall_table::CallId;
 use super::task::TaskEvent;
@@ -57,6 +58,8 @@ pub enum EventKind {
     /// Fact without a sample: extents that file systems reported earlier, in records that were left
     /// out.
     Places(Box<[Extent]>),
+    /// Fact without a sample: part of the identity of a process.
+    Identity(Box<SeenIdentity>),
     /// Observation inside a system call: by one of the tracer's probes, or by a tracepoint of one
     /// of its steps.
     Probed(Box<ProbeObservation>),

@@ -59,6 +59,7 @@ pub(super) fn closes(kind: &EventKind) -> ClosedFds {
         | EventKind::SeenFd(_)
         | EventKind::FileSystems(_)
         | EventKind::Places(_)
+        | EventKind::Identity(_)
         | EventKind::Probed(_)
         | EventKind::Chain(_) => ClosedFds::Nothing,
     }

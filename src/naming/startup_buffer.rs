@@ -199,6 +199,7 @@ impl Changes {
             | EventKind::SeenFd(_)
             | EventKind::FileSystems(_)
             | EventKind::Places(_)
+            | EventKind::Identity(_)
             | EventKind::Probed(_)
             | EventKind::Chain(_) => {}
         }

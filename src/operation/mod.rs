@@ -9,6 +9,7 @@ pub mod access;
 pub mod asynchronous;
 pub mod attribution;
 mod bounds;
+pub mod cgroup;
 pub mod context;
 pub mod copy_interval;
 mod credentials;

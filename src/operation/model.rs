@@ -1,11 +1,12 @@
 //! Data model: system calls, files, paths, threads and processes as the steps report them.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::span::Span;
-use crate::event::FileStat;
 use crate::event::callchain::ChainId;
 use crate::event::syscall_table::CallId;
+use crate::event::{FileStat, OpenFlags};
 use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 
 /// Key of one incarnation of a process: pids are reused, keys are not. Dense from 0.
@@ -295,6 +296,15 @@ impl SyscallOperation {
         named.map(|it| &it.path).or_else(|| self.file.as_ref()?.path.as_ref())
     }
 
+    /// Returns the `O_*` flags of its file, or of the open that failed, if they are known.
+    pub fn file_flags(&self) -> Option<OpenFlags> {
+        let of_call = || OpenFlags::of_call(self.call.call(), &self.args, self.flags_in_memory);
+        match &self.file {
+            Some(file) => file.flags.map(OpenFlags),
+            None => of_call(),
+        }
+    }
+
     /// Returns the second path: the new name of a rename or link, or the contents of a new symbolic
     /// link.
     pub fn second_path(&self) -> Option<&FilePath> {
@@ -350,4 +360,51 @@ pub struct ProcessInfo {
     pub comm: Vec<u8>,
     /// Real user of the process; `None`: not known.
     pub user: Option<u32>,
+    /// True for a kernel thread.
+    pub is_kernel: bool,
+    /// Parent, as the snapshot has shown it; `None`: see `parent`, or not known.
+    pub parent_pid: Option<Pid>,
+    /// Path of its program, as an exec or the snapshot has shown it; `None`: not known.
+    pub program: Option<Arc<[u8]>>,
+    /// Arguments of its program, each with a NUL at its end; `None`: not known.
+    pub command: Option<Arc<[u8]>>,
+    /// Path of its control group; `None`: not known.
+    pub cgroup: Option<Arc<[u8]>>,
+}
+
+impl ProcessInfo {
+    /// Returns a process of which only the number is known.
+    pub fn new(key: ProcessKey, pid: Pid) -> Self {
+        Self {
+            key,
+            pid,
+            parent: None,
+            comm: Vec::new(),
+            user: None,
+            is_kernel: false,
+            parent_pid: None,
+            program: None,
+            command: None,
+            cgroup: None,
+        }
+    }
+
+    /// Returns the arguments of its program with spaces between them.
+    pub fn command_line(&self) -> Option<Vec<u8>> {
+        let arguments = self.command.as_ref()?;
+        let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let spaced = |byte: &u8| if *byte == 0 { b' ' } else { *byte };
+        Some(arguments.get(..end)?.iter().map(spaced).collect())
+    }
+
+    /// Takes from a parent what a fork copies.
+    pub fn copy_from(&mut self, parent: &Self) {
+        self.parent = Some(parent.key);
+        self.parent_pid = Some(parent.pid);
+        self.comm.clone_from(&parent.comm);
+        self.user = parent.user;
+        self.program.clone_from(&parent.program);
+        self.command.clone_from(&parent.command);
+        self.cgroup.clone_from(&parent.cgroup);
+    }
 }

@@ -59,8 +59,6 @@ pub struct Process {
     pub place: SharedPlace,
     /// Tables of its system calls.
     pub abi: Abi,
-    /// True for a kernel thread.
-    pub is_kernel: bool,
     /// True after the outputs have been notified.
     pub announced: bool,
     /// Number of its known threads.

@@ -21,6 +21,8 @@ pub enum Step<'a> {
     ThreadRenamed(&'a ThreadInfo),
     /// New user of a process.
     UserChanged(&'a ProcessInfo),
+    /// New program, arguments or control group of a process.
+    Identified(&'a ProcessInfo),
     /// Fork: a process has a child with a copy of its descriptors. The child is seen when it does
     /// something.
     Forked {

@@ -32,7 +32,7 @@ fn process_of<'a>(
         let key = ProcessKey(*next);
         *next += 1;
         Process {
-            info: ProcessInfo { key, pid, parent: None, comm: Vec::new(), user: None },
+            info: ProcessInfo { is_kernel: pid == KTHREADD, ..ProcessInfo::new(key, pid) },
             waiter: None,
             followed: scope.system && pid != scope.own,
             before_exec: false,
@@ -40,7 +40,6 @@ fn process_of<'a>(
             memory: SharedMappings::default(),
             place: SharedPlace::default(),
             abi: Abi::default(),
-            is_kernel: pid == KTHREADD,
             announced: false,
             threads: 0,
             leader_ended: false,
@@ -194,12 +193,17 @@ impl Tasks {
 
     /// Returns true for a kernel thread, as far as known.
     pub fn is_kernel(&self, pid: Pid) -> bool {
-        self.processes.get(&pid.0).is_some_and(|it| it.is_kernel)
+        self.processes.get(&pid.0).is_some_and(|it| it.info.is_kernel)
     }
 
     /// Returns the process, if it is known.
     pub fn known_process(&self, pid: Pid) -> Option<&Process> {
         self.processes.get(&pid.0)
+    }
+
+    /// Returns the process for changes, if it is known.
+    pub fn known_process_mut(&mut self, pid: Pid) -> Option<&mut Process> {
+        self.processes.get_mut(&pid.0)
     }
 
     /// Returns the thread, if it is known.
@@ -275,21 +279,19 @@ impl Tasks {
         let has_room = self.take_descriptors(descriptors);
         let task = self.task(parent).expect("made above");
         let from = task.process;
-        let (followed, before_exec, key) = (from.followed, from.before_exec, from.info.key);
+        let (followed, before_exec) = (from.followed, from.before_exec);
         let fds = if has_room { task.fds().borrow().copied(now) } else { FdTable::default() };
         let memory = from.memory.borrow().clone();
         let place = RefCell::new(task.place().borrow().copied());
         let abi = from.abi.of_child();
-        let (comm, user) = (from.info.comm.clone(), from.info.user);
+        let parent_info = from.info.clone();
         self.bounds.left_out.descriptors += if has_room { 0 } else { all };
         let process = self.process(child);
         process.followed = if system { process.followed } else { followed };
         process.before_exec = before_exec;
-        process.is_kernel = parent.pid == KTHREADD;
-        process.info.parent = Some(key);
-        process.waiter = Some(Waiter { pid: parent.pid, key: Some(key) });
-        process.info.comm = comm;
-        process.info.user = user;
+        process.info.is_kernel = parent.pid == KTHREADD;
+        process.info.copy_from(&parent_info);
+        process.waiter = Some(Waiter { pid: parent.pid, key: Some(parent_info.key) });
         process.fds = Rc::new(RefCell::new(fds));
         process.memory = Rc::new(RefCell::new(memory));
         process.place = Rc::new(place);

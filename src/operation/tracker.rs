@@ -9,6 +9,7 @@ mod block;
 mod bounds;
 mod end_spans;
 mod fault;
+mod identity;
 mod layers;
 mod mounts;
 mod names;
@@ -24,6 +25,7 @@ mod unshare;
 mod uring;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -52,7 +54,7 @@ use crate::block::{BlockOptions, BlockTracker, RequestId};
 use crate::event::fs::FsEvent;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
-use crate::event::{Event, EventKind, SeenFd, SysEnter, SysExit};
+use crate::event::{Event, EventKind, ProbeObservation, SeenFd, SysEnter, SysExit};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// State machine with events as input and steps as output.
@@ -87,6 +89,8 @@ pub struct Tracker {
     zombies: Zombies,
     /// Reads of the memory maps of processes, until their time comes.
     seen_maps: VecDeque<SeenMaps>,
+    /// Process that the recording launches, and its arguments, until its exec.
+    launched: Option<(Pid, Arc<[u8]>)>,
 }
 
 impl Tracker {
@@ -103,6 +107,7 @@ impl Tracker {
             off_from: KernelTime::MAX,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
+            launched: None,
             all_requests: scope.all_requests,
             tasks: Tasks::new(scope),
             block: BlockTracker::new(block),
@@ -181,10 +186,14 @@ impl Tracker {
                 all.iter().for_each(|it| self.files.learn(&FsEvent::Extent(*it)));
                 Ok(())
             }
+            EventKind::Identity(seen) => self.identified(event.time, seen, sink),
             EventKind::Chain(chain) => sink.step(event.time, &Step::ChainSeen(chain)),
             EventKind::Probed(probed) => {
                 self.probed(&event, probed);
-                Ok(())
+                match &**probed {
+                    ProbeObservation::Program(path) => self.runs_program(&event, path, sink),
+                    _ => Ok(()),
+                }
             }
         }
     }

@@ -16,7 +16,7 @@ use super::definitions::registry::{Definitions, LocationOwner};
 use super::error::OtfError;
 use super::pending_operations::PendingOperations;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
-use crate::units::{Fd, Pid, Tid};
+use crate::units::{Fd, Tid};
 
 /// Limit on processes without a living location whose last one is kept open. More would mean that
 /// the ends of their descriptors are never reported, and each needs some memory.
@@ -25,9 +25,8 @@ const WAITING_MAX: usize = 64;
 /// A process.
 #[derive(Debug)]
 pub(super) struct ProcessDefinition {
-    pub(super) pid: Pid,
-    pub(super) comm: Vec<u8>,
-    pub(super) parent: Option<ProcessKey>,
+    /// The process as it was last reported.
+    pub(super) info: ProcessInfo,
     activity: Activity,
     /// Threads whose location is open.
     open: Vec<ThreadKey>,
@@ -106,14 +105,19 @@ impl TaskDefinitions {
 
     pub(super) fn process_seen(&mut self, info: &ProcessInfo) {
         let process = ProcessDefinition {
-            pid: info.pid,
-            comm: info.comm.clone(),
-            parent: info.parent,
+            info: info.clone(),
             activity: Activity::default(),
             open: Vec::new(),
             waiting: false,
         };
         put(&mut self.processes, info.key.0, process);
+    }
+
+    /// Takes a new identity of a process.
+    pub(super) fn identified(&mut self, info: &ProcessInfo) {
+        if let Some(process) = self.process_mut(info.key) {
+            process.info = info.clone();
+        }
     }
 
     pub(super) fn thread_seen(&mut self, info: &ThreadInfo) {
@@ -135,9 +139,9 @@ impl TaskDefinitions {
             thread.comm.clone_from(&info.comm);
         }
         if let Some(process) = self.process_mut(info.process)
-            && process.pid.0 == info.tid.0
+            && process.info.pid.0 == info.tid.0
         {
-            process.comm.clone_from(&info.comm);
+            process.info.comm.clone_from(&info.comm);
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 
 use super::chains::CallChainTable;
-use super::decoding::{Decoded, decode, decode_hit, learn, strings};
+use super::decoding::{Decoded, IDENTITIES, decode, decode_hit, identity, learn, strings};
 use super::error::PipelineError;
 use super::frame_records::{Arrivals, PendingItem};
 use super::pid_reuse::PidReuse;
@@ -284,20 +284,8 @@ impl DecodeStage {
             Fact::User { .. } => return next.take(StageMessage::Fact(Box::new(fact))),
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
                 let position = Some(position);
-                let seen = Box::new(SeenFd { begin, pid, fd, flags, position, shared, stat, link });
-                let bytes = held_bytes(&seen);
-                // A long snapshot may come after its time. Its names are still used; whether its
-                // positions are valid is unknown.
-                if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen))
-                {
-                    let late = SeenFd { position: None, ..*late };
-                    if self.opening.is_none() {
-                        return next.take(StageMessage::SeenFd(Box::new(late), end));
-                    }
-                    return Ok(());
-                }
-                self.buffered += bytes;
-                return self.limit_waiting(next);
+                let seen = SeenFd { begin, pid, fd, flags, position, shared, stat, link };
+                return self.descriptor(Box::new(seen), end, next);
             }
             Fact::Symbol(symbol) => self.summary.symbols.add(*symbol),
             Fact::Stack(stack) => self.chains.ways.add(*stack),
@@ -313,6 +301,9 @@ impl DecodeStage {
                     self.names.switched_off(time);
                 }
                 return next.take(StageMessage::Fact(Box::new(fact)));
+            }
+            Fact::Text { which, time, pid, text } if IDENTITIES.contains(&which) => {
+                self.identity(time, which, pid, text);
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {
                 let all = PendingItem::FileSystems(file_systems(&text));
@@ -337,6 +328,35 @@ impl DecodeStage {
             Fact::Text { which, pid, text, .. } => self.keep_text(which, pid, text),
         }
         Ok(())
+    }
+
+    /// Queues a descriptor of the snapshot, read until `end`.
+    fn descriptor<N: StageOutput>(
+        &mut self,
+        seen: Box<SeenFd>,
+        end: KernelTime,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
+        let bytes = held_bytes(&seen);
+        // A long snapshot may come after its time. Its names are still used; whether its positions
+        // are valid is unknown.
+        if let Err(PendingItem::Seen(late)) = self.merger.push(end, PendingItem::Seen(seen)) {
+            let late = SeenFd { position: None, ..*late };
+            if self.opening.is_none() {
+                return next.take(StageMessage::SeenFd(Box::new(late), end));
+            }
+            return Ok(());
+        }
+        self.buffered += bytes;
+        self.limit_waiting(next)
+    }
+
+    /// Queues a part of an identity; a late one is of the process that has the number now.
+    fn identity(&mut self, time: KernelTime, which: Text, pid: Pid, text: Vec<u8>) {
+        let time = time.max(self.merger.released());
+        let seen = PendingItem::Identity(Box::new(identity(which, pid, text)));
+        let queued = self.merger.push(time, seen);
+        self.summary.beyond_bounds += u64::from(queued.is_err());
     }
 
     fn round<N: StageOutput>(&mut self, time: KernelTime, next: &mut N) -> Result<(), N::Error> {
@@ -388,6 +408,9 @@ impl DecodeStage {
                     let (cpu, tid) = (CpuId(0), Tid(-1));
                     let pid = seen.pid;
                     self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
+                }
+                PendingItem::Identity(seen) => {
+                    self.event(of_no_task(time, EventKind::Identity(seen)), next)?;
                 }
                 PendingItem::FileSystems(all) => {
                     self.event(of_no_task(time, EventKind::FileSystems(all)), next)?;

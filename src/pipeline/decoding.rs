@@ -1,7 +1,9 @@
 //! Decoding of a record's bytes into an event, or the reason for which there is none.
 
 use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::capture::fact::Text;
 use crate::event::decode::Decoder;
+use crate::event::identity::{IdentityPart, SeenIdentity};
 use crate::event::syscall_strings::EventString;
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind};
@@ -15,6 +17,19 @@ pub(super) enum Decoded {
     Event(Event),
     Bookkeeping,
     Anomaly(Anomaly),
+}
+
+/// Texts about the identity of a process.
+pub(super) const IDENTITIES: [Text; 3] = [Text::COMMAND, Text::CGROUP, Text::EXECUTABLE];
+
+/// Returns the part of an identity that a text has.
+pub(super) fn identity(which: Text, pid: Pid, text: Vec<u8>) -> SeenIdentity {
+    let part = match which {
+        Text::COMMAND => IdentityPart::Command(text),
+        Text::EXECUTABLE => IdentityPart::Executable(text),
+        _ => IdentityPart::Cgroup(text),
+    };
+    SeenIdentity { pid, part }
 }
 
 /// Decodes a record of perf.

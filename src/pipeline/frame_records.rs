@@ -3,6 +3,7 @@
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::event::SeenFd;
 use crate::event::fs::Extent;
+use crate::event::identity::SeenIdentity;
 use crate::merge::Merger;
 use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, records};
@@ -17,6 +18,8 @@ pub(super) enum PendingItem {
     Lost(CpuId, u64),
     /// A descriptor from a snapshot.
     Seen(Box<SeenFd>),
+    /// Part of the identity of a process.
+    Identity(Box<SeenIdentity>),
     /// Mounted file systems.
     FileSystems(Box<[(DevId, Option<u64>)]>),
     /// Extents of file systems from earlier records that were not kept.

@@ -92,7 +92,7 @@ impl<'a, S: Sink> TrackStage<'a, S> {
             Fact::Text { which, pid, time, text } => match which {
                 Text::CWD | Text::ROOT => tracker.seen_place(pid, which, &text),
                 Text::MOUNTS => tracker.seen_mounts(pid, &text),
-                Text::EXE => tracker.seen_program(pid),
+                Text::EXE => tracker.seen_program(pid, &text),
                 Text::MAPS => tracker.seen_maps(time, pid, text),
                 Text::BITS => tracker.seen_other_table(pid),
                 Text::EXTENTS => tracker.seen_extents(&text),
@@ -149,6 +149,11 @@ fn tracker(header: &Header) -> Tracker {
     let all_on = KernelTime(header.clock.all_on_ns);
     let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
     tracker.has_disks(&header.disks, &[]);
+    if let [root] = header.scope.roots.as_slice()
+        && !header.scope.command.is_empty()
+    {
+        tracker.launches(Pid(*root), &header.scope.command);
+    }
     let mut tracepoints = header.tracepoints.iter();
     if tracepoints.any(|tracepoint| WRITEBACK_POINTS.contains(&tracepoint.name.as_str())) {
         tracker.reports_writeback();

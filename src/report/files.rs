@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::files_findings;
 use super::rows::{column, first_rows, key_column, left_out, others};
 use super::summary::{file_cells, file_columns, nameless_cells, other_files};
 use crate::analysis::bounded_map::KEYS_MAX;
@@ -117,7 +118,12 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
             Cell::Count(fold.files.iter().filter(|file| is_file(file.1)).count() as u64),
         ),
     ];
-    report.tables = vec![files(fold, limit), directories(fold, limit), by_process(fold, limit)];
+    report.tables = vec![
+        files_findings::table(fold),
+        files(fold, limit),
+        directories(fold, limit),
+        by_process(fold, limit),
+    ];
     if let Some(others) = fold.files.others() {
         left_out(&mut report, "files", KEYS_MAX, others.count);
     }

@@ -1,6 +1,10 @@
 //! Renders analysis results as tables, JSON and CSV.
 
+pub mod cache;
+pub mod disk;
 pub mod files;
+mod files_findings;
+pub mod grouping;
 pub mod latency;
 pub mod pattern;
 pub mod replay;
@@ -12,6 +16,7 @@ pub mod replay_loop;
 pub mod replay_run;
 pub mod replay_trace;
 mod rows;
+pub mod slow;
 pub mod stacks;
 pub mod summary;
 

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::replay::comparison::{Compared, Comparison, Pair};
     use crate::replay::plan::plan_file::{CallPlan, Index, SkippedOps, WorkerPlan};
-    use crate::text::table::TableFormat;
+    use crate::text::table::{TableFormat, TextStyle};
     use crate::units::ReplayTime;
 
     fn worker() -> WorkerPlan {
@@ -271,7 +271,7 @@ mod tests {
         };
         let whole = super::super::replay_run::report(&run, 20);
         let mut out = Vec::new();
-        brief(&run, &whole).print(form, None, &mut out).expect("memory");
+        brief(&run, &whole).print(form, TextStyle::default(), &mut out).expect("memory");
         String::from_utf8(out).expect("UTF-8")
     }
 

@@ -141,7 +141,7 @@ fn stacks(which: StacksOf, shape: StackOptions) -> Stacks {
 #[track_caller]
 fn check(report: &Report, form: TableFormat, expected: &Expect) {
     let mut out = Vec::new();
-    report.print(form, None, &mut out).expect("memory");
+    report.print(form, crate::text::table::TextStyle::default(), &mut out).expect("memory");
     expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
 }
 

@@ -1,5 +1,6 @@
 //! Report of `summary`.
 
+use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::completed_op::OpKind;
@@ -90,9 +91,9 @@ impl Tallies<'_> {
             let mut sum = GroupStats::default();
             rest.iter().for_each(|rest| sum.merge(&rest.1));
             let mut names = vec![Cell::None; self.names.len()];
-            if let Some(last) = names.last_mut() {
-                *last = others(rest.len());
-            }
+            let key_columns =
+                self.names.iter().zip(&mut names).filter(|(column, _)| column.rank == Some(0));
+            key_columns.for_each(|(_, name)| *name = others(rest.len()));
             rows.push((names, sum));
         }
         let times: Vec<u64> = rows.iter().map(|row| row.1.time.sum()).collect();
@@ -188,9 +189,9 @@ fn errors(fold: &IoSummary) -> Table {
     }
 }
 
-/// All of `summary` except for the last lines of the capture; `limit` rows of each table, 0 for
-/// all.
-pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
+/// All of `summary` except for the last lines of the capture.
+pub fn report(fold: &IoSummary, summary: &Summary, options: ReportOptions) -> Report {
+    let limit = options.limit;
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let names = disk::names(&summary.disks());
     let found = findings(fold);
@@ -227,7 +228,7 @@ pub fn report(fold: &IoSummary, summary: &Summary, limit: usize) -> Report {
     report.tables = vec![
         findings_table(&found, &names),
         calls(fold, limit),
-        processes(fold, limit),
+        processes(fold, options),
         files(fold, limit),
         devices(fold, &names),
         errors(fold),
@@ -285,20 +286,32 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
     tables.table(rows.collect())
 }
 
-fn processes(fold: &IoSummary, limit: usize) -> Table {
-    let cells = |(key, process): (&ProcessKey, &ProcessSummary)| {
-        let pid = Cell::Signed(process.pid.0.into());
-        (vec![pid, Cell::Name(fold.names.of(*key).to_vec())], process.tally.clone())
+fn processes(fold: &IoSummary, options: ReportOptions) -> Table {
+    let row =
+        |(key, process): (&ProcessKey, &ProcessSummary)| (*key, process.pid, process.tally.clone());
+    let rows = fold.processes.iter().map(row);
+    let groups = groups(rows, &fold.names, options.by, GroupStats::merge);
+    let has_commands = groups.iter().any(ProcessGroup::has_command);
+    let rows = groups.into_iter().map(|group| (group.cells(), group.sum));
+    let rest = fold.processes.others().map(|other| (cells_of(rest_of_keys()), other.tally.clone()));
+    let tables = Tallies {
+        key: "processes",
+        title: title(options.by),
+        names: &grouping::columns(options.by, has_commands),
+        all: &fold.all(),
+        limit: options.limit,
     };
-    let rows = fold.processes.iter().map(cells);
-    let rest = fold
-        .processes
-        .others()
-        .map(|other| (vec![Cell::None, rest_of_keys()], other.tally.clone()));
-    let names = [key_column(1, "pid", "pid"), key_column(0, "comm", "process")];
-    let tables =
-        Tallies { key: "processes", title: "Processes", names: &names, all: &fold.all(), limit };
     tables.table(rows.chain(rest).collect())
+}
+
+/// Title of a table of groups of processes.
+pub(super) fn title(by: Grouping) -> &'static str {
+    match by {
+        Grouping::Program => "Programs",
+        Grouping::Process => "Processes",
+        Grouping::User => "Users",
+        Grouping::Cgroup => "Containers and units",
+    }
 }
 
 /// Columns of a file, with this title.

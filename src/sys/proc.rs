@@ -6,6 +6,9 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::stat::Mode;
+
 use super::clock;
 use super::spawn::{ProcessFd, same_open_file};
 use crate::capture::fact::{Fact, Text};
@@ -63,6 +66,30 @@ pub fn places(pid: Pid) -> Vec<Fact> {
     let mounts = ("ns/mnt", Text::MOUNTS);
     let links = [mounts, ("cwd", Text::CWD), ("root", Text::ROOT), ("exe", Text::EXE)];
     links.into_iter().filter_map(place).chain(other_bits(pid)).collect()
+}
+
+/// Longest part of a command line and of a list of control groups that is read, in bytes.
+const IDENTITY_BYTES_MAX: u64 = 4096;
+
+/// Command line, control groups and program of a process, as far as they can be read. A process may
+/// delay the reader of its command line.
+pub fn identity(pid: Pid) -> Vec<Fact> {
+    // A later process of the same number is not in the directory that was opened.
+    let Ok(directory) = File::open(format!("/proc/{pid}")) else { return Vec::new() };
+    let text = |name: &str, which: Text| {
+        let file = openat(&directory, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        let mut text = Vec::new();
+        File::from(file.ok()?).take(IDENTITY_BYTES_MAX).read_to_end(&mut text).ok()?;
+        (!text.is_empty()).then(|| Fact::Text { time: clock::now(), which, pid, text })
+    };
+    let executable = readlinkat(&directory, "exe").ok().map(|path| Fact::Text {
+        time: clock::now(),
+        which: Text::EXECUTABLE,
+        pid,
+        text: path.into_vec(),
+    });
+    let parts = [("cmdline", Text::COMMAND), ("cgroup", Text::CGROUP)];
+    parts.into_iter().filter_map(|(name, which)| text(name, which)).chain(executable).collect()
 }
 
 /// Mount namespace of the tracer, as that of process 0.

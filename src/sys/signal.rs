@@ -20,6 +20,18 @@ pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Leaves Ctrl-C to other processes of the terminal from now on.
+///
+/// # Errors
+///
+/// Those of `pthread_sigmask(3)`.
+pub fn block_interrupts() -> io::Result<()> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.thread_block()?;
+    Ok(())
+}
+
 /// Requests to this process to end: SIGTERM and SIGINT, which do not end it any more.
 #[derive(Debug)]
 pub struct Termination(SignalFd);

@@ -7,8 +7,10 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::errno::ErrnoName;
+use super::flags::{self, OpenFlagNames};
 use super::table::CellValue;
 use crate::anomaly::Anomaly;
+use crate::event::FileStat;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{self, BlockRequest, BlockStep, RequestEnd};
@@ -42,6 +44,12 @@ struct FieldRow<'a> {
     queue: Option<u64>,
     service: Option<u64>,
     unfinished: Option<&'static str>,
+    /// Begin by the wall clock, ns since 1970.
+    wall: Option<i64>,
+    /// `O_*` flags of the file.
+    flags: Option<u32>,
+    flags_text: Option<&'a str>,
+    stat: Option<FileStat>,
 }
 
 /// A name of ours.
@@ -140,6 +148,10 @@ fields! {
     "queue_ns": |row| count(row.queue);
     "device_ns": |row| count(row.service);
     "unfinished": |row| plain(row.unfinished);
+    "wall_ns": |row| signed(row.wall);
+    "file_flags": |row| plain(row.flags_text);
+    "fs_dev": |row| plain(row.stat.map(|stat| stat.dev.to_string()).as_deref());
+    "ino": |row| count(row.stat.map(|stat| stat.ino));
 }
 
 /// Selected fields in the order in which they are written; `None`: all, in the order of the table.
@@ -188,6 +200,11 @@ pub struct FieldLines<W> {
     names: FxHashMap<ThreadKey, Vec<u8>>,
     fields: FieldSelection,
     form: RowForm,
+    /// Start by the wall clock, ns since 1970.
+    start_wall: i64,
+    open_flags: &'static OpenFlagNames,
+    /// Flags of files as words.
+    flags: FxHashMap<u32, String>,
     line: Vec<u8>,
     out: W,
 }
@@ -208,8 +225,27 @@ impl<W: io::Write> FieldLines<W> {
         if form == RowForm::Csv {
             writeln!(out, "{}", fields.names().join(","))?;
         }
-        let disks = disks.into_iter().collect();
-        Ok(Self { start, disks, names: FxHashMap::default(), fields, form, line: Vec::new(), out })
+        Ok(Self {
+            start,
+            disks: disks.into_iter().collect(),
+            names: FxHashMap::default(),
+            fields,
+            form,
+            start_wall: 0,
+            open_flags: &flags::OPEN_GENERIC,
+            flags: FxHashMap::default(),
+            line: Vec::new(),
+            out,
+        })
+    }
+
+    /// Sets the capture's architecture (`uname -m`), on which four of the `O_*` flags depend, and
+    /// its start by the wall clock, ns since 1970.
+    #[must_use]
+    pub fn recorded(mut self, machine: &str, start_wall: u64) -> Self {
+        self.open_flags = flags::open_flags_of(machine);
+        self.start_wall = i64::try_from(start_wall).unwrap_or(0);
+        self
     }
 
     /// Flushes the writer and returns it.
@@ -227,6 +263,12 @@ impl<W: io::Write> FieldLines<W> {
         if let Some(thread) = thread_of(step) {
             row.comm = self.names.get(&thread).map(Vec::as_slice);
         }
+        row.wall = row.start.map(|start| self.start_wall.saturating_add(start));
+        if let Some(flags) = row.flags {
+            let names = self.open_flags;
+            let text = self.flags.entry(flags).or_insert_with(|| flags_text(names, flags));
+            row.flags_text = Some(text);
+        }
         row.disk = row.device.and_then(|device| self.disks.get(&device)).map(String::as_str);
         let mut place = LineTarget::begin(self.form, &mut self.line);
         match &self.fields.0 {
@@ -236,6 +278,12 @@ impl<W: io::Write> FieldLines<W> {
         place.end();
         self.out.write_all(&self.line)
     }
+}
+
+fn flags_text(names: &OpenFlagNames, flags: u32) -> String {
+    let mut text = Vec::new();
+    flags::open(&mut text, names, flags);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn thread_of(step: &Step<'_>) -> Option<ThreadKey> {
@@ -295,6 +343,8 @@ fn call(
         result: operation.ret.filter(|_| is_over),
         errno: operation.errno().filter(|_| is_over),
         unfinished: unfinished.map(Unfinished::as_str),
+        flags: operation.file_flags().map(|flags| flags.0),
+        stat: operation.file.as_ref().and_then(|file| file.stat),
         ..FieldRow::default()
     }
 }
@@ -321,6 +371,8 @@ fn asynchronous(
         result: operation.result,
         errno: operation.errno(),
         unfinished: unfinished.map(NoResult::as_str),
+        flags: operation.file.as_ref().and_then(|file| file.flags),
+        stat: operation.file.as_ref().and_then(|file| file.stat),
         ..FieldRow::default()
     }
 }

@@ -37,6 +37,8 @@ pub enum Cell {
     Flag(bool),
     /// Bytes of the traced system: a path, a program's name.
     Name(Vec<u8>),
+    /// Name of a number of processes.
+    Group(Vec<u8>, u64),
     /// A path that may be another file's; for programs another column states that.
     Unverified(Vec<u8>),
     /// Words of ours.
@@ -79,7 +81,7 @@ impl Cell {
             Self::Mean(it) => CellValue::Fraction(*it, 3),
             Self::Share(it) | Self::Part(it, _) => CellValue::Fraction(*it, 6),
             Self::Flag(it) => CellValue::Flag(*it),
-            Self::Name(it) | Self::Unverified(it) => CellValue::Bytes(it),
+            Self::Name(it) | Self::Unverified(it) | Self::Group(it, _) => CellValue::Bytes(it),
             Self::Word(it) => CellValue::Word(it),
         }
     }
@@ -221,8 +223,17 @@ pub enum TableFormat {
     Csv,
 }
 
+/// Style of a text for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextStyle {
+    /// Columns of the terminal; `None`: no limit.
+    pub width: Option<usize>,
+    /// True for colours and bold letters.
+    pub has_color: bool,
+}
+
 impl Report {
-    /// Prints the report; `width`: columns of the terminal, for text; `None`: no limit.
+    /// Prints the report; the style is that of text.
     ///
     /// # Errors
     ///
@@ -230,12 +241,12 @@ impl Report {
     pub fn print(
         &self,
         form: TableFormat,
-        width: Option<usize>,
+        style: TextStyle,
         out: &mut impl io::Write,
     ) -> io::Result<()> {
         let mut bytes = Vec::new();
         match form {
-            TableFormat::Text => bytes.extend(self.text(width).bytes()),
+            TableFormat::Text => bytes.extend(self.text(style).bytes()),
             TableFormat::Json => self.json(&mut bytes),
             TableFormat::Csv => self.csv(&mut bytes),
         }
@@ -377,7 +388,7 @@ mod tests {
     #[track_caller]
     fn check(form: TableFormat, expected: &Expect) {
         let mut out = Vec::new();
-        sample().print(form, None, &mut out).expect("memory");
+        sample().print(form, TextStyle::default(), &mut out).expect("memory");
         expected.assert_eq(&String::from_utf8(out).expect("UTF-8"));
     }
 
@@ -415,7 +426,7 @@ mod tests {
             "#]],
         );
         let mut out = Vec::new();
-        sample().print(TableFormat::Json, None, &mut out).expect("memory");
+        sample().print(TableFormat::Json, TextStyle::default(), &mut out).expect("memory");
         let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         assert_eq!(json["files"][1]["time_ns"], 12_345_678);
     }

@@ -96,13 +96,13 @@ fn number(cell: &Cell) -> Option<f64> {
         Cell::Signed(number) => Some(*number as f64),
         Cell::Mean(number) | Cell::Share(number) | Cell::Part(number, _) => Some(*number),
         Cell::Flag(flag) => Some(f64::from(u8::from(*flag))),
-        Cell::None | Cell::Name(_) | Cell::Unverified(_) | Cell::Word(_) => None,
+        Cell::None | Cell::Name(_) | Cell::Group(..) | Cell::Unverified(_) | Cell::Word(_) => None,
     }
 }
 
 fn text(cell: &Cell) -> Option<&[u8]> {
     match cell {
-        Cell::Name(name) | Cell::Unverified(name) => Some(name),
+        Cell::Name(name) | Cell::Group(name, _) | Cell::Unverified(name) => Some(name),
         Cell::Word(word) => Some(word.as_bytes()),
         _ => None,
     }

@@ -7,7 +7,7 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::quantity::{self, ColumnUnit};
-use super::table::{Cell, Column, Report, Table, UNVERIFIED, incomplete_line};
+use super::table::{Cell, Column, Report, Table, TextStyle, UNVERIFIED, incomplete_line};
 use super::{escape, shares};
 
 /// Cells of a key that stay when the terminal is narrow.
@@ -26,11 +26,18 @@ struct ShownColumn {
 }
 
 impl Report {
-    /// Returns the report for a terminal of this width; `None`: no limit.
-    pub(super) fn text(&self, width: Option<usize>) -> String {
+    /// Returns the report in this style.
+    pub(super) fn text(&self, style: TextStyle) -> String {
+        let TextStyle { width, has_color } = style;
+        let styled = |text: String, style: console::Style| match has_color {
+            true => style.force_styling(true).apply_to(text).to_string(),
+            false => text,
+        };
         let mut text = String::new();
         if let Some(line) = incomplete_line(&self.incomplete) {
-            text.push_str(&format!("{}\n\n", wrapped(&escape::harmless(&line), width)));
+            let line = wrapped(&escape::harmless(&line), width);
+            let line = styled(line, console::Style::new().red().bold());
+            text.push_str(&format!("{line}\n\n"));
         }
         let facts = || self.facts.iter().filter(|(_, title, _)| !title.is_empty());
         let title_width = facts().map(|(_, title, _)| title.width()).max().unwrap_or(0);
@@ -40,7 +47,8 @@ impl Report {
         }
         let mut left_out = 0;
         for table in self.tables.iter().filter(|table| !table.rows.is_empty()) {
-            text.push_str(&format!("\n{}\n", table.title));
+            let title = styled(table.title.clone(), console::Style::new().bold());
+            text.push_str(&format!("\n{title}\n"));
             let mut columns = columns(table);
             if let [sentences] = columns.as_slice()
                 && sentences.is_left_aligned
@@ -132,6 +140,13 @@ fn is_sum_of_bytes(key: &str) -> bool {
     key.ends_with("bytes") && !is_of_one && !key.starts_with("alignment_")
 }
 
+impl Cell {
+    /// Returns the value for people, outside of a table.
+    pub fn text(&self) -> String {
+        cell_text(self, "", None)
+    }
+}
+
 /// Returns a value without its unit if the column has one, otherwise with it.
 fn cell_text(cell: &Cell, key: &str, unit: Option<ColumnUnit>) -> String {
     match (cell, unit) {
@@ -147,6 +162,9 @@ fn cell_text(cell: &Cell, key: &str, unit: Option<ColumnUnit>) -> String {
         (Cell::Part(_, tenths), _) => shares::percent(*tenths),
         (Cell::Flag(flag), _) => if *flag { "yes" } else { "no" }.to_owned(),
         (Cell::Name(name), _) => name_text(name),
+        (Cell::Group(name, count), _) => {
+            format!("{} ×{}", name_text(name), quantity::count(*count))
+        }
         (Cell::Unverified(name), _) => name_text(name) + UNVERIFIED,
         (Cell::Word(word), _) => word.clone(),
     }
@@ -159,7 +177,7 @@ fn name_text(name: &[u8]) -> String {
 }
 
 fn is_text(cell: &Cell) -> bool {
-    matches!(cell, Cell::Name(_) | Cell::Unverified(_) | Cell::Word(_))
+    matches!(cell, Cell::Name(_) | Cell::Group(..) | Cell::Unverified(_) | Cell::Word(_))
 }
 
 /// Makes a table fit: columns are left out from the right, then long keys are shortened.
@@ -273,7 +291,7 @@ mod tests {
 
     #[track_caller]
     fn check(width: Option<usize>, expected: &Expect) {
-        let text = sample().text(width);
+        let text = sample().text(TextStyle { width, has_color: false });
         expected.assert_eq(&text);
         let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap_or(0);
         assert!(width.is_none_or(|width| widest <= width), "{widest}");
@@ -328,7 +346,7 @@ mod tests {
     #[test]
     fn terminal_of_any_width_gets_the_keys() {
         for width in 0..100 {
-            let text = sample().text(Some(width));
+            let text = sample().text(TextStyle { width: Some(width), has_color: false });
             assert!(text.contains("file") && text.contains("/日本語"), "{width}: {text}");
         }
     }
@@ -336,7 +354,7 @@ mod tests {
     #[test]
     fn missing_records_come_first() {
         let incomplete = vec!["3 records lost".to_owned()];
-        let text = Report { incomplete, ..sample() }.text(None);
+        let text = Report { incomplete, ..sample() }.text(TextStyle::default());
         assert!(text.starts_with("INCOMPLETE: 3 records lost\n\nrecorded"), "{text}");
     }
 

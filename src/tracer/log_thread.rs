@@ -11,8 +11,9 @@ use super::callchain_addresses::SeenChains;
 use super::drain::ROUND_NS_MIN;
 use super::extents::SeenFiles;
 use super::held_rounds::{HeldRounds, Waiting};
+use super::identities::IdentityReader;
 use super::log_message::{Data, Message};
-use super::pieces::{compact, empty_frame, note_record, summary, whole_front};
+use super::pieces::{compact, empty_frame, exec_of, note_record, summary, whole_front};
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
 use super::queued_bytes::QueuedBytes;
@@ -24,7 +25,7 @@ use crate::capture::fact::{Fact, FactsFrame};
 use crate::capture::header::{Others, Unread, UnreadPrograms};
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
-use crate::record::abi::HEADER_BYTES;
+use crate::record::abi::{HEADER_BYTES, record_type};
 use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, PageLayout, SampleLayout, program, records};
 use crate::sys::cancellation::Cancellation;
@@ -56,6 +57,8 @@ pub struct LogCounts {
     pub programs: Option<SeenPrograms>,
     /// Addresses in call chains, if they are to be symbolized.
     pub chains: Option<SeenChains>,
+    /// Warning about identities of processes that could not be read.
+    pub warning: Option<String>,
 }
 
 impl LogCounts {
@@ -174,6 +177,9 @@ pub struct LogThread {
     /// Data frames that are being filled, one for each ring.
     filling: Vec<(DataFrame, Vec<u8>)>,
     counted: LogCounts,
+    identities: Option<IdentityReader>,
+    /// Processes that have started a program since the last round.
+    execs: Vec<Pid>,
     links: Option<LogChannels>,
 }
 
@@ -208,6 +214,8 @@ impl LogThread {
             last_round: KernelTime::MIN,
             filling: Vec::new(),
             counted: LogCounts::default(),
+            identities: None,
+            execs: Vec::new(),
             links: None,
         }
     }
@@ -222,6 +230,12 @@ impl LogThread {
     /// Returns the log with an audit: programs that are started are examined at the end.
     pub fn with_programs(self, programs: Option<SeenPrograms>) -> Self {
         Self { counted: LogCounts { programs, ..self.counted }, ..self }
+    }
+
+    /// Returns the log with the identities of processes: those of programs that are started are
+    /// read, too.
+    pub fn with_identities(self, identities: IdentityReader) -> Self {
+        Self { identities: Some(identities), ..self }
     }
 
     /// Runs until all senders are gone. Returns the writer for the last frame.
@@ -252,6 +266,7 @@ impl LogThread {
         let left = self.held.as_mut().map(HeldRounds::finish);
         self.release(left.unwrap_or_default());
         self.flush();
+        self.finish_identities();
         let sieve = self.held.and_then(|it| it.sieve);
         self.counted.others = sieve.map(Sieve::into_others).unwrap_or_default();
         (self.writer, self.counted)
@@ -303,6 +318,7 @@ impl LogThread {
             Message::Facts(facts) => self.write_facts(&facts),
             Message::Round(_, time) => {
                 self.flush();
+                self.exchange_identities();
                 self.try_write(0, |writer| writer.round(time));
             }
         }
@@ -363,6 +379,27 @@ impl LogThread {
         }
     }
 
+    /// Writes the identities that were read, and has those of new programs read.
+    fn exchange_identities(&mut self) {
+        let Some(identities) = &self.identities else { return };
+        if !self.execs.is_empty() {
+            identities.read(std::mem::take(&mut self.execs));
+        }
+        let facts = identities.take();
+        self.write_facts(&facts);
+    }
+
+    /// Reads the identities of the processes that are still there: they may have changed.
+    fn finish_identities(&mut self) {
+        match (&self.identities, self.tree()) {
+            (Some(identities), Some(tree)) => identities.read(tree.processes()),
+            (Some(identities), None) => identities.read_all(),
+            (None, _) => return,
+        }
+        self.counted.warning = self.identities.as_ref().and_then(IdentityReader::finish);
+        self.exchange_identities();
+    }
+
     /// Writes all frames that are being filled.
     fn flush(&mut self) {
         for (frame, mut bytes) in std::mem::take(&mut self.filling) {
@@ -421,6 +458,9 @@ impl LogThread {
             }
             let length = HEADER_BYTES + record.body.len();
             note_record(&mut frame, record.time(&layout));
+            if record.kind == record_type::COMM && self.identities.is_some() {
+                self.execs.extend(exec_of(&record, &layout));
+            }
             if let (Some(programs), Some(payload)) =
                 (&mut self.counted.programs, record.payload(&layout))
             {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::error::TracerError;
-use super::threads::spawn_named;
+use super::named_thread::spawn_named;
 use crate::capture::header::TracerCost;
 use crate::event::syscall_table::CallId;
 use crate::sys::clock;

@@ -3,8 +3,9 @@
 use crate::capture::format::Codec;
 use crate::capture::writer::DataFrame;
 use crate::record::page::{self, PageEntry};
-use crate::record::{Layout, PageLayout, records};
-use crate::units::KernelTime;
+use crate::record::parse::RecordBody;
+use crate::record::{Layout, PageLayout, RecordKind, SampleLayout, records};
+use crate::units::{KernelTime, Pid};
 
 pub(super) fn empty_frame(cpu: u32, stream: u32, number: u16, layout: Layout) -> DataFrame {
     let codec = match layout {
@@ -21,6 +22,14 @@ pub(super) fn note_record(frame: &mut DataFrame, time: Option<KernelTime>) {
     if let Some(time) = time {
         frame.first_time = frame.first_time.min(time);
         frame.last_time = frame.last_time.max(time);
+    }
+}
+
+/// Returns the process that starts a program by this record of a new name.
+pub(super) fn exec_of(record: &RecordKind<'_>, layout: &SampleLayout) -> Option<Pid> {
+    match record.parse(layout).ok()?.body {
+        RecordBody::Comm { pid, exec: true, .. } => Some(pid),
+        _ => None,
     }
 }
 

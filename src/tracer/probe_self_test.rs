@@ -13,8 +13,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlink, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, stat};
 use nix::unistd::{AccessFlags, access, chdir, execve, linkat, mkdir, symlinkat, truncate, unlink};
 
+use super::named_thread::spawn_named;
 use super::ring_stream::{RingStream, Take};
-use super::threads::spawn_named;
 use crate::event::decode::Decoder;
 use crate::event::syscall_table::CallId;
 use crate::event::{EventKind, ProbeObservation};

@@ -99,6 +99,11 @@ impl Tree {
         }
     }
 
+    /// Returns the processes that were in the tree at any time so far.
+    pub(super) fn processes(&self) -> Vec<Pid> {
+        self.members.iter().copied().map(Pid).collect()
+    }
+
     /// True if the process was in the tree at any time so far.
     pub fn has(&self, pid: Pid) -> bool {
         self.members.contains(&pid.0)

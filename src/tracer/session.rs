@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use super::drain::Drained;
 use super::error::TracerError;
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
+use super::identities::IdentityReader;
 use super::kernel_objects::KernelObjects;
 use super::layers::Layers;
 use super::log_message::Message;
@@ -236,13 +237,12 @@ impl Session {
             let tree = Tree::followed(options, names, &tree, source.as_ref());
             (tree.with_meter(gauge_thread), sieve)
         };
-        let log = LogThread::new(
-            writer,
-            layouts.clone(),
-            (!options.records_all_processes()).then(followed),
-        )
-        .with_chains(options.chains.map(|it| it.functions.user.is_some()))
-        .with_programs(SeenPrograms::of(source.tracepoints()));
+        let is_system = options.records_all_processes();
+        let identities = IdentityReader::of(&tree, is_system, &own_name)?;
+        let log = LogThread::new(writer, layouts.clone(), (!is_system).then(followed))
+            .with_chains(options.chains.map(|it| it.functions.user.is_some()))
+            .with_programs(SeenPrograms::of(source.tracepoints()))
+            .with_identities(identities);
         threads.write_to(log, &own_name)?;
         let call_costs = gauge.map(OverheadMeter::finish).unwrap_or_default();
         // Before the snapshot, which stores the program under the tracer's user.
@@ -387,12 +387,12 @@ impl Session {
         warnings.extend(counted.write_stacks(&mut writer, &self.layouts, &mut cancellation));
         let (doubt, unread) = counted.write_symbols(&mut writer, &mut cancellation);
         let interrupted = cancellation.ended_by();
-        warnings.extend(doubt.into_iter().chain(interrupted.map(|_| CUT_SHORT.to_owned())));
+        let cut = interrupted.map(|_| CUT_SHORT.to_owned());
+        warnings.extend([doubt, counted.warning.take(), cut].into_iter().flatten());
         let disks = disks::disks().into_iter().filter(|it| !self.disks.contains(it)).collect();
         let end = end_frame(reason, end_time.0.0, end_time.1, ended, counts, &counted, warnings);
         let end = End { own, disks, places_not_asked, wall_moved_ns, ..end };
-        let others = std::mem::take(&mut counted.others);
-        let end = End { unread, unread_programs, others, ..end };
+        let end = End { unread, unread_programs, others: counted.others, ..end };
         let last = writer.write_atomically(|it| it.json(FrameKind::END, clock::now(), &end));
         let log_error = counted.error.or(last.err());
         let sync_error = writer.synced().err().filter(|_| log_error.is_none());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::error::TracerError;
 use super::log_message::Message;
-use super::threads::spawn_named;
+use super::named_thread::spawn_named;
 use crate::capture::fact::{Fact, Text};
 use crate::sys::cpu_topology::online_cpus;
 use crate::sys::spawn::{ProgramEnd, Running};

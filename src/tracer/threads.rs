@@ -14,6 +14,7 @@ use super::error::TracerError;
 use super::log_message::Message;
 use super::log_thread::{LogChannels, LogCounts, LogThread};
 use super::name_readers::NamesReaders;
+use super::named_thread::spawn_named;
 use super::ring_stream::RingStream;
 use super::switched::SwitchWatch;
 use super::thread_placement::ThreadPlacement;
@@ -166,15 +167,4 @@ fn eventfd() -> Result<Arc<EventFd>, TracerError> {
 pub(super) fn own_name() -> String {
     let number = clock::now().0 ^ u64::from(std::process::id()) << 20;
     format!("iotrace:{:07x}", number & 0xfff_ffff)
-}
-
-/// Starts a thread of the tracer.
-pub(super) fn spawn_named<T: Send + 'static>(
-    name: &str,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, TracerError> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(run)
-        .map_err(TracerError::system("start a thread"))
 }

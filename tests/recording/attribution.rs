@@ -174,7 +174,7 @@ fn is_known(recording: &Recording, dirs: [&Path; 2]) -> bool {
 
 /// Two file systems in memory: the log, on a disk, makes no requests on these devices.
 #[track_caller]
-fn file_systems() -> ([Mounted; 2], [tempfile::TempDir; 2]) {
+pub(super) fn file_systems() -> ([Mounted; 2], [tempfile::TempDir; 2]) {
     let memory = || {
         let made = tempfile::Builder::new().prefix("behind").tempdir_in("/dev/shm");
         made.expect("a directory")

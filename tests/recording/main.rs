@@ -5,12 +5,15 @@
 
 mod attribution;
 mod both_sources;
+mod cache;
 mod calls;
 mod descriptors;
+mod disk;
 mod fanotify;
 mod file_offsets;
 mod hostile;
 mod hostile_environment;
+mod identity;
 mod instance_pool;
 mod layers;
 mod libaio;
@@ -20,6 +23,7 @@ mod privileges;
 mod reports;
 mod shutdown;
 mod sigkill;
+mod slow;
 mod stacks;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::super::args::{AnalyseArgs, PrintArgs};
+use super::super::args::AnalyseArgs;
+use super::super::report_args::PrintArgs;
 use super::super::values::{self, ContentArg, InitContentArg, SpeedArg};
 
 #[derive(Debug, ClapArgs)]

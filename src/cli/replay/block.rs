@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use super::super::convert::{InputLog, open};
 use super::super::error::CliError;
 use super::super::exit_code::MISMATCH;
-use super::super::{analyse, signals, summary_lines};
+use super::super::{analyse, report_output, signals, summary_lines};
 use super::args::{OrderArg, RunArgs};
 use super::common::options;
 use crate::operation::disk;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
             args.plan.display()
         )));
     }
-    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let to = report_output::output(args.print.to.as_deref(), false)?;
     let target = BlockTarget::open(device, args.block.write).map_err(usage)?;
     let CapturedDevice { requests, dev, name } = captured(args)?;
     let allowed = Allowed { writes: args.block.write, discards: args.block.discard };

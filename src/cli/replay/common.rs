@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::super::analyse;
 use super::super::error::CliError;
 use super::super::exit_code::MISMATCH;
 use super::super::values::{ContentArg, SpeedArg};
+use super::super::{analyse, report_output};
 use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
 use crate::replay::execute::file_content::ContentsSource;
 use crate::replay::execute::inherited_fds::UnopenedFd;
@@ -52,7 +52,7 @@ pub(super) fn print_report(
     options: &ReplayOptions,
     replayed: &Replayed,
     notes: Vec<String>,
-    to: analyse::ReportOutput,
+    to: report_output::ReportOutput,
 ) -> Result<ExitCode, CliError> {
     let Replayed {
         index, names, comparison, is_stopped, unopened_fds, too_few, most, rings, ..

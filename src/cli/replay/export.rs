@@ -17,7 +17,7 @@ use super::super::converted::Converted;
 use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
 use super::super::message::print_line;
-use super::super::{analyse, summary_lines};
+use super::super::{analyse, report_output, summary_lines};
 use super::args::ExportArgs;
 use crate::replay::fio::{FileName, FioExport, Logs, prepare_jobs, replay_jobs};
 use crate::report;
@@ -30,7 +30,7 @@ const LOGS: &str = "logs";
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
     let print = &args.analyse.print;
-    let to = analyse::output(print.to.as_deref(), !args.analyse.capture.command.is_empty())?;
+    let to = report_output::output(print.to.as_deref(), !args.analyse.capture.command.is_empty())?;
     let directory = ExportDirectory::make(&args.fio)?;
     let failed = |source| CliError::Create { path: args.fio.clone(), source };
     let logs = directory.made.make_directory(OsStr::new(LOGS)).map_err(failed)?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, CliError> {
         print_line(&format!("now: cd {} && fio prepare.fio && fio replay.fio", args.fio.display()));
         Ok(())
     };
-    analyse::run_with(&args.analyse, wish, || FioExport::new(logs), finish)
+    analyse::run_with(&args.analyse, wish, |_| FioExport::new(logs), finish)
 }
 
 /// A directory that the drop removes, unless it is kept.

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use super::super::error::CliError;
-use super::super::{analyse, signals};
+use super::super::{report_output, signals};
 use super::args::{LevelArg, RunArgs};
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use crate::replay::execute::in_place::find_mismatch;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::Usage("--level block needs --device".into()));
     }
     let options = ReplayOptions { ends_at_names: true, ..options(args) };
-    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let to = report_output::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;

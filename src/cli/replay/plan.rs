@@ -14,8 +14,9 @@ use std::process::ExitCode;
 use super::super::converted::Converted;
 use super::super::error::CliError;
 use super::super::filter_args::FilterSpec;
-use super::super::{analyse, summary_lines};
+use super::super::{analyse, report_output, summary_lines};
 use super::args::PlanArgs;
+use crate::capture::header::Header;
 use crate::replay::plan::dependency_selection::{DependencySelection, PassFindings};
 use crate::replay::plan::link_discovery::{LinkDiscovery, Outdated};
 use crate::replay::plan::links::SymlinkEvidence;
@@ -41,7 +42,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
         return plan(args, || Ok(NullPlan), |_, _| Ok(()));
     };
     let failed = |source| CliError::Create { path: path.clone(), source };
-    let mut made = analyse::new_file(path)?;
+    let mut made = report_output::new_file(path)?;
     let mut file = made.file().try_clone().map_err(failed)?;
     let writer = || {
         let from_start = file.set_len(0).and_then(|()| file.rewind());
@@ -65,7 +66,7 @@ fn plan<O: PlanOutput<Error: Display>>(
     let args = &args.analyse;
     // Invalid options are reported before the log is read.
     let wish = FilterSpec::of(&args.filter)?.on(args);
-    let to = analyse::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    let to = report_output::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     analyse::on_log(args, |log, go_on| {
         let (planner, converted) = match wish.is_all() {
             true => plan_all(log, &mut out, &wish, go_on)?,
@@ -106,7 +107,7 @@ fn plan_all<O: PlanOutput<Error: Display>>(
         let outdated = RefCell::new(None);
         let linked = LinkDiscovery::new(out()?, &known, &outdated);
         let mut is_right_so_far = || outdated.borrow().is_none() && go_on();
-        let folded = analyse::fold_log(log, linked, wish.clone(), &mut is_right_so_far);
+        let folded = analyse::fold_log(log, |_| linked, wish.clone(), &mut is_right_so_far);
         match folded {
             Ok((linked, converted)) if linked.is_right() => return Ok((linked.planner, converted)),
             Ok((linked, _)) => break linked.links(),
@@ -115,7 +116,8 @@ fn plan_all<O: PlanOutput<Error: Display>>(
         }
         known = outdated.take().unwrap_or_default();
     };
-    analyse::fold_log(log, Planner::new(out()?).knowing(&links), wish.clone(), go_on)
+    let planner = Planner::new(out()?).knowing(&links);
+    analyse::fold_log(log, |_| planner, wish.clone(), go_on)
 }
 
 /// Plans the selected operations of a log, and their dependencies.
@@ -125,18 +127,19 @@ fn plan_part<O: PlanOutput<Error: Display>>(
     wish: &FilterSpec<'_>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(Planner<O>, Converted), CliError> {
-    let (seen, _) = analyse::pass_over(log, wish.clone(), |_| SymlinkEvidence::default(), go_on)?;
+    let (seen, _) =
+        analyse::pass_over(log, wish.clone(), |_, _| SymlinkEvidence::default(), go_on)?;
     let links = seen.links();
     let mut found = PassFindings::default();
     loop {
-        let needs = |filter| DependencySelection::new(filter, found, &links);
+        let needs = |filter, _: &Header| DependencySelection::new(filter, found, &links);
         let (needs, _) = analyse::pass_over(log, wish.clone(), needs, go_on)?;
         found = needs.found;
         if !found.take_grown() {
             break;
         }
     }
-    let selected = |filter| Selected::new(filter, found, &links, out);
+    let selected = |filter, _: &Header| Selected::new(filter, found, &links, out);
     let (selected, converted) = analyse::pass_over(log, wish.clone(), selected, go_on)?;
     let (planner, DependencySelection { picker, mut found, .. }) = selected.end();
     if found.take_grown() {
@@ -145,6 +148,6 @@ fn plan_part<O: PlanOutput<Error: Display>>(
             log.display()
         )));
     }
-    let unknown_users = picker.unknown_users;
-    Ok((planner, Converted { unknown_users, ..converted }))
+    let filter_notes = summary_lines::filter_notes(&picker);
+    Ok((planner, Converted { filter_notes, ..converted }))
 }

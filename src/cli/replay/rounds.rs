@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::super::error::CliError;
 use super::super::exit_code::FAILURE;
 use super::super::exit_code::MISMATCH;
-use super::super::{analyse, signals};
+use super::super::{analyse, report_output, signals};
 use super::args::RunArgs;
 use super::common::bar;
 use super::dirs;
@@ -30,7 +30,7 @@ const OWN_OPTIONS: [&str; 2] = ["--loop", "--to"];
 
 /// `replay run --loop ROUNDS`.
 pub(super) fn run(args: &RunArgs, rounds: NonZeroU32, root: &Path) -> Result<ExitCode, CliError> {
-    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let to = report_output::output(args.print.to.as_deref(), false)?;
     let is_over = signals::flag().map_err(CliError::Output)?;
     let mut done = Rounds::default();
     let (mut worst, mut seen, mut failed) = (0, BTreeSet::new(), None);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::super::error::CliError;
 use super::super::message::print_line;
-use super::super::{analyse, signals};
+use super::super::{report_output, signals};
 use super::args::RunArgs;
 use super::common::{check_window, damaged, open, options, print_report, run_plan, usage};
 use super::dirs;
@@ -21,7 +21,7 @@ use crate::sys::replay::{drop_caches, sandbox};
 /// Replays a plan on the files that `replay init` made.
 pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     let options = options(args);
-    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let to = report_output::output(args.print.to.as_deref(), false)?;
     let (reader, index) = open(&args.plan)?;
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;

@@ -11,7 +11,7 @@ use super::super::exit_code::FAILURE;
 use super::super::exit_code::MISMATCH;
 use super::super::filter_args::FilterSpec;
 use super::super::output::Output;
-use super::super::{analyse, signals, summary_lines};
+use super::super::{analyse, report_output, signals, summary_lines};
 use super::args::{CompareArgs, RunArgs};
 use super::common::{damaged, open};
 use crate::replay::execute::manifest::TREE;
@@ -26,7 +26,7 @@ use crate::tracer::uprobes;
 
 /// `replay compare`.
 pub(super) fn compare(args: &CompareArgs) -> Result<ExitCode, CliError> {
-    let to = analyse::output(args.print.to.as_deref(), false)?;
+    let to = report_output::output(args.print.to.as_deref(), false)?;
     let limit = analyse::limit(&args.print);
     let is_brief = analyse::is_brief(&args.print, args.details);
     let (report, is_same) = compared(&args.plan, &args.log, &args.root, limit, is_brief)?;
@@ -49,7 +49,7 @@ fn compared(
     let writer = file.try_clone().map(BufWriter::new).and_then(PlanWriter::new).map_err(failed)?;
     let planner = || Planner::new(writer);
     let (planner, converted) =
-        analyse::fold_log(log, planner(), FilterSpec::of_all(), &mut || true)?;
+        analyse::fold_log(log, |_| planner(), FilterSpec::of_all(), &mut || true)?;
     finish(planner, &converted.summary.header.host.machine).map_err(failed)?;
     file.rewind().map_err(failed)?;
     let recording = PlanReader::new(file).and_then(|(reader, index)| PlanSide::new(reader, index));
@@ -69,7 +69,7 @@ fn compared(
 
 /// Records this very command, without `--trace`, and compares the recording with the plan.
 pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode, CliError> {
-    let mut to = analyse::output(args.print.to.as_deref(), false)?;
+    let mut to = report_output::output(args.print.to.as_deref(), false)?;
     let output = Output::parse(trace)?;
     let (_, index) = open(&args.plan)?;
     let mut report_file = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
@@ -105,7 +105,7 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     let (report, is_same) = compared(&args.plan, &output.log(), root, limit, is_brief)?;
     let form = analyse::form(&args.print);
     let mut second = Vec::new();
-    report.print(form, to.columns(&args.print), &mut second).map_err(CliError::output)?;
+    report.print(form, to.style(&args.print), &mut second).map_err(CliError::output)?;
     join(form, &first, &second, &mut to).map_err(CliError::output)?;
     Ok(ExitCode::from(if is_same { code } else { MISMATCH }))
 }

@@ -236,7 +236,7 @@ fn doing<'a>(tasks: &'a Tasks, in_flight: &InFlight, part: &RequestPart) -> Subm
     let EventContext { pid, tid, .. } = part.queued;
     let pending = tasks.known_thread(tid).and_then(|it| it.pending.as_ref());
     let pending = pending.map(|it| &it.operation);
-    let process = tasks.known_process(pid).filter(|it| it.followed && !it.is_kernel);
+    let process = tasks.known_process(pid).filter(|it| it.followed && !it.info.is_kernel);
     let brings = match pending {
         Some(it) => !hands_over(it.call.call().class),
         // A worker of io_uring makes no calls, and writes the data of its requests.

@@ -36,6 +36,10 @@ impl Tracker {
         if exec {
             self.ledger.execs += u64::from(process.followed);
             process.before_exec = false;
+            process.info.program = None;
+            let launched = self.launched.take_if(|(root, _)| *root == pid);
+            process.info.command = launched.map(|(_, arguments)| arguments);
+            super::identity::announce(event.time, process, sink)?;
             // An exec gives the process a table of its own.
             let mut own = process.fds.borrow().clone();
             let closed = own.exec(event.time);

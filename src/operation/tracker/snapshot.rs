@@ -15,7 +15,7 @@ impl Tracker {
     /// Adds a task of the snapshot.
     pub fn seen_task(&mut self, pid: Pid, tid: Tid, ppid: Pid, comm: &[u8]) {
         if ppid == KTHREADD || pid == KTHREADD {
-            self.tasks.process(pid).is_kernel = true;
+            self.tasks.process(pid).info.is_kernel = true;
         }
         // The stream and the snapshot disagree about this number: the stream decides later.
         if self.tasks.is_other(pid, tid) {
@@ -27,6 +27,9 @@ impl Tracker {
         }
         if pid.0 == tid.0 && !process.announced {
             process.info.comm = comm.to_vec();
+        }
+        if ppid.0 > 0 {
+            process.info.parent_pid.get_or_insert(ppid);
         }
     }
 
@@ -66,11 +69,6 @@ impl Tracker {
         let mut place = self.tasks.process(pid).place.borrow_mut();
         place.lose();
         place.mounts = MountNamespace::UNKNOWN;
-    }
-
-    /// Notes that a process runs a program, as the snapshot has shown.
-    pub fn seen_program(&mut self, pid: Pid) {
-        self.tasks.process(pid).abi.is_user();
     }
 
     /// Notes that this program makes calls of another table.

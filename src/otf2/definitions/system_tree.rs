@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use otf2_sys::{
     AttributeValue, GlobalDefs, LocationGroupRef, LocationGroupType, LocationRef, LocationType,
@@ -11,7 +12,7 @@ use otf2_sys::{
 use super::finish_context::FinishContext;
 use super::registry::LocationOwner;
 use crate::operation::disk;
-use crate::operation::model::{ProcessKey, ThreadKey};
+use crate::operation::model::{ProcessInfo, ProcessKey, ThreadKey};
 use crate::otf2::error::OtfError;
 use crate::otf2::text::printable;
 use crate::units::DevId;
@@ -110,15 +111,37 @@ fn processes(
     for key in keys {
         let Some(process) = context.tasks.process(key) else { continue };
         let this = numbers.take();
-        let name =
-            defs.string(&format!("{} [{}]", named(&process.comm, "process"), process.pid))?;
-        let creator = process.parent.and_then(|parent| groups.get(&parent)).copied();
+        let name = defs.string(&format!(
+            "{} [{}]",
+            named(&process.info.comm, "process"),
+            process.info.pid
+        ))?;
+        let creator = process.info.parent.and_then(|parent| groups.get(&parent)).copied();
         defs.location_group(this, name, LocationGroupType::PROCESS, NODE, creator)?;
         let property = defs.string("ProcessId")?;
-        defs.location_group_property(this, property, AttributeValue::Int32(process.pid.0))?;
+        defs.location_group_property(this, property, AttributeValue::Int32(process.info.pid.0))?;
+        for (name, value) in identity(&process.info) {
+            let (property, value) = (defs.string(name)?, defs.string(&value)?);
+            defs.location_group_property(this, property, AttributeValue::String(value))?;
+        }
         groups.insert(key, this);
     }
     Ok(groups)
+}
+
+/// Properties of a process, as far as they are known.
+fn identity(info: &ProcessInfo) -> Vec<(&'static str, String)> {
+    let bytes = |name, bytes: &Option<Arc<[u8]>>| {
+        let bytes = bytes.as_ref()?;
+        Some((name, printable(bytes).into_owned()))
+    };
+    let number = |name, number: Option<String>| number.map(|number| (name, number));
+    let words = info.command_line().map(|line| ("CommandLine", printable(&line).into_owned()));
+    let user = number("User", info.user.map(|user| user.to_string()));
+    let parent = number("ParentProcessId", info.parent_pid.map(|pid| pid.to_string()));
+    let (program, cgroup) =
+        (bytes("Executable", &info.program), bytes("ControlGroup", &info.cgroup));
+    [parent, program, words, cgroup, user].into_iter().flatten().collect()
 }
 
 /// Name, or its substitute if it is unknown.

@@ -44,36 +44,37 @@ fn definitions_have_processes_and_places() {
             LOCATION_GROUP_PROPERTY Location Group: "process [7]" <0>, Name: "ProcessId" <46>, Type: INT32, Value: 7
             LOCATION_GROUP 1 Name: "ca\x01t [8]" <47>, Type: PROCESS, Parent: "node::host" <1>, Creator: "process [7]" <0>
             LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ProcessId" <46>, Type: INT32, Value: 8
-            SYSTEM_TREE_NODE 2 Name: "block devices" <48>, Class: "hardware" <49>, Parent: "node::host" <1>
-            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <50>, Parent: "hardware::block devices" <2>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <51>, Type: STRING, Value: "7:0" <52>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <53>, Type: STRING, Value: "none" <54>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Model" <55>, Type: STRING, Value: "Odd\x1b" <56>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Size (bytes)" <57>, Type: STRING, Value: "1048576" <58>
-            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Rotational" <59>, Type: STRING, Value: "no" <60>
-            LOCATION_GROUP 2 Name: "loop0 queue" <61>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
-            LOCATION 0 Name: "thread:7" <62>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
-            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <63>, Type: INT32, Value: 7
-            LOCATION 1 Name: "ca\x01t:8" <64>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
-            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <63>, Type: INT32, Value: 8
-            LOCATION 2 Name: "loop0 requests" <65>, Type: CPU_THREAD, # Events: 5, Group: "loop0 queue" <2>
+            LOCATION_GROUP_PROPERTY Location Group: "ca\x01t [8]" <1>, Name: "ParentProcessId" <48>, Type: STRING, Value: "7" <49>
+            SYSTEM_TREE_NODE 2 Name: "block devices" <50>, Class: "hardware" <51>, Parent: "node::host" <1>
+            SYSTEM_TREE_NODE 3 Name: "loop0" <4>, Class: "disk" <52>, Parent: "hardware::block devices" <2>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Device number" <53>, Type: STRING, Value: "7:0" <54>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "I/O scheduler" <55>, Type: STRING, Value: "none" <56>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Model" <57>, Type: STRING, Value: "Odd\x1b" <58>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Size (bytes)" <59>, Type: STRING, Value: "1048576" <60>
+            SYSTEM_TREE_NODE_PROPERTY System Tree Node: "disk::loop0" <3>, Name: "Rotational" <61>, Type: STRING, Value: "no" <62>
+            LOCATION_GROUP 2 Name: "loop0 queue" <63>, Type: PROCESS, Parent: "disk::loop0" <3>, Creator: UNDEFINED
+            LOCATION 0 Name: "thread:7" <64>, Type: CPU_THREAD, # Events: 12, Group: "process [7]" <0>
+            LOCATION_PROPERTY Location: "thread:7" <0>, Name: "ThreadId" <65>, Type: INT32, Value: 7
+            LOCATION 1 Name: "ca\x01t:8" <66>, Type: CPU_THREAD, # Events: 4, Group: "ca\x01t [8]" <1>
+            LOCATION_PROPERTY Location: "ca\x01t:8" <1>, Name: "ThreadId" <65>, Type: INT32, Value: 8
+            LOCATION 2 Name: "loop0 requests" <67>, Type: CPU_THREAD, # Events: 5, Group: "loop0 queue" <2>
             IO_REGULAR_FILE 0 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <69>, Type: STRING, Value: "/" <70>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <71>, Type: STRING, Value: "/dev/vda1" <72>
-            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <73>, Type: STRING, Value: "ext4" <74>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Point" <71>, Type: STRING, Value: "/" <72>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "Mount Source" <73>, Type: STRING, Value: "/dev/vda1" <74>
+            IO_FILE_PROPERTY File: "file:///a" <0>, Name: "File system" <75>, Type: STRING, Value: "ext4" <76>
             IO_DIRECTORY 1 Name: "/net/d" <2>, Scope: "machine::Linux" <0>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <69>, Type: STRING, Value: "/net" <75>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <71>, Type: STRING, Value: "server:/export" <76>
-            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <73>, Type: STRING, Value: "nfs4" <77>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Point" <71>, Type: STRING, Value: "/net" <77>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "Mount Source" <73>, Type: STRING, Value: "server:/export" <78>
+            IO_FILE_PROPERTY File: "directory:///net/d" <1>, Name: "File system" <75>, Type: STRING, Value: "nfs4" <79>
             IO_REGULAR_FILE 2 Name: "/a" <1>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <69>, Type: STRING, Value: "/" <70>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <71>, Type: STRING, Value: "/dev/vda1" <72>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <73>, Type: STRING, Value: "ext4" <74>
-            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <78>, Type: STRING, Value: "unverified" <79>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Point" <71>, Type: STRING, Value: "/" <72>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Mount Source" <73>, Type: STRING, Value: "/dev/vda1" <74>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "File system" <75>, Type: STRING, Value: "ext4" <76>
+            IO_FILE_PROPERTY File: "file:///a" <2>, Name: "Name certainty" <80>, Type: STRING, Value: "unverified" <81>
             IO_REGULAR_FILE 3 Name: "a" <3>, Scope: "node::host" <1>
-            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <78>, Type: STRING, Value: "as spelled by the program" <80>
-            IO_PARADIGM 0 Identification: "POSIX" <81>, Name: "POSIX I/O" <67>, Class: SERIAL, Flags: {OS}, 0 Properties
-            IO_PARADIGM 1 Identification: "block_io" <82>, Name: "block layer I/O" <83>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_FILE_PROPERTY File: "file://a" <3>, Name: "Name certainty" <80>, Type: STRING, Value: "as spelled by the program" <82>
+            IO_PARADIGM 0 Identification: "POSIX" <83>, Name: "POSIX I/O" <69>, Class: SERIAL, Flags: {OS}, 0 Properties
+            IO_PARADIGM 1 Identification: "block_io" <84>, Name: "block layer I/O" <85>, Class: SERIAL, Flags: {OS}, 0 Properties
             IO_HANDLE 0 Name: "" <0>, File: "file:///a" <0>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 1 Name: "" <0>, File: "directory:///net/d" <1>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED
             IO_HANDLE 2 Name: "" <0>, File: "file:///a" <2>, I/O Paradigm: "POSIX I/O" <0>, Flags: NONE, Communicator: UNDEFINED, Parent: UNDEFINED

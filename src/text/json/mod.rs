@@ -7,6 +7,7 @@
 mod asynchronous;
 mod block;
 mod fault;
+mod line_base;
 mod object;
 mod syscall;
 
@@ -17,6 +18,7 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
+use super::flags::{self, OpenFlagNames};
 use crate::anomaly::Anomaly;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 use crate::operation::attribution::Piece;
@@ -25,6 +27,7 @@ use crate::operation::fault::Fault;
 use crate::operation::model::{SyscallOperation, ThreadInfo, ThreadKey, Unfinished};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime};
+use line_base::LineBase;
 use object::{Object, key};
 
 /// Members for a thread without a known name.
@@ -37,6 +40,7 @@ pub struct JsonLines<W> {
     disks: FxHashMap<DevId, String>,
     /// Members with each thread's name, ready to be copied into its lines.
     names: FxHashMap<ThreadKey, Vec<u8>>,
+    open_flags: &'static OpenFlagNames,
     /// Buffer of the current line, kept for its capacity.
     line: Vec<u8>,
     out: W,
@@ -50,8 +54,17 @@ impl<W: io::Write> JsonLines<W> {
         disks: impl IntoIterator<Item = (DevId, String)>,
         out: W,
     ) -> Self {
-        let disks = disks.into_iter().collect();
-        Self { start, disks, names: FxHashMap::default(), line: Vec::with_capacity(1024), out }
+        let (disks, names) = (disks.into_iter().collect(), FxHashMap::default());
+        let (open_flags, line) = (&flags::OPEN_GENERIC, Vec::with_capacity(1024));
+        Self { start, disks, names, open_flags, line, out }
+    }
+
+    /// Sets the capture's architecture (`uname -m`), on which four of the `O_*` flags depend. The
+    /// default is x86-64.
+    #[must_use]
+    pub fn machine(mut self, machine: &str) -> Self {
+        self.open_flags = flags::open_flags_of(machine);
+        self
     }
 
     /// Flushes the writer and returns it.
@@ -76,7 +89,8 @@ impl<W: io::Write> JsonLines<W> {
         unfinished: Option<Unfinished>,
     ) -> io::Result<()> {
         let name = self.names.get(&operation.thread).map_or(NO_NAME, Vec::as_slice);
-        syscall::write(&mut self.line, self.start, name, operation, unfinished);
+        let base = LineBase { start: self.start, open_flags: self.open_flags };
+        syscall::write(&mut self.line, &base, name, operation, unfinished);
         self.out.write_all(&self.line)
     }
 
@@ -144,6 +158,7 @@ impl<W: io::Write> Sink for JsonLines<W> {
             | Step::ProcessSeen(_)
             | Step::ProcessEnded(_)
             | Step::UserChanged(_)
+            | Step::Identified(_)
             | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)

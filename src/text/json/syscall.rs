@@ -1,6 +1,8 @@
 //! The line of a system call.
 
 use super::super::errno::ErrnoName;
+use super::super::flags::{self, OpenFlagNames};
+use super::line_base::LineBase;
 use super::object::{Object, key};
 use crate::event::layer::Layer;
 use crate::event::registers::fd_argument;
@@ -12,11 +14,12 @@ use crate::units::{Fd, KernelTime};
 /// Writes the line into `line`; `name` is the members with the thread's name.
 pub(super) fn write(
     line: &mut Vec<u8>,
-    start: KernelTime,
+    base: &LineBase,
     name: &[u8],
     operation: &SyscallOperation,
     unfinished: Option<Unfinished>,
 ) {
+    let start = base.start;
     let finished = unfinished.is_none();
     let end = operation.end.filter(|_| finished);
     let path = operation.path();
@@ -48,6 +51,7 @@ pub(super) fn write(
     object.signed(key!("result"), operation.ret.filter(|_| finished));
     let errno = operation.errno().filter(|_| finished).map(|errno| ErrnoName(errno).to_string());
     object.word(key!("errno"), errno.as_deref());
+    open_flags(&mut object, base.open_flags, operation);
     if operation.target.is_some() || operation.call.call().has_more {
         further_files(&mut object, operation);
         unread(&mut object, operation);
@@ -59,6 +63,17 @@ pub(super) fn write(
         object.word(key!("unfinished"), Some(why.as_str()));
     }
     object.end();
+}
+
+/// Writes the flags of an open, or those of a file by which its accesses are special.
+fn open_flags(object: &mut Object<'_>, names: &OpenFlagNames, operation: &SyscallOperation) {
+    let Some(flags) = operation.file_flags() else { return };
+    let is_open = operation.call.call().class == CallClass::Open;
+    if is_open || flags.has(libc::O_DIRECT) || flags.has(libc::O_DSYNC) {
+        let mut text = Vec::new();
+        flags::open(&mut text, names, flags.0);
+        object.word(key!("file_flags"), std::str::from_utf8(&text).ok());
+    }
 }
 
 /// Writes the spans inside the call.

@@ -69,8 +69,8 @@ fn calls_that_fail() {
             odd,
         ],
         expect![[r#"
-            {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":null,"path":"/nix","path_source":"argument","offset":null,"bytes_requested":null,"result":-2,"errno":"ENOENT","dirfd":"AT_FDCWD"}
-            {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":null,"path":"/n\\xfc\\\\\u001b","path_bytes":"2f6efc5c1b","path_source":"unverified","offset":null,"bytes_requested":null,"result":-2,"errno":"ENOENT","dirfd":"AT_FDCWD"}
+            {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":null,"path":"/nix","path_source":"argument","offset":null,"bytes_requested":null,"result":-2,"errno":"ENOENT","file_flags":"O_WRONLY|O_CREAT|O_TRUNC","dirfd":"AT_FDCWD"}
+            {"kind":"syscall","name":"openat","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":null,"path":"/n\\xfc\\\\\u001b","path_bytes":"2f6efc5c1b","path_source":"unverified","offset":null,"bytes_requested":null,"result":-2,"errno":"ENOENT","file_flags":"O_WRONLY|O_CREAT|O_TRUNC","dirfd":"AT_FDCWD"}
             {"kind":"syscall","name":"fsync","pid":4711,"tid":4712,"comm":"tar","cpu":1,"start_ns":123456,"duration_ns":12543,"fd":-1,"path":null,"path_source":null,"offset":null,"bytes_requested":null,"result":-999,"errno":"E999"}
         "#]],
     );
@@ -240,6 +240,7 @@ fn every_key_is_documented() {
             &Step::SyscallEnded(&call("copy_file_range", &[3, 0, 4, 0, 1], 1, Some(3), None), &[]),
         );
         pass(sink, &Step::SyscallEnded(&renamed, &[]));
+        pass(sink, &Step::SyscallEnded(&call("openat", &[CWD, 0, 0], -2, None, None), &[]));
         pass(sink, &Step::SyscallEnded(&fixtures::with_spans(), &[]));
         for operation in fixtures::asynchronous_ones() {
             pass(sink, &Step::AsyncEnded(&operation, &[]));

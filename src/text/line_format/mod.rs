@@ -233,6 +233,7 @@ impl<W: io::Write> Sink for LineWriter<W> {
             | Step::ProcessSeen(_)
             | Step::ProcessEnded(_)
             | Step::UserChanged(_)
+            | Step::Identified(_)
             | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)

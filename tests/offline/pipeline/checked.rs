@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use iotrace_perf::anomaly::{AnomalyKind, Ledger};
 use iotrace_perf::event::callchain::ChainId;
 use iotrace_perf::operation::block::{BlockStep, RequestEnd, RequestId};
-use iotrace_perf::operation::model::{SyscallOperation, ThreadInfo, Unfinished};
+use iotrace_perf::operation::model::{ProcessInfo, SyscallOperation, ThreadInfo, Unfinished};
 use iotrace_perf::operation::{Sink, Step};
 use iotrace_perf::units::KernelTime;
 
@@ -93,6 +93,10 @@ impl<S: Sink> Checked<S> {
         );
     }
 
+    fn process(&self, info: &ProcessInfo) {
+        assert!(self.processes.contains(&info.key.0), "{info:?}");
+    }
+
     fn thread(&self, info: &ThreadInfo) {
         assert_eq!(self.threads.get(&info.key.0), Some(&true), "seen and alive: {info:?}");
     }
@@ -140,7 +144,7 @@ impl<S: Sink> Sink for Checked<S> {
             }
             // The number of an ended process can become another's.
             Step::ProcessEnded(info) => assert!(self.processes.remove(&info.key.0), "{info:?}"),
-            Step::UserChanged(info) => assert!(self.processes.contains(&info.key.0), "{info:?}"),
+            Step::UserChanged(info) | Step::Identified(info) => self.process(info),
             Step::Aside { thread, span, .. } => {
                 assert!(span.begin <= span.end, "{span:?}");
                 self.thread(thread);

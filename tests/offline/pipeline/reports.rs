@@ -17,9 +17,10 @@ use iotrace_perf::event::syscall_table::CallClass;
 use iotrace_perf::operation::block::BlockStep;
 use iotrace_perf::operation::{Sink, Step, disk};
 use iotrace_perf::report;
+use iotrace_perf::report::grouping::{Grouping, ReportOptions};
 use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::table::{Cell, Report, Table, TableFormat};
+use iotrace_perf::text::table::{Cell, Report, Table, TableFormat, TextStyle};
 use iotrace_perf::units::{DevId, KernelTime};
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ use super::{names, read, run};
 
 fn printed(report: &Report, form: TableFormat) -> String {
     let mut out = Vec::new();
-    report.print(form, None, &mut out).expect("memory");
+    report.print(form, TextStyle::default(), &mut out).expect("memory");
     String::from_utf8(out).expect("UTF-8")
 }
 
@@ -110,6 +111,11 @@ fn check_shown(shown: &str, unit: &str, value: u64, what: &str) {
     );
 }
 
+/// A row for each process.
+fn options(limit: usize) -> ReportOptions {
+    ReportOptions { limit, by: Grouping::Process }
+}
+
 #[track_caller]
 fn check_table(table: &Table, [text, csv]: [&str; 2], json: &Value, what: &str) {
     let json = json[table.key].as_array().expect("an array");
@@ -182,7 +188,7 @@ fn all_forms_of_a_summary_have_the_numbers_of_the_operations() {
         let others: u64 = fold.devices.values().map(|it| it.requests).sum();
         assert!(others >= requests, "{name}: {others} {requests}");
         for limit in [0, 2] {
-            check(&report::summary::report(&fold, &summary, limit), &name);
+            check(&report::summary::report(&fold, &summary, options(limit)), &name);
         }
         operations += all[0];
     }
@@ -349,7 +355,7 @@ fn time_shares_add_up() {
     for name in names("iocap") {
         let (summary, _, fold) = run(&read(&name, "iocap"), IoSummary::default());
         for limit in [0, 2] {
-            let report = report::summary::report(&fold, &summary, limit);
+            let report = report::summary::report(&fold, &summary, options(limit));
             for table in report.tables.iter().filter(|it| ["calls", "processes"].contains(&it.key))
             {
                 let place = table.columns.iter().position(|it| it.key == "time_share");

@@ -176,8 +176,14 @@ impl Recording {
     /// Returns the JSON report of a verb.
     #[track_caller]
     pub(crate) fn report(&self, verb: &str) -> Value {
+        self.report_with(&[verb])
+    }
+
+    /// Returns the JSON report of a verb with options.
+    #[track_caller]
+    pub(crate) fn report_with(&self, arguments: &[&str]) -> Value {
         let mut command = Command::new(BINARY);
-        let text = process::run(command.args([verb, "--json"]).arg(&self.log), TIMEOUT);
+        let text = process::run(command.args(arguments).arg("--json").arg(&self.log), TIMEOUT);
         serde_json::from_str(&text.expect("it ends").success().stdout()).expect("JSON")
     }
 

@@ -1,7 +1,7 @@
 //! Requirements of tests. A test whose machine lacks one is skipped, and prints so; in CI
 //! (`CI=true`) what its machine is known to have must be there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iotrace_perf::sys::proc;
@@ -40,6 +40,8 @@ pub(crate) enum Need {
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
     KernelFile(&'static str),
+    /// A control group of version 2 that a test may make; never demanded of CI.
+    Cgroup,
     /// An I/O scheduler that only some kernels have; never demanded of CI.
     Scheduler(&'static str),
 }
@@ -64,15 +66,33 @@ pub(crate) fn require_all(needs: &[Need]) -> bool {
 pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
     let Some(reason) = missing else { return true };
     let depends_on_kernel =
-        matches!(need, Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring);
+        matches!(need, Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring | Need::Cgroup);
     assert!(!in_ci || depends_on_kernel, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
     false
 }
 
+/// Makes a control group; `None`: this machine has none, or allows none.
+pub(crate) fn make_cgroup(name: &str) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
+    let path = Path::new(mount.split(' ').nth(1)?).join(name);
+    std::fs::create_dir(&path).ok().map(|()| path)
+}
+
+/// Why no control group can be made.
+fn missing_cgroup() -> Option<String> {
+    let name = format!("iotrace-{}-need", std::process::id());
+    match make_cgroup(&name).map(std::fs::remove_dir) {
+        Some(Ok(())) => None,
+        _ => Some("no control group can be made here".to_owned()),
+    }
+}
+
 /// Why a need is not met.
 fn missing(need: Need) -> Option<String> {
     match need {
+        Need::Cgroup => missing_cgroup(),
         Need::Root => (!is_root()).then(|| "not root".to_owned()),
         Need::Tracefs => {
             let found = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]

@@ -128,7 +128,7 @@ fn exit(planner: &mut Planner<KeptOps>, process: u32, has_fd: bool, time: Kernel
     let key = ProcessKey(process);
     let thread =
         ThreadInfo { key: ThreadKey(process), process: key, tid: Tid(1), comm: Vec::new() };
-    let info = ProcessInfo { key, pid: Pid(1), parent: None, comm: Vec::new(), user: None };
+    let info = ProcessInfo::new(key, Pid(1));
     let steps = [
         Some(Step::ThreadEnded(&thread)),
         has_fd.then_some(Step::DescriptorsClosed(key, &[FD])),

@@ -1,0 +1,277 @@
+//! Use of the page cache: bytes that reads got from memory, and those that a disk read for them.
+//!
+//! No event reports a hit. It follows from two facts: the bytes that a call has read of a file, and
+//! the parts of the file that a disk has read before. A part that a disk has read is *fresh* until
+//! a call reads it. Bytes of a call in a fresh part came from the disk: the call *waited* for them
+//! if its own thread queued the request during the call, otherwise they were *read ahead*. All
+//! other bytes were in memory. Fresh parts that no call has read by the end are *unused*; a program
+//! may have used them through a mapping.
+
+use std::convert::Infallible;
+use std::ops::Range;
+
+use rangemap::RangeMap;
+use rustc_hash::FxHashMap;
+
+use super::bounded_map::BoundedMap;
+use super::completed_op::{CompletedOp, OpKind};
+use super::process_names::ProcessNames;
+use super::summary::place_of;
+use crate::event::block::RequestOp;
+use crate::event::syscall_table::CallClass;
+use crate::event::{FileStat, OpenFlags};
+use crate::operation::attribution::{BlockContents, FileKey, Piece};
+use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
+use crate::operation::io_class::IoClass;
+use crate::operation::model::ProcessKey;
+use crate::operation::{Sink, Step};
+use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
+
+/// Largest number of fresh parts of all files.
+const PARTS_MAX: usize = 1 << 18;
+
+/// Reads of files, by the place from which their bytes came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Number of reads.
+    pub reads: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Bytes that were in memory.
+    pub memory: u64,
+    /// Bytes for which the call waited.
+    pub waited: u64,
+    /// Bytes that a disk had read before the call.
+    pub ahead: u64,
+    /// Bytes of reads past the cache (`O_DIRECT`).
+    pub direct: u64,
+    /// Bytes of files without a disk below: in memory (tmpfs), or on another machine (NFS), or made
+    /// by a program (FUSE).
+    pub no_disk: u64,
+    /// Bytes of unknown origin: their file or offset is not known.
+    pub unknown: u64,
+}
+
+impl CacheUse {
+    /// Adds other reads.
+    pub fn merge(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.reads, other.reads),
+            (&mut self.bytes, other.bytes),
+            (&mut self.memory, other.memory),
+            (&mut self.waited, other.waited),
+            (&mut self.ahead, other.ahead),
+            (&mut self.direct, other.direct),
+            (&mut self.no_disk, other.no_disk),
+            (&mut self.unknown, other.unknown),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+/// Reads of a file, and what disks have read of it.
+#[derive(Clone, Debug, Default)]
+pub struct FileCacheUse {
+    /// Reads by calls.
+    pub used: CacheUse,
+    /// File that had the name last.
+    pub key: Option<FileKey>,
+}
+
+/// Reads of a process.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessCacheUse {
+    /// Reads by calls.
+    pub used: CacheUse,
+    /// Process number.
+    pub pid: Pid,
+}
+
+/// Reads of a file by disks.
+#[derive(Clone, Debug, Default)]
+struct DiskReads {
+    /// All bytes.
+    bytes: u64,
+    /// Parts that no call has read yet.
+    fresh: RangeMap<u64, QueuedBy>,
+}
+
+/// Thread and time at which a part was requested of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct QueuedBy {
+    tid: Tid,
+    time: KernelTime,
+}
+
+/// Fold of the use of the page cache.
+#[derive(Debug)]
+pub struct CacheUses {
+    page_bytes: u64,
+    /// Reads by operation.
+    pub calls: BoundedMap<OpKind, CacheUse>,
+    /// Reads by process.
+    pub processes: BoundedMap<ProcessKey, ProcessCacheUse>,
+    /// Reads by file ([`super::summary::file_key`]).
+    pub files: BoundedMap<Vec<u8>, FileCacheUse>,
+    /// Names of processes.
+    pub names: ProcessNames,
+    on_disk: FxHashMap<FileKey, DiskReads>,
+    parts: usize,
+    /// Bytes of disks whose file is not known, or journals and metadata.
+    pub disk_others: u64,
+    /// Bytes of fresh parts that were forgotten for want of room.
+    pub forgotten: u64,
+}
+
+impl CacheUses {
+    /// Creates the fold for a machine with this size of a page.
+    pub fn new(page_bytes: u64) -> Self {
+        Self {
+            page_bytes: page_bytes.max(1),
+            calls: BoundedMap::default(),
+            processes: BoundedMap::default(),
+            files: BoundedMap::default(),
+            names: ProcessNames::default(),
+            on_disk: FxHashMap::default(),
+            parts: 0,
+            disk_others: 0,
+            forgotten: 0,
+        }
+    }
+
+    /// Returns the bytes that disks have read of a file, and those of them that no call has read.
+    pub fn of_disk(&self, key: FileKey) -> [u64; 2] {
+        self.on_disk.get(&key).map_or([0; 2], |reads| {
+            let unused = reads.fresh.iter().map(|(range, _)| range.end - range.start);
+            [reads.bytes, unused.sum()]
+        })
+    }
+
+    /// Returns these sums of all files.
+    pub fn of_disks(&self) -> [u64; 2] {
+        let all = self.on_disk.keys().map(|key| self.of_disk(*key));
+        all.fold([0; 2], |[bytes, unused], [more, more_unused]| {
+            [bytes.saturating_add(more), unused.saturating_add(more_unused)]
+        })
+    }
+
+    /// Adds the parts of files that a disk has read.
+    fn disk_read(&mut self, request: &BlockRequest, pieces: &[Piece]) {
+        let is_read = request.op == RequestOp::Read && request.error.is_none();
+        if !is_read || request.ending != Some(RequestEnd::Completed) {
+            return;
+        }
+        for piece in pieces {
+            let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES);
+            let BlockContents::File { key, offset: Some(offset), .. } = &piece.contents else {
+                self.disk_others = self.disk_others.saturating_add(bytes);
+                continue;
+            };
+            let reads = self.on_disk.entry(*key).or_default();
+            reads.bytes = reads.bytes.saturating_add(bytes);
+            if self.parts >= PARTS_MAX {
+                self.forgotten = self.forgotten.saturating_add(bytes);
+                continue;
+            }
+            let by = QueuedBy { tid: piece.queued.tid, time: piece.queued.time };
+            let end = offset.saturating_add(bytes);
+            if *offset < end {
+                let before = reads.fresh.len();
+                reads.fresh.insert(*offset..end, by);
+                self.parts = (self.parts + reads.fresh.len()).saturating_sub(before);
+            }
+        }
+    }
+
+    /// Takes a fresh part of a file: pages of which a call has used a byte. Returns the bytes of
+    /// the range for which the call waited, and those that were read ahead.
+    fn take(&mut self, key: FileKey, range: &Range<u64>, done: &CompletedOp<'_>) -> [u64; 2] {
+        let (mut waited, mut ahead) = (0, 0);
+        let Some(reads) = self.on_disk.get_mut(&key) else { return [0; 2] };
+        for (part, by) in reads.fresh.overlapping(range.clone()) {
+            let bytes = part.end.min(range.end).saturating_sub(part.start.max(range.start));
+            let is_own = by.tid == done.tid && by.time >= done.start;
+            *(if is_own { &mut waited } else { &mut ahead }) += bytes;
+        }
+        let before = reads.fresh.len();
+        let page = self.page_bytes;
+        let end = range.end.checked_next_multiple_of(page).unwrap_or(u64::MAX);
+        reads.fresh.remove(range.start / page * page..end);
+        self.parts = (self.parts + reads.fresh.len()).saturating_sub(before);
+        [waited, ahead]
+    }
+
+    fn done(&mut self, done: &CompletedOp<'_>) {
+        let is_read = matches!(done.class, CallClass::Read | CallClass::Transfer);
+        let is_write = done.class == CallClass::Write;
+        if done.bytes == 0 || done.io != IoClass::File || !(is_read || is_write) {
+            return;
+        }
+        let stat = done.file.and_then(|file| file.stat).filter(FileStat::has_position);
+        let key = stat.map(|stat| (stat.dev, stat.ino));
+        let range = done.offset.map(|offset| offset..offset.saturating_add(done.bytes));
+        let place = key.zip(range).filter(|(_, range)| range.start < range.end);
+        if is_write {
+            // What was read in order to change a part of a page is used.
+            if let Some((key, range)) = place {
+                self.take(key, &range, done);
+            }
+            return;
+        }
+        let bytes = done.bytes;
+        let mut used = CacheUse { reads: 1, bytes, ..CacheUse::default() };
+        let flags = done.file.and_then(|file| file.flags);
+        let is_direct = flags.is_some_and(|flags| OpenFlags(flags).has(libc::O_DIRECT));
+        match place {
+            Some((key, _)) if key.0.major() == 0 && !self.on_disk.contains_key(&key) => {
+                used.no_disk = bytes;
+            }
+            Some((key, range)) => {
+                let [waited, ahead] = self.take(key, &range, done);
+                if is_direct {
+                    used.direct = bytes;
+                } else {
+                    used.waited = waited;
+                    used.ahead = ahead;
+                    used.memory = bytes.saturating_sub(waited).saturating_sub(ahead);
+                }
+            }
+            None => used.unknown = bytes,
+        }
+        self.calls.row(&done.what, || done.what).merge(&used);
+        let names = &mut self.names;
+        let process = self.processes.row(&done.process, || {
+            names.keep(done.process);
+            done.process
+        });
+        process.pid = done.pid;
+        process.used.merge(&used);
+        if let Some(name) = &done.name {
+            let place = place_of(&mut self.files, name);
+            let row = self.files.at(place);
+            row.used.merge(&used);
+            row.key = key.or(row.key);
+        }
+    }
+}
+
+impl Sink for CacheUses {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
+                if let Some(done) = CompletedOp::of(step) {
+                    self.done(&done);
+                }
+            }
+            Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
+                self.disk_read(request, pieces);
+            }
+            _ => self.names.look(step),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Report of `cache`.
+
+use super::grouping::{self, ProcessGroup, ReportOptions, groups};
+use super::rows::{column, first_rows, key_column, left_out, others};
+use super::summary::{file_cells, file_columns, title};
+use crate::analysis::bounded_map::KEYS_MAX;
+use crate::analysis::cache_use::{CacheUse, CacheUses};
+use crate::pipeline::Summary;
+use crate::text::quantity::size;
+use crate::text::shares;
+use crate::text::table::{Cell, Column, Report, Table};
+
+/// Columns of reads.
+const USE: [Column; 9] = [
+    column("read_bytes", "read"),
+    column("memory_bytes", "memory"),
+    column("memory_share", "share"),
+    column("waited_bytes", "waited"),
+    column("ahead_bytes", "read ahead"),
+    column("direct_bytes", "direct"),
+    column("no_disk_bytes", "no disk"),
+    column("unknown_bytes", "unknown"),
+    column("reads", "reads"),
+];
+
+fn cells(used: &CacheUse) -> Vec<Cell> {
+    vec![
+        Cell::Count(used.bytes),
+        Cell::Count(used.memory),
+        Cell::share(used.memory, cached(used)),
+        Cell::Count(used.waited),
+        Cell::Count(used.ahead),
+        Cell::Count(used.direct),
+        Cell::Count(used.no_disk),
+        Cell::Count(used.unknown),
+        Cell::Count(used.reads),
+    ]
+}
+
+/// Bytes of reads through the cache of a disk.
+fn cached(used: &CacheUse) -> u64 {
+    used.memory.saturating_add(used.waited).saturating_add(used.ahead)
+}
+
+/// A row: the cells with its names, and its reads.
+struct CacheRow {
+    names: Vec<Cell>,
+    used: CacheUse,
+}
+
+/// A table with the rows of most bytes first; beyond the limit they are combined.
+fn table(
+    key: &'static str,
+    title: &str,
+    names: &[Column],
+    mut rows: Vec<CacheRow>,
+    limit: usize,
+) -> Table {
+    let total = rows.len();
+    rows.sort_by_cached_key(|row| (std::cmp::Reverse(row.used.bytes), format!("{:?}", row.names)));
+    let (mut rows, rest) = first_rows(rows, limit);
+    if !rest.is_empty() {
+        let mut used = CacheUse::default();
+        rest.iter().for_each(|row| used.merge(&row.used));
+        let name = |column: &Column| match column.rank {
+            Some(0) => others(rest.len()),
+            _ => Cell::None,
+        };
+        rows.push(CacheRow { names: names.iter().map(name).collect(), used });
+    }
+    Table {
+        key,
+        title: format!("{title} ({total})"),
+        columns: USE.iter().chain(names).copied().collect(),
+        rows: rows.into_iter().map(|row| [cells(&row.used), row.names].concat()).collect(),
+    }
+}
+
+/// All of `cache` except for the last lines of the capture.
+pub fn report(fold: &CacheUses, _: &Summary, options: ReportOptions) -> Report {
+    let mut all = CacheUse::default();
+    fold.calls.iter().for_each(|(_, used)| all.merge(used));
+    let [disk, unused] = fold.of_disks();
+    let mut report = Report { kind: "cache", ..Report::default() };
+    report.facts = vec![
+        ("read_bytes", "read from files", Cell::Count(all.bytes)),
+        ("disk_bytes", "read by disks for files", Cell::Count(disk)),
+        ("unused_bytes", "not used by a read", Cell::Count(unused)),
+        ("disk_other_bytes", "", Cell::Count(fold.disk_others)),
+    ];
+    report.tables = vec![
+        findings(&all, disk, unused),
+        calls(fold, options.limit),
+        processes(fold, options),
+        files(fold, options.limit),
+    ];
+    for (what, others) in [
+        ("processes", fold.processes.others().map(|row| row.used.reads)),
+        ("files", fold.files.others().map(|row| row.used.reads)),
+    ] {
+        if let Some(reads) = others {
+            left_out(&mut report, what, KEYS_MAX, reads);
+        }
+    }
+    if fold.forgotten > 0 {
+        report.notes.push(format!(
+            "{} that disks have read count as memory: the parts of files are too many",
+            size(fold.forgotten)
+        ));
+    }
+    report
+}
+
+fn calls(fold: &CacheUses, limit: usize) -> Table {
+    let row = |(what, used): (&_, &CacheUse)| {
+        let what: &crate::analysis::completed_op::OpKind = what;
+        CacheRow { names: vec![Cell::Word(what.to_string())], used: used.clone() }
+    };
+    let names = [key_column(0, "operation", "operation")];
+    table("calls", "Operations", &names, fold.calls.iter().map(row).collect(), limit)
+}
+
+fn processes(fold: &CacheUses, options: ReportOptions) -> Table {
+    let rows = fold.processes.iter().map(|(key, row)| (*key, row.pid, row.used.clone()));
+    let groups = groups(rows, &fold.names, options.by, CacheUse::merge);
+    let has_commands = groups.iter().any(ProcessGroup::has_command);
+    let rows = groups.into_iter().map(|group| CacheRow { names: group.cells(), used: group.sum });
+    let columns = grouping::columns(options.by, has_commands);
+    table("processes", title(options.by), &columns, rows.collect(), options.limit)
+}
+
+/// Reads of each file, with what disks have read of it.
+fn files(fold: &CacheUses, limit: usize) -> Table {
+    let rows = fold.files.iter().map(|(key, row)| {
+        let [disk, unused] = row.key.map_or([0; 2], |key| fold.of_disk(key));
+        let counts = vec![Cell::Count(disk), Cell::Count(unused)];
+        CacheRow { names: [counts, file_cells(key).to_vec()].concat(), used: row.used.clone() }
+    });
+    let mut names = vec![column("disk_bytes", "disk"), column("unused_bytes", "unused")];
+    names.extend(file_columns("file"));
+    table("files", "Files", &names, rows.collect(), limit)
+}
+
+/// A sentence about the share of memory, and one about what was read for nothing.
+fn findings(all: &CacheUse, disk: u64, unused: u64) -> Table {
+    let through = cached(all);
+    let hits = (through > 0).then(|| {
+        format!(
+            "{} of {} came from memory; reads waited for {}, and {} had been read ahead",
+            shares::of(all.memory, through),
+            size(through),
+            size(all.waited),
+            size(all.ahead)
+        )
+    });
+    let waste = (unused > 0).then(|| {
+        format!(
+            "{} of {} that disks have read were used by no read: read ahead in vain, or used through a mapping",
+            size(unused),
+            size(disk)
+        )
+    });
+    Table {
+        key: "findings",
+        title: "Findings".into(),
+        columns: vec![column("text", "finding")],
+        rows: hits.into_iter().chain(waste).map(|text| vec![Cell::Word(text)]).collect(),
+    }
+}

@@ -1,0 +1,314 @@
+//! Report of `disk`.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
+use super::rows::{column, first_rows, key_column, left_out, others};
+use super::summary::{device, file_cells, file_columns};
+use crate::analysis::bounded_map::KEYS_MAX;
+use crate::analysis::disk_use::{DiskAmount, DiskCause, DiskContents, DiskUse, DiskUses};
+use crate::operation::attribution::device_of;
+use crate::operation::block::DiskstatsClass;
+use crate::operation::disk;
+use crate::operation::model::ProcessKey;
+use crate::pipeline::{OtherRequests, Summary};
+use crate::text::quantity::{size, time};
+use crate::text::shares;
+use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::{DevId, Pid};
+
+/// Columns of requests.
+const USE: [Column; 11] = [
+    column("read_bytes", "read"),
+    column("written_bytes", "written"),
+    column("written_back_bytes", "written back"),
+    column("reads", "reads"),
+    column("writes", "writes"),
+    column("flushes", "flushes"),
+    column("discarded_bytes", "discarded"),
+    column("discards", ""),
+    column("exact_bytes", ""),
+    column("inferred_bytes", "inferred"),
+    column("unknown_bytes", "unknown"),
+];
+
+fn cells(used: &DiskUse) -> Vec<Cell> {
+    let [exact, inferred, unknown] = used.by_link;
+    let counts = [
+        used.read.bytes,
+        used.written.bytes,
+        used.written_back,
+        used.read.requests,
+        used.written.requests,
+        used.flushes,
+        used.discarded.bytes,
+        used.discarded.requests,
+        exact,
+        inferred,
+        unknown,
+    ];
+    counts.map(Cell::Count).to_vec()
+}
+
+/// Requests of a disk with one cause, or of one file.
+struct DiskRow {
+    dev: DevId,
+    /// Cells that name the cause or the file.
+    names: Vec<Cell>,
+    used: DiskUse,
+}
+
+/// Disks of a report and their names.
+struct DiskNames(Vec<(DevId, String)>);
+
+impl DiskNames {
+    /// Rows of a table with those of most bytes first; beyond the limit they are combined.
+    fn table(
+        &self,
+        key: &'static str,
+        title: &str,
+        names: &[Column],
+        mut rows: Vec<DiskRow>,
+        limit: usize,
+    ) -> Table {
+        let total = rows.len();
+        rows.sort_by_cached_key(|row| {
+            let heat = (Reverse(row.used.bytes()), Reverse(row.used.requests()));
+            (heat, row.dev, format!("{:?}", row.names))
+        });
+        let (rows, rest) = first_rows(rows, limit);
+        let row = |names: Vec<Cell>, disk: Cell, used: &DiskUse| {
+            [cells(used), names, vec![disk]].concat()
+        };
+        let mut rows: Vec<Vec<Cell>> =
+            rows.into_iter().map(|of| row(of.names, device(of.dev, &self.0), &of.used)).collect();
+        if !rest.is_empty() {
+            let mut sum = DiskUse::default();
+            rest.iter().for_each(|rest| sum.merge(&rest.used));
+            let name = |column: &Column| match column.rank {
+                Some(0) => others(rest.len()),
+                _ => Cell::None,
+            };
+            rows.push(row(names.iter().map(name).collect(), Cell::None, &sum));
+        }
+        let disk = key_column(2, "disk", "disk");
+        Table {
+            key,
+            title: format!("{title} ({total})"),
+            columns: USE.iter().chain(names).copied().chain([disk]).collect(),
+            rows,
+        }
+    }
+}
+
+/// Returns the requests of programs that were not recorded, in the classes of `/proc/diskstats`.
+fn of_others(others: &OtherRequests) -> DiskUse {
+    let mut used = DiskUse::default();
+    for (operation, (requests, bytes)) in &others.operations {
+        let class = match operation.as_str() {
+            "read" => DiskstatsClass::Read,
+            "discard" => DiskstatsClass::Discard,
+            "flush" => DiskstatsClass::Flush,
+            _ => DiskstatsClass::Write,
+        };
+        used.add(class, DiskAmount { requests: *requests, bytes: *bytes });
+    }
+    used
+}
+
+/// Sums of each disk by the programs, processes or users that caused them.
+fn causes(fold: &DiskUses, summary: &Summary, by: Grouping) -> Vec<DiskRow> {
+    let mut processes: BTreeMap<DevId, Vec<(ProcessKey, Pid, DiskUse)>> = BTreeMap::new();
+    let mut rows: Vec<DiskRow> = Vec::new();
+    let word = |word: &str| cells_of(Cell::Word(word.to_owned()));
+    for ((dev, cause), used) in fold.causes.iter() {
+        let name = match cause {
+            DiskCause::Process(process) => {
+                let pid = fold.names.info(*process).map_or(Pid(0), |info| info.pid);
+                processes.entry(*dev).or_default().push((*process, pid, *used));
+                continue;
+            }
+            DiskCause::Unseen(pid) => word(&format!("(process {pid})")),
+            DiskCause::Kernel => word("(kernel: journals, metadata)"),
+            DiskCause::Unknown => word("(unknown)"),
+        };
+        rows.push(DiskRow { dev: *dev, names: name, used: *used });
+    }
+    for (dev, processes) in processes {
+        let groups = groups(processes.into_iter(), &fold.names, by, DiskUse::merge);
+        let row =
+            |group: ProcessGroup<DiskUse>| DiskRow { dev, names: group.cells(), used: group.sum };
+        rows.extend(groups.into_iter().map(row));
+    }
+    let others = summary.others().into_iter().map(|(dev, others)| DiskRow {
+        dev,
+        names: word("(other programs)"),
+        used: of_others(&others),
+    });
+    rows.extend(others.filter(|row| row.used.requests() > 0));
+    rows
+}
+
+/// Sums of each disk by the contents of the sectors.
+fn contents(fold: &DiskUses) -> Vec<DiskRow> {
+    let mut named: BTreeMap<(DevId, &[u8]), DiskUse> = BTreeMap::new();
+    let mut rows: Vec<DiskRow> = Vec::new();
+    for ((dev, contents), row) in fold.contents.iter() {
+        let name = match (contents, &row.name) {
+            (_, Some(name)) => {
+                named.entry((*dev, name.as_slice())).or_default().merge(&row.used);
+                continue;
+            }
+            (DiskContents::File(key), None) => match device_of(*key) {
+                Some(_) => "(the device itself)".to_owned(),
+                None => format!("(inode {} of {})", key.1, key.0),
+            },
+            (DiskContents::Journal, None) => "(journal)".to_owned(),
+            (DiskContents::Metadata, None) => "(metadata)".to_owned(),
+            (DiskContents::Nothing, None) => "(flushes, discards)".to_owned(),
+            (DiskContents::Unknown, None) => "(unknown)".to_owned(),
+        };
+        let names = vec![Cell::None, Cell::None, Cell::Word(name)];
+        rows.push(DiskRow { dev: *dev, names, used: row.used });
+    }
+    let named = named.into_iter();
+    rows.extend(named.map(|((dev, key), used)| DiskRow {
+        dev,
+        names: file_cells(key).to_vec(),
+        used,
+    }));
+    rows
+}
+
+/// All of `disk` except for the last lines of the capture.
+pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Report {
+    let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let disks = DiskNames(disk::names(&summary.disks()));
+    let mut all: BTreeMap<DevId, DiskUse> = fold.disks.clone();
+    for (dev, others) in summary.others() {
+        all.entry(dev).or_default().merge(&of_others(&others));
+    }
+    all.retain(|_, used| used.requests() > 0);
+    let causes = causes(fold, summary, options.by);
+    let mut report = Report { kind: "disk", ..Report::default() };
+    report.facts = vec![("wall_ns", "recorded", Cell::Ns(wall))];
+    let title = match options.by {
+        Grouping::Program => "Programs and disks",
+        Grouping::Process => "Processes and disks",
+        Grouping::User => "Users and disks",
+        Grouping::Cgroup => "Containers, units and disks",
+    };
+    let contents = contents(fold);
+    report.tables = vec![
+        findings(&all, &causes, &disks, wall),
+        totals(&all, &disks, wall),
+        disks.table("causes", title, &grouping::columns(options.by, true), causes, options.limit),
+        disks.table("files", "Files on disks", &file_columns("file"), contents, options.limit),
+    ];
+    for (what, requests) in [
+        ("causes", fold.causes.others().map(DiskUse::requests)),
+        ("files", fold.contents.others().map(|row| row.used.requests())),
+    ] {
+        if let Some(requests) = requests {
+            left_out(&mut report, what, KEYS_MAX, requests);
+        }
+    }
+    if all.is_empty() {
+        report.notes.push("no block request was recorded: reads came from memory, and what was written is still there, or no program used a disk".to_owned());
+    }
+    report
+}
+
+/// Table of the disks: their sums are those of `/proc/diskstats`.
+fn totals(all: &BTreeMap<DevId, DiskUse>, disks: &DiskNames, wall_ns: u64) -> Table {
+    let rate = |bytes: u64| Cell::count(per_second(bytes, wall_ns));
+    let row = |(dev, used): (&DevId, &DiskUse)| {
+        vec![
+            Cell::Count(used.read.bytes),
+            rate(used.read.bytes),
+            Cell::Count(used.written.bytes),
+            rate(used.written.bytes),
+            Cell::Count(used.read.requests),
+            Cell::Count(used.written.requests),
+            Cell::Count(used.flushes),
+            Cell::Count(used.discarded.bytes),
+            Cell::Count(used.discarded.requests),
+            device(*dev, &disks.0),
+        ]
+    };
+    Table {
+        key: "disks",
+        title: format!("Disks ({})", all.len()),
+        columns: vec![
+            column("read_bytes", "read"),
+            column("read_per_second_bytes", "read/s"),
+            column("written_bytes", "written"),
+            column("written_per_second_bytes", "written/s"),
+            column("reads", "reads"),
+            column("writes", "writes"),
+            column("flushes", "flushes"),
+            column("discarded_bytes", "discarded"),
+            column("discards", ""),
+            key_column(0, "disk", "disk"),
+        ],
+        rows: all.iter().map(row).collect(),
+    }
+}
+
+/// Bytes in a second; `None`: no time has passed.
+fn per_second(bytes: u64, wall_ns: u64) -> Option<u64> {
+    let each = u128::from(bytes) * 1_000_000_000 / u128::from(wall_ns.max(1));
+    u64::try_from(each).ok().filter(|_| wall_ns > 0)
+}
+
+/// Number of disks with a sentence.
+const SENTENCES_MAX: usize = 3;
+
+/// Sentences about the disks with most bytes: the bytes of each direction, and their main cause.
+fn findings(
+    all: &BTreeMap<DevId, DiskUse>,
+    causes: &[DiskRow],
+    disks: &DiskNames,
+    wall_ns: u64,
+) -> Table {
+    let mut busiest: Vec<(&DevId, &DiskUse)> = all.iter().collect();
+    busiest.sort_by_key(|(dev, used)| (Reverse(used.bytes()), **dev));
+    let sentence = |(dev, used): (&DevId, &DiskUse)| {
+        let of_disk = || causes.iter().filter(|row| row.dev == *dev);
+        let part = |verb: &str, bytes: fn(&DiskUse) -> u64| {
+            let first = of_disk().max_by_key(|row| bytes(&row.used))?;
+            let (all, its) = (bytes(used), bytes(&first.used));
+            (all > 0).then(|| {
+                let rate = per_second(all, wall_ns)
+                    .map_or_else(String::new, |rate| format!(" ({}/s)", size(rate)));
+                let by = shares::of(its, all);
+                format!("{}{rate} {verb}, {by} by {}", size(all), cause_name(&first.names))
+            })
+        };
+        let parts: Vec<String> =
+            [part("written", |used| used.written.bytes), part("read", |used| used.read.bytes)]
+                .into_iter()
+                .flatten()
+                .collect();
+        let name = device(*dev, &disks.0).text();
+        let text = match parts.as_slice() {
+            [] => format!("{} requests without data", used.requests()),
+            parts => parts.join("; "),
+        };
+        vec![Cell::Word(format!("{name}: {text} (in {})", time(wall_ns)))]
+    };
+    Table {
+        key: "findings",
+        title: "Findings".into(),
+        columns: vec![column("text", "finding")],
+        rows: busiest.into_iter().take(SENTENCES_MAX).map(sentence).collect(),
+    }
+}
+
+/// Name of a cause in a sentence.
+fn cause_name(cells: &[Cell]) -> String {
+    let mut names = cells.iter().rev();
+    let name = names.find(|cell| matches!(cell, Cell::Name(_) | Cell::Group(..) | Cell::Word(_)));
+    name.map_or_else(String::new, Cell::text)
+}

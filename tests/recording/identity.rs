@@ -1,0 +1,95 @@
+//! Identities of processes: command lines, parents, programs and control groups.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::driver::recording::{can_record, record};
+use crate::support::machine::requirements::{Need, make_cgroup};
+use crate::support::machine::turns::beside_others;
+use crate::support::scratch_dir;
+
+/// Two programs of one name that run for a while, with different arguments.
+const SCRIPT: &str = "for name in first second; do
+        sh -c 'read line < /etc/hostname; sleep 1; read line < /etc/hostname' $name &
+    done; wait";
+
+fn processes(report: &Value) -> Vec<Value> {
+    report["processes"].as_array().expect("processes").clone()
+}
+
+#[test]
+fn processes_of_one_name_have_their_own_command_lines() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    for options in [&[][..], &["-a"]] {
+        let dir = scratch_dir("identity");
+        let (finished, recording) =
+            record(&dir.path().join("trace"), options, &["sh", "-c", SCRIPT]);
+        finished.success();
+        let all = processes(&recording.report("summary"));
+        let ends = |row: &&Value, end: &str| {
+            row["command_line"].as_str().is_some_and(|line| line.ends_with(end))
+        };
+        let of = |end: &str| {
+            let found: Vec<&Value> = all.iter().filter(|row| ends(row, end)).collect();
+            assert_eq!(found.len(), 1, "{end}: {all:#?}");
+            found[0].clone()
+        };
+        let [first, second] = ["/etc/hostname first", "/etc/hostname second"].map(of);
+        let root = of("done; wait");
+        assert_ne!(first["pid"], second["pid"]);
+        for child in [&first, &second] {
+            assert_eq!(child["parent_pid"], root["pid"], "{child}");
+            assert_eq!(child["comm"], "sh", "{child}");
+            let executable = child["executable"].as_str().expect("a program");
+            assert!(executable.ends_with("sh"), "{child}");
+            assert_eq!(child["cgroup"], root["cgroup"], "{child}");
+        }
+    }
+}
+
+/// A control group that ends with its value.
+struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its processes have ended.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn operations_of_one_control_group_are_selected() {
+    if !can_record(&[Need::Cgroup]) {
+        return;
+    }
+    let _turn = beside_others();
+    let names = ["wanted", "other"].map(|name| format!("iotrace-{}-{name}", std::process::id()));
+    let [wanted, other] =
+        names.each_ref().map(|name| Group(make_cgroup(name).expect("a control group")));
+    let enter = |group: &Group, file: &str| {
+        format!(
+            "sh -c 'echo $$ > {}/cgroup.procs; sleep 0.5; exec sh -c \"sleep 0.7; cat {file}\"' > /dev/null &",
+            group.0.display()
+        )
+    };
+    let script =
+        format!("{} {} wait", enter(&wanted, "/etc/hostname"), enter(&other, "/etc/passwd"));
+    let dir = scratch_dir("cgroup");
+    let (finished, recording) = record(&dir.path().join("trace"), &["-a"], &["sh", "-c", &script]);
+    finished.success();
+    let lines = recording.script(&["-G", &names[0]]);
+    assert!(lines.contains("/etc/hostname"), "{lines}");
+    assert!(!lines.contains("/etc/passwd"), "{lines}");
+    let nothing = recording.script(&["-G", "no-such-group"]);
+    assert!(!nothing.contains("/etc/hostname"), "{nothing}");
+    let by = recording.report_with(&["summary", "--by", "cgroup"]);
+    let groups: Vec<Value> = processes(&by).iter().map(|row| row["cgroup"].clone()).collect();
+    for name in &names {
+        assert!(groups.contains(&Value::String(format!("/{name}"))), "{groups:?}");
+    }
+}
