@@ -7,6 +7,7 @@
 //! other bytes were in memory. Fresh parts that no call has read by the end are *unused*; a program
 //! may have used them through a mapping.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Range;
 
@@ -17,18 +18,23 @@ use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, OpKind};
 use super::process_names::ProcessNames;
 use super::summary::place_of;
+use crate::capture::header::Header;
+use crate::event::FileStat;
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::CallClass;
-use crate::event::{FileStat, OpenFlags};
-use crate::operation::attribution::{BlockContents, FileKey, Piece};
+use crate::operation::access::is_passed_on;
+use crate::operation::attribution::{BlockContents, FileKey, Piece, device_file, device_names};
 use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::io_class::IoClass;
 use crate::operation::model::ProcessKey;
 use crate::operation::{Sink, Step};
-use crate::units::{KernelTime, Pid, SECTOR_BYTES, Tid};
+use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES, Tid};
 
 /// Largest number of fresh parts of all files.
 const PARTS_MAX: usize = 1 << 18;
+
+/// Largest number of files that disks have read.
+const FILES_MAX: usize = 1 << 18;
 
 /// Reads of files, by the place from which their bytes came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,10 +51,11 @@ pub struct CacheUse {
     pub ahead: u64,
     /// Bytes of reads past the cache (`O_DIRECT`).
     pub direct: u64,
-    /// Bytes of files without a disk below: in memory (tmpfs), or on another machine (NFS), or made
-    /// by a program (FUSE).
-    pub no_disk: u64,
-    /// Bytes of unknown origin: their file or offset is not known.
+    /// Bytes of files on file systems without a device of their own: in memory (tmpfs), on another
+    /// machine (NFS), made by a program (FUSE), or on other file systems (overlay).
+    pub elsewhere: u64,
+    /// Bytes of unknown origin: their file or offset is not known, or no block requests were
+    /// recorded.
     pub unknown: u64,
 }
 
@@ -62,7 +69,7 @@ impl CacheUse {
             (&mut self.waited, other.waited),
             (&mut self.ahead, other.ahead),
             (&mut self.direct, other.direct),
-            (&mut self.no_disk, other.no_disk),
+            (&mut self.elsewhere, other.elsewhere),
             (&mut self.unknown, other.unknown),
         ];
         for (sum, more) in sums {
@@ -96,6 +103,8 @@ struct DiskReads {
     bytes: u64,
     /// Parts that no call has read yet.
     fresh: RangeMap<u64, QueuedBy>,
+    /// Bytes that a disk has read again before a call had read them.
+    in_vain: u64,
 }
 
 /// Thread and time at which a part was requested of a disk.
@@ -109,6 +118,14 @@ struct QueuedBy {
 #[derive(Debug)]
 pub struct CacheUses {
     page_bytes: u64,
+    /// Bit of `O_DIRECT` on the machine of the recording.
+    direct_flag: u32,
+    /// True if block requests were recorded.
+    has_requests: bool,
+    /// Block devices by the names of their nodes.
+    devices: FxHashMap<Vec<u8>, DevId>,
+    /// Bytes read from file systems without a device of their own, by the file system.
+    pub by_file_system: BTreeMap<DevId, u64>,
     /// Reads by operation.
     pub calls: BoundedMap<OpKind, CacheUse>,
     /// Reads by process.
@@ -126,10 +143,15 @@ pub struct CacheUses {
 }
 
 impl CacheUses {
-    /// Creates the fold for a machine with this size of a page.
-    pub fn new(page_bytes: u64) -> Self {
+    /// Creates the fold for a recording with this header; `direct_flag` is the bit of `O_DIRECT` on
+    /// its machine.
+    pub fn new(header: &Header, direct_flag: u32) -> Self {
         Self {
-            page_bytes: page_bytes.max(1),
+            page_bytes: header.host.page_bytes.max(1),
+            direct_flag,
+            has_requests: header.tracepoints.iter().any(|point| point.system == "block"),
+            devices: header.disks.iter().flat_map(device_names).collect(),
+            by_file_system: BTreeMap::new(),
             calls: BoundedMap::default(),
             processes: BoundedMap::default(),
             files: BoundedMap::default(),
@@ -145,7 +167,7 @@ impl CacheUses {
     pub fn of_disk(&self, key: FileKey) -> [u64; 2] {
         self.on_disk.get(&key).map_or([0; 2], |reads| {
             let unused = reads.fresh.iter().map(|(range, _)| range.end - range.start);
-            [reads.bytes, unused.sum()]
+            [reads.bytes, unused.sum::<u64>().saturating_add(reads.in_vain)]
         })
     }
 
@@ -160,25 +182,36 @@ impl CacheUses {
     /// Adds the parts of files that a disk has read.
     fn disk_read(&mut self, request: &BlockRequest, pieces: &[Piece]) {
         let is_read = request.op == RequestOp::Read && request.error.is_none();
-        if !is_read || request.ending != Some(RequestEnd::Completed) {
+        let is_done = request.ending == Some(RequestEnd::Completed) && !is_passed_on(request);
+        if !is_read || !is_done {
             return;
         }
         for piece in pieces {
             let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES);
-            let BlockContents::File { key, offset: Some(offset), .. } = &piece.contents else {
-                self.disk_others = self.disk_others.saturating_add(bytes);
-                continue;
+            // The kernel reads a file below a loop device for that device.
+            let file = match &piece.contents {
+                BlockContents::File { key, offset: Some(offset), .. } if piece.above.is_empty() => {
+                    (key, offset)
+                }
+                _ => {
+                    self.disk_others = self.disk_others.saturating_add(bytes);
+                    continue;
+                }
             };
-            let reads = self.on_disk.entry(*key).or_default();
-            reads.bytes = reads.bytes.saturating_add(bytes);
-            if self.parts >= PARTS_MAX {
+            let (key, offset) = file;
+            if self.parts >= PARTS_MAX || self.on_disk.len() >= FILES_MAX {
                 self.forgotten = self.forgotten.saturating_add(bytes);
                 continue;
             }
+            let reads = self.on_disk.entry(*key).or_default();
+            reads.bytes = reads.bytes.saturating_add(bytes);
             let by = QueuedBy { tid: piece.queued.tid, time: piece.queued.time };
             let end = offset.saturating_add(bytes);
             if *offset < end {
                 let before = reads.fresh.len();
+                let again = reads.fresh.overlapping(*offset..end);
+                let again = again.map(|(part, _)| part.end.min(end) - part.start.max(*offset));
+                reads.in_vain = reads.in_vain.saturating_add(again.sum());
                 reads.fresh.insert(*offset..end, by);
                 self.parts = (self.parts + reads.fresh.len()).saturating_sub(before);
             }
@@ -203,6 +236,15 @@ impl CacheUses {
         [waited, ahead]
     }
 
+    /// Returns the key of the file in requests.
+    fn key(&self, stat: &FileStat, done: &CompletedOp<'_>) -> Option<FileKey> {
+        if stat.mode & libc::S_IFMT != libc::S_IFBLK {
+            return stat.inode();
+        }
+        let name = done.file?.path.as_ref()?.bytes.strip_prefix(b"/dev/")?;
+        self.devices.get(name).map(|dev| device_file(*dev))
+    }
+
     fn done(&mut self, done: &CompletedOp<'_>) {
         let is_read = matches!(done.class, CallClass::Read | CallClass::Transfer);
         let is_write = done.class == CallClass::Write;
@@ -210,7 +252,7 @@ impl CacheUses {
             return;
         }
         let stat = done.file.and_then(|file| file.stat).filter(FileStat::has_position);
-        let key = stat.map(|stat| (stat.dev, stat.ino));
+        let key = stat.and_then(|stat| self.key(&stat, done));
         let range = done.offset.map(|offset| offset..offset.saturating_add(done.bytes));
         let place = key.zip(range).filter(|(_, range)| range.start < range.end);
         if is_write {
@@ -222,15 +264,17 @@ impl CacheUses {
         }
         let bytes = done.bytes;
         let mut used = CacheUse { reads: 1, bytes, ..CacheUse::default() };
-        let flags = done.file.and_then(|file| file.flags);
-        let is_direct = flags.is_some_and(|flags| OpenFlags(flags).has(libc::O_DIRECT));
+        let flags = done.file.and_then(|file| file.flags).unwrap_or(0);
         match place {
+            Some(_) if !self.has_requests => used.unknown = bytes,
             Some((key, _)) if key.0.major() == 0 && !self.on_disk.contains_key(&key) => {
-                used.no_disk = bytes;
+                used.elsewhere = bytes;
+                let sum = self.by_file_system.entry(key.0).or_default();
+                *sum = sum.saturating_add(bytes);
             }
             Some((key, range)) => {
                 let [waited, ahead] = self.take(key, &range, done);
-                if is_direct {
+                if flags & self.direct_flag != 0 {
                     used.direct = bytes;
                 } else {
                     used.waited = waited;

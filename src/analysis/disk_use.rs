@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::bounded_map::BoundedMap;
 use super::completed_op::NamedPath;
 use super::process_names::ProcessNames;
-use super::summary::file_key;
+use super::summary::place_of;
 use crate::anomaly::Link;
 use crate::operation::attribution::{BlockContents, FileKey, LastWriter, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
@@ -26,7 +26,7 @@ use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 pub enum DiskCause {
     /// A process: it queued the bio, or wrote the bytes last that a kernel thread wrote back.
     Process(ProcessKey),
-    /// A process that did nothing else in the recording.
+    /// A process without other records.
     Unseen(Pid),
     /// The kernel's own: journals and metadata of file systems, flushes.
     Kernel,
@@ -34,10 +34,10 @@ pub enum DiskCause {
     Unknown,
 }
 
-/// Contents of sectors of a disk.
+/// Contents of sectors of a disk that have no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DiskContents {
-    /// A file.
+    /// A file whose name is not known.
     File(FileKey),
     /// Journal of a file system.
     Journal,
@@ -147,15 +147,6 @@ impl DiskUse {
     }
 }
 
-/// Contents of a disk with a name.
-#[derive(Clone, Debug, Default)]
-pub struct ContentsUse {
-    /// Key of the file's name ([`file_key`]), if it is known.
-    pub name: Option<Vec<u8>>,
-    /// Requests of these contents.
-    pub used: DiskUse,
-}
-
 /// Fold of the use of disks.
 #[derive(Clone, Debug, Default)]
 pub struct DiskUses {
@@ -163,8 +154,10 @@ pub struct DiskUses {
     pub disks: BTreeMap<DevId, DiskUse>,
     /// Requests by disk and cause.
     pub causes: BoundedMap<(DevId, DiskCause), DiskUse>,
-    /// Requests by disk and contents.
-    pub contents: BoundedMap<(DevId, DiskContents), ContentsUse>,
+    /// Requests by disk and contents without a name.
+    pub contents: BoundedMap<(DevId, DiskContents), DiskUse>,
+    /// Requests by disk and file ([`super::summary::file_key`]).
+    pub files: BTreeMap<DevId, BoundedMap<Vec<u8>, DiskUse>>,
     /// Names of processes.
     pub names: ProcessNames,
     /// Last process of each number.
@@ -172,17 +165,18 @@ pub struct DiskUses {
 }
 
 /// A number of bytes of a request.
-struct CausedBytes {
+struct CausedBytes<'a> {
     cause: DiskCause,
     bytes: u64,
     link: Link,
     is_written_back: bool,
+    /// Last writer of the bytes, if that is the cause.
+    writer: Option<&'a LastWriter>,
 }
 
-impl CausedBytes {
-    /// No bytes, of the kernel.
-    fn none() -> Self {
-        Self { cause: DiskCause::Kernel, bytes: 0, link: Link::Exact, is_written_back: false }
+impl CausedBytes<'_> {
+    fn new(cause: DiskCause, bytes: u64, link: Link) -> Self {
+        Self { cause, bytes, link, is_written_back: false, writer: None }
     }
 }
 
@@ -192,7 +186,7 @@ impl DiskUses {
         let mut left = request.diskstats_sectors().saturating_mul(SECTOR_BYTES);
         let whole = DiskAmount { requests: 1, bytes: left };
         self.disks.entry(request.dev).or_default().add(class, whole);
-        let mut causes: Vec<CausedBytes> = Vec::new();
+        let mut causes: Vec<CausedBytes<'_>> = Vec::new();
         let mut contents: Vec<(Option<&BlockContents>, u64)> = Vec::new();
         for piece in pieces {
             let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES).min(left);
@@ -203,7 +197,7 @@ impl DiskUses {
         if left > 0 || pieces.is_empty() {
             causes.push(match class {
                 // The block layer issues it when a request demands one.
-                DiskstatsClass::Flush => CausedBytes::none(),
+                DiskstatsClass::Flush => CausedBytes::new(DiskCause::Kernel, 0, Link::Exact),
                 _ => self.cause_without_piece(thread, left),
             });
             contents.push((None, left));
@@ -213,51 +207,55 @@ impl DiskUses {
     }
 
     /// Returns the causes of a piece; their bytes add up to `bytes`.
-    fn causes_of(&self, piece: &Piece, bytes: u64) -> Vec<CausedBytes> {
-        let caused =
-            |cause, bytes, link| CausedBytes { cause, bytes, link, is_written_back: false };
+    fn causes_of<'a>(&self, piece: &'a Piece, bytes: u64) -> Vec<CausedBytes<'a>> {
+        let pid = piece.queued.pid;
+        let queued_by = self.processes.get(&pid).copied();
         match (piece.program(), piece.writers.as_slice()) {
             (Some(_), writers @ [_, ..]) => {
                 let count = writers.len() as u64;
                 let (each, rest) = (bytes / count, bytes % count);
                 let shares = (0..count).map(|place| each + u64::from(place < rest));
-                let written = |(writer, bytes): (&LastWriter, u64)| {
-                    let cause = DiskCause::Process(writer.process);
-                    CausedBytes { cause, bytes, link: Link::Inferred, is_written_back: true }
+                let written = |(writer, bytes): (&'a LastWriter, u64)| CausedBytes {
+                    is_written_back: queued_by != Some(writer.process),
+                    writer: Some(writer),
+                    ..CausedBytes::new(DiskCause::Process(writer.process), bytes, Link::Inferred)
                 };
                 writers.iter().zip(shares).map(written).collect()
             }
             (Some(Link::Exact), []) => {
-                let pid = piece.queued.pid;
-                let process = self.processes.get(&pid);
-                let cause = process.map_or(DiskCause::Unseen(pid), |key| DiskCause::Process(*key));
-                vec![caused(cause, bytes, Link::Exact)]
+                let cause = queued_by.map_or(DiskCause::Unseen(pid), DiskCause::Process);
+                vec![CausedBytes::new(cause, bytes, Link::Exact)]
             }
-            (Some(_), []) => vec![caused(DiskCause::Unknown, bytes, Link::Unknown)],
-            (None, _) => vec![caused(DiskCause::Kernel, bytes, Link::Exact)],
+            (Some(_), []) => vec![CausedBytes::new(DiskCause::Unknown, bytes, Link::Unknown)],
+            (None, _) => vec![CausedBytes::new(DiskCause::Kernel, bytes, Link::Exact)],
         }
     }
 
     /// Returns the cause of bytes whose bios were not seen; of a request without bytes, the thread
     /// that queued it.
-    fn cause_without_piece(&self, thread: Option<&ThreadInfo>, bytes: u64) -> CausedBytes {
+    fn cause_without_piece(&self, thread: Option<&ThreadInfo>, bytes: u64) -> CausedBytes<'static> {
         let info = thread.and_then(|thread| self.names.info(thread.process));
         let (cause, link) = match info {
             Some(info) if info.is_kernel => (DiskCause::Kernel, Link::Exact),
             Some(info) if bytes == 0 => (DiskCause::Process(info.key), Link::Exact),
             _ => (DiskCause::Unknown, Link::Unknown),
         };
-        CausedBytes { cause, bytes, link, is_written_back: false }
+        CausedBytes::new(cause, bytes, link)
     }
 
-    fn add_causes(&mut self, dev: DevId, class: DiskstatsClass, causes: &[CausedBytes]) {
+    fn add_causes(&mut self, dev: DevId, class: DiskstatsClass, causes: &[CausedBytes<'_>]) {
         let largest = largest(causes.iter().map(|caused| caused.bytes));
         for (place, caused) in causes.iter().enumerate() {
             let key = (dev, caused.cause);
             let names = &mut self.names;
             let row = self.causes.row(&key, || {
-                if let DiskCause::Process(process) = caused.cause {
-                    names.keep(process);
+                match (caused.cause, caused.writer) {
+                    // The process may have ended before its data was written back.
+                    (DiskCause::Process(process), Some(writer)) => {
+                        names.keep_named(process, writer.pid, &writer.comm);
+                    }
+                    (DiskCause::Process(process), None) => names.keep(process),
+                    _ => {}
                 }
                 key
             });
@@ -277,18 +275,20 @@ impl DiskUses {
     ) {
         let largest = largest(all.iter().map(|(_, bytes)| *bytes));
         for (place, (contents, bytes)) in all.iter().enumerate() {
-            let nothing = if *bytes == 0 { DiskContents::Nothing } else { DiskContents::Unknown };
-            let key = (dev, contents.map_or(nothing, DiskContents::of));
-            let row = self.contents.row(&key, || key);
             let requests = u64::from(Some(place) == largest);
+            let amount = DiskAmount { requests, bytes: *bytes };
             let link = contents.map_or(Link::Unknown, BlockContents::link);
-            row.used.add_part(class, DiskAmount { requests, bytes: *bytes }, link);
             if let Some(BlockContents::File { file: Some(file), .. }) = contents
                 && let Some(path) = &file.path
-                && row.name.is_none()
             {
-                row.name = Some(file_key(&NamedPath::of(path)));
+                let files = self.files.entry(dev).or_default();
+                let row = place_of(files, &NamedPath::of(path));
+                files.at(row).add_part(class, amount, link);
+                continue;
             }
+            let nothing = if *bytes == 0 { DiskContents::Nothing } else { DiskContents::Unknown };
+            let key = (dev, contents.map_or(nothing, DiskContents::of));
+            self.contents.row(&key, || key).add_part(class, amount, link);
         }
     }
 }

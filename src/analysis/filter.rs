@@ -75,6 +75,8 @@ pub struct Filter {
     pub events: Option<Events>,
     /// True for failed operations only.
     pub failed: bool,
+    /// True to select all block requests, whatever the other conditions are.
+    pub all_requests: bool,
 }
 
 /// Kinds of events that are selected.
@@ -121,9 +123,8 @@ impl Filter {
     }
 
     fn takes_done(&self, done: &CompletedOp<'_>) -> bool {
-        let is_named = |globs: &Globs| {
-            [done.name, done.target].iter().flatten().any(|it| globs.is_match(it.path))
-        };
+        let names = || [done.name, done.target].into_iter().flatten().map(|name| name.path);
+        let is_named = |globs: &Globs| globs.selects(names());
         let is_called = |events: &Events| match done.what {
             OpKind::Call(call) => events.calls.contains(&call),
             OpKind::Async(_) => {
@@ -145,7 +146,7 @@ impl Filter {
 
     fn takes_fault(&self, fault: &Fault) -> bool {
         let path = fault.file.path.as_ref();
-        let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
+        let is_named = |globs: &Globs| globs.selects(path.map(|path| path.bytes.as_slice()));
         self.takes_task(TaskId { pid: fault.pid, tid: fault.tid })
             && !self.failed
             && self.min_ns == 0
@@ -157,10 +158,10 @@ impl Filter {
     }
 
     /// Activity of kernel threads is not a call, and not on a reported file.
-    fn takes_aside(&self, pid: Pid, span: &Span) -> bool {
+    fn takes_aside(&self, task: TaskId, span: &Span) -> bool {
         let is_left_out = self.events.as_ref().is_some_and(|it| !it.layers);
         let has_others = self.files.is_some() || self.side.is_some() || is_left_out || self.failed;
-        self.takes_pid(pid)
+        self.takes_task(task)
             && !has_others
             && self.devices.is_empty()
             && span.ns() >= self.min_ns
@@ -175,25 +176,36 @@ impl Filter {
 
     /// Checks the submitter of a request, and the last writers of its data.
     fn takes_request_pid(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
-        let no_numbers = self.pids.is_empty() && self.excluded_pids.is_empty();
-        if no_numbers && self.tids.is_empty() {
-            return true;
+        let is_wanted = |pid: Pid| self.pids.is_empty() || self.pids.contains(&pid);
+        let is_thread = |tid: Tid| self.tids.is_empty() || self.tids.contains(&tid);
+        let queued = || pieces.iter().map(|piece| (piece.queued.pid, piece.queued.tid));
+        let submitter = request.submitter.map(|by| (by.pid, by.tid));
+        let mut tasks = submitter.into_iter().chain(queued());
+        let writers = || pieces.iter().flat_map(|piece| &piece.writers).map(|by| by.pid);
+        // The thread of a last writer is not known.
+        let is_written = self.tids.is_empty() && writers().any(is_wanted);
+        let has_tasks = self.pids.is_empty() && self.tids.is_empty();
+        let is_selected =
+            has_tasks || is_written || tasks.any(|(pid, tid)| is_wanted(pid) && is_thread(tid));
+        is_selected && !self.excludes(request, pieces)
+    }
+
+    /// Returns true if all known causes of a request are excluded: the last writers, or without
+    /// them the submitter.
+    fn excludes(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
+        let is_excluded = |pid: Pid| self.excluded_pids.contains(&pid);
+        let mut writers =
+            pieces.iter().flat_map(|piece| &piece.writers).map(|by| by.pid).peekable();
+        match writers.peek() {
+            _ if self.excluded_pids.is_empty() => false,
+            Some(_) => writers.all(is_excluded),
+            None => request.submitter.is_some_and(|by| is_excluded(by.pid)),
         }
-        let submitter = request.submitter.map(|by| TaskId { pid: by.pid, tid: by.tid });
-        submitter.is_some_and(|task| self.takes_task(task))
-            || pieces.iter().any(|piece| {
-                let task = TaskId { pid: piece.queued.pid, tid: piece.queued.tid };
-                // The thread of a last writer is not known.
-                let mut writers = piece.writers.iter().filter(|_| self.tids.is_empty());
-                self.takes_task(task) || writers.any(|by| self.takes_pid(by.pid))
-            })
     }
 
     fn takes_request(&self, request: &BlockRequest, pieces: &[Piece]) -> bool {
-        let is_named = |globs: &Globs| {
-            let paths = pieces.iter().filter_map(path_of);
-            paths.into_iter().any(|it| globs.is_match(&it.bytes))
-        };
+        let paths = || pieces.iter().filter_map(path_of).map(|path| path.bytes.as_slice());
+        let is_named = |globs: &Globs| globs.selects(paths());
         let times = request.begin().zip(request.completed);
         let ns = times.map_or(0, |(begin, end)| end.0.saturating_sub(begin.0));
         let (reads, writes) = (
@@ -255,14 +267,14 @@ impl Picker {
             files: &files,
             comms: &comms,
             cgroups: self.filter.cgroups.words(),
-            has_pids: !self.filter.pids.is_empty(),
+            pids: &self.filter.pids,
         };
         self.nearest.as_ref().map(|seen| seen.text(&wanted))
     }
 
     /// Returns true for steps that end a selected operation, and for all steps about tasks.
     pub fn wants(&mut self, step: &Step<'_>) -> bool {
-        if self.is_all {
+        if self.is_all || self.filter.all_requests && matches!(step, Step::Block { .. }) {
             return true;
         }
         if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
@@ -336,7 +348,7 @@ impl Picker {
     /// of a request, a side of a transfer.
     pub fn wants_file(&self, file: Option<&OpenFile>) -> bool {
         let path = file.and_then(|it| it.path.as_ref());
-        let is_named = |globs: &Globs| path.is_some_and(|it| globs.is_match(&it.bytes));
+        let is_named = |globs: &Globs| globs.selects(path.map(|path| path.bytes.as_slice()));
         self.filter.files.as_ref().is_none_or(is_named)
     }
 
@@ -361,14 +373,22 @@ impl Picker {
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
                 let comms = self.filter.comms.as_ref();
                 let is_named = comms.is_none_or(|globs| {
-                    let mut writers = pieces.iter().flat_map(|piece| &piece.writers);
-                    thread.is_some_and(|by| globs.is_match(&by.comm))
-                        || writers.any(|by| globs.is_match(&by.comm))
+                    let writers = || pieces.iter().flat_map(|piece| &piece.writers);
+                    let writers = || writers().map(|by| &*by.comm);
+                    let submitter = thread.map(|by| by.comm.as_slice());
+                    // The last writers are the causes, if they are known.
+                    let causes_are_excluded = match writers().next() {
+                        Some(_) => writers().all(|comm| globs.excludes(comm)),
+                        None => submitter.is_some_and(|comm| globs.excludes(comm)),
+                    };
+                    let mut names = writers().chain(submitter);
+                    names.any(|comm| globs.wants(comm)) && !causes_are_excluded
                 });
                 is_named && self.filter.takes_request(request, pieces)
             }
             Step::Aside { thread, pid, span } => {
-                self.is_named(thread.key) && self.filter.takes_aside(*pid, span)
+                let task = TaskId { pid: *pid, tid: thread.tid };
+                self.is_named(thread.key) && self.filter.takes_aside(task, span)
             }
             // Operations are checked when they have ended.
             Step::SyscallBegun(_)

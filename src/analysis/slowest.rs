@@ -5,7 +5,8 @@
 //! ended when the call did. Asynchronous operations have no requests here.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
@@ -15,8 +16,9 @@ use super::layer_split::Split;
 use super::process_names::ProcessNames;
 use super::summary::file_key;
 use crate::event::block::RequestOp;
+use crate::operation::access::is_passed_on;
 use crate::operation::attribution::{BlockContents, Piece};
-use crate::operation::block::{BlockRequest, BlockStep, RequestId};
+use crate::operation::block::{BlockRequest, BlockStep, RequestEnd, RequestId};
 use crate::operation::io_class::IoClass;
 use crate::operation::model::ProcessKey;
 use crate::operation::{Sink, Step};
@@ -56,7 +58,7 @@ pub struct SlowOperation {
     pub errno: Option<i32>,
     /// Time of the operation by layer.
     pub split: Split,
-    /// Requests that it waited for, the first [`REQUESTS_MAX`] of them.
+    /// Requests that it waited for, the last [`REQUESTS_MAX`] of them.
     pub requests: Vec<SlowRequest>,
     /// Number of further requests.
     pub more_requests: u64,
@@ -85,12 +87,25 @@ pub struct SlowRequest {
     pub contents: Vec<u8>,
 }
 
-/// Requests of a thread that have ended since its last call.
+/// Requests of a thread that have ended since its last call: the last [`REQUESTS_MAX`] of them.
 #[derive(Clone, Debug, Default)]
 struct ThreadRequests {
-    requests: Vec<SlowRequest>,
-    /// Times at which further ones were queued.
-    more: Vec<KernelTime>,
+    requests: VecDeque<SlowRequest>,
+    /// Times at which earlier ones were queued.
+    more: VecDeque<KernelTime>,
+}
+
+impl ThreadRequests {
+    fn push(&mut self, request: SlowRequest) {
+        self.requests.push_back(request);
+        if self.requests.len() > REQUESTS_MAX {
+            let earlier = self.requests.pop_front().map(|request| request.queued);
+            self.more.extend(earlier);
+        }
+        if self.more.len() > MORE_MAX {
+            self.more.pop_front();
+        }
+    }
 }
 
 /// Operations in the order of their durations; those of equal durations in that of their ends.
@@ -165,7 +180,7 @@ impl Slowest {
             offset: done.offset,
             errno: done.errno,
             split,
-            requests: waited.requests,
+            requests: waited.requests.into(),
             more_requests: waited.more.len() as u64,
         };
         self.kept.insert(number, slow);
@@ -173,6 +188,11 @@ impl Slowest {
 
     fn ended(&mut self, request: &BlockRequest, pieces: &[Piece]) {
         let ahead = self.left(request);
+        // Other requests have the bytes of absorbed ones, and other devices those that were passed
+        // on.
+        if request.ending != Some(RequestEnd::Completed) || is_passed_on(request) {
+            return;
+        }
         let between =
             |from: Option<KernelTime>, to: Option<KernelTime>| Some(to?.0.saturating_sub(from?.0));
         let mut owners: Vec<Tid> = Vec::new();
@@ -184,11 +204,7 @@ impl Slowest {
             }
             owners.push(tid);
             let thread = self.threads.entry(tid).or_default();
-            if thread.requests.len() >= REQUESTS_MAX {
-                thread.more.extend((thread.more.len() < MORE_MAX).then_some(queued));
-                continue;
-            }
-            thread.requests.push(SlowRequest {
+            thread.push(SlowRequest {
                 dev: request.dev,
                 queued,
                 op: request.op,
@@ -204,8 +220,9 @@ impl Slowest {
 
     /// Counts a request that the device has got.
     fn entered(&mut self, request: &BlockRequest) {
-        let in_device = self.in_device.entry(request.dev).or_default();
-        if self.ahead.insert(request.id, *in_device).is_none() {
+        if let Entry::Vacant(entry) = self.ahead.entry(request.id) {
+            let in_device = self.in_device.entry(request.dev).or_default();
+            entry.insert(*in_device);
             *in_device += 1;
         }
     }
@@ -237,6 +254,9 @@ impl Sink for Slowest {
         match step {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => self.done(step),
             Step::Block { step: BlockStep::Issued(request), .. } => self.entered(request),
+            Step::Block { step: BlockStep::Requeued(request), .. } => {
+                self.left(request);
+            }
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
                 self.ended(request, pieces);
             }

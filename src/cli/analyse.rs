@@ -32,16 +32,17 @@ use crate::pipeline::{self, Summary};
 use crate::report;
 use crate::report::grouping::{Grouping, ReportOptions};
 use crate::sys::files as sys_files;
+use crate::text::direct_flag;
 use crate::text::table::{Report, TableFormat, incomplete_line};
 
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_grouped(args, |_| IoSummary::default(), report::summary::report)
+    run_grouped(args, false, |_| IoSummary::default(), report::summary::report)
 }
 
 /// `iotrace-perf disk`.
 pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_grouped(args, |_| DiskUses::default(), report::disk::report)
+    run_grouped(args, false, |_| DiskUses::default(), report::disk::report)
 }
 
 /// `iotrace-perf files`.
@@ -51,7 +52,8 @@ pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
 
 /// `iotrace-perf cache`.
 pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_grouped(args, |header| CacheUses::new(header.host.page_bytes), report::cache::report)
+    let fold = |header: &Header| CacheUses::new(header, direct_flag(&header.host.machine));
+    run_grouped(args, true, fold, report::cache::report)
 }
 
 /// `iotrace-perf slow`.
@@ -90,9 +92,11 @@ pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     run(args, |_| Patterns::default(), report::pattern::report)
 }
 
-/// Folds a log, or a recording, and prints the result, with the processes in groups.
+/// Folds a log, or a recording, and prints the result, with the processes in groups. With
+/// `all_requests` filters select operations, and the fold gets all block requests.
 fn run_grouped<F: Sink<Error = Infallible>>(
     args: &GroupedArgs,
+    all_requests: bool,
     fold: impl FnOnce(&Header) -> F,
     report: impl FnOnce(&F, &Summary, ReportOptions) -> Report,
 ) -> Result<ExitCode, CliError> {
@@ -102,9 +106,13 @@ fn run_grouped<F: Sink<Error = Infallible>>(
         (Some(ByArg::User), _) => Grouping::User,
         (Some(ByArg::Cgroup), _) => Grouping::Cgroup,
     };
-    run(&args.analyse, fold, |fold, summary, limit| {
-        report(fold, summary, ReportOptions { limit, by })
-    })
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let is_whole = wish.is_all();
+    let wish = if all_requests { wish.with_all_requests() } else { wish };
+    let report = |fold: &F, summary: &Summary, limit| {
+        report(fold, summary, ReportOptions { limit, by, is_whole })
+    };
+    run_filtered(&args.analyse, wish, fold, report)
 }
 
 /// Folds a log, or a recording, and prints the result.
@@ -114,7 +122,16 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
     report: impl FnOnce(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
     // Invalid options are reported before anything is recorded.
-    let wish = FilterSpec::of(&args.filter)?.on(args);
+    run_filtered(args, FilterSpec::of(&args.filter)?.on(args), fold, report)
+}
+
+/// Folds the selected part of a log, or of a recording, and prints the result.
+fn run_filtered<F: Sink<Error = Infallible>>(
+    args: &AnalyseArgs,
+    wish: FilterSpec<'_>,
+    fold: impl FnOnce(&Header) -> F,
+    report: impl FnOnce(&F, &Summary, usize) -> Report,
+) -> Result<ExitCode, CliError> {
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let finish = |(fold, converted): (F, Converted)| {
         let mut report = report(&fold, &converted.summary, limit(&args.print));

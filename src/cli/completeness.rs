@@ -95,7 +95,7 @@ pub(super) fn not_recorded(summary: &Summary) -> Option<String> {
     }
     let all = missing.join(" ");
     let first = missing.first()?;
-    Some(format!("not recorded: {all}; record more: -e %default,{first} (iotrace-perf list)"))
+    Some(format!("not recorded: {all}; add some: -e %default,{first} (iotrace-perf list)"))
 }
 
 /// Returns the facts that are not known although all records are there; empty if there are none.

@@ -37,7 +37,7 @@ impl<'a> FilterSpec<'a> {
         let filter = Filter {
             excluded_pids: args.exclude_pid.iter().copied().map(Pid).collect(),
             tids: args.tid.iter().copied().map(Tid).collect(),
-            cgroups: Cgroups::new(args.cgroup.clone()),
+            cgroups: cgroups(&args.cgroup)?,
             failed: args.failed,
             users: args.user.iter().map(|arg| user(arg)).collect::<Result<_, _>>()?,
             comms: Globs::of_words(&args.comm).map_err(usage)?,
@@ -80,6 +80,12 @@ impl<'a> FilterSpec<'a> {
         Self { devices, events, ..self }
     }
 
+    /// Filter that selects operations, and all block requests.
+    pub(super) fn with_all_requests(mut self) -> Self {
+        self.filter.all_requests = true;
+        self
+    }
+
     /// True if the filter selects all operations of any log.
     pub(super) fn is_all(&self) -> bool {
         let Self { filter, devices, events, window } = self;
@@ -99,6 +105,16 @@ impl<'a> FilterSpec<'a> {
         }
         Ok(filter)
     }
+}
+
+/// Control groups by their words.
+fn cgroups(words: &[String]) -> Result<Cgroups, CliError> {
+    if words.iter().any(|word| word.trim().is_empty()) {
+        return Err(CliError::Usage(
+            "-G takes a path, a unit or a container, not an empty word".into(),
+        ));
+    }
+    Ok(Cgroups::new(words.to_vec()))
 }
 
 /// Range of sizes in bytes.

@@ -76,7 +76,8 @@ pub(super) fn add_to(report: &mut Report, converted: &Converted) {
 /// counters agree.
 pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
-    let mut notes: Vec<String> = imported(summary).into_iter().collect();
+    let mut notes = converted.filter_notes.clone();
+    notes.extend(imported(summary));
     let ledger = &summary.ledger;
     let is_clear = completeness::missing(summary).is_empty()
         && completeness::unknown(summary).is_empty()
@@ -87,7 +88,6 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes.extend(audit_line(summary, &converted.totals));
     notes.extend(doubts(summary));
     notes.extend(completeness::not_recorded(summary));
-    notes.extend(converted.filter_notes.iter().cloned());
     notes
 }
 

@@ -22,3 +22,12 @@ pub enum IdentityPart {
     /// Path of its program: the target of `/proc/PID/exe`.
     Executable(Vec<u8>),
 }
+
+impl IdentityPart {
+    /// Returns the memory that it uses besides itself, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Command(text) | Self::Cgroup(text) | Self::Executable(text) => text.len(),
+        }
+    }
+}

@@ -239,14 +239,12 @@ impl Sink for OtfSink {
             Step::Aside { .. } => Ok(()),
             // The process's last thread wrote it.
             Step::ProcessEnded(_) => Ok(()),
-            Step::Identified(info) => {
+            Step::Identified(info) | Step::UserChanged(info) => {
                 self.tasks.identified(info);
                 Ok(())
             }
             // Anomalies are counted by the stage that finds them, and written with `EndFacts`.
-            Step::Anomaly(_) | Step::ChainSeen(_) | Step::UserChanged(_) | Step::Forked { .. } => {
-                Ok(())
-            }
+            Step::Anomaly(_) | Step::ChainSeen(_) | Step::Forked { .. } => Ok(()),
         }
     }
 }

@@ -303,7 +303,7 @@ impl DecodeStage {
                 return next.take(StageMessage::Fact(Box::new(fact)));
             }
             Fact::Text { which, time, pid, text } if IDENTITIES.contains(&which) => {
-                self.identity(time, which, pid, text);
+                return self.identity(time, which, pid, text, next);
             }
             Fact::Text { which: Text::BLOCKS, time, text, .. } => {
                 let all = PendingItem::FileSystems(file_systems(&text));
@@ -352,11 +352,20 @@ impl DecodeStage {
     }
 
     /// Queues a part of an identity; a late one is of the process that has the number now.
-    fn identity(&mut self, time: KernelTime, which: Text, pid: Pid, text: Vec<u8>) {
+    fn identity<N: StageOutput>(
+        &mut self,
+        time: KernelTime,
+        which: Text,
+        pid: Pid,
+        text: Vec<u8>,
+        next: &mut N,
+    ) -> Result<(), N::Error> {
         let time = time.max(self.merger.released());
+        self.buffered += text.len();
         let seen = PendingItem::Identity(Box::new(identity(which, pid, text)));
         let queued = self.merger.push(time, seen);
         self.summary.beyond_bounds += u64::from(queued.is_err());
+        self.limit_waiting(next)
     }
 
     fn round<N: StageOutput>(&mut self, time: KernelTime, next: &mut N) -> Result<(), N::Error> {
@@ -410,6 +419,7 @@ impl DecodeStage {
                     self.event(Event { time, cpu, pid, tid, kind: EventKind::SeenFd(seen) }, next)?;
                 }
                 PendingItem::Identity(seen) => {
+                    self.buffered = self.buffered.saturating_sub(seen.part.bytes());
                     self.event(of_no_task(time, EventKind::Identity(seen)), next)?;
                 }
                 PendingItem::FileSystems(all) => {

@@ -1,14 +1,17 @@
 //! Report of `cache`.
 
 use super::grouping::{self, ProcessGroup, ReportOptions, groups};
-use super::rows::{column, first_rows, key_column, left_out, others};
-use super::summary::{file_cells, file_columns, title};
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::summary::{file_cells, file_columns, other_files, title};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::cache_use::{CacheUse, CacheUses};
+use crate::analysis::completed_op::OpKind;
+use crate::capture::fact::Text;
 use crate::pipeline::Summary;
 use crate::text::quantity::size;
 use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::DevId;
 
 /// Columns of reads.
 const USE: [Column; 9] = [
@@ -18,7 +21,7 @@ const USE: [Column; 9] = [
     column("waited_bytes", "waited"),
     column("ahead_bytes", "read ahead"),
     column("direct_bytes", "direct"),
-    column("no_disk_bytes", "no disk"),
+    column("elsewhere_bytes", "elsewhere"),
     column("unknown_bytes", "unknown"),
     column("reads", "reads"),
 ];
@@ -31,7 +34,7 @@ fn cells(used: &CacheUse) -> Vec<Cell> {
         Cell::Count(used.waited),
         Cell::Count(used.ahead),
         Cell::Count(used.direct),
-        Cell::Count(used.no_disk),
+        Cell::Count(used.elsewhere),
         Cell::Count(used.unknown),
         Cell::Count(used.reads),
     ]
@@ -77,7 +80,7 @@ fn table(
 }
 
 /// All of `cache` except for the last lines of the capture.
-pub fn report(fold: &CacheUses, _: &Summary, options: ReportOptions) -> Report {
+pub fn report(fold: &CacheUses, summary: &Summary, options: ReportOptions) -> Report {
     let mut all = CacheUse::default();
     fold.calls.iter().for_each(|(_, used)| all.merge(used));
     let [disk, unused] = fold.of_disks();
@@ -86,7 +89,11 @@ pub fn report(fold: &CacheUses, _: &Summary, options: ReportOptions) -> Report {
         ("read_bytes", "read from files", Cell::Count(all.bytes)),
         ("disk_bytes", "read by disks for files", Cell::Count(disk)),
         ("unused_bytes", "not used by a read", Cell::Count(unused)),
-        ("disk_other_bytes", "", Cell::Count(fold.disk_others)),
+        (
+            "disk_other_bytes",
+            if fold.disk_others > 0 { "read by disks beside" } else { "" },
+            Cell::Count(fold.disk_others),
+        ),
     ];
     report.tables = vec![
         findings(&all, disk, unused),
@@ -102,6 +109,19 @@ pub fn report(fold: &CacheUses, _: &Summary, options: ReportOptions) -> Report {
             left_out(&mut report, what, KEYS_MAX, reads);
         }
     }
+    report.notes.extend(elsewhere(fold, summary));
+    if all.unknown > 0 {
+        report.notes.push(format!(
+            "{} of the reads have an unknown origin: their file or position is not known, or block requests were not recorded",
+            size(all.unknown)
+        ));
+    }
+    if fold.disk_others > 0 {
+        report.notes.push(format!(
+            "disks have read {} beside: metadata, journals, files that are not known, whose reads count as memory",
+            size(fold.disk_others)
+        ));
+    }
     if fold.forgotten > 0 {
         report.notes.push(format!(
             "{} that disks have read count as memory: the parts of files are too many",
@@ -111,10 +131,40 @@ pub fn report(fold: &CacheUses, _: &Summary, options: ReportOptions) -> Report {
     report
 }
 
+/// Note on reads from file systems without a device of their own, those with most bytes first.
+fn elsewhere(fold: &CacheUses, summary: &Summary) -> Option<String> {
+    let text = summary.texts.iter().find(|(which, _, _)| *which == Text::MOUNTINFO);
+    let text = String::from_utf8_lossy(text.map_or(&[], |(_, _, text)| text)).into_owned();
+    let mut all: Vec<(&DevId, &u64)> = fold.by_file_system.iter().collect();
+    all.sort_by_key(|(dev, bytes)| (std::cmp::Reverse(**bytes), **dev));
+    let shown = all.iter().take(FILE_SYSTEMS).map(|(dev, bytes)| {
+        let kind = file_system(&text, **dev).unwrap_or_else(|| format!("file system {dev}"));
+        format!("{} of {kind}", size(**bytes))
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    (!all.is_empty()).then(|| {
+        format!(
+            "elsewhere: {shown}: no block device of their own, so their reads come from memory, another machine, a program or              the file systems below"
+        )
+    })
+}
+
+/// Number of file systems that the note names.
+const FILE_SYSTEMS: usize = 3;
+
+/// Returns type and first mount point of a file system (`Documentation/filesystems/proc.rst`,
+/// section 3.5).
+fn file_system(mounts: &str, dev: DevId) -> Option<String> {
+    let number = dev.to_string();
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(number.as_str()))?;
+    let (before, after) = line.split_once(" - ")?;
+    Some(format!("{} ({})", after.split(' ').next()?, before.split(' ').nth(4)?))
+}
+
 fn calls(fold: &CacheUses, limit: usize) -> Table {
-    let row = |(what, used): (&_, &CacheUse)| {
-        let what: &crate::analysis::completed_op::OpKind = what;
-        CacheRow { names: vec![Cell::Word(what.to_string())], used: used.clone() }
+    let row = |(what, used): (&OpKind, &CacheUse)| CacheRow {
+        names: vec![Cell::Word(what.to_string())],
+        used: used.clone(),
     };
     let names = [key_column(0, "operation", "operation")];
     table("calls", "Operations", &names, fold.calls.iter().map(row).collect(), limit)
@@ -125,6 +175,11 @@ fn processes(fold: &CacheUses, options: ReportOptions) -> Table {
     let groups = groups(rows, &fold.names, options.by, CacheUse::merge);
     let has_commands = groups.iter().any(ProcessGroup::has_command);
     let rows = groups.into_iter().map(|group| CacheRow { names: group.cells(), used: group.sum });
+    let rest = fold
+        .processes
+        .others()
+        .map(|row| CacheRow { names: grouping::cells_of(rest_of_keys()), used: row.used.clone() });
+    let rows = rows.chain(rest);
     let columns = grouping::columns(options.by, has_commands);
     table("processes", title(options.by), &columns, rows.collect(), options.limit)
 }
@@ -136,12 +191,17 @@ fn files(fold: &CacheUses, limit: usize) -> Table {
         let counts = vec![Cell::Count(disk), Cell::Count(unused)];
         CacheRow { names: [counts, file_cells(key).to_vec()].concat(), used: row.used.clone() }
     });
+    let rest = fold.files.others().map(|row| CacheRow {
+        names: [vec![Cell::None; 2], other_files().to_vec()].concat(),
+        used: row.used.clone(),
+    });
+    let rows = rows.chain(rest);
     let mut names = vec![column("disk_bytes", "disk"), column("unused_bytes", "unused")];
     names.extend(file_columns("file"));
     table("files", "Files", &names, rows.collect(), limit)
 }
 
-/// A sentence about the share of memory, and one about what was read for nothing.
+/// A sentence about the share of memory, and one about bytes that no read has used.
 fn findings(all: &CacheUse, disk: u64, unused: u64) -> Table {
     let through = cached(all);
     let hits = (through > 0).then(|| {
@@ -155,7 +215,7 @@ fn findings(all: &CacheUse, disk: u64, unused: u64) -> Table {
     });
     let waste = (unused > 0).then(|| {
         format!(
-            "{} of {} that disks have read were used by no read: read ahead in vain, or used through a mapping",
+            "{} of {} that disks have read were used by no call: read ahead in vain, or used through a mapping",
             size(unused),
             size(disk)
         )

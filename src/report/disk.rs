@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
-use super::rows::{column, first_rows, key_column, left_out, others};
-use super::summary::{device, file_cells, file_columns};
-use crate::analysis::bounded_map::KEYS_MAX;
+use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::summary::{device, file_cells, file_columns, other_files};
+use crate::analysis::bounded_map::{BoundedMap, KEYS_MAX};
 use crate::analysis::disk_use::{DiskAmount, DiskCause, DiskContents, DiskUse, DiskUses};
 use crate::operation::attribution::device_of;
 use crate::operation::block::DiskstatsClass;
@@ -81,8 +81,12 @@ impl DiskNames {
         let row = |names: Vec<Cell>, disk: Cell, used: &DiskUse| {
             [cells(used), names, vec![disk]].concat()
         };
+        let disk = |dev: DevId| match dev == DevId::default() {
+            true => Cell::None,
+            false => device(dev, &self.0),
+        };
         let mut rows: Vec<Vec<Cell>> =
-            rows.into_iter().map(|of| row(of.names, device(of.dev, &self.0), &of.used)).collect();
+            rows.into_iter().map(|of| row(of.names, disk(of.dev), &of.used)).collect();
         if !rest.is_empty() {
             let mut sum = DiskUse::default();
             rest.iter().for_each(|rest| sum.merge(&rest.used));
@@ -118,7 +122,7 @@ fn of_others(others: &OtherRequests) -> DiskUse {
 }
 
 /// Sums of each disk by the programs, processes or users that caused them.
-fn causes(fold: &DiskUses, summary: &Summary, by: Grouping) -> Vec<DiskRow> {
+fn causes(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Vec<DiskRow> {
     let mut processes: BTreeMap<DevId, Vec<(ProcessKey, Pid, DiskUse)>> = BTreeMap::new();
     let mut rows: Vec<DiskRow> = Vec::new();
     let word = |word: &str| cells_of(Cell::Word(word.to_owned()));
@@ -136,15 +140,17 @@ fn causes(fold: &DiskUses, summary: &Summary, by: Grouping) -> Vec<DiskRow> {
         rows.push(DiskRow { dev: *dev, names: name, used: *used });
     }
     for (dev, processes) in processes {
-        let groups = groups(processes.into_iter(), &fold.names, by, DiskUse::merge);
+        let groups = groups(processes.into_iter(), &fold.names, options.by, DiskUse::merge);
         let row =
             |group: ProcessGroup<DiskUse>| DiskRow { dev, names: group.cells(), used: group.sum };
         rows.extend(groups.into_iter().map(row));
     }
-    let others = summary.others().into_iter().map(|(dev, others)| DiskRow {
-        dev,
-        names: word("(other programs)"),
-        used: of_others(&others),
+    if let Some(used) = fold.causes.others() {
+        // The disks of these are not known.
+        rows.push(DiskRow { dev: DevId::default(), names: cells_of(rest_of_keys()), used: *used });
+    }
+    let others = summary.others().into_iter().filter(|_| options.is_whole).map(|(dev, others)| {
+        DiskRow { dev, names: word("(other programs)"), used: of_others(&others) }
     });
     rows.extend(others.filter(|row| row.used.requests() > 0));
     rows
@@ -152,47 +158,43 @@ fn causes(fold: &DiskUses, summary: &Summary, by: Grouping) -> Vec<DiskRow> {
 
 /// Sums of each disk by the contents of the sectors.
 fn contents(fold: &DiskUses) -> Vec<DiskRow> {
-    let mut named: BTreeMap<(DevId, &[u8]), DiskUse> = BTreeMap::new();
+    let row = |dev: DevId, names: Vec<Cell>, used: &DiskUse| DiskRow { dev, names, used: *used };
     let mut rows: Vec<DiskRow> = Vec::new();
-    for ((dev, contents), row) in fold.contents.iter() {
-        let name = match (contents, &row.name) {
-            (_, Some(name)) => {
-                named.entry((*dev, name.as_slice())).or_default().merge(&row.used);
-                continue;
-            }
-            (DiskContents::File(key), None) => match device_of(*key) {
+    for ((dev, contents), used) in fold.contents.iter() {
+        let name = match contents {
+            DiskContents::File(key) => match device_of(*key) {
                 Some(_) => "(the device itself)".to_owned(),
                 None => format!("(inode {} of {})", key.1, key.0),
             },
-            (DiskContents::Journal, None) => "(journal)".to_owned(),
-            (DiskContents::Metadata, None) => "(metadata)".to_owned(),
-            (DiskContents::Nothing, None) => "(flushes, discards)".to_owned(),
-            (DiskContents::Unknown, None) => "(unknown)".to_owned(),
+            DiskContents::Journal => "(journal)".to_owned(),
+            DiskContents::Metadata => "(metadata)".to_owned(),
+            DiskContents::Nothing => "(flushes, discards)".to_owned(),
+            DiskContents::Unknown => "(unknown)".to_owned(),
         };
-        let names = vec![Cell::None, Cell::None, Cell::Word(name)];
-        rows.push(DiskRow { dev: *dev, names, used: row.used });
+        rows.push(row(*dev, vec![Cell::None, Cell::None, Cell::Word(name)], used));
     }
-    let named = named.into_iter();
-    rows.extend(named.map(|((dev, key), used)| DiskRow {
-        dev,
-        names: file_cells(key).to_vec(),
-        used,
-    }));
+    for (dev, files) in &fold.files {
+        rows.extend(files.iter().map(|(key, used)| row(*dev, file_cells(key).to_vec(), used)));
+        rows.extend(files.others().map(|used| row(*dev, other_files().to_vec(), used)));
+    }
     rows
 }
 
 /// All of `disk` except for the last lines of the capture.
 pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Report {
+    // A part of a recording has no duration of its own.
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let wall = if options.is_whole { wall } else { 0 };
     let disks = DiskNames(disk::names(&summary.disks()));
     let mut all: BTreeMap<DevId, DiskUse> = fold.disks.clone();
-    for (dev, others) in summary.others() {
+    for (dev, others) in summary.others().into_iter().filter(|_| options.is_whole) {
         all.entry(dev).or_default().merge(&of_others(&others));
     }
     all.retain(|_, used| used.requests() > 0);
-    let causes = causes(fold, summary, options.by);
+    let causes = causes(fold, summary, options);
     let mut report = Report { kind: "disk", ..Report::default() };
-    report.facts = vec![("wall_ns", "recorded", Cell::Ns(wall))];
+    let duration = if options.is_whole { Cell::Ns(wall) } else { Cell::None };
+    report.facts = vec![("wall_ns", if options.is_whole { "recorded" } else { "" }, duration)];
     let title = match options.by {
         Grouping::Program => "Programs and disks",
         Grouping::Process => "Processes and disks",
@@ -201,21 +203,35 @@ pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Rep
     };
     let contents = contents(fold);
     report.tables = vec![
-        findings(&all, &causes, &disks, wall),
+        findings(
+            &all,
+            &causes,
+            &disks,
+            FindingForm { wall_ns: wall, name: name_place(options.by) },
+        ),
         totals(&all, &disks, wall),
         disks.table("causes", title, &grouping::columns(options.by, true), causes, options.limit),
         disks.table("files", "Files on disks", &file_columns("file"), contents, options.limit),
     ];
+    let further_files = fold.files.values().filter_map(BoundedMap::others);
+    let further_files: u64 = further_files.map(DiskUse::requests).sum();
     for (what, requests) in [
         ("causes", fold.causes.others().map(DiskUse::requests)),
-        ("files", fold.contents.others().map(|row| row.used.requests())),
+        ("files", Some(further_files).filter(|requests| *requests > 0)),
     ] {
         if let Some(requests) = requests {
             left_out(&mut report, what, KEYS_MAX, requests);
         }
     }
     if all.is_empty() {
-        report.notes.push("no block request was recorded: reads came from memory, and what was written is still there, or no program used a disk".to_owned());
+        let has_block = summary.header.tracepoints.iter().any(|point| point.system == "block");
+        let text = match has_block {
+            true => {
+                "no disk has completed a request: reads came from memory, and written data is still there"
+            }
+            false => "block requests were not recorded; record them with -e %default",
+        };
+        report.notes.push(text.to_owned());
     }
     report
 }
@@ -270,8 +286,9 @@ fn findings(
     all: &BTreeMap<DevId, DiskUse>,
     causes: &[DiskRow],
     disks: &DiskNames,
-    wall_ns: u64,
+    form: FindingForm,
 ) -> Table {
+    let FindingForm { wall_ns, name: name_place } = form;
     let mut busiest: Vec<(&DevId, &DiskUse)> = all.iter().collect();
     busiest.sort_by_key(|(dev, used)| (Reverse(used.bytes()), **dev));
     let sentence = |(dev, used): (&DevId, &DiskUse)| {
@@ -283,7 +300,8 @@ fn findings(
                 let rate = per_second(all, wall_ns)
                     .map_or_else(String::new, |rate| format!(" ({}/s)", size(rate)));
                 let by = shares::of(its, all);
-                format!("{}{rate} {verb}, {by} by {}", size(all), cause_name(&first.names))
+                let cause = first.names.get(name_place).map_or_else(String::new, Cell::text);
+                format!("{}{rate} {verb}, {by} by {cause}", size(all))
             })
         };
         let parts: Vec<String> =
@@ -296,7 +314,8 @@ fn findings(
             [] => format!("{} requests without data", used.requests()),
             parts => parts.join("; "),
         };
-        vec![Cell::Word(format!("{name}: {text} (in {})", time(wall_ns)))]
+        let within = if wall_ns > 0 { format!(" (in {})", time(wall_ns)) } else { String::new() };
+        vec![Cell::Word(format!("{name}: {text}{within}"))]
     };
     Table {
         key: "findings",
@@ -306,9 +325,16 @@ fn findings(
     }
 }
 
-/// Name of a cause in a sentence.
-fn cause_name(cells: &[Cell]) -> String {
-    let mut names = cells.iter().rev();
-    let name = names.find(|cell| matches!(cell, Cell::Name(_) | Cell::Group(..) | Cell::Word(_)));
-    name.map_or_else(String::new, Cell::text)
+/// Duration of the recording, ns, 0 for a part of it, and the place of the cell with the name of a
+/// cause.
+struct FindingForm {
+    wall_ns: u64,
+    name: usize,
+}
+
+/// Returns the place of the first cell that names a group for people.
+fn name_place(by: Grouping) -> usize {
+    let columns = grouping::columns(by, true);
+    let is_name = |column: &Column| column.rank == Some(0) && !column.title.is_empty();
+    columns.iter().position(is_name).unwrap_or(0)
 }

@@ -105,7 +105,7 @@ fn read_again(fold: &FileTotals) -> Option<(&'static str, String)> {
     let share = shares::of(again, sum(fold, |used| used.read.bytes));
     (again >= BYTES_MIN).then(|| {
         let text = format!(
-            "{} of what was read had been read before ({share}), most of {}: {} of its {}",
+            "{} of the bytes read had been read before ({share}), most of {}: {} of its {}",
             size(again),
             name(key),
             size(used.read.again),

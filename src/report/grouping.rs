@@ -31,6 +31,8 @@ pub struct ReportOptions {
     pub limit: usize,
     /// Property by which processes are combined.
     pub by: Grouping,
+    /// True for a report on all of a recording, false if a filter has selected a part.
+    pub is_whole: bool,
 }
 
 /// Processes that share a row.
@@ -41,6 +43,8 @@ pub(super) struct ProcessGroup<T> {
     processes: u64,
     /// Process, if there is one only; otherwise the properties that all processes share.
     shared: ProcessInfo,
+    /// True if all are threads of the kernel, false if none is.
+    is_kernel: Option<bool>,
     /// Sum over the processes.
     pub(super) sum: T,
 }
@@ -76,7 +80,8 @@ pub(super) fn groups<T>(
             group.add(&info);
             merge(&mut group.sum, &sum);
         } else {
-            groups.push(ProcessGroup { by, processes: 1, shared: info, sum });
+            let is_kernel = Some(info.is_kernel);
+            groups.push(ProcessGroup { by, processes: 1, shared: info, is_kernel, sum });
         }
     }
     groups
@@ -110,12 +115,13 @@ pub(super) fn cells_of(name: Cell) -> Vec<Cell> {
 }
 
 impl<T> ProcessGroup<T> {
-    /// Adds a process: what it does not share with the others is unknown.
+    /// Adds a process: a property that it does not share with the others becomes unknown.
     fn add(&mut self, info: &ProcessInfo) {
         let shared = &mut self.shared;
         self.processes += 1;
         shared.user = shared.user.filter(|user| info.user == Some(*user));
         shared.parent_pid = shared.parent_pid.filter(|pid| info.parent_pid == Some(*pid));
+        self.is_kernel = self.is_kernel.filter(|is_kernel| *is_kernel == info.is_kernel);
         for (known, of_this) in [
             (&mut shared.cgroup, &info.cgroup),
             (&mut shared.command, &info.command),
@@ -155,7 +161,7 @@ impl<T> ProcessGroup<T> {
             bytes(info.command_line().as_deref()),
             number(pid),
             name,
-            Cell::Flag(info.is_kernel),
+            self.is_kernel.map_or(Cell::None, Cell::Flag),
         ]
     }
 }

@@ -16,6 +16,7 @@ pub mod replay_loop;
 pub mod replay_run;
 pub mod replay_trace;
 mod rows;
+mod size_histogram;
 pub mod slow;
 pub mod stacks;
 pub mod summary;

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::size_histogram;
 use super::summary::{NAMELESS, device, file_cells, file_columns};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::pattern::class::PatternClass;
@@ -168,6 +169,7 @@ pub fn report(fold: &Patterns, summary: &Summary, limit: usize) -> Report {
         streams(fold, direct, limit),
         device_files(fold, &disks, limit),
         devices(fold, &disks, limit),
+        size_histogram::table(fold),
     ];
     notes(fold, &mut report);
     report

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{column, key_column};
+use super::rows::{column, first_rows, key_column, others};
 use super::summary::{NAMELESS, device, file_cells, file_columns};
 use crate::analysis::layer_split::LAYERS;
 use crate::analysis::slowest::{SlowOperation, SlowRequest, Slowest};
 use crate::operation::disk;
 use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
-use crate::text::quantity::{counted, time};
+use crate::text::quantity::time;
 use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;
@@ -161,6 +161,14 @@ struct SlowGroup {
     max: u64,
 }
 
+impl SlowGroup {
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.ns = self.ns.saturating_add(other.ns);
+        self.max = self.max.max(other.max);
+    }
+}
+
 /// Table of the kept operations by call and file.
 fn groups(ranked: &[&SlowOperation], limit: usize) -> Table {
     let mut groups: BTreeMap<(String, Option<&[u8]>), SlowGroup> = BTreeMap::new();
@@ -173,15 +181,23 @@ fn groups(ranked: &[&SlowOperation], limit: usize) -> Table {
     let total = groups.len();
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.ns));
-    let row = |((what, file), group): ((String, Option<&[u8]>), SlowGroup)| {
-        let counts = vec![
-            Cell::Count(group.count),
-            Cell::Ns(group.ns),
-            Cell::Ns(group.max),
-            Cell::Word(what),
-        ];
-        [counts, file.map_or(NAMELESS, file_cells).to_vec()].concat()
+    let cells = |what: Cell, file: [Cell; 3], group: &SlowGroup| {
+        let counts = vec![Cell::Count(group.count), Cell::Ns(group.ns), Cell::Ns(group.max), what];
+        [counts, file.to_vec()].concat()
     };
+    let (first, rest) = first_rows(groups, limit);
+    let mut rows: Vec<Vec<Cell>> = first
+        .into_iter()
+        .map(|((what, file), group)| {
+            cells(Cell::Word(what), file.map_or(NAMELESS, file_cells), &group)
+        })
+        .collect();
+    if !rest.is_empty() {
+        let mut sum = SlowGroup::default();
+        rest.iter().for_each(|(_, group)| sum.merge(group));
+        let name = [Cell::None, Cell::None, others(rest.len())];
+        rows.push(cells(Cell::None, name, &sum));
+    }
     let columns = [
         column("count", "count"),
         column("time_ns", "time"),
@@ -192,27 +208,28 @@ fn groups(ranked: &[&SlowOperation], limit: usize) -> Table {
         key: "groups",
         title: format!("The {} slowest by operation and file ({total})", ranked.len()),
         columns: columns.into_iter().chain(file_columns("file")).collect(),
-        rows: groups.into_iter().take(limit).map(row).collect(),
+        rows,
     }
 }
 
 /// A sentence about the slowest operation and its share.
 fn findings(ranked: &[&SlowOperation], fold: &Slowest) -> Table {
     let sentence = |slow: &&SlowOperation| {
-        let file = slow.file.as_deref().map_or(Cell::None, |key| {
+        let file = slow.file.as_deref().map_or_else(String::new, |key| {
             let [_, _, path] = file_cells(key);
-            path
+            format!(" of {}", path.text())
         });
-        let of_ten: u64 = ranked.iter().take(ROWS).map(|slow| slow.ns).sum();
-        format!(
-            "the slowest: {} of {} by {}, {}; the {} are {} of the time of all operations on files",
-            slow.what,
-            file.text(),
-            Cell::Name(fold.names.of(slow.process).to_vec()).text(),
-            time(slow.ns),
-            counted(ranked.len().min(ROWS) as u64, "slowest operation"),
-            shares::of(of_ten, fold.all_ns),
-        )
+        let of_first: u64 = ranked.iter().take(ROWS).map(|slow| slow.ns).sum();
+        let first = match ranked.len() {
+            0 | 1 => String::new(),
+            count => format!(
+                "; the {} slowest operations are {} of the time of all operations on files",
+                count.min(ROWS),
+                shares::of(of_first, fold.all_ns)
+            ),
+        };
+        let comm = Cell::Name(fold.names.of(slow.process).to_vec()).text();
+        format!("the slowest: {}{file} by {comm}, {}{first}", slow.what, time(slow.ns))
     };
     Table {
         key: "findings",

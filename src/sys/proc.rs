@@ -74,16 +74,18 @@ const IDENTITY_BYTES_MAX: u64 = 4096;
 /// Command line, control groups and program of a process, as far as they can be read. A process may
 /// delay the reader of its command line.
 pub fn identity(pid: Pid) -> Vec<Fact> {
+    // An exec that happens meanwhile is later: it clears what was read.
+    let time = clock::now();
     // A later process of the same number is not in the directory that was opened.
     let Ok(directory) = File::open(format!("/proc/{pid}")) else { return Vec::new() };
     let text = |name: &str, which: Text| {
         let file = openat(&directory, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         let mut text = Vec::new();
         File::from(file.ok()?).take(IDENTITY_BYTES_MAX).read_to_end(&mut text).ok()?;
-        (!text.is_empty()).then(|| Fact::Text { time: clock::now(), which, pid, text })
+        (!text.is_empty()).then_some(Fact::Text { time, which, pid, text })
     };
     let executable = readlinkat(&directory, "exe").ok().map(|path| Fact::Text {
-        time: clock::now(),
+        time,
         which: Text::EXECUTABLE,
         pid,
         text: path.into_vec(),

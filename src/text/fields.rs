@@ -200,7 +200,7 @@ pub struct FieldLines<W> {
     names: FxHashMap<ThreadKey, Vec<u8>>,
     fields: FieldSelection,
     form: RowForm,
-    /// Start by the wall clock, ns since 1970.
+    /// Start by the wall clock, ns since 1970; 0: not known.
     start_wall: i64,
     open_flags: &'static OpenFlagNames,
     /// Flags of files as words.
@@ -263,7 +263,8 @@ impl<W: io::Write> FieldLines<W> {
         if let Some(thread) = thread_of(step) {
             row.comm = self.names.get(&thread).map(Vec::as_slice);
         }
-        row.wall = row.start.map(|start| self.start_wall.saturating_add(start));
+        let wall = |start| self.start_wall.saturating_add(start);
+        row.wall = row.start.map(wall).filter(|_| self.start_wall > 0);
         if let Some(flags) = row.flags {
             let names = self.open_flags;
             let text = self.flags.entry(flags).or_insert_with(|| flags_text(names, flags));

@@ -13,6 +13,9 @@ use super::{escape, shares};
 /// Cells of a key that stay when the terminal is narrow.
 const KEY_WIDTH: usize = 26;
 
+/// Key of the column with command lines.
+const COMMAND_LINE: &str = "command_line";
+
 /// Cells between two columns.
 const GAP: usize = 2;
 
@@ -22,6 +25,8 @@ struct ShownColumn {
     cells: Vec<String>,
     is_left_aligned: bool,
     is_key: bool,
+    /// True if the beginning of a long cell stays: that of a command is its program.
+    keeps_beginning: bool,
     width: usize,
 }
 
@@ -105,6 +110,7 @@ fn columns(table: &Table) -> Vec<ShownColumn> {
             heading,
             is_left_aligned: cells.iter().any(|cell| is_text(cell)),
             is_key: column.rank.is_some(),
+            keeps_beginning: column.key == COMMAND_LINE,
             width: width.unwrap_or(0),
             cells: texts,
         }
@@ -211,8 +217,24 @@ fn fit(columns: &mut Vec<ShownColumn>, width: usize) {
         let more = (column.width - *least).min(room);
         room -= more;
         column.width = *least + more;
-        column.cells.iter_mut().for_each(|cell| *cell = end_of(cell, column.width));
+        let (width, keeps_beginning) = (column.width, column.keeps_beginning);
+        let shortened = |cell: &str| match keeps_beginning {
+            true => beginning_of(cell, width),
+            false => end_of(cell, width),
+        };
+        column.cells.iter_mut().for_each(|cell| *cell = shortened(cell));
     }
+}
+
+/// Shortens a text to this number of cells: an ellipsis follows the beginning of a longer one.
+fn beginning_of(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let ends = text.char_indices().map(|(place, letter)| place + letter.len_utf8());
+    let fits = |end: &usize| text.get(..*end).is_some_and(|start| start.width() < width);
+    let end = ends.take_while(fits).last().unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
 }
 
 /// Shortens a text to this number of cells: the end of a longer one follows an ellipsis.
@@ -364,5 +386,8 @@ mod tests {
         assert_eq!(end_of("/a/b", 8), "/a/b");
         assert_eq!(end_of("/日本語", 5), "…本語");
         assert_eq!(end_of("/日本語", 4), "…語");
+        assert_eq!(beginning_of("/a/long/path", 6), "/a/lo…");
+        assert_eq!(beginning_of("/a/b", 8), "/a/b");
+        assert_eq!(beginning_of("/日本語", 5), "/日…");
     }
 }

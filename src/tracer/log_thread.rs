@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use nix::sys::eventfd::EventFd;
+use rustc_hash::FxHashSet;
 
 use super::callchain_addresses::SeenChains;
 use super::drain::ROUND_NS_MIN;
@@ -13,7 +14,7 @@ use super::extents::SeenFiles;
 use super::held_rounds::{HeldRounds, Waiting};
 use super::identities::IdentityReader;
 use super::log_message::{Data, Message};
-use super::pieces::{compact, empty_frame, exec_of, note_record, summary, whole_front};
+use super::pieces::{ProcessChange, compact, empty_frame, note_record, summary, whole_front};
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
 use super::queued_bytes::QueuedBytes;
@@ -25,11 +26,11 @@ use crate::capture::fact::{Fact, FactsFrame};
 use crate::capture::header::{Others, Unread, UnreadPrograms};
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::decode::common_type;
-use crate::record::abi::{HEADER_BYTES, record_type};
+use crate::record::abi::HEADER_BYTES;
 use crate::record::page::{self, PageEntry};
 use crate::record::{Layout, PageLayout, SampleLayout, program, records};
 use crate::sys::cancellation::Cancellation;
-use crate::sys::{capabilities, clock, files};
+use crate::sys::{capabilities, clock, files, proc};
 use crate::units::{KernelTime, Pid};
 
 /// A data frame is written when it has this many bytes, or at the end of a round.
@@ -180,6 +181,8 @@ pub struct LogThread {
     identities: Option<IdentityReader>,
     /// Processes that have started a program since the last round.
     execs: Vec<Pid>,
+    /// Numbers whose last process has ended.
+    ended: FxHashSet<Pid>,
     links: Option<LogChannels>,
 }
 
@@ -216,6 +219,7 @@ impl LogThread {
             counted: LogCounts::default(),
             identities: None,
             execs: Vec::new(),
+            ended: FxHashSet::default(),
             links: None,
         }
     }
@@ -381,9 +385,10 @@ impl LogThread {
 
     /// Writes the identities that were read, and has those of new programs read.
     fn exchange_identities(&mut self) {
-        let Some(identities) = &self.identities else { return };
-        if !self.execs.is_empty() {
-            identities.read(std::mem::take(&mut self.execs));
+        let Some(identities) = &mut self.identities else { return };
+        let execs = std::mem::take(&mut self.execs);
+        if !execs.is_empty() {
+            identities.read(execs);
         }
         let facts = identities.take();
         self.write_facts(&facts);
@@ -391,12 +396,11 @@ impl LogThread {
 
     /// Reads the identities of the processes that are still there: they may have changed.
     fn finish_identities(&mut self) {
-        match (&self.identities, self.tree()) {
-            (Some(identities), Some(tree)) => identities.read(tree.processes()),
-            (Some(identities), None) => identities.read_all(),
-            (None, _) => return,
-        }
-        self.counted.warning = self.identities.as_ref().and_then(IdentityReader::finish);
+        let mut processes = self.tree().map_or_else(proc::processes, Tree::processes);
+        processes.retain(|pid| !self.ended.contains(pid));
+        let Some(identities) = &mut self.identities else { return };
+        identities.read(processes);
+        self.counted.warning = identities.finish();
         self.exchange_identities();
     }
 
@@ -458,8 +462,11 @@ impl LogThread {
             }
             let length = HEADER_BYTES + record.body.len();
             note_record(&mut frame, record.time(&layout));
-            if record.kind == record_type::COMM && self.identities.is_some() {
-                self.execs.extend(exec_of(&record, &layout));
+            match ProcessChange::of(&record, &layout) {
+                Some(ProcessChange::Exec(pid)) => self.execs.push(pid),
+                Some(ProcessChange::Born(pid)) => drop(self.ended.remove(&pid)),
+                Some(ProcessChange::Ended(pid)) => drop(self.ended.insert(pid)),
+                None => {}
             }
             if let (Some(programs), Some(payload)) =
                 (&mut self.counted.programs, record.payload(&layout))

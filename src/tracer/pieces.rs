@@ -2,6 +2,7 @@
 
 use crate::capture::format::Codec;
 use crate::capture::writer::DataFrame;
+use crate::record::abi::record_type;
 use crate::record::page::{self, PageEntry};
 use crate::record::parse::RecordBody;
 use crate::record::{Layout, PageLayout, RecordKind, SampleLayout, records};
@@ -25,11 +26,25 @@ pub(super) fn note_record(frame: &mut DataFrame, time: Option<KernelTime>) {
     }
 }
 
-/// Returns the process that starts a program by this record of a new name.
-pub(super) fn exec_of(record: &RecordKind<'_>, layout: &SampleLayout) -> Option<Pid> {
-    match record.parse(layout).ok()?.body {
-        RecordBody::Comm { pid, exec: true, .. } => Some(pid),
-        _ => None,
+/// Change of a process that a record reports.
+pub(super) enum ProcessChange {
+    Exec(Pid),
+    Born(Pid),
+    Ended(Pid),
+}
+
+impl ProcessChange {
+    /// Returns the change that this record reports, if any.
+    pub(super) fn of(record: &RecordKind<'_>, layout: &SampleLayout) -> Option<Self> {
+        if !matches!(record.kind, record_type::COMM | record_type::EXIT | record_type::FORK) {
+            return None;
+        }
+        match record.parse(layout).ok()?.body {
+            RecordBody::Comm { pid, exec: true, .. } => Some(Self::Exec(pid)),
+            RecordBody::Fork { pid, ppid, .. } if pid != ppid => Some(Self::Born(pid)),
+            RecordBody::Exit { pid, tid, .. } if pid.0 == tid.0 => Some(Self::Ended(pid)),
+            _ => None,
+        }
     }
 }
 

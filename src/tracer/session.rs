@@ -238,7 +238,7 @@ impl Session {
             (tree.with_meter(gauge_thread), sieve)
         };
         let is_system = options.records_all_processes();
-        let identities = IdentityReader::of(&tree, is_system, &own_name)?;
+        let identities = IdentityReader::of(&tree, is_system, &options.place, &own_name)?;
         let log = LogThread::new(writer, layouts.clone(), (!is_system).then(followed))
             .with_chains(options.chains.map(|it| it.functions.user.is_some()))
             .with_programs(SeenPrograms::of(source.tracepoints()))

@@ -113,6 +113,22 @@ fn keys_of_files_are_documented() {
 }
 
 #[test]
+fn keys_of_disk_are_documented() {
+    let options: [&[&str]; 3] = [&[], &["-n", "1"], &["--by", "cgroup"]];
+    check_report("disk", &options, of_report("disk"), &[]);
+}
+
+#[test]
+fn keys_of_cache_are_documented() {
+    check_report("cache", &[&[], &["-n", "1"], &["--by", "user"]], of_report("cache"), &[]);
+}
+
+#[test]
+fn keys_of_slow_are_documented() {
+    check_report("slow", &[&[], &["-n", "1"]], of_report("slow"), &[]);
+}
+
+#[test]
 fn keys_of_latency_are_documented() {
     check_report("latency", &[&[], &["--ms", "-Q"]], of_report("latency"), &[]);
 }

@@ -9,5 +9,6 @@ mod json_document;
 mod oracles;
 mod pipeline;
 mod scale;
+mod screens;
 #[path = "../support/mod.rs"]
 mod support;

@@ -30,7 +30,7 @@ use checked::Checked;
 const CORPUS: &str = "tests/corpus/logs";
 /// Bounds of the corpus: it stays for ever.
 const LOG_BYTES_MAX: u64 = 120 << 10;
-const CORPUS_BYTES_MAX: u64 = 2 << 20;
+const CORPUS_BYTES_MAX: u64 = 9 << 18;
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS)

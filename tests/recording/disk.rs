@@ -39,7 +39,7 @@ fn script(dirs: [&Path; 2]) -> String {
     format!(
         "dd if=/dev/urandom of={first}/one bs=4k count={one} status=none &
          dd if=/dev/urandom of={second}/two bs=4k count={two} status=none &
-         wait; sync"
+         wait; sleep 0.3; sync"
     )
 }
 

@@ -29,6 +29,9 @@ impl Cgroups {
     }
 }
 
+/// Smallest number of characters of a container's identifier.
+const ID_MIN: usize = 4;
+
 fn is_named(word: &str, path: &[u8]) -> bool {
     let below = |rest: &[u8]| rest.is_empty() || rest.starts_with(b"/");
     if word.starts_with('/') {
@@ -37,7 +40,9 @@ fn is_named(word: &str, path: &[u8]) -> bool {
     let path = String::from_utf8_lossy(path);
     let units = ["", ".service", ".scope", ".slice"].map(|suffix| format!("{word}{suffix}"));
     let is_unit = path.split('/').any(|part| units.iter().any(|unit| unit == part));
-    is_unit || cgroup::container_id(&path).is_some_and(|id| id.starts_with(word))
+    // A few digits may begin several identifiers.
+    let is_long = word.len() >= ID_MIN;
+    is_unit || is_long && cgroup::container_id(&path).is_some_and(|id| id.starts_with(word))
 }
 
 #[cfg(test)]
@@ -61,6 +66,7 @@ mod tests {
         check("postgres", "/system.slice/postgresql.service", false);
         let id = "3f2a1b0c9d8e7f6a";
         check("3f2a", &format!("/system.slice/docker-{id}.scope"), true);
+        check("3f2", &format!("/system.slice/docker-{id}.scope"), false);
         check("1b0c", &format!("/system.slice/docker-{id}.scope"), false);
         assert!(Cgroups::default().is_empty() && !Cgroups::default().has(b"/"));
     }

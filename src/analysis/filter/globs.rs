@@ -67,8 +67,26 @@ impl Globs {
 
     /// Returns true if a pattern matches the name, and none excludes it.
     pub fn is_match(&self, name: &[u8]) -> bool {
+        self.wants(name) && !self.excludes(name)
+    }
+
+    /// Returns true if a pattern matches the name, or there are only patterns that exclude.
+    pub fn wants(&self, name: &[u8]) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.is_match(name))
-            && !self.excluded.is_match(name)
+    }
+
+    /// Returns true if a pattern excludes the name.
+    pub fn excludes(&self, name: &[u8]) -> bool {
+        self.excluded.is_match(name)
+    }
+
+    /// Returns true if one of the names is selected; without names, if no pattern has to match.
+    pub fn selects<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let mut names = names.into_iter().peekable();
+        match names.peek() {
+            Some(_) => names.any(|name| self.is_match(name)),
+            None => self.wanted.is_none(),
+        }
     }
 
     /// Returns the patterns as given.
@@ -138,5 +156,9 @@ mod tests {
     fn exclamation_mark_excludes() {
         check(&["!*.so", "!/proc/"], &["/a", "/usr/lib/a.c"], &["/lib/a.so", "/proc/1/maps"]);
         check(&["/usr/", "!*.h"], &["/usr/a.c"], &["/usr/a.h", "/etc/a"]);
+        let globs = |word: &str| Globs::of_paths(&[word.to_owned()]).expect("good").expect("some");
+        assert!(globs("!/tmp/").selects([]) && !globs("/tmp/").selects([]));
+        assert!(globs("!/tmp/").selects([&b"/tmp/a"[..], b"/b"]));
+        assert!(!globs("!/tmp/").selects([&b"/tmp/a"[..]]));
     }
 }

@@ -1,10 +1,11 @@
-//! Names of a recording from which a filter has selected nothing: those near the filter's own are
-//! what the caller may have meant.
+//! Names of a recording from which a filter has selected nothing. The caller may have meant a name
+//! that is near one of the filter.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::completed_op::CompletedOp;
 use crate::operation::Step;
+use crate::units::Pid;
 
 /// Largest number of names of each kind.
 const NAMES_MAX: usize = 4096;
@@ -17,7 +18,7 @@ const SHOWN: usize = 3;
 pub(super) struct SeenNames {
     comms: BTreeSet<Vec<u8>>,
     files: BTreeSet<Vec<u8>>,
-    processes: BTreeSet<String>,
+    processes: BTreeMap<Pid, String>,
     cgroups: BTreeSet<Vec<u8>>,
 }
 
@@ -31,7 +32,7 @@ impl SeenNames {
             Step::ProcessSeen(process) | Step::Identified(process) => {
                 if self.processes.len() < NAMES_MAX {
                     let comm = String::from_utf8_lossy(&process.comm).into_owned();
-                    self.processes.insert(format!("{} {comm}", process.pid));
+                    self.processes.insert(process.pid, comm);
                 }
                 process.cgroup.iter().for_each(|path| add(&mut self.cgroups, path));
             }
@@ -57,9 +58,14 @@ impl SeenNames {
             parts
                 .extend(nearest(words, &names).map(|names| format!("the nearest {kind}: {names}")));
         }
-        if wanted.has_pids {
-            let all: Vec<&str> = self.processes.iter().take(SHOWN).map(String::as_str).collect();
-            parts.extend((!all.is_empty()).then(|| format!("processes: {}", all.join(", "))));
+        if let Some(first) = wanted.pids.first() {
+            let mut all: Vec<(&Pid, &String)> = self.processes.iter().collect();
+            all.sort_by_key(|(pid, _)| (pid.0.abs_diff(first.0), pid.0));
+            let all: Vec<String> =
+                all.iter().take(SHOWN).map(|(pid, comm)| format!("{pid} {comm}")).collect();
+            parts.extend(
+                (!all.is_empty()).then(|| format!("the nearest processes: {}", all.join(", "))),
+            );
         }
         let near = if parts.is_empty() { String::new() } else { format!("; {}", parts.join("; ")) };
         format!("no operation of the recording matches the filter{near}")
@@ -71,7 +77,7 @@ pub(super) struct FilterWords<'a> {
     pub(super) files: &'a [String],
     pub(super) comms: &'a [String],
     pub(super) cgroups: &'a [String],
-    pub(super) has_pids: bool,
+    pub(super) pids: &'a [Pid],
 }
 
 fn add(names: &mut BTreeSet<Vec<u8>>, name: &[u8]) {
@@ -86,7 +92,8 @@ fn names(names: &BTreeSet<Vec<u8>>) -> Vec<String> {
 
 /// Returns the names that are nearest to one of the words; `None`: there is none of either.
 fn nearest(words: &[String], names: &[String]) -> Option<String> {
-    let words: Vec<String> = words.iter().map(|word| bare(word)).collect();
+    let wanted = words.iter().filter(|word| !word.starts_with('!'));
+    let words: Vec<String> = wanted.map(|word| bare(word)).collect();
     let distance = |name: &String| {
         let last = name.rsplit('/').next().unwrap_or(name);
         let edits = words.iter().map(|word| {
@@ -104,7 +111,7 @@ fn nearest(words: &[String], names: &[String]) -> Option<String> {
 
 /// Returns a pattern without its special characters.
 fn bare(word: &str) -> String {
-    let word: String = word.chars().filter(|letter| !"*?[]{}!".contains(*letter)).collect();
+    let word: String = word.chars().filter(|letter| !"*?[]{}".contains(*letter)).collect();
     word.trim_end_matches('/').to_owned()
 }
 

@@ -43,6 +43,11 @@ impl Sizes {
         }
     }
 
+    /// Returns the number of accesses in each octave of sizes: index n holds 2^n up to 2^(n+1) - 1.
+    pub fn octaves(&self) -> Vec<u64> {
+        self.all.octaves()
+    }
+
     /// Returns the largest of the smaller half; `None` if there are none. It is exact if there are
     /// few sizes, else within 0.2 %.
     pub fn median(&self) -> Option<u64> {

@@ -71,7 +71,7 @@ const FILES_MAX: usize = 1 << 20;
 impl FileAttribution {
     /// Sets the disks.
     pub fn has_disks<'a>(&mut self, disks: impl Iterator<Item = &'a Disk> + Clone) {
-        self.devices = disks.clone().flat_map(names).collect();
+        self.devices = disks.clone().flat_map(device_names).collect();
         self.images = LoopDevices::of(disks);
     }
 
@@ -381,7 +381,7 @@ fn regular(stat: &FileStat) -> Option<FileKey> {
 }
 
 /// Returns the names in `/dev` of a disk and its partitions.
-fn names(disk: &Disk) -> impl Iterator<Item = (Vec<u8>, DevId)> {
+pub fn device_names(disk: &Disk) -> impl Iterator<Item = (Vec<u8>, DevId)> {
     let partitions = disk.partitions.iter().map(|it| (&it.name, &it.dev));
     let all = std::iter::once((&disk.name, &disk.dev)).chain(partitions);
     all.filter_map(|(name, dev)| Some((name.as_bytes().to_vec(), DevId::parse(dev)?)))

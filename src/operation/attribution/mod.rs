@@ -17,6 +17,6 @@ mod named;
 mod writers;
 
 pub use extents::{FileKey, device_file, device_of};
-pub use file_attribution::FileAttribution;
+pub use file_attribution::{FileAttribution, device_names};
 pub use model::{BlockContents, Piece, StackedLocation, SubmitContext};
 pub use writers::{LastWriter, WriterRef};

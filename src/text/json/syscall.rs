@@ -69,7 +69,8 @@ pub(super) fn write(
 fn open_flags(object: &mut Object<'_>, names: &OpenFlagNames, operation: &SyscallOperation) {
     let Some(flags) = operation.file_flags() else { return };
     let is_open = operation.call.call().class == CallClass::Open;
-    if is_open || flags.has(libc::O_DIRECT) || flags.has(libc::O_DSYNC) {
+    let direct = names.iter().find(|flag| flag.1 == "O_DIRECT").map_or(0, |flag| flag.0);
+    if is_open || flags.0 & direct != 0 || flags.has(libc::O_DSYNC) {
         let mut text = Vec::new();
         flags::open(&mut text, names, flags.0);
         object.word(key!("file_flags"), std::str::from_utf8(&text).ok());

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use iotrace_perf::analysis::bounded_map::BoundedMap;
+use iotrace_perf::analysis::cache_use::{CacheUse, CacheUses};
 use iotrace_perf::analysis::completed_op::OpKind;
+use iotrace_perf::analysis::disk_use::{DiskCause, DiskUse, DiskUses};
 use iotrace_perf::analysis::files::FileTotals;
 use iotrace_perf::analysis::group_stats::GroupStats;
 use iotrace_perf::analysis::latency::{
@@ -16,6 +19,7 @@ use iotrace_perf::event::block::RequestOp;
 use iotrace_perf::event::syscall_table::CallClass;
 use iotrace_perf::operation::block::BlockStep;
 use iotrace_perf::operation::{Sink, Step, disk};
+use iotrace_perf::pipeline;
 use iotrace_perf::report;
 use iotrace_perf::report::grouping::{Grouping, ReportOptions};
 use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
@@ -113,7 +117,7 @@ fn check_shown(shown: &str, unit: &str, value: u64, what: &str) {
 
 /// A row for each process.
 fn options(limit: usize) -> ReportOptions {
-    ReportOptions { limit, by: Grouping::Process }
+    ReportOptions { limit, by: Grouping::Process, is_whole: true }
 }
 
 #[track_caller]
@@ -427,4 +431,70 @@ fn rows_of_fields_are_the_operations() {
 
 fn fields_of<'a>(line: &str, heads: &[&'a str]) -> BTreeMap<&'a str, String> {
     heads.iter().copied().zip(fields(line)).collect()
+}
+
+/// Sum of such rows of a disk.
+fn sum_of<'a>(rows: impl Iterator<Item = &'a DiskUse>) -> DiskUse {
+    let mut sum = DiskUse::default();
+    rows.for_each(|row| sum.merge(row));
+    sum
+}
+
+/// Fails if bytes or requests of a disk have no cause or no contents, or count twice.
+#[test]
+fn causes_and_contents_of_a_disk_add_up() {
+    let mut bytes = 0;
+    for name in names("iocap") {
+        let (_, totals, fold) = run(&read(&name, "iocap"), DiskUses::default());
+        for (dev, used) in &fold.disks {
+            let causes = fold.causes.iter().filter(|(key, _)| key.0 == *dev).map(|(_, row)| row);
+            let contents = fold.contents.iter().filter(|(key, _)| key.0 == *dev);
+            let files = fold.files.get(dev).into_iter().flat_map(BoundedMap::iter);
+            let contents = contents.map(|(_, row)| row).chain(files.map(|(_, row)| row));
+            for sum in [sum_of(causes), sum_of(contents)] {
+                let expected =
+                    DiskUse { by_link: sum.by_link, written_back: sum.written_back, ..*used };
+                assert_eq!(sum, expected, "{name}: {dev}");
+                assert_eq!(sum.by_link.iter().sum::<u64>(), used.bytes(), "{name}: {dev}");
+            }
+            let of_dev = totals.blocks.iter().filter(|(key, _)| key.0 == *dev).map(|(_, row)| row);
+            assert_eq!(
+                used.requests(),
+                of_dev.map(|row| row.requests).sum::<u64>(),
+                "{name}: {dev}"
+            );
+            bytes += used.bytes();
+        }
+        for ((_, cause), row) in fold.causes.iter().filter(|(_, row)| row.written_back > 0) {
+            // The writer has a name, also if it ended before.
+            let DiskCause::Process(process) = cause else { panic!("{cause:?}: {row:?}") };
+            assert!(!fold.names.of(*process).is_empty(), "{name}: {row:?}");
+        }
+    }
+    assert!(bytes > 1 << 20, "{bytes}");
+}
+
+/// Fails if bytes of a read come from two places, or from none.
+#[test]
+fn origins_of_reads_add_up() {
+    let mut read_bytes = 0;
+    for name in names("iocap") {
+        let log = read(&name, "iocap");
+        let header = pipeline::open::<_, Infallible>(log.as_slice()).expect("a log").1;
+        let fold = CacheUses::new(&header, 0o40000);
+        let (_, _, fold) = run(&log, fold);
+        let mut of_calls = 0;
+        for (call, used) in fold.calls.iter() {
+            let CacheUse { memory, waited, ahead, direct, elsewhere, unknown, .. } = used;
+            let all = memory + waited + ahead + direct + elsewhere + unknown;
+            assert_eq!(all, used.bytes, "{name}: {call} {used:?}");
+            of_calls += used.bytes;
+        }
+        let of_processes: u64 = fold.processes.iter().map(|(_, row)| row.used.bytes).sum();
+        assert_eq!(of_processes, of_calls, "{name}");
+        let [disk, unused] = fold.of_disks();
+        assert!(unused <= disk, "{name}: {unused} {disk}");
+        read_bytes += of_calls;
+    }
+    assert!(read_bytes > 1 << 20, "{read_bytes}");
 }
