@@ -105,7 +105,7 @@ fn operations(path: &[u8], comm: &[u8]) {
     let mut outputs = Outputs::new(&Header::default(), true);
     let (thread, process, pid, tid) = (ThreadKey(0), ProcessKey(0), Pid(7), Tid(8));
     let info = ThreadInfo { key: thread, process, tid, comm: comm.into() };
-    let parent = ProcessInfo { key: process, pid, parent: None, comm: comm.into(), user: None };
+    let parent = ProcessInfo { comm: comm.into(), ..ProcessInfo::new(process, pid) };
     let given =
         |source| PathArgument { path: FilePath::new(path, source), absolute: Some(path.into()) };
     let file = OpenFile {

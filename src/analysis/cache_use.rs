@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, OpKind};
+use super::filter::{Filter, Picker};
 use super::process_names::ProcessNames;
 use super::summary::place_of;
 use crate::capture::header::Header;
@@ -23,7 +24,9 @@ use crate::event::FileStat;
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::CallClass;
 use crate::operation::access::is_passed_on;
-use crate::operation::attribution::{BlockContents, FileKey, Piece, device_file, device_names};
+use crate::operation::attribution::{
+    BlockContents, FileKey, Piece, device_file, device_names, device_of,
+};
 use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::io_class::IoClass;
 use crate::operation::model::ProcessKey;
@@ -122,6 +125,8 @@ pub struct CacheUses {
     direct_flag: u32,
     /// True if block requests were recorded.
     has_requests: bool,
+    /// True if those of some disks only were recorded.
+    is_of_some_disks: bool,
     /// Block devices by the names of their nodes.
     devices: FxHashMap<Vec<u8>, DevId>,
     /// Bytes read from file systems without a device of their own, by the file system.
@@ -150,6 +155,7 @@ impl CacheUses {
             page_bytes: header.host.page_bytes.max(1),
             direct_flag,
             has_requests: header.tracepoints.iter().any(|point| point.system == "block"),
+            is_of_some_disks: !header.device_filter.is_empty(),
             devices: header.disks.iter().flat_map(device_names).collect(),
             by_file_system: BTreeMap::new(),
             calls: BoundedMap::default(),
@@ -189,22 +195,23 @@ impl CacheUses {
         for piece in pieces {
             let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES);
             // The kernel reads a file below a loop device for that device.
-            let file = match &piece.contents {
-                BlockContents::File { key, offset: Some(offset), .. } if piece.above.is_empty() => {
-                    (key, offset)
-                }
-                _ => {
-                    self.disk_others = self.disk_others.saturating_add(bytes);
-                    continue;
-                }
+            if !piece.above.is_empty() {
+                continue;
+            }
+            let BlockContents::File { key, offset: Some(offset), .. } = &piece.contents else {
+                self.disk_others = self.disk_others.saturating_add(bytes);
+                continue;
             };
-            let (key, offset) = file;
-            if self.parts >= PARTS_MAX || self.on_disk.len() >= FILES_MAX {
+            if self.on_disk.len() >= FILES_MAX && !self.on_disk.contains_key(key) {
                 self.forgotten = self.forgotten.saturating_add(bytes);
                 continue;
             }
             let reads = self.on_disk.entry(*key).or_default();
             reads.bytes = reads.bytes.saturating_add(bytes);
+            if self.parts >= PARTS_MAX {
+                self.forgotten = self.forgotten.saturating_add(bytes);
+                continue;
+            }
             let by = QueuedBy { tid: piece.queued.tid, time: piece.queued.time };
             let end = offset.saturating_add(bytes);
             if *offset < end {
@@ -245,7 +252,19 @@ impl CacheUses {
         self.devices.get(name).map(|dev| device_file(*dev))
     }
 
-    fn done(&mut self, done: &CompletedOp<'_>) {
+    /// True if the requests of a file were recorded.
+    fn has_requests_of(&self, key: FileKey) -> bool {
+        self.has_requests && (!self.is_of_some_disks || self.on_disk.contains_key(&key))
+    }
+
+    /// True for a file on a file system without a device of its own.
+    fn is_elsewhere(&self, key: FileKey) -> bool {
+        key.0.major() == 0 && device_of(key).is_none() && !self.on_disk.contains_key(&key)
+    }
+
+    /// Takes an operation. Its bytes count only if it is selected; the parts of files that it has
+    /// read are used in any case.
+    fn done(&mut self, done: &CompletedOp<'_>, is_selected: bool) {
         let is_read = matches!(done.class, CallClass::Read | CallClass::Transfer);
         let is_write = done.class == CallClass::Write;
         if done.bytes == 0 || done.io != IoClass::File || !(is_read || is_write) {
@@ -266,11 +285,12 @@ impl CacheUses {
         let mut used = CacheUse { reads: 1, bytes, ..CacheUse::default() };
         let flags = done.file.and_then(|file| file.flags).unwrap_or(0);
         match place {
-            Some(_) if !self.has_requests => used.unknown = bytes,
-            Some((key, _)) if key.0.major() == 0 && !self.on_disk.contains_key(&key) => {
+            Some((key, _)) if !self.has_requests_of(key) => used.unknown = bytes,
+            Some((key, _)) if self.is_elsewhere(key) => {
                 used.elsewhere = bytes;
+                let counted = if is_selected { bytes } else { 0 };
                 let sum = self.by_file_system.entry(key.0).or_default();
-                *sum = sum.saturating_add(bytes);
+                *sum = sum.saturating_add(counted);
             }
             Some((key, range)) => {
                 let [waited, ahead] = self.take(key, &range, done);
@@ -284,19 +304,67 @@ impl CacheUses {
             }
             None => used.unknown = bytes,
         }
-        self.calls.row(&done.what, || done.what).merge(&used);
+        if is_selected {
+            self.count(done, key, &used);
+        }
+    }
+
+    fn count(&mut self, done: &CompletedOp<'_>, key: Option<FileKey>, used: &CacheUse) {
+        self.calls.row(&done.what, || done.what).merge(used);
         let names = &mut self.names;
         let process = self.processes.row(&done.process, || {
             names.keep(done.process);
             done.process
         });
         process.pid = done.pid;
-        process.used.merge(&used);
+        process.used.merge(used);
         if let Some(name) = &done.name {
             let place = place_of(&mut self.files, name);
             let row = self.files.at(place);
-            row.used.merge(&used);
+            row.used.merge(used);
             row.key = key.or(row.key);
+        }
+    }
+}
+
+/// Cache use of selected operations: the others use what disks have read, too.
+#[derive(Debug)]
+pub struct SelectedCacheUses {
+    /// Picker that selects.
+    pub picker: Picker,
+    /// Fold of all steps.
+    pub fold: CacheUses,
+}
+
+impl SelectedCacheUses {
+    /// Creates it for a filter.
+    pub fn new(filter: Filter, fold: CacheUses) -> Self {
+        Self { picker: Picker::new(filter), fold }
+    }
+}
+
+impl Sink for SelectedCacheUses {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        let is_selected = self.picker.wants(step);
+        self.fold.take_step(step, is_selected);
+        Ok(())
+    }
+}
+
+impl CacheUses {
+    fn take_step(&mut self, step: &Step<'_>, is_selected: bool) {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
+                if let Some(done) = CompletedOp::of(step) {
+                    self.done(&done, is_selected);
+                }
+            }
+            Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
+                self.disk_read(request, pieces);
+            }
+            _ => self.names.look(step),
         }
     }
 }
@@ -305,17 +373,7 @@ impl Sink for CacheUses {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        match step {
-            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
-                if let Some(done) = CompletedOp::of(step) {
-                    self.done(&done);
-                }
-            }
-            Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
-                self.disk_read(request, pieces);
-            }
-            _ => self.names.look(step),
-        }
+        self.take_step(step, true);
         Ok(())
     }
 }

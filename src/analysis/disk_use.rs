@@ -5,7 +5,7 @@
 //! wrote last are divided equally among these processes.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
@@ -17,7 +17,7 @@ use super::summary::place_of;
 use crate::anomaly::Link;
 use crate::operation::attribution::{BlockContents, FileKey, LastWriter, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
-use crate::operation::model::{ProcessKey, ThreadInfo};
+use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
@@ -88,7 +88,7 @@ pub struct DiskUse {
     pub discarded: DiskAmount,
     /// Flushes that the device got.
     pub flushes: u64,
-    /// Bytes that another thread wrote than the one that had put them into memory. Part of
+    /// Bytes that another process wrote than the one that had put them into memory. Part of
     /// `written`.
     pub written_back: u64,
     /// Bytes by the certainty of the row's key: exact, inferred, unknown.
@@ -162,6 +162,30 @@ pub struct DiskUses {
     pub names: ProcessNames,
     /// Last process of each number.
     processes: FxHashMap<Pid, ProcessKey>,
+    /// Processes that ended a while ago: their requests and written-back data come later.
+    ended: EndedProcesses,
+}
+
+/// Largest number of ended processes that are remembered.
+const ENDED_MAX: usize = 8192;
+
+/// The last processes that have ended.
+#[derive(Clone, Debug, Default)]
+struct EndedProcesses {
+    known: FxHashMap<ProcessKey, ProcessInfo>,
+    order: VecDeque<ProcessKey>,
+}
+
+impl EndedProcesses {
+    fn add(&mut self, info: &ProcessInfo) {
+        if self.order.len() >= ENDED_MAX
+            && let Some(first) = self.order.pop_front()
+        {
+            self.known.remove(&first);
+        }
+        self.order.push_back(info.key);
+        self.known.insert(info.key, info.clone());
+    }
 }
 
 /// A number of bytes of a request.
@@ -247,15 +271,15 @@ impl DiskUses {
         let largest = largest(causes.iter().map(|caused| caused.bytes));
         for (place, caused) in causes.iter().enumerate() {
             let key = (dev, caused.cause);
-            let names = &mut self.names;
+            let (names, ended) = (&mut self.names, &self.ended.known);
             let row = self.causes.row(&key, || {
-                match (caused.cause, caused.writer) {
-                    // The process may have ended before its data was written back.
-                    (DiskCause::Process(process), Some(writer)) => {
-                        names.keep_named(process, writer.pid, &writer.comm);
-                    }
-                    (DiskCause::Process(process), None) => names.keep(process),
-                    _ => {}
+                if let DiskCause::Process(process) = caused.cause {
+                    let ended = ended.get(&process).cloned();
+                    let of_writer = caused.writer.map(|writer| ProcessInfo {
+                        comm: writer.comm.to_vec(),
+                        ..ProcessInfo::new(process, writer.pid)
+                    });
+                    names.keep_info(process, ended.or(of_writer));
                 }
                 key
             });
@@ -308,6 +332,9 @@ impl Sink for DiskUses {
         }
         if let Step::ProcessSeen(process) = step {
             self.processes.insert(process.pid, process.key);
+        }
+        if let Step::ProcessEnded(process) = step {
+            self.ended.add(process);
         }
         self.names.look(step);
         Ok(())

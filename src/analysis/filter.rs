@@ -381,8 +381,7 @@ impl Picker {
                         Some(_) => writers().all(|comm| globs.excludes(comm)),
                         None => submitter.is_some_and(|comm| globs.excludes(comm)),
                     };
-                    let mut names = writers().chain(submitter);
-                    names.any(|comm| globs.wants(comm)) && !causes_are_excluded
+                    globs.wants_one_of(writers().chain(submitter)) && !causes_are_excluded
                 });
                 is_named && self.filter.takes_request(request, pieces)
             }

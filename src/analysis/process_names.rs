@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::operation::Step;
 use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo};
-use crate::units::{Pid, Tid};
+use crate::units::Tid;
 
 /// Last name and user of each process that runs or has a row in a table.
 #[derive(Clone, Debug, Default)]
@@ -53,11 +53,15 @@ impl ProcessNames {
         self.0.entry(process).and_modify(|it| it.has_row = true);
     }
 
-    /// Keeps a process of which another source has the number and the name.
-    pub fn keep_named(&mut self, process: ProcessKey, pid: Pid, comm: &[u8]) {
-        let info = || ProcessInfo { comm: comm.to_vec(), ..ProcessInfo::new(process, pid) };
-        let known = self.0.entry(process);
-        known.or_insert_with(|| KnownProcess { info: info(), has_row: true }).has_row = true;
+    /// Keeps a process as [`Self::keep`] does; if it is not known any more, as `info` has it.
+    pub fn keep_info(&mut self, process: ProcessKey, info: Option<ProcessInfo>) {
+        match (self.0.get_mut(&process), info) {
+            (Some(known), _) => known.has_row = true,
+            (None, Some(info)) => {
+                drop(self.0.insert(process, KnownProcess { info, has_row: true }))
+            }
+            (None, None) => {}
+        }
     }
 
     /// Returns the name; empty if it is unknown.
@@ -75,6 +79,7 @@ impl ProcessNames {
 mod tests {
     use super::*;
     use crate::operation::model::ThreadKey;
+    use crate::units::Pid;
 
     fn process(number: u32) -> ProcessInfo {
         let pid = Pid(100 + i32::try_from(number).expect("small"));

@@ -17,7 +17,7 @@ use super::recording::{self, LogPlace};
 use super::report_args::{ByArg, PrintArgs};
 use super::report_output::{ReportOutput, output};
 use super::{events, summary_lines};
-use crate::analysis::cache_use::CacheUses;
+use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
 use crate::analysis::files::FileTotals;
@@ -37,12 +37,12 @@ use crate::text::table::{Report, TableFormat, incomplete_line};
 
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_grouped(args, false, |_| IoSummary::default(), report::summary::report)
+    run_grouped(args, |_| IoSummary::default(), report::summary::report)
 }
 
 /// `iotrace-perf disk`.
 pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_grouped(args, false, |_| DiskUses::default(), report::disk::report)
+    run_grouped(args, |_| DiskUses::default(), report::disk::report)
 }
 
 /// `iotrace-perf files`.
@@ -50,10 +50,25 @@ pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     run(args, |_| FileTotals::default(), report::files::report)
 }
 
-/// `iotrace-perf cache`.
+/// `iotrace-perf cache`. The fold needs all operations, whichever are selected.
 pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    let fold = |header: &Header| CacheUses::new(header, direct_flag(&header.host.machine));
-    run_grouped(args, true, fold, report::cache::report)
+    let print_args = &args.analyse.print;
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let (by, limit, is_whole) = (grouping(args), limit(print_args), wish.is_all());
+    let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
+    on_log(&args.analyse, |log, go_on| {
+        let sink = |filter, header: &Header| {
+            let fold = CacheUses::new(header, direct_flag(&header.host.machine));
+            SelectedCacheUses::new(filter, fold)
+        };
+        let (selected, converted) = pass_over(log, wish, sink, go_on)?;
+        let filter_notes = summary_lines::filter_notes(&selected.picker);
+        let converted = Converted { filter_notes, ..converted };
+        let options = ReportOptions { limit, by, is_whole };
+        let mut report = report::cache::report(&selected.fold, &converted.summary, options);
+        summary_lines::add_to(&mut report, &converted);
+        print(report, print_args, to)
+    })
 }
 
 /// `iotrace-perf slow`.
@@ -62,7 +77,9 @@ pub(super) fn slow(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     if form(&args.print) == TableFormat::Text {
         args.print.rows.get_or_insert(report::slow::ROWS);
     }
-    run(&args, |_| Slowest::default(), report::slow::report)
+    // A slow operation may have waited for requests that the filter would leave out.
+    let wish = FilterSpec::of(&args.filter)?.on(&args).with_all_requests();
+    run_filtered(&args, wish, |_| Slowest::default(), report::slow::report)
 }
 
 /// `iotrace-perf latency`.
@@ -92,23 +109,24 @@ pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     run(args, |_| Patterns::default(), report::pattern::report)
 }
 
-/// Folds a log, or a recording, and prints the result, with the processes in groups. With
-/// `all_requests` filters select operations, and the fold gets all block requests.
-fn run_grouped<F: Sink<Error = Infallible>>(
-    args: &GroupedArgs,
-    all_requests: bool,
-    fold: impl FnOnce(&Header) -> F,
-    report: impl FnOnce(&F, &Summary, ReportOptions) -> Report,
-) -> Result<ExitCode, CliError> {
-    let by = match (args.by, form(&args.analyse.print)) {
+/// Property by which processes are combined: in data each one has a row by default.
+fn grouping(args: &GroupedArgs) -> Grouping {
+    match (args.by, form(&args.analyse.print)) {
         (Some(ByArg::Program), _) | (None, TableFormat::Text) => Grouping::Program,
         (Some(ByArg::Process), _) | (None, _) => Grouping::Process,
         (Some(ByArg::User), _) => Grouping::User,
         (Some(ByArg::Cgroup), _) => Grouping::Cgroup,
-    };
+    }
+}
+
+/// Folds a log, or a recording, and prints the result, with the processes in groups.
+fn run_grouped<F: Sink<Error = Infallible>>(
+    args: &GroupedArgs,
+    fold: impl FnOnce(&Header) -> F,
+    report: impl FnOnce(&F, &Summary, ReportOptions) -> Report,
+) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
-    let is_whole = wish.is_all();
-    let wish = if all_requests { wish.with_all_requests() } else { wish };
+    let (by, is_whole) = (grouping(args), wish.is_all());
     let report = |fold: &F, summary: &Summary, limit| {
         report(fold, summary, ReportOptions { limit, by, is_whole })
     };

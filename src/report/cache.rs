@@ -85,18 +85,17 @@ pub fn report(fold: &CacheUses, summary: &Summary, options: ReportOptions) -> Re
     fold.calls.iter().for_each(|(_, used)| all.merge(used));
     let [disk, unused] = fold.of_disks();
     let mut report = Report { kind: "cache", ..Report::default() };
+    // The sums of disks are those of all operations.
+    let of_all = |title: &'static str| if options.is_whole { title } else { "" };
+    let others = if fold.disk_others > 0 { of_all("read by disks beside") } else { "" };
     report.facts = vec![
         ("read_bytes", "read from files", Cell::Count(all.bytes)),
-        ("disk_bytes", "read by disks for files", Cell::Count(disk)),
-        ("unused_bytes", "not used by a read", Cell::Count(unused)),
-        (
-            "disk_other_bytes",
-            if fold.disk_others > 0 { "read by disks beside" } else { "" },
-            Cell::Count(fold.disk_others),
-        ),
+        ("disk_bytes", of_all("read by disks for files"), Cell::Count(disk)),
+        ("unused_bytes", of_all("not used by a read"), Cell::Count(unused)),
+        ("disk_other_bytes", others, Cell::Count(fold.disk_others)),
     ];
     report.tables = vec![
-        findings(&all, disk, unused),
+        findings(&all, disk, if options.is_whole { unused } else { 0 }),
         calls(fold, options.limit),
         processes(fold, options),
         files(fold, options.limit),
@@ -112,19 +111,19 @@ pub fn report(fold: &CacheUses, summary: &Summary, options: ReportOptions) -> Re
     report.notes.extend(elsewhere(fold, summary));
     if all.unknown > 0 {
         report.notes.push(format!(
-            "{} of the reads have an unknown origin: their file or position is not known, or block requests were not recorded",
+            "{} of the reads have an unknown origin: their file or position is not known, or the requests of their disk were not recorded",
             size(all.unknown)
         ));
     }
     if fold.disk_others > 0 {
         report.notes.push(format!(
-            "disks have read {} beside: metadata, journals, files that are not known, whose reads count as memory",
+            "disks have read {} beside: metadata, journals, and files that are not known (reads of these count as memory)",
             size(fold.disk_others)
         ));
     }
     if fold.forgotten > 0 {
         report.notes.push(format!(
-            "{} that disks have read count as memory: the parts of files are too many",
+            "{} that disks have read count as memory: the files or their parts are too many",
             size(fold.forgotten)
         ));
     }
@@ -144,7 +143,7 @@ fn elsewhere(fold: &CacheUses, summary: &Summary) -> Option<String> {
     let shown = shown.collect::<Vec<_>>().join(", ");
     (!all.is_empty()).then(|| {
         format!(
-            "elsewhere: {shown}: no block device of their own, so their reads come from memory, another machine, a program or              the file systems below"
+            "elsewhere: {shown}: no block device of their own, so their reads come from memory, another machine, a program or the file systems below"
         )
     })
 }

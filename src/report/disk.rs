@@ -117,8 +117,24 @@ fn of_others(others: &OtherRequests) -> DiskUse {
             _ => DiskstatsClass::Write,
         };
         used.add(class, DiskAmount { requests: *requests, bytes: *bytes });
+        // Neither process nor file is known.
+        let [_, _, unknown] = &mut used.by_link;
+        *unknown = unknown.saturating_add(*bytes);
     }
     used
+}
+
+/// Name of the row of programs that were not recorded.
+const OTHER_PROGRAMS: &str = "(other programs)";
+
+/// Returns the requests of programs that were not recorded, by disk; none for a part of a log.
+fn of_other_programs(
+    summary: &Summary,
+    options: ReportOptions,
+) -> impl Iterator<Item = (DevId, DiskUse)> {
+    let all = summary.others().into_iter().filter(move |_| options.is_whole);
+    let all = all.map(|(dev, others)| (dev, of_others(&others)));
+    all.filter(|(_, used)| used.requests() > 0)
 }
 
 /// Sums of each disk by the programs, processes or users that caused them.
@@ -149,15 +165,16 @@ fn causes(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Vec<Dis
         // The disks of these are not known.
         rows.push(DiskRow { dev: DevId::default(), names: cells_of(rest_of_keys()), used: *used });
     }
-    let others = summary.others().into_iter().filter(|_| options.is_whole).map(|(dev, others)| {
-        DiskRow { dev, names: word("(other programs)"), used: of_others(&others) }
-    });
-    rows.extend(others.filter(|row| row.used.requests() > 0));
+    rows.extend(of_other_programs(summary, options).map(|(dev, used)| DiskRow {
+        dev,
+        names: word(OTHER_PROGRAMS),
+        used,
+    }));
     rows
 }
 
 /// Sums of each disk by the contents of the sectors.
-fn contents(fold: &DiskUses) -> Vec<DiskRow> {
+fn contents(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Vec<DiskRow> {
     let row = |dev: DevId, names: Vec<Cell>, used: &DiskUse| DiskRow { dev, names, used: *used };
     let mut rows: Vec<DiskRow> = Vec::new();
     for ((dev, contents), used) in fold.contents.iter() {
@@ -173,6 +190,13 @@ fn contents(fold: &DiskUses) -> Vec<DiskRow> {
         };
         rows.push(row(*dev, vec![Cell::None, Cell::None, Cell::Word(name)], used));
     }
+    // The disks of these are not known.
+    let rest = fold.contents.others();
+    rows.extend(rest.map(|used| row(DevId::default(), other_files().to_vec(), used)));
+    rows.extend(of_other_programs(summary, options).map(|(dev, used)| {
+        let name = Cell::Word(OTHER_PROGRAMS.to_owned());
+        row(dev, vec![Cell::None, Cell::None, name], &used)
+    }));
     for (dev, files) in &fold.files {
         rows.extend(files.iter().map(|(key, used)| row(*dev, file_cells(key).to_vec(), used)));
         rows.extend(files.others().map(|used| row(*dev, other_files().to_vec(), used)));
@@ -187,8 +211,8 @@ pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Rep
     let wall = if options.is_whole { wall } else { 0 };
     let disks = DiskNames(disk::names(&summary.disks()));
     let mut all: BTreeMap<DevId, DiskUse> = fold.disks.clone();
-    for (dev, others) in summary.others().into_iter().filter(|_| options.is_whole) {
-        all.entry(dev).or_default().merge(&of_others(&others));
+    for (dev, used) in of_other_programs(summary, options) {
+        all.entry(dev).or_default().merge(&used);
     }
     all.retain(|_, used| used.requests() > 0);
     let causes = causes(fold, summary, options);
@@ -201,7 +225,7 @@ pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Rep
         Grouping::User => "Users and disks",
         Grouping::Cgroup => "Containers, units and disks",
     };
-    let contents = contents(fold);
+    let contents = contents(fold, summary, options);
     report.tables = vec![
         findings(
             &all,
@@ -214,7 +238,8 @@ pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Rep
         disks.table("files", "Files on disks", &file_columns("file"), contents, options.limit),
     ];
     let further_files = fold.files.values().filter_map(BoundedMap::others);
-    let further_files: u64 = further_files.map(DiskUse::requests).sum();
+    let further_files: u64 =
+        further_files.chain(fold.contents.others()).map(DiskUse::requests).sum();
     for (what, requests) in [
         ("causes", fold.causes.others().map(DiskUse::requests)),
         ("files", Some(further_files).filter(|requests| *requests > 0)),
@@ -223,7 +248,7 @@ pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Rep
             left_out(&mut report, what, KEYS_MAX, requests);
         }
     }
-    if all.is_empty() {
+    if all.is_empty() && options.is_whole {
         let has_block = summary.header.tracepoints.iter().any(|point| point.system == "block");
         let text = match has_block {
             true => {

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 
 use super::log_message::Message;
+use super::pieces::ProcessChange;
 use super::process_tree::Tree;
 use super::sieve::{HELD_BYTES_MAX, HELD_ROUNDS_MAX, Sieve};
 use crate::record::{Layout, records};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, Pid};
 
 /// A waiting message, and the number of its records' marks.
 pub(super) type Waiting = (Message, Option<u64>);
@@ -38,12 +39,20 @@ pub(super) struct HeldRounds {
     current: Round,
     /// Time of the previous round.
     last: KernelTime,
+    /// Processes that have started a program since they were taken.
+    execs: Vec<Pid>,
 }
 
 impl HeldRounds {
     pub(super) fn new(tree: Tree, sieve: Option<Sieve>) -> Self {
         let (rounds, current) = (VecDeque::new(), Round::default());
-        Self { tree, sieve, rounds, current, last: KernelTime::MIN }
+        Self { tree, sieve, rounds, current, last: KernelTime::MIN, execs: Vec::new() }
+    }
+
+    /// Returns the processes of the tree that have started a program since the last call.
+    pub(super) fn take_execs(&mut self) -> Vec<Pid> {
+        let execs = std::mem::take(&mut self.execs);
+        execs.into_iter().filter(|pid| self.tree.has(*pid)).collect()
     }
 
     /// Adds a message; returns true if it ends a round.
@@ -54,7 +63,13 @@ impl HeldRounds {
                 let layout = layouts.get(usize::from(data.layout)).copied();
                 if let Some(Layout::Perf(layout)) = &layout {
                     for (_, record) in records(&data.bytes).flatten() {
+                        if !ProcessChange::is_in(&record) {
+                            continue;
+                        }
                         self.tree.note(&record, layout);
+                        if let Some(ProcessChange::Exec(pid)) = ProcessChange::of(&record, layout) {
+                            self.execs.push(pid);
+                        }
                     }
                 }
                 self.current.bytes += data.bytes.len();

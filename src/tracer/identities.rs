@@ -1,10 +1,10 @@
 //! Identities of processes, read by a thread of its own: command lines, control groups, programs.
 //!
 //! A process can delay the reader of its command line for any time (its arguments may be in a file
-//! whose file system does not answer). So no other thread waits for a reader longer than
-//! [`WAIT_MAX`], a reader without progress is replaced by another one, and the log thread fetches
-//! the facts.
+//! whose file system does not answer). So no other thread waits for a reader without progress, such
+//! a reader is replaced by another one, and the log thread fetches the facts.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +20,8 @@ use crate::units::{KernelTime, Pid};
 /// Largest number of requests that wait.
 const WAITING_MAX: usize = 4096;
 
-/// Longest time for which the end of a recording waits for one process.
-const WAIT_MAX: Duration = Duration::from_millis(300);
+/// Time after which the end of a recording looks whether the reader makes progress.
+const WAIT: Duration = Duration::from_millis(300);
 
 /// Largest number of these waits: a machine may have any number of processes.
 const WAITS_MAX: u32 = 6;
@@ -69,7 +69,10 @@ pub struct IdentityReader {
     place: ThreadPlacement,
     requests: SyncSender<Request>,
     results: Arc<IdentityResults>,
-    /// Processes that the reader is to look at, so far.
+    /// Processes that the reader is to look at, in this order, without those that it was seen to
+    /// have passed.
+    pending: VecDeque<Pid>,
+    /// Number of processes that the reader is to look at, so far.
     requested: u64,
     /// Number of processes that the reader had looked at, and the time since then.
     progress: (u64, KernelTime),
@@ -97,6 +100,7 @@ impl IdentityReader {
             place: place.clone(),
             requests,
             results,
+            pending: VecDeque::new(),
             requested: 0,
             progress: (0, clock::now()),
             readers: 1,
@@ -108,26 +112,40 @@ impl IdentityReader {
 
     /// Has the identities of these processes read.
     pub(super) fn read(&mut self, processes: Vec<Pid>) {
+        self.note_progress();
         let count = processes.len() as u64;
-        match self.requests.try_send(Request::Of(processes)) {
-            Ok(()) => self.requested += count,
+        match self.requests.try_send(Request::Of(processes.clone())) {
+            Ok(()) => {
+                self.requested += count;
+                self.pending.extend(processes);
+            }
             Err(_) => self.unread += count,
         }
+    }
+
+    /// Notes which processes the reader has passed. Returns true if it makes progress, or has
+    /// nothing to do.
+    fn note_progress(&mut self) -> bool {
+        // ORDERING: a counter alone; nothing is published with it.
+        let passed = self.results.passed.load(Ordering::Relaxed);
+        let is_busy = passed < self.requested;
+        let has_progress = passed != self.progress.0;
+        if has_progress || !is_busy {
+            let newly = usize::try_from(passed - self.progress.0).unwrap_or(usize::MAX);
+            self.pending.drain(..newly.min(self.pending.len()));
+            self.progress = (passed, clock::now());
+        }
+        has_progress || !is_busy
     }
 
     /// Takes the facts that were read so far, each with its process, and replaces a reader that
     /// makes no progress.
     pub(super) fn take(&mut self) -> Vec<(Option<Pid>, Fact)> {
-        let facts = self.fetch();
-        // ORDERING: a counter alone; nothing is published with it.
-        let passed = self.results.passed.load(Ordering::Relaxed);
-        let now = clock::now();
-        if passed != self.progress.0 || passed >= self.requested {
-            self.progress = (passed, now);
-        } else if now.0.saturating_sub(self.progress.1.0) > STALL_NS && self.readers < READERS_MAX {
-            self.replace(passed);
+        let stalled_ns = clock::now().0.saturating_sub(self.progress.1.0);
+        if !self.note_progress() && stalled_ns > STALL_NS {
+            self.replace();
         }
-        facts
+        self.fetch()
     }
 
     fn fetch(&mut self) -> Vec<(Option<Pid>, Fact)> {
@@ -137,49 +155,56 @@ impl IdentityReader {
         facts
     }
 
-    /// Leaves the reader to the process that delays it, and starts another one.
-    fn replace(&mut self, passed: u64) {
-        let Ok((requests, results)) = start(&self.own_name, &self.place) else { return };
-        self.unread += self.requested.saturating_sub(passed);
+    /// Leaves the reader to the process that delays it, and starts another one for the processes
+    /// after that one. Returns false if there may be no further reader.
+    fn replace(&mut self) -> bool {
+        if self.readers >= READERS_MAX {
+            return false;
+        }
+        let Ok((requests, results)) = start(&self.own_name, &self.place) else { return false };
         self.readers += 1;
-        (self.requests, self.results) = (requests, results);
+        self.unread += u64::from(self.pending.pop_front().is_some());
+        let rest = std::mem::take(&mut self.pending);
+        let earlier = std::mem::replace(&mut self.results, results);
+        self.requests = requests;
         (self.requested, self.progress) = (0, (0, clock::now()));
+        // The facts that the earlier reader has left.
+        let mut of_earlier = earlier.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.results.read.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = std::mem::take(&mut *of_earlier);
+        drop((kept, of_earlier));
+        self.read(rest.into());
+        true
     }
 
-    /// Waits for the answer as long as the reader makes progress. Returns false if none comes.
-    fn is_answered(&self, answered: &Receiver<()>) -> bool {
-        let mut before = None;
+    /// Waits until everything that was requested is read; readers without progress are replaced.
+    /// Returns the last facts, and a warning about identities that are missing.
+    pub(super) fn finish(&mut self) -> (Vec<(Option<Pid>, Fact)>, Option<String>) {
+        let (mut answer, mut answered) = sync_channel(1);
+        let mut is_sent = self.requests.try_send(Request::Answer(answer)).is_ok();
         for _ in 0..WAITS_MAX {
-            if answered.recv_timeout(WAIT_MAX).is_ok() {
-                return true;
-            }
-            // ORDERING: a counter alone; nothing is published with it.
-            let passed = self.results.passed.load(Ordering::Relaxed);
-            if before == Some(passed) {
+            if is_sent && answered.recv_timeout(WAIT).is_ok() {
                 break;
             }
-            before = Some(passed);
+            if !self.note_progress() {
+                if !self.replace() {
+                    break;
+                }
+                (answer, answered) = sync_channel(1);
+                is_sent = self.requests.try_send(Request::Answer(answer)).is_ok();
+            }
         }
-        false
-    }
-
-    /// Waits until everything that was requested is read, or one process delays the reader for
-    /// [`WAIT_MAX`]. Returns a warning about identities that are missing.
-    pub(super) fn finish(&mut self) -> Option<String> {
-        let (answer, answered) = sync_channel(1);
-        let is_sent = self.requests.try_send(Request::Answer(answer)).is_ok();
-        if !is_sent || !self.is_answered(&answered) {
-            // ORDERING: a counter alone; nothing is published with it.
-            let passed = self.results.passed.load(Ordering::Relaxed);
-            self.unread += self.requested.saturating_sub(passed).max(1);
-        }
-        (self.unread > 0).then(|| {
+        self.note_progress();
+        self.unread += std::mem::take(&mut self.pending).len() as u64;
+        let facts = self.fetch();
+        let warning = (self.unread > 0).then(|| {
             format!(
                 "processes whose command line, program and control group were not read: {}; too many started at once, or one \
                  delayed its reader",
                 self.unread
             )
-        })
+        });
+        (facts, warning)
     }
 }
 
@@ -238,6 +263,7 @@ mod tests {
             place: ThreadPlacement::default(),
             requests,
             results: Arc::default(),
+            pending: VecDeque::new(),
             requested: 0,
             progress: (0, clock::now()),
             readers: 1,
@@ -245,52 +271,63 @@ mod tests {
         }
     }
 
+    fn own() -> Pid {
+        Pid(std::process::id().cast_signed())
+    }
+
     #[track_caller]
     fn check_own(facts: &[(Option<Pid>, Fact)]) {
-        let own = Pid(std::process::id().cast_signed());
         let command = facts.iter().find_map(|(pid, fact)| match fact {
             Fact::Text { which: Text::COMMAND, text, .. } => Some((*pid, text.clone())),
             _ => None,
         });
         let first = std::env::args().next().expect("a program");
         let (pid, text) = command.expect("own command line");
-        assert!(pid == Some(own) && text.starts_with(first.as_bytes()), "{text:?}");
-        assert!(facts.iter().all(|(pid, _)| *pid == Some(own)));
+        assert!(pid == Some(own()) && text.starts_with(first.as_bytes()), "{text:?}");
+        assert!(facts.iter().all(|(pid, _)| *pid == Some(own())));
     }
 
     #[test]
     fn own_command_line_is_read() {
-        let own = Pid(std::process::id().cast_signed());
         let place = ThreadPlacement::default();
-        let reader = IdentityReader::of(&[own, Pid(i32::MAX)], false, &place, "reader");
-        let mut reader = reader.expect("a thread");
-        assert_eq!(reader.finish(), None);
-        check_own(&reader.take());
-        assert!(reader.take().is_empty());
+        let reader = IdentityReader::of(&[own(), Pid(i32::MAX)], false, &place, "reader");
+        let (facts, warning) = reader.expect("a thread").finish();
+        assert_eq!(warning, None);
+        check_own(&facts);
     }
 
     #[test]
     fn requests_without_room_are_counted() {
         let (requests, received) = sync_channel(1);
         let mut reader = reader(requests);
-        reader.read(vec![Pid(1)]);
+        reader.read(vec![Pid(i32::MAX)]);
         reader.read(vec![Pid(1), Pid(2)]);
         drop(received);
-        assert_eq!(reader.unread, 2);
-        assert!(reader.finish().is_some_and(|warning| warning.contains("not read: 3;")));
+        assert_eq!((reader.unread, reader.pending.len()), (2, 1));
     }
 
+    /// The first process never ends its read, and the second one is read by another reader.
     #[test]
     fn reader_without_progress_is_replaced() {
         let (requests, _received) = sync_channel(1);
         let mut reader = reader(requests);
-        reader.read(vec![Pid(1)]);
+        reader.read(vec![Pid(1), own()]);
+        assert!(reader.take().is_empty() && reader.readers == 1);
         reader.progress.1 = KernelTime(clock::now().0 - STALL_NS - 1);
         reader.take();
-        assert_eq!((reader.readers, reader.unread, reader.requested), (2, 1, 0));
-        let own = Pid(std::process::id().cast_signed());
-        reader.read(vec![own]);
-        assert!(reader.finish().is_some_and(|warning| warning.contains("not read: 1;")));
-        check_own(&reader.take());
+        assert_eq!((reader.readers, reader.unread), (2, 1));
+        let (facts, warning) = reader.finish();
+        assert!(warning.is_some_and(|warning| warning.contains("not read: 1;")));
+        check_own(&facts);
+    }
+
+    #[test]
+    fn end_does_not_wait_for_one_process() {
+        let (requests, _received) = sync_channel(2);
+        let mut reader = reader(requests);
+        reader.read(vec![Pid(1), own()]);
+        let (facts, warning) = reader.finish();
+        assert!(warning.is_some_and(|warning| warning.contains("not read: 1;")));
+        check_own(&facts);
     }
 }

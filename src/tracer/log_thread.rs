@@ -260,6 +260,8 @@ impl LogThread {
                 None => self.write(message, None),
                 Some(held) => {
                     if held.add(message, &self.layouts) {
+                        self.execs.extend(held.take_execs());
+                        self.request_identities();
                         while let Some(round) = self.held.as_mut().and_then(HeldRounds::next_due) {
                             self.release(round);
                         }
@@ -385,13 +387,17 @@ impl LogThread {
 
     /// Writes the identities that were read, and has those of new programs read.
     fn exchange_identities(&mut self) {
-        let Some(identities) = &mut self.identities else { return };
+        self.request_identities();
+        let facts = self.identities.as_mut().map(IdentityReader::take);
+        self.write_facts(&facts.unwrap_or_default());
+    }
+
+    /// Has the identities of new programs read.
+    fn request_identities(&mut self) {
         let execs = std::mem::take(&mut self.execs);
-        if !execs.is_empty() {
+        if let Some(identities) = self.identities.as_mut().filter(|_| !execs.is_empty()) {
             identities.read(execs);
         }
-        let facts = identities.take();
-        self.write_facts(&facts);
     }
 
     /// Reads the identities of the processes that are still there: they may have changed.
@@ -400,8 +406,9 @@ impl LogThread {
         processes.retain(|pid| !self.ended.contains(pid));
         let Some(identities) = &mut self.identities else { return };
         identities.read(processes);
-        self.counted.warning = identities.finish();
-        self.exchange_identities();
+        let (facts, warning) = identities.finish();
+        self.counted.warning = warning;
+        self.write_facts(&facts);
     }
 
     /// Writes all frames that are being filled.
@@ -463,7 +470,9 @@ impl LogThread {
             let length = HEADER_BYTES + record.body.len();
             note_record(&mut frame, record.time(&layout));
             match ProcessChange::of(&record, &layout) {
-                Some(ProcessChange::Exec(pid)) => self.execs.push(pid),
+                // In process mode these are noted when they arrive.
+                Some(ProcessChange::Exec(pid)) if self.held.is_none() => self.execs.push(pid),
+                Some(ProcessChange::Exec(_)) => {}
                 Some(ProcessChange::Born(pid)) => drop(self.ended.remove(&pid)),
                 Some(ProcessChange::Ended(pid)) => drop(self.ended.insert(pid)),
                 None => {}

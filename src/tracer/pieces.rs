@@ -34,9 +34,15 @@ pub(super) enum ProcessChange {
 }
 
 impl ProcessChange {
+    /// True if the record may report a change: nearly all are others.
+    #[inline]
+    pub(super) fn is_in(record: &RecordKind<'_>) -> bool {
+        matches!(record.kind, record_type::COMM | record_type::EXIT | record_type::FORK)
+    }
+
     /// Returns the change that this record reports, if any.
     pub(super) fn of(record: &RecordKind<'_>, layout: &SampleLayout) -> Option<Self> {
-        if !matches!(record.kind, record_type::COMM | record_type::EXIT | record_type::FORK) {
+        if !Self::is_in(record) {
             return None;
         }
         match record.parse(layout).ok()?.body {

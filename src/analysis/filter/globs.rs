@@ -80,6 +80,11 @@ impl Globs {
         self.excluded.is_match(name)
     }
 
+    /// Returns true if one of the names is wanted; without names, if no pattern has to match.
+    pub fn wants_one_of<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        self.wanted.is_none() || names.into_iter().any(|name| self.wants(name))
+    }
+
     /// Returns true if one of the names is selected; without names, if no pattern has to match.
     pub fn selects<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let mut names = names.into_iter().peekable();
