@@ -111,7 +111,7 @@ def measure(bench, only, files):
 
 COST_NOTE = f"""The workloads measure themselves, so the start and the end of a tracer do not count. *extra* is the
 median less that of untraced; *extra ÷ …* compares the extras. `~`: a range overlaps that of untraced, so the
-number says little. *lost*: the share of records that are missing in the tool's file, by its own books of the first
+number says little. *lost*: the share of records that are missing in the tool's file, by its own counters of the first
 round: what is lost costs little.
 
 `perf record`, `trace-cmd` and iotrace-perf have the same tracepoints, the same filter and rings of
