@@ -17,7 +17,7 @@ use crate::operation::io_class::IoClass;
 use crate::operation::model::{PathArgument, PathArguments, ProcessKey, SyscallOperation};
 use crate::operation::renaming::exchanges;
 use crate::operation::{Sink, Step};
-use crate::units::{KernelTime, Pid};
+use crate::units::{DevId, KernelTime, Pid};
 
 /// Limit of the pieces of a file that are remembered as read or written; bytes that touch no piece
 /// are then not compared.
@@ -130,6 +130,8 @@ pub struct FileUse {
     /// Operations that are file I/O, and those on descriptors of unknown type; the other operations
     /// wait.
     pub classes: [u64; 2],
+    /// File system, of the last operation that tells it.
+    pub file_system: Option<DevId>,
 }
 
 impl FileUse {
@@ -168,6 +170,10 @@ impl FileUse {
         let end = done.offset.map_or(0, |it| it.saturating_add(read.max(written)));
         let known = done.file.and_then(|it| it.stat.as_ref()).map_or(0, |it| it.size);
         self.size = self.size.max(end).max(known);
+        let is_open = done.class == CallClass::Open && !failed;
+        let file = if is_open { done.file } else { done.file_of_name() };
+        let stat = file.and_then(|file| file.stat.as_ref());
+        self.file_system = stat.map(|stat| stat.dev).or(self.file_system);
     }
 
     fn removed(&mut self, room: &mut usize) {
@@ -245,8 +251,9 @@ impl FileTotals {
         if done.class != CallClass::Transfer {
             return;
         }
-        let (there, moved) =
-            (CompletedOp { offset: done.target_offset, ..done.clone() }, [0, done.bytes]);
+        // The file of the operation is the one that it reads.
+        let there = CompletedOp { offset: done.target_offset, file: None, ..done.clone() };
+        let moved = [0, done.bytes];
         match &done.target {
             Some(target) => self.on_file(target, &there, moved),
             None => {
@@ -351,8 +358,10 @@ impl Sink for FileTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::FileStat;
     use crate::operation::model::{FilePath, OpenFile, PathSource};
     use crate::operation::test_fixtures::call;
+    use crate::units::Fd;
 
     fn moved(room: &mut usize, all: &[(Option<u64>, u64)]) -> MovedBytes {
         let (mut moved, mut pieces) = (MovedBytes::default(), RangeSet::new());
@@ -380,6 +389,33 @@ mod tests {
             fold.files.iter().map(|(key, it)| (key.clone(), it.opens, it.doubtful)).collect();
         rows.sort();
         assert_eq!(rows, [(b"/a".to_vec(), 1, 0), (b"/a\0\0".to_vec(), 2, 2)]);
+    }
+
+    /// Fails if the written file gets the size or the file system of the file that is read.
+    #[test]
+    fn a_transfer_describes_only_the_file_that_it_reads() {
+        let file = |path: &str, stat| OpenFile {
+            id: 0,
+            path: Some(FilePath::new(path, PathSource::Link)),
+            first_path: None,
+            given: None,
+            stat,
+            flags: None,
+            pre_created: false,
+        };
+        let dev = DevId::new(8, 1);
+        let stat = FileStat { mode: libc::S_IFREG, dev, ino: 7, size: 1000 };
+        let from = file("/from", Some(stat));
+        let mut copy = call("copy_file_range", from.into(), [1, 2], Some(0), 10);
+        copy.target = Some((Fd(4), file("/to", None).into()));
+        copy.target_offset = Some(0);
+        let mut fold = FileTotals::default();
+        fold.done(&CompletedOp::of(&Step::SyscallEnded(&copy, &[])).expect("it has ended"));
+        let row = |path: &[u8]| {
+            let row = fold.files.iter().find(|(key, _)| key.as_slice() == path).expect("a row").1;
+            (row.size, row.file_system)
+        };
+        assert_eq!([row(b"/from"), row(b"/to")], [(1000, Some(dev)), (10, None)]);
     }
 
     #[test]

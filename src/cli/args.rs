@@ -8,7 +8,8 @@ use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::report_args::{ByArg, FilterArgs, PrintArgs};
 use super::values::{
-    Cpus, WATCHED_MAX, parse_cpus, parse_duration, parse_pid, parse_ring_size, parse_unwind,
+    Cpus, WATCHED_MAX, parse_bytes, parse_cpus, parse_duration, parse_pid, parse_ring_size,
+    parse_unwind,
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
@@ -93,6 +94,9 @@ pub(super) struct CaptureArgs {
     /// Stop after this time (10s, 500ms, 2m)
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
+    /// Stop when the log has this size (500M, 10G); records of some tenths of a second more follow
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(super) max_log: Option<u64>,
     /// Show the block requests of all processes and of the kernel's writeback, not only of the
     /// recorded processes
     #[arg(long)]
@@ -122,7 +126,7 @@ impl CaptureArgs {
     pub(super) fn is_wanted(&self) -> bool {
         let has_target = self.all_cpus || !self.pid.is_empty() || !self.command.is_empty();
         let places = self.realtime.is_some() || self.tracer_cpus.is_some();
-        let sizes = self.buffer_size.is_some() || self.duration.is_some();
+        let sizes = self.buffer_size.is_some() || self.max_log.is_some() || self.duration.is_some();
         let kinds = self.keep_foreign || self.all_block || !self.stacks.is_empty();
         let sources = self.source != SourceArg::Auto || self.names != NamesArg::Auto;
         let methods = self.args != ArgsArg::Registers || self.call_graph != Unwind::FramePointers;
@@ -135,7 +139,7 @@ impl CaptureArgs {
 pub(super) struct AnalyseArgs {
     /// The recording: its directory, log or archive [default: the newest one here]; or one is made
     /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
-    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
+    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
     #[command(flatten, next_help_heading = RECORDING)]
     pub(super) capture: CaptureArgs,

@@ -75,7 +75,7 @@ fn name(program: &str) -> &str {
     Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
 }
 
-/// Returns how the program ended, if it did not succeed.
+/// Returns how the program ended, if it did not succeed, or that the size of the log was reached.
 fn end(summary: &Summary) -> String {
     let end = summary.end.as_ref();
     match (end.and_then(|end| end.exit_code), end.and_then(|end| end.exit_signal)) {
@@ -84,6 +84,9 @@ fn end(summary: &Summary) -> String {
             format!(" and was killed by {name}")
         }
         (Some(code), _) if code != 0 => format!(" and ended with status {code}"),
+        _ if end.is_some_and(|end| end.reason == "log size") => {
+            ", until the log had the size of --max-log".to_owned()
+        }
         _ => String::new(),
     }
 }

@@ -306,6 +306,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         },
         ring_bytes: args.buffer_size,
         duration: args.duration,
+        log_bytes_max: args.max_log,
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })

@@ -1,12 +1,12 @@
 //! Report of `cache`.
 
+use super::file_systems::FileSystems;
 use super::grouping::{self, ProcessGroup, ReportOptions, groups};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use super::summary::{file_cells, file_columns, other_files, title};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::cache_use::{CacheUse, CacheUses};
 use crate::analysis::completed_op::OpKind;
-use crate::capture::fact::Text;
 use crate::pipeline::Summary;
 use crate::text::quantity::size;
 use crate::text::shares;
@@ -132,14 +132,13 @@ pub fn report(fold: &CacheUses, summary: &Summary, options: ReportOptions) -> Re
 
 /// Note on reads from file systems without a device of their own, those with most bytes first.
 fn elsewhere(fold: &CacheUses, summary: &Summary) -> Option<String> {
-    let text = summary.texts.iter().find(|(which, _, _)| *which == Text::MOUNTINFO);
-    let text = String::from_utf8_lossy(text.map_or(&[], |(_, _, text)| text)).into_owned();
+    let file_systems = FileSystems::of(summary);
     let mut all: Vec<(&DevId, &u64)> = fold.by_file_system.iter().collect();
     all.sort_by_key(|(dev, bytes)| (std::cmp::Reverse(**bytes), **dev));
-    let shown = all.iter().take(FILE_SYSTEMS).map(|(dev, bytes)| {
-        let kind = file_system(&text, **dev).unwrap_or_else(|| format!("file system {dev}"));
-        format!("{} of {kind}", size(**bytes))
-    });
+    let shown = all
+        .iter()
+        .take(FILE_SYSTEMS)
+        .map(|(dev, bytes)| format!("{} of {}", size(**bytes), file_systems.name(**dev)));
     let shown = shown.collect::<Vec<_>>().join(", ");
     (!all.is_empty()).then(|| {
         format!(
@@ -150,15 +149,6 @@ fn elsewhere(fold: &CacheUses, summary: &Summary) -> Option<String> {
 
 /// Number of file systems that the note names.
 const FILE_SYSTEMS: usize = 3;
-
-/// Returns type and first mount point of a file system (`Documentation/filesystems/proc.rst`,
-/// section 3.5).
-fn file_system(mounts: &str, dev: DevId) -> Option<String> {
-    let number = dev.to_string();
-    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(number.as_str()))?;
-    let (before, after) = line.split_once(" - ")?;
-    Some(format!("{} ({})", after.split(' ').next()?, before.split(' ').nth(4)?))
-}
 
 fn calls(fold: &CacheUses, limit: usize) -> Table {
     let row = |(what, used): (&OpKind, &CacheUse)| CacheRow {

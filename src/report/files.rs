@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::file_systems::FileSystems;
 use super::files_findings;
 use super::rows::{column, first_rows, key_column, left_out, others};
 use super::summary::{file_cells, file_columns, nameless_cells, other_files};
@@ -11,6 +12,7 @@ use crate::analysis::summary::KeyParts;
 use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::table::{Cell, Column, Report, Table};
+use crate::units::DevId;
 
 /// Columns of a file.
 const USE: [Column; 20] = [
@@ -122,6 +124,7 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
         files_findings::table(fold),
         files(fold, limit),
         directories(fold, limit),
+        by_file_system(fold, summary, limit),
         by_process(fold, limit),
     ];
     if let Some(others) = fold.files.others() {
@@ -134,9 +137,10 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
             .push("the number of processes of each file is unknown for that reason".to_owned());
     }
     if fold.files.others().is_some() {
-        report
-            .notes
-            .push("files without a row of their own are not counted in directories".to_owned());
+        report.notes.push(
+            "files without a row of their own are not counted in directories and file systems"
+                .to_owned(),
+        );
     }
     let all = fold
         .files
@@ -196,6 +200,28 @@ fn directories(fold: &FileTotals, limit: usize) -> Table {
     let mut columns = vec![column("files", "files")];
     columns.extend(file_columns("directory"));
     table("directories", "Directories", &columns, rows.collect(), limit)
+}
+
+/// Sums over the files of each file system.
+fn by_file_system(fold: &FileTotals, summary: &Summary, limit: usize) -> Table {
+    let mut sums: BTreeMap<Option<DevId>, (u64, FileUse)> = BTreeMap::new();
+    for (_, used) in fold.files.iter().filter(|(_, used)| is_file(used)) {
+        let sum = sums.entry(used.file_system).or_default();
+        sum.0 += 1;
+        sum.1.merge(used);
+    }
+    let file_systems = FileSystems::of(summary);
+    let rows = sums.iter().map(|(dev, (files, used))| {
+        let name = dev.map_or_else(|| "not known".to_owned(), |dev| file_systems.name(dev));
+        let dev = dev.map_or(NONE, |dev| Cell::Word(dev.to_string()));
+        (vec![Cell::Count(*files), dev, Cell::Word(name)], used)
+    });
+    let columns = [
+        column("files", "files"),
+        column("fs_dev", ""),
+        key_column(0, "file_system", "file system"),
+    ];
+    table("file_systems", "File systems", &columns, rows.collect(), limit)
 }
 
 const BY_PROCESS: [Column; 7] = [

@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod disk;
+mod file_systems;
 pub mod files;
 mod files_findings;
 pub mod grouping;

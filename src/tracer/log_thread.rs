@@ -183,14 +183,25 @@ pub struct LogThread {
     execs: Vec<Pid>,
     /// Numbers whose last process has ended.
     ended: FxHashSet<Pid>,
+    /// Size of the log at which the recording ends, bytes.
+    bytes_max: Option<u64>,
     links: Option<LogChannels>,
+}
+
+/// Signals of the log thread that end a recording.
+#[derive(Debug)]
+pub struct LogSignals {
+    /// The log cannot be written any more.
+    pub failed: EventFd,
+    /// The log has the size at which the recording ends.
+    pub full: EventFd,
 }
 
 /// Connections of the log thread to the other threads.
 #[derive(Debug)]
 pub struct LogChannels {
-    /// Signalled when the log cannot be written any more.
-    pub failed: Arc<EventFd>,
+    /// Signals of this thread.
+    pub signals: Arc<LogSignals>,
     /// Channel that returns used buffers.
     pub spare: SyncSender<Vec<u8>>,
     /// Bytes of data that were sent and not yet processed.
@@ -220,6 +231,7 @@ impl LogThread {
             identities: None,
             execs: Vec::new(),
             ended: FxHashSet::default(),
+            bytes_max: None,
             links: None,
         }
     }
@@ -240,6 +252,11 @@ impl LogThread {
     /// read, too.
     pub fn with_identities(self, identities: IdentityReader) -> Self {
         Self { identities: Some(identities), ..self }
+    }
+
+    /// Returns the log that ends the recording when it has this size in bytes.
+    pub fn with_bytes_max(self, bytes_max: Option<u64>) -> Self {
+        Self { bytes_max, ..self }
     }
 
     /// Runs until all senders are gone. Returns the writer for the last frame.
@@ -326,6 +343,10 @@ impl LogThread {
                 self.flush();
                 self.exchange_identities();
                 self.try_write(0, |writer| writer.round(time));
+                let is_full = self.bytes_max.is_some_and(|max| self.writer.written() >= max);
+                if let Some(links) = self.links.as_ref().filter(|_| is_full) {
+                    let _ = links.signals.full.write(1);
+                }
             }
         }
     }
@@ -572,7 +593,7 @@ impl LogThread {
             self.counted.error = Some(error);
             self.counted.unwritten += records;
             if let Some(links) = &self.links {
-                let _ = links.failed.write(1);
+                let _ = links.signals.failed.write(1);
             }
         }
     }

@@ -81,6 +81,8 @@ pub struct Options {
     pub ring_bytes: Option<usize>,
     /// Duration of the recording, if it does not last until the program ends.
     pub duration: Option<Duration>,
+    /// Size of the log at which the recording ends, bytes.
+    pub log_bytes_max: Option<u64>,
     /// True to keep records of processes that are not followed.
     pub keep_foreign: bool,
     /// The launched command, for the header.

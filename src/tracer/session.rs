@@ -242,7 +242,8 @@ impl Session {
         let log = LogThread::new(writer, layouts.clone(), (!is_system).then(followed))
             .with_chains(options.chains.map(|it| it.functions.user.is_some()))
             .with_programs(SeenPrograms::of(source.tracepoints()))
-            .with_identities(identities);
+            .with_identities(identities)
+            .with_bytes_max(options.log_bytes_max);
         threads.write_to(log, &own_name)?;
         let call_costs = gauge.map(OverheadMeter::finish).unwrap_or_default();
         // Before the snapshot, which stores the program under the tracer's user.
@@ -289,11 +290,14 @@ impl Session {
                 return "exit";
             }
             let Some(timeout) = time_left(deadline) else { return "duration" };
-            let failed = &self.threads.log_failed;
+            let log = &self.threads.log_signals;
             let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
-            let ready = wait_for(interrupts.fd(), failed, lists.grown(), mounts, &ends, timeout);
+            let ready = wait_for(interrupts.fd(), log, lists.grown(), mounts, &ends, timeout);
             if ready.log_failed {
                 return "log not writable";
+            }
+            if ready.log_full {
+                return "log size";
             }
             if ready.lists_grown {
                 lists.follow(self.source.as_ref());

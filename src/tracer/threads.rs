@@ -12,7 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::drain::{Drain, Drained};
 use super::error::TracerError;
 use super::log_message::Message;
-use super::log_thread::{LogChannels, LogCounts, LogThread};
+use super::log_thread::{LogChannels, LogCounts, LogSignals, LogThread};
 use super::name_readers::NamesReaders;
 use super::named_thread::spawn_named;
 use super::ring_stream::RingStream;
@@ -27,8 +27,8 @@ use crate::sys::{clock, cpu_topology};
 pub(super) struct TracerThreads {
     /// Channel to the log thread.
     pub to_log: Sender<Message>,
-    /// Readable when the log cannot be written any more.
-    pub log_failed: Arc<EventFd>,
+    /// Signals of the log thread.
+    pub log_signals: Arc<LogSignals>,
     log: Option<JoinHandle<(Writer<File>, LogCounts)>>,
     /// Connections and messages with which the log thread will start.
     waiting: Option<(LogChannels, Receiver<Message>)>,
@@ -70,11 +70,12 @@ impl TracerThreads {
         let (to_log, messages) = channel();
         let (spare, spares) = sync_channel(2 * rings.len());
         let spares = Arc::new(Mutex::new(spares));
-        let (log_failed, stop) = (eventfd()?, eventfd()?);
+        let stop = Arc::new(eventfd()?);
+        let log_signals = Arc::new(LogSignals { failed: eventfd()?, full: eventfd()? });
         let queued = names.queued();
         let groups = grouped(rings, &cpu_topology::numa_nodes());
         let links = LogChannels {
-            failed: Arc::clone(&log_failed),
+            signals: Arc::clone(&log_signals),
             spare,
             queued: Arc::clone(&queued),
             groups: groups.len(),
@@ -108,7 +109,7 @@ impl TracerThreads {
             drains.threads.push(spawn_named(own_name, move || drain.run())?);
         }
         let waiting = Some((links, messages));
-        Ok(Self { to_log, log_failed, log: None, waiting, drains, is_over })
+        Ok(Self { to_log, log_signals, log: None, waiting, drains, is_over })
     }
 
     /// Starts the log thread: records that were taken until now come first.
@@ -156,9 +157,8 @@ fn grouped(rings: Vec<RingStream>, nodes: &[Vec<u32>]) -> Vec<(Vec<u32>, Vec<Rin
     groups
 }
 
-fn eventfd() -> Result<Arc<EventFd>, TracerError> {
+fn eventfd() -> Result<EventFd, TracerError> {
     EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
-        .map(Arc::new)
         .map_err(|errno| TracerError::System { what: "make an eventfd", source: errno.into() })
 }
 

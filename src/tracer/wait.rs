@@ -7,6 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use super::error::TracerError;
+use super::log_thread::LogSignals;
 use super::options::{Follow, Options};
 use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
@@ -41,6 +42,8 @@ pub(super) fn awaited(
 pub(super) struct WaitResult {
     /// The log cannot be written any more.
     pub(super) log_failed: bool,
+    /// The log has the size at which the recording ends.
+    pub(super) log_full: bool,
     /// A list of asynchronous operations is longer than all before.
     pub(super) lists_grown: bool,
     /// Something was mounted or unmounted.
@@ -52,7 +55,7 @@ pub(super) struct WaitResult {
 /// Waits until one of the descriptors is readable, or the timeout is over.
 pub(super) fn wait_for(
     signals: BorrowedFd<'_>,
-    log_failed: &EventFd,
+    log: &LogSignals,
     lists_grown: &EventFd,
     mounts: Option<&MountWatch>,
     ends: &[OwnedFd],
@@ -60,7 +63,8 @@ pub(super) fn wait_for(
 ) -> WaitResult {
     let mut fds = vec![
         PollFd::new(signals, PollFlags::POLLIN),
-        PollFd::new(log_failed.as_fd(), PollFlags::POLLIN),
+        PollFd::new(log.failed.as_fd(), PollFlags::POLLIN),
+        PollFd::new(log.full.as_fd(), PollFlags::POLLIN),
         PollFd::new(lists_grown.as_fd(), PollFlags::POLLIN),
     ];
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
@@ -69,8 +73,9 @@ pub(super) fn wait_for(
     let _ = poll(&mut fds, timeout);
     let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
     let at = |place: usize| ready.get(place).copied().unwrap_or(false);
-    let ended = (0..ends.len()).filter(|it| at(it + 3)).collect();
-    WaitResult { log_failed: at(1), lists_grown: at(2), mounts_changed: at(ends.len() + 3), ended }
+    let ended = (0..ends.len()).filter(|it| at(it + 4)).collect();
+    let mounts_changed = at(ends.len() + 4);
+    WaitResult { log_failed: at(1), log_full: at(2), lists_grown: at(3), mounts_changed, ended }
 }
 
 /// Returns the remaining time; `None` if the time is over.

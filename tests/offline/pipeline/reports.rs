@@ -18,6 +18,7 @@ use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::event::block::RequestOp;
 use iotrace_perf::event::syscall_table::CallClass;
 use iotrace_perf::operation::block::BlockStep;
+use iotrace_perf::operation::io_class::IoClass;
 use iotrace_perf::operation::{Sink, Step, disk};
 use iotrace_perf::pipeline;
 use iotrace_perf::report;
@@ -219,10 +220,31 @@ fn all_forms_of_files_have_the_numbers_of_the_operations() {
         }
         assert!(by_name.is_empty(), "{name}: {by_name:?}");
         for limit in [0, 2] {
-            check(&report::files::report(&fold, &summary, limit), &name);
+            let report = report::files::report(&fold, &summary, limit);
+            check(&report, &name);
+            let of_file_systems = column_sum(&report, "file_systems", "count");
+            let on_files =
+                fold.files.iter().filter(|(_, used)| used.io_class() != Some(IoClass::Waiting));
+            assert_eq!(
+                of_file_systems,
+                on_files.map(|(_, used)| used.count).sum::<u64>(),
+                "{name}"
+            );
         }
     }
     assert!(bytes > 1 << 20, "{bytes}");
+}
+
+/// Sum of a column of a table.
+fn column_sum(report: &Report, table: &str, column: &str) -> u64 {
+    let table = report.tables.iter().find(|candidate| candidate.key == table).expect("the table");
+    let place = table.columns.iter().position(|candidate| candidate.key == column);
+    let place = place.expect("the column");
+    let count = |row: &Vec<Cell>| match row.get(place) {
+        Some(Cell::Count(count)) => *count,
+        cell => panic!("{cell:?}"),
+    };
+    table.rows.iter().map(count).sum()
 }
 
 #[test]

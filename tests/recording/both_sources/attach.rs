@@ -23,6 +23,7 @@ for_each_source! {
     whole_tree_is_recorded,
     process_goes_on_when_the_tracer_ends,
     recording_ends_after_its_duration,
+    recording_ends_at_the_size_of_its_log,
     missing_process_is_refused,
     several_processes_until_the_last_ends,
 }
@@ -200,6 +201,27 @@ fn recording_ends_after_its_duration(source: Source) {
     recording.assert_whole();
     assert_eq!(recording.info["end_reason"], "duration");
     assert!(recording.number("duration_ns") >= 300_000_000);
+}
+
+/// Fails if a recording does not end by itself when its log has the wanted size.
+fn recording_ends_at_the_size_of_its_log(source: Source) {
+    const WANTED_BYTES: u64 = 400 << 10;
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("attach");
+    let mut process = Script::start("while :; do echo x > /dev/null; done");
+    let trace = dir.path().join("trace");
+    let mut tracer = attach(source, &trace, &process.0.id().to_string(), &["--max-log", "400K"]);
+    let status = process::wait(&mut tracer, TIMEOUT).expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    let log = trace.join("traces.iocap");
+    assert!(std::fs::metadata(&log).expect("a log").len() >= WANTED_BYTES);
+    let recording = Recording::open(&log);
+    recording.assert_whole();
+    assert_eq!(recording.info["end_reason"], "log size");
+    assert!(process.0.try_wait().expect("a state").is_none(), "the process runs on");
 }
 
 /// Fails if a missing process is not reported, or leaves files.
