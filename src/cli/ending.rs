@@ -57,13 +57,18 @@ fn work(converted: &Converted) -> String {
     format!("{} {}{}{share}", subject(summary), time(wall), end(summary))
 }
 
-/// Returns the recorded program, processes or machine.
+/// Returns the recorded program, processes or machine: only a program that has ended ran for the
+/// duration of the recording.
 fn subject(summary: &Summary) -> String {
     let scope = &summary.header.scope;
+    let has_ended = summary.end.as_ref().is_some_and(|end| end.reason == "exit");
     match (scope.mode.as_str(), scope.command.first()) {
-        ("system", Some(program)) => format!("the machine while {} ran", name(program)),
-        ("system", None) => "the machine for".to_owned(),
-        (_, Some(program)) => format!("{} ran", name(program)),
+        ("system", Some(program)) if has_ended => {
+            format!("the machine while {} ran", name(program))
+        }
+        ("system", _) => "the machine for".to_owned(),
+        (_, Some(program)) if has_ended => format!("{} ran", name(program)),
+        (_, Some(program)) => format!("recorded {} for", name(program)),
         (_, None) => {
             let pids: Vec<String> = scope.roots.iter().map(i32::to_string).collect();
             format!("process {} for", pids.join(", "))

@@ -24,6 +24,7 @@ for_each_source! {
     process_goes_on_when_the_tracer_ends,
     recording_ends_after_its_duration,
     recording_ends_at_the_size_of_its_log,
+    program_runs_on_after_its_recording,
     missing_process_is_refused,
     several_processes_until_the_last_ends,
 }
@@ -222,6 +223,22 @@ fn recording_ends_at_the_size_of_its_log(source: Source) {
     recording.assert_whole();
     assert_eq!(recording.info["end_reason"], "log size");
     assert!(process.0.try_wait().expect("a state").is_none(), "the process runs on");
+}
+
+/// Fails if the last lines claim that a program that runs on has ended with its recording.
+fn program_runs_on_after_its_recording(source: Source) {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("attach");
+    for (duration, line) in [("300ms", "recorded sleep for"), ("1h", "sleep ran")] {
+        let trace = dir.path().join(duration);
+        let mut command = source.recorder(&trace, &["-D", duration], &["sleep", "1"]);
+        let finished = command.stdin(Stdio::null()).output().expect("it starts");
+        let printed = String::from_utf8_lossy(&finished.stderr);
+        assert!(finished.status.success() && printed.contains(line), "{printed}");
+    }
 }
 
 /// Fails if a missing process is not reported, or leaves files.
