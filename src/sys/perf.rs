@@ -3,7 +3,9 @@
 use std::ffi::CStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as abi;
 
@@ -251,6 +253,15 @@ impl PerfEvent {
         check(unsafe { perf::ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
+    /// Lets the processes that this one starts from now on inherit the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fcntl(2)`.
+    pub fn pass_on(&self) -> io::Result<()> {
+        Ok(fcntl(&self.fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop)?)
+    }
+
     /// Switches the event off.
     ///
     /// # Errors
@@ -283,6 +294,11 @@ impl AsFd for PerfEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// True if the text of a link in `/proc/PID/fd` is that of a perf event (`anon_inode_getfile()`).
+pub fn is_event(file: &Path) -> bool {
+    file.as_os_str() == "anon_inode:[perf_event]"
 }
 
 /// Attributes of a tracepoint's event with every sample.

@@ -262,10 +262,10 @@ pub fn close_others() {
     close_those(|_| false);
 }
 
-/// Closes inherited descriptors, except for the standard three and those of files below this
-/// directory. No other descriptor of ours may be open.
-pub fn close_all_but(kept: &Path) {
-    close_those(|link| std::fs::read_link(link).is_ok_and(|target| target.starts_with(kept)));
+/// Closes inherited descriptors, except for the standard three and those whose files are kept
+/// (`is_kept` gets the text of a link in `/proc/self/fd`). No other descriptor of ours may be open.
+pub fn close_all_but(is_kept: impl Fn(&Path) -> bool) {
+    close_those(|link| std::fs::read_link(link).is_ok_and(|target| is_kept(&target)));
 }
 
 fn close_those(is_kept: impl Fn(&Path) -> bool) {

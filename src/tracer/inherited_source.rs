@@ -21,6 +21,7 @@ use super::tracepoint_plan::RingKind;
 use crate::capture::header::RecordLayout;
 use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::proc;
+use crate::sys::tracefs_instance::Instance;
 use crate::units::{Pid, Tid};
 
 /// Open perf events.
@@ -194,6 +195,10 @@ impl Source for InheritedSource {
     /// none.
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
         Ok(now_there().iter().all(|it| self.threads.contains(it)))
+    }
+
+    fn into_parts(self: Box<Self>) -> (Vec<Instance>, Vec<PerfEvent>) {
+        (Vec::new(), self.events.into_iter().flatten().chain(self.tasks).collect())
     }
 
     fn tracepoints(&self) -> &[Described] {

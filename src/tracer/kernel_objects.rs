@@ -1,14 +1,17 @@
-//! Instances and probes of a recording, and their release by a process of its own.
+//! Instances, probes and perf events of a recording, and their release by a process of its own.
 //!
-//! For the removal of each the kernel waits for all CPUs, 20 to 120 ms. The program has ended by
-//! then, and its caller need not wait. The new process inherits the locks of the instances, so at
-//! no moment another tracer takes them for those of a dead one. That process removes the probes,
+//! For the removal of each the kernel waits for all CPUs, 20 to 120 ms; for perf events it waits at
+//! the last close of each tracepoint. The program has ended by then, and its caller need not wait.
+//! The new process inherits the locks of the instances, so at no moment another tracer takes them
+//! for those of a dead one, and the perf events, which are off. That process removes the probes,
 //! and keeps the instances for the next recording (`sys::instance_pool`).
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::sys::perf::{self, PerfEvent};
 use crate::sys::probe_events::{self, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::{self, Instance};
@@ -21,6 +24,8 @@ pub const VERB: &str = "release-kernel-objects";
 /// this order.
 #[derive(Debug, Default)]
 pub(super) struct KernelObjects {
+    /// Perf events. A tracepoint of a probe is in use as long as it has an event.
+    pub(super) events: Vec<PerfEvent>,
     /// Instances that record.
     pub(super) recording: Vec<Instance>,
     /// Probes, which those instances have recorded.
@@ -44,6 +49,7 @@ impl KernelObjects {
         for instance in self.recording.iter_mut().chain(&mut self.markers) {
             instance.pass_on()?;
         }
+        self.events.iter().try_for_each(PerfEvent::pass_on)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("iotrace-perf").arg(VERB).arg(std::process::id().to_string());
         // The process lives for a minute: it keeps no secrets of the caller.
@@ -60,9 +66,13 @@ impl KernelObjects {
 ///
 /// `ENOLCK`: that process has passed on no lock; those of reading tracefs.
 pub fn release(owner: u32) -> io::Result<()> {
+    let is_instance =
+        |file: &Path| file.parent().is_some_and(|parent| parent.ends_with("instances"));
+    // A pipe of the user stays open as long as any process has it, and the close of an event takes
+    // its time.
+    sandboxed_helper::close_all_but(|file| is_instance(file) || perf::is_event(file));
+    sandboxed_helper::close_all_but(is_instance);
     let tracefs = Tracefs::find().map_err(io::Error::other)?;
-    // A pipe of the user stays open as long as any process has it.
-    sandboxed_helper::close_all_but(&tracefs.root().join("instances"));
     let inherited = tracefs_instance::inherited(&tracefs)?;
     if inherited.is_empty() {
         return Err(nix::errno::Errno::ENOLCK.into());

@@ -13,6 +13,7 @@ use super::tracepoint_plan::RingKind;
 use crate::capture::header::{Counts, RecordLayout};
 use crate::sys::perf::{self, Functions, PerfEvent, PerfTarget, SAMPLE_TYPE, Wake};
 use crate::sys::ring::Ring;
+use crate::sys::tracefs_instance::Instance;
 use crate::units::Tid;
 
 /// Index into the header's `layouts` of samples with call chains, if perf is the source.
@@ -232,6 +233,11 @@ impl PerfSource {
     pub(super) fn functions(&self) -> Functions {
         self.functions
     }
+
+    /// Returns the events of all tracepoints.
+    pub(super) fn into_events(self) -> Vec<PerfEvent> {
+        self.events.into_iter().flatten().collect()
+    }
 }
 
 impl Source for PerfSource {
@@ -248,6 +254,10 @@ impl Source for PerfSource {
     /// Does nothing: the events cover all threads, and the log thread drops records of other trees.
     fn follow(&self, _: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
         Ok(true)
+    }
+
+    fn into_parts(self: Box<Self>) -> (Vec<Instance>, Vec<PerfEvent>) {
+        (Vec::new(), self.into_events())
     }
 
     fn tracepoints(&self) -> &[Described] {

@@ -422,7 +422,8 @@ impl Session {
 /// Closes the rings and the source, and has the objects released that remain, or removes them.
 fn close_all<R>(rings: R, source: Box<dyn Source>, objects: KernelObjects, leaves_nothing: bool) {
     drop(rings);
-    let objects = KernelObjects { recording: source.into_instances(), ..objects };
+    let (recording, events) = source.into_parts();
+    let objects = KernelObjects { recording, events, ..objects };
     if leaves_nothing { drop(objects) } else { objects.release_in_background() }
 }
 

@@ -11,6 +11,7 @@ use super::tracepoint_plan::{Need, PlannedTracepoint, RingKind};
 use crate::capture::header::{Counts, RecordLayout, RingCounts, Tracepoint};
 use crate::event::fault::FAULT_POINTS;
 use crate::event::syscall_table::CallId;
+use crate::sys::perf::PerfEvent;
 use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::sys::tracefs_instance::Instance;
@@ -71,9 +72,9 @@ pub trait Source: Send + std::fmt::Debug {
     /// Returns the layouts of the records in the rings.
     fn layouts(&self) -> Vec<RecordLayout>;
 
-    /// Closes what a close removes, and returns the instances of tracefs, which remain.
-    fn into_instances(self: Box<Self>) -> Vec<Instance> {
-        Vec::new()
+    /// Returns the instances of tracefs, and the perf events.
+    fn into_parts(self: Box<Self>) -> (Vec<Instance>, Vec<PerfEvent>) {
+        Default::default()
     }
 
     /// Returns the kernel's counters for each tracepoint and each kind of ring. Counts of recorded

@@ -30,7 +30,7 @@ use crate::capture::header::{Counts, RecordLayout, RingCounts};
 use crate::record::PageLayout;
 use crate::sys::cpu_topology::online_cpus;
 use crate::sys::instance_pool;
-use crate::sys::perf::Functions;
+use crate::sys::perf::{Functions, PerfEvent};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::Instance;
 use crate::units::Tid;
@@ -261,8 +261,9 @@ impl Source for TracefsSource {
         Ok(all)
     }
 
-    fn into_instances(self: Box<Self>) -> Vec<Instance> {
-        self.instances.into_iter().map(|(_, instance)| instance).collect()
+    fn into_parts(self: Box<Self>) -> (Vec<Instance>, Vec<PerfEvent>) {
+        let instances = self.instances.into_iter().map(|(_, instance)| instance).collect();
+        (instances, self.chained.into_events())
     }
 
     fn tracepoints(&self) -> &[Described] {

@@ -83,6 +83,35 @@ fn record_reads(place: &Path, options: &[&str], reads: u64) {
     assert_eq!(recording.info["warnings"].as_array().map_or(0, Vec::len), 0, "{}", recording.info);
 }
 
+/// Fails if the caller of a recording with perf events waits until the kernel has closed them, or
+/// if the process that closes them keeps other files open.
+#[test]
+fn perf_events_are_closed_by_a_process_of_its_own() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    end_keepers(Signal::SIGKILL);
+    let dir = scratch_dir("events");
+    let (finished, _) = record(dir.path(), &["--source", "perf"], &["true"]);
+    finished.success();
+    let [keeper] = keepers()[..] else { panic!("one process closes the events: {:?}", keepers()) };
+    let files = fs::read_dir(format!("/proc/{keeper}/fd")).expect("it runs").flatten();
+    let open = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let is_expected = |file: &PathBuf| {
+        let file = file.to_string_lossy();
+        let is_instance = file.contains("/instances/");
+        is_instance || ["anon_inode:[perf_event]", "/dev/null"].contains(&&*file)
+    };
+    let others: Vec<PathBuf> = open.filter(|file| !is_expected(file)).collect();
+    assert_eq!(others, Vec::<PathBuf>::new());
+    wait_until("the events are closed", || {
+        let files = fs::read_dir(format!("/proc/{keeper}/fd")).into_iter().flatten().flatten();
+        let mut open = files.filter_map(|file| fs::read_link(file.path()).ok());
+        open.all(|file| !file.to_string_lossy().contains("perf_event"))
+    });
+}
+
 /// Fails if the next recording creates instances of its own, or has records of the previous one.
 #[test]
 fn instances_are_used_again_without_their_records() {
