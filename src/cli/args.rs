@@ -49,7 +49,7 @@ pub(super) struct MessageArgs {
 }
 
 /// Heading of the options of a recording, in subcommands that have others as well.
-const RECORDING: &str = "Recording";
+pub(super) const RECORDING: &str = "Recording (all options: iotrace-perf record --help)";
 
 /// Scope and method of a recording.
 #[derive(Clone, Debug, Default, ClapArgs)]
@@ -141,12 +141,12 @@ pub(super) struct AnalyseArgs {
     /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
-    #[command(flatten, next_help_heading = RECORDING)]
-    pub(super) capture: CaptureArgs,
-    #[command(flatten)]
-    pub(super) filter: FilterArgs,
     #[command(flatten)]
     pub(super) print: PrintArgs,
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
+    #[command(flatten, next_help_heading = RECORDING)]
+    pub(super) capture: CaptureArgs,
 }
 
 /// Arguments of a report with rows of processes.
@@ -166,13 +166,19 @@ pub(super) struct LatencyArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
     /// Layer to report
-    #[arg(short = 'T', long = "type", value_name = "LAYER", default_value = "all")]
+    #[arg(
+        short = 'T',
+        long = "type",
+        value_name = "LAYER",
+        default_value = "all",
+        help_heading = "Layers"
+    )]
     pub(super) layer: LayerArg,
     /// Also report the time of block requests before the driver gets them
-    #[arg(short = 'Q', long)]
+    #[arg(short = 'Q', long, help_heading = "Layers")]
     pub(super) queued: bool,
     /// Histograms in milliseconds instead of nanoseconds
-    #[arg(long)]
+    #[arg(long, help_heading = "Layers")]
     pub(super) ms: bool,
 }
 

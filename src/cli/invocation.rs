@@ -9,8 +9,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use nix::unistd::{AccessFlags, access};
 
+use super::args::RECORDING;
 use super::command_line::Args;
 use super::error::CliError;
+use super::examples;
 
 /// Headings of `--help`, and the subcommands below each.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -30,6 +32,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
 
 /// Options of a recording that `iotrace-perf --help` shows; `record --help` has all.
 const SHOWN: [&str; 6] = ["all_cpus", "pid", "events", "output", "duration", "verbose"];
+
+/// Options of a recording that the help of other subcommands shows.
+const SHOWN_ELSEWHERE: [&str; 6] = ["all_cpus", "pid", "events", "device", "duration", "command"];
 
 /// Subcommands whose positional arguments are a program, as without a subcommand.
 const WITH_PROGRAM: [&str; 2] = ["record", "live"];
@@ -66,9 +71,26 @@ pub(super) fn command() -> Command {
         subcommands_text(&command)
     );
     let command = command.override_usage(USAGE).help_template(help).mut_args(shown);
+    let command = command.mut_subcommands(with_examples);
     WITH_PROGRAM
         .into_iter()
         .fold(with_program(command), |command, name| command.mut_subcommand(name, with_program))
+}
+
+/// Returns a subcommand with its examples, and without the options of a recording that only
+/// `record --help` shows.
+fn with_examples(subcommand: Command) -> Command {
+    let examples = examples::text(subcommand.get_name());
+    let subcommand = if examples.is_empty() { subcommand } else { subcommand.after_help(examples) };
+    let nested = |verb: Command| verb.mut_args(shown_elsewhere);
+    subcommand.mut_args(shown_elsewhere).mut_subcommands(nested)
+}
+
+/// Hides an option of a recording that only `record --help` shows.
+fn shown_elsewhere(arg: Arg) -> Arg {
+    let is_of_recording = arg.get_help_heading() == Some(RECORDING);
+    let is_shown = SHOWN_ELSEWHERE.contains(&arg.get_id().as_str());
+    if is_of_recording && !is_shown { arg.hide(true) } else { arg }
 }
 
 /// Lets the first positional argument begin a program with its arguments.
@@ -191,6 +213,22 @@ mod tests {
     fn check_error(line: &str, part: &str) {
         let error = parsed(line).expect_err(line);
         assert!(error.contains(part), "{line}: {error}");
+    }
+
+    /// Fails if an example in a help text is no command line, or if a subcommand has none.
+    #[test]
+    fn examples_of_all_subcommands_are_command_lines() {
+        for (name, examples) in examples::EXAMPLES {
+            for (line, _) in examples {
+                let line = line.split(" | ").next().unwrap_or_default();
+                if let Some((_, rest)) = line.split_once("iotrace-perf ") {
+                    parsed(rest).unwrap_or_else(|error| panic!("{name}: {line}: {error}"));
+                }
+            }
+        }
+        for name in GROUPS.iter().flat_map(|(_, names)| *names).filter(|name| **name != "list") {
+            assert!(!examples::text(name).is_empty(), "{name}");
+        }
     }
 
     /// Fails if two options of a subcommand have the same name.

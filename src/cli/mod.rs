@@ -16,6 +16,7 @@ mod doctor_names;
 mod ending;
 mod error;
 mod events;
+mod examples;
 mod exit_code;
 mod filter_args;
 mod import;

@@ -50,10 +50,10 @@ pub(super) struct PlanArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
     /// Write the plan to this file, which must not exist; without it only the report is made
-    #[arg(short, long, value_name = "PLAN")]
+    #[arg(short, long, value_name = "PLAN", help_heading = "Plan")]
     pub(super) output: Option<PathBuf>,
     /// Print the report, write no plan
-    #[arg(long)]
+    #[arg(long, help_heading = "Plan")]
     pub(super) dry_run: bool,
 }
 
@@ -206,11 +206,11 @@ pub(super) struct ExportArgs {
     pub(super) analyse: AnalyseArgs,
     /// Make this directory, which must not exist, with a log for each thread and the jobs with
     /// which fio replays them
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Export")]
     pub(super) fio: PathBuf,
     /// Give numbers to files whose paths fio cannot read: longer than 250 bytes, with spaces or
     /// other special characters
-    #[arg(long)]
+    #[arg(long, help_heading = "Export")]
     pub(super) flatten_names: bool,
 }
 

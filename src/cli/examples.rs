@@ -1,0 +1,121 @@
+//! Examples of subcommands, which end their help.
+
+/// Name of a subcommand, and commands with what they show.
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
+    (
+        "record",
+        &[
+            ("iotrace-perf make -j8", "a build with all its processes"),
+            ("iotrace-perf -a -D 10s -o day_{DATE}/", "the machine for ten seconds"),
+            ("iotrace-perf -p 4711 -e %sync", "fsync and its relatives of a process"),
+        ],
+    ),
+    (
+        "summary",
+        &[
+            ("iotrace-perf summary", "the newest recording here"),
+            ("iotrace-perf summary a.iocap --by user -n 5", "the five users with most time"),
+            ("iotrace-perf summary -F /srv/ --sort p99", "one directory, slow calls first"),
+        ],
+    ),
+    (
+        "disk",
+        &[
+            ("iotrace-perf disk -a -D 10s", "processes that use the disks now"),
+            ("iotrace-perf disk a.iocap --by cgroup", "containers and services"),
+        ],
+    ),
+    (
+        "latency",
+        &[
+            ("iotrace-perf latency a.iocap -T fs --ms", "file systems and their journals"),
+            ("iotrace-perf latency a.iocap -Q -d sda", "requests of a disk, with their queue"),
+        ],
+    ),
+    (
+        "files",
+        &[
+            ("iotrace-perf files -- make", "failed and repeated opens of a build"),
+            ("iotrace-perf files a.iocap --failed", "failed operations only"),
+        ],
+    ),
+    (
+        "cache",
+        &[
+            ("iotrace-perf cache -- ./app", "reads from memory and from disks"),
+            ("iotrace-perf cache a.iocap --sort waited", "files that were waited for first"),
+        ],
+    ),
+    (
+        "slow",
+        &[
+            ("iotrace-perf slow a.iocap -n 5", "the five slowest operations"),
+            ("iotrace-perf slow -p 4711 -D 30s", "those of a running process"),
+        ],
+    ),
+    ("pattern", &[("iotrace-perf pattern a.iocap -F '*.db'", "order and sizes of accesses")]),
+    (
+        "stacks",
+        &[
+            ("iotrace-perf stacks -a -D 10s", "kernel functions that use disks"),
+            ("iotrace-perf stacks a.iocap --svg f.svg", "a flame graph"),
+        ],
+    ),
+    (
+        "script",
+        &[
+            ("iotrace-perf script a.iocap --failed", "a line for each failed operation"),
+            ("iotrace-perf script a.iocap --json | jq .", "an object for each operation"),
+        ],
+    ),
+    ("info", &[("iotrace-perf info a.iocap", "what was recorded, and what was lost")]),
+    ("live", &[("iotrace-perf live -e openat,execve make", "opens and execs while they happen")]),
+    ("watch", &[("iotrace-perf watch -a /srv/a.db", "each access to a file, by any process")]),
+    (
+        "ctl",
+        &[
+            ("iotrace-perf record --control -a", "a recording that can be controlled"),
+            ("iotrace-perf ctl add /srv/a.db", "in another terminal: watch this file, too"),
+        ],
+    ),
+    ("convert", &[("iotrace-perf convert a.iocap -o b.otf2", "an archive for Vampir")]),
+    (
+        "import",
+        &[
+            ("strace -f -ttt -T -y -o a.txt ./app", "a log of another tool"),
+            ("iotrace-perf import a.txt -o a.iocap", "for all reports, and for replay"),
+        ],
+    ),
+    ("doctor", &[("sudo iotrace-perf doctor", "a test recording is one of the checks")]),
+    (
+        "replay",
+        &[
+            ("iotrace-perf replay plan a.iocap -o a.ioplan", "what can be replayed"),
+            ("iotrace-perf replay init a.ioplan --root r", "files of the first operation"),
+            ("iotrace-perf replay run a.ioplan --root r", "the operations, compared"),
+        ],
+    ),
+];
+
+/// Returns the examples of a subcommand as its help shows them; empty: it has none.
+pub(super) fn text(subcommand: &str) -> String {
+    let examples = EXAMPLES.iter().find(|(name, _)| *name == subcommand).map(|(_, all)| *all);
+    let Some(examples) = examples else { return String::new() };
+    let width = examples.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    let lines = examples.iter().map(|(command, shows)| format!("  {command:<width$}  {shows}"));
+    format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_into_80_columns() {
+        for (name, _) in EXAMPLES {
+            for line in text(name).lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
+}
