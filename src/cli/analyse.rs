@@ -16,7 +16,7 @@ use super::message::print_error;
 use super::recording::{self, LogPlace};
 use super::report_args::{ByArg, PrintArgs};
 use super::report_output::{ReportOutput, output};
-use super::{events, summary_lines};
+use super::{cgroup_target, events, summary_lines};
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
@@ -179,7 +179,8 @@ pub(super) fn on_log(
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
-    let mut recorded = recording::capture(&args.capture, |_| Ok(place), |_| log.try_clone())?;
+    let target = cgroup_target::resolved(&args.capture, &args.filter.cgroup)?;
+    let mut recorded = recording::capture(&target, |_| Ok(place), |_| log.try_clone())?;
     recorded.work(work, "no report was made");
     recorded.end()
 }

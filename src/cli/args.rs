@@ -18,6 +18,10 @@ use crate::sys::socket;
 pub(super) struct RecordArgs {
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
+    /// Record the processes that are in this control group or below it, and their children: a path,
+    /// a unit (postgresql.service), or the beginning of a container's identifier
+    #[arg(short = 'G', long, alias = "container", value_name = "CGROUP", conflicts_with_all = ["all_cpus", "pid", "command"])]
+    pub(super) cgroup: Vec<String>,
     /// Files to write: DIR for DIR/traces.iocap (the log) and DIR/traces.otf2, NAME.otf2 for both
     /// with that name, NAME.iocap for the log alone. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are
     /// filled in [default: iotrace_{DATE}, which `iotrace_latest` leads to]
@@ -116,21 +120,28 @@ pub(super) struct CaptureArgs {
     /// True to keep nothing in the kernel for the next recording; no argument sets it.
     #[arg(skip)]
     pub(super) leaves_nothing: bool,
+    /// Control groups that the processes were in; no argument of its own sets it.
+    #[arg(skip)]
+    pub(super) of_group: Option<String>,
     /// The program to run and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 }
 
 impl CaptureArgs {
+    /// True if the arguments say what is recorded.
+    pub(super) fn has_target(&self) -> bool {
+        self.all_cpus || !self.pid.is_empty() || !self.command.is_empty()
+    }
+
     /// True if the arguments say what is recorded, or how: a report without them is about a log.
     pub(super) fn is_wanted(&self) -> bool {
-        let has_target = self.all_cpus || !self.pid.is_empty() || !self.command.is_empty();
         let places = self.realtime.is_some() || self.tracer_cpus.is_some();
         let sizes = self.buffer_size.is_some() || self.max_log.is_some() || self.duration.is_some();
         let kinds = self.keep_foreign || self.all_block || !self.stacks.is_empty();
         let sources = self.source != SourceArg::Auto || self.names != NamesArg::Auto;
         let methods = self.args != ArgsArg::Registers || self.call_graph != Unwind::FramePointers;
-        has_target || places || sizes || kinds || sources || methods
+        self.has_target() || places || sizes || kinds || sources || methods
     }
 }
 

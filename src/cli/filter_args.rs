@@ -108,7 +108,7 @@ impl<'a> FilterSpec<'a> {
 }
 
 /// Control groups by their words.
-fn cgroups(words: &[String]) -> Result<Cgroups, CliError> {
+pub(super) fn cgroups(words: &[String]) -> Result<Cgroups, CliError> {
     if words.iter().any(|word| word.trim().is_empty()) {
         return Err(CliError::Usage(
             "-G takes a path, a unit or a container, not an empty word".into(),

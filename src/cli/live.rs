@@ -17,7 +17,7 @@ use super::message::print_line;
 use super::report_output::output;
 use super::script::{ScriptLog, ScriptShape};
 use super::tailing_reader::{LogCompletion, TailingReader};
-use super::{recording, summary_lines};
+use super::{cgroup_target, recording, summary_lines};
 use crate::pipeline::{self, Summary};
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
@@ -39,7 +39,8 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
         printer = Some(std::thread::Builder::new().name("iotrace-live".into()).spawn(print)?);
         log.try_clone()
     };
-    let mut recorded = recording::capture(&args.capture, |_| Ok(place), start_printing);
+    let target = cgroup_target::resolved(&args.capture, &args.filter.cgroup)?;
+    let mut recorded = recording::capture(&target, |_| Ok(place), start_printing);
     ended.set();
     if let (Ok(recorded), Some(printer)) = (&mut recorded, &printer) {
         recorded.wait_for(printer, &ended);

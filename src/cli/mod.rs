@@ -5,6 +5,7 @@ mod anomaly_digest;
 mod archive_staging;
 mod args;
 mod audit_line;
+mod cgroup_target;
 mod check;
 mod command_line;
 mod completeness;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::RecordArgs;
+use super::cgroup_target;
 use super::control::Control;
 use super::convert;
 use super::converted::LogPaths;
@@ -49,7 +50,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         controlled = control.map(|control| control.start(path, None)).transpose()?;
         made.get().ok_or(io::ErrorKind::NotFound)?.1.file().try_clone()
     };
-    let mut recorded = capture(&args.capture, place, create);
+    let target = cgroup_target::resolved(&args.capture, &args.cgroup)?;
+    let mut recorded = capture(&target, place, create);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
         it.wait_with(recorded, &ended);

@@ -60,7 +60,8 @@ pub(super) fn capture(
     create: impl FnOnce(&Path) -> io::Result<File>,
 ) -> Result<Recorded, CliError> {
     let options = options(args)?;
-    if let Some(gone) = args.pid.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+    let mut gone = args.pid.iter().filter(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+    if let Some(gone) = gone.next().filter(|_| args.of_group.is_none()) {
         return Err(TracerError::NoProcess(*gone).into());
     }
     let user = args.as_user.as_deref();
@@ -247,7 +248,8 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         (false, [], false) => Follow::Launched,
         (false, [], true) => {
             return Err(CliError::Usage(
-                "nothing to record: give a program (iotrace-perf -- ./app), a process (-p PID) or the whole machine (-a)"
+                "nothing to record: give a program (iotrace-perf -- ./app), a process (-p PID), a control group (-G NAME) or the \
+                 whole machine (-a)"
                     .into(),
             ));
         }
@@ -307,6 +309,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         ring_bytes: args.buffer_size,
         duration: args.duration,
         log_bytes_max: args.max_log,
+        group: args.of_group.clone(),
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
@@ -364,9 +367,10 @@ fn escaped(argument: &OsString) -> String {
 /// Reports what is recorded and how to stop, where no other output does.
 fn greet(args: &CaptureArgs, log: &str) {
     if args.command.is_empty() && args.duration.is_none() {
-        let scope = match args.pid.as_slice() {
-            [] => "the whole machine".to_owned(),
-            pids => {
+        let scope = match (&args.of_group, args.pid.as_slice()) {
+            (_, []) => "the whole machine".to_owned(),
+            (Some(group), pids) => format!("{} processes of {group}", pids.len()),
+            (None, pids) => {
                 let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
                 format!("process {}", pids.join(", "))
             }

@@ -64,6 +64,13 @@ pub(super) fn open_events(
     // to. Where there are no instances there is nothing to remove.
     let _ = instance_pool::remove_stale(context.tracefs, FreeInstances::Keep);
     socket::remove_left();
+    warnings.extend(options.group.as_ref().map(|group| {
+        let count = context.followed.len();
+        format!(
+            "of {group} the {count} processes that were in it at the start are recorded, with their children; not \
+             recorded: processes that entered it later (as docker exec does)"
+        )
+    }));
     let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
         open_from(source, options, context, warnings, cancellation)

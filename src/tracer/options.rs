@@ -83,6 +83,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Size of the log at which the recording ends, bytes.
     pub log_bytes_max: Option<u64>,
+    /// Control groups that the followed processes were in at the start, if these were chosen so.
+    pub group: Option<String>,
     /// True to keep records of processes that are not followed.
     pub keep_foreign: bool,
     /// The launched command, for the header.

@@ -517,10 +517,12 @@ fn followed(options: &Options, held: Option<&PausedChild>) -> Result<Vec<Pid>, T
         Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
         Follow::Attached(roots) => {
             let there = proc::processes();
-            if let Some(gone) = roots.iter().find(|it| !there.contains(&Pid(**it))) {
-                return Err(TracerError::NoProcess(*gone));
-            }
             let roots: BTreeSet<Pid> = roots.iter().copied().map(Pid).collect();
+            let gone = roots.iter().find(|root| !there.contains(root));
+            // The caller named a group, not these processes, of which some may have ended.
+            if let Some(gone) = gone.filter(|_| options.group.is_none()) {
+                return Err(TracerError::NoProcess(gone.0));
+            }
             Ok(proc::with_descendants(&Vec::from_iter(roots)))
         }
     }
