@@ -19,6 +19,10 @@ pub enum AnomalyKind {
     /// A `sys_exit` without its `sys_enter`, of a thread that was seen before. The entry was lost,
     /// or occurred between the moments at which entries and exits were switched off.
     OrphanExit,
+    /// A `sys_exit` with an error and without its `sys_enter`, where no record was lost: a seccomp
+    /// filter refused the call, which the kernel decides before the tracepoint of the entry
+    /// (`syscall_trace_enter()` in `kernel/entry/common.c`).
+    Refused,
     /// A `sys_enter` without its exit, although the thread continued.
     LostExit,
     /// An event of a thread whose process is unknown, because the record of its creation was lost.
@@ -41,6 +45,7 @@ impl AnomalyKind {
         Self::Late,
         Self::Undecodable,
         Self::OrphanExit,
+        Self::Refused,
         Self::LostExit,
         Self::NoProcess,
         Self::UnmatchedBlock,
@@ -56,6 +61,7 @@ impl AnomalyKind {
             Self::Late => "late",
             Self::Undecodable => "undecodable",
             Self::OrphanExit => "orphan-exit",
+            Self::Refused => "refused",
             Self::LostExit => "lost-exit",
             Self::NoProcess => "no-process",
             Self::UnmatchedBlock => "unmatched-block",
@@ -144,7 +150,8 @@ impl Ignored {
 }
 
 /// Counters of three reconciliations. Records: `records = events + anomalies + ignored`. System
-/// calls: `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans`.
+/// calls: `entries = pairs + open at the end + cut off + lost exits` and `exits = pairs + orphans +
+/// refused`.
 /// Asynchronous operations: `begun = ended + open at the end + unseen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
@@ -221,8 +228,26 @@ pub struct Ledger {
     pub attribution: AttributionCounts,
     /// Spans inside calls that are not shown.
     pub spans: OmittedSpans,
+    /// The launched program.
+    pub program: ProgramSpan,
     /// Durations of the tracer's own calls, by thread.
     pub own: BTreeMap<Tid, OwnDurations>,
+}
+
+/// Span of a launched program: a recording begins before its exec, and may end after its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProgramSpan {
+    /// The process, and the time of its exec.
+    pub exec: Option<(Pid, KernelTime)>,
+    /// End of its last thread.
+    pub end: Option<KernelTime>,
+}
+
+impl ProgramSpan {
+    /// Returns its duration, ns; `None`: no program was launched, or it ran on.
+    pub fn ns(&self) -> Option<u64> {
+        self.exec.zip(self.end).map(|((_, exec), end)| end.0.saturating_sub(exec.0))
+    }
 }
 
 /// Durations in the log of calls of a thread of the tracer: nine of ten took no longer.
@@ -354,6 +379,11 @@ impl Ledger {
         self.ignored.values().sum()
     }
 
+    /// Returns the number of calls that a seccomp filter refused.
+    pub fn refused(&self) -> u64 {
+        self.anomalous.get(&AnomalyKind::Refused).copied().unwrap_or(0)
+    }
+
     /// Returns the equations that do not hold, in words; empty when the counters balance.
     pub fn imbalances(&self) -> Vec<String> {
         let sides = [
@@ -366,7 +396,9 @@ impl Ledger {
                 "pairs + open at the end + cut off + lost exits",
                 { self.pairs + self.open_at_end + self.cut_off + self.lost_exits },
             ),
-            ("system call exits", self.exits, "pairs + orphans", self.pairs + self.orphan_exits),
+            ("system call exits", self.exits, "pairs + orphans + refused", {
+                self.pairs + self.orphan_exits + self.refused()
+            }),
             ("asynchronous operations", self.asynchronous, "ended + open at the end + unseen", {
                 self.async_ended + self.async_open + self.async_unseen
             }),

@@ -284,14 +284,17 @@ impl CacheUses {
         let bytes = done.bytes;
         let mut used = CacheUse { reads: 1, bytes, ..CacheUse::default() };
         let flags = done.file.and_then(|file| file.flags).unwrap_or(0);
-        match place {
-            Some((key, _)) if !self.has_requests_of(key) => used.unknown = bytes,
-            Some((key, _)) if self.is_elsewhere(key) => {
-                used.elsewhere = bytes;
-                let counted = if is_selected { bytes } else { 0 };
-                let sum = self.by_file_system.entry(key.0).or_default();
-                *sum = sum.saturating_add(counted);
+        let device = done.file.and_then(|file| file.stat).filter(is_character_device);
+        let elsewhere = match (device, &place) {
+            (Some(device), _) => device.inode(),
+            (None, Some((key, _))) if self.has_requests_of(*key) => {
+                Some(*key).filter(|key| self.is_elsewhere(*key))
             }
+            _ => None,
+        };
+        match place {
+            _ if elsewhere.is_some() => used.elsewhere = bytes,
+            Some((key, _)) if !self.has_requests_of(key) => used.unknown = bytes,
             Some((key, range)) => {
                 let [waited, ahead] = self.take(key, &range, done);
                 if flags & self.direct_flag != 0 {
@@ -303,6 +306,10 @@ impl CacheUses {
                 }
             }
             None => used.unknown = bytes,
+        }
+        if let Some(key) = elsewhere.filter(|_| is_selected) {
+            let sum = self.by_file_system.entry(key.0).or_default();
+            *sum = sum.saturating_add(bytes);
         }
         if is_selected {
             self.count(done, key, &used);
@@ -325,6 +332,11 @@ impl CacheUses {
             row.key = key.or(row.key);
         }
     }
+}
+
+/// True for `/dev/zero` and the like, which no page cache holds.
+fn is_character_device(stat: &FileStat) -> bool {
+    stat.mode & libc::S_IFMT == libc::S_IFCHR
 }
 
 /// Cache use of selected operations: the others use what disks have read, too.

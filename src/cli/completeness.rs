@@ -45,8 +45,8 @@ pub(super) fn missing(summary: &Summary) -> Vec<String> {
         (unused, "record", "could not be used"),
         (beyond + summary.beyond_bounds, "record", "had no room in the reader"),
         (ledger.other.count, "program", "whose calls are skipped"),
-        (ledger.lost_exits, "call", "without its end"),
-        (ledger.orphan_exits, "call", "without its beginning"),
+        (ledger.lost_exits, "call", "without an end"),
+        (ledger.orphan_exits, "call", "without a beginning"),
         (ledger.unmatched, "block event", "without its request"),
     ];
     let present = counts.iter().filter(|(count, _, _)| *count > 0);
@@ -104,6 +104,7 @@ pub(super) fn unknown(summary: &Summary) -> Vec<String> {
     let no_process = ledger.anomalous.get(&AnomalyKind::NoProcess).copied().unwrap_or(0);
     let counts = [
         (no_process, "record", "of unknown processes"),
+        (ledger.refused(), "call", "refused by seccomp, without arguments"),
         (ledger.unnamed, "operation", "without a name"),
         (ledger.unverified, "unverified name", ""),
         (ledger.untyped, "operation", "on descriptors of unknown type"),

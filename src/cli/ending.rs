@@ -46,7 +46,9 @@ pub(super) fn print(
 fn work(converted: &Converted) -> String {
     let summary = &converted.summary;
     let files = converted.totals.on_files();
-    let wall = summary.end_time().0.saturating_sub(summary.start().0);
+    let recorded = summary.end_time().0.saturating_sub(summary.start().0);
+    let has_run = |_: &u64| summary.end.as_ref().is_some_and(|end| end.reason == "exit");
+    let wall = summary.ledger.program.ns().filter(has_run).unwrap_or(recorded);
     let operations = counted(files.count, "operation");
     let share = match summary.header.scope.mode.as_str() {
         "launch" if !converted.totals.is_concurrent && files.time_ns <= wall => {

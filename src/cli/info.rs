@@ -160,6 +160,7 @@ fn doubts(summary: &Summary) -> Map<String, Value> {
         ("unfollowed", json!(ledger.unfollowed)),
         ("other_programs", json!(ledger.other.count)),
         ("orphan_exits", json!(ledger.orphan_exits)),
+        ("refused", json!(ledger.refused())),
         ("lost_exits", json!(ledger.lost_exits)),
         ("cut_off", json!(ledger.cut_off)),
         ("damaged_bytes", json!(summary.damaged_bytes)),

@@ -13,6 +13,11 @@
 //!                     └─ records were lost in between ──────────► as before
 //! ```
 //!
+//! An exec of a program with other credentials (set-user-ID) reports an end of the process that
+//! lives on: the kernel ends the events of unprivileged tracers (`begin_new_exec()` in `fs/exec.c`)
+//! and writes the record that a real end writes. So an end inside the exec is doubted until the
+//! next record of the process.
+//!
 //! Children have their parent's ABI. Programs that the kernel starts by itself do not return from a
 //! call, so nothing is concluded for a process that has not run a user's program before.
 
@@ -29,6 +34,8 @@ pub struct Abi {
     is_user: bool,
     /// Open files whose positions it may move unseen.
     held: Vec<Rc<Description>>,
+    /// True if an end of the process was reported inside its last exec.
+    has_doubted_end: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +70,10 @@ pub enum AbiDecision {
 /// Time in which a program that has just been started may still be inside the call that started it.
 const BEGINNING_NS: u64 = 100_000_000;
 
+/// Time between an exec and the end of the process that it reports, ns: some microseconds, unless a
+/// hypervisor deschedules the CPU.
+const END_IN_EXEC_NS: u64 = 1_000_000;
+
 impl Abi {
     /// Notes that the process runs a program.
     pub fn is_user(&mut self) {
@@ -78,7 +89,16 @@ impl Abi {
 
     /// Returns the state of a child.
     pub fn of_child(&self) -> Self {
-        Self { state: self.state, is_user: self.is_user, held: Vec::new() }
+        Self { state: self.state, is_user: self.is_user, ..Self::default() }
+    }
+
+    /// Returns true if the report of the process's end may be that of an exec, of which the end has
+    /// not been seen. A second report is true.
+    pub fn doubts_end(&mut self, at: KernelTime, now_losses: u32) -> bool {
+        let AbiState::Unknown { since, losses, .. } = self.state else { return false };
+        let is_early = at.since(since).is_some_and(|age| age.0 < END_IN_EXEC_NS);
+        let is_first = !std::mem::replace(&mut self.has_doubted_end, true);
+        is_first && is_early && losses == now_losses
     }
 
     /// Handles an exec. Returns true if the previous program must be of another table, because not
@@ -92,6 +112,7 @@ impl Abi {
         if self.is_user {
             let was_other = self.state != AbiState::Native;
             self.state = AbiState::Unknown { was_other, since, losses };
+            self.has_doubted_end = false;
             let fds = fds.descriptions();
             fds.iter().for_each(|it| it.hold());
             self.held.extend(fds);
@@ -128,7 +149,8 @@ impl Abi {
     /// Handles the end of the capture. Returns true if the program must be of another table.
     pub fn is_silent(&self, now: KernelTime, now_losses: u32) -> bool {
         let AbiState::Unknown { since, losses, .. } = self.state else { return false };
-        losses == now_losses && now.since(since).is_some_and(|it| it.0 > BEGINNING_NS)
+        let has_begun = now.since(since).is_some_and(|age| age.0 > BEGINNING_NS);
+        losses == now_losses && (has_begun || self.has_doubted_end)
     }
 
     /// Handles the end of the process. Returns true if its program was of another table and had not

@@ -61,6 +61,39 @@ fn other_record_shows_a_foreign_program() {
     );
 }
 
+/// Fails if the end that an exec of a set-user-ID program reports ends the process, or is counted
+/// as a program of another table.
+#[test]
+fn end_inside_an_exec_is_no_end() {
+    after(
+        "120 2/2 exec 2/2
+         121 2/2 end 2/2
+         122 2/2 < execve 0
+         130 2/2 > read 3 0 5
+         131 2/2 < read 5
+         132 2/2 end 2/2",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: read 3 /a fd-link at 0 = 5
+            1: read 3 /a fd-link at 5 = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at 0 = 10
+        "#]],
+    );
+    after(
+        "120 2/2 exec 2/2
+         121 2/2 end 2/2
+         130 2/2 end 2/2",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            1: read 3 /a fd-link at ? = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at ? = 10
+            2 makes calls of another table
+        "#]],
+    );
+}
+
 #[test]
 fn missing_record_shows_a_foreign_program() {
     after(

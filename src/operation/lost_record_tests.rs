@@ -42,8 +42,8 @@ fn an_entry_from_before_everything_was_on_is_not_missed() {
                 112 1/1 < read 5";
     let expected = expect![[r#"
         1: write without its exit
-        ! read = 3 without its entry
-        ! read = 5 without its entry
+        ! orphan-exit: read = 3 without its entry
+        ! orphan-exit: read = 5 without its entry
     "#]];
     expected.assert_eq(&steps_from(KernelTime(110), Observability::ALL, text));
 }
@@ -70,14 +70,14 @@ fn exit_after_the_end_is_not_missed() {
         1: close 3   at ? = 0
         1: close without its exit
         2: close without its exit
-        ! read = 7 without its entry
+        ! orphan-exit: read = 7 without its entry
         3: close 3   at ? = 0
-        ! read = 1 without its entry
+        ! orphan-exit: read = 1 without its entry
     "#]]
     .assert_eq(&steps(&text("")));
     expect![[r#"
         1: close 3   at ? = 0
-        ! read = 7 without its entry
+        ! orphan-exit: read = 7 without its entry
         3: close 3   at ? = 0
     "#]]
     .assert_eq(&steps(&text("110 off")));
@@ -105,6 +105,26 @@ fn working_directory_is_unknown_after_a_loss() {
             1: openat 4 a kernel-string at ? = 4
             1: chdir -1 /there kernel-string at ? = 0 [/there]
             1: openat 5 /there/a kernel-string at ? = 5
+        "#]],
+    );
+}
+
+/// Fails if a call that a seccomp filter refuses, which has no entry, is taken for a lost record,
+/// or if it makes the position of an open file doubtful.
+#[test]
+fn refused_call_has_no_entry() {
+    check(
+        "100 1/1 > openat -100 0 2
+         101 1/1 < openat 3 /a
+         110 1/1 < fcntl -1
+         120 1/1 > read 3 0 10
+         121 1/1 < read 10
+         130 1/1 < fcntl 3",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            ! refused: fcntl = -1 without its entry
+            1: read 3 /a fd-link at 0 = 10
+            ! orphan-exit: fcntl = 3 without its entry
         "#]],
     );
 }

@@ -364,12 +364,18 @@ impl Tracker {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
                 }
-                // The call may have moved any position of its process.
-                TaskView::new(process, &thread.own).fds().borrow().forget_positions();
                 // The entry may be from before all tracepoints were on, or from after they were
                 // switched off.
                 let all_were_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
                 let entry_was_seen = std::mem::replace(&mut thread.seen, true) && all_were_on;
+                let is_error = (-4095..0).contains(&exit.ret);
+                if other.is_none() && entry_was_seen && self.ledger.lost == 0 && is_error {
+                    self.ledger.exits += 1;
+                    let refused = unpaired(event, AnomalyKind::Refused, exit);
+                    return self.anomaly(&refused, event.time, sink);
+                }
+                // The call may have moved any position of its process.
+                TaskView::new(process, &thread.own).fds().borrow().forget_positions();
                 if other.is_none() && !entry_was_seen && self.ledger.lost == 0 {
                     self.ledger.ignore(Ignored::UnderWay);
                     return Ok(());
@@ -381,8 +387,8 @@ impl Tracker {
                     let operation = syscall::abandon(pending, event.time);
                     sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
                 }
-                let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
-                self.anomaly(&anomaly(event, AnomalyKind::OrphanExit, 1, detail), event.time, sink)
+                let orphan = unpaired(event, AnomalyKind::OrphanExit, exit);
+                self.anomaly(&orphan, event.time, sink)
             }
         }
     }
@@ -492,6 +498,10 @@ impl Tracker {
         tid: Tid,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        let process = self.tasks.known_process_mut(pid);
+        if process.is_some_and(|process| process.abi.doubts_end(at, self.context.losses)) {
+            return Ok(());
+        }
         let gone = self.tasks.exit(pid, tid);
         if let Some(thread) = gone.thread {
             self.thread_gone(at, thread, sink)?;
@@ -504,6 +514,9 @@ impl Tracker {
             }
         }
         if let Some(process) = &gone.process {
+            let span = &mut self.ledger.program;
+            let is_program = span.exec.is_some_and(|(program, _)| program == pid);
+            span.end = span.end.or(is_program.then_some(at));
             self.async_process_ended(at, process.info.key, sink)?;
         }
         if let Some(process) = gone.process.filter(|it| it.announced) {
@@ -551,6 +564,12 @@ impl Tracker {
         }
         Ok(())
     }
+}
+
+/// Returns the anomaly of an exit without its entry.
+fn unpaired(event: &Event, kind: AnomalyKind, exit: &SysExit) -> Anomaly {
+    let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
+    anomaly(event, kind, 1, detail)
 }
 
 /// Counts a call without an exit: the thread's next record shows that it must have ended.

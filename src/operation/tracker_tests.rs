@@ -44,9 +44,9 @@ impl Sink for StepText {
             let _ = writeln!(self.0, "{}: fault {path} at {} {access}", it.tid, it.offset);
         }
         if let Step::Anomaly(it) = step
-            && it.kind == AnomalyKind::OrphanExit
+            && matches!(it.kind, AnomalyKind::OrphanExit | AnomalyKind::Refused)
         {
-            let _ = writeln!(self.0, "! {}", it.detail);
+            let _ = writeln!(self.0, "! {}: {}", it.kind.as_str(), it.detail);
         }
         if let Step::SyscallUnfinished(it, Unfinished::ExitLost) = step {
             let _ = writeln!(self.0, "{}: {} without its exit", it.tid, it.call.call().name);

@@ -175,7 +175,7 @@ fn files(fold: &FileTotals, limit: usize) -> Table {
     let rest = fold.files.others().map(|other| (cells(other, other_files()), other));
     let nameless = fold.nameless.iter().map(|(io, it)| (cells(it, nameless_cells(*io)), it));
     let rows = rows.chain(rest).chain(nameless).collect();
-    table("files", "Files", &columns, rows, limit)
+    table("files", "Files, pipes and sockets", &columns, rows, limit)
 }
 
 /// Sums over the files of each directory, not those of directories in it.

@@ -83,7 +83,7 @@ fn buckets(key: &RowKey, times: &LatencyTimes) -> Vec<Vec<Cell>> {
         let mut row = names(key);
         row.extend([
             Cell::Count(from),
-            Cell::Count(u64::MAX >> (62 - octave.min(62))),
+            Cell::Count(u64::MAX >> (63 - octave.min(63))),
             Cell::Count(*count),
             Cell::Word("*".repeat(usize::try_from(letters).unwrap_or(0))),
         ]);

@@ -423,7 +423,7 @@ fn sentence(finding: &Finding, names: &[(DevId, String)]) -> String {
             of(all_ns)
         ),
         FindingKind::Small { what, count, bytes } => format!(
-            "{what}: {} move {}, {} on average: with accesses of 4096 bytes some {spent} less",
+            "{what}: {} move {}, {} on average: with accesses of 4096 bytes up to {spent} less",
             counted(*count, "call"),
             size(*bytes),
             size(bytes / count.max(&1))

@@ -13,7 +13,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/event", 47),
     ("src/import", 6),
     ("src/naming", 94),
-    ("src/operation", 485),
+    ("src/operation", 484),
     ("src/otf2", 2),
     ("src/pipeline", 3),
     ("src/record", 33),
@@ -21,7 +21,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/report", 20),
     ("src/sys", 169),
     ("src/text", 1),
-    ("src/tracer", 599),
+    ("src/tracer", 598),
 ];
 
 pub(crate) const LONG_CLOSURES_OF_IT: Baseline = &[];

@@ -35,7 +35,9 @@ impl Tracker {
         }
         if exec {
             self.ledger.execs += u64::from(process.followed);
-            process.before_exec = false;
+            if std::mem::take(&mut process.before_exec) {
+                self.ledger.program.exec.get_or_insert((pid, event.time));
+            }
             process.info.program = None;
             let launched = self.launched.take_if(|(root, _)| *root == pid);
             process.info.command = launched.map(|(_, arguments)| arguments);
