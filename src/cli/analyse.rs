@@ -261,6 +261,9 @@ pub(super) fn print(
     let mut wrong = None;
     if let Some(table) = &args.table {
         wrong = report.keep_table(table).map_err(|all| none("table", table, &all)).err();
+        if wrong.is_none() && form(args) == TableFormat::Text {
+            report.facts.clear();
+        }
     }
     if let Some(column) = &args.sort {
         let sorted = report.sort(column, shown_rows(args));

@@ -3,6 +3,7 @@
 use crate::analysis::audit::{self, AuditTerms, ProcessAudit};
 use crate::analysis::call_totals::Totals;
 use crate::pipeline::Summary;
+use crate::text::quantity::counted;
 
 /// Result of the comparison.
 pub(super) struct AuditVerdict {
@@ -42,7 +43,8 @@ fn compared(audit: &ProcessAudit) -> String {
     let incomparable = |why: String| format!("audit: not comparable with /proc/PID/io: {why}");
     if *untold > 0 {
         return incomparable(format!(
-            "the calls of {untold} programs were not interpreted, and are in it"
+            "the calls of {} were not interpreted, and are in it",
+            counted(*untold, "program")
         ));
     }
     if *unwaited > 0 {
@@ -51,7 +53,9 @@ fn compared(audit: &ProcessAudit) -> String {
         ));
     }
     match audit.agrees() {
-        None => incomparable(format!("{lost} events were lost or are missing, and are in it")),
+        None => {
+            incomparable(format!("{} lost or missing, which are in it", counted(*lost, "event")))
+        }
         Some(true) => {
             format!(
                 "audit: equal to /proc/PID/io to the byte and call, {}",
@@ -74,6 +78,12 @@ fn compared(audit: &ProcessAudit) -> String {
 const UNRECORDED_IOCTL: &str =
     "; ioctl was not recorded: btrfs send writes inside it (see it with -e %default,ioctl)";
 
+/// Returns a number with its noun, which is in the singular.
+fn number_of(number: i64, noun: &str) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", counted(number.unsigned_abs(), noun))
+}
+
 /// Parts of the kernel's numbers that are not of recorded calls, with their reasons.
 fn terms(audit: &ProcessAudit) -> Vec<String> {
     let AuditTerms { exec_bytes, exec_calls, unknown_programs, unknown_formats, .. } =
@@ -85,7 +95,10 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
     let mut terms = Vec::new();
     if known > 0 || unknown_programs == 0 {
         terms.push(format!(
-            "but for {bytes} bytes in {calls} reads by the kernel itself to start {known} programs"
+            "but for {} in {} by the kernel itself to start {}",
+            number_of(bytes, "byte"),
+            number_of(calls, "read"),
+            number_of(known, "program")
         ));
     }
     let counted = [
@@ -103,10 +116,9 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
     ];
     terms.extend(counted.iter().filter(|row| row.0 > 0).map(|row| format!("{} {}", row.0, row.1)));
     terms.extend(audit.failed_execs().map(|(bytes, calls)| {
-        let failed = audit.reasons.failed_execs;
-        format!(
-            "{bytes} bytes in {calls} reads by the kernel itself for {failed} execs that failed"
-        )
+        let failed = number_of(audit.reasons.failed_execs, "exec");
+        let (bytes, reads) = (number_of(bytes, "byte"), number_of(calls, "read"));
+        format!("{bytes} in {reads} by the kernel itself for {failed} that failed")
     }));
     let writers = [
         (core_signals, "into a core dump"),
@@ -116,7 +128,8 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
         writers.iter().filter(|writer| writer.0 > 0).map(|writer| writer.1).collect();
     terms.extend(audit.kernel_writes().map(|(bytes, calls)| {
         let writers = writers.join(" or ");
-        format!("{bytes} bytes in {calls} writes by the kernel itself {writers}")
+        let (bytes, writes) = (number_of(bytes, "byte"), number_of(calls, "write"));
+        format!("{bytes} in {writes} by the kernel itself {writers}")
     }));
     terms
 }

@@ -9,6 +9,7 @@ use super::args::DoctorArgs;
 use super::check::Check;
 use super::error::CliError;
 use super::message::print_line;
+use super::report_output::print_text;
 use super::{doctor_names, self_test};
 use crate::event::block_shape::BLOCK_POINTS;
 use crate::event::syscall_table::CallId;
@@ -38,8 +39,11 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
         vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
     checks.extend(doctor_names::checks());
     checks.extend([open_files(), disks(), self_test::check()]);
-    let text = if args.json { as_json(&checks) } else { as_text(&checks) };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
+    if args.json {
+        io::stdout().lock().write_all(as_json(&checks).as_bytes()).map_err(CliError::output)?;
+    } else {
+        print_text(&as_text(&checks))?;
+    }
     let is_ok = |name: &str| checks.iter().any(|check| check.name == name && check.ok);
     let possible = is_ok("tracefs") && (is_ok("perf events") || is_ok("own programs"));
     Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,10 +1,10 @@
 //! Events of `-e`, and the list of all events.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::process::ExitCode;
 
 use super::error::CliError;
+use super::report_output::print_text;
 use crate::event::syscall_table::{CALLS, CallId, DEFAULT_GROUPS, GROUPS};
 
 /// Name of the block requests, which are not system calls.
@@ -145,7 +145,7 @@ pub(super) fn run() -> Result<ExitCode, CliError> {
              kernel has them, else by tracepoints; the page cache, throttling, the journal\n\
              fault: page faults on files that are mapped into memory, and the calls that map them\n\
              %file: every call with a path; %meta: %name, %stat and %attr; %default; %all\n";
-    std::io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    print_text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,29 +10,30 @@ use super::completeness;
 use super::convert::{InputLog, open, read_log};
 use super::converted::Converted;
 use super::error::CliError;
+use super::report_output::print_text;
 use super::summary_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
-use crate::analysis::call_totals::CallTotals;
+use crate::analysis::call_totals::{BlockTotals, CallTotals, Totals};
 use crate::capture::fact::StackEnd;
 use crate::capture::header::{Counts, Disk, End, RingCounts, TracerCost};
+use crate::operation::block::DiskstatsClass;
 use crate::operation::disk;
 use crate::operation::user_stacks::UnwindStats;
 use crate::pipeline::{OtherRequests, Summary};
-use crate::text::escape;
-use crate::units::{DevId, KernelTime};
+use crate::text::{escape, quantity};
+use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 pub(super) fn run(args: &InfoArgs) -> Result<ExitCode, CliError> {
     let InputLog { items, header, version } = open(&args.log, false)?;
     let info = read_log(&args.log, items, header, &mut || true)?;
     let bytes = std::fs::metadata(&args.log).map_or(0, |metadata| metadata.len());
-    let mut out = io::stdout().lock();
     let file = LogFile { version, bytes };
-    let text = if args.json {
-        escape::json_lines(&format!("{:#}\n", as_json(&info, file)))
+    if args.json {
+        let text = escape::json_lines(&format!("{:#}\n", as_json(&info, file)));
+        io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)?;
     } else {
-        as_text(&info, file.bytes)
-    };
-    out.write_all(text.as_bytes()).map_err(CliError::output)?;
+        print_text(&as_text(&info, file.bytes))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -224,6 +225,33 @@ fn details(info: &Converted) -> Map<String, Value> {
     ])
 }
 
+/// Totals of calls, opcodes and block requests for people; JSON has the exact numbers.
+fn totals_lines(totals: &Totals) -> Vec<String> {
+    use quantity::{count, size, time};
+    let row = |name: &str, cells: [String; 4]| {
+        let cells = cells.map(|cell| format!("{cell:>12}"));
+        format!("  {name:<24}{}", cells.concat()).trim_end().to_owned()
+    };
+    let call = |name: &str, call: &CallTotals| {
+        row(name, [count(call.count), count(call.errors), size(call.bytes), time(call.time_ns)])
+    };
+    let block = |(dev, class): &(DevId, DiskstatsClass), block: &BlockTotals| {
+        let name = format!("{dev} {}", format!("{class:?}").to_lowercase());
+        let bytes = size(block.sectors.saturating_mul(SECTOR_BYTES));
+        row(&name, [count(block.requests), count(block.merges), bytes, String::new()])
+    };
+    let heading = |name: &str, columns: [&str; 4]| row(name, columns.map(str::to_owned));
+    let calls = totals.calls().map(|(id, totals)| call(id.call().name, totals));
+    let opcodes = totals.asynchronous.iter().map(|(code, totals)| call(&code.to_string(), totals));
+    let mut lines = vec![heading("operations", ["count", "failed", "bytes", "time"])];
+    lines.extend(calls.chain(opcodes));
+    if !totals.blocks.is_empty() {
+        lines.push(heading("block requests", ["count", "merges", "bytes", ""]));
+    }
+    lines.extend(totals.blocks.iter().map(|(key, totals)| block(key, totals)));
+    lines
+}
+
 fn call(totals: &CallTotals) -> Value {
     let CallTotals { count, errors, bytes, time_ns, .. } = totals;
     json!({"count": count, "errors": errors, "bytes": bytes, "time_ns": time_ns})
@@ -334,35 +362,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
     ];
     lines.extend(summary.disks().iter().filter_map(described));
     lines.extend(summary_lines::lines(bytes, info));
-    for (id, it) in info.totals.calls() {
-        lines.push(format!(
-            "{:>18} {:>12} calls {:>8} errors {:>16} bytes {:>16} ns",
-            id.call().name,
-            it.count,
-            it.errors,
-            it.bytes,
-            it.time_ns
-        ));
-    }
-    for (opcode, it) in &info.totals.asynchronous {
-        lines.push(format!(
-            "{:>18} {:>12} times {:>8} errors {:>16} bytes {:>16} ns",
-            opcode.to_string(),
-            it.count,
-            it.errors,
-            it.bytes,
-            it.time_ns
-        ));
-    }
-    for ((dev, class), it) in &info.totals.blocks {
-        lines.push(format!(
-            "{:>18} {:>12} {class:?} requests {:>16} sectors {:>8} merges",
-            dev.to_string(),
-            it.requests,
-            it.sectors,
-            it.merges
-        ));
-    }
+    lines.extend(totals_lines(&info.totals));
     // Names of hosts, disks and programs are untrusted.
     lines.iter().map(|line| escape::harmless(line) + "\n").collect()
 }
@@ -370,7 +370,6 @@ fn as_text(info: &Converted, bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::call_totals::Totals;
 
     #[test]
     fn foreign_text_is_escaped() {

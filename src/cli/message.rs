@@ -3,7 +3,10 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use console::Term;
+
 use crate::text::escape;
+use crate::text::wrapping::wrapped;
 
 /// True if only errors are printed.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
@@ -30,8 +33,10 @@ pub(super) fn print_line(line: &str) {
 /// Prints an error on standard error; control characters of logs and programs are escaped. Standard
 /// output belongs to the traced program and to data.
 pub(super) fn print_error(line: &str) {
+    let width = Term::stderr().size_checked().map(|(_, columns)| usize::from(columns));
+    let line = format!("iotrace-perf: {}", escape::harmless(line));
     // One write: the traced program writes there, too.
-    let line = format!("iotrace-perf: {}\n", escape::harmless(line));
+    let line = wrapped(&line, width) + "\n";
     // An error has no other place to go.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -11,6 +11,7 @@ use super::report_args::{ColorArg, PrintArgs};
 use crate::sys::output_dir::{NewFile, Users};
 use crate::sys::signal;
 use crate::text::table::{Report, TableFormat, TextStyle};
+use crate::text::wrapping::wrapped_lines;
 
 /// Creates a file that does not exist.
 pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
@@ -76,6 +77,12 @@ impl ReportOutput {
         };
         TextStyle { width, has_color }
     }
+}
+
+/// Prints a text on standard output, its lines as wide as a terminal.
+pub(super) fn print_text(text: &str) -> Result<(), CliError> {
+    let text = wrapped_lines(text, columns(&Term::stdout()));
+    io::stdout().lock().write_all(text.as_bytes()).map_err(CliError::output)
 }
 
 /// Returns the destination of a report: separate from a traced program's own output.

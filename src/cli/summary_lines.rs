@@ -15,7 +15,7 @@ use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
 use crate::pipeline::{DurationShare, OtherRequests, Summary};
-use crate::text::quantity::size;
+use crate::text::quantity::{count, counted, size, time};
 use crate::text::shares;
 use crate::text::table::Report;
 use crate::tracer::tracepoint_plan::SourceKind;
@@ -207,33 +207,35 @@ fn others(summary: &Summary) -> Option<String> {
         let name = names.iter().find(|name| name.0 == *dev);
         let name = name.map_or_else(|| dev.to_string(), |name| name.1.clone());
         let (requests, bytes) = others.all();
-        format!("{requests} requests, {} on {name}", size(bytes))
+        format!("{}, {} on {name}", counted(requests, "request"), size(bytes))
     };
     let mut parts: Vec<String> = all.iter().take(OTHERS_SHOWN).map(device).collect();
     let more = all.len().saturating_sub(parts.len());
     if more > 0 {
         parts.push(format!("requests on {more} more devices"));
     }
-    if not_counted > 0 {
-        parts.push(format!(
-            "{not_counted} requests that had not ended or that /proc/diskstats does not count"
-        ));
-    }
     let requests: u64 = all.iter().map(|row| row.1.all().0).sum();
     let recorded: u64 = all.iter().map(|row| row.1.recorded).sum();
     let recorded = match recorded {
+        _ if requests == 0 => String::new(),
         0 => ", not recorded individually".to_owned(),
-        some if some < requests => format!(", of which {some} were recorded individually"),
+        some if some < requests => format!(", of which {} recorded individually", count(some)),
         _ => ", recorded and not shown".to_owned(),
     };
+    let not_counted = (not_counted > 0).then(|| {
+        let requests = counted(not_counted, "request");
+        format!("{requests} not ended, or not counted by /proc/diskstats")
+    });
     let given_up = summary.end.as_ref().map_or(0, |end| end.others.places_given_up);
     let given_up = match given_up {
         0 => String::new(),
-        some => format!("; {some} extents of files were dropped for lack of room"),
+        some => format!("; {} of files dropped for lack of room", counted(some, "extent")),
     };
+    let counted_ones = (!parts.is_empty()).then(|| parts.join("; ") + &recorded);
+    let parts: Vec<String> = counted_ones.into_iter().chain(not_counted).collect();
     (!parts.is_empty()).then(|| {
         let parts = parts.join("; ");
-        format!("other programs and the kernel's own threads: {parts}{recorded}{given_up}")
+        format!("other programs and the kernel's own threads: {parts}{given_up}")
     })
 }
 
@@ -254,22 +256,21 @@ fn cost(summary: &Summary) -> Option<String> {
         return None;
     }
     let own = &summary.end.as_ref()?.own;
-    let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
     let operations = summary.ledger.pairs;
     let calls = own.call_cost_ns.map_or_else(
-        || "an unknown time for the calls".to_owned(),
+        || "an unknown time".to_owned(),
         |each| {
-            let all = seconds(each.saturating_mul(operations));
-            format!("{all:.3} s for {operations} calls ({each} ns each, measured at the start)")
+            let (all, calls) = (each.saturating_mul(operations), counted(operations, "call"));
+            format!("about {} for {calls} ({each} ns each, measured at the start)", time(all))
         },
     );
     let names = &summary.names_wait;
     Some(format!(
-        "cost: the tracer used {:.3} s of CPU; the programs were held up by about {calls}; reading the names of {} calls kept CPUs from \
-         them for {:.3} s at most",
-        seconds(own.cpu_ns),
-        names.calls,
-        seconds(names.ns)
+        "cost: the tracer used {} of CPU; the programs were held up by {calls}; reading the names of {} kept CPUs from \
+         them for {} at most",
+        time(own.cpu_ns),
+        counted(names.calls, "call"),
+        time(names.ns)
     ))
 }
 
@@ -476,7 +477,7 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
     lines.extend(beyond_bounds(summary));
     for kind in [AnomalyKind::Late, AnomalyKind::Undecodable, AnomalyKind::NoProcess] {
         if let Some(count) = summary.ledger.anomalous.get(&kind) {
-            lines.push(format!("{count} records were not used: {}", kind.as_str()));
+            lines.push(format!("{} not used: {}", counted(*count, "record"), kind.as_str()));
         }
     }
     if summary.header.imported.is_some() {

@@ -13,7 +13,7 @@ use crate::operation::block::DiskstatsClass;
 use crate::operation::disk;
 use crate::operation::model::ProcessKey;
 use crate::pipeline::{OtherRequests, Summary};
-use crate::text::quantity::{size, time};
+use crate::text::quantity::{counted, size, time};
 use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Pid};
@@ -336,7 +336,7 @@ fn findings(
                 .collect();
         let name = device(*dev, &disks.0).text();
         let text = match parts.as_slice() {
-            [] => format!("{} requests without data", used.requests()),
+            [] => format!("{} without data", counted(used.requests(), "request")),
             parts => parts.join("; "),
         };
         let within = if wall_ns > 0 { format!(" (in {})", time(wall_ns)) } else { String::new() };

@@ -251,9 +251,9 @@ fn untyped(fold: &IoSummary, names: &str) -> Option<String> {
     let all = fold.all();
     (all.untyped > 0).then(|| {
         format!(
-            "{} operations, {} of {}, are on descriptors of unknown type (names: {}): whether they are file I/O or wait for pipes and \
+            "{}, {} of {}, on descriptors of unknown type (names: {}): whether they are file I/O or wait for pipes and \
              sockets is not known, and no other finding counts them (docs/limitations.md#lim-descriptors)",
-            all.untyped,
+            counted(all.untyped, "operation"),
             time(all.untyped_ns),
             time(all.time.sum()),
             harmless(names.as_bytes())
@@ -269,8 +269,9 @@ fn unseen(unfetched: &UnfetchedAsync) -> Option<String> {
     };
     (unfetched.count > 0).then(|| {
         format!(
-            "{} asynchronous operations, result not seen: they requested {} bytes{unknown} and are in no table",
-            unfetched.count, unfetched.requested
+            "{}, result not seen: they requested {}{unknown} and are in no table",
+            counted(unfetched.count, "asynchronous operation"),
+            counted(unfetched.requested, "byte")
         )
     })
 }

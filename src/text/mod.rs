@@ -23,6 +23,7 @@ pub mod errno;
 pub mod escape;
 mod flags;
 mod number_format;
+pub mod wrapping;
 
 pub use flags::direct_flag;
 

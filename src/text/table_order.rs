@@ -39,14 +39,19 @@ impl Report {
         Ok(())
     }
 
-    /// Keeps one table only, by its key.
+    /// Keeps one table only, by its key or the first word of its title.
     ///
     /// # Errors
     ///
     /// There is no such table: the keys of all tables.
-    pub fn keep_table(&mut self, key: &str) -> Result<(), Vec<&'static str>> {
+    pub fn keep_table(&mut self, name: &str) -> Result<(), Vec<&'static str>> {
         let keys = self.tables.iter().map(|table| table.key).collect();
-        self.tables.retain(|table| table.key == key);
+        let has_key = self.tables.iter().any(|table| table.key == name);
+        let is_wanted = |table: &Table| match has_key {
+            true => table.key == name,
+            false => table.first_word() == name.to_lowercase(),
+        };
+        self.tables.retain(is_wanted);
         if self.tables.is_empty() { Err(keys) } else { Ok(()) }
     }
 
@@ -64,6 +69,12 @@ impl Report {
 }
 
 impl Table {
+    /// Returns the first word of the title, in small letters.
+    fn first_word(&self) -> String {
+        let end = self.title.find(|letter: char| !letter.is_alphanumeric());
+        self.title.get(..end.unwrap_or(self.title.len())).unwrap_or_default().to_lowercase()
+    }
+
     /// Returns the place of a column with this name.
     fn place_of(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| {

@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::quantity::{self, ColumnUnit};
 use super::table::{Cell, Column, Report, Table, TextStyle, UNVERIFIED, incomplete_line};
+use super::wrapping::wrapped;
 use super::{escape, shares};
 
 /// Cells of a key that stay when the terminal is narrow.
@@ -53,7 +54,8 @@ impl Report {
         let mut left_out = 0;
         for table in self.tables.iter().filter(|table| !table.rows.is_empty()) {
             let title = styled(table.title.clone(), console::Style::new().bold());
-            text.push_str(&format!("\n{title}\n"));
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{title}\n"));
             let mut columns = columns(table);
             if let [sentences] = columns.as_slice()
                 && sentences.is_left_aligned
@@ -82,12 +84,6 @@ impl Report {
         }
         text
     }
-}
-
-/// Returns a sentence in lines of this width.
-fn wrapped(text: &str, width: Option<usize>) -> String {
-    let options = |width| textwrap::Options::new(width).subsequent_indent("  ");
-    width.map_or_else(|| text.to_owned(), |width| textwrap::fill(text, options(width)))
 }
 
 /// Returns the columns that are for people, the keys first.
