@@ -8,9 +8,8 @@ pub fn wrapped(sentence: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return sentence.to_owned() };
     let indent = sentence.len() - sentence.trim_start().len() + 2;
     let indent = " ".repeat(indent);
-    let options = Options::new(width)
-        .subsequent_indent(&indent)
-        .word_splitter(WordSplitter::NoHyphenation);
+    let options =
+        Options::new(width).subsequent_indent(&indent).word_splitter(WordSplitter::NoHyphenation);
     textwrap::fill(sentence, options)
 }
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::driver::recording::{can_record, record};
+use crate::support::driver::recording::{can_record, record, wait_until};
 use crate::support::machine::requirements::{Need, make_cgroup};
 use crate::support::machine::turns::beside_others;
 use crate::support::scratch_dir;
@@ -92,4 +93,45 @@ fn operations_of_one_control_group_are_selected() {
     for name in &names {
         assert!(groups.contains(&Value::String(format!("/{name}"))), "{groups:?}");
     }
+}
+
+/// Fails if a recording of a control group has operations of another one, or does not say that
+/// processes that enter the group later are not recorded.
+#[test]
+fn processes_of_one_control_group_are_recorded() {
+    if !can_record(&[Need::Cgroup]) {
+        return;
+    }
+    let _turn = beside_others();
+    let names = ["only", "beside"].map(|name| format!("iotrace-{}-{name}", std::process::id()));
+    let groups = names.each_ref().map(|name| Group(make_cgroup(name).expect("a control group")));
+    let files = ["/etc/hostname", "/etc/passwd"];
+    let start = |(group, file): (&Group, &str)| {
+        let line = format!(
+            "echo $$ > {}/cgroup.procs; while sleep 0.02; do cat {file}; done",
+            group.0.display()
+        );
+        let process = Command::new("sh").args(["-c", &line]).stdout(Stdio::null()).spawn();
+        process.expect("a shell")
+    };
+    let mut running: Vec<Child> = groups.iter().zip(files).map(start).collect();
+    let has_member = |group: &Group| {
+        let members = fs::read_to_string(group.0.join("cgroup.procs"));
+        members.is_ok_and(|members| !members.is_empty())
+    };
+    wait_until("both groups have processes", || groups.iter().all(has_member));
+    let dir = scratch_dir("cgroup-target");
+    let (finished, recording) =
+        record(&dir.path().join("trace"), &["-G", &names[0], "-D", "700ms"], &[]);
+    for process in &mut running {
+        process.kill().expect("it runs");
+        process.wait().expect("it ends");
+    }
+    wait_until("both groups are empty", || !groups.iter().any(has_member));
+    finished.success();
+    let lines = recording.script(&[]);
+    assert!(lines.contains(files[0]), "{lines}");
+    assert!(!lines.contains(files[1]), "{lines}");
+    let warnings = recording.info["warnings"].to_string();
+    assert!(warnings.contains("processes that entered it later"), "{warnings}");
 }
