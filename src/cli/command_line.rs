@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::args::{
-    AnalyseArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs,
-    LiveArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
+    AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
+    InfoArgs, LatencyArgs, LiveArgs, ManArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::replay::args::ReplayArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
@@ -75,6 +75,10 @@ pub(super) enum Verb {
     Doctor(DoctorArgs),
     /// List the events that can be recorded, and the default set
     List,
+    /// Print the completions of a shell: bash, zsh, fish, elvish
+    Completions(CompletionsArgs),
+    /// Print a page of the manual, or write all of them
+    Man(ManArgs),
     /// Helper of a recording: finds functions in files of other users
     #[command(hide = true, name = symbols::VERB)]
     NameFunctions,

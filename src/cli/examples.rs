@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
     (
         "record",
         &[
@@ -87,6 +87,17 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 18] = [
         ],
     ),
     ("doctor", &[("sudo iotrace-perf doctor", "a test recording is one of the checks")]),
+    (
+        "completions",
+        &[("iotrace-perf completions bash > /etc/bash_completion.d/iotrace-perf", "all users")],
+    ),
+    (
+        "man",
+        &[
+            ("iotrace-perf man summary | man -l -", "one page"),
+            ("iotrace-perf man --all /usr/local/share/man/man1", "all pages"),
+        ],
+    ),
     (
         "replay",
         &[

@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Watch while it happens", &["live", "watch", "ctl"]),
     ("Replay", &["replay"]),
     ("Convert", &["convert", "import"]),
-    ("This machine", &["doctor", "list"]),
+    ("This machine", &["doctor", "list", "completions", "man"]),
 ];
 
 /// Options of a recording that `iotrace-perf --help` shows; `record --help` has all.
@@ -106,7 +106,7 @@ fn subcommands_text(command: &Command) -> String {
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            text.push_str(&format!("  {name:<9}{about}\n"));
+            text.push_str(&format!("  {name:<8} {about}\n"));
         }
         text.push('\n');
     }
@@ -220,7 +220,7 @@ mod tests {
     fn examples_of_all_subcommands_are_command_lines() {
         for (name, examples) in examples::EXAMPLES {
             for (line, _) in examples {
-                let line = line.split(" | ").next().unwrap_or_default();
+                let line = line.split(['|', '>']).next().unwrap_or_default();
                 if let Some((_, rest)) = line.split_once("iotrace-perf ") {
                     parsed(rest).unwrap_or_else(|error| panic!("{name}: {line}: {error}"));
                 }

@@ -34,6 +34,7 @@ mod report_args;
 mod report_output;
 mod script;
 mod self_test;
+mod shell_files;
 mod signals;
 mod stacks;
 mod summary_lines;
@@ -99,6 +100,8 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Info(info)) => info::run(&info),
         Some(Verb::Doctor(doctor)) => doctor::run(&doctor),
         Some(Verb::List) => events::run(),
+        Some(Verb::Completions(args)) => shell_files::completions(&args),
+        Some(Verb::Man(args)) => shell_files::man(&args),
         Some(Verb::NameFunctions) => answer(symbols::helper_main::answer),
         Some(Verb::FindSites) => answer(uprobes::helper_main::answer),
         Some(Verb::ReadHeaders) => answer(programs::helper_main::answer),
