@@ -35,3 +35,8 @@ pub(super) fn print_error(line: &str) {
     // An error has no other place to go.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
+
+/// Prints a text of this program on standard error, such as help, without a prefix.
+pub(super) fn print_help(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
