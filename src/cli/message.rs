@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::sys::error_text::without_numbers;
 use crate::text::escape;
 
 /// True if only errors are printed.
@@ -31,7 +32,7 @@ pub(super) fn print_line(line: &str) {
 /// output belongs to the traced program and to data.
 pub(super) fn print_error(line: &str) {
     // One write: the traced program writes there, too.
-    let line = format!("iotrace-perf: {}\n", escape::harmless(line));
+    let line = format!("iotrace-perf: {}\n", escape::harmless(&without_numbers(line)));
     // An error has no other place to go.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
