@@ -8,8 +8,8 @@ use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::report_args::{ByArg, FilterArgs, PrintArgs};
 use super::values::{
-    Cpus, WATCHED_MAX, parse_cpus, parse_id, parse_kept, parse_limit, parse_log_size, parse_pid,
-    parse_priority, parse_ring_size, parse_unwind,
+    Cpus, WATCHED_MAX, parse_count, parse_cpus, parse_id, parse_kept, parse_limit, parse_log_size,
+    parse_pid, parse_priority, parse_ring_size, parse_unwind,
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
@@ -408,7 +408,7 @@ pub(super) enum Action {
     Add {
         file: PathBuf,
         /// Keep this number of accesses, the first ones [default: 10000]
-        #[arg(value_parser = parse_kept)]
+        #[arg(value_parser = parse_count)]
         max: Option<usize>,
     },
     /// Stop watching a file

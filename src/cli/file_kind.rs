@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::capture::format::{
@@ -16,7 +17,7 @@ const HEAD_BYTES: usize = 512;
 
 /// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub(super) enum InputKind {
     Directory,
     Empty,
     Log,
@@ -31,28 +32,28 @@ pub(super) enum FileKind {
 }
 
 /// Returns the kind of a file; nothing is read of files that are not regular.
-pub(super) fn of(path: &Path) -> FileKind {
+pub(super) fn of(path: &Path) -> InputKind {
     if path.is_dir() {
-        return FileKind::Directory;
+        return InputKind::Directory;
     }
     let Some((mut file, found)) = regular::open_regular(path, true) else {
-        return FileKind::Unknown;
+        return InputKind::Unknown;
     };
     let mut head = Vec::new();
     let limit = HEAD_BYTES as u64;
     if file.by_ref().take(limit).read_to_end(&mut head).is_err() {
-        return FileKind::Unknown;
+        return InputKind::Unknown;
     }
     let is_archive = path.extension().is_some_and(|name| name == "otf2" || name == "def");
     match head.as_slice() {
-        [] => FileKind::Empty,
-        bytes if bytes.starts_with(&PLAN_MAGIC) => FileKind::Plan,
-        bytes if bytes.starts_with(&LOG_MAGIC) && is_cut(bytes, found.len()) => FileKind::CutLog,
-        bytes if bytes.starts_with(&LOG_MAGIC) => FileKind::Log,
-        bytes if LOG_MAGIC.starts_with(bytes) => FileKind::CutLog,
-        _ if is_archive => FileKind::Archive,
-        bytes if is_text(bytes) => FileKind::Text,
-        _ => FileKind::Unknown,
+        [] => InputKind::Empty,
+        bytes if bytes.starts_with(&PLAN_MAGIC) => InputKind::Plan,
+        bytes if bytes.starts_with(&LOG_MAGIC) && is_cut(bytes, found.len()) => InputKind::CutLog,
+        bytes if bytes.starts_with(&LOG_MAGIC) => InputKind::Log,
+        bytes if LOG_MAGIC.starts_with(bytes) => InputKind::CutLog,
+        _ if is_archive => InputKind::Archive,
+        bytes if is_text(bytes) => InputKind::Text,
+        _ => InputKind::Unknown,
     }
 }
 
@@ -80,20 +81,25 @@ fn is_text(head: &[u8]) -> bool {
 pub(super) fn no_log(path: &Path) -> Option<String> {
     let shown = path.display();
     Some(match of(path) {
-        FileKind::Log => return None,
-        FileKind::Directory => format!("{shown} is a directory without a recording"),
-        FileKind::Empty => format!("{shown} is empty"),
-        FileKind::CutLog => format!("{shown} ends inside its header: it was cut off"),
-        FileKind::Plan => format!(
+        InputKind::Log => return None,
+        InputKind::Text | InputKind::Unknown if is_executable(path) => {
+            format!(
+                "{shown} is a program, not a recording; record it: iotrace-perf summary -- {shown}"
+            )
+        }
+        InputKind::Directory => format!("{shown} is a directory without a recording"),
+        InputKind::Empty => format!("{shown} is empty"),
+        InputKind::CutLog => format!("{shown} ends inside its header: it was cut off"),
+        InputKind::Plan => format!(
             "{shown} is a replay plan, not a recording; replay it: iotrace-perf replay run {shown} --root DIR"
         ),
-        FileKind::Archive => format!(
+        InputKind::Archive => format!(
             "{shown} is part of an OTF2 archive, and reports need the log (.iocap) that was beside it"
         ),
-        FileKind::Text => format!(
+        InputKind::Text => format!(
             "{shown} is not a recording; a log of another tool is imported first: iotrace-perf import {shown} -o LOG.iocap"
         ),
-        FileKind::Unknown => format!("{shown} is not a recording (a log is NAME.iocap)"),
+        InputKind::Unknown => format!("{shown} is not a recording (a log is NAME.iocap)"),
     })
 }
 
@@ -101,13 +107,13 @@ pub(super) fn no_log(path: &Path) -> Option<String> {
 pub(super) fn no_plan(path: &Path) -> String {
     let shown = path.display();
     match of(path) {
-        FileKind::Log => format!(
+        InputKind::Log => format!(
             "{shown} is a recording, not a plan; make one: iotrace-perf replay plan {shown} -o PLAN"
         ),
-        FileKind::Empty => {
+        InputKind::Empty => {
             format!("{shown} is empty; make a plan: iotrace-perf replay plan LOG -o PLAN")
         }
-        FileKind::Directory => format!(
+        InputKind::Directory => format!(
             "{shown} is a directory, not a plan; make one: iotrace-perf replay plan LOG -o PLAN"
         ),
         _ => format!("{shown} is not a plan; make one: iotrace-perf replay plan LOG -o PLAN"),
@@ -118,23 +124,28 @@ pub(super) fn no_plan(path: &Path) -> String {
 pub(super) fn no_import(path: &Path) -> Option<String> {
     let shown = path.display();
     match of(path) {
-        FileKind::Log | FileKind::CutLog => Some(format!(
+        InputKind::Log | InputKind::CutLog => Some(format!(
             "{shown} is a log of iotrace-perf already; look at it: iotrace-perf summary {shown}"
         )),
-        FileKind::Archive => Some(format!(
+        InputKind::Archive => Some(format!(
             "{shown} is part of an OTF2 archive, which cannot be imported; import takes logs of other tools"
         )),
-        FileKind::Plan => Some(format!("{shown} is a replay plan, not the log of another tool")),
-        FileKind::Empty => Some(format!("{shown} is empty")),
-        FileKind::Directory => Some(format!("{shown} is a directory; import takes one file")),
-        FileKind::Text | FileKind::Unknown => None,
+        InputKind::Plan => Some(format!("{shown} is a replay plan, not the log of another tool")),
+        InputKind::Empty => Some(format!("{shown} is empty")),
+        InputKind::Directory => Some(format!("{shown} is a directory; import takes one file")),
+        InputKind::Text | InputKind::Unknown => None,
     }
+}
+
+/// True for a file that may be run.
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// True for a log, or a directory with the log of a recording.
 pub(super) fn is_recording(path: &Path) -> bool {
     let log = path.join("traces.iocap");
-    of(path) == FileKind::Log || fs::symlink_metadata(log).is_ok_and(|found| found.is_file())
+    of(path) == InputKind::Log || fs::symlink_metadata(log).is_ok_and(|found| found.is_file())
 }
 
 #[cfg(test)]
@@ -149,15 +160,15 @@ mod tests {
             fs::write(&path, bytes).expect("a file");
             of(&path)
         };
-        assert_eq!(of(dir.path()), FileKind::Directory);
-        assert_eq!(of(&dir.path().join("none")), FileKind::Unknown);
-        assert_eq!(kind("a", b""), FileKind::Empty);
-        assert_eq!(kind("a", b"IOTR"), FileKind::CutLog);
-        assert_eq!(kind("a", &LOG_MAGIC), FileKind::CutLog);
-        assert_eq!(kind("a", &PLAN_MAGIC), FileKind::Plan);
-        assert_eq!(kind("a", "1 read(3, \"ä\") = 1\n".as_bytes()), FileKind::Text);
-        assert_eq!(kind("a", b"\x7fELF\x00\x01"), FileKind::Unknown);
-        assert_eq!(kind("a.def", b"\x7fELF\x00\x01"), FileKind::Archive);
+        assert_eq!(of(dir.path()), InputKind::Directory);
+        assert_eq!(of(&dir.path().join("none")), InputKind::Unknown);
+        assert_eq!(kind("a", b""), InputKind::Empty);
+        assert_eq!(kind("a", b"IOTR"), InputKind::CutLog);
+        assert_eq!(kind("a", &LOG_MAGIC), InputKind::CutLog);
+        assert_eq!(kind("a", &PLAN_MAGIC), InputKind::Plan);
+        assert_eq!(kind("a", "1 read(3, \"ä\") = 1\n".as_bytes()), InputKind::Text);
+        assert_eq!(kind("a", b"\x7fELF\x00\x01"), InputKind::Unknown);
+        assert_eq!(kind("a.def", b"\x7fELF\x00\x01"), InputKind::Archive);
         assert_eq!(no_import(&dir.path().join("none")), None);
     }
 }

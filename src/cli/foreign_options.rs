@@ -11,7 +11,7 @@ enum Verbs {
     /// Subcommands that record, and print no report.
     Recordings,
     Reports,
-    /// These ones.
+    /// Subcommands of this list.
     Only(&'static [&'static str]),
 }
 

@@ -12,6 +12,7 @@ use super::command_line::Verb;
 use super::error::CliError;
 use super::message::print_line;
 use super::output::LOG_NAME;
+use super::programs_found::is_program;
 use crate::sys::output_dir::Users;
 
 /// Replaces the log argument of a subcommand by the path of a log. A report without an argument,
@@ -87,6 +88,12 @@ const NAMED_MAX: usize = 3;
 
 /// Error of a recording that does not exist; names the newest ones in the working directory.
 fn absent(argument: &Path) -> CliError {
+    let shown = argument.display();
+    if argument.components().count() == 1 && is_program(argument.as_os_str()) {
+        return CliError::Usage(format!(
+            "there is no recording {shown}; record the program: iotrace-perf summary -- {shown}"
+        ));
+    }
     let mut logs = logs_in(Path::new(".")).unwrap_or_default();
     logs.sort_unstable_by(|one, other| other.cmp(one));
     let name = |path: &PathBuf| match path.file_name() {
@@ -99,7 +106,7 @@ fn absent(argument: &Path) -> CliError {
         [] => String::new(),
         names => format!("; recordings here: {}{more}", names.join(", ")),
     };
-    CliError::Usage(format!("there is no file {}{here}", argument.display()))
+    CliError::Usage(format!("there is no file {shown}{here}"))
 }
 
 /// Returns the log that an entry of a directory is or has, after the time of its last change.

@@ -265,13 +265,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         ));
     }
     let chains = chains(&args.stacks, args.call_graph)?;
-    check_cpus(args)?;
-    if args.source == SourceArg::Inherited && args.all_cpus {
-        return Err(CliError::Usage(
-            "--source inherited follows a program or processes, not the whole machine: leave out -a"
-                .into(),
-        ));
-    }
+    check_machine(args)?;
     if !block && chains.is_some_and(|chain| !chain.calls) {
         return Err(CliError::Usage(
             "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"
@@ -290,18 +284,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         layers,
         faults,
         chains,
-        names: match args.names {
-            NamesArg::Auto => NameSourceOption::Auto,
-            NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
-            NamesArg::UprobeFanotify => NameSourceOption::Only(NameSource::UprobeFanotify),
-            NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
-            NamesArg::Reader => NameSourceOption::Only(NameSource::Reader),
-            NamesArg::Fanotify => NameSourceOption::Only(NameSource::Fanotify),
-            NamesArg::Event => NameSourceOption::Only(NameSource::Event),
-            NamesArg::Links => NameSourceOption::Only(NameSource::Links),
-            NamesArg::Snapshot => NameSourceOption::Only(NameSource::Snapshot),
-            NamesArg::Off => NameSourceOption::Only(NameSource::Off),
-        },
+        names: name_source(args.names),
         exact_args: args.args == ArgsArg::Exact,
         leaves_nothing: args.leaves_nothing,
         source: match args.source {
@@ -323,8 +306,30 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     })
 }
 
-/// Refuses CPUs that this machine does not have.
-fn check_cpus(args: &CaptureArgs) -> Result<(), CliError> {
+/// Returns the source of names that an argument names.
+fn name_source(names: NamesArg) -> NameSourceOption {
+    match names {
+        NamesArg::Auto => NameSourceOption::Auto,
+        NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
+        NamesArg::UprobeFanotify => NameSourceOption::Only(NameSource::UprobeFanotify),
+        NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
+        NamesArg::Reader => NameSourceOption::Only(NameSource::Reader),
+        NamesArg::Fanotify => NameSourceOption::Only(NameSource::Fanotify),
+        NamesArg::Event => NameSourceOption::Only(NameSource::Event),
+        NamesArg::Links => NameSourceOption::Only(NameSource::Links),
+        NamesArg::Snapshot => NameSourceOption::Only(NameSource::Snapshot),
+        NamesArg::Off => NameSourceOption::Only(NameSource::Off),
+    }
+}
+
+/// Refuses CPUs that this machine does not have, and a source that cannot have the whole machine.
+fn check_machine(args: &CaptureArgs) -> Result<(), CliError> {
+    if args.source == SourceArg::Inherited && args.all_cpus {
+        return Err(CliError::Usage(
+            "--source inherited follows a program or processes, not the whole machine: leave out -a"
+                .into(),
+        ));
+    }
     let online = cpu_topology::online_cpus();
     let wanted = args.tracer_cpus.iter().flat_map(|cpus| &cpus.0);
     match wanted.into_iter().find(|cpu| !online.contains(cpu)) {

@@ -109,7 +109,7 @@ const VALUES: &[ValueHint] = &[
 ];
 
 /// An argument that a subcommand needs.
-struct Need {
+struct RequiredArg {
     /// Option that needs it, if it is not the subcommand itself.
     by: &'static str,
     /// Subcommand, or the empty text for each one.
@@ -121,16 +121,16 @@ struct Need {
 }
 
 /// Returns a row of [`NEEDS`] for a subcommand.
-const fn need(verb: &'static str, id: &'static str, phrase: &'static str) -> Need {
-    Need { by: "", verb, id, phrase }
+const fn need(verb: &'static str, id: &'static str, phrase: &'static str) -> RequiredArg {
+    RequiredArg { by: "", verb, id, phrase }
 }
 
 /// Returns a row of [`NEEDS`] for an option.
-const fn need_of(by: &'static str, id: &'static str, phrase: &'static str) -> Need {
-    Need { by, verb: "", id, phrase }
+const fn need_of(by: &'static str, id: &'static str, phrase: &'static str) -> RequiredArg {
+    RequiredArg { by, verb: "", id, phrase }
 }
 
-const NEEDS: &[Need] = &[
+const NEEDS: &[RequiredArg] = &[
     need_of("as_user", "command", "a program: iotrace-perf --as-user USER PROGRAM"),
     need_of("reversed", "svg", "--svg FILE, the file of the flame graph"),
     need_of("discard", "write", "--write: a request that discards changes the device, too"),
@@ -147,6 +147,7 @@ const NEEDS: &[Need] = &[
     need("replay compare", "log", "LOG, a recording of the replay"),
     need("import", "output", "-o LOG.iocap, the log to write"),
     need("import", "file", "FILE, the log of another tool, or - for standard input"),
+    need("ctl add", "file", "FILE, the file to watch"),
     need("", "plan", "PLAN, from iotrace-perf replay plan LOG -o PLAN"),
     need("", "file", "FILE, a watched file"),
 ];
@@ -457,7 +458,7 @@ fn missing(error: &clap::Error, line: &TypedLine<'_>) -> String {
     for text in &shown {
         let arg = line.argument(text);
         let id = arg.map_or("", |arg| arg.get_id().as_str());
-        let is_row = |row: &&Need| {
+        let is_row = |row: &&RequiredArg| {
             row.id == id
                 && if row.by.is_empty() {
                     row.verb.is_empty() || row.verb == verb

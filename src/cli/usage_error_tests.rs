@@ -75,7 +75,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("-D 99999999999999h ls", "-D 99999999999999h: the duration is too long"),
     ("-D 0 ls", "-D 0: a duration is above 0, such as 10s"),
     ("-D 5x ls", "-D 5x: there is no unit x; the units are ns, us, ms, s, m and h"),
-    ("-m K ls", "-m K: a number with a unit is needed, such as 8M (K, M, G)"),
+    ("-m K ls", "-m K: a whole number with a unit is needed, such as 8M (K, M, G)"),
     ("-m 8X ls", "-m 8X: there is no unit X; the units are B, K, M, G and T"),
     ("-p firefox", "-p: firefox is not the number of a process; find it: pgrep firefox"),
     ("-a -p 1", "-a and -p exclude each other: leave out one"),
@@ -98,7 +98,7 @@ const TEXTS: &[(&str, &str)] = &[
         "import",
         "import needs -o LOG.iocap, the log to write; and FILE, the log of another tool, or - for standard input",
     ),
-    ("ctl add", "ctl add needs FILE, a watched file"),
+    ("ctl add", "ctl add needs FILE, the file to watch"),
     (
         "ctl",
         "ctl needs a subcommand: add, remove, list, status, stop, start, reset, timereset, log or counts",

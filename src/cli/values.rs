@@ -151,7 +151,7 @@ pub(super) fn parse_priority(text: &str) -> Result<u8, String> {
 }
 
 /// Message about a size without a number.
-const NO_SIZE: &str = "a number with a unit is needed, such as 8M (K, M, G)";
+const NO_SIZE: &str = "a whole number with a unit is needed, such as 8M (K, M, G)";
 
 /// Parses `64K`, `8M`, `1G`, or bytes: any size.
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -174,11 +174,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     let bytes = match number.parse::<u64>() {
         Ok(number) => number.checked_mul(1 << shift),
         Err(_) if number.bytes().all(|byte| byte.is_ascii_digit()) => None,
-        // Parts of a unit, such as 1.5G.
-        Err(_) => {
-            let number: f64 = number.parse().map_err(|_| NO_SIZE.to_owned())?;
-            Some((number * (1_u64 << shift) as f64).round() as u64)
-        }
+        Err(_) => return Err(NO_SIZE.to_owned()),
     };
     bytes.ok_or_else(|| "the size is too large".to_owned())
 }
@@ -315,7 +311,6 @@ mod tests {
         assert!(parse_bytes("99999999999G").is_err());
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_bytes("1.5G"), Ok(3 << 29));
         assert_eq!(parse_duration("2min"), parse_duration("120sec"));
         assert!(parse_duration("-1s").is_err());
         assert!(parse_limit("0s").is_err() && parse_limit("1ns").is_ok());
