@@ -42,7 +42,7 @@ impl<'a> StagedArchive<'a> {
         let name = OsString::from(format!("{}.otf2.part", output.output.name));
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => {
-                CliError::Exists { path: path.clone() }
+                CliError::Exists { path: path.clone(), option: "-o" }
             }
             _ => CliError::Create { path: path.clone(), source },
         };
@@ -91,7 +91,7 @@ impl<'a> StagedArchive<'a> {
                 // A part that cannot be removed stays, and is refused the next time.
                 moved.iter().for_each(|moved| drop(to.remove(moved)));
                 return Err(if source.kind() == io::ErrorKind::AlreadyExists {
-                    CliError::Exists { path }
+                    CliError::Exists { path, option: "-o" }
                 } else {
                     CliError::Create { path, source }
                 });

@@ -8,8 +8,8 @@ use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::report_args::{ByArg, FilterArgs, PrintArgs};
 use super::values::{
-    Cpus, WATCHED_MAX, parse_bytes, parse_cpus, parse_duration, parse_pid, parse_ring_size,
-    parse_unwind,
+    Cpus, WATCHED_MAX, parse_count, parse_cpus, parse_id, parse_kept, parse_limit, parse_log_size,
+    parse_pid, parse_priority, parse_ring_size, parse_unwind,
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
@@ -85,7 +85,7 @@ pub(super) struct CaptureArgs {
     pub(super) buffer_size: Option<usize>,
     /// Run the tracer's threads with real-time priority (`SCHED_FIFO`, 1 to 38), so that they keep
     /// up with programs that use all CPUs
-    #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=38))]
+    #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "1", value_parser = parse_priority)]
     pub(super) realtime: Option<u8>,
     /// Run the tracer's threads on these CPUs only (such as 0-3,8); names are still read on the CPU
     /// of the open
@@ -96,10 +96,10 @@ pub(super) struct CaptureArgs {
     #[arg(long, value_name = "USER[:GROUP]", requires = "command")]
     pub(super) as_user: Option<String>,
     /// Stop after this time (10s, 500ms, 2m)
-    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_limit)]
     pub(super) duration: Option<Duration>,
     /// Stop when the log has this size (500M, 10G); records of some tenths of a second more follow
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_log_size)]
     pub(super) max_log: Option<u64>,
     /// Show the block requests of all processes and of the kernel's writeback, not only of the
     /// recorded processes
@@ -334,7 +334,7 @@ pub(super) struct ScriptArgs {
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
     /// Only operations of these processes
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = "Filter")]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse_id, help_heading = "Filter")]
     pub(super) pid: Vec<i32>,
     /// Only these events: system calls, %GROUPs of them, `block`
     #[arg(
@@ -378,7 +378,7 @@ pub(super) struct WatchArgs {
     pub(super) files: Vec<PathBuf>,
     /// Keep the first N accesses of each file for `iotrace-perf ctl log FILE`; the others are only
     /// printed and counted
-    #[arg(short = 'n', long, value_name = "N", default_value_t = WATCHED_MAX)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = WATCHED_MAX, value_parser = parse_kept)]
     pub(super) max_events: usize,
     /// Socket for `iotrace-perf ctl`
     #[arg(long, value_name = "SOCKET", default_value = socket::DEFAULT)]
@@ -408,6 +408,7 @@ pub(super) enum Action {
     Add {
         file: PathBuf,
         /// Keep this number of accesses, the first ones [default: 10000]
+        #[arg(value_parser = parse_count)]
         max: Option<usize>,
     },
     /// Stop watching a file

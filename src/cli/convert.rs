@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::iter::Chain;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,7 +34,7 @@ use crate::units::KernelTime;
 
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let output = match &args.output {
-        Some(text) => Output::parse(&substitute(text)?)?,
+        Some(text) => archive_output(&substitute(text)?)?,
         None => Output::beside(&args.log)?,
     };
     if !output.has_archive {
@@ -53,6 +55,28 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     }
     summary_lines::print(log, Some(&output.output), &converted?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parses `-o` of an archive.
+fn archive_output(text: &OsStr) -> Result<Output, CliError> {
+    let path = Path::new(text);
+    let ending = path.extension().filter(|_| !path.is_dir() && !text.as_bytes().ends_with(b"/"));
+    let ending = ending.map(OsStr::as_bytes).unwrap_or_default();
+    let form = match ending {
+        b"csv" | b"json" => Some(String::from_utf8_lossy(ending)),
+        b"" | b"otf2" | b"iocap" => return Output::parse(text),
+        _ => None,
+    };
+    let shown = path.display();
+    let other = form.map_or_else(String::new, |form| {
+        format!(
+            "; operations as {}: iotrace-perf script --format {form} > {shown}",
+            form.to_uppercase()
+        )
+    });
+    Err(CliError::Usage(format!(
+        "-o {shown}: an OTF2 archive is written to a directory or NAME.otf2{other}"
+    )))
 }
 
 /// Reads the log, and writes an archive if there is an output. `go_on` is called now and then.

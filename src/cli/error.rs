@@ -1,12 +1,15 @@
 //! Errors of the command line, and their exit codes.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use super::exit_code::FAILURE;
+use super::{file_kind, program_error};
+use crate::capture::reader::OpenError;
 use crate::pipeline::PipelineError;
+use crate::sys::error_text::plain;
 use crate::tracer::error::TracerError;
 
 /// Errors of the command line. Messages print them after "error: ".
@@ -14,23 +17,25 @@ use crate::tracer::error::TracerError;
 pub(super) enum CliError {
     #[error(transparent)]
     Tracer(#[from] TracerError),
-    #[error("cannot open {path}: {source}")]
+    #[error("{}", not_opened(path, source))]
     Open { path: PathBuf, source: io::Error },
     #[error("cannot read {path}: {message}")]
     Log { path: PathBuf, message: String },
     #[error(
-        "{path} is there already and is not overwritten; choose another name with -o, or remove it"
+        "{path} is there already and is not overwritten; choose another name with {option}, or remove it"
     )]
-    Exists { path: PathBuf },
-    #[error("cannot make {path}: {source}")]
+    Exists { path: PathBuf, option: &'static str },
+    #[error("{}", not_created(path, source))]
     Create { path: PathBuf, source: io::Error },
+    #[error("{text}")]
+    Program { text: String, is_missing: bool },
     #[error(
         "cannot write the archive {path}: {message}; the capture log stays as it is; try again with: iotrace-perf convert {log} -o DIR/"
     )]
     Archive { path: PathBuf, log: PathBuf, message: String },
     #[error("{0}")]
     Usage(String),
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {}", plain(.0))]
     Output(io::Error),
     #[error("broken pipe")]
     BrokenPipe,
@@ -41,10 +46,22 @@ pub(super) enum CliError {
 impl CliError {
     /// 126 and 127 for a program that could not be run, as shells have it.
     pub(super) fn exit_code(&self) -> u8 {
-        if let Self::Tracer(TracerError::Program { source, .. }) = self {
-            return if source.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        match self {
+            Self::Program { is_missing: true, .. } => 127,
+            Self::Program { .. } => 126,
+            _ => FAILURE,
         }
-        FAILURE
+    }
+
+    /// Returns the error of a recording; that of a program has its cause.
+    pub(super) fn of_recording(error: TracerError) -> Self {
+        match error {
+            TracerError::Program { program, source } => Self::Program {
+                text: program_error::explain(&program, &source),
+                is_missing: source.kind() == io::ErrorKind::NotFound,
+            },
+            other => other.into(),
+        }
     }
 
     /// An error of printing; a closed pipe is not one.
@@ -64,6 +81,66 @@ impl CliError {
         if matches!(error, PipelineError::Interrupted) {
             return Self::Interrupted;
         }
+        if matches!(error, PipelineError::Open(OpenError::NotALog) | PipelineError::NoHeader)
+            && let Some(text) = file_kind::no_log(path)
+        {
+            return Self::Usage(text);
+        }
         Self::Log { path: path.into(), message: error.to_string() }
     }
+}
+
+/// Explains a file that could not be opened.
+fn not_opened(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no file {shown}"),
+        io::ErrorKind::IsADirectory => format!("{shown} is a directory, not a file"),
+        _ => format!("cannot open {shown}: {}", plain(error)),
+    }
+}
+
+/// Explains a file or directory that could not be created.
+fn not_created(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let why = plain(error);
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return format!("cannot make {shown}: {why}; choose another place{}", by_option(path));
+    }
+    if error.kind() != io::ErrorKind::NotFound {
+        return format!("cannot make {shown}: {why}");
+    }
+    if !path.is_absolute() && std::env::current_dir().is_err() {
+        return format!(
+            "cannot make {shown}: the current directory was deleted; change to another one: cd"
+        );
+    }
+    match parent.filter(|parent| !parent.exists()) {
+        Some(parent) if is_temporary(parent) => format!(
+            "there is no directory {}, which TMPDIR names; set TMPDIR to another one",
+            parent.display()
+        ),
+        Some(parent) => {
+            let parent = parent.display();
+            format!("cannot make {shown}: there is no directory {parent}; try: mkdir -p {parent}")
+        }
+        // The directory of new files.
+        None => format!(
+            "cannot make files in {shown}: there is no such directory; try: mkdir -p {shown}"
+        ),
+    }
+}
+
+/// Returns the option that chooses the place of a recording, for the files of one.
+fn by_option(path: &Path) -> &'static str {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_recording =
+        name.starts_with("iotrace_") || name.ends_with(".iocap") || name.ends_with(".otf2");
+    if is_recording { " with -o DIR/" } else { "" }
+}
+
+/// True for the directory that `TMPDIR` names.
+fn is_temporary(directory: &Path) -> bool {
+    std::env::var_os("TMPDIR").is_some_and(|named| Path::new(&named) == directory)
 }

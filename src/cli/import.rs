@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
 use super::message::print_line;
-use super::report_output;
+use super::{file_kind, report_output};
 use crate::import::{ImportError, ImportFormat, ImportReport, import};
 use crate::sys::output_dir::NewFile;
 use crate::sys::regular;
@@ -19,6 +19,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
     let (notes, format) = if args.file.as_os_str() == "-" {
         write(args, BufReader::with_capacity(READ_BYTES, stdin().lock()))?
     } else {
+        if let Some(text) = file_kind::no_import(&args.file) {
+            return Err(CliError::Usage(text));
+        }
         let input = regular::open_named(&args.file)
             .map_err(|source| CliError::Open { path: args.file.clone(), source })?;
         write(args, BufReader::with_capacity(READ_BYTES, input))?
@@ -36,7 +39,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
 
 /// Imports a log; an incomplete capture log is removed.
 fn write(args: &ImportArgs, input: impl BufRead) -> Result<(ImportReport, ImportFormat), CliError> {
-    let mut made: NewFile = report_output::new_file(&args.output)?;
+    let mut made: NewFile = report_output::new_file(&args.output, "-o")?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
     let imported = import(input, args.from.map(format), &name(&args.file), out);
     let (_, notes, format) = imported.map_err(|error| failed(&args.file, &error))?;

@@ -1,18 +1,16 @@
-//! Parsing of the command line: help in groups, programs without `--`, and answers to words of
-//! other tools.
+//! Parsing of the command line: help in groups, programs without `--`, and errors with their
+//! explanations.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
-use nix::unistd::{AccessFlags, access};
 
 use super::args::RECORDING;
 use super::command_line::Args;
-use super::error::CliError;
 use super::examples;
+use super::programs_found::is_program;
+use super::usage_error::{self, UsageError};
 
 /// Headings of `--help`, and the subcommands below each.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -43,20 +41,18 @@ const USAGE: &str = "iotrace-perf [OPTIONS] PROGRAM [ARGUMENT]...
        iotrace-perf [OPTIONS] -a | -p PID
        iotrace-perf SUBCOMMAND ...";
 
-/// Options of other tools, and what has their effect here.
-const HABITS: [(&str, &str); 8] = [
-    ("-c", "counts and times by call: iotrace-perf summary -- PROGRAM"),
-    ("-C", "counts and times by call: iotrace-perf summary -- PROGRAM"),
-    ("-t", "operations with their times: iotrace-perf live PROGRAM, or script of a recording"),
-    ("-T", "operations with their durations: iotrace-perf live PROGRAM, or script of a recording"),
-    ("-r", "operations with their times: iotrace-perf live PROGRAM, or script of a recording"),
-    ("-x", "failed operations by file: iotrace-perf files -- PROGRAM"),
-    ("-s", "paths are always whole, and the data of reads and writes are not recorded"),
-    ("-y", "operations always have the paths of their descriptors"),
-];
+/// Names of values that are numbers: a minus before one does not begin an option.
+const NUMBERS: [&str; 9] =
+    ["PID", "TID", "TIME", "SIZE", "BYTES", "N", "PRIORITY", "SPEED", "CPUS"];
 
-/// Letters of a word for each edit between the word and the subcommand that was meant.
-const LETTERS_PER_EDIT: usize = 3;
+/// A command line that is not run.
+#[derive(Debug)]
+pub(super) enum Unparsed {
+    /// Help or version.
+    Help(clap::Error),
+    /// Error of the line.
+    Usage(UsageError),
+}
 
 /// Returns the command with all subcommands.
 pub(super) fn command() -> Command {
@@ -72,9 +68,10 @@ pub(super) fn command() -> Command {
     );
     let command = command.override_usage(USAGE).help_template(help).mut_args(shown);
     let command = command.mut_subcommands(with_examples);
-    WITH_PROGRAM
+    let command = WITH_PROGRAM
         .into_iter()
-        .fold(with_program(command), |command, name| command.mut_subcommand(name, with_program))
+        .fold(with_program(command), |command, name| command.mut_subcommand(name, with_program));
+    with_negative_numbers(command)
 }
 
 /// Returns a subcommand with its examples, and without the options of a recording that only
@@ -113,70 +110,47 @@ fn subcommands_text(command: &Command) -> String {
     text
 }
 
+/// Lets an option whose value is a number take a negative one, so that its own parser refuses it.
+fn with_negative_numbers(command: Command) -> Command {
+    let accept = |arg: Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        let is_number = names.first().is_some_and(|name| NUMBERS.contains(&name.as_str()));
+        arg.allow_negative_numbers(is_number)
+    };
+    command.mut_args(accept).mut_subcommands(with_negative_numbers)
+}
+
 /// Parses the words of a command line, the program's own name first.
 ///
 /// # Errors
 ///
-/// Those of clap, to be printed by it; the inner error is of a word that is neither a subcommand
-/// nor a program.
-pub(super) fn parse(words: &[OsString]) -> Result<Result<Args, CliError>, clap::Error> {
-    let parsed =
-        command().try_get_matches_from(words).and_then(|found| Args::from_arg_matches(&found));
-    let args = match parsed {
-        Ok(args) => args,
-        Err(error) => return habit(&error).map_or(Err(error), |usage| Ok(Err(usage))),
-    };
-    Ok(match misspelled(&args, words) {
-        Some(usage) => Err(usage),
-        None => Ok(args),
-    })
-}
-
-/// Returns the answer to an option of another tool.
-fn habit(error: &clap::Error) -> Option<CliError> {
-    let word = match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) => word,
-        _ => return None,
-    };
-    let (_, effect) = HABITS.iter().find(|(option, _)| option == word)?;
-    Some(CliError::Usage(format!("there is no option {word} here; {effect}")))
+/// Help or version, which are asked for, or an error with its explanation.
+pub(super) fn parse(words: &[OsString]) -> Result<Args, Unparsed> {
+    let root = command();
+    let matches = root.clone().try_get_matches_from(words).map_err(|error| {
+        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+            Unparsed::Help(error)
+        } else {
+            Unparsed::Usage(usage_error::explain(&error, &root, words))
+        }
+    })?;
+    if let Some(usage) = usage_error::check_values(&matches, &root, words) {
+        return Err(Unparsed::Usage(usage));
+    }
+    let args = Args::from_arg_matches(&matches)
+        .map_err(|error| Unparsed::Usage(usage_error::explain(&error, &root, words)))?;
+    misspelled(&args, &root, words).map_or(Ok(args), |usage| Err(Unparsed::Usage(usage)))
 }
 
 /// Returns the error of a program that does not exist and whose name is nearly a subcommand's.
-fn misspelled(args: &Args, words: &[OsString]) -> Option<CliError> {
+fn misspelled(args: &Args, root: &Command, words: &[OsString]) -> Option<UsageError> {
     let command = &args.record.capture.command;
     let program = command.first().filter(|_| args.verb.is_none())?;
     let before = words.len().checked_sub(command.len() + 1).and_then(|place| words.get(place));
     if before.is_some_and(|word| word == "--") || is_program(program) {
         return None;
     }
-    let word = program.to_str()?;
-    let names = GROUPS.iter().flat_map(|(_, names)| *names);
-    let near = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
-    let (edits, name) = near.min()?;
-    let rest: String =
-        command.iter().skip(1).map(|argument| format!(" {}", argument.to_string_lossy())).collect();
-    match edits {
-        0 => Some(CliError::Usage(format!(
-            "the subcommand comes before its options; try: iotrace-perf {name} …"
-        ))),
-        _ if edits <= (word.chars().count() / LETTERS_PER_EDIT).max(1) => {
-            Some(CliError::Usage(format!(
-                "there is no subcommand or program {word}; did you mean: iotrace-perf {name}{rest}"
-            )))
-        }
-        _ => None,
-    }
-}
-
-/// True if a shell would find this program.
-fn is_program(program: &OsStr) -> bool {
-    if program.as_bytes().contains(&b'/') {
-        return true;
-    }
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    let found = |path: PathBuf| path.is_file() && access(&path, AccessFlags::X_OK).is_ok();
-    std::env::split_paths(&directories).any(|directory| found(directory.join(Path::new(program))))
+    usage_error::first_word(root, command)
 }
 
 #[cfg(test)]
@@ -190,9 +164,9 @@ mod tests {
             .map(Into::into)
             .collect();
         match parse(&words) {
-            Ok(Ok(args)) => Ok(args),
-            Ok(Err(usage)) => Err(usage.to_string()),
-            Err(error) => Err(error.to_string()),
+            Ok(args) => Ok(args),
+            Err(Unparsed::Help(help)) => Err(help.to_string()),
+            Err(Unparsed::Usage(usage)) => Err(usage.text),
         }
     }
 
@@ -275,14 +249,6 @@ mod tests {
         check_error("lateny", "did you mean: iotrace-perf latency");
         check_error("-a summary", "the subcommand comes before its options");
         check_program("no-such-program-at-all", "no-such-program-at-all");
-    }
-
-    #[test]
-    fn options_of_other_tools_are_answered() {
-        for (option, effect) in HABITS {
-            check_error(&format!("{option} ls"), effect);
-        }
-        check_error("--no-such-option", "--no-such-option");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The log that an argument names: a log, the one beside an archive, or the newest one in a
 //! directory.
 
-use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,6 +12,7 @@ use super::command_line::Verb;
 use super::error::CliError;
 use super::message::print_line;
 use super::output::LOG_NAME;
+use super::programs_found::is_program;
 use crate::sys::output_dir::Users;
 
 /// Replaces the log argument of a subcommand by the path of a log. A report without an argument,
@@ -45,9 +46,16 @@ fn settle_report(args: &mut AnalyseArgs) -> Result<(), CliError> {
 
 /// Returns the path of the log that an argument names.
 fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
-    if argument.extension() == Some(OsStr::new("otf2")) {
+    if argument == "-" {
+        let text = "a log is read from a file only, not from standard input: give its path";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    if argument.extension().is_some_and(|name| name == "otf2" || name == "def") {
         let log = argument.with_extension("iocap");
         return Ok(if log.exists() { log } else { argument.to_owned() });
+    }
+    if argument.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(absent(argument));
     }
     if !argument.is_dir() {
         return Ok(argument.to_owned());
@@ -57,10 +65,7 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
         return Ok(own);
     }
     let failed = |source| CliError::Open { path: argument.to_owned(), source };
-    let (users, mut logs) = (Users::caller(), Vec::new());
-    for entry in fs::read_dir(argument).map_err(failed)?.flatten() {
-        logs.extend(candidate(entry.path(), &users));
-    }
+    let logs = logs_in(argument).map_err(failed)?;
     let (_, newest) = logs.into_iter().max().ok_or_else(|| {
         CliError::Usage(format!(
             "there is no recording in {} (*.iocap, */{LOG_NAME}); make one: iotrace-perf PROGRAM",
@@ -69,6 +74,39 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
     })?;
     print_line(&format!("{} (the newest recording)", newest.display()));
     Ok(newest)
+}
+
+/// Returns the logs in a directory and its subdirectories, each after the time of its last change.
+fn logs_in(directory: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
+    let users = Users::caller();
+    let entries = fs::read_dir(directory)?.flatten();
+    Ok(entries.filter_map(|entry| candidate(entry.path(), &users)).collect())
+}
+
+/// Number of recordings that the error of a missing one names.
+const NAMED_MAX: usize = 3;
+
+/// Error of a recording that does not exist; names the newest ones in the working directory.
+fn absent(argument: &Path) -> CliError {
+    let shown = argument.display();
+    if argument.components().count() == 1 && is_program(argument.as_os_str()) {
+        return CliError::Usage(format!(
+            "there is no recording {shown}; record the program: iotrace-perf summary -- {shown}"
+        ));
+    }
+    let mut logs = logs_in(Path::new(".")).unwrap_or_default();
+    logs.sort_unstable_by(|one, other| other.cmp(one));
+    let name = |path: &PathBuf| match path.file_name() {
+        Some(name) if name == LOG_NAME => path.parent().unwrap_or(path).display().to_string(),
+        _ => path.display().to_string(),
+    };
+    let names: Vec<String> = logs.iter().take(NAMED_MAX).map(|(_, path)| name(path)).collect();
+    let more = if logs.len() > names.len() { ", …" } else { "" };
+    let here = match names.as_slice() {
+        [] => String::new(),
+        names => format!("; recordings here: {}{more}", names.join(", ")),
+    };
+    CliError::Usage(format!("there is no file {shown}{here}"))
 }
 
 /// Returns the log that an entry of a directory is or has, after the time of its last change.
@@ -130,6 +168,7 @@ mod tests {
         make(&path("a.iocap"), 10);
         assert_eq!(log_of(&path("a.otf2")).ok(), Some(path("a.iocap")));
         assert_eq!(log_of(&path("b.otf2")).ok(), Some(path("b.otf2")));
-        assert_eq!(log_of(&path("none.iocap")).ok(), Some(path("none.iocap")));
+        let absent = log_of(&path("none.iocap")).expect_err("no file").to_string();
+        assert!(absent.starts_with(&format!("there is no file {}", path("none.iocap").display())));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use console::Term;
 
+use crate::sys::error_text::without_numbers;
 use crate::text::escape;
 use crate::text::wrapping::wrapped;
 
@@ -34,9 +35,14 @@ pub(super) fn print_line(line: &str) {
 /// output belongs to the traced program and to data.
 pub(super) fn print_error(line: &str) {
     let width = Term::stderr().size_checked().map(|(_, columns)| usize::from(columns));
-    let line = format!("iotrace-perf: {}", escape::harmless(line));
+    let line = format!("iotrace-perf: {}", escape::harmless(&without_numbers(line)));
     // One write: the traced program writes there, too.
     let line = wrapped(&line, width) + "\n";
     // An error has no other place to go.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Prints a text of this program on standard error, such as help, without a prefix.
+pub(super) fn print_help(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

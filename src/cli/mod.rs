@@ -19,7 +19,9 @@ mod error;
 mod events;
 mod examples;
 mod exit_code;
+mod file_kind;
 mod filter_args;
+mod foreign_options;
 mod import;
 mod info;
 mod invocation;
@@ -27,6 +29,8 @@ mod live;
 mod log_argument;
 mod message;
 mod output;
+mod program_error;
+mod programs_found;
 mod record;
 mod recording;
 mod replay;
@@ -39,6 +43,8 @@ mod signals;
 mod stacks;
 mod summary_lines;
 mod tailing_reader;
+mod typed_line;
+mod usage_error;
 mod user_arg;
 mod values;
 mod watch;
@@ -51,6 +57,7 @@ use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 use command_line::{Args, Verb};
 use error::CliError;
 use exit_code::FAILURE;
+use invocation::Unparsed;
 use message::{print_error, print_line};
 
 /// Runs the command. Ends with the traced program's status, if there was one.
@@ -59,15 +66,19 @@ pub fn main() -> ExitCode {
         print_line(&format!("error: {error}"));
         return ExitCode::from(FAILURE);
     }
-    let parsed = match invocation::parse(&std::env::args_os().collect::<Vec<_>>()) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            // Help and version go to standard output and are not failures.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
+    let args = match invocation::parse(&std::env::args_os().collect::<Vec<_>>()) {
+        Ok(args) => args,
+        // Help and version go to standard output and are not failures.
+        Err(Unparsed::Help(help)) => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(Unparsed::Usage(usage)) => {
+            usage.print();
+            return ExitCode::from(FAILURE);
         }
     };
-    match parsed.and_then(run) {
+    match run(args) {
         Ok(code) => code,
         Err(CliError::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {

@@ -34,10 +34,21 @@ const SAME_SECOND_MAX: u32 = 1000;
 impl Output {
     /// Parses the name of the files: `NAME.otf2`, `NAME.iocap`, or a directory.
     pub(super) fn parse(text: &OsStr) -> Result<Self, CliError> {
+        Self::parse_as(text, "-o")
+    }
+
+    /// Parses the name of the files as the value of this option.
+    pub(super) fn parse_as(text: &OsStr, option: &str) -> Result<Self, CliError> {
         let path = Path::new(text);
         let in_directory = || Self::in_directory(path.into());
         if text.as_bytes().ends_with(b"/") || path.is_dir() {
             return Ok(in_directory());
+        }
+        if path.extension().is_none() && path.exists() {
+            return Err(CliError::Usage(format!(
+                "{option} {}: a file has this name, and a recording needs a directory; choose another name",
+                path.display()
+            )));
         }
         let has_archive = match path.extension().map(OsStr::as_bytes) {
             None => return Ok(in_directory()),
@@ -45,9 +56,7 @@ impl Output {
             Some(b"iocap") => false,
             Some(_) => {
                 return Err(CliError::Usage(format!(
-                    "-o {}: a recording is written to a directory, NAME.otf2 or NAME.iocap; for a directory of that name: -o {}/; for \
-                     operations as JSON or CSV: iotrace-perf script --format json|csv",
-                    path.display(),
+                    "{option} {0}: a recording is written to a directory, NAME.otf2 or NAME.iocap; a directory of that name: {option} {0}/",
                     path.display()
                 )));
             }
@@ -163,7 +172,7 @@ impl OpenOutput {
             let found = self.directory.find(path.file_name().unwrap_or_default());
             let failed = |source| CliError::Create { path: path.clone(), source };
             if found.map_err(failed)?.is_some() {
-                return Err(CliError::Exists { path });
+                return Err(CliError::Exists { path, option: "-o" });
             }
         }
         Ok(())
@@ -174,7 +183,7 @@ impl OpenOutput {
         let path = self.output.log();
         let name = path.file_name().unwrap_or_default().to_owned();
         NewFile::create_in(self.directory.clone(), name).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => CliError::Exists { path },
+            io::ErrorKind::AlreadyExists => CliError::Exists { path, option: "-o" },
             _ => CliError::Create { path, source },
         })
     }

@@ -19,7 +19,7 @@ use crate::sys::cancellation::{Cancellation, Interrupts, Launched};
 use crate::sys::output_dir::Users;
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
-use crate::sys::{capabilities, clock, disks, files, rlimits, spawn};
+use crate::sys::{capabilities, clock, cpu_topology, disks, files, rlimits, spawn};
 use crate::tracer::error::TracerError;
 use crate::tracer::name_source::{NameSource, NameSourceOption};
 use crate::tracer::options::{CallChainOptions, Follow, Options};
@@ -93,7 +93,8 @@ pub(super) fn capture(
         }
     };
     greet(args, &shown);
-    let outcome = session::record(&options, &shown, log, held, &mut signals)?;
+    let outcome = session::record(&options, &shown, log, held, &mut signals)
+        .map_err(CliError::of_recording)?;
     for warning in &outcome.end.warnings {
         print_line(&format!("warning: {warning}"));
     }
@@ -264,6 +265,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         ));
     }
     let chains = chains(&args.stacks, args.call_graph)?;
+    check_machine(args)?;
     if !block && chains.is_some_and(|chain| !chain.calls) {
         return Err(CliError::Usage(
             "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"
@@ -282,18 +284,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         layers,
         faults,
         chains,
-        names: match args.names {
-            NamesArg::Auto => NameSourceOption::Auto,
-            NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
-            NamesArg::UprobeFanotify => NameSourceOption::Only(NameSource::UprobeFanotify),
-            NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
-            NamesArg::Reader => NameSourceOption::Only(NameSource::Reader),
-            NamesArg::Fanotify => NameSourceOption::Only(NameSource::Fanotify),
-            NamesArg::Event => NameSourceOption::Only(NameSource::Event),
-            NamesArg::Links => NameSourceOption::Only(NameSource::Links),
-            NamesArg::Snapshot => NameSourceOption::Only(NameSource::Snapshot),
-            NamesArg::Off => NameSourceOption::Only(NameSource::Off),
-        },
+        names: name_source(args.names),
         exact_args: args.args == ArgsArg::Exact,
         leaves_nothing: args.leaves_nothing,
         source: match args.source {
@@ -313,6 +304,41 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
     })
+}
+
+/// Returns the source of names that an argument names.
+fn name_source(names: NamesArg) -> NameSourceOption {
+    match names {
+        NamesArg::Auto => NameSourceOption::Auto,
+        NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
+        NamesArg::UprobeFanotify => NameSourceOption::Only(NameSource::UprobeFanotify),
+        NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
+        NamesArg::Reader => NameSourceOption::Only(NameSource::Reader),
+        NamesArg::Fanotify => NameSourceOption::Only(NameSource::Fanotify),
+        NamesArg::Event => NameSourceOption::Only(NameSource::Event),
+        NamesArg::Links => NameSourceOption::Only(NameSource::Links),
+        NamesArg::Snapshot => NameSourceOption::Only(NameSource::Snapshot),
+        NamesArg::Off => NameSourceOption::Only(NameSource::Off),
+    }
+}
+
+/// Refuses CPUs that this machine does not have, and a source that cannot have the whole machine.
+fn check_machine(args: &CaptureArgs) -> Result<(), CliError> {
+    if args.source == SourceArg::Inherited && args.all_cpus {
+        return Err(CliError::Usage(
+            "--source inherited follows a program or processes, not the whole machine: leave out -a"
+                .into(),
+        ));
+    }
+    let online = cpu_topology::online_cpus();
+    let wanted = args.tracer_cpus.iter().flat_map(|cpus| &cpus.0);
+    match wanted.into_iter().find(|cpu| !online.contains(cpu)) {
+        Some(cpu) => Err(CliError::Usage(format!(
+            "--tracer-cpus: there is no CPU {cpu}; the last one is {}",
+            online.iter().max().copied().unwrap_or_default()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Parses `--stacks`. Call chains of system calls have only the program's functions.

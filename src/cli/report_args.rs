@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::values::{parse_bytes, parse_duration};
+use super::values::{parse_bytes, parse_count, parse_duration, parse_id};
 
 /// Property of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,10 +27,10 @@ pub(super) struct FilterArgs {
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
     pub(super) comm: Vec<String>,
     /// Only operations of these threads
-    #[arg(short, long, value_name = "TID", value_delimiter = ',', help_heading = "Filter")]
+    #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse_id, help_heading = "Filter")]
     pub(super) tid: Vec<i32>,
     /// No operations of these processes
-    #[arg(long, value_name = "PID", value_delimiter = ',', help_heading = "Filter")]
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = parse_id, help_heading = "Filter")]
     pub(super) exclude_pid: Vec<i32>,
     /// Only operations of processes in this control group or below it: a path, a unit
     /// (postgresql.service), or the beginning of a container's identifier
@@ -79,7 +79,7 @@ pub(super) struct PrintArgs {
     pub(super) csv: bool,
     /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with
     /// --json and --csv all]
-    #[arg(short = 'n', long, value_name = "N", help_heading = "Output")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_count, help_heading = "Output")]
     pub(super) rows: Option<usize>,
     /// Sort the tables that have this column by it (time, read, p99, path, …), largest first
     #[arg(long, value_name = "COLUMN", help_heading = "Output")]

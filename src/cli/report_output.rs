@@ -13,11 +13,11 @@ use crate::sys::signal;
 use crate::text::table::{Report, TableFormat, TextStyle};
 use crate::text::wrapping::wrapped_lines;
 
-/// Creates a file that does not exist.
-pub(super) fn new_file(path: &Path) -> Result<NewFile, CliError> {
+/// Creates a file that does not exist, as `option` names it.
+pub(super) fn new_file(path: &Path, option: &'static str) -> Result<NewFile, CliError> {
     let path = path.to_owned();
     NewFile::create(&path, &Users::caller()).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => CliError::Exists { path },
+        io::ErrorKind::AlreadyExists => CliError::Exists { path, option },
         _ => CliError::Create { path, source },
     })
 }
@@ -88,7 +88,7 @@ pub(super) fn print_text(text: &str) -> Result<(), CliError> {
 /// Returns the destination of a report: separate from a traced program's own output.
 pub(super) fn output(to: Option<&Path>, has_program: bool) -> Result<ReportOutput, CliError> {
     if let Some(path) = to {
-        let mut made = new_file(path)?;
+        let mut made = new_file(path, "--to")?;
         made.keep();
         let out = Box::new(made.file().try_clone().map_err(CliError::Output)?);
         return Ok(ReportOutput { out, terminal: None, may_page: false });

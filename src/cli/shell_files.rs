@@ -50,7 +50,7 @@ pub(super) fn man(args: &ManArgs) -> Result<ExitCode, CliError> {
 }
 
 fn write(directory: &Path, name: &str, page: &[u8]) -> Result<(), CliError> {
-    let mut file = new_file(&directory.join(format!("{name}.1")))?;
+    let mut file = new_file(&directory.join(format!("{name}.1")), "--all")?;
     file.keep();
     file.file().write_all(page).map_err(CliError::Output)
 }

@@ -93,7 +93,7 @@ struct FlameGraphFile(NewFile);
 
 impl FlameGraphFile {
     fn new(path: &Path) -> Result<Self, CliError> {
-        report_output::new_file(path).map(Self)
+        report_output::new_file(path, "--svg").map(Self)
     }
 
     fn draw(mut self, stacks: &Stacks, reversed: bool) -> Result<(), CliError> {

@@ -11,6 +11,7 @@ pub mod capabilities;
 pub mod clock;
 pub mod cpu_topology;
 pub mod disks;
+pub mod error_text;
 pub mod fanotify;
 pub mod fiemap;
 mod file_handles;

@@ -4,6 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::sys::error_text::plain;
 use crate::sys::tracefs::TracefsError;
 use crate::tracefs::FormatError;
 
@@ -31,7 +32,7 @@ pub enum TracerError {
         tracepoint: String,
     },
     /// The kernel refused `perf_event_open`.
-    #[error("cannot open {what} on CPU {cpu}: {source}; {help}")]
+    #[error("cannot open {what} on CPU {cpu}: {}; {help}", plain(source))]
     Open {
         /// Event that was to be opened.
         what: String,
@@ -44,7 +45,8 @@ pub enum TracerError {
     },
     /// A ring could not be mapped.
     #[error(
-        "cannot map a ring of {bytes} bytes on CPU {cpu}: {source}; use a smaller one: --buffer-size 512K"
+        "cannot map a ring of {bytes} bytes on CPU {cpu}: {}; use a smaller one: --buffer-size 512K",
+        plain(source)
     )]
     Ring {
         /// CPU of the ring.
@@ -76,10 +78,10 @@ pub enum TracerError {
     )]
     Pages,
     /// An instance of tracefs could not be created or configured.
-    #[error("cannot set up a tracefs instance: {0}; use --source perf")]
+    #[error("cannot set up a tracefs instance: {}; use --source perf", plain(.0))]
     Instance(io::Error),
     /// The kernel refused a filter.
-    #[error("the kernel refuses the filter of {tracepoint}: {source} (filter: {filter})")]
+    #[error("the kernel refuses the filter of {tracepoint}: {} (filter: {filter})", plain(source))]
     Filter {
         /// Tracepoint, as `system:name`.
         tracepoint: String,
@@ -101,7 +103,7 @@ pub enum TracerError {
     #[error("there is no process {0}; list processes: ps -e")]
     NoProcess(i32),
     /// The program could not be started.
-    #[error("cannot run {program}: {source}")]
+    #[error("cannot run {program}: {}", plain(source))]
     Program {
         /// The program.
         program: String,
@@ -119,7 +121,7 @@ pub enum TracerError {
         signal: i32,
     },
     /// The log could not be written.
-    #[error("cannot write {path}: {source}{help}")]
+    #[error("cannot write {path}: {}{help}", plain(source))]
     Log {
         /// The log.
         path: String,
@@ -132,7 +134,7 @@ pub enum TracerError {
     #[error("the thread that writes the log failed: the log ends early; please report this")]
     LogThread,
     /// The system refused another operation.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {}", plain(source))]
     System {
         /// Operation that was tried.
         what: &'static str,

@@ -366,8 +366,8 @@ fn unknown_format_is_refused_and_leaves_nothing() {
             &["--from", "strace"],
             "the file has no valid data for a log of strace: no operation in 1 lines",
         ),
-        ("", &[], "--from says which tool wrote the file"),
-        ("", &["--from", "fio"], "the file has no valid data for a log of fio"),
+        ("", &[], "input is empty"),
+        ("", &["--from", "fio"], "input is empty"),
         // Calls, but none that is recorded: what another tool prints in the form of strace.
         (
             "syscall(257) = 4\nsyscall(0) = 832\n",

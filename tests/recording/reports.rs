@@ -247,7 +247,7 @@ fn impossible_selection_is_reported_first() {
     assert_eq!(std::fs::read_to_string(&there).expect("there"), "mine");
     assert!(refused(&["summary"]).contains("there is no recording in ."));
     assert!(refused(&["summary", "-D", "10s"]).contains("nothing to record"));
-    assert!(refused(&["summary", "-a", "x.iocap"]).contains("cannot be used with"));
+    assert!(refused(&["summary", "-a", "x.iocap"]).contains("(x.iocap) or -a, not both"));
     let log = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/logs/v2/block-direct.iocap");
     assert!(refused(&["summary", log, "-d", "sdz"]).contains("has no disk sdz"));
 }

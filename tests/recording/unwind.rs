@@ -119,7 +119,7 @@ fn wrong_options_are_refused() {
     }
     let _turn = beside_others();
     for (options, said) in [
-        (["--stacks", "user", "--call-graph", "lbr"].as_slice(), "neither fp nor dwarf"),
+        (["--stacks", "user", "--call-graph", "lbr"].as_slice(), "the method is fp or dwarf"),
         (&["--stacks", "user", "--call-graph", "dwarf,0"], "8 to 65000 bytes"),
         (&["--stacks", "user", "--call-graph", "dwarf,65001"], "8 to 65000 bytes"),
         (&["--stacks", "kernel", "--call-graph", "dwarf"], "call chains of programs"),

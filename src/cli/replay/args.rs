@@ -123,7 +123,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE", requires = "root")]
     pub(super) trace: Option<OsString>,
     /// Repeat the replay N times, with new files each time, and report on each round
-    #[arg(long = "loop", value_name = "N", requires = "root", conflicts_with = "trace")]
+    #[arg(long = "loop", value_name = "N", value_parser = values::parse_rounds, requires = "root", conflicts_with = "trace")]
     pub(super) rounds: Option<NonZeroU32>,
     /// Run operations that had ended by then, counted from the first one (10s, 5ms), in advance, at
     /// full speed and without times
@@ -137,7 +137,7 @@ pub(super) struct RunArgs {
     #[arg(long, conflicts_with = "device")]
     pub(super) drop_caches: bool,
     /// The exit status is 1 if more operations than this have another result than in the capture
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::parse_number)]
     pub(super) max_mismatch: u64,
     /// All tables and notes instead of a summary that fits a screen: `replay run PLAN --root DIR
     /// --details`. -n N, --json and --csv have the same effect

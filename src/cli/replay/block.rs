@@ -117,7 +117,13 @@ fn captured(args: &RunArgs) -> Result<CapturedDevice, CliError> {
             let bare = word.strip_prefix("/dev/").unwrap_or(word);
             let is_meant = |device: &&DevId| called(device) == bare || device.to_string() == bare;
             let found = sink.devices.keys().find(is_meant).copied();
-            found.ok_or_else(|| usage(format!("the log has no requests of {word}; it has {list}")))
+            found.ok_or_else(|| {
+                let has = match list.as_str() {
+                    "" => "no block requests at all; record them with -e block",
+                    list => list,
+                };
+                usage(format!("the log has no requests of {word}; it has {has}"))
+            })
         }
         None => match sink.devices.len() {
             0 => Err(usage("the log has no block requests; record them with -e block".to_owned())),

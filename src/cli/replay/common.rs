@@ -1,6 +1,7 @@
 //! Common parts of the subcommands of `iotrace-perf replay`: plans, options, progress, and the
 //! report of a replay.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::super::error::CliError;
 use super::super::exit_code::MISMATCH;
 use super::super::values::{ContentArg, SpeedArg};
-use super::super::{analyse, report_output};
+use super::super::{analyse, file_kind, report_output};
 use super::args::{EngineArg, OrderArg, PacingArg, RunArgs};
 use crate::replay::execute::file_content::ContentsSource;
 use crate::replay::execute::inherited_fds::UnopenedFd;
@@ -90,13 +91,18 @@ pub(super) fn print_report(
 
 /// Opens a plan and reads its index.
 pub(super) fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
-    let file = regular::open_named(path)
-        .map_err(|source| CliError::Open { path: path.to_owned(), source })?;
+    let file = regular::open_named(path).map_err(|source| match source.kind() {
+        io::ErrorKind::IsADirectory => CliError::Usage(file_kind::no_plan(path)),
+        _ => CliError::Open { path: path.to_owned(), source },
+    })?;
     PlanReader::new(file).map_err(|error| damaged(path, &error))
 }
 
 /// Error of a plan that cannot be read.
 pub(super) fn damaged(path: &Path, error: &PlanError) -> CliError {
+    if matches!(error, PlanError::NoPlan) {
+        return CliError::Usage(file_kind::no_plan(path));
+    }
     CliError::Log { path: path.to_owned(), message: error.to_string() }
 }
 
@@ -130,6 +136,11 @@ pub(super) fn options(args: &RunArgs) -> ReplayOptions {
 
 /// Refuses a window without operations.
 pub(super) fn check_window(window: TimeWindow, span: Nanos) -> Result<(), CliError> {
+    if let (Some(from), Some(until)) = (window.from, window.until)
+        && from >= until
+    {
+        return Err(CliError::Usage("--until must be later than --from".to_owned()));
+    }
     let from = window.from.unwrap_or_default();
     let end = ReplayTime::MIN.saturating_add(span);
     let until = window.until.map_or(end, |until| until.min(end));

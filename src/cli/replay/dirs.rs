@@ -44,6 +44,17 @@ fn map(text: &OsStr) -> Result<(Vec<u8>, PathBuf), CliError> {
     }
 }
 
+/// Refuses a directory that `replay init` has not made yet.
+pub(super) fn check_made(plan: &Path, root: &Path) -> Result<(), CliError> {
+    if root.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let (plan, root) = (plan.display(), root.display());
+    Err(CliError::Usage(format!(
+        "there is no directory {root}; make it, and the files of the replay: iotrace-perf replay init {plan} --root {root}"
+    )))
+}
+
 /// Options of `init`, apart from the directories themselves.
 fn options(places: &ReplayDirs) -> Vec<OsString> {
     let map = |(captured, directory): &(Vec<u8>, PathBuf)| {

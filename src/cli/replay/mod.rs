@@ -34,9 +34,10 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, CliError> {
                 (None, Some(rounds)) => rounds::run(args, rounds, root),
                 (None, None) => run::run(args, root),
             },
-            _ => {
-                Err(CliError::Usage("--level block needs --device, and --level call --root".into()))
-            }
+            (LevelArg::Call, _, Some(_)) => Err(CliError::Usage(
+                "--device is for the block requests of a log: add --level block".into(),
+            )),
+            _ => Err(CliError::Usage("--level block needs --device DEVICE".into())),
         },
         ReplayVerb::Compare(args) => trace::compare(args),
         ReplayVerb::Export(args) => export::run(args),

@@ -42,7 +42,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
         return plan(args, || Ok(NullPlan), |_, _| Ok(()));
     };
     let failed = |source| CliError::Create { path: path.clone(), source };
-    let mut made = report_output::new_file(path)?;
+    let mut made = report_output::new_file(path, "-o")?;
     let mut file = made.file().try_clone().map_err(failed)?;
     let writer = || {
         let from_start = file.set_len(0).and_then(|()| file.rewind());

@@ -26,6 +26,7 @@ pub(super) fn run(args: &RunArgs, root: &Path) -> Result<ExitCode, CliError> {
     check_window(options.window, index.span)?;
     let before = reader.files(&index).map_err(|error| damaged(&args.plan, &error))?;
     let plan = reader.fingerprint(&index).map_err(|error| damaged(&args.plan, &error))?;
+    dirs::check_made(&args.plan, root)?;
     let mut places = ReplayDirs::open(root).map_err(usage)?;
     let init = dirs::init_command(&args.plan, root, &places);
     places.all().try_for_each(|place| check_place(place, plan, &init))?;

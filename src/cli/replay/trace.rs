@@ -70,7 +70,8 @@ fn compared(
 /// Records this very command, without `--trace`, and compares the recording with the plan.
 pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode, CliError> {
     let mut to = report_output::output(args.print.to.as_deref(), false)?;
-    let output = Output::parse(trace)?;
+    let output = Output::parse_as(trace, "--trace")?;
+    refuse_existing(&output)?;
     let (_, index) = open(&args.plan)?;
     let mut report_file = files::create_unnamed(&std::env::temp_dir()).map_err(CliError::Output)?;
     let child_stdout = report_file.try_clone().map_err(CliError::Output)?;
@@ -108,6 +109,15 @@ pub(super) fn run(args: &RunArgs, trace: &OsStr, root: &Path) -> Result<ExitCode
     report.print(form, to.style(&args.print), &mut second).map_err(CliError::output)?;
     join(form, &first, &second, &mut to).map_err(CliError::output)?;
     Ok(ExitCode::from(if is_same { code } else { MISMATCH }))
+}
+
+/// Refuses to overwrite the files of a recording.
+fn refuse_existing(output: &Output) -> Result<(), CliError> {
+    let mut files = std::iter::once(output.log()).chain(output.archive_parts());
+    match files.find(|path| path.symlink_metadata().is_ok()) {
+        Some(path) => Err(CliError::Exists { path, option: "--trace" }),
+        None => Ok(()),
+    }
 }
 
 /// Sources of names. All calls of a replay go through the C library: without kernel probes, probes

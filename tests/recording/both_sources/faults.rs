@@ -275,7 +275,7 @@ fn wrong_command_lines_are_refused() {
         (["-e", "reed", "--", "true"].as_slice(), "unknown event reed"),
         (&["-o", "trace.json", "--", "true"], "a recording is written to a directory"),
         (&["-o", "{NONE}.otf2", "--", "true"], "unknown {NONE}"),
-        (&["-m", "7X", "--", "true"], "unknown unit X"),
+        (&["-m", "7X", "--", "true"], "there is no unit X"),
         (&[], "nothing to record"),
     ] {
         let mut command = Command::new(BINARY);

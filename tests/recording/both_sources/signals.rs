@@ -190,16 +190,17 @@ fn unrunnable_programs_are_refused(source: Source) {
     let dir = scratch_dir("signals");
     let plain = dir.path().join("plain");
     fs::write(&plain, "no program").expect("write it");
-    for (program, code) in [("/no/such/program", 127), (plain.to_str().expect("text"), 126)] {
+    let plain = plain.to_str().expect("text");
+    let executable = format!("cannot run {plain}: it is not executable; try: chmod +x {plain}");
+    for (program, code, message) in [
+        ("/no/such/program", 127, "there is no program /no/such/program"),
+        (plain, 126, &executable),
+    ] {
         let output = dir.path().join("trace");
         let finished =
             process::run(&mut source.recorder(&output, &[], &[program]), TIMEOUT).expect("ends");
         assert_eq!(finished.status.code(), Some(code), "{}", finished.stderr());
-        assert!(
-            finished.stderr().contains(&format!("cannot run {program}")),
-            "{}",
-            finished.stderr()
-        );
+        assert!(finished.stderr().contains(message), "{}", finished.stderr());
         assert!(finished.stdout.is_empty() && !output.exists());
     }
 }
