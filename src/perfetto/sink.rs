@@ -42,8 +42,8 @@ impl<W: io::Write> PerfettoSink<W> {
     /// The writer's own.
     pub fn create(out: W, capture: &Header) -> io::Result<Self> {
         let mut out = PacketWriter::new(out);
-        write_clock(capture, &mut out)?;
         out.begin_state(clock::MONOTONIC)?;
+        write_clock(capture, &mut out)?;
         sink_tracks::describe(&mut out)?;
         write_system(capture, &mut out)?;
         let mut sink = Self {
