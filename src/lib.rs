@@ -72,6 +72,9 @@ pub mod text;
 // Operations as an OTF2 archive.
 pub mod otf2;
 
+// Operations as a Perfetto trace.
+pub mod perfetto;
+
 // Folds over operations: totals, latencies, files, patterns.
 pub mod analysis;
 

@@ -321,8 +321,9 @@ pub(super) struct ConvertArgs {
     /// The recording: its directory or log [default: the newest one here]
     #[arg(default_value = ".", hide_default_value = true)]
     pub(super) log: PathBuf,
-    /// NAME.otf2, or DIR for DIR/traces.otf2 [default: beside the log]
-    #[arg(short, long, value_name = "DIR|NAME.otf2")]
+    /// NAME.otf2, DIR for DIR/traces.otf2, or NAME.pftrace for a Perfetto trace [default: an
+    /// archive beside the log]
+    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.pftrace")]
     pub(super) output: Option<OsString>,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Args {
 pub(super) enum Verb {
     /// Record a program, processes, or the machine (also without this word)
     Record(RecordArgs),
-    /// Make an OTF2 archive from a capture log
+    /// Make an OTF2 archive or a Perfetto trace from a capture log
     Convert(ConvertArgs),
     /// Print a capture log, one line per operation
     Script(ScriptArgs),

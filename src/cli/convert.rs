@@ -40,8 +40,9 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     if !output.has_archive {
         let name = output.log().with_extension("otf2");
         return Err(CliError::Usage(format!(
-            "convert makes an OTF2 archive; try: -o {}",
-            name.display()
+            "convert makes an OTF2 archive or a Perfetto trace; try: -o {} or -o {}",
+            name.display(),
+            name.with_extension("pftrace").display()
         )));
     }
     let output = output.open(&Users::caller())?;
@@ -210,8 +211,17 @@ fn fill_archive(
     Ok(Converted { summary, totals, archive: Some(archive), filter_notes: Vec::new() })
 }
 
-/// Facts about the archive's completeness, for its readers.
+/// Facts for the end of the archive.
 fn end_facts(summary: &Summary) -> EndFacts {
+    EndFacts {
+        end_time: summary.end_time(),
+        properties: completeness_facts(summary),
+        disks: summary.disks(),
+    }
+}
+
+/// Facts about the completeness of a capture, for readers of an output, by name.
+pub(super) fn completeness_facts(summary: &Summary) -> Vec<(String, String)> {
     let ledger = &summary.ledger;
     let missing = summary
         .missing()
@@ -231,11 +241,7 @@ fn end_facts(summary: &Summary) -> EndFacts {
         ("unverified_names", ledger.unverified.to_string()),
         ("damaged_bytes", summary.damaged_bytes.to_string()),
     ];
-    EndFacts {
-        end_time: summary.end_time(),
-        properties: properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        disks: summary.disks(),
-    }
+    properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Sink that ignores all steps.

@@ -78,7 +78,13 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
             ("iotrace-perf ctl add /srv/a.db", "in another terminal: watch this file, too"),
         ],
     ),
-    ("convert", &[("iotrace-perf convert a.iocap -o b.otf2", "an archive for Vampir")]),
+    (
+        "convert",
+        &[
+            ("iotrace-perf convert a.iocap -o b.otf2", "an archive for Vampir"),
+            ("iotrace-perf convert a.iocap -o b.pftrace", "for https://ui.perfetto.dev"),
+        ],
+    ),
     (
         "import",
         &[

@@ -11,6 +11,7 @@ mod command_line;
 mod completeness;
 mod control;
 mod convert;
+mod convert_perfetto;
 mod converted;
 mod doctor;
 mod doctor_names;
@@ -20,6 +21,7 @@ mod events;
 mod examples;
 mod exit_code;
 mod file_kind;
+mod file_staging;
 mod filter_args;
 mod foreign_options;
 mod import;
@@ -93,6 +95,9 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
     match args.verb {
         None => record::run(&args.record),
         Some(Verb::Record(record)) => record::run(&record),
+        Some(Verb::Convert(convert)) if convert_perfetto::is_wanted(&convert) => {
+            convert_perfetto::run(&convert)
+        }
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),
         Some(Verb::Live(args)) => live::run(&args),

@@ -47,6 +47,8 @@ pub struct AsyncOperation {
     /// Time at which its result was available; for `io_submit`, the return of `io_getevents` with
     /// it.
     pub end: Option<KernelTime>,
+    /// The ring of io_uring, or the context of `io_submit`: unique only within the process.
+    pub ring: u64,
     /// Identifier by the program: `user_data`, or the address of its `struct iocb`.
     pub user_data: u64,
     /// Descriptor; `None`: it has none, or a file that is registered with the ring.
@@ -152,8 +154,6 @@ pub enum Key {
 pub struct AsyncFlight {
     /// The operation, as far as it is known.
     pub operation: AsyncOperation,
-    /// The ring of io_uring, or the context of `io_submit`.
-    pub ring: u64,
     /// File whose position it may move.
     pub moves: Option<Rc<Description>>,
 }
@@ -184,7 +184,10 @@ impl InFlight {
     /// Adds an operation. Returns the previous one with this key.
     pub fn begin(&mut self, key: Key, flight: AsyncFlight) -> Option<AsyncFlight> {
         let replaced = self.end(key);
-        self.by_data.entry((flight.ring, flight.operation.user_data)).or_default().push_back(key);
+        self.by_data
+            .entry((flight.operation.ring, flight.operation.user_data))
+            .or_default()
+            .push_back(key);
         *self.of_process.entry(flight.operation.process).or_default() += 1;
         if flight.operation.hands_over() {
             *self.writes.entry(flight.operation.process).or_default() += 1;
@@ -196,7 +199,7 @@ impl InFlight {
     /// Removes and returns an operation.
     pub fn end(&mut self, key: Key) -> Option<AsyncFlight> {
         let flight = self.flights.remove(&key)?;
-        let data = (flight.ring, flight.operation.user_data);
+        let data = (flight.operation.ring, flight.operation.user_data);
         if let Some(keys) = self.by_data.get_mut(&data) {
             // Mostly the key is the oldest or the newest; only other keys need a search.
             if keys.front() == Some(&key) {
@@ -240,7 +243,7 @@ impl InFlight {
     /// Removes and returns all operations from `io_submit` of a process in a context, oldest first.
     pub fn end_context(&mut self, process: ProcessKey, context: u64) -> Vec<AsyncFlight> {
         let is_its = |(key, flight): &(&Key, &AsyncFlight)| {
-            matches!(key, Key::Iocb(of, _) if *of == process) && flight.ring == context
+            matches!(key, Key::Iocb(of, _) if *of == process) && flight.operation.ring == context
         };
         self.end_keys(self.flights.iter().filter(is_its).map(|it| *it.0).collect())
     }

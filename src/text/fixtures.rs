@@ -150,6 +150,7 @@ pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
         cpu: CpuId(1),
         start: at(210_000),
         end: Some(at(290_000)),
+        ring: 0,
         user_data: u64::MAX,
         fd: Some(Fd(3)),
         file: Some(Rc::clone(file)),

@@ -68,6 +68,7 @@ fn async_request(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> 
         cpu: CpuId(0),
         start: KernelTime(begin),
         end: None,
+        ring: 0,
         user_data: 0,
         fd: Some(Fd(3)),
         file: Some(Rc::clone(file)),

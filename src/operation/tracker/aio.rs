@@ -109,8 +109,8 @@ impl Tracker {
         if operation.opcode.has_bytes() && operation.bytes_requested.is_none() {
             self.ledger.async_unread += 1;
         }
-        let context = call.args.first().copied().unwrap_or(0);
-        let flight = AsyncFlight { operation, ring: context, moves: None };
+        operation.ring = call.args.first().copied().unwrap_or(0);
+        let flight = AsyncFlight { operation, moves: None };
         self.begin_async(event.time, key, flight, sink)?;
         if is_certain {
             self.async_file(event, key, iocb.fd, sink)?;

@@ -95,6 +95,7 @@ pub(super) fn operation(
         cpu: event.cpu,
         start: event.time,
         end: None,
+        ring: 0,
         user_data,
         fd: None,
         file: None,

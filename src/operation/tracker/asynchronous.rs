@@ -161,7 +161,7 @@ impl Tracker {
         self.asynchronous.unread_results.remove(&process);
         for flight in self.asynchronous.in_flight.end_process(process) {
             // Later results cannot be attributed.
-            self.asynchronous.rings.remove(&flight.ring);
+            self.asynchronous.rings.remove(&flight.operation.ring);
             self.async_unfinished(at, flight, NoResult::ProcessEnd, sink)?;
         }
         Ok(())

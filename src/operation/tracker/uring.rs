@@ -74,6 +74,7 @@ impl Tracker {
         let (process, thread) = self.tasks.thread(event.pid, event.tid);
         announce(event.time, process, thread, sink)?;
         let mut operation = operation(uring.opcode(), uring.user_data, event, process, thread);
+        operation.ring = uring.ctx;
         operation.flags = uring.flags;
         operation.fixed_file = uring.flags & IOSQE_FIXED_FILE != 0;
         let ring = self.asynchronous.rings.get(&uring.ctx).filter(|_| operation.fixed_file);
@@ -91,12 +92,7 @@ impl Tracker {
         let id = self.asynchronous.number();
         operation.id = id;
         let key = uring.req.map_or(Key::Nameless(id), |req| Key::Request(uring.ctx, req));
-        self.begin_async(
-            event.time,
-            key,
-            AsyncFlight { operation, ring: uring.ctx, moves: None },
-            sink,
-        )?;
+        self.begin_async(event.time, key, AsyncFlight { operation, moves: None }, sink)?;
         match self.asynchronous.early_file.remove(&(uring.ctx, event.tid)) {
             Some(fd) => self.async_file(event, key, fd, sink),
             None => Ok(()),

@@ -66,6 +66,7 @@ fn operation(id: u64, opcode: u64, offset: u64, start: KernelTime) -> AsyncOpera
         cpu: CpuId(0),
         start,
         end: None,
+        ring: 0,
         user_data: id,
         fd: Some(Fd(3)),
         file: Some(file(70)),
