@@ -30,6 +30,7 @@ mod output;
 mod record;
 mod recording;
 mod replay;
+mod report;
 mod report_args;
 mod report_output;
 mod script;
@@ -87,6 +88,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Watch(args)) => watch::run(args),
         Some(Verb::Ctl(args)) => control::client::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Report(args)) => report::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
