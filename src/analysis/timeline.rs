@@ -9,6 +9,7 @@
 
 mod activity;
 mod latency_grid;
+mod offset_map;
 mod time_axis;
 
 use std::convert::Infallible;
@@ -17,7 +18,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use activity::{ActivityCell, ActivityRow, ActivityRows, ActivitySpan, ActivitySum};
 pub use latency_grid::{LatencyGrid, PARTS_OF_OCTAVE, RANGES, percentile};
+pub use offset_map::{MAP_COLUMNS, MAP_ROWS, OffsetMap, OffsetMaps, PlacedAccess};
 pub use time_axis::{BINS_MAX, TimeAxis};
+
+use offset_map::MAP_COLUMN_BITS;
 
 use super::completed_op::CompletedOp;
 use super::process_names::ProcessNames;
@@ -36,6 +40,9 @@ const COLUMN_BITS: u32 = 2;
 
 /// Bins of a column of the rows, unless these take too much memory.
 pub const BINS_OF_COLUMN: usize = 1 << COLUMN_BITS;
+
+/// Bins of a column of the maps of files.
+pub const BINS_OF_MAP_COLUMN: usize = BINS_MAX / MAP_COLUMNS;
 
 /// Largest number of cells of all rows: beyond it their columns become wider.
 const CELLS_MAX: usize = 1 << 20;
@@ -113,6 +120,8 @@ pub struct IoTimeline {
     pub threads: ActivityRows<ThreadKey>,
     /// Operations on files by file ([`file_key`]).
     pub files: ActivityRows<Vec<u8>>,
+    /// Reads and writes of files by offset, by the number of the file's row.
+    pub offsets: OffsetMaps,
     /// Completed requests by device.
     pub devices: ActivityRows<DevId>,
     /// Names of processes.
@@ -134,6 +143,7 @@ impl IoTimeline {
             processes: ActivityRows::default(),
             threads: ActivityRows::default(),
             files: ActivityRows::default(),
+            offsets: OffsetMaps::default(),
             devices: ActivityRows::default(),
             names: ProcessNames::default(),
             thread_names: FxHashMap::default(),
@@ -165,6 +175,7 @@ impl IoTimeline {
             self.bins = self.bins.chunks(2).map(joined).collect();
             self.latency.halve();
             self.halve_rows();
+            self.offsets.halve();
             self.in_devices.bin /= 2;
         }
         let place = self.axis.place(time);
@@ -221,6 +232,11 @@ impl IoTimeline {
         self.threads.add(thread, &span, shift);
         if let Some(file) = rows.file {
             self.files.add(file, &span, shift);
+            let moved = done.sides();
+            if let Some(offset) = done.offset.filter(|_| moved != [0; 2]) {
+                let access = PlacedAccess { since_origin: span.to, offset, moved };
+                self.offsets.add(file, access, self.axis.width_ns().ilog2() + MAP_COLUMN_BITS);
+            }
         }
         self.limit_cells();
     }
@@ -259,10 +275,11 @@ impl IoTimeline {
         let end = request.completed.unwrap_or(time);
         let place = self.reach(end);
         let bytes = request.diskstats_sectors().saturating_mul(SECTOR_BYTES);
+        let moves = matches!(class, DiskstatsClass::Read | DiskstatsClass::Write);
         let span = ActivitySpan {
             from: self.axis.since_origin(request.issued.or(request.begin()).unwrap_or(end)),
             to: self.axis.since_origin(end),
-            bytes,
+            bytes: if moves { bytes } else { 0 },
         };
         let shift = self.column_shift();
         let row = self.devices.place(&request.dev, || request.dev);

@@ -45,7 +45,7 @@ impl ActivityKind {
             Self::Process => "Processes: time in operations on files",
             Self::Thread => "Threads: time in operations on files",
             Self::File => "Files: time in operations on them",
-            Self::Device => "Disks: bytes of requests",
+            Self::Device => "Disks: bytes read and written",
         }
     }
 
@@ -226,7 +226,7 @@ fn strip(
     html! {
         svg viewBox={ (format!("{from:.3}")) " 0 " (format!("{length:.3}")) " 1" } preserveAspectRatio="none"
             role="img" aria-label={ "active in " (busy) " of " (fields) " fields" } {
-            (paths.markup())
+            (paths.markup("h"))
             rect class="selected" x=(number(from)) y="0" width="0" height="1" {}
         }
     }

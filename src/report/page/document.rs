@@ -88,7 +88,7 @@ fn blocks(input: &PageInput<'_>, reports: &PageReports, shown: usize) -> Blocks 
         ("layers", "Where the time went", Some(layers::block(input, reports))),
         ("timeline", "Timeline", timeline::block(input)),
         ("activity", "Activity", activity::block(input)),
-        ("files", "Files", files::block(reports)),
+        ("files", "Files", files::block(input, reports)),
         ("histograms", "Sizes and durations", histograms::block(input)),
         ("matrix", "Processes and files", matrix::block(input)),
         ("disks", "Disks: who wrote and read", disks::block(reports)),

@@ -46,11 +46,11 @@ impl HeatPaths {
         }
     }
 
-    /// Returns the elements; their unit is a field.
-    pub(super) fn markup(&self) -> Markup {
+    /// Returns the elements; their unit is a field, and `kind` is the letter of the colours.
+    pub(super) fn markup(&self, kind: &str) -> Markup {
         html! {
             @for (place, path) in self.paths.iter().enumerate() {
-                @if !path.is_empty() { path class={ "h" (place + 1) } d=(PreEscaped(path)) {} }
+                @if !path.is_empty() { path class={ (kind) (place + 1) } d=(PreEscaped(path)) {} }
             }
         }
     }

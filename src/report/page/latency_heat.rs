@@ -1,13 +1,14 @@
 //! Heat map of durations over time, with lines of the median and of the slowest hundredth.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use maud::{Markup, PreEscaped, html};
 
 use super::chart::{PLOT, TimeChart, number};
 use super::heat::{HeatPaths, level, scale_legend};
 use super::input::PageInput;
-use super::time_scale::{TimeScale, ratio};
+use super::time_scale::{TimeScale, ratio, trimmed};
 use crate::analysis::timeline::{IoTimeline, LatencyGrid, PARTS_OF_OCTAVE, RANGES, percentile};
 use crate::text::quantity;
 
@@ -50,7 +51,7 @@ pub(super) fn figure(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
         labels: labels(&octaves),
         legend: vec![("p50", "p50: half of the operations are faster"), ("p99", "p99")],
         plot: html! {
-            g transform={ "translate(" (number(left)) " 0) scale(" (format!("{unit:.4}")) " " (FIELD) ")" } { (paths.markup()) }
+            g transform={ "translate(" (number(left)) " 0) scale(" (format!("{unit:.4}")) " " (FIELD) ")" } { (paths.markup("h")) }
             path class="p50" d=(line(500)) {}
             path class="p99" d=(line(990)) {}
         },
@@ -75,7 +76,7 @@ fn columns(fold: &IoTimeline, first: usize, bins_of_column: usize) -> Vec<Column
 }
 
 /// Fields of the map, the longest durations first, and the largest count.
-fn fields(columns: &[Column], octaves: &std::ops::Range<usize>) -> (HeatPaths, u64) {
+fn fields(columns: &[Column], octaves: &Range<usize>) -> (HeatPaths, u64) {
     let count = |column: &Column, octave: usize| -> u64 {
         let ranges = octave * PARTS_OF_OCTAVE..(octave + 1) * PARTS_OF_OCTAVE;
         column.get(ranges).unwrap_or_default().iter().sum()
@@ -95,7 +96,7 @@ fn fields(columns: &[Column], octaves: &std::ops::Range<usize>) -> (HeatPaths, u
 fn line(
     columns: &[Column],
     per_mille: u64,
-    octaves: &std::ops::Range<usize>,
+    octaves: &Range<usize>,
     [left, unit]: [f64; 2],
 ) -> Markup {
     let top = LatencyGrid::begin_ns(octaves.end * PARTS_OF_OCTAVE);
@@ -104,7 +105,7 @@ fn line(
     let mut is_joined = false;
     for column in columns {
         if let Some(ns) = percentile(column, per_mille) {
-            let y = f64::from(FIELD) * ratio(top, ns).log2();
+            let y = height_of(top, ns);
             let command = if is_joined { 'L' } else { 'M' };
             let _ = write!(path, "{command}{} {}H{}", number(x), number(y), number(x + unit));
         }
@@ -114,16 +115,18 @@ fn line(
     PreEscaped(path)
 }
 
-fn labels(octaves: &std::ops::Range<usize>) -> Vec<(f64, String)> {
-    let mut labels = Vec::new();
-    for (row, octave) in octaves.clone().rev().enumerate() {
-        // The lower border of a row; a label needs the height of two rows.
-        let y = f64::from(FIELD) * f64::from(u32::try_from(row + 1).unwrap_or(0));
-        if (octaves.end - octave) % 3 == 1 || octaves.len() < 3 {
-            labels.push((y, quantity::time(LatencyGrid::begin_ns(octave * PARTS_OF_OCTAVE))));
-        }
-    }
-    labels
+/// Labels at powers of ten.
+fn labels(octaves: &Range<usize>) -> Vec<(f64, String)> {
+    let [low, top] =
+        [octaves.start, octaves.end].map(|octave| LatencyGrid::begin_ns(octave * PARTS_OF_OCTAVE));
+    let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
+    let shown = powers.filter(|power| (low..=top).contains(power));
+    shown.map(|power| (height_of(top, power), trimmed(&quantity::time(power)))).collect()
+}
+
+/// Distance of a duration from the top of the map.
+fn height_of(top: u64, ns: u64) -> f64 {
+    f64::from(FIELD) * ratio(top, ns).log2()
 }
 
 fn text(columns: &[Column]) -> String {

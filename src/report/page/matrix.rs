@@ -9,7 +9,7 @@ use super::input::PageInput;
 use super::page_table::{cut, frame};
 use crate::operation::model::ProcessKey;
 use crate::report::summary::file_cells;
-use crate::text::quantity::{count, counted, size};
+use crate::text::quantity::{count, size};
 use crate::text::table::Cell;
 
 /// Rows of the matrix.
@@ -33,13 +33,8 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
     let most = fields.values().map(|amount| amount.0).max().unwrap_or(0);
     let paths: BTreeMap<usize, &Vec<u8>> =
         fold.files.keys().map(|(key, place)| (place, key)).collect();
-    let left_out = [
-        counted(files.len().saturating_sub(FILES) as u64, "further file"),
-        match processes.len().saturating_sub(PROCESSES) {
-            1 => "1 further process".to_owned(),
-            number => format!("{} further processes", count(number as u64)),
-        },
-    ];
+    let files_left = files.len().saturating_sub(FILES) as u64;
+    let processes_left = processes.len().saturating_sub(PROCESSES) as u64;
     let name = |process: &ProcessKey| {
         let pid =
             fold.names.info(*process).map_or_else(String::new, |info| format!(" {}", info.pid));
@@ -63,10 +58,13 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
     };
     (!fields.is_empty()).then(|| {
         html! {
-            (frame("Matrix of files and processes", content))
+            div class="whole" { (frame("Matrix of files and processes", content)) }
             @if most > 0 { (scale_legend(&size(most), "bytes")) }
-            @if files.len() > FILES || processes.len() > PROCESSES {
-                p class="note" { "The largest are shown; left out: " (left_out[0]) ", " (left_out[1]) "." }
+            @if files_left + processes_left > 0 {
+                p class="note" {
+                    "The largest are shown; further files: " (count(files_left)) "; further processes: "
+                    (count(processes_left)) "."
+                }
             }
         }
     })

@@ -2,13 +2,19 @@
 
 use maud::{Markup, html};
 
-use super::chart::{PLOT, TimeChart, step_area};
-use super::time_scale::{TimeScale, ratio, round_up, trimmed};
+use super::chart::{PLOT, TimeChart, number, step_area};
+use super::time_scale::{TimeScale, axis_end, ratio, trimmed};
 use crate::analysis::timeline::TimeBin;
 use crate::text::quantity;
 
 /// Height of each side.
 const SIDE: u32 = 80;
+
+/// Percentage of the steps that the axis has to hold.
+const FREQUENT: usize = 95;
+
+/// Factor above these from which a step is cut off.
+const OUTLIER: u64 = 3;
 
 /// Two amounts over time.
 pub(super) struct MirrorChart<'a> {
@@ -28,32 +34,33 @@ pub(super) struct MirrorChart<'a> {
 impl MirrorChart<'_> {
     /// Returns the figure.
     pub(super) fn figure(&self, bins: &[TimeBin], scale: &TimeScale) -> Markup {
-        let largest = bins.iter().flat_map(self.all).max().unwrap_or(0);
+        let amounts: Vec<u64> = bins.iter().flat_map(self.all).collect();
+        let largest = amounts.iter().copied().max().unwrap_or(0);
         let per_second = |amount: u64| {
             let rate = u128::from(amount) * 1_000_000_000 / u128::from(scale.bin_ns);
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
-        let top = round_up(per_second(largest)).max(1);
+        let top = axis_end(per_second(usual(&amounts)));
+        let above = amounts.iter().filter(|amount| per_second(**amount) > top).count();
         let height = |amount: u64| ratio(per_second(amount), top).min(1.0) * f64::from(SIDE);
+        let base = f64::from(SIDE);
+        let x = |number: usize| scale.x(number as u64 * scale.bin_ns, PLOT);
         let side = |amounts: fn(&TimeBin) -> [u64; 2], place: usize, class: &str| {
-            let base = f64::from(SIDE);
             let sign = if place == 0 { -1.0 } else { 1.0 };
-            let mut steps = Vec::new();
-            for (number, bin) in bins.iter().enumerate() {
-                let x = scale.x(number as u64 * scale.bin_ns, PLOT);
-                let amount = amounts(bin).get(place).copied().unwrap_or(0);
-                steps.push((x, base + sign * height(amount)));
-            }
-            let end = scale.x(bins.len() as u64 * scale.bin_ns, PLOT);
-            html! { path class=(class) d=(step_area(&steps, end, base)) {} }
+            let amount = |bin| amounts(bin).get(place).copied().unwrap_or(0);
+            let steps = bins.iter().enumerate();
+            let steps = steps.map(|(number, bin)| (x(number), base + sign * height(amount(bin))));
+            let path = step_area(&steps.collect::<Vec<_>>(), x(bins.len()), base);
+            html! { path class=(class) d=(path) {} }
         };
-        let is_split = self.part.is_some();
-        let [read, written] =
-            if is_split { ["read-light", "written-light"] } else { ["read", "written"] };
+        let [read, written] = match self.part {
+            Some(_) => ["read-light", "written-light"],
+            None => ["read", "written"],
+        };
         let chart = TimeChart {
             id: self.id,
             title: self.title,
-            text: self.text(bins, per_second(largest)),
+            text: self.text(bins, per_second(largest), above),
             note: self.note,
             height: 2 * SIDE,
             labels: self.labels(top),
@@ -66,6 +73,11 @@ impl MirrorChart<'_> {
                     (side(part, 1, "written"))
                 }
                 line class="zero" x1="0" x2=(PLOT) y1=(SIDE) y2=(SIDE) {}
+                @for (bin_number, bin) in bins.iter().enumerate() {
+                    @for (place, amount) in (self.all)(bin).into_iter().enumerate() {
+                        @if per_second(amount) > top { (cut_mark(x(bin_number), x(bin_number + 1), place)) }
+                    }
+                }
             },
         };
         chart.figure(scale)
@@ -76,7 +88,7 @@ impl MirrorChart<'_> {
         if self.is_bytes { quantity::size(amount) } else { quantity::count(amount) }
     }
 
-    fn text(&self, bins: &[TimeBin], peak: u64) -> String {
+    fn text(&self, bins: &[TimeBin], peak: u64, above: usize) -> String {
         let mut sums = [0_u64; 2];
         for bin in bins {
             let amounts = (self.all)(bin);
@@ -85,13 +97,15 @@ impl MirrorChart<'_> {
                 .for_each(|(sum, amount)| *sum = sum.saturating_add(amount));
         }
         let [read, written] = sums.map(|sum| self.amount(sum));
-        let what = if self.is_bytes { ["read", "written"] } else { ["reads", "writes"] };
-        format!(
-            "{read} {} (up), {written} {} (down); peak {}/s.",
-            what[0],
-            what[1],
-            self.amount(peak)
-        )
+        let [up, down] = if self.is_bytes { ["read", "written"] } else { ["reads", "writes"] };
+        let above = match above {
+            0 => String::new(),
+            _ => {
+                format!("; {} higher than the chart: red", quantity::counted(above as u64, "step"))
+            }
+        };
+        let peak = self.amount(peak);
+        format!("{read} {up} (up), {written} {down} (down); peak {peak}/s{above}.")
     }
 
     fn labels(&self, top: u64) -> Vec<(f64, String)> {
@@ -105,4 +119,20 @@ impl MirrorChart<'_> {
             (side * 2.0, label(top)),
         ]
     }
+}
+
+/// Upper end of the usual amounts: a few much larger ones would leave no room for the others.
+fn usual(amounts: &[u64]) -> u64 {
+    let mut used: Vec<u64> = amounts.iter().copied().filter(|amount| *amount > 0).collect();
+    used.sort_unstable();
+    let largest = used.last().copied().unwrap_or(0);
+    let frequent = used.get(used.len() * FREQUENT / 100).copied().unwrap_or(largest);
+    let room = frequent.saturating_add(frequent / 4);
+    if largest / OUTLIER > room { room } else { largest }
+}
+
+/// Mark at the end of a step that is cut off.
+fn cut_mark(from: f64, to: f64, place: usize) -> Markup {
+    let y = if place == 0 { 0 } else { 2 * SIDE - 3 };
+    html! { rect class="cut" x=(number(from)) width=(number((to - from).max(1.0))) y=(y) height="3" {} }
 }

@@ -26,6 +26,7 @@ mod latency_heat;
 mod layers;
 mod matrix;
 mod mirror;
+mod offsets;
 mod page_table;
 mod reports;
 mod slowest;

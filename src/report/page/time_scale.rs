@@ -65,6 +65,14 @@ pub(super) fn round_up(number: u64) -> u64 {
     steps.into_iter().find(|step| *step >= number).unwrap_or(number).max(1)
 }
 
+/// Upper end of an axis: a round number that is not below this one, and not far above.
+pub(super) fn axis_end(number: u64) -> u64 {
+    let tenth = round_up(number).div_ceil(10).max(1);
+    let fits = |steps: &u64| tenth.saturating_mul(*steps) >= number;
+    let steps = [2, 3, 4, 5, 6, 8, 10].into_iter().find(fits).unwrap_or(10);
+    tenth.saturating_mul(steps)
+}
+
 /// Quantity without zeros at the end of its decimals: `2 s` for `2.00 s`.
 pub(super) fn trimmed(quantity: &str) -> String {
     let Some((number, unit)) = quantity.split_once(' ') else { return quantity.to_owned() };
@@ -93,5 +101,6 @@ mod tests {
         let labels: Vec<String> = scale.ticks(8).into_iter().map(|tick| tick.1).collect();
         assert_eq!(labels, ["0", "500 ms", "1 s", "1.5 s", "2 s"]);
         assert_eq!([1, 3, 7, 10, 11, 5000].map(round_up), [1, 5, 10, 10, 20, 5000]);
+        assert_eq!([0, 1, 11, 23, 107, 5000].map(axis_end), [2, 2, 12, 25, 120, 5000]);
     }
 }

@@ -6,7 +6,7 @@ use super::chart::{PLOT, TimeChart, step_area};
 use super::input::PageInput;
 use super::latency_heat;
 use super::mirror::MirrorChart;
-use super::time_scale::{TimeScale, ratio, round_up};
+use super::time_scale::{TimeScale, axis_end, ratio};
 use super::timeline_table;
 use crate::analysis::timeline::TimeBin;
 use crate::text::quantity;
@@ -37,6 +37,11 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
                 (device_throughput().figure(bins, &scale))
                 (requests().figure(bins, &scale))
                 (depth(bins, &scale))
+                @if input.is_whole && input.summary.others().values().any(|others| others.all().0 > 0) {
+                    p class="note" {
+                        "Requests of programs that were not recorded have no times: they are in the tables of disks, not in these charts."
+                    }
+                }
             } @else {
                 p { "No disk has completed a request in this time, or block requests were not recorded." }
             }
@@ -116,7 +121,7 @@ fn requests() -> MirrorChart<'static> {
 
 fn depth(bins: &[TimeBin], scale: &TimeScale) -> Markup {
     let most = bins.iter().map(|bin| bin.depth).max().unwrap_or(0);
-    let top = round_up(most).max(1);
+    let top = axis_end(most);
     let height = f64::from(DEPTH_HEIGHT);
     let step = |(number, bin): (usize, &TimeBin)| {
         let x = scale.x(number as u64 * scale.bin_ns, PLOT);
