@@ -185,7 +185,7 @@ mod tests {
                 maps.add(3, access, bits);
             }
             let map = maps.of(3).expect("there are many accesses");
-            let fields = (0..MAP_ROWS).flat_map(|row| (0..MAP_COLUMNS).map(move |it| (row, it)));
+            let fields = (0..MAP_ROWS).flat_map(|row| (0..MAP_COLUMNS).map(move |column| (row, column)));
             let sum: u64 = fields.flat_map(|(row, column)| map.field(row, column)).sum();
             prop_assert_eq!(sum, all.iter().map(|access| access.2).sum::<u64>());
             prop_assert!(maps.of(2).is_none());

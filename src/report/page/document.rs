@@ -19,7 +19,7 @@ const LEVELS: [(usize, usize); 7] =
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What the page may load: nothing.
+/// Policy of the page: it loads nothing.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -1,4 +1,4 @@
-//! Where the time went: by kind of I/O, by layer inside the calls, and before and in the devices.
+//! Bars of time: by kind of I/O, by layer inside the calls, before and in the devices.
 
 use maud::{Markup, html};
 
