@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use super::completed_op::CompletedOp;
 use super::disk_use::DiskUses;
 use super::files::FileTotals;
 use super::latency::{Latency, LatencyOptions};
@@ -60,10 +61,25 @@ impl Overview {
     }
 }
 
+impl Overview {
+    /// Adds an operation to all folds. They share its form; the use of disks has only requests.
+    fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
+        self.summary.done(done);
+        self.files.ended(step, done);
+        self.latency.done(step, done);
+        self.slowest.done(step, done);
+        self.timeline.done(done);
+    }
+}
+
 impl Sink for Overview {
     type Error = Infallible;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Some(done) = CompletedOp::of(step) {
+            self.done(step, &done);
+            return self.stacks.as_mut().map_or(Ok(()), |stacks| stacks.step(time, step));
+        }
         self.summary.step(time, step)?;
         self.files.step(time, step)?;
         self.disks.step(time, step)?;

@@ -192,7 +192,8 @@ impl IoTimeline {
         self.devices.halve();
     }
 
-    fn done(&mut self, done: &CompletedOp<'_>) {
+    /// Adds an operation.
+    pub(super) fn done(&mut self, done: &CompletedOp<'_>) {
         let place = self.reach(done.end);
         let moved = done.moved();
         let is_on_file = done.io == IoClass::File;

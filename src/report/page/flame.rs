@@ -28,7 +28,7 @@ const FRAMES_MAX: usize = 3000;
 #[derive(Debug, Default)]
 struct FlameFrame {
     weight: u64,
-    called: BTreeMap<String, FlameFrame>,
+    called: BTreeMap<String, Self>,
 }
 
 /// A function as it is drawn.
