@@ -82,6 +82,11 @@ impl<K: Eq + Hash, V: Default> BoundedMap<K, V> {
         self.places.iter().filter_map(|(key, place)| Some((key, self.rows.get(*place)?)))
     }
 
+    /// Changes each row, that of all other keys included.
+    pub fn each_mut(&mut self, change: impl FnMut(&mut V)) {
+        self.rows.iter_mut().chain(&mut self.others).for_each(change);
+    }
+
     /// Returns all keys with the numbers of their rows, in no order.
     pub fn keys(&self) -> impl Iterator<Item = (&K, usize)> {
         self.places.iter().map(|(key, place)| (key, *place))

@@ -194,7 +194,7 @@ impl<'a> CompletedOp<'a> {
     }
 
     /// Returns whether it reads, and whether it writes.
-    fn ways(&self) -> [bool; 2] {
+    pub fn ways(&self) -> [bool; 2] {
         match (self.what, self.class) {
             (OpKind::Call(call), _) => call.call().ways(),
             (OpKind::Async(_), CallClass::Read) => [true, false],

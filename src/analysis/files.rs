@@ -145,7 +145,13 @@ impl FileUse {
         }
     }
 
-    fn add(&mut self, done: &CompletedOp<'_>, [read, written]: [u64; 2], room: &mut usize) {
+    fn add(
+        &mut self,
+        done: &CompletedOp<'_>,
+        op: &OpAmounts,
+        [read, written]: [u64; 2],
+        room: &mut usize,
+    ) {
         let failed = done.errno.is_some();
         self.count += 1;
         self.errors += u64::from(failed);
@@ -153,12 +159,13 @@ impl FileUse {
             self.opens += u64::from(!failed);
             self.failed_opens += u64::from(failed);
         }
-        self.time.add(done.ns());
+        let (time, bytes) = op.placed();
+        self.time.add_placed(time);
         let [own, untyped] = &mut self.classes;
         *own += u64::from(done.io == IoClass::File);
         *untyped += u64::from(done.io == IoClass::Unknown);
         if done.bytes > 0 {
-            self.sizes.add(done.bytes);
+            self.sizes.add_placed(bytes);
         }
         if read > 0 {
             self.read.add(done.offset, read, &mut self.now.read, room);
@@ -239,12 +246,22 @@ impl Default for FileTotals {
 }
 
 impl FileTotals {
+    /// Adds an operation, and applies its effect on names.
+    pub(super) fn ended(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
+        self.done(done);
+        if let Step::SyscallEnded(operation, _) = step
+            && let Some(named) = &operation.named
+        {
+            self.names_changed(operation, named);
+        }
+    }
+
     fn done(&mut self, done: &CompletedOp<'_>) {
         match &done.name {
             Some(name) => self.on_file(name, done, done.sides()),
             None if done.is_nameless() || done.class == CallClass::Transfer => {
                 let row = self.nameless.entry(done.io).or_default();
-                row.add(&unplaced(done), done.sides(), &mut self.room);
+                row.add(&unplaced(done), &OpAmounts::of(done), done.sides(), &mut self.room);
             }
             None => {}
         }
@@ -258,7 +275,7 @@ impl FileTotals {
             Some(target) => self.on_file(target, &there, moved),
             None => {
                 let row = self.nameless.entry(done.io).or_default();
-                row.add(&unplaced(&there), moved, &mut self.room);
+                row.add(&unplaced(&there), &OpAmounts::of(&there), moved, &mut self.room);
             }
         }
     }
@@ -273,12 +290,13 @@ impl FileTotals {
         });
         let is_first = by.tally.count == 0;
         by.pid = done.pid;
-        by.tally.add(&OpAmounts::of(done), moved);
+        let op = OpAmounts::of(done);
+        by.tally.add(&op, moved);
         let file = self.files.at(place);
         if place == usize::MAX {
-            file.add(&unplaced(done), moved, &mut self.room);
+            file.add(&unplaced(done), &op, moved, &mut self.room);
         } else {
-            file.add(done, moved, &mut self.room);
+            file.add(done, &op, moved, &mut self.room);
         }
         file.processes += u64::from(is_first);
         file.doubtful += u64::from(name.is_doubtful);
@@ -341,12 +359,7 @@ impl Sink for FileTotals {
         match step {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
                 if let Some(done) = CompletedOp::of(step) {
-                    self.done(&done);
-                }
-                if let Step::SyscallEnded(operation, _) = step
-                    && let Some(named) = &operation.named
-                {
-                    self.names_changed(operation, named);
+                    self.ended(step, &done);
                 }
             }
             _ => self.names.look(step),

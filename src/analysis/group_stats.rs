@@ -56,6 +56,13 @@ impl OpAmounts {
     }
 }
 
+impl OpAmounts {
+    /// Returns the duration and the bytes with their places in a histogram.
+    pub(super) fn placed(&self) -> &(PlacedValue, PlacedValue) {
+        &self.placed
+    }
+}
+
 impl GroupStats {
     /// Adds an operation of which these bytes, read and written, belong here.
     pub fn add(&mut self, op: &OpAmounts, [read, written]: [u64; 2]) {

@@ -136,6 +136,20 @@ impl Latency {
         times.chain(operations).chain(spans).collect()
     }
 
+    /// Adds the operation that this step ends.
+    pub(super) fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
+        if let Step::SyscallEnded(operation, _) = step {
+            operation.spans.iter().for_each(|span| self.span(span));
+            if let OpKind::Call(call) = done.what {
+                self.splits.entry((call, done.io)).or_default().add(operation);
+            }
+        }
+        if self.options.syscalls {
+            let times = self.operations.entry((done.what, done.io)).or_default();
+            times.add(done.ns(), self.options.unit_ns);
+        }
+    }
+
     fn span(&mut self, span: &Span) {
         use layer::Layer::{Cache, Device, Fs, Journal, Queue, Throttle, Vfs};
         let is_wanted = match span.layer {
@@ -188,17 +202,11 @@ impl Sink for Latency {
     type Error = Infallible;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        if let Step::SyscallEnded(operation, _) = step {
-            operation.spans.iter().for_each(|it| self.span(it));
-            let key = (operation.call, operation.io_class());
-            self.splits.entry(key).or_default().add(operation);
-        }
         match step {
             Step::Aside { span, .. } => self.span(span),
-            Step::SyscallEnded(..) | Step::AsyncEnded(..) if self.options.syscalls => {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
                 if let Some(done) = CompletedOp::of(step) {
-                    let times = self.operations.entry((done.what, done.io)).or_default();
-                    times.add(done.ns(), self.options.unit_ns);
+                    self.done(step, &done);
                 }
             }
             Step::Block { step: BlockStep::Ended(request), .. } if self.options.block => {

@@ -137,8 +137,8 @@ impl Slowest {
         ranks.iter().filter_map(|(_, Reverse(number))| self.kept.get(number)).collect()
     }
 
-    fn done(&mut self, step: &Step<'_>) {
-        let Some(done) = CompletedOp::of(step) else { return };
+    /// Adds the operation that this step ends.
+    pub(super) fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
         let of_thread = match step {
             Step::SyscallEnded(..) => self.threads.remove(&done.tid).unwrap_or_default(),
             _ => ThreadRequests::default(),
@@ -252,7 +252,11 @@ impl Sink for Slowest {
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
-            Step::SyscallEnded(..) | Step::AsyncEnded(..) => self.done(step),
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
+                if let Some(done) = CompletedOp::of(step) {
+                    self.done(step, &done);
+                }
+            }
             Step::Block { step: BlockStep::Issued(request), .. } => self.entered(request),
             Step::Block { step: BlockStep::Requeued(request), .. } => {
                 self.left(request);

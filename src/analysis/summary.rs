@@ -160,7 +160,8 @@ impl IoSummary {
         self.by_call.get(&(what, io))
     }
 
-    fn done(&mut self, done: &CompletedOp<'_>) {
+    /// Adds an operation.
+    pub(super) fn done(&mut self, done: &CompletedOp<'_>) {
         let (op, moved) = (OpAmounts::of(done), done.moved());
         let rows = self.rows_of(done);
         self.by_call.at(rows.call).add(&op, moved);

@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 
 use super::args::{
     AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
-    InfoArgs, LatencyArgs, LiveArgs, ManArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
+    InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
+    WatchArgs,
 };
 use super::replay::args::ReplayArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
@@ -51,6 +52,8 @@ pub(super) enum Verb {
     Ctl(CtlArgs),
     /// Findings; count, bytes and time by call, process, file and device
     Summary(GroupedArgs),
+    /// A page with charts and tables for a browser, in one file
+    Report(PageArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback
     Disk(GroupedArgs),
     /// Durations of operations by layer, with histograms

@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
     (
         "record",
         &[
@@ -16,6 +16,13 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 20] = [
             ("iotrace-perf summary", "the newest recording here"),
             ("iotrace-perf summary a.iocap --by user -n 5", "the five users with most time"),
             ("iotrace-perf summary -F /srv/ --sort p99", "one directory, slow calls first"),
+        ],
+    ),
+    (
+        "report",
+        &[
+            ("iotrace-perf report a.iocap -o a.html", "a page to look at, or to send"),
+            ("iotrace-perf report -- ./app", "records ./app first; writes report.html"),
         ],
     ),
     (

@@ -18,8 +18,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Look at a recording, or at one that is made for the report",
         &[
-            "summary", "disk", "cache", "files", "slow", "latency", "pattern", "stacks", "script",
-            "info",
+            "summary", "report", "disk", "cache", "files", "slow", "latency", "pattern", "stacks",
+            "script", "info",
         ],
     ),
     ("Watch while it happens", &["live", "watch", "ctl"]),

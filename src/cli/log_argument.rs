@@ -26,6 +26,11 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
         Verb::Summary(args) | Verb::Disk(args) | Verb::Cache(args) => {
             settle_report(&mut args.analyse)?;
         }
+        Verb::Report(args) => {
+            let mut analyse = args.analyse();
+            settle_report(&mut analyse)?;
+            args.log = analyse.log;
+        }
         Verb::Latency(args) => settle_report(&mut args.analyse)?,
         Verb::Stacks(args) => settle_report(&mut args.analyse)?,
         Verb::Replay(args) => args.log_argument().map_or(Ok(()), settle_report)?,

@@ -36,6 +36,7 @@ mod programs_found;
 mod record;
 mod recording;
 mod replay;
+mod report;
 mod report_args;
 mod report_output;
 mod script;
@@ -104,6 +105,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Watch(args)) => watch::run(args),
         Some(Verb::Ctl(args)) => control::client::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Report(args)) => report::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),

@@ -69,7 +69,7 @@ pub(super) struct FilterArgs {
 }
 
 /// Format of a report.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 pub(super) struct PrintArgs {
     /// One JSON object (docs/json.md)
     #[arg(long, help_heading = "Output")]

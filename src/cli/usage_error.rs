@@ -485,8 +485,7 @@ fn option<'a>(line: &TypedLine<'a>, id: &str) -> Option<&'a Arg> {
 }
 
 /// Subcommands of other tools, and the ones here.
-const OTHER_SUBCOMMANDS: [(&str, &str); 6] = [
-    ("report", "summary"),
+const OTHER_SUBCOMMANDS: [(&str, &str); 5] = [
     ("stat", "summary"),
     ("top", "live"),
     ("trace", "live"),

@@ -133,7 +133,7 @@ const TEXTS: &[(&str, &str)] = &[
         "help replay rnu",
         "there is no subcommand replay rnu; did you mean: iotrace-perf help replay run",
     ),
-    ("report", "there is no subcommand or program report; did you mean: iotrace-perf summary"),
+    ("dump", "there is no subcommand or program dump; did you mean: iotrace-perf script"),
     ("version", "there is no subcommand or program version; did you mean: iotrace-perf --version"),
     ("config", "there is no subcommand or program config"),
     ("stacks --reversed", "--reversed needs --svg FILE, the file of the flame graph"),

@@ -99,7 +99,7 @@ fn has_splits(fold: &Latency) -> bool {
 }
 
 /// True if a tracepoint of this layer was recorded.
-fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
+pub(super) fn is_recorded(layer: layer::Layer, header: &Header) -> bool {
     use layer::Layer::{Device, Fs, Queue};
     header.tracepoints.iter().any(|tracepoint| match layer {
         Queue | Device => tracepoint.system == "block",

@@ -7,6 +7,7 @@ pub mod files;
 mod files_findings;
 pub mod grouping;
 pub mod latency;
+pub mod page;
 pub mod pattern;
 pub mod replay;
 pub mod replay_block;

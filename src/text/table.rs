@@ -73,6 +73,17 @@ impl Cell {
         number.map_or(Self::None, Self::Ns)
     }
 
+    /// Returns a number as the formats for programs have it; `None`: the cell has none.
+    pub fn number(&self) -> Option<String> {
+        let is_number = matches!(
+            self.value(),
+            CellValue::Unsigned(_) | CellValue::Signed(_) | CellValue::Fraction(..)
+        );
+        let mut out = Vec::new();
+        self.value().number(&mut out);
+        String::from_utf8(out).ok().filter(|_| is_number)
+    }
+
     fn value(&self) -> CellValue<'_> {
         match self {
             Self::None => CellValue::None,

@@ -21,11 +21,18 @@ const COMMAND_LINE: &str = "command_line";
 const GAP: usize = 2;
 
 /// A column as it is shown.
-struct ShownColumn {
-    heading: String,
-    cells: Vec<String>,
-    is_left_aligned: bool,
-    is_key: bool,
+#[derive(Clone, Debug)]
+pub struct ShownColumn {
+    /// Title, with the unit of the column.
+    pub heading: String,
+    /// Texts of the cells.
+    pub cells: Vec<String>,
+    /// True for texts, false for numbers.
+    pub is_left_aligned: bool,
+    /// True if the column names what the row is about.
+    pub is_key: bool,
+    /// Number of the column in the table.
+    pub place: usize,
     /// True if the beginning of a long cell stays: that of a command is its program.
     keeps_beginning: bool,
     width: usize,
@@ -87,7 +94,7 @@ impl Report {
 }
 
 /// Returns the columns that are for people, the keys first.
-fn columns(table: &Table) -> Vec<ShownColumn> {
+pub fn columns(table: &Table) -> Vec<ShownColumn> {
     let places = (0..table.columns.len()).zip(&table.columns);
     let mut shown: Vec<(usize, &Column)> =
         places.filter(|(_, column)| !column.title.is_empty()).collect();
@@ -106,6 +113,7 @@ fn columns(table: &Table) -> Vec<ShownColumn> {
             heading,
             is_left_aligned: cells.iter().any(|cell| is_text(cell)),
             is_key: column.rank.is_some(),
+            place,
             keeps_beginning: column.key == COMMAND_LINE,
             width: width.unwrap_or(0),
             cells: texts,
@@ -146,6 +154,11 @@ impl Cell {
     /// Returns the value for people, outside of a table.
     pub fn text(&self) -> String {
         cell_text(self, "", None)
+    }
+
+    /// Returns the value of a fact with this key for people.
+    pub fn text_of(&self, key: &str) -> String {
+        cell_text(self, key, None)
     }
 }
 

@@ -7,6 +7,7 @@ mod golden;
 mod import;
 mod json_document;
 mod oracles;
+mod page;
 mod perfetto;
 mod pipeline;
 mod scale;

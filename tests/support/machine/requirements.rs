@@ -36,6 +36,8 @@ pub(crate) enum Need {
     IoUring,
     /// Uprobes that are safe on this kernel and processor.
     Uprobes,
+    /// The browser Chromium; never demanded of CI.
+    Browser,
     /// Any other program of a package.
     Program(&'static str),
     /// A file or directory that only some kernels have; never demanded of CI.
@@ -65,9 +67,11 @@ pub(crate) fn require_all(needs: &[Need]) -> bool {
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub(crate) fn verdict(need: Need, missing: Option<String>, in_ci: bool) -> bool {
     let Some(reason) = missing else { return true };
-    let depends_on_kernel =
-        matches!(need, Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring | Need::Cgroup);
-    assert!(!in_ci || depends_on_kernel, "cannot run in CI: {reason}");
+    let may_be_missing = matches!(
+        need,
+        Need::KernelFile(_) | Need::Scheduler(_) | Need::IoUring | Need::Cgroup | Need::Browser
+    );
+    assert!(!in_ci || may_be_missing, "cannot run in CI: {reason}");
     eprintln!("skipped: {reason}");
     false
 }
@@ -135,6 +139,7 @@ fn missing(need: Need) -> Option<String> {
             let hindrance = uprobes::hindrance(&host.machine, &host.kernel_release);
             hindrance.or((!has_file).then(|| "the kernel has no uprobes".to_owned()))
         }
+        Need::Browser => browser().is_none().then(|| "no Chromium".to_owned()),
         Need::Program(name) => missing_program(name, "--version"),
         Need::KernelFile(path) => {
             (!Path::new(path).exists()).then(|| format!("the kernel has no {path}"))
@@ -143,6 +148,12 @@ fn missing(need: Need) -> Option<String> {
             (!offers(name)).then(|| format!("the kernel offers no I/O scheduler {name}"))
         }
     }
+}
+
+/// Name of Chromium's program, if there is one.
+pub(crate) fn browser() -> Option<&'static str> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    names.into_iter().find(|name| missing_program(name, "--version").is_none())
 }
 
 /// True if a block device may have this scheduler: "none [mq-deadline] kyber".

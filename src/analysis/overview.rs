@@ -1,0 +1,91 @@
+//! All folds of the page, in one pass.
+
+use std::convert::Infallible;
+
+use super::completed_op::CompletedOp;
+use super::disk_use::DiskUses;
+use super::files::FileTotals;
+use super::latency::{Latency, LatencyOptions};
+use super::slowest::Slowest;
+use super::stacks::{IoStacks, StacksOf};
+use super::summary::IoSummary;
+use super::timeline::IoTimeline;
+use crate::capture::header::Header;
+use crate::operation::{Sink, Step};
+use crate::units::KernelTime;
+
+/// Fold of the page: the folds of several reports side by side.
+#[derive(Debug)]
+pub struct Overview {
+    /// Sums by call, process, file and device.
+    pub summary: IoSummary,
+    /// Uses of files.
+    pub files: FileTotals,
+    /// Uses of disks.
+    pub disks: DiskUses,
+    /// Durations by layer.
+    pub latency: Latency,
+    /// Slowest operations.
+    pub slowest: Slowest,
+    /// Activity over time.
+    pub timeline: IoTimeline,
+    /// Call chains, if they were recorded.
+    pub stacks: Option<IoStacks>,
+}
+
+impl Overview {
+    /// Creates the fold for the log with this header.
+    pub fn new(header: &Header) -> Self {
+        let layers = LatencyOptions {
+            syscalls: true,
+            vfs: true,
+            fs: true,
+            block: true,
+            queued: false,
+            unit_ns: 1,
+        };
+        let stacks = header.chains.as_ref().map(|chains| {
+            // A recording of calls alone has no stacks of bios.
+            let calls = chains.calls && !chains.kernel && !chains.user;
+            IoStacks::new(StacksOf { calls, by_process: false })
+        });
+        Self {
+            summary: IoSummary::default(),
+            files: FileTotals::default(),
+            disks: DiskUses::default(),
+            latency: Latency::new(layers),
+            slowest: Slowest::default(),
+            timeline: IoTimeline::new(KernelTime(header.clock.start_ns)),
+            stacks,
+        }
+    }
+}
+
+impl Overview {
+    /// Adds an operation to all folds. They share its form; the use of disks has only requests.
+    fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
+        self.summary.done(done);
+        self.files.ended(step, done);
+        self.latency.done(step, done);
+        self.slowest.done(step, done);
+        self.timeline.done(done);
+    }
+}
+
+impl Sink for Overview {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if let Some(done) = CompletedOp::of(step) {
+            self.done(step, &done);
+            return self.stacks.as_mut().map_or(Ok(()), |stacks| stacks.step(time, step));
+        }
+        self.summary.step(time, step)?;
+        self.files.step(time, step)?;
+        self.disks.step(time, step)?;
+        self.latency.step(time, step)?;
+        self.slowest.step(time, step)?;
+        self.timeline.step(time, step)?;
+        self.stacks.as_mut().map_or(Ok(()), |stacks| stacks.step(time, step))
+    }
+}

@@ -1,0 +1,84 @@
+//! Findings of all reports, each with its evidence on the page and a possible next step.
+
+use maud::{Markup, html};
+
+use super::page_table::sentence;
+use super::reports::{PageReports, table};
+use crate::text::table::{Cell, Report, Table};
+
+/// Kind of a finding, the block that shows its evidence, and a next step.
+const ADVICE: [(&str, &str, &str); 11] = [
+    ("operation", "layers", "See in which layer the time of this call went."),
+    ("file", "files", "See how it is read and written, and by which process."),
+    ("process", "matrix", "See on which files this process works."),
+    ("small", "histograms", "Larger accesses, or a buffer in the program, need fewer calls."),
+    ("failing", "appendix", "Find the reason: iotrace-perf script LOG --failed."),
+    ("unknown-type", "appendix", "Record with file names, so that these have a type."),
+    ("queued", "disks", "Issue fewer requests at once, or use a faster disk."),
+    ("failed-opens", "files", "A shorter search path saves these opens."),
+    ("opened-most", "files", "Keep the file open, or keep its content."),
+    (
+        "read-again",
+        "files",
+        "Keep the data in the program, or check the page cache: iotrace-perf cache LOG.",
+    ),
+    ("written-then-removed", "files", "A temporary file in memory (tmpfs) needs no disk."),
+];
+
+/// Block and next step of other findings of a report.
+const OTHERS: [(&str, &str, &str); 2] = [
+    ("disk", "disks", "See which processes and files cause it."),
+    ("slow", "slowest", "See the requests that it waited for."),
+];
+
+/// Returns the list of findings.
+pub(super) fn block(reports: &PageReports) -> Markup {
+    let all: Vec<Finding> = [&reports.summary, &reports.files, &reports.disk, &reports.slow]
+        .into_iter()
+        .flat_map(found)
+        .collect();
+    html! {
+        @if all.is_empty() {
+            p { "Nothing stands out: there is no operation on a file, or all of them are alike." }
+        } @else {
+            ol class="findings" { @for finding in &all {
+                li data-kind=(finding.kind) {
+                    p { (sentence(&finding.text)) }
+                    p class="note" {
+                        (finding.step) " " a href={ "#" (finding.block) } { "Evidence" }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+/// Finding of a report.
+struct Finding {
+    kind: String,
+    text: String,
+    block: &'static str,
+    step: &'static str,
+}
+
+fn found(report: &Report) -> Vec<Finding> {
+    let Some(found) = table(report, "findings") else { return Vec::new() };
+    let finding = |cells: &Vec<Cell>| {
+        let kind = word(found, cells, "finding").unwrap_or(report.kind);
+        let text = word(found, cells, "text").unwrap_or_default();
+        let all = ADVICE.iter().chain(&OTHERS);
+        let known = all.copied().find(|(name, _, _)| *name == kind);
+        let (_, block, step) = known.unwrap_or((kind, "appendix", ""));
+        Finding { kind: kind.to_owned(), text: text.to_owned(), block, step }
+    };
+    found.rows.iter().map(finding).collect()
+}
+
+/// Word in a column of a row.
+fn word<'row>(table: &Table, row: &'row [Cell], key: &str) -> Option<&'row str> {
+    let place = table.columns.iter().position(|column| column.key == key)?;
+    match row.get(place)? {
+        Cell::Word(word) => Some(word),
+        _ => None,
+    }
+}

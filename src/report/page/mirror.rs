@@ -1,0 +1,138 @@
+//! Chart of two amounts over time: reads above a line, writes below it, on the same scale.
+
+use maud::{Markup, html};
+
+use super::chart::{PLOT, TimeChart, number, step_area};
+use super::time_scale::{TimeScale, axis_end, ratio, trimmed};
+use crate::analysis::timeline::TimeBin;
+use crate::text::quantity;
+
+/// Height of each side.
+const SIDE: u32 = 80;
+
+/// Percentage of the steps that the axis has to hold.
+const FREQUENT: usize = 95;
+
+/// Factor above these from which a step is cut off.
+const OUTLIER: u64 = 3;
+
+/// Two amounts over time.
+pub(super) struct MirrorChart<'a> {
+    pub(super) id: &'a str,
+    pub(super) title: &'a str,
+    pub(super) note: &'a str,
+    /// Amounts that are read and written in a bin.
+    pub(super) all: fn(&TimeBin) -> [u64; 2],
+    /// Parts of them that have a stronger colour.
+    pub(super) part: Option<fn(&TimeBin) -> [u64; 2]>,
+    /// Meanings of the colours: read, written, and the stronger ones.
+    pub(super) legend: Vec<(&'a str, &'a str)>,
+    /// True for bytes, false for counts.
+    pub(super) is_bytes: bool,
+}
+
+impl MirrorChart<'_> {
+    /// Returns the figure.
+    pub(super) fn figure(&self, bins: &[TimeBin], scale: &TimeScale) -> Markup {
+        let amounts: Vec<u64> = bins.iter().flat_map(self.all).collect();
+        let largest = amounts.iter().copied().max().unwrap_or(0);
+        let per_second = |amount: u64| {
+            let rate = u128::from(amount) * 1_000_000_000 / u128::from(scale.bin_ns);
+            u64::try_from(rate).unwrap_or(u64::MAX)
+        };
+        let top = axis_end(per_second(usual(&amounts)));
+        let above = amounts.iter().filter(|amount| per_second(**amount) > top).count();
+        let height = |amount: u64| ratio(per_second(amount), top).min(1.0) * f64::from(SIDE);
+        let base = f64::from(SIDE);
+        let x = |number: usize| scale.x(number as u64 * scale.bin_ns, PLOT);
+        let side = |amounts: fn(&TimeBin) -> [u64; 2], place: usize, class: &str| {
+            let sign = if place == 0 { -1.0 } else { 1.0 };
+            let amount = |bin| amounts(bin).get(place).copied().unwrap_or(0);
+            let steps = bins.iter().enumerate();
+            let steps = steps.map(|(number, bin)| (x(number), base + sign * height(amount(bin))));
+            let path = step_area(&steps.collect::<Vec<_>>(), x(bins.len()), base);
+            html! { path class=(class) d=(path) {} }
+        };
+        let [read, written] = match self.part {
+            Some(_) => ["read-light", "written-light"],
+            None => ["read", "written"],
+        };
+        let chart = TimeChart {
+            id: self.id,
+            title: self.title,
+            text: self.text(bins, per_second(largest), above),
+            note: self.note,
+            height: 2 * SIDE,
+            labels: self.labels(top),
+            legend: self.legend.clone(),
+            plot: html! {
+                (side(self.all, 0, read))
+                (side(self.all, 1, written))
+                @if let Some(part) = self.part {
+                    (side(part, 0, "read"))
+                    (side(part, 1, "written"))
+                }
+                line class="zero" x1="0" x2=(PLOT) y1=(SIDE) y2=(SIDE) {}
+                @for (bin_number, bin) in bins.iter().enumerate() {
+                    @for (place, amount) in (self.all)(bin).into_iter().enumerate() {
+                        @if per_second(amount) > top { (cut_mark(x(bin_number), x(bin_number + 1), place)) }
+                    }
+                }
+            },
+        };
+        chart.figure(scale)
+    }
+
+    /// Amount with its unit.
+    fn amount(&self, amount: u64) -> String {
+        if self.is_bytes { quantity::size(amount) } else { quantity::count(amount) }
+    }
+
+    fn text(&self, bins: &[TimeBin], peak: u64, above: usize) -> String {
+        let mut sums = [0_u64; 2];
+        for bin in bins {
+            let amounts = (self.all)(bin);
+            sums.iter_mut()
+                .zip(amounts)
+                .for_each(|(sum, amount)| *sum = sum.saturating_add(amount));
+        }
+        let [read, written] = sums.map(|sum| self.amount(sum));
+        let [up, down] = if self.is_bytes { ["read", "written"] } else { ["reads", "writes"] };
+        let above = match above {
+            0 => String::new(),
+            _ => {
+                format!("; {} higher than the chart: red", quantity::counted(above as u64, "step"))
+            }
+        };
+        let peak = self.amount(peak);
+        format!("{read} {up} (up), {written} {down} (down); peak {peak}/s{above}.")
+    }
+
+    fn labels(&self, top: u64) -> Vec<(f64, String)> {
+        let side = f64::from(SIDE);
+        let label = |amount: u64| format!("{}/s", trimmed(&self.amount(amount)));
+        vec![
+            (0.0, label(top)),
+            (side / 2.0, label(top / 2)),
+            (side, "0".to_owned()),
+            (side * 1.5, label(top / 2)),
+            (side * 2.0, label(top)),
+        ]
+    }
+}
+
+/// Upper end of the usual amounts: a few much larger ones would leave no room for the others.
+fn usual(amounts: &[u64]) -> u64 {
+    let mut used: Vec<u64> = amounts.iter().copied().filter(|amount| *amount > 0).collect();
+    used.sort_unstable();
+    let largest = used.last().copied().unwrap_or(0);
+    let frequent = used.get(used.len() * FREQUENT / 100).copied().unwrap_or(largest);
+    let room = frequent.saturating_add(frequent / 4);
+    if largest / OUTLIER > room { room } else { largest }
+}
+
+/// Mark at the end of a step that is cut off.
+fn cut_mark(from: f64, to: f64, place: usize) -> Markup {
+    let y = if place == 0 { 0 } else { 2 * SIDE - 3 };
+    html! { rect class="cut" x=(number(from)) width=(number((to - from).max(1.0))) y=(y) height="3" {} }
+}

@@ -1,0 +1,126 @@
+//! Pages in a real browser: without errors and requests, labels and contrast in both colour
+//! schemes, sorting and the selection of a time.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{data, element, page, process, root};
+use crate::support::machine::requirements::{Need, browser, require};
+
+/// Time for one page.
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Logs whose pages are looked at.
+const LOGS: &[&str] = &["v2/questions", "v2/block-xfs", "v2/layers-kprobe", "v1/fio"];
+
+/// Adds a script to a page that works on it as a reader does.
+fn with_probe(page: &str) -> String {
+    let errors = "<script>window.pageErrors = []; \
+                  addEventListener('error', (event) => pageErrors.push(event.message)); \
+                  addEventListener('securitypolicyviolation', (event) => \
+                  pageErrors.push(event.violatedDirective));</script>";
+    let probe = include_str!("probe.js");
+    let page = page.replacen("<style>", &format!("{errors}<style>"), 1);
+    page.replacen("</body>", &format!("<script>{probe}</script></body>"), 1)
+}
+
+/// Opens a page in a browser. Returns the document as the browser has it in the end.
+fn opened(path: &Path, options: &[&str]) -> String {
+    let profile = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(browser().expect("a browser"));
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
+    command.args(["--disable-dev-shm-usage", "--window-size=1280,900"]);
+    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    command.args(options).arg("--virtual-time-budget=5000").arg("--dump-dom");
+    command.arg(format!("file://{}", path.display()));
+    process::run(&mut command, BROWSER_TIMEOUT).expect("it ends").success().stdout()
+}
+
+/// Results of the probe on the page of a log.
+fn probed(log: &str, options: &[&str]) -> (Value, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = root().join("tests/corpus/logs").join(log).with_extension("iocap");
+    let (path, page) = page(&log, directory.path(), &[]);
+    fs::write(&path, with_probe(&page)).expect("written");
+    let dom = opened(&path, options);
+    let (_, result) = element(&dom, "pre", "id=\"probe-result\"");
+    let result = result.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    (serde_json::from_str(&result).expect("JSON"), page)
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Checks what holds for every page.
+fn check(log: &str, found: &Value) {
+    for list in ["errors", "unlabeled", "repeated", "pale"] {
+        assert!(is_empty(&found[list]), "{log}: {list}: {}", found[list]);
+    }
+    assert_eq!(found["requests"], 0, "{log}");
+    assert_eq!(found["landmarks"].as_array().map(Vec::len), Some(4), "{log}");
+    let headings: Vec<u64> = numbers(&found["headings"]);
+    assert_eq!(headings.iter().filter(|level| **level == 1).count(), 1, "{log}");
+    assert!(headings.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{log}: {headings:?}");
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    let list = list.as_array().expect("a list").iter();
+    list.map(|number| number.as_u64().expect("a number")).collect()
+}
+
+/// Begin and end of the rows of a list.
+fn spans(list: &Value) -> Vec<[u64; 2]> {
+    let list = list.as_array().expect("a list").iter().map(numbers);
+    list.map(|span| [span[0], span[1]]).collect()
+}
+
+#[test]
+fn pages_work_in_a_browser() {
+    if !require(Need::Browser) {
+        return;
+    }
+    for log in LOGS {
+        let (found, page) = probed(log, &[]);
+        check(log, &found);
+        let (ascending, descending) = (numbers(&found["ascending"]), numbers(&found["descending"]));
+        assert!(ascending.is_sorted() && ascending.len() > 1, "{log}: {ascending:?}");
+        assert!(descending.is_sorted_by(|a, b| a >= b), "{log}: {descending:?}");
+        // The selection shows the operations that it touches, and no other.
+        let hash = found["hash"].as_str().and_then(|hash| hash.strip_prefix("#t="));
+        let (from, to) = hash.and_then(|range| range.split_once('-')).expect("a range");
+        let [from, to] = [from, to].map(|time| time.parse::<u64>().expect("a time"));
+        let touches = |span: &[u64; 2]| span[0] < to && span[1] > from;
+        assert!(spans(&found["shown"]).iter().all(touches), "{log}: {found}");
+        assert!(!spans(&found["hidden"]).iter().any(touches), "{log}: {found}");
+        assert_eq!(found["hiddenAfterReset"], 0, "{log}");
+        let (timeline, _) = data(&page, "timeline");
+        let end = timeline["to_ns"].as_u64().expect("an end");
+        assert!(from.abs_diff(end / 4) <= end / 50 && to.abs_diff(end / 2) <= end / 50, "{log}");
+    }
+}
+
+#[test]
+fn dark_pages_are_readable() {
+    if !require(Need::Browser) {
+        return;
+    }
+    let (found, _) = probed("v2/block-xfs", &["--force-dark-mode"]);
+    check("v2/block-xfs", &found);
+    assert_eq!(found["isDark"], true);
+}
+
+#[test]
+fn narrow_page_does_not_scroll_sideways() {
+    if !require(Need::Browser) {
+        return;
+    }
+    let (found, _) = probed("v2/questions", &["--window-size=500,900"]);
+    check("v2/questions", &found);
+    let overflow = found["overflow"].as_i64();
+    assert!(overflow.is_some_and(|columns| columns <= 0), "{overflow:?}");
+}
