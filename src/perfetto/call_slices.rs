@@ -7,7 +7,7 @@ use std::io;
 
 use super::nested::{SlicePeriod, write_spans};
 use super::packets::{FlowSide, PacketWriter};
-use super::task_tracks::{EndedCall, TaskTracks, thread_track};
+use super::task_tracks::{CallFacts, TaskTracks, thread_track};
 use super::words::{ArgumentName, EventCategory};
 use crate::event::layer::Layer;
 use crate::operation::fault::Fault;
@@ -57,7 +57,7 @@ pub(super) fn write_call<W: io::Write>(
 fn arguments<W: io::Write>(
     operation: &SyscallOperation,
     unfinished: Option<Unfinished>,
-    ended: &EndedCall<'_>,
+    ended: &CallFacts<'_>,
     out: &mut PacketWriter<W>,
 ) {
     let is_over = unfinished.is_none();

@@ -32,7 +32,7 @@ pub(super) enum FlowSide {
     End,
 }
 
-/// `TrackEvent.Type`.
+/// Type of an event, by its number in the schema.
 #[derive(Clone, Copy)]
 enum EventType {
     SliceBegin = 1,

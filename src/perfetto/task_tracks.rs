@@ -21,7 +21,7 @@ const FLOWS_MAX: usize = 1 << 16;
 
 /// Open call of a thread.
 #[derive(Debug)]
-struct OpenCall {
+struct CallInProgress {
     start: KernelTime,
     /// Block requests that the thread has queued since.
     requests: u64,
@@ -30,7 +30,7 @@ struct OpenCall {
 /// Thread that has not ended.
 #[derive(Debug, Default)]
 pub(super) struct ThreadTrack {
-    call: Option<OpenCall>,
+    call: Option<CallInProgress>,
     /// Flows that begin at the open call.
     flows: Vec<FlowId>,
     /// Spans outside of calls that are not written yet.
@@ -41,7 +41,7 @@ pub(super) struct ThreadTrack {
 
 /// Facts that a thread has collected since the begin of its call.
 #[derive(Debug)]
-pub(super) struct EndedCall<'a> {
+pub(super) struct CallFacts<'a> {
     /// Block requests that the call has queued.
     pub(super) requests: u64,
     /// Flows that begin at the call.
@@ -189,18 +189,18 @@ impl TaskTracks {
         let thread = self.threads.entry(key).or_default();
         thread.write_loose(key, start, out)?;
         thread.flows.clear();
-        thread.call = Some(OpenCall { start, requests: 0 });
+        thread.call = Some(CallInProgress { start, requests: 0 });
         Ok(())
     }
 
     /// Takes note of the end of a call, and returns what is known of it.
     #[inline]
-    pub(super) fn call_ended(&mut self, key: ThreadKey, end: KernelTime) -> EndedCall<'_> {
+    pub(super) fn call_ended(&mut self, key: ThreadKey, end: KernelTime) -> CallFacts<'_> {
         let thread = self.threads.entry(key).or_default();
         let requests = thread.call.take().map_or(0, |call| call.requests);
         let earliest = thread.written_until;
         thread.written_until = end.max(earliest);
-        EndedCall { requests, flows: &thread.flows, earliest }
+        CallFacts { requests, flows: &thread.flows, earliest }
     }
 
     /// Counts a block request that began at `time` with the call that the thread is inside. Returns

@@ -112,8 +112,12 @@ fn line(time: u64, event: &TrackEvent, texts: &DecodedTexts) -> String {
         };
         let _ = write!(line, " {name}={value}");
     }
-    event.flow_ids.iter().for_each(|flow| drop(write!(line, " flow {flow}")));
-    event.terminating_flow_ids.iter().for_each(|flow| drop(write!(line, " ends flow {flow}")));
+    for flow in &event.flow_ids {
+        let _ = write!(line, " flow {flow}");
+    }
+    for flow in &event.terminating_flow_ids {
+        let _ = write!(line, " ends flow {flow}");
+    }
     line
 }
 

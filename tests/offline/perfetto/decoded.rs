@@ -11,9 +11,9 @@ use perfetto_protos::track_event::track_event::Type;
 use protobuf::Message;
 use serde_json::Value;
 
-/// `SEQ_INCREMENTAL_STATE_CLEARED`.
+/// Flag of a packet that begins a state.
 const CLEARED: u32 = 1;
-/// `SEQ_NEEDS_INCREMENTAL_STATE`.
+/// Flag of a packet that refers to texts of the state.
 const NEEDED: u32 = 2;
 
 /// Kind of an event.
