@@ -33,7 +33,7 @@ const OTHERS: [(&str, &str, &str); 2] = [
 
 /// Returns the list of findings.
 pub(super) fn block(reports: &PageReports) -> Markup {
-    let all: Vec<Finding> = [&reports.summary, &reports.files, &reports.disk, &reports.slow]
+    let all: Vec<ShownFinding> = [&reports.summary, &reports.files, &reports.disk, &reports.slow]
         .into_iter()
         .flat_map(found)
         .collect();
@@ -54,14 +54,14 @@ pub(super) fn block(reports: &PageReports) -> Markup {
 }
 
 /// Finding of a report.
-struct Finding {
+struct ShownFinding {
     kind: String,
     text: String,
     block: &'static str,
     step: &'static str,
 }
 
-fn found(report: &Report) -> Vec<Finding> {
+fn found(report: &Report) -> Vec<ShownFinding> {
     let Some(found) = table(report, "findings") else { return Vec::new() };
     let finding = |cells: &Vec<Cell>| {
         let kind = word(found, cells, "finding").unwrap_or(report.kind);
@@ -69,7 +69,7 @@ fn found(report: &Report) -> Vec<Finding> {
         let all = ADVICE.iter().chain(&OTHERS);
         let known = all.copied().find(|(name, _, _)| *name == kind);
         let (_, block, step) = known.unwrap_or((kind, "appendix", ""));
-        Finding { kind: kind.to_owned(), text: text.to_owned(), block, step }
+        ShownFinding { kind: kind.to_owned(), text: text.to_owned(), block, step }
     };
     found.rows.iter().map(finding).collect()
 }

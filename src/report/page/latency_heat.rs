@@ -19,7 +19,7 @@ const COLUMNS_MAX: usize = 256;
 const FIELD: u32 = 9;
 
 /// Counts of a column by range.
-type Column = Vec<u64>;
+type HeatColumn = Vec<u64>;
 
 /// Returns the figure; empty without operations on files.
 pub(super) fn figure(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
@@ -63,7 +63,7 @@ pub(super) fn figure(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
 }
 
 /// Counts of columns of several bins each.
-fn columns(fold: &IoTimeline, first: usize, bins_of_column: usize) -> Vec<Column> {
+fn columns(fold: &IoTimeline, first: usize, bins_of_column: usize) -> Vec<HeatColumn> {
     let bins: Vec<usize> = (first..fold.bins.len()).collect();
     let column = |bins: &[usize]| {
         let mut sums = vec![0; RANGES];
@@ -76,8 +76,8 @@ fn columns(fold: &IoTimeline, first: usize, bins_of_column: usize) -> Vec<Column
 }
 
 /// Fields of the map, the longest durations first, and the largest count.
-fn fields(columns: &[Column], octaves: &Range<usize>) -> (HeatPaths, u64) {
-    let count = |column: &Column, octave: usize| -> u64 {
+fn fields(columns: &[HeatColumn], octaves: &Range<usize>) -> (HeatPaths, u64) {
+    let count = |column: &HeatColumn, octave: usize| -> u64 {
         let ranges = octave * PARTS_OF_OCTAVE..(octave + 1) * PARTS_OF_OCTAVE;
         column.get(ranges).unwrap_or_default().iter().sum()
     };
@@ -94,7 +94,7 @@ fn fields(columns: &[Column], octaves: &Range<usize>) -> (HeatPaths, u64) {
 
 /// Path of a percentile: a step for each column with operations.
 fn line(
-    columns: &[Column],
+    columns: &[HeatColumn],
     per_mille: u64,
     octaves: &Range<usize>,
     [left, unit]: [f64; 2],
@@ -129,7 +129,7 @@ fn height_of(top: u64, ns: u64) -> f64 {
     f64::from(FIELD) * ratio(top, ns).log2()
 }
 
-fn text(columns: &[Column]) -> String {
+fn text(columns: &[HeatColumn]) -> String {
     let mut all = vec![0; RANGES];
     for column in columns {
         all.iter_mut().zip(column).for_each(|(sum, count)| *sum += count);

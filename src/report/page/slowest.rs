@@ -16,7 +16,7 @@ use crate::text::table::Cell;
 use crate::units::DevId;
 
 /// Names of disks.
-type DiskNames = Vec<(DevId, String)>;
+type NamedDisks = Vec<(DevId, String)>;
 
 /// Returns the block; none without operations on files.
 pub(super) fn block(input: &PageInput<'_>, reports: &PageReports, shown: usize) -> Option<Markup> {
@@ -48,7 +48,7 @@ pub(super) fn block(input: &PageInput<'_>, reports: &PageReports, shown: usize) 
 }
 
 /// Strip of an operation, and its requests.
-fn parts(slow: &SlowOperation, names: &DiskNames) -> Markup {
+fn parts(slow: &SlowOperation, names: &NamedDisks) -> Markup {
     let requests = slow.requests.len() as u64 + slow.more_requests;
     html! {
         (strip(slow))
@@ -92,7 +92,7 @@ fn strip(slow: &SlowOperation) -> Markup {
 }
 
 /// Sentence about a request.
-fn text(request: &SlowRequest, slow: &SlowOperation, names: &DiskNames) -> String {
+fn text(request: &SlowRequest, slow: &SlowOperation, names: &NamedDisks) -> String {
     let part = |ns: Option<u64>, what: &str| ns.map(|ns| format!(", {} {what}", time(ns)));
     let ahead = request.ahead.filter(|ahead| *ahead > 0);
     let ahead = ahead.map(|ahead| format!(", {} in the disk before it", counted(ahead, "request")));
