@@ -1,5 +1,6 @@
 //! Report of `files`.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::file_systems::FileSystems;
@@ -68,9 +69,7 @@ fn sort(rows: &mut [(Vec<Cell>, &FileUse)]) {
     let heat = |used: &FileUse| {
         (is_file(used), used.read.bytes.saturating_add(used.written.bytes), used.count)
     };
-    rows.sort_by(|a, b| {
-        heat(b.1).cmp(&heat(a.1)).then_with(|| format!("{:?}", a.0).cmp(&format!("{:?}", b.0)))
-    });
+    rows.sort_by_cached_key(|(names, used)| (Reverse(heat(used)), format!("{names:?}")));
 }
 
 /// True if an operation was on a file.
@@ -243,7 +242,7 @@ fn by_process(fold: &FileTotals, limit: usize) -> Table {
     let mut rows: Vec<_> = fold.by_process.iter().collect();
     let heat =
         |used: &ProcessUse| (used.tally.read.saturating_add(used.tally.written), used.tally.count);
-    rows.sort_by_key(|(key, it)| (std::cmp::Reverse(heat(it)), **key));
+    rows.sort_by_key(|(key, it)| (Reverse(heat(it)), **key));
     let total = rows.len();
     let (rows, rest) = first_rows(rows, limit);
     let row = |((process, place), used): &(&(_, usize), &ProcessUse)| {

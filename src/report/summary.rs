@@ -1,5 +1,7 @@
 //! Report of `summary`.
 
+use std::cmp::Reverse;
+
 use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use crate::analysis::bounded_map::KEYS_MAX;
@@ -80,11 +82,8 @@ struct Tallies<'a> {
 impl Tallies<'_> {
     fn table(&self, mut rows: Vec<(Vec<Cell>, GroupStats)>) -> Table {
         let total = rows.len();
-        let order = |cells: &[Cell]| format!("{cells:?}");
-        rows.sort_by(|a, b| {
-            let time = |tally: &GroupStats| (tally.own_time(), tally.time.sum());
-            let by_time = time(&b.1).cmp(&time(&a.1));
-            by_time.then_with(|| order(&a.0).cmp(&order(&b.0)))
+        rows.sort_by_cached_key(|(cells, tally)| {
+            (Reverse((tally.own_time(), tally.time.sum())), format!("{cells:?}"))
         });
         let (mut rows, rest) = first_rows(rows, self.limit);
         if !rest.is_empty() {
@@ -170,7 +169,7 @@ pub(super) fn device(dev: DevId, names: &[(DevId, String)]) -> Cell {
 
 fn errors(fold: &IoSummary) -> Table {
     let mut rows: Vec<_> = fold.errors.iter().collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(*row.1), *row.0));
+    rows.sort_by_key(|row| (Reverse(*row.1), *row.0));
     let row = |((what, io, errno), count): (&(OpKind, IoClass, i32), &u64)| {
         let io = io.as_str().to_owned();
         let words = [ErrnoName(*errno).to_string(), io, what.to_string()].map(Cell::Word);
