@@ -152,7 +152,6 @@ fn for_people() {
         &report,
         TableFormat::Text,
         &expect![[r#"
-
             All of it
             device or operation  count  read kB  written kB  discarded kB  time ns
             loop0                    4     1.54        14.8             0      400
