@@ -50,7 +50,8 @@ fn repeated_planning_gives_same_plan() {
     let again = Replay::of_log(dir.path(), "again");
     let [one, other] = [&replay.plan, &again.plan].map(|it| fs::read(it).expect("a plan"));
     assert!(one == other);
-    let finished = iotrace(&["replay", "plan", "-o", text(&replay.plan), "x"]);
+    let log = dir.path().join("trace/traces.iocap");
+    let finished = iotrace(&["replay", "plan", "-o", text(&replay.plan), text(&log)]);
     assert!(finished.stderr().contains("is there already"), "{}", finished.stderr());
 }
 
