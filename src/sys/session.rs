@@ -28,7 +28,8 @@ pub(super) fn pass_on_no_more() {
     GROUP.store(0, Ordering::Relaxed);
 }
 
-/// Begins to forward the signals of job control to this process group as well.
+/// Begins to forward the signals of job control to this process group as well: the one that this
+/// child makes before it becomes the program, until then the child alone.
 ///
 /// # Errors
 ///
@@ -78,7 +79,12 @@ fn to_group(signal: libc::c_int) {
         return;
     }
     // SAFETY: plain numbers. The group may have ended; then there is no process to signal.
-    unsafe { libc::kill(-group, signal) };
+    let code = unsafe { libc::kill(-group, signal) };
+    if code < 0 {
+        // The child was released and has not made its session yet.
+        // SAFETY: as above; the number is the child's until `pass_on_no_more`.
+        unsafe { libc::kill(group, signal) };
+    }
 }
 
 #[cfg(test)]
