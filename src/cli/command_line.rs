@@ -9,6 +9,7 @@ use super::args::{
     InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
     WatchArgs,
 };
+use super::diff_args::DiffArgs;
 use super::replay::args::ReplayArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 
@@ -54,6 +55,8 @@ pub(super) enum Verb {
     Summary(GroupedArgs),
     /// A page with charts and tables for a browser, in one file
     Report(PageArgs),
+    /// What differs between two recordings, or two commands
+    Diff(DiffArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback
     Disk(GroupedArgs),
     /// Durations of operations by layer, with histograms

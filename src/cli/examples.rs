@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
     (
         "record",
         &[
@@ -23,6 +23,14 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
         &[
             ("iotrace-perf report a.iocap -o a.html", "a page to look at, or to send"),
             ("iotrace-perf report -- ./app", "records ./app first; writes report.html"),
+        ],
+    ),
+    (
+        "diff",
+        &[
+            ("iotrace-perf diff before/ after/", "two recordings, or all recordings in two places"),
+            ("iotrace-perf diff -- ./old -- ./new", "five runs of each, in turns"),
+            ("iotrace-perf diff a.iocap b.iocap -F /etc/", "one directory"),
         ],
     ),
     (

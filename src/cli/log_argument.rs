@@ -81,6 +81,22 @@ fn log_of(argument: &Path) -> Result<PathBuf, CliError> {
     Ok(newest)
 }
 
+/// Returns the logs of the runs that an argument of `diff` names, in the order of their names: a
+/// recording, a saved summary, or all recordings in a directory.
+pub(super) fn runs_of(argument: &Path) -> Result<Vec<PathBuf>, CliError> {
+    if !argument.is_dir() || argument.join(LOG_NAME).is_file() {
+        return Ok(vec![log_of(argument)?]);
+    }
+    let failed = |source| CliError::Open { path: argument.to_owned(), source };
+    let logs = logs_in(argument).map_err(failed)?;
+    let mut logs: Vec<PathBuf> = logs.into_iter().map(|(_, log)| log).collect();
+    logs.sort();
+    if logs.is_empty() {
+        return Ok(vec![log_of(argument)?]);
+    }
+    Ok(logs)
+}
+
 /// Returns the logs in a directory and its subdirectories, each after the time of its last change.
 fn logs_in(directory: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
     let users = Users::caller();

@@ -13,6 +13,9 @@ mod control;
 mod convert;
 mod convert_perfetto;
 mod converted;
+mod diff;
+mod diff_args;
+mod diff_runs;
 mod doctor;
 mod doctor_names;
 mod ending;
@@ -39,6 +42,7 @@ mod replay;
 mod report;
 mod report_args;
 mod report_output;
+mod saved_summary;
 mod script;
 mod self_test;
 mod shell_files;
@@ -106,6 +110,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Ctl(args)) => control::client::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Report(args)) => report::run(&args),
+        Some(Verb::Diff(args)) => diff::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),

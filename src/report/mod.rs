@@ -1,6 +1,7 @@
 //! Renders analysis results as tables, JSON and CSV.
 
 pub mod cache;
+pub mod comparison;
 pub mod disk;
 mod file_systems;
 pub mod files;

@@ -16,6 +16,7 @@ pub mod line_format;
 pub mod quantity;
 pub mod shares;
 pub mod table;
+mod table_markdown;
 mod table_order;
 pub mod table_text;
 

@@ -31,6 +31,15 @@ pub fn time(ns: u64) -> String {
     }
 }
 
+/// Formats a time with the range that it is from, in the unit of the time: `2.50 ms (1.92–9.53)`.
+pub fn time_in_range(ns: u64, low: u64, high: u64) -> String {
+    if high >= SECONDS_NS_MAX {
+        return format!("{} ({}–{})", time(ns), time(low), time(high));
+    }
+    let unit = ColumnUnit::of_times(&[ns]);
+    format!("{} ({}–{})", time(ns), unit.format(low), unit.format(high))
+}
+
 /// Formats a number of bytes: `999 B`, `4.10 kB`, `23.6 MB`.
 pub fn size(bytes: u64) -> String {
     in_units(bytes, &SIZES)
@@ -149,6 +158,16 @@ fn rounded(value: u64, unit: u64, decimals: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn range_has_the_unit_of_its_time() {
+        assert_eq!(time_in_range(2_500_000, 1_920_000, 9_530_000), "2.50 ms (1.92–9.53)");
+        assert_eq!(time_in_range(900, 800, 12_000), "900 ns (800–12,000)");
+        assert_eq!(
+            time_in_range(60_000_000_000, 50_000_000_000, 180_000_000_000),
+            "60.0 s (50.0 s–3 min 0 s)"
+        );
+    }
 
     #[test]
     fn times_have_three_digits_and_a_unit() {

@@ -2,6 +2,7 @@
 //! (`strace`, `otf2-print`), or make a loop device, where the machine has them.
 
 mod capture_log;
+mod diff;
 mod format_files;
 mod golden;
 mod import;

@@ -8,6 +8,7 @@ mod both_sources;
 mod cache;
 mod calls;
 mod descriptors;
+mod diff;
 mod disk;
 mod fanotify;
 mod file_offsets;
