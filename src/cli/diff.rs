@@ -25,7 +25,7 @@ const DIFFERENT: u8 = 1;
 /// Compares two recordings, or two commands that are recorded for it.
 pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.filter)?;
-    let to = output(args.print.to.as_deref(), false)?;
+    let to = output(args.print.to.as_deref(), args.before.is_none())?;
     let (sides, failures, _runs) = match (&args.before, &args.after) {
         (Some(before), Some(after)) => {
             let side = |argument: &Path| -> Result<(String, Vec<PathBuf>), CliError> {

@@ -27,11 +27,13 @@ fn rows(report: &Value, key: &str) -> Vec<(String, String, u64, u64)> {
 }
 
 fn diff(options: &[&str], one: &[&str], other: &[&str]) -> (Option<i32>, Value) {
+    let dir = scratch_dir("diff");
+    let to = dir.path().join("report.json");
     let mut command = Command::new(BINARY);
-    command.args(["diff", "--json", "--exit-code"]).args(options);
+    command.args(["diff", "--json", "--exit-code", "--to"]).arg(&to).args(options);
     command.arg("--").args(one).arg("--").args(other);
     let output = process::run(&mut command, TIMEOUT).expect("it ends");
-    let report = serde_json::from_str(&output.stdout());
+    let report = serde_json::from_slice(&fs::read(&to).unwrap_or_default());
     let report = report.unwrap_or_else(|cause| panic!("{cause}: {}", output.stderr()));
     (output.status.code(), report)
 }
