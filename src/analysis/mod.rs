@@ -3,6 +3,7 @@
 pub mod accounting;
 pub mod audit;
 pub mod bounded_map;
+pub mod budget;
 pub mod cache_use;
 pub mod call_totals;
 pub mod comparison;

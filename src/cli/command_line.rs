@@ -9,6 +9,7 @@ use super::args::{
     InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
     WatchArgs,
 };
+use super::budget::BudgetArgs;
 use super::diff_args::DiffArgs;
 use super::replay::args::ReplayArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
@@ -57,6 +58,8 @@ pub(super) enum Verb {
     Report(PageArgs),
     /// What differs between two recordings, or two commands
     Diff(DiffArgs),
+    /// Fail if a run opens, reads or writes more than a budget allows
+    Check(BudgetArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback
     Disk(GroupedArgs),
     /// Durations of operations by layer, with histograms

@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
     (
         "record",
         &[
@@ -31,6 +31,14 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 22] = [
             ("iotrace-perf diff before/ after/", "two recordings, or all recordings in two places"),
             ("iotrace-perf diff -- ./old -- ./new", "five runs of each, in turns"),
             ("iotrace-perf diff a.iocap b.iocap -F /etc/", "one directory"),
+        ],
+    ),
+    (
+        "check",
+        &[
+            ("iotrace-perf check --budget io.toml --update -- make", "limits from this run"),
+            ("iotrace-perf check --budget io.toml -- make", "status 100 if a count is larger"),
+            ("iotrace-perf check --budget io.toml a.iocap --junit io.xml", "for a CI service"),
         ],
     ),
     (

@@ -31,6 +31,11 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
             settle_report(&mut analyse)?;
             args.log = analyse.log;
         }
+        Verb::Check(args) => {
+            let mut analyse = args.analyse();
+            settle_report(&mut analyse)?;
+            args.log = analyse.log;
+        }
         Verb::Latency(args) => settle_report(&mut args.analyse)?,
         Verb::Stacks(args) => settle_report(&mut args.analyse)?,
         Verb::Replay(args) => args.log_argument().map_or(Ok(()), settle_report)?,

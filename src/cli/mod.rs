@@ -5,6 +5,9 @@ mod anomaly_digest;
 mod archive_staging;
 mod args;
 mod audit_line;
+mod budget;
+mod budget_file;
+mod budget_results;
 mod cgroup_target;
 mod check;
 mod command_line;
@@ -111,6 +114,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Report(args)) => report::run(&args),
         Some(Verb::Diff(args)) => diff::run(&args),
+        Some(Verb::Check(args)) => budget::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),

@@ -21,7 +21,7 @@ pub(super) enum ByArg {
 }
 
 /// Options that filter operations.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 pub(super) struct FilterArgs {
     /// Only operations of threads with these names (*, ?, […], {a,b}; `!` excludes)
     #[arg(long, value_name = "NAME", help_heading = "Filter")]

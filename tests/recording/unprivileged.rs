@@ -367,3 +367,33 @@ fn full_ring_is_counted() {
         assert!(at_the_end, "missing {name}: {:#}", recording.info);
     }
 }
+
+/// Fails if a budget is not kept after one more open, or if the results cannot be read.
+#[test]
+fn budget_is_checked() {
+    if !can_record_own() {
+        return;
+    }
+    let _turn = beside_others();
+    let user = UserDirectory::new();
+    fs::write(user.path("file"), "abc").expect("written");
+    let budget = "[[limit]]\nprograms = \"cat\"\nopens = 0\nfailed_opens = 9\nfsyncs = 0\n";
+    fs::write(user.path("io.toml"), budget).expect("written");
+    let check = |options: &[&str], script: &str| {
+        let arguments = [&["check", "--budget", "io.toml"], options, &["--", "sh", "-c", script]];
+        let command = &mut user.command(user.path("iotrace-perf"), &arguments.concat());
+        run(command, TIMEOUT).expect("it ends")
+    };
+    check(&["--update"], "cat file; true").success();
+    for (script, expected, failures) in
+        [("cat file; true", 0, 0), ("cat file file; true", 100, 1), ("cat file; exit 7", 7, 0)]
+    {
+        let results = user.path("results.xml");
+        let _ = fs::remove_file(&results);
+        let finished = check(&["--junit", "results.xml"], script);
+        assert_eq!(finished.status.code(), Some(expected), "{script}: {}", finished.stderr());
+        let text = fs::read_to_string(&results).expect("results");
+        let report = quick_junit::Report::deserialize_from_str(&text).expect("JUnit XML");
+        assert_eq!((report.tests, report.failures, report.errors), (3, failures, 0), "{text}");
+    }
+}
