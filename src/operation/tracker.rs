@@ -21,6 +21,7 @@ mod request_state;
 mod seen_maps;
 mod snapshot;
 mod started;
+mod unpaired;
 mod unshare;
 mod uring;
 
@@ -78,6 +79,10 @@ pub struct Tracker {
     /// Time at which the last tracepoint had been switched on: earlier state may have been changed
     /// unseen.
     all_on: KernelTime,
+    /// Number of losses at that time.
+    losses_when_on: u32,
+    /// True if the machine is of the kind `x86_64`.
+    is_x86_64: bool,
     /// Time at which the first tracepoint was switched off: any part of operations in progress then
     /// may be missing.
     off_from: KernelTime,
@@ -104,6 +109,8 @@ impl Tracker {
         Self {
             context: Context::new(followed),
             all_on,
+            losses_when_on: 0,
+            is_x86_64: false,
             off_from: KernelTime::MAX,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
@@ -138,6 +145,7 @@ impl Tracker {
         if time >= self.all_on {
             self.all_on = KernelTime::MAX;
             self.context.losses += 1;
+            self.losses_when_on = self.context.losses;
             self.context.names.certain_at(self.context.losses);
             self.tasks.forget_seen();
             for seen in std::mem::take(&mut self.from_start) {
@@ -225,6 +233,9 @@ impl Tracker {
     ///
     /// The errors of the sink.
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
+        if self.has_losses() {
+            self.ledger.doubt_refusals();
+        }
         self.ledger.own = self.own_calls.durations();
         self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
@@ -354,42 +365,7 @@ impl Tracker {
                 let ended = thread.pending.take().map(|it| it.operation);
                 ended.map_or(Ok(()), |it| self.follow(event, &it, exit, sink))
             }
-            other => {
-                let other = other.take();
-                // A child leaves the call that its parent entered; so does a thread whose number
-                // has changed by an exec.
-                let is_alone = other.is_none() && exit.call.call().class == CallClass::Process;
-                if is_alone && (exit.ret == 0 || self.started.ends_failed_exec(exit)) {
-                    thread.seen = true;
-                    self.ledger.ignore(Ignored::UnderWay);
-                    return Ok(());
-                }
-                // The entry may be from before all tracepoints were on, or from after they were
-                // switched off.
-                let all_were_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
-                let entry_was_seen = std::mem::replace(&mut thread.seen, true) && all_were_on;
-                let is_error = (-4095..0).contains(&exit.ret);
-                if other.is_none() && entry_was_seen && self.ledger.lost == 0 && is_error {
-                    self.ledger.exits += 1;
-                    let refused = unpaired(event, AnomalyKind::Refused, exit);
-                    return self.anomaly(&refused, event.time, sink);
-                }
-                // The call may have moved any position of its process.
-                TaskView::new(process, &thread.own).fds().borrow().forget_positions();
-                if other.is_none() && !entry_was_seen && self.ledger.lost == 0 {
-                    self.ledger.ignore(Ignored::UnderWay);
-                    return Ok(());
-                }
-                self.ledger.exits += 1;
-                self.ledger.orphan_exits += 1;
-                if let Some(pending) = other {
-                    let why = without_exit(event.time >= self.off_from, &mut self.ledger);
-                    let operation = syscall::abandon(pending, event.time);
-                    sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
-                }
-                let orphan = unpaired(event, AnomalyKind::OrphanExit, exit);
-                self.anomaly(&orphan, event.time, sink)
-            }
+            _ => self.unpaired(event, exit, sink),
         }
     }
 
@@ -564,12 +540,6 @@ impl Tracker {
         }
         Ok(())
     }
-}
-
-/// Returns the anomaly of an exit without its entry.
-fn unpaired(event: &Event, kind: AnomalyKind, exit: &SysExit) -> Anomaly {
-    let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
-    anomaly(event, kind, 1, detail)
 }
 
 /// Counts a call without an exit: the thread's next record shows that it must have ended.
