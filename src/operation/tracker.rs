@@ -8,6 +8,7 @@ mod asynchronous;
 mod block;
 mod bounds;
 mod end_spans;
+mod ended;
 mod fault;
 mod identity;
 mod layers;
@@ -56,7 +57,7 @@ use crate::event::fs::FsEvent;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, ProbeObservation, SeenFd, SysEnter, SysExit};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid};
 
 /// State machine with events as input and steps as output.
 #[derive(Debug)]
@@ -236,6 +237,7 @@ impl Tracker {
         if self.has_losses() {
             self.ledger.doubt_refusals();
         }
+        self.settle_ends(at, sink)?;
         self.ledger.own = self.own_calls.durations();
         self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
@@ -448,6 +450,8 @@ impl Tracker {
             TaskEvent::Fork { pid, tid, ppid, ptid } => {
                 let parent = TaskId { pid: *ppid, tid: *ptid };
                 let child = TaskId { pid: *pid, tid: *tid };
+                self.number_reused(event.time, child.tid, sink)?;
+                self.tasks.known_process_mut(*ppid).into_iter().for_each(|it| it.abi.lives());
                 let replaced = self.tasks.fork(event.time, parent, child);
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))?;
                 match self.tasks.keys(*ppid, *pid).filter(|_| ppid != pid) {
@@ -463,61 +467,9 @@ impl Tracker {
             TaskEvent::Comm { pid, tid, comm, exec } => {
                 self.renamed(event, TaskId { pid: *pid, tid: *tid }, comm, *exec, sink)
             }
-            TaskEvent::Exit { pid, tid } => self.ended(event.time, *pid, *tid, sink),
-        }
-    }
-
-    fn ended<S: Sink>(
-        &mut self,
-        at: KernelTime,
-        pid: Pid,
-        tid: Tid,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let process = self.tasks.known_process_mut(pid);
-        if process.is_some_and(|process| process.abi.doubts_end(at, self.context.losses)) {
-            return Ok(());
-        }
-        let gone = self.tasks.exit(pid, tid);
-        if let Some(thread) = gone.thread {
-            self.thread_gone(at, thread, sink)?;
-        }
-        if let Some(process) = &gone.process {
-            let unwaited = process.followed && self.tasks.is_orphan(process);
-            self.ledger.unwaited += self.zombie(pid, process, unwaited);
-            if process.followed && process.abi.end(at, self.off_from, self.context.losses) {
-                self.ledger.other.add(pid, &process.info.comm);
+            TaskEvent::Exit { pid, tid } => {
+                self.ended(event.time, TaskId { pid: *pid, tid: *tid }, sink)
             }
-        }
-        if let Some(process) = &gone.process {
-            let span = &mut self.ledger.program;
-            let is_program = span.exec.is_some_and(|(program, _)| program == pid);
-            span.end = span.end.or(is_program.then_some(at));
-            self.async_process_ended(at, process.info.key, sink)?;
-        }
-        if let Some(process) = gone.process.filter(|it| it.announced) {
-            // Other processes may share the table and live on.
-            let last = std::rc::Rc::strong_count(&process.fds) == 1;
-            let open = process.fds.borrow().all();
-            if last && !open.is_empty() {
-                sink.step(at, &Step::DescriptorsClosed(process.info.key, &open))?;
-            }
-            sink.step(at, &Step::ProcessEnded(&process.info))?;
-        }
-        Ok(())
-    }
-
-    /// Ends a thread of another process that had this number.
-    fn reap_reused_tid<S: Sink>(
-        &mut self,
-        at: KernelTime,
-        pid: Pid,
-        tid: Tid,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        match self.tasks.take_stale(pid, tid) {
-            Some(thread) => self.thread_gone(at, thread, sink),
-            None => Ok(()),
         }
     }
 

@@ -27,7 +27,8 @@ use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
 use crate::event::{
-    Event, EventKind, FileStat, Name, ReadNames, SeenFd, StringFrom, SysEnter, SysExit,
+    Event, EventKind, FileStat, Name, ProbeObservation, ReadNames, SeenFd, StringFrom, SysEnter,
+    SysExit,
 };
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -150,6 +151,10 @@ fn kind(words: &[&str]) -> EventKind {
         "end" => {
             let (pid, tid) = task(1);
             EventKind::Task(TaskEvent::Exit { pid, tid })
+        }
+        "waited" => {
+            let child = i32::try_from(number(1)).expect("a pid");
+            EventKind::Probed(Box::new(ProbeObservation::Waited(Some(Pid(child)))))
         }
         "fault" => {
             let place = FaultPlace::Address(number(1).cast_unsigned());
