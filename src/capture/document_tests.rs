@@ -341,6 +341,7 @@ fn full_end() -> End {
             idle_ns: Some(1),
             open_ns: Some(1),
             meter_tid: Some(1),
+            is_disturbed: true,
         },
         places_not_asked: 1,
         disks: vec![full_disk()],

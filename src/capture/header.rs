@@ -462,4 +462,7 @@ pub struct TracerCost {
     pub open_ns: Option<u64>,
     /// Thread of the tracer that made these calls.
     pub meter_tid: Option<i32>,
+    /// True if times before the events were on are missing because events of another recording were
+    /// being closed.
+    pub is_disturbed: bool,
 }

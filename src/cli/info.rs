@@ -281,6 +281,7 @@ fn cost(summary: &Summary, own: &TracerCost) -> Value {
         "call_share_ns": share.map(|share| share.call_ns),
         "open_share_ns": share.and_then(|share| share.open_ns),
         "inner_event_share_ns": share.and_then(|share| share.inner_event_ns),
+        "disturbed": own.is_disturbed,
         "names_wait_ns": summary.names_wait.ns,
         "names_read": summary.names_wait.calls,
     })

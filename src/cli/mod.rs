@@ -13,6 +13,7 @@ mod control;
 mod convert;
 mod convert_perfetto;
 mod converted;
+mod cost_lines;
 mod doctor;
 mod doctor_names;
 mod ending;

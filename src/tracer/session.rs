@@ -424,7 +424,7 @@ fn close_all<R>(rings: R, source: Box<dyn Source>, objects: KernelObjects, leave
     drop(rings);
     let (recording, events) = source.into_parts();
     let objects = KernelObjects { recording, events, ..objects };
-    if leaves_nothing { drop(objects) } else { objects.release_in_background() }
+    if leaves_nothing { objects.remove() } else { objects.release_in_background() }
 }
 
 /// Returns the objects of all probes.
