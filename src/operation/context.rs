@@ -77,7 +77,7 @@ impl Observability {
         let all_mappings = mapping_calls.into_iter().all(|it| recorded.contains(&it));
         let descriptors = all(&[CallClass::Close, CallClass::CloseRange, CallClass::Dup]);
         let positions = all(&POSITION_CLASSES);
-        let all_execs = CallId::all().filter(|it| it.call().is_exec());
+        let all_execs = CallId::all().filter(|id| id.call().is_exec());
         Self {
             descriptors,
             positions: descriptors && positions,

@@ -39,6 +39,7 @@ use self::own_calls::OwnCalls;
 use self::preexisting_requests::PreexistingRequests;
 use self::request_state::{InFlightRequest, owned};
 use self::seen_maps::SeenMaps;
+use self::unpaired::without_exit;
 use super::abi::AbiDecision;
 use super::attribution::FileAttribution;
 use super::context::{Context, Observability};
@@ -451,7 +452,10 @@ impl Tracker {
                 let parent = TaskId { pid: *ppid, tid: *ptid };
                 let child = TaskId { pid: *pid, tid: *tid };
                 self.number_reused(event.time, child.tid, sink)?;
-                self.tasks.known_process_mut(*ppid).into_iter().for_each(|it| it.abi.lives());
+                self.tasks
+                    .known_process_mut(*ppid)
+                    .into_iter()
+                    .for_each(|parent| parent.abi.lives());
                 let replaced = self.tasks.fork(event.time, parent, child);
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))?;
                 match self.tasks.keys(*ppid, *pid).filter(|_| ppid != pid) {
@@ -492,14 +496,4 @@ impl Tracker {
         }
         Ok(())
     }
-}
-
-/// Counts a call without an exit: the thread's next record shows that it must have ended.
-fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
-    if is_off {
-        ledger.open_at_end += 1;
-        return Unfinished::CaptureEnd;
-    }
-    ledger.lost_exits += 1;
-    Unfinished::ExitLost
 }

@@ -2,9 +2,9 @@
 //!
 //! A process of its own closes them after the recording (`tracer::kernel_objects`). As long as any
 //! event of a system call exists, every thread of the machine takes the slow way into the kernel
-//! (`syscall_regfunc()` in `kernel/tracepoint.c`), so a call that is timed meanwhile takes too long.
-//! The lock is shared by all that close, and no other program takes it: root's is the directory
-//! `events` of tracefs, that of others their directory below `/run/user`.
+//! (`syscall_regfunc()` in `kernel/tracepoint.c`), so a call that is timed meanwhile takes too
+//! long. The lock is shared by all that close, and no other program takes it: root's is the
+//! directory `events` of tracefs, that of others their directory below `/run/user`.
 
 use std::fs::{File, TryLockError};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,7 +1,7 @@
 //! Descriptors that one child inherits, and no other process.
 //!
-//! All descriptors are closed by an exec. To let one pass, that mark is removed in the child: a mark
-//! that is removed in this process passes the descriptor to whatever another thread starts.
+//! An exec closes all descriptors with a mark. To let one pass, the mark is removed in the child:
+//! without the mark in this process, whatever another thread starts would inherit the descriptor.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -44,7 +44,8 @@ impl Tracker {
     /// doubted.
     fn waits_for_doubted(&mut self, waiter: Pid, child: Pid) -> bool {
         let process = self.tasks.known_process_mut(child);
-        let of_waiter = |process: &&mut Process| process.waiter.is_some_and(|it| it.pid == waiter);
+        let of_waiter =
+            |process: &&mut Process| process.waiter.is_some_and(|own| own.pid == waiter);
         process.filter(of_waiter).is_some_and(|process| process.abi.waited())
     }
 

@@ -6,12 +6,13 @@
 //! lost, an exit without its entry is that of such a call. Where one was lost, the entry may have
 //! been lost, too.
 
+use super::Tracker;
 use super::announce::anomaly;
-use super::{Tracker, without_exit};
-use crate::anomaly::{Anomaly, AnomalyKind, Ignored};
+use crate::anomaly::{Anomaly, AnomalyKind, Ignored, Ledger};
 use crate::event::syscall_table::CallClass;
 use crate::event::{Event, SysExit};
 use crate::operation::context::POSITION_CLASSES;
+use crate::operation::model::Unfinished;
 use crate::operation::step::{Sink, Step};
 use crate::operation::syscall;
 use crate::operation::task::TaskView;
@@ -101,4 +102,14 @@ impl Tracker {
 fn without_entry(event: &Event, kind: AnomalyKind, exit: &SysExit) -> Anomaly {
     let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
     anomaly(event, kind, 1, detail)
+}
+
+/// Counts a call without an exit: the thread's next record shows that it must have ended.
+pub(super) fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
+    if is_off {
+        ledger.open_at_end += 1;
+        return Unfinished::CaptureEnd;
+    }
+    ledger.lost_exits += 1;
+    Unfinished::ExitLost
 }
