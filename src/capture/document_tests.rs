@@ -248,6 +248,7 @@ fn full_header() -> Header {
         scope: CaptureScope {
             mode: word.clone(),
             roots: vec![1],
+            group: Some(word.clone()),
             foreign_kept: true,
             all_block: true,
             others_counted: true,

@@ -124,6 +124,8 @@ pub struct CaptureScope {
     pub mode: String,
     /// Launched process, or the processes to which the tracer attached.
     pub roots: Vec<i32>,
+    /// Control groups whose processes these are, if the user has chosen them so.
+    pub group: Option<String>,
     /// True if records of other processes were kept although the scope is not the system.
     pub foreign_kept: bool,
     /// True if block requests of all processes are shown although the scope is not the system.

@@ -71,6 +71,7 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("mode", json!(header.scope.mode)),
         ("command", json!(header.scope.command)),
         ("roots", json!(header.scope.roots)),
+        ("group", json!(header.scope.group)),
         ("source", json!(source(summary).0)),
         ("source_reason", json!(header.source_reason)),
         ("names", json!(header.names)),
