@@ -19,9 +19,10 @@ pub enum AnomalyKind {
     /// A `sys_exit` without its `sys_enter`, of a thread that was seen before. The entry was lost,
     /// or occurred between the moments at which entries and exits were switched off.
     OrphanExit,
-    /// A `sys_exit` with an error and without its `sys_enter`, where no record was lost: a seccomp
-    /// filter refused the call, which the kernel decides before the tracepoint of the entry
-    /// (`syscall_trace_enter()` in `kernel/entry/common.c`).
+    /// A `sys_exit` without its `sys_enter`, of a thread that was seen before, where no record was
+    /// lost until then: the kernel did not execute the call, because a seccomp filter refused it,
+    /// trapped it or had a supervisor answer it. The kernel decides that before the tracepoint of
+    /// the entry (`syscall_trace_enter()` in `kernel/entry/common.c`).
     Refused,
     /// A `sys_enter` without its exit, although the thread continued.
     LostExit,
@@ -379,9 +380,19 @@ impl Ledger {
         self.ignored.values().sum()
     }
 
-    /// Returns the number of calls that a seccomp filter refused.
+    /// Returns the number of calls that a seccomp filter refused or answered.
     pub fn refused(&self) -> u64 {
         self.anomalous.get(&AnomalyKind::Refused).copied().unwrap_or(0)
+    }
+
+    /// Counts these calls as exits without entries: records are missing from the log, which may
+    /// have been the entries. (A report of a loss comes some time after it.)
+    pub fn doubt_refusals(&mut self) {
+        let refused = self.anomalous.remove(&AnomalyKind::Refused).unwrap_or(0);
+        if refused > 0 {
+            self.orphan_exits += refused;
+            *self.anomalous.entry(AnomalyKind::OrphanExit).or_default() += refused;
+        }
     }
 
     /// Returns the equations that do not hold, in words; empty when the counters balance.

@@ -248,6 +248,7 @@ fn full_header() -> Header {
         scope: CaptureScope {
             mode: word.clone(),
             roots: vec![1],
+            group: Some(word.clone()),
             foreign_kept: true,
             all_block: true,
             others_counted: true,
@@ -341,6 +342,7 @@ fn full_end() -> End {
             idle_ns: Some(1),
             open_ns: Some(1),
             meter_tid: Some(1),
+            is_disturbed: true,
         },
         places_not_asked: 1,
         disks: vec![full_disk()],

@@ -124,6 +124,8 @@ pub struct CaptureScope {
     pub mode: String,
     /// Launched process, or the processes to which the tracer attached.
     pub roots: Vec<i32>,
+    /// Control groups whose processes these are, if the user has chosen them so.
+    pub group: Option<String>,
     /// True if records of other processes were kept although the scope is not the system.
     pub foreign_kept: bool,
     /// True if block requests of all processes are shown although the scope is not the system.
@@ -462,4 +464,7 @@ pub struct TracerCost {
     pub open_ns: Option<u64>,
     /// Thread of the tracer that made these calls.
     pub meter_tid: Option<i32>,
+    /// True if times before the events were on are missing because events of another recording were
+    /// being closed.
+    pub is_disturbed: bool,
 }

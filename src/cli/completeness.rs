@@ -104,7 +104,7 @@ pub(super) fn unknown(summary: &Summary) -> Vec<String> {
     let no_process = ledger.anomalous.get(&AnomalyKind::NoProcess).copied().unwrap_or(0);
     let counts = [
         (no_process, "record", "of unknown processes"),
-        (ledger.refused(), "call", "refused by seccomp, without arguments"),
+        (ledger.refused(), "call", "refused or answered by seccomp, without arguments"),
         (ledger.unnamed, "operation", "without a name"),
         (ledger.unverified, "unverified name", ""),
         (ledger.untyped, "operation", "on descriptors of unknown type"),

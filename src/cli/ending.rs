@@ -11,10 +11,14 @@ use super::converted::{Converted, LogPaths};
 use super::message::{print_error, print_line};
 use super::output::Output;
 use super::summary_lines::{self, archive_lines};
+use crate::capture::header::CaptureScope;
 use crate::pipeline::Summary;
-use crate::text::quantity::{counted, size, time};
+use crate::text::quantity::{count, counted, size, time};
 use crate::text::shares;
 use crate::text::table::incomplete_line;
+
+/// Number of attached processes that are shown by their numbers.
+const PIDS_SHOWN: usize = 8;
 
 /// Prints the lines to standard error: six at most, unless records are missing.
 pub(super) fn print(
@@ -71,11 +75,22 @@ fn subject(summary: &Summary) -> String {
         ("system", _) => "the machine for".to_owned(),
         (_, Some(program)) if has_ended => format!("{} ran", name(program)),
         (_, Some(program)) => format!("recorded {} for", name(program)),
-        (_, None) => {
-            let pids: Vec<String> = scope.roots.iter().map(i32::to_string).collect();
-            format!("process {} for", pids.join(", "))
-        }
+        (_, None) => format!("{} for", attached(scope)),
     }
+}
+
+/// Returns the processes to which a recording was attached: those of a group by its name.
+fn attached(scope: &CaptureScope) -> String {
+    if let Some(group) = &scope.group {
+        let noun = if scope.roots.len() == 1 { "process" } else { "processes" };
+        return format!("{} {noun} of {group}", count(scope.roots.len() as u64));
+    }
+    let pids: Vec<String> = scope.roots.iter().take(PIDS_SHOWN).map(i32::to_string).collect();
+    let more = match scope.roots.len().saturating_sub(PIDS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("process {}{more}", pids.join(", "))
 }
 
 fn name(program: &str) -> &str {
@@ -145,4 +160,25 @@ fn files(log: LogPaths<'_>, output: Option<&Output>) -> Vec<String> {
         format!("wrote {shown} ({}){also}", size(bytes)),
         format!("next: iotrace-perf summary {report}"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_processes_are_counted() {
+        let scope = |pids: i32, group: Option<&str>| CaptureScope {
+            roots: (100..100 + pids).collect(),
+            group: group.map(str::to_owned),
+            ..CaptureScope::default()
+        };
+        assert_eq!(attached(&scope(2, None)), "process 100, 101");
+        let shown = "process 100, 101, 102, 103, 104, 105, 106, 107";
+        assert_eq!(attached(&scope(8, None)), shown);
+        assert_eq!(attached(&scope(311, None)), format!("{shown} and 303 more"));
+        let group = Some("system.slice");
+        assert_eq!(attached(&scope(1311, group)), "1,311 processes of system.slice");
+        assert_eq!(attached(&scope(1, group)), "1 process of system.slice");
+    }
 }

@@ -71,6 +71,7 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("mode", json!(header.scope.mode)),
         ("command", json!(header.scope.command)),
         ("roots", json!(header.scope.roots)),
+        ("group", json!(header.scope.group)),
         ("source", json!(source(summary).0)),
         ("source_reason", json!(header.source_reason)),
         ("names", json!(header.names)),
@@ -281,6 +282,7 @@ fn cost(summary: &Summary, own: &TracerCost) -> Value {
         "call_share_ns": share.map(|share| share.call_ns),
         "open_share_ns": share.and_then(|share| share.open_ns),
         "inner_event_share_ns": share.and_then(|share| share.inner_event_ns),
+        "disturbed": own.is_disturbed,
         "names_wait_ns": summary.names_wait.ns,
         "names_read": summary.names_wait.calls,
     })

@@ -16,6 +16,7 @@ mod control;
 mod convert;
 mod convert_perfetto;
 mod converted;
+mod cost_lines;
 mod diff;
 mod diff_args;
 mod diff_runs;

@@ -2,11 +2,11 @@
 //! counters balance.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::audit_line::audit_line;
 use super::completeness;
 use super::converted::{Converted, LogPaths};
+use super::cost_lines::{cost, duration_share};
 use super::message::print_line;
 use super::output::Output;
 use super::values::STACK_BYTES_MAX;
@@ -14,8 +14,8 @@ use crate::analysis::filter::Picker;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
-use crate::pipeline::{DurationShare, OtherRequests, Summary};
-use crate::text::quantity::{count, counted, size, time};
+use crate::pipeline::{OtherRequests, Summary};
+use crate::text::quantity::{count, counted, size};
 use crate::text::shares;
 use crate::text::table::Report;
 use crate::tracer::tracepoint_plan::SourceKind;
@@ -248,52 +248,6 @@ fn chosen_devices(summary: &Summary) -> Option<String> {
     };
     let chosen: Vec<String> = summary.header.device_filter.iter().map(named).collect();
     (!chosen.is_empty()).then(|| format!("block requests: only of {}", chosen.join(", ")))
-}
-
-/// Overhead of the recording; `None` if the log has no such numbers, or is imported.
-fn cost(summary: &Summary) -> Option<String> {
-    if summary.header.imported.is_some() {
-        return None;
-    }
-    let own = &summary.end.as_ref()?.own;
-    let operations = summary.ledger.pairs;
-    let calls = own.call_cost_ns.map_or_else(
-        || "an unknown time".to_owned(),
-        |each| {
-            let (all, calls) = (each.saturating_mul(operations), counted(operations, "call"));
-            format!("about {} for {calls} ({each} ns each, measured at the start)", time(all))
-        },
-    );
-    let names = &summary.names_wait;
-    Some(format!(
-        "cost: the tracer used {} of CPU; the programs were held up by {calls}; reading the names of {} kept CPUs from \
-         them for {} at most",
-        time(own.cpu_ns),
-        counted(names.calls, "call"),
-        time(names.ns)
-    ))
-}
-
-/// Part of the durations that is the tracer's own.
-fn duration_share(summary: &Summary) -> Option<String> {
-    if summary.header.imported.is_some() || summary.end.is_none() {
-        return None;
-    }
-    let Some(DurationShare { call_ns, open_ns, inner_event_ns }) = summary.duration_share() else {
-        return Some("the tracer's own part of durations was not measured".to_owned());
-    };
-    let micros = |ns: u64| format!("{:.1} µs", Duration::from_nanos(ns).as_secs_f64() * 1e6);
-    let opens = open_ns.map_or_else(String::new, |ns| format!(", up to {} in an open", micros(ns)));
-    let inner = inner_event_ns.map_or_else(
-        || ", and more where events are recorded inside a call".to_owned(),
-        |ns| {
-            format!(", and about {} more for each event that is recorded inside a call", micros(ns))
-        },
-    );
-    Some(format!(
-        "durations include about {} of the tracer's own in each call{opens}{inner}",
-        micros(call_ns)
-    ))
 }
 
 /// Counts of the most frequent calls.

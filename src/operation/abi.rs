@@ -15,8 +15,11 @@
 //!
 //! An exec of a program with other credentials (set-user-ID) reports an end of the process that
 //! lives on: the kernel ends the events of unprivileged tracers (`begin_new_exec()` in `fs/exec.c`)
-//! and writes the record that a real end writes. So an end inside the exec is doubted until the
-//! next record of the process.
+//! and writes the record that a real end writes. So an end inside the exec is doubted: the next
+//! record of the process shows that the process lives, and a second end is real. Without such a
+//! record the end was that of a program of another table that ran very briefly, of a process that
+//! was killed inside its exec, or of one that an unprivileged tracer does not see any more. Its end
+//! counts when its number is used again, or at the end of the capture.
 //!
 //! Children have their parent's ABI. Programs that the kernel starts by itself do not return from a
 //! call, so nothing is concluded for a process that has not run a user's program before.
@@ -34,8 +37,19 @@ pub struct Abi {
     is_user: bool,
     /// Open files whose positions it may move unseen.
     held: Vec<Rc<Description>>,
-    /// True if an end of the process was reported inside its last exec.
-    has_doubted_end: bool,
+    /// End of the process that was reported inside its last exec.
+    doubted_end: Option<DoubtedEnd>,
+}
+
+/// Report of an end inside an exec: that of the process, or one that the exec writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoubtedEnd {
+    /// Time of the record.
+    pub at: KernelTime,
+    /// True if the expected waiter of the process had ended before.
+    pub is_orphan: bool,
+    /// True if the expected waiter has waited for the process since.
+    pub is_waited: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,13 +106,39 @@ impl Abi {
         Self { state: self.state, is_user: self.is_user, ..Self::default() }
     }
 
-    /// Returns true if the report of the process's end may be that of an exec, of which the end has
-    /// not been seen. A second report is true.
-    pub fn doubts_end(&mut self, at: KernelTime, now_losses: u32) -> bool {
+    /// Returns true, and keeps the report, if this end of the process may be that of an exec of
+    /// which the end has not been seen. From `off_from` on the ends of calls were no longer
+    /// recorded. A second report is true.
+    pub fn doubts_end(&mut self, end: DoubtedEnd, off_from: KernelTime, now_losses: u32) -> bool {
         let AbiState::Unknown { since, losses, .. } = self.state else { return false };
-        let is_early = at.since(since).is_some_and(|age| age.0 < END_IN_EXEC_NS);
-        let is_first = !std::mem::replace(&mut self.has_doubted_end, true);
-        is_first && is_early && losses == now_losses
+        let is_early = end.at.since(since).is_some_and(|age| age.0 < END_IN_EXEC_NS);
+        let is_possible = is_early && end.at < off_from && losses == now_losses;
+        is_possible && self.doubted_end.replace(end).is_none()
+    }
+
+    /// Returns the end that is doubted.
+    pub fn doubted_end(&self) -> Option<DoubtedEnd> {
+        self.doubted_end
+    }
+
+    /// Handles a successful wait for the process, which may also be that of a tracer that has
+    /// stopped it inside the exec. Returns true if its end is doubted.
+    pub fn waited(&mut self) -> bool {
+        self.doubted_end.iter_mut().for_each(|end| end.is_waited = true);
+        self.doubted_end.is_some()
+    }
+
+    /// Handles a record of the process, which shows that the process lives.
+    pub fn lives(&mut self) {
+        self.doubted_end = None;
+    }
+
+    /// Handles the end of the capture, or of the recording of ends of calls. Returns the doubted
+    /// end if it was an end: the exec had time for a further record, or the process was waited for.
+    pub fn settled_end(&self, now: KernelTime, now_losses: u32) -> Option<DoubtedEnd> {
+        let AbiState::Unknown { since, losses, .. } = self.state else { return None };
+        let had_time = now.since(since).is_some_and(|age| age.0 > END_IN_EXEC_NS);
+        self.doubted_end.filter(|end| losses == now_losses && (had_time || end.is_waited))
     }
 
     /// Handles an exec. Returns true if the previous program must be of another table, because not
@@ -112,7 +152,6 @@ impl Abi {
         if self.is_user {
             let was_other = self.state != AbiState::Native;
             self.state = AbiState::Unknown { was_other, since, losses };
-            self.has_doubted_end = false;
             let fds = fds.descriptions();
             fds.iter().for_each(|it| it.hold());
             self.held.extend(fds);
@@ -121,6 +160,7 @@ impl Abi {
 
     /// Judges a record; `ends_exec` if it is the end of an exec by its own number.
     pub fn judge(&mut self, ends_exec: bool, now_losses: u32) -> AbiDecision {
+        self.lives();
         match self.state {
             AbiState::Native => {
                 self.is_user = true;
@@ -149,8 +189,7 @@ impl Abi {
     /// Handles the end of the capture. Returns true if the program must be of another table.
     pub fn is_silent(&self, now: KernelTime, now_losses: u32) -> bool {
         let AbiState::Unknown { since, losses, .. } = self.state else { return false };
-        let has_begun = now.since(since).is_some_and(|age| age.0 > BEGINNING_NS);
-        losses == now_losses && (has_begun || self.has_doubted_end)
+        losses == now_losses && now.since(since).is_some_and(|age| age.0 > BEGINNING_NS)
     }
 
     /// Handles the end of the process. Returns true if its program was of another table and had not

@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 
 use super::context::Observability;
-use super::tracker_tests::check_with;
+use super::tracker_tests::{OPEN, check_with, tracked};
+use crate::units::KernelTime;
 
 /// Setup: `/a` is open as 3, and process 2 has inherited it from process 1; then `text`, then
 /// process 1 reads twice.
@@ -92,6 +93,67 @@ fn end_inside_an_exec_is_no_end() {
             2 makes calls of another table
         "#]],
     );
+}
+
+/// Checks the numbers of programs of another table, of processes that were not waited for, and of
+/// living processes, after process 1 has made process 2.
+#[track_caller]
+fn check_counts(text: &str, expected: [u64; 3]) {
+    let text = format!("{OPEN} 110 1/1 fork 1/1 2/2 \n {text}");
+    let followed = Observability { execs: true, waits: true, ..Observability::ALL };
+    let tracker = tracked(KernelTime::MIN, followed, &text).0;
+    let ledger = tracker.ledger();
+    assert_eq!([ledger.other.count, ledger.unwaited, tracker.alive()], expected, "{text}");
+}
+
+/// Fails if the only report of the end of a program that runs very briefly is dropped.
+#[test]
+fn single_end_inside_an_exec_is_an_end() {
+    let ended = "120 2/2 exec 2/2 \n 121 2/2 end 2/2";
+    check_counts(&format!("{ended} \n 130 1/1 waited 2"), [1, 0, 1]);
+    check_counts(ended, [1, 1, 1]);
+    // Its parent ended first, later, and waits of other processes are not its parent's.
+    check_counts(&format!("115 1/1 end 1/1 \n {ended}"), [1, 1, 0]);
+    check_counts(&format!("{ended} \n 130 1/1 waited 2 \n 131 1/1 end 1/1"), [1, 0, 0]);
+    check_counts(&format!("{ended} \n 130 7/7 waited 2"), [1, 1, 2]);
+    // Another process or thread has the number: those are alive, and process 2 was waited for.
+    check_counts(&format!("{ended} \n 130 1/1 waited 2 \n 140 1/1 fork 1/1 2/2"), [1, 1, 2]);
+    check_counts(&format!("{ended} \n 130 1/1 waited 2 \n 140 1/1 fork 1/1 1/2"), [1, 0, 1]);
+    let unseen = "140 3/2 > close 7 \n 141 3/2 < close 0";
+    check_counts(&format!("{ended} \n 130 1/1 waited 2 \n {unseen}"), [1, 0, 2]);
+}
+
+/// Fails if a wait is taken for the proof of an end: a tracer may have stopped the process in its
+/// exec.
+#[test]
+fn record_after_a_wait_shows_that_the_process_lives() {
+    after(
+        "120 2/2 exec 2/2
+         121 2/2 end 2/2
+         122 1/1 waited 2
+         123 2/2 < execve 0
+         130 2/2 > read 3 0 5
+         131 2/2 < read 5",
+        &expect![[r#"
+            1: openat 3 /a fd-link at ? = 3
+            2: read 3 /a fd-link at 0 = 5
+            1: read 3 /a fd-link at 5 = 10
+            1: lseek 3 /a fd-link at ? = 0
+            1: read 3 /a fd-link at 0 = 10
+        "#]],
+    );
+}
+
+/// Fails if a program that is inside its exec when events are switched off counts as one of another
+/// table, or if the end of one that has had time for a record does not.
+#[test]
+fn end_inside_the_last_exec_allows_no_conclusion() {
+    let exec = "120 2/2 exec 2/2";
+    check_counts(&format!("{exec} \n 121 2/2 end 2/2 \n 122 off"), [0, 1, 2]);
+    check_counts(&format!("{exec} \n 121 off \n 122 2/2 end 2/2"), [0, 1, 1]);
+    check_counts(&format!("{exec} \n 121 2/2 end 2/2 \n 1000121 off"), [1, 1, 1]);
+    let waited = "130 1/1 waited 2 \n 140 off";
+    check_counts(&format!("{exec} \n 121 2/2 end 2/2 \n {waited}"), [1, 0, 1]);
 }
 
 #[test]

@@ -40,11 +40,17 @@ pub struct Observability {
     pub roots: bool,
     /// The ends of the calls that start programs, whatever else.
     pub execs: bool,
+    /// The beginnings of these calls, too.
+    pub exec_entries: bool,
     /// The ends of waits.
     pub waits: bool,
     /// All calls that change mappings; the size of a page.
     pub mappings: Option<u64>,
 }
+
+/// Classes of the calls that move positions or change how they move.
+pub(super) const POSITION_CLASSES: [CallClass; 5] =
+    [CallClass::Control, CallClass::Read, CallClass::Write, CallClass::Seek, CallClass::Transfer];
 
 impl Observability {
     /// Everything but the ends of execs: without those, no program is assigned to another table.
@@ -54,6 +60,7 @@ impl Observability {
         directories: true,
         roots: true,
         execs: false,
+        exec_entries: true,
         waits: false,
         mappings: Some(4096),
     };
@@ -69,19 +76,15 @@ impl Observability {
         let mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
         let all_mappings = mapping_calls.into_iter().all(|it| recorded.contains(&it));
         let descriptors = all(&[CallClass::Close, CallClass::CloseRange, CallClass::Dup]);
-        let positions = all(&[
-            CallClass::Control,
-            CallClass::Read,
-            CallClass::Write,
-            CallClass::Seek,
-            CallClass::Transfer,
-        ]);
+        let positions = all(&POSITION_CLASSES);
+        let all_execs = CallId::all().filter(|id| id.call().is_exec());
         Self {
             descriptors,
             positions: descriptors && positions,
             directories: all(&[CallClass::Place]),
             roots: all(&[CallClass::Root]),
             execs,
+            exec_entries: all_execs.into_iter().all(|it| recorded.contains(&it)),
             waits: false,
             mappings: (all_mappings && page_bytes > 0).then_some(page_bytes),
         }

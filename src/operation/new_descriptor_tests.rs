@@ -24,3 +24,22 @@ fn a_descriptor_that_is_changed_is_the_one_that_was_given() {
         "#]],
     );
 }
+
+#[test]
+fn file_without_a_path_is_named_by_its_creating_call() {
+    let text = "
+        100 1/1 > socket 1 1 0
+        101 1/1 < socket 3
+        110 1/1 > read 3 0 10
+        111 1/1 < read 4
+        120 1/1 > eventfd2 0 0
+        121 1/1 < eventfd2 -24";
+    check(
+        text,
+        &expect![[r#"
+        1: socket 3 socket:[?] call at ? = 3
+        1: read 3 socket:[?] call at ? = 4
+        1: eventfd2 -1   at ? = -24
+    "#]],
+    );
+}

@@ -8,6 +8,7 @@ mod asynchronous;
 mod block;
 mod bounds;
 mod end_spans;
+mod ended;
 mod fault;
 mod identity;
 mod layers;
@@ -21,6 +22,7 @@ mod request_state;
 mod seen_maps;
 mod snapshot;
 mod started;
+mod unpaired;
 mod unshare;
 mod uring;
 
@@ -37,6 +39,7 @@ use self::own_calls::OwnCalls;
 use self::preexisting_requests::PreexistingRequests;
 use self::request_state::{InFlightRequest, owned};
 use self::seen_maps::SeenMaps;
+use self::unpaired::without_exit;
 use super::abi::AbiDecision;
 use super::attribution::FileAttribution;
 use super::context::{Context, Observability};
@@ -55,7 +58,7 @@ use crate::event::fs::FsEvent;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, ProbeObservation, SeenFd, SysEnter, SysExit};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid};
 
 /// State machine with events as input and steps as output.
 #[derive(Debug)]
@@ -78,6 +81,10 @@ pub struct Tracker {
     /// Time at which the last tracepoint had been switched on: earlier state may have been changed
     /// unseen.
     all_on: KernelTime,
+    /// Number of losses at that time.
+    losses_when_on: u32,
+    /// True if the machine is of the kind `x86_64`.
+    is_x86_64: bool,
     /// Time at which the first tracepoint was switched off: any part of operations in progress then
     /// may be missing.
     off_from: KernelTime,
@@ -104,6 +111,8 @@ impl Tracker {
         Self {
             context: Context::new(followed),
             all_on,
+            losses_when_on: 0,
+            is_x86_64: false,
             off_from: KernelTime::MAX,
             from_start: Vec::new(),
             seen_maps: VecDeque::new(),
@@ -138,6 +147,7 @@ impl Tracker {
         if time >= self.all_on {
             self.all_on = KernelTime::MAX;
             self.context.losses += 1;
+            self.losses_when_on = self.context.losses;
             self.context.names.certain_at(self.context.losses);
             self.tasks.forget_seen();
             for seen in std::mem::take(&mut self.from_start) {
@@ -225,6 +235,10 @@ impl Tracker {
     ///
     /// The errors of the sink.
     pub fn finish<S: Sink>(&mut self, at: KernelTime, sink: &mut S) -> Result<(), S::Error> {
+        if self.has_losses() {
+            self.ledger.doubt_refusals();
+        }
+        self.settle_ends(at, sink)?;
         self.ledger.own = self.own_calls.durations();
         self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
@@ -354,42 +368,7 @@ impl Tracker {
                 let ended = thread.pending.take().map(|it| it.operation);
                 ended.map_or(Ok(()), |it| self.follow(event, &it, exit, sink))
             }
-            other => {
-                let other = other.take();
-                // A child leaves the call that its parent entered; so does a thread whose number
-                // has changed by an exec.
-                let is_alone = other.is_none() && exit.call.call().class == CallClass::Process;
-                if is_alone && (exit.ret == 0 || self.started.ends_failed_exec(exit)) {
-                    thread.seen = true;
-                    self.ledger.ignore(Ignored::UnderWay);
-                    return Ok(());
-                }
-                // The entry may be from before all tracepoints were on, or from after they were
-                // switched off.
-                let all_were_on = self.all_on == KernelTime::MAX && event.time < self.off_from;
-                let entry_was_seen = std::mem::replace(&mut thread.seen, true) && all_were_on;
-                let is_error = (-4095..0).contains(&exit.ret);
-                if other.is_none() && entry_was_seen && self.ledger.lost == 0 && is_error {
-                    self.ledger.exits += 1;
-                    let refused = unpaired(event, AnomalyKind::Refused, exit);
-                    return self.anomaly(&refused, event.time, sink);
-                }
-                // The call may have moved any position of its process.
-                TaskView::new(process, &thread.own).fds().borrow().forget_positions();
-                if other.is_none() && !entry_was_seen && self.ledger.lost == 0 {
-                    self.ledger.ignore(Ignored::UnderWay);
-                    return Ok(());
-                }
-                self.ledger.exits += 1;
-                self.ledger.orphan_exits += 1;
-                if let Some(pending) = other {
-                    let why = without_exit(event.time >= self.off_from, &mut self.ledger);
-                    let operation = syscall::abandon(pending, event.time);
-                    sink.step(event.time, &Step::SyscallUnfinished(&operation, why))?;
-                }
-                let orphan = unpaired(event, AnomalyKind::OrphanExit, exit);
-                self.anomaly(&orphan, event.time, sink)
-            }
+            _ => self.unpaired(event, exit, sink),
         }
     }
 
@@ -472,6 +451,11 @@ impl Tracker {
             TaskEvent::Fork { pid, tid, ppid, ptid } => {
                 let parent = TaskId { pid: *ppid, tid: *ptid };
                 let child = TaskId { pid: *pid, tid: *tid };
+                self.number_reused(event.time, child.tid, sink)?;
+                self.tasks
+                    .known_process_mut(*ppid)
+                    .into_iter()
+                    .for_each(|parent| parent.abi.lives());
                 let replaced = self.tasks.fork(event.time, parent, child);
                 replaced.into_iter().try_for_each(|it| self.thread_gone(event.time, it, sink))?;
                 match self.tasks.keys(*ppid, *pid).filter(|_| ppid != pid) {
@@ -487,61 +471,9 @@ impl Tracker {
             TaskEvent::Comm { pid, tid, comm, exec } => {
                 self.renamed(event, TaskId { pid: *pid, tid: *tid }, comm, *exec, sink)
             }
-            TaskEvent::Exit { pid, tid } => self.ended(event.time, *pid, *tid, sink),
-        }
-    }
-
-    fn ended<S: Sink>(
-        &mut self,
-        at: KernelTime,
-        pid: Pid,
-        tid: Tid,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        let process = self.tasks.known_process_mut(pid);
-        if process.is_some_and(|process| process.abi.doubts_end(at, self.context.losses)) {
-            return Ok(());
-        }
-        let gone = self.tasks.exit(pid, tid);
-        if let Some(thread) = gone.thread {
-            self.thread_gone(at, thread, sink)?;
-        }
-        if let Some(process) = &gone.process {
-            let unwaited = process.followed && self.tasks.is_orphan(process);
-            self.ledger.unwaited += self.zombie(pid, process, unwaited);
-            if process.followed && process.abi.end(at, self.off_from, self.context.losses) {
-                self.ledger.other.add(pid, &process.info.comm);
+            TaskEvent::Exit { pid, tid } => {
+                self.ended(event.time, TaskId { pid: *pid, tid: *tid }, sink)
             }
-        }
-        if let Some(process) = &gone.process {
-            let span = &mut self.ledger.program;
-            let is_program = span.exec.is_some_and(|(program, _)| program == pid);
-            span.end = span.end.or(is_program.then_some(at));
-            self.async_process_ended(at, process.info.key, sink)?;
-        }
-        if let Some(process) = gone.process.filter(|it| it.announced) {
-            // Other processes may share the table and live on.
-            let last = std::rc::Rc::strong_count(&process.fds) == 1;
-            let open = process.fds.borrow().all();
-            if last && !open.is_empty() {
-                sink.step(at, &Step::DescriptorsClosed(process.info.key, &open))?;
-            }
-            sink.step(at, &Step::ProcessEnded(&process.info))?;
-        }
-        Ok(())
-    }
-
-    /// Ends a thread of another process that had this number.
-    fn reap_reused_tid<S: Sink>(
-        &mut self,
-        at: KernelTime,
-        pid: Pid,
-        tid: Tid,
-        sink: &mut S,
-    ) -> Result<(), S::Error> {
-        match self.tasks.take_stale(pid, tid) {
-            Some(thread) => self.thread_gone(at, thread, sink),
-            None => Ok(()),
         }
     }
 
@@ -564,20 +496,4 @@ impl Tracker {
         }
         Ok(())
     }
-}
-
-/// Returns the anomaly of an exit without its entry.
-fn unpaired(event: &Event, kind: AnomalyKind, exit: &SysExit) -> Anomaly {
-    let detail = format!("{} = {} without its entry", exit.call.call().name, exit.ret);
-    anomaly(event, kind, 1, detail)
-}
-
-/// Counts a call without an exit: the thread's next record shows that it must have ended.
-fn without_exit(is_off: bool, ledger: &mut Ledger) -> Unfinished {
-    if is_off {
-        ledger.open_at_end += 1;
-        return Unfinished::CaptureEnd;
-    }
-    ledger.lost_exits += 1;
-    Unfinished::ExitLost
 }

@@ -7,6 +7,7 @@
 //! 5 cwd 1 /data                    working directory of process 1 in a snapshot
 //! 5 mounts 1 mnt:[7]               its mount namespace; process 0 is the tracer
 //! 110 off                          from then on events are switched off
+//! 110 late                         a record that came too late
 //! ```
 
 use std::convert::Infallible;
@@ -19,14 +20,15 @@ use super::model::{MountNamespace, Unfinished};
 use super::process::Scope;
 use super::step::{Sink, Step};
 use super::tracker::Tracker;
-use crate::anomaly::AnomalyKind;
+use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::block::BlockOptions;
 use crate::capture::fact::Text;
 use crate::event::fault::{FaultEvent, FaultPlace};
 use crate::event::syscall_table::CallId;
 use crate::event::task::TaskEvent;
 use crate::event::{
-    Event, EventKind, FileStat, Name, ReadNames, SeenFd, StringFrom, SysEnter, SysExit,
+    Event, EventKind, FileStat, Name, ProbeObservation, ReadNames, SeenFd, StringFrom, SysEnter,
+    SysExit,
 };
 use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, Tid};
 
@@ -150,6 +152,10 @@ fn kind(words: &[&str]) -> EventKind {
             let (pid, tid) = task(1);
             EventKind::Task(TaskEvent::Exit { pid, tid })
         }
+        "waited" => {
+            let child = i32::try_from(number(1)).expect("a pid");
+            EventKind::Probed(Box::new(ProbeObservation::Waited(Some(Pid(child)))))
+        }
         "fault" => {
             let place = FaultPlace::Address(number(1).cast_unsigned());
             EventKind::Fault(FaultEvent { place, write: words.get(2).map(|it| *it == "write") })
@@ -188,6 +194,16 @@ fn steps_with(followed: Observability, text: &str) -> String {
 /// Returns the steps of these lines if all events were on from this time on.
 #[track_caller]
 pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str) -> String {
+    tracked(all_on, followed, text).1
+}
+
+/// Returns the tracker, too.
+#[track_caller]
+pub(super) fn tracked(
+    all_on: KernelTime,
+    followed: Observability,
+    text: &str,
+) -> (Tracker, String) {
     let scope = Scope {
         system: true,
         all_requests: true,
@@ -196,6 +212,7 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
         own: Pid(999),
     };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
+    tracker.runs_on("x86_64");
     let mut steps = StepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -208,6 +225,13 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
         }
         if words[1] == "off" {
             tracker.switching_off(KernelTime(time));
+            continue;
+        }
+        if words[1] == "late" {
+            let Event { time, cpu, pid, tid, .. } = event(time, "0/0", EventKind::Lost(1));
+            let (kind, detail) = (AnomalyKind::Late, String::new());
+            let late = Anomaly { kind, time, cpu, pid, tid, count: 1, detail };
+            let Ok(()) = tracker.anomaly(&late, time, &mut steps);
             continue;
         }
         if words[1] == "mounts" {
@@ -235,15 +259,7 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
             tracker.seen_fd(&seen, KernelTime(time));
             continue;
         }
-        let (pid, tid) = words[1].split_once('/').expect("pid/tid");
-        let event = Event {
-            time: KernelTime(time),
-            cpu: CpuId(0),
-            pid: Pid(pid.parse().expect("a pid")),
-            tid: Tid(tid.parse().expect("a tid")),
-            kind: kind(&words[2..]),
-        };
-        let Ok(()) = tracker.push(event, &mut steps);
+        let Ok(()) = tracker.push(event(time, words[1], kind(&words[2..])), &mut steps);
     }
     let Ok(()) = tracker.finish(KernelTime(u64::MAX), &mut steps);
     assert!(
@@ -256,7 +272,14 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
     for (pid, _) in &tracker.ledger().other.first {
         let _ = writeln!(steps.0, "{pid} makes calls of another table");
     }
-    steps.0
+    (tracker, steps.0)
+}
+
+/// Returns the event of a task (`PID/TID`).
+fn event(time: u64, task: &str, kind: EventKind) -> Event {
+    let (pid, tid) = task.split_once('/').expect("pid/tid");
+    let (pid, tid) = (Pid(pid.parse().expect("a pid")), Tid(tid.parse().expect("a tid")));
+    Event { time: KernelTime(time), cpu: CpuId(0), pid, tid, kind }
 }
 
 pub(super) const OPEN: &str = "100 1/1 > openat -100 0 2
@@ -528,25 +551,6 @@ fn paths_begin_where_the_process_is() {
         2: unlink -1 /a argument at ? = 0 [/a]
         2: symlink -1 new argument at ? = 0 [/other/place/new] [../contents]
         2: unlinkat -1 a argument at ? = -9 [a]
-    "#]],
-    );
-}
-
-#[test]
-fn file_without_a_path_is_named_by_its_creating_call() {
-    let text = "
-        100 1/1 > socket 1 1 0
-        101 1/1 < socket 3
-        110 1/1 > read 3 0 10
-        111 1/1 < read 4
-        120 1/1 > eventfd2 0 0
-        121 1/1 < eventfd2 -24";
-    check(
-        text,
-        &expect![[r#"
-        1: socket 3 socket:[?] call at ? = 3
-        1: read 3 socket:[?] call at ? = 4
-        1: eventfd2 -1   at ? = -24
     "#]],
     );
 }

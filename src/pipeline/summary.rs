@@ -149,6 +149,11 @@ impl Summary {
         counted.unwrap_or(0).max(self.ledger.lost)
     }
 
+    /// Returns true if the kernel has counted samples that are not in the log.
+    pub(super) fn lacks_samples(&self) -> bool {
+        self.lost() > 0 || self.missing().is_some_and(|counts| !counts.is_empty())
+    }
+
     /// Samples that went missing without a report, where that is not 0; `None` without an end
     /// frame. For perf's tracepoints: `hits` − `samples` − `lost`. For a tracefs ring, which
     /// has no counters by tracepoint: records that were taken out by the kernel's count and not

@@ -47,6 +47,10 @@ impl<'a, S: Sink> TrackStage<'a, S> {
             beyond_bounds = anomaly.count;
             self.sink.step(at, &Step::Anomaly(&anomaly)).map_err(PipelineError::Sink)?;
         }
+        // The kernel may have counted a loss that no record reports.
+        if summary.lacks_samples() {
+            self.tracker.ledger_mut().doubt_refusals();
+        }
         let (ledger, started) = (self.tracker.ledger().clone(), self.tracker.started().clone());
         let alive_at_end = self.tracker.alive();
         Ok(Summary { ledger, started, beyond_bounds, alive_at_end, ..summary })
@@ -148,6 +152,7 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
 fn tracker(header: &Header) -> Tracker {
     let all_on = KernelTime(header.clock.all_on_ns);
     let mut tracker = Tracker::new(scope(header), block_options(header), followed(header), all_on);
+    tracker.runs_on(&header.host.machine);
     tracker.has_disks(&header.disks, &[]);
     if let [root] = header.scope.roots.as_slice()
         && !header.scope.command.is_empty()

@@ -9,6 +9,7 @@
 pub mod cancellation;
 pub mod capabilities;
 pub mod clock;
+pub mod closing_lock;
 pub mod cpu_topology;
 pub mod disks;
 pub mod error_text;
@@ -20,6 +21,7 @@ pub mod format_cache;
 pub mod fs_identity;
 pub mod handle_events;
 pub mod identity;
+pub mod inheritance;
 pub mod instance_pool;
 pub mod mounts;
 #[cfg(test)]

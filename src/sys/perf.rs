@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as abi;
 
@@ -251,15 +250,6 @@ impl PerfEvent {
     pub fn enable(&self) -> io::Result<()> {
         // SAFETY: an open event; the call changes nothing in our memory.
         check(unsafe { perf::ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
-    }
-
-    /// Lets the processes that this one starts from now on inherit the descriptor.
-    ///
-    /// # Errors
-    ///
-    /// Those of `fcntl(2)`.
-    pub fn pass_on(&self) -> io::Result<()> {
-        Ok(fcntl(&self.fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop)?)
     }
 
     /// Switches the event off.

@@ -192,6 +192,11 @@ pub fn with_descendants(roots: &[Pid]) -> Vec<Pid> {
     tree
 }
 
+/// Text of `/proc/PID/cgroup`; `None`: the process has ended, or another user owns it.
+pub fn cgroups(pid: Pid) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/cgroup")).ok()
+}
+
 /// Threads of a process with their names, and the user of the process.
 pub fn tasks(pid: Pid) -> Vec<Fact> {
     let Some((_, ppid)) = stat(pid) else { return Vec::new() };

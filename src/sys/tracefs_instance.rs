@@ -7,11 +7,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
+use nix::fcntl::{Flock, FlockArg};
 
 use super::probe_events;
 use super::ring::page_bytes;
@@ -284,16 +284,15 @@ impl Instance {
         Ok(RingStats::parse(&self.read(&format!("per_cpu/cpu{cpu}/stats"))?))
     }
 
-    /// Prepares the removal by a process that this one starts: it inherits the lock.
+    /// Prepares the removal by a process that inherits the lock, which this returns.
     ///
     /// # Errors
     ///
-    /// `ENOLCK`: the instance is not locked; those of `fcntl(2)`.
-    pub fn pass_on(&mut self) -> io::Result<()> {
-        let lock = self.lock.as_ref().ok_or(nix::errno::Errno::ENOLCK)?;
-        fcntl(&**lock, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    /// `ENOLCK`: the instance is not locked.
+    pub fn pass_on(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.in_use.take();
-        Ok(())
+        let lock = self.lock.as_ref().ok_or(nix::errno::Errno::ENOLCK)?;
+        Ok(lock.as_fd())
     }
 
     /// Leaves the instance and its lock to the process that has inherited the lock.

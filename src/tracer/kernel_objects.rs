@@ -4,18 +4,21 @@
 //! the last close of each tracepoint. The program has ended by then, and its caller need not wait.
 //! The new process inherits the locks of the instances, so at no moment another tracer takes them
 //! for those of a dead one, and the perf events, which are off. That process removes the probes,
-//! and keeps the instances for the next recording (`sys::instance_pool`).
+//! and keeps the instances for the next recording (`sys::instance_pool`). Until the events are
+//! closed, a lock says that calls take longer (`sys::closing_lock`).
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::sys::closing_lock::{self, ClosingLock};
 use crate::sys::perf::{self, PerfEvent};
 use crate::sys::probe_events::{self, ProbeGroup};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::{self, Instance};
-use crate::sys::{instance_pool, proc, sandboxed_helper};
+use crate::sys::{inheritance, instance_pool, proc, sandboxed_helper};
 
 /// Hidden verb of the process that releases the objects of another one.
 pub const VERB: &str = "release-kernel-objects";
@@ -38,24 +41,35 @@ impl KernelObjects {
     /// Releases the objects in a process that outlives this one; removes them here, if that is not
     /// possible. The end of a container or of a service would end that process, too.
     pub(super) fn release_in_background(mut self) {
-        if proc::is_namespaced() || proc::is_service() || self.hand_over().is_err() {
+        let closing = ClosingLock::take();
+        let stays = proc::is_namespaced() || proc::is_service();
+        if stays || self.hand_over(closing.as_ref()).is_err() {
+            drop(self);
             return;
         }
         self.recording.drain(..).chain(self.markers.drain(..)).for_each(Instance::forget);
         self.probes.drain(..).for_each(ProbeGroup::forget);
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
-        for instance in self.recording.iter_mut().chain(&mut self.markers) {
-            instance.pass_on()?;
-        }
-        self.events.iter().try_for_each(PerfEvent::pass_on)?;
+    /// Removes the objects here.
+    pub(super) fn remove(self) {
+        let _closing = ClosingLock::take();
+        drop(self);
+    }
+
+    fn hand_over(&mut self, closing: Option<&ClosingLock>) -> io::Result<()> {
+        let instances = self.recording.iter_mut().chain(&mut self.markers);
+        let mut inherited =
+            instances.map(Instance::pass_on).collect::<io::Result<Vec<BorrowedFd<'_>>>>()?;
+        inherited.extend(self.events.iter().map(AsFd::as_fd));
+        inherited.extend(closing.map(AsFd::as_fd));
         let mut command = Command::new("/proc/self/exe");
         command.arg0("iotrace-perf").arg(VERB).arg(std::process::id().to_string());
         // The process lives for a minute: it keeps no secrets of the caller.
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Signals of a terminal do not reach it, and it keeps no file system busy.
-        command.process_group(0).current_dir("/").spawn().map(drop)
+        command.process_group(0).current_dir("/");
+        inheritance::spawn_with(&mut command, &inherited).map(drop)
     }
 }
 
@@ -66,19 +80,28 @@ impl KernelObjects {
 ///
 /// `ENOLCK`: that process has passed on no lock; those of reading tracefs.
 pub fn release(owner: u32) -> io::Result<()> {
-    let is_instance =
+    let lock = closing_lock::path();
+    let is_lock = |file: &Path| lock.as_deref() == Some(file);
+    let is_in_instances =
         |file: &Path| file.parent().is_some_and(|parent| parent.ends_with("instances"));
     // A pipe of the user stays open as long as any process has it, and the close of an event takes
     // its time.
-    sandboxed_helper::close_all_but(|file| is_instance(file) || perf::is_event(file));
-    sandboxed_helper::close_all_but(is_instance);
+    let is_early = |file: &Path| perf::is_event(file) || is_lock(file);
+    sandboxed_helper::close_all_but(|file| is_in_instances(file) || is_early(file));
+    sandboxed_helper::close_all_but(|file| is_in_instances(file) || is_lock(file));
     let tracefs = Tracefs::find().map_err(io::Error::other)?;
+    // Any file of the caller may be in a directory of that name.
+    let instances = tracefs.root().join("instances");
+    let is_instance = |file: &Path| file.parent() == Some(&*instances);
+    sandboxed_helper::close_all_but(|file| is_instance(file) || is_lock(file));
     let inherited = tracefs_instance::inherited(&tracefs)?;
     if inherited.is_empty() {
         return Err(nix::errno::Errno::ENOLCK.into());
     }
     let (markers, recording) = inherited.into_iter().partition(Instance::is_marker);
     let cleared = instance_pool::clear_all(recording);
+    // Now all events are off and closed. The instances that are left are in this directory.
+    sandboxed_helper::close_all_but(is_instance);
     // The kernel empties all instances that have recorded a probe when the probe is removed: none
     // of these instances may have another owner by then.
     let are_removed = probe_events::remove_stale(&tracefs, |other| other != owner);

@@ -62,6 +62,7 @@ pub mod source_selection;
 mod switched;
 pub mod symbols;
 mod target_memory;
+mod targets;
 pub mod thread_placement;
 mod threads;
 pub mod tracefs_source;

@@ -4,17 +4,22 @@
 //! after they are on. The difference is the additional cost of a recorded call. The log contains
 //! the calls as the tracer's own, so their durations there show how much of a duration is the
 //! tracer's. Of several small batches the fastest counts, which excludes interrupts.
+//!
+//! Events of an earlier recording that are still being closed make calls slower than they are
+//! without events. So the first half waits a short time for that, and is left out if it is not
+//! enough: an unknown cost is better than one that is too small.
 
 use std::fs::File;
 use std::io::Seek as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::error::TracerError;
 use super::named_thread::spawn_named;
 use crate::capture::header::TracerCost;
 use crate::event::syscall_table::CallId;
-use crate::sys::clock;
+use crate::sys::{clock, closing_lock};
 use crate::units::Tid;
 
 /// The measured call, which does almost nothing.
@@ -25,6 +30,11 @@ const NAME: &str = "iotrace:meter";
 const CALLS: u32 = 50;
 /// Number of batches.
 const BATCHES: u32 = 4;
+
+/// Time that a recording waits, before anything else, for the closing of another one's events.
+/// Those of tracefs are off within 0.2 to 0.4 s on a busy machine, perf events within 2 s: a program
+/// should not wait for that, and the costs are then unknown.
+const CLOSING_MAX: Duration = Duration::from_millis(100);
 
 /// Device whose calls do nothing.
 const IDLE: &str = "/dev/null";
@@ -43,14 +53,16 @@ pub(super) struct CallCosts {
     pub(super) open_ns: Option<u64>,
     /// Thread that made the calls.
     pub(super) meter: Option<Tid>,
+    /// True if times are missing because events of another recording were being closed.
+    pub(super) is_disturbed: bool,
 }
 
 impl CallCosts {
     /// Returns the cost of the recording, with the CPU time of the tracer, ns.
     pub(super) fn with_cpu_time(self, cpu_ns: u64) -> TracerCost {
-        let Self { call_ns: call_cost_ns, idle_ns, open_ns, meter } = self;
+        let Self { call_ns: call_cost_ns, idle_ns, open_ns, meter, is_disturbed } = self;
         let meter_tid = meter.map(|tid| tid.0);
-        TracerCost { cpu_ns, call_cost_ns, idle_ns, open_ns, meter_tid }
+        TracerCost { cpu_ns, call_cost_ns, idle_ns, open_ns, meter_tid, is_disturbed }
     }
 }
 
@@ -70,7 +82,8 @@ impl OverheadMeter {
         }
         let (ready, is_ready) = channel();
         let (events_are_on, on) = channel();
-        let thread = spawn_named(NAME, move || measure(&ready, &on))?;
+        let is_quiet = closing_lock::wait_until_closed;
+        let thread = spawn_named(NAME, move || measure(&ready, &on, is_quiet))?;
         let tid = is_ready.recv().map_err(|_| TracerError::System {
             what: "measure a system call",
             source: std::io::Error::other("its thread failed"),
@@ -86,17 +99,28 @@ impl OverheadMeter {
     }
 }
 
-fn measure(ready: &Sender<Tid>, on: &Receiver<()>) -> Option<CallCosts> {
+/// Measures both halves. `is_quiet` waits at most that time until no events of another recording
+/// are being closed.
+fn measure(
+    ready: &Sender<Tid>,
+    on: &Receiver<()>,
+    is_quiet: impl Fn(Duration) -> bool,
+) -> Option<CallCosts> {
     let mut file = File::open(IDLE).ok()?;
     // The first run warms the caches and does not count.
     fastest(&mut file)?;
-    let before = fastest(&mut file)?;
-    let open_ns = open_time();
+    let was_quiet = is_quiet(CLOSING_MAX);
+    let (idle_ns, open_ns) = (fastest(&mut file)?, open_time());
+    let is_disturbed = !was_quiet || !is_quiet(Duration::ZERO);
     ready.send(Tid(nix::unistd::gettid().as_raw())).ok()?;
     on.recv().ok()?;
-    let call_ns = fastest(&mut file).and_then(|after| after.checked_sub(before));
+    let after = fastest(&mut file);
     open_time();
-    Some(CallCosts { call_ns, idle_ns: Some(before), open_ns, meter: None })
+    if is_disturbed {
+        return Some(CallCosts { is_disturbed, ..CallCosts::default() });
+    }
+    let call_ns = after.and_then(|after| after.checked_sub(idle_ns));
+    Some(CallCosts { call_ns, idle_ns: Some(idle_ns), open_ns, ..CallCosts::default() })
 }
 
 /// Returns the median time of an open, ns, without the time of the clock.
@@ -129,4 +153,31 @@ fn fastest(file: &mut File) -> Option<u64> {
         fastest = Some(fastest.map_or(each, |it: u64| it.min(each)));
     }
     fastest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs(is_quiet: impl Fn(Duration) -> bool) -> CallCosts {
+        let (ready, is_ready) = channel();
+        let (events_are_on, on) = channel();
+        events_are_on.send(()).expect("a receiver");
+        let costs = measure(&ready, &on, is_quiet).expect("it measures");
+        is_ready.recv().expect("it was ready");
+        costs
+    }
+
+    /// Fails if times count that were measured while events of another recording were open.
+    #[test]
+    fn times_beside_the_events_of_another_recording_do_not_count() {
+        let quiet = costs(|_| true);
+        assert!(!quiet.is_disturbed && quiet.idle_ns.is_some() && quiet.open_ns.is_some());
+        // The closing takes too long, or begins after the wait.
+        for is_quiet in [|_| false, |at_most: Duration| !at_most.is_zero()] {
+            let costs = costs(is_quiet);
+            assert!(costs.is_disturbed);
+            assert_eq!((costs.call_ns, costs.idle_ns, costs.open_ns), (None, None, None));
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! Recording session, from the first descriptor to the last frame.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,6 +30,7 @@ use super::ring_stream::RingStream;
 use super::sieve::Sieve;
 use super::snapshot::{self, SnapshotOptions, SnapshotScope};
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, Source};
+use super::targets;
 use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
@@ -424,7 +424,7 @@ fn close_all<R>(rings: R, source: Box<dyn Source>, objects: KernelObjects, leave
     drop(rings);
     let (recording, events) = source.into_parts();
     let objects = KernelObjects { recording, events, ..objects };
-    if leaves_nothing { drop(objects) } else { objects.release_in_background() }
+    if leaves_nothing { objects.remove() } else { objects.release_in_background() }
 }
 
 /// Returns the objects of all probes.
@@ -515,16 +515,7 @@ fn names_readers(
 fn followed(options: &Options, held: Option<&PausedChild>) -> Result<Vec<Pid>, TracerError> {
     match &options.follow {
         Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
-        Follow::Attached(roots) => {
-            let there = proc::processes();
-            let roots: BTreeSet<Pid> = roots.iter().copied().map(Pid).collect();
-            let gone = roots.iter().find(|root| !there.contains(root));
-            // The caller named a group, not these processes, of which some may have ended.
-            if let Some(gone) = gone.filter(|_| options.group.is_none()) {
-                return Err(TracerError::NoProcess(gone.0));
-            }
-            Ok(proc::with_descendants(&Vec::from_iter(roots)))
-        }
+        Follow::Attached(roots) => targets::attached(roots, options.group.is_some()),
     }
 }
 

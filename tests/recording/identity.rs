@@ -128,10 +128,17 @@ fn processes_of_one_control_group_are_recorded() {
         process.wait().expect("it ends");
     }
     wait_until("both groups are empty", || !groups.iter().any(has_member));
-    finished.success();
+    let finished = finished.success();
     let lines = recording.script(&[]);
     assert!(lines.contains(files[0]), "{lines}");
     assert!(!lines.contains(files[1]), "{lines}");
     let warnings = recording.info["warnings"].to_string();
     assert!(warnings.contains("processes that entered it later"), "{warnings}");
+    // A loop and, at most moments, the command in it.
+    let count = recording.info["roots"].as_array().map_or(0, Vec::len);
+    assert!((1..=4).contains(&count), "{}", recording.info);
+    assert_eq!(recording.info["group"], Value::String(names[0].clone()));
+    let noun = if count == 1 { "process" } else { "processes" };
+    let subject = format!("{count} {noun} of {} for", names[0]);
+    assert!(finished.stderr().contains(&subject), "{}", finished.stderr());
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use iotrace_perf::sys::clock;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -101,7 +102,9 @@ fn perf_events_are_closed_by_a_process_of_its_own() {
     let is_expected = |file: &PathBuf| {
         let file = file.to_string_lossy();
         let is_instance = file.contains("/instances/");
-        is_instance || ["anon_inode:[perf_event]", "/dev/null"].contains(&&*file)
+        // The directory `events` is locked until the events are closed.
+        let known = ["anon_inode:[perf_event]", "/dev/null", "/sys/kernel/tracing/events"];
+        is_instance || known.contains(&&*file)
     };
     let others: Vec<PathBuf> = open.filter(|file| !is_expected(file)).collect();
     assert_eq!(others, Vec::<PathBuf>::new());
@@ -110,6 +113,65 @@ fn perf_events_are_closed_by_a_process_of_its_own() {
         let mut open = files.filter_map(|file| fs::read_link(file.path()).ok());
         open.all(|file| !file.to_string_lossy().contains("perf_event"))
     });
+}
+
+/// Fails if a recording measures the time of calls while the events of another one are open.
+#[test]
+fn cost_is_unknown_beside_events_that_are_being_closed() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    let dir = scratch_dir("closing");
+    let lock = || File::open("/sys/kernel/tracing/events").expect("there");
+    let cost = |name: &str| {
+        let (finished, recording) = record(&dir.path().join(name), &[], &["true"]);
+        let stderr = finished.success().stderr().to_owned();
+        let is_unknown = stderr.contains("were still being closed at the start");
+        assert!(!is_unknown || recording.info["cost"]["call_cost_ns"].is_null(), "{stderr}");
+        (recording.info["cost"]["disturbed"] == true, is_unknown)
+    };
+    wait_until("all events are closed", || lock().try_lock().is_ok());
+    assert_eq!(cost("quiet"), (false, false));
+    // The process that closes the events holds the lock.
+    wait_until("all events are closed", || lock().try_lock().is_ok());
+    let (finished, _) = record(&dir.path().join("perf"), &["--source", "perf"], &["true"]);
+    finished.success();
+    assert!(lock().try_lock().is_err());
+    let held = lock();
+    held.try_lock_shared().expect("it is shared");
+    assert_eq!(cost("disturbed"), (true, true));
+    drop(held);
+}
+
+/// Fails if the process that looks after the instances keeps a file of the caller, and the lock on
+/// it, because the file is in a directory of that name.
+#[test]
+fn files_of_the_caller_are_not_kept() {
+    if !can_test() {
+        return;
+    }
+    let _alone = alone();
+    end_keepers(Signal::SIGKILL);
+    let dir = scratch_dir("callers-lock");
+    let place = dir.path().join("instances");
+    fs::create_dir(&place).expect("a directory");
+    let path = place.join("db.lock");
+    let line = format!(
+        "exec 9>{}; flock 9; exec {BINARY} --source tracefs -q --no-archive -o {}/log/ -- true",
+        path.display(),
+        dir.path().display()
+    );
+    let finished = process::run(Command::new("sh").args(["-c", &line]), TIMEOUT);
+    finished.expect("it ends").success();
+    let ended = clock::now();
+    wait_until("the caller's lock is free", || {
+        let file = File::open(&path).expect("there");
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
+    });
+    // The process that looks after the instances lives for a minute.
+    let seconds = Duration::from_nanos(clock::now().0 - ended.0).as_secs();
+    assert!(seconds < 45, "{seconds} s");
 }
 
 /// Fails if the next recording creates instances of its own, or has records of the previous one.

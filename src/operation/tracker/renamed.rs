@@ -25,6 +25,7 @@ impl Tracker {
         let (process, thread) = self.tasks.thread(pid, tid);
         // The end of an earlier exec may be missing because events are being switched off.
         let is_switched_on = event.time < self.off_from;
+        process.abi.lives();
         let starts_program = exec && process.followed && is_switched_on;
         if starts_program && process.abi.exec_again(self.context.losses) {
             self.ledger.other.add(pid, &process.info.comm);

@@ -26,6 +26,7 @@ impl Tracker {
                 });
                 self.started.program(absolute, event.time);
             }
+            ProbeObservation::Waited(Some(child)) if self.waits_for_doubted(event.pid, *child) => {}
             ProbeObservation::Waited(child) => {
                 let is_alive = child.is_some_and(|it| self.tasks.known_process(it).is_some());
                 self.zombies.waited(event.pid, *child, is_alive);
@@ -37,6 +38,15 @@ impl Tracker {
             | ProbeObservation::Completed { .. }
             | ProbeObservation::File { .. } => {}
         }
+    }
+
+    /// Handles a wait. Returns true if it is that of the expected waiter for a process whose end is
+    /// doubted.
+    fn waits_for_doubted(&mut self, waiter: Pid, child: Pid) -> bool {
+        let process = self.tasks.known_process_mut(child);
+        let of_waiter =
+            |process: &&mut Process| process.waiter.is_some_and(|own| own.pid == waiter);
+        process.filter(of_waiter).is_some_and(|process| process.abi.waited())
     }
 
     /// Returns the programs that were started.

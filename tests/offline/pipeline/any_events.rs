@@ -255,7 +255,7 @@ fn options() -> impl Strategy<Value = BlockOptions> {
 fn followed() -> impl Strategy<Value = (Observability, KernelTime)> {
     let followed = prop_oneof![
         4 => Just(Observability::ALL),
-        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Observability { descriptors, positions, directories: positions, roots: execs, execs, waits: execs, mappings: positions.then_some(4096) }),
+        1 => any::<[bool; 3]>().prop_map(|[descriptors, positions, execs]| Observability { descriptors, positions, directories: positions, roots: execs, execs, exec_entries: positions, waits: execs, mappings: positions.then_some(4096) }),
     ];
     (followed, prop_oneof![0u64..40, Just(u64::MAX)].prop_map(KernelTime))
 }

@@ -1,0 +1,61 @@
+//! Lines about what a recording has cost the programs.
+
+use std::time::Duration;
+
+use crate::capture::header::TracerCost;
+use crate::pipeline::{DurationShare, Summary};
+use crate::text::quantity::{counted, time};
+
+/// Returns the words for a cost of calls that was not measured.
+fn unmeasured(own: &TracerCost) -> &'static str {
+    if own.is_disturbed {
+        return "an unknown time (the events of another recording were still being closed at the start)";
+    }
+    "an unknown time"
+}
+
+/// Overhead of the recording; `None` if the log has no such numbers, or is imported.
+pub(super) fn cost(summary: &Summary) -> Option<String> {
+    if summary.header.imported.is_some() {
+        return None;
+    }
+    let own = &summary.end.as_ref()?.own;
+    let operations = summary.ledger.pairs;
+    let calls = own.call_cost_ns.map_or_else(
+        || unmeasured(own).to_owned(),
+        |each| {
+            let (all, calls) = (each.saturating_mul(operations), counted(operations, "call"));
+            format!("about {} for {calls} ({each} ns each, measured at the start)", time(all))
+        },
+    );
+    let names = &summary.names_wait;
+    Some(format!(
+        "cost: the tracer used {} of CPU; the programs were held up by {calls}; reading the names of {} kept CPUs from \
+         them for {} at most",
+        time(own.cpu_ns),
+        counted(names.calls, "call"),
+        time(names.ns)
+    ))
+}
+
+/// Part of the durations that is the tracer's own.
+pub(super) fn duration_share(summary: &Summary) -> Option<String> {
+    if summary.header.imported.is_some() || summary.end.is_none() {
+        return None;
+    }
+    let Some(DurationShare { call_ns, open_ns, inner_event_ns }) = summary.duration_share() else {
+        return Some("the tracer's own part of durations was not measured".to_owned());
+    };
+    let micros = |ns: u64| format!("{:.1} µs", Duration::from_nanos(ns).as_secs_f64() * 1e6);
+    let opens = open_ns.map_or_else(String::new, |ns| format!(", up to {} in an open", micros(ns)));
+    let inner = inner_event_ns.map_or_else(
+        || ", and more where events are recorded inside a call".to_owned(),
+        |ns| {
+            format!(", and about {} more for each event that is recorded inside a call", micros(ns))
+        },
+    );
+    Some(format!(
+        "durations include about {} of the tracer's own in each call{opens}{inner}",
+        micros(call_ns)
+    ))
+}

@@ -1,0 +1,63 @@
+//! Processes to which a recording attaches: those that the user has named, or those of a control
+//! group, with their descendants.
+
+use std::collections::BTreeSet;
+
+use super::error::TracerError;
+use crate::sys::proc;
+use crate::units::Pid;
+
+/// Returns these processes and their descendants at this moment. Of a control group (`of_group`)
+/// those are left out that have ended, and descendants in other groups: the user has named the
+/// group, not its processes.
+///
+/// # Errors
+///
+/// A process that the user has named has ended.
+pub(super) fn attached(roots: &[i32], of_group: bool) -> Result<Vec<Pid>, TracerError> {
+    let there: BTreeSet<Pid> = proc::processes().into_iter().collect();
+    let roots: BTreeSet<Pid> = roots.iter().copied().map(Pid).collect();
+    if of_group {
+        let roots: Vec<Pid> = roots.intersection(&there).copied().collect();
+        return Ok(within_groups(&roots, proc::with_descendants(&roots), proc::cgroups));
+    }
+    match roots.difference(&there).next() {
+        Some(gone) => Err(TracerError::NoProcess(gone.0)),
+        None => Ok(proc::with_descendants(&Vec::from_iter(roots))),
+    }
+}
+
+/// Returns the processes that are in a control group of the roots, without this one.
+fn within_groups(
+    roots: &[Pid],
+    tree: Vec<Pid>,
+    groups_of: impl Fn(Pid) -> Option<Vec<u8>>,
+) -> Vec<Pid> {
+    let own = i32::try_from(std::process::id()).ok().map(Pid);
+    let groups: BTreeSet<Vec<u8>> = roots.iter().filter_map(|root| groups_of(*root)).collect();
+    let is_within = |pid: &Pid| {
+        roots.contains(pid) || groups_of(*pid).is_some_and(|group| groups.contains(&group))
+    };
+    tree.into_iter().filter(|pid| Some(*pid) != own && is_within(pid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a recording of a group begins with processes of other groups, such as the sessions
+    /// of `ssh.service`, or with the tracer itself.
+    #[test]
+    fn descendants_in_other_groups_are_left_out() {
+        let own = Pid(i32::try_from(std::process::id()).expect("a pid"));
+        let groups_of = |pid: Pid| match pid {
+            Pid(7 | 8) => Some(b"0::/a\n".to_vec()),
+            Pid(9) => Some(b"0::/b\n".to_vec()),
+            Pid(11) => None,
+            pid if pid == own => Some(b"0::/a\n".to_vec()),
+            _ => Some(b"0::/c\n".to_vec()),
+        };
+        let tree = [7, 9, 8, 10, 11].map(Pid).into_iter().chain([own]).collect();
+        assert_eq!(within_groups(&[Pid(7), Pid(9)], tree, groups_of), [7, 9, 8].map(Pid));
+    }
+}
