@@ -8,8 +8,10 @@ use std::process::Command;
 use serde_json::Value;
 
 mod browser;
+mod filtered;
 mod hostile_names;
 mod markup;
+mod output_file;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT};
@@ -119,28 +121,4 @@ fn losses_come_first() {
     let (lost, findings) = (page.find("INCOMPLETE"), page.find("<section id=\"findings\""));
     assert!(lost.is_some() && lost < findings, "{lost:?}, {findings:?}");
     assert!(page.contains("1,840 records lost"));
-}
-
-#[test]
-fn filtered_page_says_so() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = root().join("tests/corpus/logs/v2/questions.iocap");
-    let (_, page) = page(&log, directory.path(), &["-F", "app.conf"]);
-    assert!(page.contains("which a filter has selected"));
-    let (own, _) = data(&page, "summary");
-    let text = printed(&["summary", "--json", "-F", "app.conf"], &log);
-    assert_eq!(own, serde_json::from_str::<Value>(&text).expect("JSON"));
-}
-
-#[test]
-fn existing_file_stays() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = root().join("tests/corpus/logs/v2/event.iocap");
-    let path = directory.path().join("there.html");
-    fs::write(&path, "mine").expect("written");
-    let mut command = Command::new(BINARY);
-    command.args(["report", "-o"]).arg(&path).arg(&log);
-    let finished = process::run(&mut command, TIMEOUT).expect("it ends");
-    assert!(!finished.status.success(), "{finished:?}");
-    assert_eq!(fs::read_to_string(&path).expect("readable"), "mine");
 }

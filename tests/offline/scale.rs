@@ -2,7 +2,7 @@
 //! grow with the length of the capture.
 
 #[path = "../support/synthetic/mod.rs"]
-mod synthetic;
+pub(crate) mod synthetic;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

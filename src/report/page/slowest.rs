@@ -38,7 +38,6 @@ pub(super) fn block(input: &PageInput<'_>, reports: &PageReports, shown: usize) 
         p class="note" id="slow-note" {
             "Each strip is one operation: " span class="l-device-text" { "■" } " device, " span class="l-queue-text" { "■" }
             " queue, " span class="l-journal-text" { "■" } " journal, " span class="l-fs-text" { "■" } " other layers; the rest is empty."
-            @if !input.is_whole { " Requests outside of the filter are not shown." }
         }
         div id="slow-table" { (with_details(slowest, Some(&details))) }
         @if let Some(groups) = table(&reports.slow, "groups") {
