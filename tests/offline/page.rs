@@ -10,6 +10,7 @@ use serde_json::Value;
 mod browser;
 mod filtered;
 mod hostile_names;
+mod many_files;
 mod markup;
 mod output_file;
 
