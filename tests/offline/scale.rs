@@ -25,6 +25,7 @@ const LARGE: Shape = Shape {
     records_per_second: 400_000,
     files: 4,
     opens: false,
+    late_disks: false,
     seed: 7,
 };
 /// Factor between the lengths of the two captures.
