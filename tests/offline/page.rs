@@ -9,10 +9,12 @@ use serde_json::Value;
 
 mod browser;
 mod filtered;
+mod findings;
 mod hostile_names;
 mod many_files;
 mod markup;
 mod output_file;
+mod scriptless;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT};
