@@ -125,3 +125,16 @@ fn losses_come_first() {
     assert!(lost.is_some() && lost < findings, "{lost:?}, {findings:?}");
     assert!(page.contains("1,840 records lost"));
 }
+
+#[test]
+fn column_without_content_is_left_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (log, has_parts) in [("v2/block-xfs", true), ("v2/layers", true), ("v1/dd", false)] {
+        let path = root().join("tests/corpus/logs").join(log).with_extension("iocap");
+        let (_, page) = page(&path, directory.path(), &[]);
+        let (_, slowest) = element(&page, "section", "id=\"slowest\"");
+        for part in ["where the time went", "Each strip is one operation"] {
+            assert_eq!(slowest.contains(part), has_parts, "{log}: {part}");
+        }
+    }
+}
