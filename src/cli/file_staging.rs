@@ -1,4 +1,5 @@
-//! A file that is being written: as `NAME.iotrace-perf.part`, which gets its name when it is complete.
+//! A file that is being written: as `NAME.iotrace-perf.part`, which gets its name when it is
+//! complete.
 //!
 //! So a killed writer leaves nothing under the file's name. The unfinished file is locked while its
 //! writer lives; one that is not locked is removed by the next writer of a file of that name. No

@@ -35,8 +35,9 @@ pub struct PerfettoSink<W> {
 }
 
 impl<W: io::Write> PerfettoSink<W> {
-    /// Begins a trace. There are many small writes to `out`, which should have a buffer. `disks` are
-    /// those at the start and those that came later: for a reader the first name of a track counts.
+    /// Begins a trace. There are many small writes to `out`, which should have a buffer. `disks`
+    /// are those at the start and those that came later: for a reader the first name of a track
+    /// counts.
     ///
     /// # Errors
     ///

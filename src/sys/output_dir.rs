@@ -216,8 +216,8 @@ impl OutputDirectory {
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
-    /// Opens an existing file for reading and writing. The call does not wait for the other end of a
-    /// FIFO.
+    /// Opens an existing file for reading and writing. The call does not wait for the other end of
+    /// a FIFO.
     ///
     /// # Errors
     ///
