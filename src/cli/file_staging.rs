@@ -144,6 +144,15 @@ fn begin(directory: &OutputDirectory, name: &OsStr) -> io::Result<Option<(NewFil
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         created => created?,
     };
+    owned(directory, name, file)
+}
+
+/// Locks a file that was just created; `None`: another writer has taken it for a leftover.
+fn owned(
+    directory: &OutputDirectory,
+    name: &OsStr,
+    file: NewFile,
+) -> io::Result<Option<(NewFile, Flock<File>)>> {
     let lock = match lock(file.file().try_clone()?) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         locked => locked?,
@@ -243,6 +252,26 @@ mod tests {
         let text = staged.finish().expect_err("refused").to_string();
         assert!(text.contains("another process has removed the unfinished file"), "{text}");
         assert!(part.exists() && !path.exists());
+    }
+
+    #[test]
+    fn file_that_was_taken_for_a_leftover_is_given_up() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let users = Users::none();
+        let (directory, name) =
+            OutputDirectory::parent_of(&paths(&dir).1, &users).expect("a directory");
+        let create = || NewFile::create_in(directory.clone(), name.clone()).expect("created");
+        // The second writer comes between the creation and the lock of the first one.
+        let first = create();
+        remove_left(&directory, &name, &users).expect("removed");
+        let second = owned(&directory, &name, create()).expect("locked");
+        assert!(owned(&directory, &name, first).expect("locked").is_none());
+        let (second, lock) = second.expect("the file is there");
+        assert!(directory.leads_to(&name, second.file()).expect("a file"));
+        // Now it is no leftover.
+        let busy = remove_left(&directory, &name, &users).expect_err("locked");
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
     }
 
     /// Fails if a writer removes or renames the file of another one that has just begun.
