@@ -53,7 +53,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let Arguments { cpus, threads, processes, records, records_per_second, .. } = arguments;
     let Arguments { files, opens, seed, output, .. } = arguments;
-    let shape = Shape { cpus, threads, processes, records, records_per_second, files, opens, seed };
+    let late_disks = false;
+    let shape = Shape {
+        cpus,
+        threads,
+        processes,
+        records,
+        records_per_second,
+        files,
+        opens,
+        late_disks,
+        seed,
+    };
     let truth = synthetic::write(&shape, File::create_new(output)?)?;
     #[expect(clippy::print_stdout, reason = "that is what it is for")]
     {

@@ -352,6 +352,11 @@ impl Picker {
         self.filter.files.as_ref().is_none_or(is_named)
     }
 
+    /// Returns true if requests of this device may be selected.
+    pub fn has_device(&self, dev: DevId) -> bool {
+        self.filter.devices.is_empty() || self.filter.devices.contains(&dev)
+    }
+
     fn is_named(&self, thread: ThreadKey) -> bool {
         self.filter.comms.is_none() || self.named.get(&thread).copied().unwrap_or(false)
     }

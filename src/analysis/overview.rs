@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use super::completed_op::CompletedOp;
 use super::disk_use::DiskUses;
 use super::files::FileTotals;
+use super::filter::{Filter, Picker};
 use super::latency::{Latency, LatencyOptions};
 use super::slowest::Slowest;
 use super::stacks::{IoStacks, StacksOf};
@@ -69,6 +70,36 @@ impl Overview {
         self.latency.done(step, done);
         self.slowest.done(step, done);
         self.timeline.done(done);
+    }
+}
+
+/// Fold of the page over the selected operations. The depth of disks, and what a slow operation
+/// waited for, depend on all requests.
+#[derive(Debug)]
+pub struct SelectedOverview {
+    /// Picker that selects.
+    pub picker: Picker,
+    /// Fold of the selected operations.
+    pub fold: Overview,
+}
+
+impl SelectedOverview {
+    /// Creates it for a filter.
+    pub fn new(filter: Filter, fold: Overview) -> Self {
+        Self { picker: Picker::new(filter), fold }
+    }
+}
+
+impl Sink for SelectedOverview {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        if self.picker.wants(step) {
+            return self.fold.step(time, step);
+        }
+        let Step::Block { step: block, .. } = step else { return Ok(()) };
+        self.fold.timeline.count_depth(time, block, |dev| self.picker.has_device(dev));
+        self.fold.slowest.step(time, step)
     }
 }
 

@@ -305,6 +305,20 @@ impl IoTimeline {
         }
     }
 
+    /// Counts a request of these devices for the depth alone.
+    pub(super) fn count_depth(
+        &mut self,
+        time: KernelTime,
+        step: &BlockStep<'_>,
+        is_wanted: impl Fn(DevId) -> bool,
+    ) {
+        match step {
+            BlockStep::Issued(request) if is_wanted(request.dev) => self.entered(request, time),
+            BlockStep::Requeued(request) | BlockStep::Ended(request) => self.left(request.id, time),
+            _ => {}
+        }
+    }
+
     fn entered(&mut self, request: &BlockRequest, time: KernelTime) {
         if is_passed_on(request) {
             return;

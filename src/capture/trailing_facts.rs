@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::vec;
 
 use super::format::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use super::header::End;
 use super::payload::Unpacker;
 use super::reader::Item;
 
@@ -28,6 +29,23 @@ pub fn look<R: Read + Seek>(mut input: R) -> io::Result<TrailingFacts<R>> {
         })?;
     }
     Ok(TrailingFacts { input, frames: frames.into_iter(), unpacker: Unpacker::default() })
+}
+
+/// Returns the last end record of a log; `None`: the log has none, or one that cannot be read.
+///
+/// # Errors
+///
+/// Errors of the input.
+pub fn end<R: Read + Seek>(input: R) -> io::Result<Option<End>> {
+    let mut last = None;
+    for item in look(input)? {
+        if let Item::Frame(header, payload) = item?
+            && header.kind == FrameKind::END
+        {
+            last = serde_json::from_slice(&payload).ok().or(last);
+        }
+    }
+    Ok(last)
 }
 
 /// Frames that are read one by one.
@@ -153,6 +171,20 @@ mod tests {
         writer.last_facts(KernelTime(3), &mut facts(b"for all")).expect("memory");
         writer.json(FrameKind::END, KernelTime(4), &2).expect("memory");
         writer.get_ref().clone()
+    }
+
+    #[test]
+    fn last_end_record_is_returned() {
+        let mut writer = Writer::new(Vec::new()).expect("memory");
+        let none = end(Cursor::new(writer.get_ref())).expect("memory");
+        assert!(none.is_none());
+        for end_ns in [3, 5] {
+            let end = End { end_ns, ..End::default() };
+            writer.json(FrameKind::END, KernelTime(4), &end).expect("memory");
+            writer.json(FrameKind::END, KernelTime(4), &"damaged").expect("memory");
+        }
+        let found = end(Cursor::new(writer.get_ref())).expect("memory");
+        assert_eq!(found.map(|end| end.end_ns), Some(5));
     }
 
     fn kinds(log: &[u8]) -> Vec<FrameKind> {

@@ -76,7 +76,7 @@ fn archive_output(text: &OsStr) -> Result<Output, CliError> {
         )
     });
     Err(CliError::Usage(format!(
-        "-o {shown}: an OTF2 archive is written to a directory or NAME.otf2{other}"
+        "-o {shown}: an OTF2 archive is written to a directory or NAME.otf2, a Perfetto trace to NAME.pftrace{other}"
     )))
 }
 

@@ -17,11 +17,13 @@ use super::output::substitute;
 use super::signals::Signals;
 use super::summary_lines;
 use crate::analysis::call_totals::{Totals, WithTotals};
+use crate::capture::trailing_facts;
+use crate::operation::disk;
 use crate::perfetto::PerfettoSink;
 use crate::pipeline::{self, PipelineError};
 use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
-use crate::sys::spawn;
+use crate::sys::{regular, spawn};
 
 /// Bytes of the buffer before the file: packets are small.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -63,9 +65,12 @@ fn convert(
 ) -> Result<Converted, CliError> {
     let failed = |source: io::Error| CliError::Create { path: output.into(), source };
     let InputLog { items, header, .. } = open(log, false)?;
+    let unread = |source| CliError::Open { path: log.into(), source };
+    let end = regular::open_named(log).and_then(trailing_facts::end).map_err(unread)?;
+    let disks = disk::all(&header, end.as_ref());
     let file: File = staged.file().try_clone().map_err(failed)?;
     let buffer = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let sink = PerfettoSink::create(buffer, &header).map_err(failed)?;
+    let sink = PerfettoSink::create(buffer, &header, &disks).map_err(failed)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink };
     let summary =

@@ -1,9 +1,15 @@
-//! A file that is being written: as `NAME.part`, which gets its name when it is complete.
+//! A file that is being written: as `NAME.iotrace-perf.part`, which gets its name when it is
+//! complete.
 //!
 //! So a killed writer leaves nothing under the file's name. The unfinished file is locked while its
-//! writer lives; one that is not locked is removed by the next writer of a file of that name.
+//! writer lives; one that is not locked is removed by the next writer of a file of that name. No
+//! other program makes files of such names, and a file that others may read, or of another user, is
+//! not removed.
+//!
+//! A writer may find the new file of another one before it is locked. So each writer looks, after
+//! its lock and before the last rename, whether the name still leads to its own file.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,43 +19,90 @@ use nix::fcntl::{Flock, FlockArg};
 use super::error::CliError;
 use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
 
+/// End of the name of an unfinished file.
+const UNFINISHED: &str = ".iotrace-perf.part";
+
+/// Attempts to begin the unfinished file while other writers of the same name begin theirs.
+const ATTEMPTS: usize = 16;
+
+/// Name of a file that does not exist yet, and its directory.
+#[derive(Clone, Debug)]
+pub(super) struct FreeName {
+    path: PathBuf,
+    name: OsString,
+    directory: OutputDirectory,
+    users: Users,
+}
+
+impl FreeName {
+    /// Checks that the name is free, and that files can be made beside it.
+    ///
+    /// # Errors
+    ///
+    /// Error: a file of the name exists; the directory is missing or not writable.
+    pub(super) fn find(path: &Path, users: &Users) -> Result<Self, CliError> {
+        let failed = |source| CliError::Create { path: path.into(), source };
+        let (directory, name) = OutputDirectory::parent_of(path, users).map_err(failed)?;
+        if directory.find(&name).map_err(failed)?.is_some() {
+            return Err(CliError::Exists { path: path.into(), option: "-o" });
+        }
+        directory.check_writable().map_err(failed)?;
+        Ok(Self { path: path.into(), name, directory, users: users.clone() })
+    }
+
+    /// Returns the path of the name.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Creates the unfinished file, in place of one that a dead writer has left.
+    ///
+    /// # Errors
+    ///
+    /// Error: another process writes the file, or something else has the name of the unfinished
+    /// one.
+    pub(super) fn stage(&self) -> Result<StagedFile, CliError> {
+        let mut unfinished = self.name.clone();
+        unfinished.push(UNFINISHED);
+        let part = self.path.with_file_name(&unfinished);
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::WouldBlock => CliError::Usage(format!(
+                "another process is writing {0}: {1} is locked; choose another name with -o",
+                self.path.display(),
+                part.display()
+            )),
+            io::ErrorKind::AlreadyExists => CliError::Exists { path: part.clone(), option: "-o" },
+            _ => CliError::Create { path: part.clone(), source },
+        };
+        for _ in 0..ATTEMPTS {
+            remove_left(&self.directory, &unfinished, &self.users).map_err(failed)?;
+            if let Some((file, lock)) = begin(&self.directory, &unfinished).map_err(failed)? {
+                let name = self.clone();
+                return Ok(StagedFile { name, unfinished, file, _lock: lock });
+            }
+        }
+        Err(failed(io::ErrorKind::WouldBlock.into()))
+    }
+}
+
 /// Unfinished file; removed when dropped.
 #[derive(Debug)]
 pub(super) struct StagedFile {
-    path: PathBuf,
-    name: OsString,
+    name: FreeName,
     unfinished: OsString,
-    directory: OutputDirectory,
     file: NewFile,
     /// Held while the file is written.
     _lock: Flock<File>,
 }
 
 impl StagedFile {
-    /// Creates the unfinished file, in place of one that a dead writer has left.
+    /// Creates the unfinished file of a name that must be free.
     ///
     /// # Errors
     ///
-    /// Error: a file of the name exists, or another process writes it.
+    /// As [`FreeName::find`] and [`FreeName::stage`].
     pub(super) fn create(path: &Path, users: &Users) -> Result<Self, CliError> {
-        let failed = |source| CliError::Create { path: path.into(), source };
-        let (directory, name) = OutputDirectory::parent_of(path, users).map_err(failed)?;
-        if directory.find(&name).map_err(failed)?.is_some() {
-            return Err(CliError::Exists { path: path.into(), option: "-o" });
-        }
-        let mut unfinished = name.clone();
-        unfinished.push(".part");
-        let part = path.with_file_name(&unfinished);
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => {
-                CliError::Exists { path: part.clone(), option: "-o" }
-            }
-            _ => CliError::Create { path: part.clone(), source },
-        };
-        remove_left(&directory, &unfinished).map_err(failed)?;
-        let file = NewFile::create_in(directory.clone(), unfinished.clone()).map_err(failed)?;
-        let lock = file.file().try_clone().and_then(lock).map_err(failed)?;
-        Ok(Self { path: path.into(), name, unfinished, directory, file, _lock: lock })
+        FreeName::find(path, users)?.stage()
     }
 
     /// Returns the open file.
@@ -61,13 +114,20 @@ impl StagedFile {
     ///
     /// # Errors
     ///
-    /// Error: a file of its name has been created meanwhile; that file stays.
+    /// Error: a file of its name has been created meanwhile, which stays; the unfinished file is
+    /// not there any more.
     pub(super) fn finish(mut self) -> Result<(), CliError> {
-        let renamed = self.directory.rename_new(&self.unfinished, &self.directory, &self.name);
-        let path = self.path.clone();
+        let FreeName { path, name, directory, .. } = &self.name;
+        let failed = |source| CliError::Create { path: path.clone(), source };
+        if !directory.leads_to(&self.unfinished, self.file()).map_err(failed)? {
+            return Err(failed(io::Error::other(
+                "another process has removed the unfinished file",
+            )));
+        }
+        let renamed = directory.rename_new(&self.unfinished, directory, name);
         renamed.map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => CliError::Exists { path, option: "-o" },
-            _ => CliError::Create { path, source },
+            io::ErrorKind::AlreadyExists => CliError::Exists { path: path.clone(), option: "-o" },
+            _ => failed(source),
         })?;
         self.file.keep();
         Ok(())
@@ -78,28 +138,62 @@ fn lock(file: File) -> io::Result<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
 }
 
-/// Removes the leftover of a killed writer; a file that others may read is not one.
-fn remove_left(directory: &OutputDirectory, name: &OsString) -> io::Result<()> {
+/// Creates and locks the unfinished file; `None`: another writer has come between.
+fn begin(directory: &OutputDirectory, name: &OsStr) -> io::Result<Option<(NewFile, Flock<File>)>> {
+    let file = match NewFile::create_in(directory.clone(), name.to_owned()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        created => created?,
+    };
+    owned(directory, name, file)
+}
+
+/// Locks a file that was just created; `None`: another writer has taken it for a leftover.
+fn owned(
+    directory: &OutputDirectory,
+    name: &OsStr,
+    file: NewFile,
+) -> io::Result<Option<(NewFile, Flock<File>)>> {
+    let lock = match lock(file.file().try_clone()?) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        locked => locked?,
+    };
+    Ok(directory.leads_to(name, &lock)?.then_some((file, lock)))
+}
+
+/// Removes the leftover of a killed writer; anything else stays.
+fn remove_left(directory: &OutputDirectory, name: &OsStr, users: &Users) -> io::Result<()> {
     let Some(found) = directory.find(name)? else { return Ok(()) };
-    if found.st_mode & 0o077 != 0 {
+    let is_file = found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == 1;
+    if !is_file || found.st_mode & 0o077 != 0 || !users.owns(found.st_uid) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    let other = |_| io::Error::from(io::ErrorKind::AlreadyExists);
-    let left = directory.append(name).map_err(other)?;
-    let _lock = lock(left)?;
-    directory.remove(name)
+    let left = match directory.open_existing(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    // The name may lead to another file by now: that one is not removed.
+    let left = lock(left)?;
+    directory.remove_file(name, &left);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
 
     use super::*;
+
+    /// Returns the paths of a file and of its unfinished form.
+    fn paths(dir: &tempfile::TempDir) -> (PathBuf, PathBuf) {
+        (dir.path().join("a.x"), dir.path().join("a.x.iotrace-perf.part"))
+    }
 
     #[test]
     fn complete_file_gets_its_name_and_an_incomplete_one_disappears() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (path, part) = (dir.path().join("a.x"), dir.path().join("a.x.part"));
+        let (path, part) = paths(&dir);
         let staged = StagedFile::create(&path, &Users::none()).expect("created");
         assert!(part.exists() && !path.exists());
         drop(staged);
@@ -116,13 +210,94 @@ mod tests {
     #[test]
     fn leftover_is_replaced_unless_its_writer_lives() {
         let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("a.x");
+        let (path, _) = paths(&dir);
         let living = StagedFile::create(&path, &Users::none()).expect("created");
         let second = StagedFile::create(&path, &Users::none());
-        assert!(matches!(second, Err(CliError::Exists { .. })), "{second:?}");
+        let text = second.expect_err("refused").to_string();
+        assert!(text.contains("another process is writing"), "{text}");
         std::mem::forget(living.file);
         drop(living._lock);
         let third = StagedFile::create(&path, &Users::none());
         assert!(third.is_ok(), "{third:?}");
+    }
+
+    #[test]
+    fn files_that_are_no_leftovers_stay() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, part) = paths(&dir);
+        let other = dir.path().join("a.x.part");
+        for (path, mode) in [(&other, 0o600), (&part, 0o644)] {
+            std::fs::write(path, "mine").expect("written");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("changed");
+        }
+        let refused = StagedFile::create(&path, &Users::none()).expect_err("refused").to_string();
+        assert!(refused.contains("a.x.iotrace-perf.part is there already"), "{refused}");
+        std::fs::remove_file(&part).expect("removed");
+        std::fs::create_dir(&part).expect("a directory");
+        let refused = StagedFile::create(&path, &Users::none());
+        assert!(matches!(refused, Err(CliError::Exists { .. })), "{refused:?}");
+        std::fs::remove_dir(&part).expect("removed");
+        StagedFile::create(&path, &Users::none()).expect("created").finish().expect("renamed");
+        assert_eq!(std::fs::read(&other).expect("a file"), b"mine");
+    }
+
+    #[test]
+    fn file_of_another_writer_is_not_renamed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, part) = paths(&dir);
+        let staged = StagedFile::create(&path, &Users::none()).expect("created");
+        std::fs::remove_file(&part).expect("removed");
+        std::fs::write(&part, "of another one").expect("written");
+        let text = staged.finish().expect_err("refused").to_string();
+        assert!(text.contains("another process has removed the unfinished file"), "{text}");
+        assert!(part.exists() && !path.exists());
+    }
+
+    #[test]
+    fn file_that_was_taken_for_a_leftover_is_given_up() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let users = Users::none();
+        let (directory, name) =
+            OutputDirectory::parent_of(&paths(&dir).1, &users).expect("a directory");
+        let create = || NewFile::create_in(directory.clone(), name.clone()).expect("created");
+        // The second writer comes between the creation and the lock of the first one.
+        let first = create();
+        remove_left(&directory, &name, &users).expect("removed");
+        let second = owned(&directory, &name, create()).expect("locked");
+        assert!(owned(&directory, &name, first).expect("locked").is_none());
+        let (second, lock) = second.expect("the file is there");
+        assert!(directory.leads_to(&name, second.file()).expect("a file"));
+        // Now it is no leftover.
+        let busy = remove_left(&directory, &name, &users).expect_err("locked");
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+    }
+
+    /// Fails if a writer removes or renames the file of another one that has just begun.
+    #[test]
+    fn one_of_several_writers_wins() {
+        const WRITERS: usize = 4;
+        for round in 0..200 {
+            let dir = tempfile::tempdir().expect("a directory");
+            let (path, part) = paths(&dir);
+            let begin = Barrier::new(WRITERS);
+            let written = |number: usize| -> Option<usize> {
+                begin.wait();
+                let staged = StagedFile::create(&path, &Users::none()).ok()?;
+                staged.file().write_all(number.to_string().as_bytes()).expect("written");
+                staged.finish().ok().map(|()| number)
+            };
+            let winners: Vec<usize> = std::thread::scope(|scope| {
+                let writers: Vec<_> =
+                    (0..WRITERS).map(|number| scope.spawn(move || written(number))).collect();
+                let all = writers.into_iter().map(|writer| writer.join().expect("it ends"));
+                all.flatten().collect()
+            });
+            let found = std::fs::read_to_string(&path).expect("a file");
+            let expected: Vec<String> = winners.iter().map(usize::to_string).collect();
+            assert_eq!(expected, [found], "round {round}");
+            assert!(!part.exists(), "round {round}");
+        }
     }
 }

@@ -8,12 +8,18 @@ use std::process::ExitCode;
 use super::args::{AnalyseArgs, PageArgs};
 use super::converted::Converted;
 use super::error::CliError;
+use super::file_staging::FreeName;
 use super::filter_args::FilterSpec;
 use super::message::{print_error, print_line};
 use super::output::LOG_NAME;
-use super::{analyse, completeness, events, report_output, summary_lines};
-use crate::analysis::overview::Overview;
+use super::signals::Signals;
+use super::{analyse, completeness, events, summary_lines};
+use crate::analysis::overview::{Overview, SelectedOverview};
+use crate::capture::header::Header;
 use crate::report::page::{self, PageInput};
+use crate::sys::cancellation::Cancellation;
+use crate::sys::output_dir::Users;
+use crate::sys::spawn;
 use crate::text::quantity;
 use crate::text::table::incomplete_line;
 
@@ -29,21 +35,50 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode, CliError> {
     }
     // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&analyse.filter)?.on(&analyse);
-    let is_whole = wish.is_all();
     let path = args.output.clone().unwrap_or_else(|| page_path(analyse.log.as_deref()));
-    let mut file = report_output::new_file(&path, "-o")?;
-    let command = command(&analyse, is_whole);
-    let finish = |(fold, converted): (Overview, Converted)| {
-        let page = page(&fold, &converted, is_whole, &command);
-        file.file().write_all(page.as_bytes()).map_err(CliError::output)?;
-        file.keep();
-        let missing = completeness::missing(&converted.summary);
-        incomplete_line(&missing).iter().for_each(|line| print_error(line));
-        let size = quantity::size(page.len() as u64);
-        print_line(&format!("wrote {0} ({size}); open it: xdg-open {0}", path.display()));
-        Ok(())
-    };
-    analyse::run_with(&analyse, wish, Overview::new, finish)
+    let place = FreeName::find(&path, &Users::caller())?;
+    let command = command(&analyse, wish.is_all());
+    let work =
+        |log: &Path, go_on: &mut dyn FnMut() -> bool| make_page(log, wish, &place, &command, go_on);
+    if analyse.log.is_none() {
+        return analyse::on_log(&analyse, work);
+    }
+    let mut signals = Signals::new().map_err(CliError::Output)?;
+    let mut patience = Cancellation::new(&mut signals, None);
+    let log = analyse.log.clone().unwrap_or_default();
+    let made = work(&log, &mut || !patience.is_cancelled());
+    if let (Err(CliError::Interrupted), Some(signal)) = (&made, patience.ended_by()) {
+        print_line("interrupted: no page was made");
+        spawn::die_by(signal);
+    }
+    made.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes the page about a log. `go_on` is called now and then, and before the page gets its name.
+fn make_page(
+    log: &Path,
+    wish: FilterSpec<'_>,
+    place: &FreeName,
+    command: &str,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), CliError> {
+    let is_whole = wish.is_all();
+    let sink = |filter, header: &Header| SelectedOverview::new(filter, Overview::new(header));
+    let (selected, converted) = analyse::pass_over(log, wish, sink, go_on)?;
+    let filter_notes = summary_lines::filter_notes(&selected.picker);
+    let converted = Converted { filter_notes, ..converted };
+    let page = page(&selected.fold, &converted, is_whole, command);
+    let staged = place.stage()?;
+    staged.file().write_all(page.as_bytes()).map_err(CliError::output)?;
+    if !go_on() {
+        return Err(CliError::Interrupted);
+    }
+    staged.finish()?;
+    let missing = completeness::missing(&converted.summary);
+    incomplete_line(&missing).iter().for_each(|line| print_error(line));
+    let size = quantity::size(page.len() as u64);
+    print_line(&format!("wrote {0} ({size}); open it: xdg-open {0}", place.path().display()));
+    Ok(())
 }
 
 fn page(fold: &Overview, converted: &Converted, is_whole: bool, command: &str) -> String {

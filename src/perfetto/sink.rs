@@ -11,7 +11,7 @@ use super::sink_tracks::{self, CAPTURE};
 use super::task_tracks::TaskTracks;
 use super::words::{ArgumentName, EventCategory};
 use crate::anomaly::Anomaly;
-use crate::capture::header::Header;
+use crate::capture::header::{Disk, Header};
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -35,12 +35,14 @@ pub struct PerfettoSink<W> {
 }
 
 impl<W: io::Write> PerfettoSink<W> {
-    /// Begins a trace. There are many small writes to `out`, which should have a buffer.
+    /// Begins a trace. There are many small writes to `out`, which should have a buffer. `disks`
+    /// are those at the start and those that came later: for a reader the first name of a track
+    /// counts.
     ///
     /// # Errors
     ///
     /// The writer's own.
-    pub fn create(out: W, capture: &Header) -> io::Result<Self> {
+    pub fn create(out: W, capture: &Header, disks: &[Disk]) -> io::Result<Self> {
         let mut out = PacketWriter::new(out);
         out.begin_state(clock::MONOTONIC)?;
         write_clock(capture, &mut out)?;
@@ -50,7 +52,7 @@ impl<W: io::Write> PerfettoSink<W> {
             out,
             tasks: TaskTracks::default(),
             asynchronous: AsyncSlices::default(),
-            block: BlockSlices::new(&capture.disks),
+            block: BlockSlices::new(disks),
         };
         sink.write_begin(capture)?;
         Ok(sink)

@@ -66,7 +66,7 @@ fn span(what: &'static str, begin: u64, end: u64) -> Span {
 
 /// Trace of what `steps` passes to the sink.
 fn traced(steps: impl FnOnce(&mut PerfettoSink<Vec<u8>>)) -> (Trace, PerfettoSummary) {
-    let mut sink = PerfettoSink::create(Vec::new(), &Header::default()).expect("memory");
+    let mut sink = PerfettoSink::create(Vec::new(), &Header::default(), &[]).expect("memory");
     step(&mut sink, 0, &Step::ProcessSeen(&process()));
     step(&mut sink, 0, &Step::ThreadSeen(&thread("dd")));
     steps(&mut sink);

@@ -216,6 +216,16 @@ impl OutputDirectory {
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
+    /// Opens an existing file for reading and writing. The call does not wait for the other end of
+    /// a FIFO.
+    ///
+    /// # Errors
+    ///
+    /// Those of `openat(2)`.
+    pub fn open_existing(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, OFlag::O_RDWR | OFlag::O_NONBLOCK)
+    }
+
     fn open_file(&self, name: &OsStr, flags: OFlag) -> io::Result<File> {
         let _as = self.enter()?;
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -398,14 +408,30 @@ impl OutputDirectory {
         Ok(unlinkat(&*self.held, one_step(name)?, UnlinkatFlags::RemoveDir)?)
     }
 
+    /// Returns true if the entry of this name is this file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat(2)`.
+    pub fn leads_to(&self, name: &OsStr, file: &File) -> io::Result<bool> {
+        let own = file.metadata()?;
+        let is_same = |found: FileStat| (own.dev(), own.ino()) == (found.st_dev, found.st_ino);
+        Ok(self.find(name)?.is_some_and(is_same))
+    }
+
+    /// Checks that the user who makes files in the directory may do so.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied`, `ReadOnlyFilesystem`.
+    pub fn check_writable(&self) -> io::Result<()> {
+        let _as = self.enter()?;
+        may_write(self.as_fd())
+    }
+
     /// Removes an entry if it is still this file.
     pub fn remove_file(&self, name: &OsStr, file: &File) {
-        let found = self.find(name).ok().flatten();
-        let is_same = |found: FileStat| {
-            let own = file.metadata();
-            own.is_ok_and(|own| (own.dev(), own.ino()) == (found.st_dev, found.st_ino))
-        };
-        if found.is_some_and(is_same) {
+        if self.leads_to(name, file).unwrap_or(false) {
             // A file that cannot be removed stays.
             let _ = self.enter().map(|_as| unlinkat(&*self.held, name, UnlinkatFlags::NoRemoveDir));
         }
@@ -484,7 +510,8 @@ fn may_write(directory: BorrowedFd<'_>) -> io::Result<()> {
     let code =
         unsafe { libc::syscall(libc::SYS_faccessat2, fd, c".".as_ptr(), mode, libc::AT_EACCESS) };
     let error = io::Error::last_os_error();
-    if code < 0 && error.raw_os_error() == Some(libc::EACCES) { Err(error) } else { Ok(()) }
+    let is_refused = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EROFS));
+    if code < 0 && is_refused { Err(error) } else { Ok(()) }
 }
 
 fn names(directory: OwnedFd) -> io::Result<Vec<OsString>> {

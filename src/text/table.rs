@@ -258,7 +258,7 @@ impl Report {
         let mut bytes = Vec::new();
         match form {
             TableFormat::Text => bytes.extend(self.text(style).bytes()),
-            TableFormat::Json => self.json(&mut bytes),
+            TableFormat::Json => self.write_json(&mut bytes)?,
             TableFormat::Csv => self.csv(&mut bytes),
         }
         out.write_all(&bytes)?;
@@ -291,31 +291,39 @@ impl Report {
         out.flush()
     }
 
-    pub(super) fn json(&self, out: &mut Vec<u8>) {
-        out.extend(format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).bytes());
-        out.extend_from_slice(b",\n\"incomplete\":");
-        strings(&self.incomplete, out);
+    /// Prints the report as JSON, row by row: the text is never in memory as a whole.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn write_json(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut part = format!("{{\"kind\":\"{}\",\"version\":{VERSION}", self.kind).into_bytes();
+        part.extend_from_slice(b",\n\"incomplete\":");
+        strings(&self.incomplete, &mut part);
         for (key, _, value) in &self.facts {
-            out.extend_from_slice(b",\n");
-            value.value().member(key, out);
+            part.extend_from_slice(b",\n");
+            value.value().member(key, &mut part);
         }
         for table in &self.tables {
-            out.extend(format!(",\n\"{}\":[", table.key).bytes());
+            part.extend(format!(",\n\"{}\":[", table.key).bytes());
             for (number, row) in table.rows.iter().enumerate() {
-                out.extend_from_slice(if number == 0 { b"\n{" } else { b",\n{" });
+                part.extend_from_slice(if number == 0 { b"\n{" } else { b",\n{" });
                 for (number, (column, cell)) in table.for_programs(row).enumerate() {
                     if number > 0 {
-                        out.push(b',');
+                        part.push(b',');
                     }
-                    cell.value().member(column.key, out);
+                    cell.value().member(column.key, &mut part);
                 }
-                out.push(b'}');
+                part.push(b'}');
+                out.write_all(&part)?;
+                part.clear();
             }
-            out.push(b']');
+            part.push(b']');
         }
-        out.extend_from_slice(b",\n\"notes\":");
-        strings(&self.notes, out);
-        out.extend_from_slice(b"}\n");
+        part.extend_from_slice(b",\n\"notes\":");
+        strings(&self.notes, &mut part);
+        part.extend_from_slice(b"}\n");
+        out.write_all(&part)
     }
 
     fn csv(&self, out: &mut Vec<u8>) {

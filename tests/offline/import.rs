@@ -280,7 +280,7 @@ fn logs_of_fio_are_one_thread() {
 }
 
 /// A record of blktrace: `action` in the lower half what happens, in the upper one of what kind.
-fn record(
+pub(crate) fn record(
     time: u64,
     action: u32,
     (sector, bytes): (u64, u32),

@@ -8,8 +8,13 @@ use std::process::Command;
 use serde_json::Value;
 
 mod browser;
+mod filtered;
+mod findings;
 mod hostile_names;
+mod many_files;
 mod markup;
+mod output_file;
+mod scriptless;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT};
@@ -122,25 +127,14 @@ fn losses_come_first() {
 }
 
 #[test]
-fn filtered_page_says_so() {
+fn column_without_content_is_left_out() {
     let directory = tempfile::tempdir().expect("a directory");
-    let log = root().join("tests/corpus/logs/v2/questions.iocap");
-    let (_, page) = page(&log, directory.path(), &["-F", "app.conf"]);
-    assert!(page.contains("which a filter has selected"));
-    let (own, _) = data(&page, "summary");
-    let text = printed(&["summary", "--json", "-F", "app.conf"], &log);
-    assert_eq!(own, serde_json::from_str::<Value>(&text).expect("JSON"));
-}
-
-#[test]
-fn existing_file_stays() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = root().join("tests/corpus/logs/v2/event.iocap");
-    let path = directory.path().join("there.html");
-    fs::write(&path, "mine").expect("written");
-    let mut command = Command::new(BINARY);
-    command.args(["report", "-o"]).arg(&path).arg(&log);
-    let finished = process::run(&mut command, TIMEOUT).expect("it ends");
-    assert!(!finished.status.success(), "{finished:?}");
-    assert_eq!(fs::read_to_string(&path).expect("readable"), "mine");
+    for (log, has_parts) in [("v2/block-xfs", true), ("v2/layers", true), ("v1/dd", false)] {
+        let path = root().join("tests/corpus/logs").join(log).with_extension("iocap");
+        let (_, page) = page(&path, directory.path(), &[]);
+        let (_, slowest) = element(&page, "section", "id=\"slowest\"");
+        for part in ["where the time went", "Each strip is one operation"] {
+            assert_eq!(slowest.contains(part), has_parts, "{log}: {part}");
+        }
+    }
 }

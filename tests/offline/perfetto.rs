@@ -12,6 +12,7 @@ use serde_json::Value;
 
 mod decoded;
 
+use crate::scale::synthetic::{self, Shape};
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT, iotrace};
 use crate::support::text;
@@ -257,4 +258,34 @@ fn nothing_is_overwritten_and_nothing_is_left_of_a_failure() {
     let failed = iotrace(&["convert", text(&missing), "-o", text(&other)]);
     assert!(!failed.status.success(), "{failed:?}");
     assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1);
+}
+
+/// Fails if a disk that appeared during the recording has only a number.
+#[test]
+fn disks_that_came_later_have_their_names() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("late.iocap");
+    let shape = Shape { records: 20_011, late_disks: true, ..Shape::default() };
+    let truth = synthetic::write(&shape, fs::File::create_new(&log).expect("a new file"));
+    assert!(truth.expect("the disk has room").requests > 0);
+    let trace = dir.path().join("late.pftrace");
+    iotrace(&["convert", text(&log), "-o", text(&trace)]).success();
+    let trace = DecodedTrace::read(&fs::read(trace).expect("a trace"));
+    let names: BTreeSet<&str> = trace.tracks.values().map(String::as_str).collect();
+    for name in ["disk0", "disk3", "disk0 bytes read"] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    assert!(!names.iter().any(|name| name.starts_with("dev ")), "{names:?}");
+    let devices = of_category(&trace, "block").map(|event| event.value("device"));
+    let devices: BTreeSet<String> =
+        devices.filter_map(|device| device.as_str().map(str::to_owned)).collect();
+    assert_eq!(devices, ["disk0", "disk1", "disk2", "disk3"].map(str::to_owned).into());
+}
+
+#[test]
+fn unknown_suffix_is_answered_with_both_formats() {
+    let finished = iotrace(&["convert", text(&logs()[0]), "-o", "/tmp/none.perfetto"]);
+    assert!(!finished.status.success(), "{finished:?}");
+    let said = finished.stderr();
+    assert!(said.contains("NAME.otf2") && said.contains("NAME.pftrace"), "{said}");
 }

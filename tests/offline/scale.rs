@@ -2,7 +2,7 @@
 //! grow with the length of the capture.
 
 #[path = "../support/synthetic/mod.rs"]
-mod synthetic;
+pub(crate) mod synthetic;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ const LARGE: Shape = Shape {
     records_per_second: 400_000,
     files: 4,
     opens: false,
+    late_disks: false,
     seed: 7,
 };
 /// Factor between the lengths of the two captures.

@@ -2,6 +2,7 @@
 //! while a program runs.
 
 mod findings;
+mod page;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -56,8 +56,8 @@ fn machine(input: &PageInput<'_>) -> Vec<(&'static str, String)> {
         ("processors", format!("{} ({})", count(host.cpus.len() as u64), host.machine)),
         ("disks", disks.join(", ")),
         ("recorded with", format!("iotrace-perf {}", header.tool_version)),
-        ("source of events", format!("{} {}", header.source, header.source_reason)),
-        ("source of names", format!("{} {}", header.names, header.names_reason)),
+        ("source of events", with_reason(&header.source, &header.source_reason)),
+        ("source of names", with_reason(&header.names, &header.names_reason)),
         ("records", count(ledger.records)),
         ("lost", counted(input.summary.lost(), "record")),
         ("ended", end.map_or_else(|| "not in order".to_owned(), |end| end.reason.clone())),
@@ -74,6 +74,11 @@ fn machine(input: &PageInput<'_>) -> Vec<(&'static str, String)> {
     }
     all.retain(|(_, text)| !text.trim().is_empty());
     all
+}
+
+/// A choice and its reason, if it has one.
+fn with_reason(choice: &str, reason: &str) -> String {
+    if reason.is_empty() { choice.to_owned() } else { format!("{choice}: {reason}") }
 }
 
 /// Names of the recorded events.

@@ -1,41 +1,80 @@
 //! The data of the page as JSON, for its script and for other programs.
 
-use maud::{Markup, PreEscaped, html};
+use std::io;
+
 use serde_json::{Value, json};
 
 use super::activity::{self, ActivityKind};
 use super::input::PageInput;
-use super::reports::PageReports;
+use super::reports::{MAKERS, finished};
 use super::time_scale::TimeScale;
 use crate::analysis::timeline::{ActivityCell, TimeBin};
-use crate::text::table::{Report, TableFormat, TextStyle, VERSION};
+use crate::text::table::VERSION;
 
-/// Returns the scripts with data; tables have this number of rows, 0 for all.
-pub(super) fn scripts(input: &PageInput<'_>, rows: usize) -> Markup {
-    let reports = PageReports::new(input, rows);
-    let PageReports { summary, files, disk, latency, slow } = &reports;
-    html! {
-        @for report in [summary, files, disk, latency, slow] {
-            (script(report.kind, rows, &printed(report)))
-        }
-        (script("timeline", 0, &timeline(input).to_string()))
+/// Returns the scripts with data; tables have this number of rows, 0 for all. `None`: they are
+/// larger than `bytes_max`. The reports are made, printed and dropped one after the other.
+pub(super) fn scripts(input: &PageInput<'_>, rows: usize, bytes_max: usize) -> Option<String> {
+    if rows == 0 && names_bytes(input) > bytes_max {
+        return None;
+    }
+    let mut scripts = DataScripts { text: Vec::new(), bytes_max };
+    for make in MAKERS {
+        let report = finished(input, make, rows);
+        scripts.push(report.kind, rows, |out| report.write_json(out)).ok()?;
+    }
+    let timeline = timeline(input);
+    scripts.push("timeline", 0, |out| Ok(serde_json::to_writer(out, &timeline)?)).ok()?;
+    String::from_utf8(scripts.text).ok()
+}
+
+/// Bytes that the names in a table of all files have at least.
+fn names_bytes(input: &PageInput<'_>) -> usize {
+    input.fold.files.files.keys().map(|(key, _)| key.len()).sum()
+}
+
+/// Scripts with data. No name in them can end a script: `<` occurs only inside strings of JSON.
+struct DataScripts {
+    text: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl DataScripts {
+    /// Appends a script; `print` writes its JSON.
+    fn push(
+        &mut self,
+        kind: &str,
+        rows: usize,
+        print: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let begin =
+            format!("<script type=\"application/json\" id=\"data-{kind}\" data-rows=\"{rows}\">");
+        self.text.extend(begin.bytes());
+        print(self)?;
+        self.text.extend(b"</script>");
+        Ok(())
     }
 }
 
-/// One script. No name in it can end the script: `<` occurs only inside strings of JSON.
-fn script(kind: &str, rows: usize, json: &str) -> Markup {
-    html! {
-        script type="application/json" id={ "data-" (kind) } data-rows=(rows) {
-            (PreEscaped(json.replace('<', "\\u003c")))
+impl io::Write for DataScripts {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'<') {
+            match part.strip_suffix(b"<") {
+                Some(before) => {
+                    self.text.extend_from_slice(before);
+                    self.text.extend_from_slice(b"\\u003c");
+                }
+                None => self.text.extend_from_slice(part),
+            }
         }
+        if self.text.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.len())
     }
-}
 
-fn printed(report: &Report) -> String {
-    let mut out = Vec::new();
-    // Memory takes everything.
-    let _ = report.print(TableFormat::Json, TextStyle::default(), &mut out);
-    String::from_utf8(out).unwrap_or_default()
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Bins and rows of the timeline, a list for each amount.
@@ -86,4 +125,42 @@ fn rows(input: &PageInput<'_>) -> Value {
         }
     }
     Value::Object(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::rows::column;
+    use crate::text::table::{Cell, Report, Table};
+
+    /// Returns a report with as many names of this length.
+    fn report(names: usize, length: usize) -> Report {
+        let row = || vec![Cell::Name(vec![b'<'; length])];
+        let table = Table {
+            key: "files",
+            title: String::new(),
+            columns: vec![column("path", "file")],
+            rows: std::iter::repeat_with(row).take(names).collect(),
+        };
+        Report { kind: "files", tables: vec![table], ..Report::default() }
+    }
+
+    #[test]
+    fn data_end_at_the_first_row_beyond_the_limit() {
+        let mut scripts = DataScripts { text: Vec::new(), bytes_max: 10_007 };
+        let printed = scripts.push("files", 0, |out| report(5003, 101).write_json(out));
+        assert!(printed.is_err());
+        // A row has 101 letters of six bytes.
+        assert!((10_007..11_003).contains(&scripts.text.len()), "{}", scripts.text.len());
+    }
+
+    #[test]
+    fn data_within_the_limit_are_whole() {
+        let mut scripts = DataScripts { text: Vec::new(), bytes_max: 10_007 };
+        let printed = scripts.push("files", 3, |out| report(3, 2).write_json(out));
+        let text = String::from_utf8(scripts.text).expect("UTF-8");
+        assert!(printed.is_ok() && text.ends_with("}\n</script>"), "{text}");
+        assert_eq!(text.matches("{\"path\":\"\\u003c\\u003c\"}").count(), 3, "{text}");
+        assert_eq!(text.matches('<').count(), 2, "{text}");
+    }
 }

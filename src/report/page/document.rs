@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::input::PageInput;
+use super::page_table::sentence;
 use super::reports::PageReports;
 use super::{
     activity, appendix, data, disks, files, findings, flame, histograms, layers, matrix, slowest,
@@ -12,9 +13,28 @@ use super::{
 /// Largest page in bytes.
 pub const PAGE_BYTES_MAX: usize = 2_000_000;
 
-/// Rows of the shown tables, and of the tables in the data (0: all), from the most to the least.
-const LEVELS: [(usize, usize); 7] =
-    [(100, 0), (100, 1000), (100, 200), (50, 50), (20, 20), (10, 5), (3, 3)];
+/// Rows of the tables of a page.
+#[derive(Clone, Copy, Debug)]
+struct PageLevel {
+    /// Rows of the shown tables.
+    shown: usize,
+    /// Rows of the tables in the data, 0 for all.
+    data: usize,
+}
+
+/// Numbers of rows, from the most to the least.
+const LEVELS: [PageLevel; 7] = [
+    PageLevel { shown: 100, data: 0 },
+    PageLevel { shown: 100, data: 1000 },
+    PageLevel { shown: 100, data: 200 },
+    PageLevel { shown: 50, data: 50 },
+    PageLevel { shown: 20, data: 20 },
+    PageLevel { shown: 10, data: 5 },
+    LAST,
+];
+
+/// Fewest rows of tables.
+const LAST: PageLevel = PageLevel { shown: 3, data: 3 };
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -26,21 +46,23 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 /// Blocks of the page: identifier, heading, and content; without content a block is left out.
 type Blocks = Vec<(&'static str, &'static str, Option<Markup>)>;
 
-/// Returns the page, with fewer rows if it would be larger than [`PAGE_BYTES_MAX`].
+/// Returns the page, with fewer rows if it would be larger than [`PAGE_BYTES_MAX`]. The data come
+/// first: they are printed only up to that size.
 pub fn render(input: &PageInput<'_>) -> String {
-    let mut page = String::new();
-    for (shown, rows) in LEVELS {
-        page = document(input, shown, rows).into_string();
+    for level in LEVELS {
+        let Some(data) = data::scripts(input, level.data, PAGE_BYTES_MAX) else { continue };
+        let page = document(input, level.shown, &data).into_string();
         if page.len() <= PAGE_BYTES_MAX {
-            break;
+            return page;
         }
     }
-    page
+    let data = data::scripts(input, LAST.data, usize::MAX).unwrap_or_default();
+    document(input, LAST.shown, &data).into_string()
 }
 
-fn document(input: &PageInput<'_>, shown: usize, rows: usize) -> Markup {
+fn document(input: &PageInput<'_>, shown: usize, data: &str) -> Markup {
     let reports = PageReports::new(input, shown);
-    let title = format!("I/O of {}", short(&input.subject()));
+    let title = title(&input.subject());
     let blocks = blocks(input, &reports, shown);
     let is_there = || blocks.iter().filter(|(_, _, content)| content.is_some());
     html! {
@@ -75,7 +97,7 @@ fn document(input: &PageInput<'_>, shown: usize, rows: usize) -> Markup {
                     }
                 }
                 footer { p { "Made by iotrace-perf " (env!("CARGO_PKG_VERSION")) ". This page loads nothing." } }
-                (data::scripts(input, rows))
+                (PreEscaped(data))
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -98,8 +120,23 @@ fn blocks(input: &PageInput<'_>, reports: &PageReports, shown: usize) -> Blocks 
     ]
 }
 
+/// Title of the page about a subject that may contain anything.
+fn title(subject: &str) -> String {
+    format!("I/O of {}", short(&sentence(subject)))
+}
+
 /// Beginning of a text that may be long.
 fn short(text: &str) -> String {
     let beginning: String = text.chars().take(80).collect();
     if beginning.len() < text.len() { format!("{beginning}…") } else { beginning }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn title_has_no_letters_that_turn_the_text() {
+        assert_eq!(title("cat \u{202e}txt.exe\n"), "I/O of cat \\xe2\\x80\\xaetxt.exe\\x0a");
+    }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::chart::number;
 use super::input::PageInput;
+use super::page_table::{cut, sentence};
 use super::time_scale::ratio;
 use crate::report::stacks::{StackOptions, Stacks, Weight};
-use crate::text::quantity::{count, size};
+use crate::text::quantity::{count, counted, size};
 use crate::text::shares;
 
 /// Width of the picture.
@@ -23,6 +24,8 @@ const DEPTH_MAX: usize = 60;
 const LETTER: f64 = 6.3;
 /// Functions that are drawn.
 const FRAMES_MAX: usize = 3000;
+/// Bytes of the drawing. Names are as long as a program wants, and the tables need room, too.
+const BYTES_MAX: usize = 600_000;
 
 /// A function with its sum, and the functions that it called.
 #[derive(Debug, Default)]
@@ -53,24 +56,50 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
     let mut drawn = Vec::new();
     place(&root, root.weight, 0.0, 0, &mut drawn);
     drawn.sort_by(|a, b| b.width.total_cmp(&a.width));
-    drawn.truncate(FRAMES_MAX);
-    let rows = drawn.iter().map(|frame| frame.row + 1).max().unwrap_or(0);
     let amount = |weight: u64| if is_bytes { size(weight) } else { count(weight) };
+    let (functions, left_out) = drawing(&mut drawn, &amount, root.weight);
+    let rows = drawn.iter().map(|frame| frame.row + 1).max().unwrap_or(0);
     (root.weight > 0).then(|| {
         html! {
             figure class="flame" {
                 figcaption { p {
                     (amount(root.weight)) " by call chain: a disk or call, the thread, and the functions, each below its caller. "
                     span class="note" { "The width is the amount. Functions that are too narrow are left out." }
+                    @if left_out > 0 {
+                        " " (counted(left_out, "further function")) " of the narrowest would make the page too large."
+                    }
                 } }
                 svg viewBox={ "0 0 1000 " (rows * ROW) } role="img" aria-labelledby="flame-t" {
                     title id="flame-t" { "Flame graph of " (amount(root.weight)) }
-                    @for frame in &drawn { (rectangle(frame, &amount(frame.weight), root.weight)) }
+                    (PreEscaped(functions))
                 }
             }
-            @for note in stacks.notes() { p class="note" { (super::page_table::sentence(note)) } }
+            @for note in stacks.notes() { p class="note" { (sentence(note)) } }
         }
     })
+}
+
+/// Draws the functions, the widest first, up to [`FRAMES_MAX`] and [`BYTES_MAX`]; keeps those that
+/// are drawn, and returns the number of the others, too.
+fn drawing(
+    frames: &mut Vec<DrawnFrame<'_>>,
+    amount: &impl Fn(u64) -> String,
+    all: u64,
+) -> (String, u64) {
+    let mut text = String::new();
+    let is_drawn = |frame: &DrawnFrame<'_>| {
+        let end = text.len();
+        text.push_str(&rectangle(frame, &amount(frame.weight), all).into_string());
+        let fits = text.len() <= BYTES_MAX;
+        if !fits {
+            text.truncate(end);
+        }
+        fits
+    };
+    let drawn = frames.iter().take(FRAMES_MAX).map(is_drawn).take_while(|fits| *fits).count();
+    let left_out = frames.len() - drawn;
+    frames.truncate(drawn);
+    (text, left_out as u64)
 }
 
 /// Joins lines of `name;name;… weight` to a tree.
@@ -108,13 +137,19 @@ fn rectangle(frame: &DrawnFrame<'_>, amount: &str, all: u64) -> Markup {
     let fits = |letters: usize| {
         f64::from(u32::try_from(letters).unwrap_or(u32::MAX)) * LETTER < width - 4.0
     };
-    let length = (0..=name.chars().count()).rev().find(|length| fits(*length)).unwrap_or(0);
-    let shown: String = name.chars().take(length).collect();
+    // No name is longer than the picture.
+    let shown: String = name
+        .chars()
+        .zip(1..)
+        .take_while(|(_, length)| fits(*length))
+        .map(|(letter, _)| letter)
+        .collect();
+    let length = shown.chars().count();
     html! {
         g {
-            title { (name) ": " (amount) ", " (shares::of(*weight, all)) }
+            title { (cut(&sentence(name))) ": " (amount) ", " (shares::of(*weight, all)) }
             rect class={ "flame" (color) } x=(number(*x)) y=(row * ROW) width=(number(width - 0.3)) height=(ROW - 1) {}
-            @if length >= 3 { text x=(number(x + 2.0)) y=(row * ROW + 12) { (shown) } }
+            @if length >= 3 { text x=(number(x + 2.0)) y=(row * ROW + 12) { (sentence(&shown)) } }
         }
     }
 }
@@ -141,5 +176,23 @@ mod tests {
             ("cp", 2, 1),
         ];
         assert_eq!(drawn, expected);
+    }
+
+    #[test]
+    fn long_names_are_cut_and_the_drawing_is_bounded() {
+        let name = |number: usize| format!("f{number}_{}", "<".repeat(8191));
+        let lines: Vec<String> =
+            (0..1201).map(|number| format!("sda;{} 7", name(number))).collect();
+        let root = tree(&lines);
+        let mut drawn = Vec::new();
+        place(&root, root.weight, 0.0, 0, &mut drawn);
+        let all = drawn.len();
+        let (text, left_out) = drawing(&mut drawn, &count, root.weight);
+        assert!(text.len() <= BYTES_MAX && text.ends_with("</g>"), "{}", text.len());
+        assert_eq!(text.matches("<g>").count(), drawn.len());
+        assert!(drawn.len() > 101 && left_out > 101, "{} {left_out}", drawn.len());
+        assert_eq!(drawn.len() as u64 + left_out, all as u64);
+        let longest = text.split("<title>").map(str::len).max();
+        assert!(longest.is_some_and(|bytes| bytes < 2000), "{longest:?}");
     }
 }

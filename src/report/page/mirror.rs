@@ -10,6 +10,9 @@ use crate::text::quantity;
 /// Height of each side.
 const SIDE: u32 = 80;
 
+/// Height of the mark of a step that is cut off.
+const CUT: u32 = 3;
+
 /// Percentage of the steps that the axis has to hold.
 const FREQUENT: usize = 95;
 
@@ -43,7 +46,8 @@ impl MirrorChart<'_> {
         let top = axis_end(per_second(usual(&amounts)));
         let above = amounts.iter().filter(|amount| per_second(**amount) > top).count();
         let height = |amount: u64| ratio(per_second(amount), top).min(1.0) * f64::from(SIDE);
-        let base = f64::from(SIDE);
+        let sides = Sides::of(bins, self.all);
+        let base = sides.base();
         let x = |number: usize| scale.x(number as u64 * scale.bin_ns, PLOT);
         let side = |amounts: fn(&TimeBin) -> [u64; 2], place: usize, class: &str| {
             let sign = if place == 0 { -1.0 } else { 1.0 };
@@ -62,8 +66,8 @@ impl MirrorChart<'_> {
             title: self.title,
             text: self.text(bins, per_second(largest), above),
             note: self.note,
-            height: 2 * SIDE,
-            labels: self.labels(top),
+            height: sides.height(),
+            labels: self.labels(top, sides),
             legend: self.legend.clone(),
             plot: html! {
                 (side(self.all, 0, read))
@@ -72,10 +76,10 @@ impl MirrorChart<'_> {
                     (side(part, 0, "read"))
                     (side(part, 1, "written"))
                 }
-                line class="zero" x1="0" x2=(PLOT) y1=(SIDE) y2=(SIDE) {}
+                line class="zero" x1="0" x2=(PLOT) y1=(number(base)) y2=(number(base)) {}
                 @for (bin_number, bin) in bins.iter().enumerate() {
                     @for (place, amount) in (self.all)(bin).into_iter().enumerate() {
-                        @if per_second(amount) > top { (cut_mark(x(bin_number), x(bin_number + 1), place)) }
+                        @if per_second(amount) > top { (cut_mark(x(bin_number), x(bin_number + 1), sides.end(place))) }
                     }
                 }
             },
@@ -108,16 +112,52 @@ impl MirrorChart<'_> {
         format!("{read} {up} (up), {written} {down} (down); peak {peak}/s{above}.")
     }
 
-    fn labels(&self, top: u64) -> Vec<(f64, String)> {
-        let side = f64::from(SIDE);
+    fn labels(&self, top: u64, sides: Sides) -> Vec<(f64, String)> {
+        let (side, base) = (f64::from(SIDE), sides.base());
         let label = |amount: u64| format!("{}/s", trimmed(&self.amount(amount)));
-        vec![
-            (0.0, label(top)),
-            (side / 2.0, label(top / 2)),
-            (side, "0".to_owned()),
-            (side * 1.5, label(top / 2)),
-            (side * 2.0, label(top)),
-        ]
+        let mut labels = vec![(base, "0".to_owned())];
+        if sides.up {
+            labels.extend([(base - side, label(top)), (base - side / 2.0, label(top / 2))]);
+        }
+        if sides.down {
+            labels.extend([(base + side / 2.0, label(top / 2)), (base + side, label(top))]);
+        }
+        labels
+    }
+}
+
+/// Sides of the line on which a chart has anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sides {
+    up: bool,
+    down: bool,
+}
+
+impl Sides {
+    /// Returns the sides with amounts; both if there are none.
+    fn of(bins: &[TimeBin], all: fn(&TimeBin) -> [u64; 2]) -> Self {
+        let has = |place: usize| {
+            bins.iter().any(|bin| all(bin).get(place).is_some_and(|amount| *amount > 0))
+        };
+        match (has(0), has(1)) {
+            (false, false) => Self { up: true, down: true },
+            (up, down) => Self { up, down },
+        }
+    }
+
+    /// Height of the chart.
+    fn height(self) -> u32 {
+        SIDE * (u32::from(self.up) + u32::from(self.down))
+    }
+
+    /// Distance of the line from the top.
+    fn base(self) -> f64 {
+        if self.up { f64::from(SIDE) } else { 0.0 }
+    }
+
+    /// Distance of the mark of a step that is cut off from the top.
+    fn end(self, place: usize) -> u32 {
+        if place == 0 { 0 } else { self.height() - CUT }
     }
 }
 
@@ -132,7 +172,24 @@ fn usual(amounts: &[u64]) -> u64 {
 }
 
 /// Mark at the end of a step that is cut off.
-fn cut_mark(from: f64, to: f64, place: usize) -> Markup {
-    let y = if place == 0 { 0 } else { 2 * SIDE - 3 };
-    html! { rect class="cut" x=(number(from)) width=(number((to - from).max(1.0))) y=(y) height="3" {} }
+fn cut_mark(from: f64, to: f64, y: u32) -> Markup {
+    html! { rect class="cut" x=(number(from)) width=(number((to - from).max(1.0))) y=(y) height=(CUT) {} }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn side_without_amounts_takes_no_room() {
+        let bins = |moved: [u64; 2]| [TimeBin { moved, ..TimeBin::default() }];
+        let of = |moved| {
+            let sides = Sides::of(&bins(moved), |bin| bin.moved);
+            (sides.height(), sides.base(), [0, 1].map(|place| sides.end(place)))
+        };
+        assert_eq!(of([5, 7]), (160, 80.0, [0, 157]));
+        assert_eq!(of([5, 0]), (80, 80.0, [0, 77]));
+        assert_eq!(of([0, 7]), (80, 0.0, [0, 77]));
+        assert_eq!(of([0, 0]), (160, 80.0, [0, 157]));
+    }
 }

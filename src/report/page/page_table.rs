@@ -18,6 +18,7 @@ pub(super) fn page_table(table: &Table) -> Markup {
 /// Last column of a table: its heading, and the content of each row.
 pub(super) struct Details {
     pub(super) heading: &'static str,
+    /// Contents of the column; without any there is no column.
     pub(super) rows: Vec<Markup>,
     /// Begin and end of each row's operation, for the selection of a time.
     pub(super) times: Vec<(u64, u64)>,
@@ -27,6 +28,7 @@ pub(super) struct Details {
 pub(super) fn with_details(table: &Table, details: Option<&Details>) -> Markup {
     let mut shown = columns(table);
     shown.retain(|column| column.is_key || !is_empty(column));
+    let has_column = details.filter(|details| !details.rows.is_empty());
     let times = |row: usize| details.and_then(|details| details.times.get(row)).copied();
     frame(
         &table.title,
@@ -37,14 +39,14 @@ pub(super) fn with_details(table: &Table, details: Option<&Details>) -> Markup {
                     @for column in &shown {
                         th scope="col" class=[(!column.is_left_aligned).then_some("n")] { (column.heading) }
                     }
-                    @if let Some(details) = details { th scope="col" { (details.heading) } }
+                    @if let Some(details) = has_column { th scope="col" { (details.heading) } }
                 } }
                 tbody { @for (number, cells) in table.rows.iter().enumerate() {
                     tr data-from=[times(number).map(|time| time.0)] data-to=[times(number).map(|time| time.1)] {
                         @for (place, column) in shown.iter().enumerate() {
                             (cell(column, number, cells, place == 0))
                         }
-                        @if let Some(details) = details { td { @if let Some(row) = details.rows.get(number) { (row) } } }
+                        @if let Some(details) = has_column { td { @if let Some(row) = details.rows.get(number) { (row) } } }
                     }
                 } }
             }

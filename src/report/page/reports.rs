@@ -18,21 +18,33 @@ pub(super) struct PageReports {
 impl PageReports {
     /// Creates the reports; tables have this number of rows, 0 for all.
     pub(super) fn new(input: &PageInput<'_>, limit: usize) -> Self {
-        let (fold, log) = (input.fold, input.summary);
-        let options = ReportOptions { limit, by: Grouping::Process, is_whole: input.is_whole };
-        let finished = |mut report: Report| {
-            report.incomplete = input.incomplete.to_vec();
-            report.notes.extend(input.notes.iter().cloned());
-            report
-        };
-        Self {
-            summary: finished(summary::report(&fold.summary, log, options)),
-            files: finished(files::report(&fold.files, log, limit)),
-            disk: finished(disk::report(&fold.disks, log, options)),
-            latency: finished(latency::report(&fold.latency, log, limit)),
-            slow: finished(slow::report(&fold.slowest, log, limit)),
-        }
+        let [summary, files, disk, latency, slow] = MAKERS.map(|make| finished(input, make, limit));
+        Self { summary, files, disk, latency, slow }
     }
+}
+
+/// Maker of a report with this limit of rows.
+pub(super) type ReportMaker = fn(&PageInput<'_>, usize) -> Report;
+
+/// Makers of the reports of the page, in the order of its data.
+pub(super) const MAKERS: [ReportMaker; 5] = [
+    |input, limit| summary::report(&input.fold.summary, input.summary, options(input, limit)),
+    |input, limit| files::report(&input.fold.files, input.summary, limit),
+    |input, limit| disk::report(&input.fold.disks, input.summary, options(input, limit)),
+    |input, limit| latency::report(&input.fold.latency, input.summary, limit),
+    |input, limit| slow::report(&input.fold.slowest, input.summary, limit),
+];
+
+fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {
+    ReportOptions { limit, by: Grouping::Process, is_whole: input.is_whole }
+}
+
+/// Returns a report with what is missing from the recording, and the notes on all of it.
+pub(super) fn finished(input: &PageInput<'_>, make: ReportMaker, limit: usize) -> Report {
+    let mut report = make(input, limit);
+    report.incomplete = input.incomplete.to_vec();
+    report.notes.extend(input.notes.iter().cloned());
+    report
 }
 
 /// Returns the table of a report with this key, if it has rows.

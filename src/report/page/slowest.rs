@@ -29,22 +29,30 @@ pub(super) fn block(input: &PageInput<'_>, reports: &PageReports, shown: usize) 
         let from = slow.start.0.saturating_sub(start);
         (from, from.saturating_add(slow.ns))
     });
+    let has_parts = shown.iter().any(|slow| has_parts(slow));
+    let rows = shown.iter().filter(|_| has_parts);
     let details = Details {
         heading: "where the time went",
-        rows: shown.iter().map(|slow| parts(slow, &names)).collect(),
+        rows: rows.map(|slow| parts(slow, &names)).collect(),
         times: times.collect(),
     };
     Some(html! {
-        p class="note" id="slow-note" {
+        @if has_parts { p class="note" id="slow-note" {
             "Each strip is one operation: " span class="l-device-text" { "■" } " device, " span class="l-queue-text" { "■" }
             " queue, " span class="l-journal-text" { "■" } " journal, " span class="l-fs-text" { "■" } " other layers; the rest is empty."
-            @if !input.is_whole { " Requests outside of the filter are not shown." }
-        }
+        } }
         div id="slow-table" { (with_details(slowest, Some(&details))) }
         @if let Some(groups) = table(&reports.slow, "groups") {
             details { summary { "By operation and file" } (page_table(groups)) }
         }
     })
+}
+
+/// True if anything is known about the time inside of an operation.
+fn has_parts(slow: &SlowOperation) -> bool {
+    !slow.requests.is_empty()
+        || slow.more_requests > 0
+        || slow.split.layers.iter().any(|ns| *ns > 0)
 }
 
 /// Strip of an operation, and its requests.

@@ -1,5 +1,7 @@
 //! Scale of the time axis that all charts share.
 
+use std::ops::Range;
+
 use super::input::PageInput;
 use crate::analysis::timeline::TimeBin;
 use crate::text::quantity;
@@ -20,7 +22,8 @@ impl TimeScale {
         let bin_ns = fold.axis.width_ns();
         let end_ns = fold.bins.len() as u64 * bin_ns;
         let wall_ns = input.summary.end_time().0.saturating_sub(input.summary.start().0);
-        let is_used = |bin: &TimeBin| *bin != TimeBin::default();
+        // The depth is that of all requests, also of those that a filter leaves out.
+        let is_used = |bin: &TimeBin| TimeBin { depth: 0, ..*bin } != TimeBin::default();
         let first = fold.bins.iter().position(is_used).unwrap_or(0) as u64;
         let last = fold.bins.iter().rposition(is_used).unwrap_or(0) as u64;
         let (from_ns, to_ns) = match input.is_whole {
@@ -29,6 +32,12 @@ impl TimeScale {
             false => (first * bin_ns, (last + 1) * bin_ns),
         };
         Self { from_ns, to_ns: to_ns.max(from_ns + 1), bin_ns }
+    }
+
+    /// Returns the places of the bins that the scale shows.
+    pub(super) fn bins(&self, bins: &[TimeBin]) -> Range<usize> {
+        let place = |bin: u64| usize::try_from(bin).map_or(bins.len(), |bin| bin.min(bins.len()));
+        place(self.from_ns / self.bin_ns)..place(self.to_ns.div_ceil(self.bin_ns))
     }
 
     /// Returns the duration of the scale, ns.

@@ -36,7 +36,7 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
             @if has_requests {
                 (device_throughput().figure(bins, &scale))
                 (requests().figure(bins, &scale))
-                (depth(bins, &scale))
+                (depth(bins, &scale, input.is_whole))
                 @if input.is_whole && input.summary.others().values().any(|others| others.all().0 > 0) {
                     p class="note" {
                         "Requests of programs that were not recorded have no times: they are in the tables of disks, not in these charts."
@@ -119,7 +119,10 @@ fn requests() -> MirrorChart<'static> {
     }
 }
 
-fn depth(bins: &[TimeBin], scale: &TimeScale) -> Markup {
+fn depth(bins: &[TimeBin], scale: &TimeScale, is_whole: bool) -> Markup {
+    let shown = scale.bins(bins);
+    let end = scale.x(shown.end as u64 * scale.bin_ns, PLOT);
+    let bins = bins.get(shown.clone()).unwrap_or_default();
     let most = bins.iter().map(|bin| bin.depth).max().unwrap_or(0);
     let top = axis_end(most);
     let height = f64::from(DEPTH_HEIGHT);
@@ -127,13 +130,15 @@ fn depth(bins: &[TimeBin], scale: &TimeScale) -> Markup {
         let x = scale.x(number as u64 * scale.bin_ns, PLOT);
         (x, height - ratio(bin.depth, top) * height)
     };
-    let steps: Vec<(f64, f64)> = bins.iter().enumerate().map(step).collect();
-    let end = scale.x(bins.len() as u64 * scale.bin_ns, PLOT);
+    let steps: Vec<(f64, f64)> = shown.zip(bins).map(step).collect();
     let chart = TimeChart {
         id: "chart-depth",
         title: "Requests in the disks at once",
         text: format!("The largest number in each step; {most} at most."),
-        note: "",
+        note: match is_whole {
+            true => "",
+            false => "Requests that the filter leaves out count here, too.",
+        },
         height: DEPTH_HEIGHT,
         labels: vec![(0.0, top.to_string()), (height, "0".to_owned())],
         legend: Vec::new(),

@@ -19,8 +19,7 @@ pub(super) fn details(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
 
 fn table(input: &PageInput<'_>, scale: &TimeScale) -> Table {
     let fold = &input.fold.timeline;
-    let first = usize::try_from(scale.from_ns / scale.bin_ns).unwrap_or(0);
-    let bins: Vec<usize> = (first..fold.bins.len()).collect();
+    let bins: Vec<usize> = scale.bins(&fold.bins).collect();
     let row = |bins: &[usize]| {
         let (mut sum, mut durations) = (TimeBin::default(), vec![0; RANGES]);
         for bin in bins {

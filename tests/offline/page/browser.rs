@@ -124,3 +124,25 @@ fn narrow_page_does_not_scroll_sideways() {
     let overflow = found["overflow"].as_i64();
     assert!(overflow.is_some_and(|columns| columns <= 0), "{overflow:?}");
 }
+
+#[test]
+fn page_is_whole_without_javascript() {
+    if !require(Need::Browser) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = root().join("tests/corpus/logs/v2/questions.iocap");
+    let (path, page) = page(&log, directory.path(), &[]);
+    // Without JavaScript the browser would not print the document.
+    let blocked = page.replacen("script-src 'unsafe-inline'", "script-src 'none'", 1);
+    assert_ne!(blocked, page);
+    fs::write(&path, blocked).expect("written");
+    let dom = opened(&path, &[]);
+    // The script makes buttons of the headings, and shows the selection.
+    assert!(!dom.contains("<th scope=\"col\" class=\"n\"><button"));
+    assert!(dom.contains("<form id=\"selection\" hidden=\"\""));
+    for part in ["<table", "<tr", "<svg", "<section", "data-v="] {
+        let (found, made) = (dom.matches(part).count(), page.matches(part).count());
+        assert!(found == made && made > 0, "{part}: {found} of {made}");
+    }
+}

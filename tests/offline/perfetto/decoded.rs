@@ -160,7 +160,8 @@ impl DecodedTrace {
             }
             if packet.has_track_descriptor() {
                 let track = packet.track_descriptor();
-                decoded.tracks.insert(track.uuid(), track.name().to_owned());
+                // For Perfetto's trace processor the first name of a track counts.
+                decoded.tracks.entry(track.uuid()).or_insert_with(|| track.name().to_owned());
                 if track.has_parent_uuid() {
                     decoded.parents.insert(track.uuid(), track.parent_uuid());
                 }

@@ -36,12 +36,15 @@ pub(super) struct Log<W> {
     header: Header,
     /// Samples by `Header::tracepoints`.
     samples: Vec<u64>,
+    /// Disks of the end.
+    late: Vec<Disk>,
 }
 
 impl<W: Write> Log<W> {
-    pub(super) fn begin(cpus: u32, out: W) -> io::Result<Self> {
+    pub(super) fn begin(cpus: u32, late_disks: bool, out: W) -> io::Result<Self> {
         let points = Rc::new(Tracepoints::new());
-        let header = header(cpus, points.described());
+        let mut header = header(cpus, points.described());
+        let late = if late_disks { std::mem::take(&mut header.disks) } else { Vec::new() };
         let mut writer = Writer::new(out)?;
         writer.json(FrameKind::HEADER, KernelTime(START), &header)?;
         Ok(Self {
@@ -51,6 +54,7 @@ impl<W: Write> Log<W> {
             facts: FactsFrame::default(),
             samples: vec![0; header.tracepoints.len()],
             header,
+            late,
         })
     }
 
@@ -165,6 +169,7 @@ impl<W: Write> Log<W> {
             end_ns: time,
             reason: "interrupt".into(),
             tracepoints: self.header.tracepoints.iter().zip(&self.samples).map(counts).collect(),
+            disks: self.late,
             ..End::default()
         };
         self.writer.json(FrameKind::END, KernelTime(time), &end)

@@ -67,6 +67,8 @@ pub(crate) struct Shape {
     pub files: u64,
     /// Open, read and close only: as many opens as there can be.
     pub opens: bool,
+    /// The disks appear during the recording: only the end of the log has them.
+    pub late_disks: bool,
     pub seed: u64,
 }
 
@@ -80,6 +82,7 @@ impl Default for Shape {
             records_per_second: 2_000_000,
             files: 4,
             opens: false,
+            late_disks: false,
             seed: 1,
         }
     }
@@ -141,7 +144,7 @@ impl<W: Write> Machine<W> {
         assert!(span >= 1000, "too few threads for so many records: {shape:?}");
         let thread = |index| Thread::new(index, shape, FIRST_PID);
         let threads: Vec<Thread> = (0..shape.threads).map(thread).collect();
-        let mut log = Log::begin(shape.cpus, out)?;
+        let mut log = Log::begin(shape.cpus, shape.late_disks, out)?;
         let before = threads.iter().filter(|it| it.is_old).map(|it| it.task);
         log.snapshot(std::iter::once(INIT).chain(before))?;
         Ok(Self {
