@@ -17,7 +17,7 @@ pub enum BudgetMetric {
     Opens,
     /// Opens that failed.
     FailedOpens,
-    /// Operations.
+    /// All operations.
     Operations,
     /// Operations that failed.
     Failed,

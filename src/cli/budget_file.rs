@@ -49,7 +49,8 @@ pub(super) struct BudgetFile {
 }
 
 impl BudgetFile {
-    /// Reads a budget. If there is no file and `is_update`, the budget has one limit, of all counts.
+    /// Reads a budget. If there is no file and `is_update`, the budget has one limit, which is of
+    /// all counts.
     pub(super) fn read(path: &Path, is_update: bool) -> Result<Self, CliError> {
         let failed = |source| CliError::Open { path: path.to_owned(), source };
         let file = match regular::open_named(path) {

@@ -56,7 +56,7 @@ pub(super) enum Verb {
     Summary(GroupedArgs),
     /// A page with charts and tables for a browser, in one file
     Report(PageArgs),
-    /// What differs between two recordings, or two commands
+    /// Differences between two recordings, or two commands
     Diff(DiffArgs),
     /// Fail if a run opens, reads or writes more than a budget allows
     Check(BudgetArgs),

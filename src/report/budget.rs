@@ -31,13 +31,13 @@ impl Outcome {
 pub struct BudgetResult {
     /// Name of the limit.
     pub limit: String,
-    /// What is counted.
+    /// Kind of the count.
     pub metric: BudgetMetric,
     /// Count of the run.
     pub measured: u64,
     /// Largest value that is allowed, tolerance included.
     pub allowed: u64,
-    /// Result.
+    /// Result of the check.
     pub outcome: Outcome,
 }
 

@@ -32,7 +32,7 @@ pub struct ComparedGroup {
 /// Result for a count or a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The same number in all runs.
+    /// Equal numbers in all runs.
     Equal,
     /// Different: one number in all first runs and another one in all second runs, or numbers whose
     /// ranks differ by more than chance.
@@ -48,13 +48,13 @@ pub enum Verdict {
 pub struct ComparedValue<M> {
     /// Place of the group in [`Comparison::groups`].
     pub group: usize,
-    /// What the values are.
+    /// Kind of the values.
     pub metric: M,
     /// Values of the first runs.
     pub before: Vec<u64>,
     /// Values of the second runs.
     pub after: Vec<u64>,
-    /// Result.
+    /// Result of the comparison.
     pub verdict: Verdict,
 }
 
