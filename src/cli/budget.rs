@@ -20,7 +20,7 @@ use super::report_output::{new_file, output};
 use crate::analysis::budget::{self, BudgetCounts, BudgetFold, BudgetMetric};
 use crate::capture::header::Header;
 use crate::event::syscall_table::{Call, CallClass, CallId};
-use crate::report::budget::{self as report, BudgetResult, Outcome};
+use crate::report::budget::{self as report, BudgetOutcome, BudgetResult};
 use crate::sys::capabilities;
 
 /// Exit status for a count that is larger than its limit.
@@ -113,7 +113,7 @@ fn update(
     results: &[BudgetResult],
     counts: &[BudgetCounts],
 ) -> Result<(), CliError> {
-    let is_inexact = |result: &&BudgetResult| matches!(result.outcome, Outcome::Inexact(_));
+    let is_inexact = |result: &&BudgetResult| matches!(result.outcome, BudgetOutcome::Inexact(_));
     let inexact: Vec<&BudgetResult> = results.iter().filter(is_inexact).collect();
     if file.is_new && inexact.len() < results.len() {
         for result in inexact {
@@ -138,14 +138,15 @@ fn update(
 
 /// Exit status of the results, unless all counts are within their limits.
 fn status_of(results: &[BudgetResult], is_update: bool, is_new: bool) -> Option<u8> {
-    let has = |wanted: fn(&Outcome) -> bool| results.iter().any(|result| wanted(&result.outcome));
+    let has =
+        |wanted: fn(&BudgetOutcome) -> bool| results.iter().any(|result| wanted(&result.outcome));
     if is_update && is_new {
         return None;
     }
-    if has(|outcome| matches!(outcome, Outcome::Inexact(_))) {
+    if has(|outcome| matches!(outcome, BudgetOutcome::Inexact(_))) {
         return Some(INEXACT);
     }
-    (has(|outcome| *outcome == Outcome::Exceeded) && !is_update).then_some(EXCEEDED)
+    (has(|outcome| *outcome == BudgetOutcome::Exceeded) && !is_update).then_some(EXCEEDED)
 }
 
 /// Results of all limited counts.
@@ -164,10 +165,10 @@ fn results(
             let doubt = doubt.or_else(|| not_recorded(*metric, header));
             let outcome = match doubt.or_else(|| counts.doubt(*metric)) {
                 // A count that is too small cannot hide that it is too large.
-                Some(_) if measured > allowed && !missing.is_empty() => Outcome::Exceeded,
-                Some(cause) => Outcome::Inexact(cause),
-                None if measured > allowed => Outcome::Exceeded,
-                None => Outcome::Within,
+                Some(_) if measured > allowed && !missing.is_empty() => BudgetOutcome::Exceeded,
+                Some(cause) => BudgetOutcome::Inexact(cause),
+                None if measured > allowed => BudgetOutcome::Exceeded,
+                None => BudgetOutcome::Within,
             };
             let (limit, metric) = (limit.name.clone(), *metric);
             results.push(BudgetResult { limit, metric, measured, allowed, outcome });
@@ -246,8 +247,8 @@ mod tests {
             allowed: 1,
             outcome,
         };
-        let [within, exceeded] = [Outcome::Within, Outcome::Exceeded].map(result);
-        let inexact = result(Outcome::Inexact("x".into()));
+        let [within, exceeded] = [BudgetOutcome::Within, BudgetOutcome::Exceeded].map(result);
+        let inexact = result(BudgetOutcome::Inexact("x".into()));
         let status = |results: &[&BudgetResult], is_update| {
             let results: Vec<BudgetResult> = results.iter().map(|&result| result.clone()).collect();
             status_of(&results, is_update, false)

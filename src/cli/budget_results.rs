@@ -2,7 +2,7 @@
 
 use quick_junit::{NonSuccessKind, Report as JUnitReport, TestCase, TestCaseStatus, TestSuite};
 
-use crate::report::budget::{BudgetResult, Outcome};
+use crate::report::budget::{BudgetOutcome, BudgetResult};
 use crate::text::escape;
 
 /// Returns the results as JUnit XML: a test case for each limited count.
@@ -10,10 +10,10 @@ pub(super) fn junit(results: &[BudgetResult]) -> Result<String, quick_junit::Ser
     let mut suite = TestSuite::new("iotrace-perf check");
     for result in results {
         let status = match &result.outcome {
-            Outcome::Within => TestCaseStatus::success(),
+            BudgetOutcome::Within => TestCaseStatus::success(),
             outcome => {
                 let kind = match outcome {
-                    Outcome::Exceeded => NonSuccessKind::Failure,
+                    BudgetOutcome::Exceeded => NonSuccessKind::Failure,
                     _ => NonSuccessKind::Error,
                 };
                 let mut status = TestCaseStatus::non_success(kind);
@@ -31,7 +31,7 @@ pub(super) fn junit(results: &[BudgetResult]) -> Result<String, quick_junit::Ser
 
 /// Returns a line for each count that is not within its limit, as GitHub's runner reads it.
 pub(super) fn annotations(results: &[BudgetResult]) -> String {
-    let failed = results.iter().filter(|result| result.outcome != Outcome::Within);
+    let failed = results.iter().filter(|result| result.outcome != BudgetOutcome::Within);
     let line = |result: &BudgetResult| {
         let title = format!("I/O budget: {}", result.limit);
         format!("::error title={}::{}\n", property(&title), message(&result.sentence()))
@@ -64,9 +64,9 @@ mod tests {
             outcome,
         };
         vec![
-            result("all", 5, Outcome::Within),
-            result("a<b>, 5%:\n", 7, Outcome::Exceeded),
-            result("x", 3, Outcome::Inexact("1 record lost".into())),
+            result("all", 5, BudgetOutcome::Within),
+            result("a<b>, 5%:\n", 7, BudgetOutcome::Exceeded),
+            result("x", 3, BudgetOutcome::Inexact("1 record lost".into())),
         ]
     }
 

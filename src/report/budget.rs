@@ -7,7 +7,7 @@ use crate::text::table::{Cell, Report, Table};
 
 /// Result for one limited count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BudgetOutcome {
     /// At most the limit.
     Within,
     /// More than the limit.
@@ -16,7 +16,7 @@ pub enum Outcome {
     Inexact(String),
 }
 
-impl Outcome {
+impl BudgetOutcome {
     fn as_str(&self) -> &'static str {
         match self {
             Self::Within => "within",
@@ -38,14 +38,14 @@ pub struct BudgetResult {
     /// Largest value that is allowed, tolerance included.
     pub allowed: u64,
     /// Result of the check.
-    pub outcome: Outcome,
+    pub outcome: BudgetOutcome,
 }
 
 impl BudgetResult {
     /// Makes the count its own limit, if it is exact.
     pub fn allow(&mut self) {
-        if !matches!(self.outcome, Outcome::Inexact(_)) {
-            (self.allowed, self.outcome) = (self.measured, Outcome::Within);
+        if !matches!(self.outcome, BudgetOutcome::Inexact(_)) {
+            (self.allowed, self.outcome) = (self.measured, BudgetOutcome::Within);
         }
     }
 
@@ -55,11 +55,11 @@ impl BudgetResult {
         let what = metric.as_str().replace('_', " ");
         let [measured, allowed] = [measured, allowed].map(|value| amount(*metric, *value));
         match outcome {
-            Outcome::Within => format!("{limit}: {what} {measured}, {allowed} allowed"),
-            Outcome::Exceeded => {
+            BudgetOutcome::Within => format!("{limit}: {what} {measured}, {allowed} allowed"),
+            BudgetOutcome::Exceeded => {
                 format!("{limit}: {what} {measured}, more than the {allowed} that are allowed")
             }
-            Outcome::Inexact(cause) => {
+            BudgetOutcome::Inexact(cause) => {
                 format!("{limit}: {what} cannot be checked: {cause} (counted: {measured})")
             }
         }
@@ -76,11 +76,11 @@ fn amount(metric: BudgetMetric, value: u64) -> String {
 
 /// Returns the report on a budget.
 pub fn report(results: &[BudgetResult]) -> Report {
-    let number = |wanted: fn(&Outcome) -> bool| {
+    let number = |wanted: fn(&BudgetOutcome) -> bool| {
         let count = results.iter().filter(|result| wanted(&result.outcome)).count();
         Cell::Count(count as u64)
     };
-    let failed = results.iter().filter(|result| result.outcome != Outcome::Within);
+    let failed = results.iter().filter(|result| result.outcome != BudgetOutcome::Within);
     let mut sentences: Vec<String> = failed.map(BudgetResult::sentence).collect();
     if sentences.is_empty() {
         sentences
@@ -98,9 +98,9 @@ pub fn report(results: &[BudgetResult]) -> Report {
     Report {
         kind: "check",
         facts: vec![
-            ("within", "", number(|outcome| *outcome == Outcome::Within)),
-            ("exceeded", "", number(|outcome| *outcome == Outcome::Exceeded)),
-            ("inexact", "", number(|outcome| matches!(outcome, Outcome::Inexact(_)))),
+            ("within", "", number(|outcome| *outcome == BudgetOutcome::Within)),
+            ("exceeded", "", number(|outcome| *outcome == BudgetOutcome::Exceeded)),
+            ("inexact", "", number(|outcome| matches!(outcome, BudgetOutcome::Inexact(_)))),
         ],
         tables: vec![
             Table {

@@ -6,7 +6,7 @@ use super::rows::{column, first_rows, key_column};
 use crate::analysis::comparison::profile::{CountMetric, Dimension, RunProfile};
 use crate::analysis::comparison::rank_test::median;
 use crate::analysis::comparison::{
-    ComparedGroup, ComparedValue, Comparison, Verdict, compare_values,
+    ComparedGroup, ComparedValue, RunComparison, Verdict, compare_values,
 };
 use crate::text::escape::shown;
 use crate::text::quantity::{self, counted, size, time, time_in_range};
@@ -53,7 +53,7 @@ fn word(verdict: Verdict) -> &'static str {
 
 /// Returns the report on runs of two versions.
 pub fn report(before: &ComparedRuns, after: &ComparedRuns, options: ComparisonOptions) -> Report {
-    let comparison = Comparison::new(&before.profiles, &after.profiles);
+    let comparison = RunComparison::new(&before.profiles, &after.profiles);
     let mut report = Report { kind: "diff", ..Report::default() };
     let side = |runs: &ComparedRuns| {
         let count = counted(runs.profiles.len() as u64, "run");
@@ -90,7 +90,7 @@ pub fn has_difference(report: &Report) -> bool {
 }
 
 /// Numbers of the counts that differ, and of those that vary.
-fn numbers(comparison: &Comparison) -> (u64, u64) {
+fn numbers(comparison: &RunComparison) -> (u64, u64) {
     let is = |value: &&ComparedValue<CountMetric>| value.verdict == Verdict::Different;
     let different = comparison.counts.iter().filter(is).count();
     (different as u64, (comparison.counts.len() - different) as u64)
@@ -105,7 +105,7 @@ fn program_time(before: &ComparedRuns, after: &ComparedRuns) -> Option<ComparedV
 }
 
 fn findings(
-    comparison: &Comparison,
+    comparison: &RunComparison,
     before: &[RunProfile],
     after: &[RunProfile],
     program: Option<&ComparedValue<()>>,
@@ -142,7 +142,7 @@ fn same(before: &[RunProfile], after: &[RunProfile]) -> String {
 }
 
 /// Sentence about the kind of operation whose number has changed most.
-fn of_calls(comparison: &Comparison) -> Option<String> {
+fn of_calls(comparison: &RunComparison) -> Option<String> {
     let rows = different(comparison, Dimension::Call);
     let (group, value) = *rows.first()?;
     let more = match rows.len() {
@@ -164,7 +164,7 @@ fn of_calls(comparison: &Comparison) -> Option<String> {
 const NAMED_MAX: usize = 2;
 
 /// Sentences about files that only one version uses.
-fn of_files(comparison: &Comparison) -> Vec<String> {
+fn of_files(comparison: &RunComparison) -> Vec<String> {
     let used = |value: &ComparedValue<CountMetric>| {
         let sum = |all: &[u64]| all.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         (sum(&value.before) > 0, sum(&value.after) > 0)
@@ -210,14 +210,14 @@ fn ratio(times: &ComparedValue<()>) -> String {
 
 /// Counts of a dimension that differ, the largest changes first.
 fn different(
-    comparison: &Comparison,
+    comparison: &RunComparison,
     dimension: Dimension,
 ) -> Vec<(&ComparedGroup, &ComparedValue<CountMetric>)> {
     rows_of(comparison, dimension, |verdict| verdict == Verdict::Different)
 }
 
 fn rows_of(
-    comparison: &Comparison,
+    comparison: &RunComparison,
     dimension: Dimension,
     is_wanted: impl Fn(Verdict) -> bool,
 ) -> Vec<(&ComparedGroup, &ComparedValue<CountMetric>)> {
@@ -232,7 +232,7 @@ fn rows_of(
     rows
 }
 
-fn counts(comparison: &Comparison, dimension: Dimension, options: ComparisonOptions) -> Table {
+fn counts(comparison: &RunComparison, dimension: Dimension, options: ComparisonOptions) -> Table {
     let (key, title, name) = titles(dimension);
     let columns: Vec<Column> = vec![
         key_column(0, "name", name),
@@ -279,7 +279,7 @@ fn counts(comparison: &Comparison, dimension: Dimension, options: ComparisonOpti
 }
 
 fn times(
-    comparison: &Comparison,
+    comparison: &RunComparison,
     program: Option<&ComparedValue<()>>,
     options: ComparisonOptions,
 ) -> Table {
@@ -335,7 +335,7 @@ fn times(
 }
 
 fn notes(
-    comparison: &Comparison,
+    comparison: &RunComparison,
     before: &ComparedRuns,
     after: &ComparedRuns,
     options: ComparisonOptions,

@@ -451,7 +451,8 @@ mod tests {
         second.kill().expect("it is a child");
         second.wait().expect("it ends");
 
-        let third = Command::new("sleep").arg("600").spawn().expect("it runs");
+        let start = |command: &mut Command| command.spawn().expect("it runs");
+        let third = start(Command::new("sleep").arg("600"));
         session::tests::set_group(pid(&third).as_raw());
         session::tests::send(libc::SIGTERM);
         let running = Running { pid: pid(&third), is_apart: true };

@@ -46,7 +46,7 @@ pub enum Verdict {
 /// Values of one metric of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComparedValue<M> {
-    /// Place of the group in [`Comparison::groups`].
+    /// Place of the group in [`RunComparison::groups`].
     pub group: usize,
     /// Kind of the values.
     pub metric: M,
@@ -60,7 +60,7 @@ pub struct ComparedValue<M> {
 
 /// Runs of two versions, compared.
 #[derive(Clone, Debug, Default)]
-pub struct Comparison {
+pub struct RunComparison {
     /// Groups of operations that any run has.
     pub groups: Vec<ComparedGroup>,
     /// Counts that are not equal in all runs.
@@ -73,7 +73,7 @@ pub struct Comparison {
     pub renamed: Vec<RenamedFile>,
 }
 
-impl Comparison {
+impl RunComparison {
     /// Compares runs; each side has at least one.
     pub fn new(before: &[RunProfile], after: &[RunProfile]) -> Self {
         let renamed = renamed_files(before, after);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn verdicts(before: &[RunProfile], after: &[RunProfile]) -> Vec<(String, Verdict)> {
-        let comparison = Comparison::new(before, after);
+        let comparison = RunComparison::new(before, after);
         let name = |place: usize| {
             let group = comparison.groups.get(place).expect("a group");
             String::from_utf8_lossy(&group.key).into_owned()
@@ -231,8 +231,11 @@ mod tests {
         let before = [run(&[("open", 3, 5), ("read", 7, 9)])];
         let after = [run(&[("open", 4, 6), ("read", 7, 1), ("stat", 1, 1)])];
         let expected = [("open", Verdict::Different), ("stat", Verdict::Different)];
-        assert_eq!(verdicts(&before, &after), expected.map(|(name, it)| (name.to_owned(), it)));
-        let times = Comparison::new(&before, &after).times;
+        assert_eq!(
+            verdicts(&before, &after),
+            expected.map(|(name, verdict)| (name.to_owned(), verdict))
+        );
+        let times = RunComparison::new(&before, &after).times;
         assert!(times.iter().all(|time| time.verdict == Verdict::OneRun), "{times:?}");
     }
 
@@ -241,7 +244,10 @@ mod tests {
         let before = [1, 2, 1, 2, 1].map(|count| run(&[("futex", count, 1), ("open", 3, 1)]));
         let after = [2, 1, 2, 2, 1].map(|count| run(&[("futex", count, 1), ("open", 4, 1)]));
         let expected = [("futex", Verdict::Varies), ("open", Verdict::Different)];
-        assert_eq!(verdicts(&before, &after), expected.map(|(name, it)| (name.to_owned(), it)));
+        assert_eq!(
+            verdicts(&before, &after),
+            expected.map(|(name, verdict)| (name.to_owned(), verdict))
+        );
     }
 
     #[test]
@@ -250,13 +256,13 @@ mod tests {
         let slow = runs([201, 202, 203, 204, 205, 206, 207, 208, 209, 210]);
         let fast = runs([101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
         let verdicts: Vec<Verdict> =
-            Comparison::new(&fast, &slow).times.iter().map(|time| time.verdict).collect();
+            RunComparison::new(&fast, &slow).times.iter().map(|time| time.verdict).collect();
         assert_eq!(verdicts, [Verdict::Different, Verdict::Varies]);
-        let few = Comparison::new(&fast[..3], &slow[..3]);
+        let few = RunComparison::new(&fast[..3], &slow[..3]);
         assert!(few.times.iter().all(|time| time.verdict == Verdict::Varies), "{:?}", few.times);
         let mixed = [105, 203, 101, 208, 110].map(|time| run(&[("fsync", 1, time)]));
         let again = [106, 202, 103, 207, 104].map(|time| run(&[("fsync", 1, time)]));
-        assert_eq!(Comparison::new(&mixed, &again).times[0].verdict, Verdict::Varies);
+        assert_eq!(RunComparison::new(&mixed, &again).times[0].verdict, Verdict::Varies);
     }
 
     #[test]
@@ -270,7 +276,7 @@ mod tests {
             );
             profile
         };
-        let comparison = Comparison::new(&[run("/tmp/ccAB.o")], &[run("/tmp/ccXY.o")]);
+        let comparison = RunComparison::new(&[run("/tmp/ccAB.o")], &[run("/tmp/ccXY.o")]);
         assert!(comparison.counts.is_empty(), "{:?}", comparison.counts);
         assert_eq!(comparison.renamed.len(), 1);
         let file = comparison.groups.iter().find(|group| group.dimension == Dimension::File);
