@@ -70,7 +70,7 @@ impl BudgetFile {
         file.take(BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
         let wrong = |cause: String| CliError::Usage(format!("{}: {cause}", path.display()));
         let document: DocumentMut =
-            text.parse().map_err(|error: toml_edit::TomlError| wrong(error.to_string()))?;
+            text.parse().map_err(|error| wrong(explained(&error, &text)))?;
         let limits = limits(&document).map_err(wrong)?;
         Ok(Self { document, limits, is_new: false })
     }
@@ -119,6 +119,14 @@ impl BudgetFile {
         let text = self.document.to_string();
         write(path, &text).map_err(|source| CliError::Create { path: path.to_owned(), source })
     }
+}
+
+/// Line and cause of a text that is not TOML.
+fn explained(error: &toml_edit::TomlError, text: &str) -> String {
+    let begin = error.span().map_or(0, |span| span.start);
+    let before = text.as_bytes().get(..begin).unwrap_or_default();
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("line {line}: {}", error.message().trim())
 }
 
 /// Replaces a file of ours, or makes it; links are not followed.
@@ -279,6 +287,14 @@ mod tests {
             let error = parsed(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn line_of_a_mistake_is_named() {
+        let text = "tolerance = \"1%\"\n[[limit]]\nopens\n";
+        let error = text.parse::<DocumentMut>().expect_err("no TOML");
+        let explained = explained(&error, text);
+        assert!(explained.starts_with("line 3: ") && !explained.contains('\n'), "{explained}");
     }
 
     #[test]

@@ -33,6 +33,13 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
             };
             ([side(before)?, side(after)?], Vec::new(), None)
         }
+        _ if args.commands.is_empty() => {
+            return Err(CliError::Usage(
+                "diff compares two recordings: iotrace-perf diff BEFORE AFTER; or two commands: \
+                 iotrace-perf diff -- COMMAND -- COMMAND"
+                    .into(),
+            ));
+        }
         _ => {
             let runs = diff_runs::record(args)?;
             let [one, other] = runs.names.clone();

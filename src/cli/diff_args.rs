@@ -13,10 +13,9 @@ use super::values::parse_count;
 pub(super) struct DiffArgs {
     /// Recording before the change: a log, a directory of a recording, a directory with several
     /// recordings, or the output of summary --json
-    #[arg(required_unless_present = "commands", conflicts_with = "commands")]
+    #[arg(conflicts_with = "commands")]
     pub(super) before: Option<PathBuf>,
     /// Recording after the change, in the same forms
-    #[arg(required_unless_present = "commands")]
     pub(super) after: Option<PathBuf>,
     /// Two commands, with -- between them: both are recorded, in turns
     #[arg(last = true, value_name = "COMMAND -- COMMAND")]
