@@ -67,8 +67,11 @@ impl BudgetFile {
             other => other.map_err(failed)?,
         };
         let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+        file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
         let wrong = |cause: String| CliError::Usage(format!("{}: {cause}", path.display()));
+        if text.len() as u64 > BYTES_MAX {
+            return Err(wrong("a budget has 1 MiB at most".into()));
+        }
         let document: DocumentMut =
             text.parse().map_err(|error| wrong(explained(&error, &text)))?;
         let limits = limits(&document).map_err(wrong)?;

@@ -1,6 +1,5 @@
 //! Profile of a run from the output of `summary --json`.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use crate::analysis::comparison::profile::{
 use crate::sys::regular;
 
 /// Largest file that is read.
-const BYTES_MAX: u64 = 1 << 30;
+const BYTES_MAX: u64 = 256 << 20;
 
 /// Document of `summary --json`, as far as a comparison uses it.
 #[derive(Debug, Deserialize)]
@@ -41,8 +40,12 @@ struct SummaryRow {
     written_bytes: u64,
     time_ns: u64,
     waited_ns: u64,
-    #[serde(flatten)]
-    names: BTreeMap<String, serde_json::Value>,
+    operation: Option<String>,
+    class: Option<String>,
+    comm: Option<String>,
+    pid: Option<i64>,
+    path: Option<String>,
+    path_bytes: Option<String>,
 }
 
 /// Row of the table of disks.
@@ -67,9 +70,33 @@ impl SummaryRow {
         }
     }
 
-    fn name(&self, key: &str) -> &str {
-        self.names.get(key).and_then(serde_json::Value::as_str).unwrap_or("(unknown)")
+    /// True for a row that sums up others.
+    fn is_sum(&self) -> bool {
+        let name = self.path.as_deref().or(self.comm.as_deref()).unwrap_or_default();
+        let number = name.strip_prefix('(').and_then(|rest| rest.strip_suffix(" others)"));
+        let is_others =
+            number.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        self.pid.is_none() && (name == "(further ones)" || is_others)
     }
+
+    /// Path of a file, with all bytes.
+    fn path(&self) -> Option<Vec<u8>> {
+        if let Some(digits) = &self.path_bytes {
+            return bytes_of(digits);
+        }
+        let path = self.path.as_deref()?;
+        (!NAMELESS.contains(&path)).then(|| path.as_bytes().to_vec())
+    }
+}
+
+/// Names of rows of files without a name.
+const NAMELESS: [&str; 3] =
+    ["(pipes, sockets and the like without a name)", "(descriptors of unknown type)", "(no I/O)"];
+
+/// Bytes of hexadecimal digits.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Reads a saved summary; returns its profile, and what is missing from its recording.
@@ -77,7 +104,11 @@ pub(super) fn read(path: &Path) -> Result<(RunProfile, Vec<String>), CliError> {
     let failed = |source| CliError::Open { path: path.to_owned(), source };
     let mut text = Vec::new();
     let file = regular::open_named(path).map_err(failed)?;
-    file.take(BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > BYTES_MAX {
+        let shown = path.display();
+        return Err(CliError::Usage(format!("{shown} is too large: 256 MiB are read at most")));
+    }
     let wrong = |cause: String| {
         CliError::Usage(format!(
             "{} is not the output of summary --json: {cause}; make one: iotrace-perf summary LOG --json --to {0}",
@@ -102,18 +133,20 @@ fn profile(document: &SummaryDocument) -> RunProfile {
         time_ns: document.time_ns.saturating_sub(document.waited_ns),
     };
     for row in &document.calls {
-        let key = call_key(row.name("operation"), row.name("class"));
+        let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        let key = call_key(&word(&row.operation), &word(&row.class));
         profile.add(Dimension::Call, key, &row.amounts());
     }
-    for (dimension, rows, key) in [
-        (Dimension::Program, &document.processes, "comm"),
-        (Dimension::File, &document.files, "path"),
-    ] {
-        // A row that is not about one program or file has words in parentheses.
-        let is_sum = |name: &str| name == "(further ones)" || name.ends_with(" others)");
-        profile.has_further |= rows.iter().any(|row| is_sum(row.name(key)));
-        for row in rows.iter().filter(|row| !row.name(key).starts_with('(')) {
-            profile.add(dimension, row.name(key), &row.amounts());
+    let is_sum = |row: &&SummaryRow| row.is_sum();
+    let mut rows = document.processes.iter().chain(&document.files);
+    profile.has_further = rows.any(|row| row.is_sum());
+    for row in document.processes.iter().filter(|row| !is_sum(row)) {
+        let name = row.comm.as_deref().unwrap_or("(unknown)");
+        profile.add(Dimension::Program, name, &row.amounts());
+    }
+    for row in document.files.iter().filter(|row| !is_sum(row)) {
+        if let Some(path) = row.path() {
+            profile.add(Dimension::File, path, &row.amounts());
         }
     }
     for row in &document.devices {

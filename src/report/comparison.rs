@@ -46,6 +46,7 @@ fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Equal => "equal",
         Verdict::Different => "different",
+        Verdict::Apart => "apart",
         Verdict::Varies => "varies",
         Verdict::OneRun => "one run",
     }
@@ -77,6 +78,7 @@ pub fn report(before: &ComparedRuns, after: &ComparedRuns, options: ComparisonOp
         report.tables.push(counts(&comparison, dimension, options));
     }
     report.tables.push(times(&comparison, program.as_ref(), options));
+    report.tables.push(renamed(&comparison, options));
     report.notes = notes(&comparison, before, after, options);
     report
 }
@@ -112,8 +114,17 @@ fn findings(
 ) -> Table {
     let mut sentences = Vec::new();
     let (different, _) = numbers(comparison);
-    if different == 0 {
-        sentences.push(same(before, after));
+    let number = |wanted| comparison.counts.iter().filter(|value| value.verdict == wanted).count();
+    let apart = number(Verdict::Apart) as u64;
+    if apart > 0 {
+        sentences.push(format!(
+            "the ranges of {} do not overlap, but these are too few runs to tell that from chance: \
+             compare more (--runs 10)",
+            counted(apart, "count")
+        ));
+    }
+    if different == 0 && apart == 0 {
+        sentences.push(same(before, after, number(Verdict::Varies) as u64));
     } else {
         sentences.extend(of_calls(comparison));
         sentences.extend(of_files(comparison));
@@ -127,18 +138,28 @@ fn findings(
     }
 }
 
-/// Sentence about runs without a difference.
-fn same(before: &[RunProfile], after: &[RunProfile]) -> String {
+/// Sentence about runs without a difference; `varying` counts are not equal in all of them.
+fn same(before: &[RunProfile], after: &[RunProfile], varying: u64) -> String {
     let of = |metric| {
         let runs = before.iter().chain(after);
         values(&runs.map(|run| run.total.count(metric)).collect::<Vec<_>>(), metric)
     };
+    let shown = match varying {
+        0 => "no difference of counts".to_owned(),
+        _ => format!("no difference of counts is shown; {} from run to run", varying_text(varying)),
+    };
     format!(
-        "no difference of counts: {} operations, {} read, {} written in each run",
+        "{shown}: {} operations, {} read, {} written in each run",
         of(CountMetric::Operations),
         of(CountMetric::Read),
         of(CountMetric::Written)
     )
+}
+
+/// Number of counts that vary, with their verb.
+fn varying_text(varying: u64) -> String {
+    let verb = if varying == 1 { "varies" } else { "vary" };
+    format!("{} {verb}", counted(varying, "count"))
 }
 
 /// Sentence about the kind of operation whose number has changed most.
@@ -203,6 +224,9 @@ fn of_program(times: &ComparedValue<()>) -> String {
 /// Ratio of the medians, in words.
 fn ratio(times: &ComparedValue<()>) -> String {
     let (one, other) = (median(&times.before), median(&times.after));
+    if one.min(other) == 0 {
+        return if one == 0 { "only after" } else { "only before" }.to_owned();
+    }
     #[expect(clippy::cast_precision_loss, reason = "shown with two decimals")]
     let ratio = one.max(other) as f64 / one.min(other).max(1) as f64;
     format!("{ratio:.2} times as {}", if other > one { "long" } else { "fast" })
@@ -236,7 +260,6 @@ fn counts(comparison: &RunComparison, dimension: Dimension, options: ComparisonO
     let (key, title, name) = titles(dimension);
     let columns: Vec<Column> = vec![
         key_column(0, "name", name),
-        column("name_after", ""),
         column("metric", ""),
         column("", "what"),
         column("before_min", ""),
@@ -248,16 +271,15 @@ fn counts(comparison: &RunComparison, dimension: Dimension, options: ComparisonO
         column("", "change"),
         column("verdict", ""),
     ];
-    let is_wanted = |verdict| options.has_varying || verdict == Verdict::Different;
+    let is_shown = |verdict| matches!(verdict, Verdict::Different | Verdict::Apart);
+    let is_wanted = |verdict| options.has_varying || is_shown(verdict);
     let (rows, rest) = first_rows(rows_of(comparison, dimension, is_wanted), options.limit);
     let row = |(group, value): (&ComparedGroup, &ComparedValue<CountMetric>)| {
-        let name_after = group.renamed.clone().map_or(Cell::None, Cell::Name);
         let word_of = |text: &str| Cell::Word(text.to_owned());
         let [low, high] = ends(&value.before).map(Cell::count);
         let [low_after, high_after] = ends(&value.after).map(Cell::count);
         vec![
             Cell::Name(group.key.clone()),
-            name_after,
             word_of(value.metric.as_str()),
             word_of(metric_word(value.metric, dimension)),
             low,
@@ -334,6 +356,23 @@ fn times(
     Table { key: "times", title: "Times: median (range)".into(), columns, rows }
 }
 
+/// Files that have another name in the second runs.
+fn renamed(comparison: &RunComparison, options: ComparisonOptions) -> Table {
+    let (shown, rest) = first_rows(comparison.renamed.clone(), options.limit);
+    let name = |name: Vec<u8>| Cell::Name(name);
+    let mut rows: Vec<Vec<Cell>> =
+        shown.into_iter().map(|file| vec![name(file.before), name(file.after)]).collect();
+    if !rest.is_empty() {
+        rows.push(vec![Cell::Word(format!("({} more)", rest.len())), Cell::None]);
+    }
+    Table {
+        key: "renamed",
+        title: "Compared as one file".into(),
+        columns: vec![key_column(0, "before", "before"), key_column(1, "after", "after")],
+        rows,
+    }
+}
+
 fn notes(
     comparison: &RunComparison,
     before: &ComparedRuns,
@@ -343,11 +382,14 @@ fn notes(
     let mut notes = Vec::new();
     let (_, varying) = numbers(comparison);
     let runs = before.profiles.len().min(after.profiles.len());
-    if varying > 0 && !options.has_varying {
+    let is_listed = |value: &&ComparedValue<CountMetric>| value.verdict == Verdict::Apart;
+    let listed = comparison.counts.iter().filter(is_listed).count() as u64;
+    let hidden = varying.saturating_sub(listed);
+    if hidden > 0 && !options.has_varying {
+        let verb = if hidden == 1 { "is" } else { "are" };
         notes.push(format!(
-            "{} from run to run and {} not listed; --json lists all",
-            counted(varying, "count") + if varying == 1 { " varies" } else { " vary" },
-            if varying == 1 { "is" } else { "are" }
+            "{} from run to run and {verb} not listed; --json lists all",
+            varying_text(hidden)
         ));
     }
     if runs == 1 {
@@ -357,15 +399,6 @@ fn notes(
              iotrace-perf diff --runs 5 -- COMMAND -- COMMAND"
                 .to_owned(),
         );
-    }
-    if let Some(first) = comparison.renamed.first() {
-        notes.push(format!(
-            "{} with another name in the second run {} compared as the same file (as {} and {})",
-            counted(comparison.renamed.len() as u64, "file"),
-            if comparison.renamed.len() == 1 { "is" } else { "are" },
-            harmless(&first.before),
-            harmless(&first.after)
-        ));
     }
     let all = before.profiles.iter().chain(&after.profiles);
     if all.clone().any(|run| run.has_further) {

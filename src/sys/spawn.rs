@@ -451,8 +451,8 @@ mod tests {
         second.kill().expect("it is a child");
         second.wait().expect("it ends");
 
-        let start = |command: &mut Command| command.spawn().expect("it runs");
-        let third = start(Command::new("sleep").arg("600"));
+        #[expect(clippy::zombie_processes, reason = "`Running::reap` waits for it")]
+        let third = Command::new("sleep").arg("600").spawn().expect("it runs");
         session::tests::set_group(pid(&third).as_raw());
         session::tests::send(libc::SIGTERM);
         let running = Running { pid: pid(&third), is_apart: true };

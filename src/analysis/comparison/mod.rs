@@ -5,11 +5,11 @@ pub mod file_matching;
 pub mod profile;
 pub mod rank_test;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use file_matching::{RenamedFile, renamed};
+use file_matching::{FileNames, RenamedFile};
 use profile::{CountMetric, Dimension, RunAmounts, RunProfile};
-use rank_test::{probability, significant};
+use rank_test::{RankTest, significant};
 
 /// Largest chance that a difference of times, or of counts that vary, is reported without a cause.
 pub const LEVEL: f64 = 0.01;
@@ -19,10 +19,8 @@ pub const LEVEL: f64 = 0.01;
 pub struct ComparedGroup {
     /// Property by which the operations are grouped.
     pub dimension: Dimension,
-    /// Key of the group in the first runs.
+    /// Key of the group. Of a file it is the name in the first runs, or a pattern.
     pub key: Vec<u8>,
-    /// Key of a file in the second runs, if it has another name there.
-    pub renamed: Option<Vec<u8>>,
     /// Amounts of each of the first runs.
     pub before: Vec<RunAmounts>,
     /// Amounts of each of the second runs.
@@ -37,7 +35,9 @@ pub enum Verdict {
     /// Different: one number in all first runs and another one in all second runs, or numbers whose
     /// ranks differ by more than chance.
     Different,
-    /// Varies from run to run, and the runs do not show a difference.
+    /// Ranges that do not overlap, in too few runs to show a difference.
+    Apart,
+    /// Ranges that overlap, and no difference is shown.
     Varies,
     /// No statement: a side has one run.
     OneRun,
@@ -74,15 +74,16 @@ pub struct RunComparison {
 }
 
 impl RunComparison {
-    /// Compares runs; each side has at least one.
+    /// Compares runs; each side has at least one, and at most [`rank_test::RUNS_MAX`].
     pub fn new(before: &[RunProfile], after: &[RunProfile]) -> Self {
-        let renamed = renamed_files(before, after);
-        let mut groups: Vec<ComparedGroup> = Vec::new();
-        for dimension in Dimension::ALL {
-            let names = if dimension == Dimension::File { renamed.as_slice() } else { &[] };
-            groups.extend(groups_of(dimension, before, after, names));
-        }
-        let mut comparison = Self { groups, renamed, ..Self::default() };
+        let names = FileNames::new(before, after);
+        let comparable = |runs: &[RunProfile]| -> Vec<RunProfile> {
+            runs.iter().map(|run| run.with_file_names(|name| names.comparable(name))).collect()
+        };
+        let (before, after) = (comparable(before), comparable(after));
+        let groups = Dimension::ALL.into_iter().flat_map(|by| groups_of(by, &before, &after));
+        let groups = groups.collect();
+        let mut comparison = Self { groups, renamed: names.renamed, ..Self::default() };
         comparison.compare_counts();
         comparison.compare_times();
         comparison
@@ -103,18 +104,22 @@ impl RunComparison {
                 if verdict == Verdict::Equal {
                     self.equal_counts += 1;
                 } else {
-                    self.counts.push(ComparedValue {
-                        group: place,
-                        metric,
-                        before,
-                        after,
-                        verdict,
-                    });
+                    let value = ComparedValue { group: place, metric, before, after, verdict };
+                    self.counts.push(value);
                 }
             }
         }
-        let varying = self.counts.iter_mut().filter(|value| value.verdict == Verdict::Varies);
-        decide(varying.collect());
+        let is_varying = |value: &&mut ComparedValue<CountMetric>| value.verdict == Verdict::Varies;
+        let mut varying: Vec<_> = self.counts.iter_mut().filter(is_varying).collect();
+        decide(&mut varying);
+        for value in varying {
+            let shows = value.verdict == Verdict::Different;
+            value.verdict = match (shows, overlap(&value.before, &value.after)) {
+                (true, _) => Verdict::Different,
+                (false, true) => Verdict::Varies,
+                (false, false) => Verdict::Apart,
+            };
+        }
     }
 
     fn compare_times(&mut self) {
@@ -128,21 +133,22 @@ impl RunComparison {
                 self.times.push(ComparedValue { group: place, metric: (), before, after, verdict });
             }
         }
-        decide(self.times.iter_mut().collect());
+        decide(&mut self.times.iter_mut().collect::<Vec<_>>());
     }
 }
 
 /// Compares values of which there is one a run: the times of whole programs.
 pub fn compare_values(before: Vec<u64>, after: Vec<u64>) -> ComparedValue<()> {
     let mut value = ComparedValue { group: 0, metric: (), before, after, verdict: Verdict::Varies };
-    decide(vec![&mut value]);
+    decide(&mut [&mut value]);
     value
 }
 
 /// Decides about values that vary, all together.
-fn decide<M>(mut values: Vec<&mut ComparedValue<M>>) {
-    let chance =
-        |value: &&mut ComparedValue<M>| probability(&value.before, &value.after).unwrap_or(1.0);
+fn decide<M>(values: &mut [&mut ComparedValue<M>]) {
+    let Some(first) = values.first() else { return };
+    let test = RankTest::new(first.before.len(), first.after.len());
+    let chance = |value: &&mut ComparedValue<M>| test.probability(&value.before, &value.after);
     let probabilities: Vec<f64> = values.iter().map(chance).collect();
     let shown = significant(&probabilities, LEVEL);
     for (value, is_shown) in values.iter_mut().zip(shown) {
@@ -160,18 +166,11 @@ fn constant(values: &[u64]) -> Option<u64> {
     first.filter(|first| values.iter().all(|value| value == first))
 }
 
-/// Files that all runs of one side have and no run of the other, and that are the same file.
-fn renamed_files(before: &[RunProfile], after: &[RunProfile]) -> Vec<RenamedFile> {
-    let (Some(first), Some(first_after)) = (before.first(), after.first()) else {
-        return Vec::new();
-    };
-    let only = |profile: &RunProfile, others: &[RunProfile]| -> BTreeMap<Vec<u8>, RunAmounts> {
-        let names: BTreeSet<&[u8]> =
-            others.iter().flat_map(|run| run.rows(Dimension::File).map(|(key, _)| key)).collect();
-        let rows = profile.rows(Dimension::File).filter(|(key, _)| !names.contains(key));
-        rows.map(|(key, amounts)| (key.to_vec(), *amounts)).collect()
-    };
-    renamed(only(first, after), only(first_after, before))
+/// True if the ranges of values overlap.
+fn overlap(one: &[u64], other: &[u64]) -> bool {
+    let range = |values: &[u64]| (values.iter().min().copied(), values.iter().max().copied());
+    let ((low, high), (other_low, other_high)) = (range(one), range(other));
+    low <= other_high && other_low <= high
 }
 
 /// Groups of one dimension.
@@ -179,27 +178,21 @@ fn groups_of(
     dimension: Dimension,
     before: &[RunProfile],
     after: &[RunProfile],
-    renamed: &[RenamedFile],
 ) -> Vec<ComparedGroup> {
-    let new_names: BTreeMap<&[u8], &[u8]> =
-        renamed.iter().map(|file| (file.before.as_slice(), file.after.as_slice())).collect();
-    let taken: BTreeSet<&[u8]> = renamed.iter().map(|file| file.after.as_slice()).collect();
     let all = before.iter().chain(after);
     let keys: BTreeSet<&[u8]> = all.flat_map(|run| run.rows(dimension).map(|row| row.0)).collect();
     let group = |key: &[u8]| {
-        let name_after = new_names.get(key).copied();
-        let amounts = |runs: &[RunProfile], key: &[u8]| -> Vec<RunAmounts> {
+        let amounts = |runs: &[RunProfile]| -> Vec<RunAmounts> {
             runs.iter().map(|run| run.amounts(dimension, key)).collect()
         };
         ComparedGroup {
             dimension,
             key: key.to_vec(),
-            renamed: name_after.map(<[u8]>::to_vec),
-            before: amounts(before, key),
-            after: amounts(after, name_after.unwrap_or(key)),
+            before: amounts(before),
+            after: amounts(after),
         }
     };
-    keys.into_iter().filter(|key| !taken.contains(key)).map(group).collect()
+    keys.into_iter().map(group).collect()
 }
 
 #[cfg(test)]
@@ -266,20 +259,29 @@ mod tests {
     }
 
     #[test]
+    fn ranges_apart_are_told_from_equal_ones() {
+        let before = [1, 1, 1].map(|count| run(&[("open", count, 1)]));
+        let after = [500, 501, 502].map(|count| run(&[("open", count, 1)]));
+        let expected = [("open".to_owned(), Verdict::Apart)];
+        assert_eq!(verdicts(&before, &after), expected);
+        assert_eq!(verdicts(&before[..1], &after), expected);
+    }
+
+    #[test]
     fn file_with_another_name_is_one_group() {
         let run = |path: &str| {
             let mut profile = RunProfile::default();
-            profile.add(
-                Dimension::File,
-                path,
-                &RunAmounts { operations: 3, ..RunAmounts::default() },
-            );
+            let amounts = RunAmounts { operations: 3, ..RunAmounts::default() };
+            profile.add(Dimension::File, path, &amounts);
             profile
         };
-        let comparison = RunComparison::new(&[run("/tmp/ccAB.o")], &[run("/tmp/ccXY.o")]);
-        assert!(comparison.counts.is_empty(), "{:?}", comparison.counts);
-        assert_eq!(comparison.renamed.len(), 1);
-        let file = comparison.groups.iter().find(|group| group.dimension == Dimension::File);
-        assert_eq!(file.and_then(|file| file.renamed.as_deref()), Some(&b"/tmp/ccXY.o"[..]));
+        let pair = |one: &str, other: &str| RunComparison::new(&[run(one)], &[run(other)]);
+        for comparison in
+            [pair("/tmp/ccAb1xYz.o", "/tmp/ccQ9rTuV.o"), pair("/proc/12/maps", "/proc/4711/maps")]
+        {
+            assert!(comparison.counts.is_empty(), "{:?}", comparison.counts);
+            assert_eq!(comparison.renamed.len(), 1);
+            assert_eq!(comparison.groups.len(), 2, "{:?}", comparison.groups);
+        }
     }
 }

@@ -166,15 +166,25 @@ impl RunProfile {
         profile
     }
 
-    /// Adds the amounts of a group. Those of a file are its directory's as well.
+    /// Adds the amounts of a group.
     pub fn add(&mut self, dimension: Dimension, key: impl AsRef<[u8]>, amounts: &RunAmounts) {
         let key = key.as_ref();
         self.rows.entry(dimension).or_default().entry(key.to_vec()).or_default().add(amounts);
-        if dimension == Dimension::File
-            && let Some(directory) = directory_of(key)
-        {
-            self.add(Dimension::Directory, directory, amounts);
+    }
+
+    /// Returns the profile with these names of files, and with the sums of their directories.
+    #[must_use]
+    pub fn with_file_names(&self, name: impl Fn(&[u8]) -> Vec<u8>) -> Self {
+        let mut profile = self.clone();
+        profile.rows.remove(&Dimension::File);
+        for (key, amounts) in self.rows(Dimension::File) {
+            let key = name(key);
+            if let Some(directory) = directory_of(&key) {
+                profile.add(Dimension::Directory, directory, amounts);
+            }
+            profile.add(Dimension::File, key, amounts);
         }
+        profile
     }
 
     /// Returns the groups of a dimension, in the order of their keys.
@@ -222,6 +232,7 @@ mod tests {
         for path in ["/a/b/x", "/a/b/y", "/z", "pipe:[7]"] {
             profile.add(Dimension::File, path, &one);
         }
+        let profile = profile.with_file_names(<[u8]>::to_vec);
         let directories: Vec<_> = profile.rows(Dimension::Directory).collect();
         let two = RunAmounts { operations: 2, read: 20, ..RunAmounts::default() };
         assert_eq!(directories, [(&b"/"[..], &one), (b"/a/b", &two)]);
