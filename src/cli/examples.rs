@@ -16,6 +16,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
             ("iotrace-perf summary", "the newest recording here"),
             ("iotrace-perf summary a.iocap --by user -n 5", "the five users with most time"),
             ("iotrace-perf summary -F /srv/ --sort p99", "one directory, slow calls first"),
+            ("iotrace-perf summary --fs-type '!proc,!sysfs'", "without these file systems"),
         ],
     ),
     (

@@ -43,9 +43,20 @@ pub(super) struct FilterArgs {
     /// is for the last part of a path, `**` matches across slashes, `!` excludes
     #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
     pub(super) files: Vec<String>,
+    /// Only operations on files of these mounts, given by their mount points; files of mounts below
+    /// them are not included
+    #[arg(long, value_name = "PATH", help_heading = "Filter")]
+    pub(super) mount: Vec<String>,
+    /// Only operations on files of these types of file systems (`ext4,xfs`, `fuse.*`; `!proc`
+    /// excludes)
+    #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "Filter")]
+    pub(super) fs_type: Vec<String>,
     /// Only operations that failed
     #[arg(long, help_heading = "Filter")]
     pub(super) failed: bool,
+    /// Only operations that did not fail
+    #[arg(long, conflicts_with = "failed", help_heading = "Filter")]
+    pub(super) succeeded: bool,
     /// Only reads, writes, or both
     #[arg(long, value_name = "r|w|rw", help_heading = "Filter")]
     pub(super) io: Option<SideArg>,

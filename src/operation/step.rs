@@ -4,6 +4,7 @@ use super::asynchronous::{AsyncOperation, NoResult};
 use super::attribution::Piece;
 use super::fault::Fault;
 use super::model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
+use super::mount_table::MountTable;
 use super::span::Span;
 use crate::anomaly::Anomaly;
 use crate::block::BlockStep;
@@ -13,6 +14,9 @@ use crate::units::{Fd, KernelTime, Pid};
 /// A change of an operation, a descriptor, a process or a thread.
 #[derive(Debug)]
 pub enum Step<'a> {
+    /// Mounts at the start of the recording, before all operations; recordings of other tools have
+    /// none.
+    MountsSeen(&'a MountTable),
     /// First sight of a process; precedes everything else about the process.
     ProcessSeen(&'a ProcessInfo),
     /// First sight of a thread; its process was seen before.

@@ -178,7 +178,8 @@ impl<W: io::Write> Sink for PerfettoSink<W> {
             | Step::DescriptorsClosed(..)
             | Step::UserChanged(_)
             | Step::Forked { .. }
-            | Step::ChainSeen(_) => Ok(()),
+            | Step::ChainSeen(_)
+            | Step::MountsSeen(_) => Ok(()),
         }
     }
 }

@@ -162,7 +162,8 @@ impl<W: io::Write> Sink for JsonLines<W> {
             | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
-            | Step::ChainSeen(_) => {}
+            | Step::ChainSeen(_)
+            | Step::MountsSeen(_) => {}
         }
         Ok(())
     }

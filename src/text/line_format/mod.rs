@@ -237,7 +237,8 @@ impl<W: io::Write> Sink for LineWriter<W> {
             | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
-            | Step::ChainSeen(_) => {}
+            | Step::ChainSeen(_)
+            | Step::MountsSeen(_) => {}
         }
         Ok(())
     }

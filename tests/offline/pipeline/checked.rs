@@ -196,6 +196,7 @@ impl<S: Sink> Sink for Checked<S> {
                 assert_eq!((it.end, it.result), (None, None));
             }
             Step::Block { step, .. } => self.block(step),
+            Step::MountsSeen(_) => {}
             Step::ChainSeen(chain) => {
                 assert_eq!(chain.id.0, self.chains, "numbers are dense");
                 self.chains += 1;
