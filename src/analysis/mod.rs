@@ -14,6 +14,7 @@ pub mod group_stats;
 pub mod histogram;
 pub mod latency;
 pub mod layer_split;
+pub mod op_groups;
 pub mod overview;
 pub mod pattern;
 pub mod process_names;

@@ -152,6 +152,10 @@ pub(super) struct AnalyseArgs {
     /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
+    /// Show each file of /proc, /sys and other pseudo file systems in tables of files; by default
+    /// they share a row for each file system, except in data
+    #[arg(long, help_heading = "Output")]
+    pub(super) all_files: bool,
     #[command(flatten)]
     pub(super) print: PrintArgs,
     #[command(flatten)]
@@ -182,6 +186,7 @@ impl PageArgs {
     pub(super) fn analyse(&self) -> AnalyseArgs {
         AnalyseArgs {
             log: self.log.clone(),
+            all_files: true,
             print: PrintArgs::default(),
             filter: self.filter.clone(),
             capture: self.capture.clone(),
@@ -194,7 +199,7 @@ impl PageArgs {
 pub(super) struct GroupedArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Property that the processes of a row have in common [default: program; with --json and --csv
+    /// Property that the operations of a row have in common [default: program; with --json and --csv
     /// process]
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(super) by: Option<ByArg>,

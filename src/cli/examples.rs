@@ -31,6 +31,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 21] = [
         &[
             ("iotrace-perf disk -a -D 10s", "processes that use the disks now"),
             ("iotrace-perf disk a.iocap --by cgroup", "containers and services"),
+            ("iotrace-perf disk a.iocap --by mount", "file systems"),
         ],
     ),
     (

@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_bytes, parse_count, parse_duration, parse_id};
+use crate::analysis::op_groups::OpDimension;
+use crate::report::grouping::Grouping;
 
-/// Property of processes.
+/// Property that the operations of a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByArg {
     /// Name of the program
@@ -18,6 +20,38 @@ pub(super) enum ByArg {
     User,
     /// Control group: the container or unit
     Cgroup,
+    /// Each thread has a row, in a table of its own (summary)
+    Thread,
+    /// Directory of the file, in a table of its own
+    Directory,
+    /// Mount of the file, in a table of its own
+    Mount,
+    /// Device of the file, in a table of its own
+    Device,
+}
+
+impl ByArg {
+    /// Returns the property of processes; `None`: another one.
+    pub(super) fn grouping(self) -> Option<Grouping> {
+        Some(match self {
+            Self::Program => Grouping::Program,
+            Self::Process => Grouping::Process,
+            Self::User => Grouping::User,
+            Self::Cgroup => Grouping::Cgroup,
+            Self::Thread | Self::Directory | Self::Mount | Self::Device => return None,
+        })
+    }
+
+    /// Returns the dimension with a table of its own; `None`: a property of processes.
+    pub(super) fn dimension(self) -> Option<OpDimension> {
+        Some(match self {
+            Self::Thread => OpDimension::Thread,
+            Self::Directory => OpDimension::Directory,
+            Self::Mount => OpDimension::Mount,
+            Self::Device => OpDimension::Device,
+            Self::Program | Self::Process | Self::User | Self::Cgroup => return None,
+        })
+    }
 }
 
 /// Options that filter operations.

@@ -2,13 +2,17 @@
 
 pub mod cache;
 pub mod disk;
+mod file_rows;
 mod file_systems;
 pub mod files;
 mod files_findings;
 pub mod grouping;
 pub mod latency;
+mod op_groups;
 pub mod page;
 pub mod pattern;
+mod places;
+mod pseudo_files;
 pub mod replay;
 pub mod replay_block;
 pub mod replay_brief;
@@ -22,5 +26,6 @@ mod size_histogram;
 pub mod slow;
 pub mod stacks;
 pub mod summary;
+mod tallies;
 
 pub use rows::ROWS;

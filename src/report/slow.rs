@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::file_rows::{NAMELESS, file_cells, file_columns};
 use super::rows::{column, first_rows, key_column, others};
-use super::summary::{NAMELESS, device, file_cells, file_columns};
+use super::summary::device;
 use crate::analysis::layer_split::LAYERS;
 use crate::analysis::slowest::{SlowOperation, SlowRequest, Slowest};
 use crate::operation::disk;

@@ -156,10 +156,7 @@ mod tests {
         let sentences = filter(&["/data/x", "/proc"], &[]).unknown();
         assert_eq!(sentences.len(), 1);
         assert!(sentences[0].starts_with("/data/x is no mount point"), "{sentences:?}");
-        assert!(
-            sentences[0].contains("it is on /data (xfs); the nearest: "),
-            "{sentences:?}"
-        );
+        assert!(sentences[0].contains("it is on /data (xfs); the nearest: "), "{sentences:?}");
         let (words, types) = filter(&[], &["ex4"]).fs_types();
         assert_eq!(
             (words, types),

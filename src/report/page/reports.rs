@@ -19,7 +19,8 @@ impl PageReports {
     /// Creates the reports; tables have this number of rows, 0 for all.
     pub(super) fn new(input: &PageInput<'_>, limit: usize) -> Self {
         let (fold, log) = (input.fold, input.summary);
-        let options = ReportOptions { limit, by: Grouping::Process, is_whole: input.is_whole };
+        let (by, is_whole) = (Grouping::Process, input.is_whole);
+        let options = ReportOptions { limit, by, is_whole, ..ReportOptions::default() };
         let finished = |mut report: Report| {
             report.incomplete = input.incomplete.to_vec();
             report.notes.extend(input.notes.iter().cloned());
@@ -27,7 +28,7 @@ impl PageReports {
         };
         Self {
             summary: finished(summary::report(&fold.summary, log, options)),
-            files: finished(files::report(&fold.files, log, limit)),
+            files: finished(files::report(&fold.files, log, options)),
             disk: finished(disk::report(&fold.disks, log, options)),
             latency: finished(latency::report(&fold.latency, log, limit)),
             slow: finished(slow::report(&fold.slowest, log, limit)),

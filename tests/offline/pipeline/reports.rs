@@ -118,7 +118,7 @@ fn check_shown(shown: &str, unit: &str, value: u64, what: &str) {
 
 /// A row for each process.
 fn options(limit: usize) -> ReportOptions {
-    ReportOptions { limit, by: Grouping::Process, is_whole: true }
+    ReportOptions { limit, by: Grouping::Process, is_whole: true, ..ReportOptions::default() }
 }
 
 #[track_caller]
@@ -220,7 +220,7 @@ fn all_forms_of_files_have_the_numbers_of_the_operations() {
         }
         assert!(by_name.is_empty(), "{name}: {by_name:?}");
         for limit in [0, 2] {
-            let report = report::files::report(&fold, &summary, limit);
+            let report = report::files::report(&fold, &summary, options(limit));
             check(&report, &name);
             let of_file_systems = column_sum(&report, "file_systems", "count");
             let on_files =
