@@ -33,7 +33,7 @@ use crate::report;
 use crate::report::grouping::{Grouping, ReportOptions};
 use crate::sys::files as sys_files;
 use crate::text::direct_flag;
-use crate::text::table::{Report, TableFormat, incomplete_line};
+use crate::text::table::{Report, Separator, TableFormat, incomplete_line};
 
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
@@ -260,9 +260,10 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
 }
 
 pub(super) fn form(args: &PrintArgs) -> TableFormat {
-    match (args.json, args.csv) {
-        (true, _) => TableFormat::Json,
-        (_, true) => TableFormat::Csv,
+    match (args.json, args.csv, args.tsv) {
+        (true, ..) => TableFormat::Json,
+        (_, true, _) => TableFormat::Csv,
+        (_, _, true) => TableFormat::Tsv,
         _ => TableFormat::Text,
     }
 }
@@ -313,9 +314,15 @@ pub(super) fn print(
     mut to: ReportOutput,
 ) -> Result<(), CliError> {
     let wrong = choose(&mut report, args).err();
-    if args.table.is_some() && wrong.is_none() && form(args) == TableFormat::Csv {
+    let separator = match form(args) {
+        TableFormat::Csv => Some(Separator::Comma),
+        TableFormat::Tsv => Some(Separator::Tab),
+        TableFormat::Text | TableFormat::Json => None,
+    };
+    let is_data = args.table.is_some() && wrong.is_none();
+    if let Some(separator) = separator.filter(|_| is_data) {
         incomplete_line(&report.incomplete).iter().for_each(|line| print_error(line));
-        return report.print_data(&mut to).map_err(CliError::output);
+        return report.print_data(separator, &mut to).map_err(CliError::output);
     }
     to.print(&report, form(args), args).map_err(CliError::output)?;
     // The report may be of a recording that is not kept, so it is printed all the same.

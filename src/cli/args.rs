@@ -262,7 +262,7 @@ pub(super) struct StacksArgs {
     #[arg(long, value_enum, default_value_t = WeightArg::Bytes, value_name = "WHAT", help_heading = "Stacks")]
     pub(super) by: WeightArg,
     /// Folded lines as flamegraph.pl and inferno read them: DEVICE;THREAD;FUNCTION;… WEIGHT
-    #[arg(short, long, conflicts_with_all = ["json", "csv", "rows"], help_heading = "Output")]
+    #[arg(short, long, conflicts_with_all = ["json", "csv", "tsv", "rows"], help_heading = "Output")]
     pub(super) folded: bool,
     /// Draw a flame graph into this file, which must not exist
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -476,8 +476,8 @@ pub(super) struct ShapeArgs {
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
-    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by
-    /// default
+    /// Only these fields of each, with --format csv, tsv and json (docs/json.md); with csv and tsv
+    /// all by default
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     pub(super) fields: Vec<String>,
 }
@@ -491,6 +491,8 @@ pub(super) enum ScriptFormat {
     Json,
     /// Comma-separated values, the names of the fields first
     Csv,
+    /// The same, separated by tabs
+    Tsv,
     /// Accesses of files and disks as b-com's I/O tracer writes them:
     /// TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
     Iotracer,

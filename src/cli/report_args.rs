@@ -122,6 +122,9 @@ pub(super) struct PrintArgs {
     /// Comma-separated values; the first field of each line is the name of its table
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(super) csv: bool,
+    /// The same as --csv, separated by tabs
+    #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
+    pub(super) tsv: bool,
     /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with
     /// --json and --csv all]
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_count, help_heading = "Output")]
@@ -129,7 +132,7 @@ pub(super) struct PrintArgs {
     /// Sort the tables that have this column by it (time, read, p99, path, …), largest first
     #[arg(long, value_name = "COLUMN", help_heading = "Output")]
     pub(super) sort: Option<String>,
-    /// Print this table only, with --csv as data without other lines (files, processes, …)
+    /// Print this table only, with --csv or --tsv as data without other lines (files, processes, …)
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub(super) table: Option<String>,
     /// Colours: on a terminal, unless `NO_COLOR` is set; or always, or never

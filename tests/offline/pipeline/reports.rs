@@ -25,7 +25,7 @@ use iotrace_perf::report;
 use iotrace_perf::report::grouping::{Grouping, ReportOptions};
 use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::table::{Cell, Report, Table, TableFormat, TextStyle};
+use iotrace_perf::text::table::{Cell, Report, Separator, Table, TableFormat, TextStyle};
 use iotrace_perf::units::{DevId, KernelTime};
 use serde_json::Value;
 
@@ -425,7 +425,8 @@ fn rows_of_fields_are_the_operations() {
         let lines = run(&log, JsonLines::new(start, disks.clone(), Vec::new())).2;
         let json = String::from_utf8(lines.finish().expect("memory")).expect("UTF-8");
         let keys = ["kind", "name", "pid", "start_ns", "duration_ns", "offset", "result", "path"];
-        let (of_csv, of_json) = (fields(RowForm::Csv, &[]), fields(RowForm::Json, &keys));
+        let (of_csv, of_json) =
+            (fields(RowForm::Separated(Separator::Comma), &[]), fields(RowForm::Json, &keys));
         let mut csv = of_csv.lines();
         let heads: Vec<&str> = csv.next().expect("heads").split(',').collect();
         assert_eq!(csv.clone().count(), json.lines().count(), "{name}");
