@@ -5,6 +5,7 @@ pub mod audit;
 pub mod bounded_map;
 pub mod cache_use;
 pub mod call_totals;
+pub mod commit_waits;
 pub mod completed_op;
 pub mod disk_use;
 pub mod files;

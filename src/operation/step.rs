@@ -5,7 +5,7 @@ use super::attribution::Piece;
 use super::fault::Fault;
 use super::model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
 use super::mount_table::MountTable;
-use super::span::Span;
+use super::span::{JournalCommit, Span};
 use crate::anomaly::Anomaly;
 use crate::block::BlockStep;
 use crate::event::callchain::CallChain;
@@ -75,6 +75,8 @@ pub enum Step<'a> {
         /// Contents of the request by sector; with its last step.
         pieces: &'a [Piece],
     },
+    /// Commit of a journal that has ended.
+    Committed(&'a JournalCommit),
     /// A call chain, before everything that came through it.
     ChainSeen(&'a CallChain),
     /// Input that could not become an operation.

@@ -244,9 +244,11 @@ impl Sink for OtfSink {
                 Ok(())
             }
             // Anomalies are counted by the stage that finds them, and written with `EndFacts`.
-            Step::Anomaly(_) | Step::ChainSeen(_) | Step::Forked { .. } | Step::MountsSeen(_) => {
-                Ok(())
-            }
+            Step::Anomaly(_)
+            | Step::ChainSeen(_)
+            | Step::Forked { .. }
+            | Step::MountsSeen(_)
+            | Step::Committed(_) => Ok(()),
         }
     }
 }

@@ -179,6 +179,7 @@ impl<W: io::Write> Sink for PerfettoSink<W> {
             | Step::UserChanged(_)
             | Step::Forked { .. }
             | Step::ChainSeen(_)
+            | Step::Committed(_)
             | Step::MountsSeen(_) => Ok(()),
         }
     }

@@ -24,6 +24,7 @@ pub mod replay_trace;
 mod rows;
 mod size_histogram;
 pub mod slow;
+mod slow_commits;
 pub mod stacks;
 pub mod summary;
 mod tallies;

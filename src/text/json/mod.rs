@@ -163,6 +163,7 @@ impl<W: io::Write> Sink for JsonLines<W> {
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
             | Step::ChainSeen(_)
+            | Step::Committed(_)
             | Step::MountsSeen(_) => {}
         }
         Ok(())

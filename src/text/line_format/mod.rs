@@ -240,6 +240,7 @@ impl<W: io::Write> Sink for LineWriter<W> {
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
             | Step::ChainSeen(_)
+            | Step::Committed(_)
             | Step::MountsSeen(_) => {}
         }
         Ok(())

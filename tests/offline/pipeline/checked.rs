@@ -197,6 +197,7 @@ impl<S: Sink> Sink for Checked<S> {
             }
             Step::Block { step, .. } => self.block(step),
             Step::MountsSeen(_) => {}
+            Step::Committed(commit) => assert!(commit.begin <= commit.end, "{commit:?}"),
             Step::ChainSeen(chain) => {
                 assert_eq!(chain.id.0, self.chains, "numbers are dense");
                 self.chains += 1;
