@@ -199,8 +199,8 @@ impl PageArgs {
 pub(super) struct GroupedArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Property that the operations of a row have in common [default: program; with --json and --csv
-    /// process]
+    /// Property that the operations of a row have in common [default: program; with --json, --csv
+    /// and --tsv process]
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(super) by: Option<ByArg>,
 }
@@ -491,7 +491,7 @@ pub(super) enum ScriptFormat {
     Json,
     /// Comma-separated values, the names of the fields first
     Csv,
-    /// The same, separated by tabs
+    /// Values separated by tabs, the names of the fields first
     Tsv,
     /// Accesses of files and disks as b-com's I/O tracer writes them:
     /// TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID

@@ -122,7 +122,7 @@ pub(super) struct PrintArgs {
     /// Comma-separated values; the first field of each line is the name of its table
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(super) csv: bool,
-    /// The same as --csv, separated by tabs
+    /// Tables as --csv has them, separated by tabs
     #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
     pub(super) tsv: bool,
     /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with

@@ -188,7 +188,7 @@ mod tests {
     const TEXT: &[u8] = b"\
         22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=continue\n\
         23 22 0:20 / /proc rw,nosuid shared:5 - proc proc rw\n\
-        30 22 0:40 / /home rw - nfs4 server:/export\\040a rw\n\
+        30 22 0:40 / /pub rw - nfs4 server:/export\\040a rw\n\
         31 22 0:41 / /mnt/a\\040b rw shared:5 master:2 - tmpfs tmpfs rw\n\
         32 22 8:1 / /data rw - ext4 /dev/sda1 rw\n\
         33 32 8:2 / /data rw - xfs /dev/sdb1 rw\n\
@@ -207,8 +207,8 @@ mod tests {
         for (path, expected) in [
             ("/etc/passwd", Some("/ ext4")),
             ("/", Some("/ ext4")),
-            ("/home", Some("/home nfs4")),
-            ("/homes/x", Some("/ ext4")),
+            ("/pub", Some("/pub nfs4")),
+            ("/pubs/x", Some("/ ext4")),
             ("/mnt/a b/c", Some("/mnt/a b tmpfs")),
             ("/data/x", Some("/data xfs")),
             ("/proc/7/stat", Some("/proc proc")),
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(found("/bind/x", own, root), place("/bind", false));
         assert_eq!(found("/bind/x", own, None), place("/bind", true));
         // The path goes through a link to another file system.
-        assert_eq!(found("/home/x", own, root), place("/", false));
+        assert_eq!(found("/pub/x", own, root), place("/", false));
         assert_eq!(found("/sub/x", own, Some(DevId::new(0, 99))), place("/sub", true));
         assert_eq!(found("/etc/x", own, Some(DevId::new(7, 0))), None);
         assert_eq!(found("/etc/x", MountNamespace(1), None), None);
@@ -249,6 +249,6 @@ mod tests {
         assert_eq!((&*first.options, &*first.fs_options), ("rw,relatime", "rw,errors=continue"));
         assert_eq!((first.source.as_slice(), first.is_pseudo()), (&b"/dev/vda1"[..], false));
         assert!(table.at(b"/proc").is_some_and(MountEntry::is_pseudo));
-        assert_eq!(table.at(b"/home").map(|mount| &*mount.source), Some(&b"server:/export a"[..]));
+        assert_eq!(table.at(b"/pub").map(|mount| &*mount.source), Some(&b"server:/export a"[..]));
     }
 }

@@ -1,6 +1,6 @@
-//! Operations as rows of selected fields: CSV, TSV, or JSON Lines with these keys only. Requests, calls,
-//! asynchronous operations and faults share the fields with the same meaning; a missing value is
-//! empty (`null`). `docs/json.md` describes each field.
+//! Operations as rows of selected fields: CSV, TSV, or JSON Lines with these keys only. Requests,
+//! calls, asynchronous operations and faults share the fields with the same meaning; a missing
+//! value is empty (`null`). `docs/json.md` describes each field.
 
 use std::io;
 

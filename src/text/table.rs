@@ -1,5 +1,5 @@
-//! Tables of figures in several forms: lines for people (`table_text`), JSON, CSV and TSV for programs.
-//! All forms have the same numbers, rounded for people.
+//! Tables of figures in several forms: lines for people (`table_text`), JSON, CSV and TSV for
+//! programs. All forms have the same numbers, rounded for people.
 //!
 //! Keys of columns are those of JSON and CSV and contain their unit (`time_ns`, `read_bytes`); for
 //! people each column has a unit that suits its numbers.
@@ -234,7 +234,7 @@ pub enum TableFormat {
     Json,
     /// Comma-separated: the first field of each line is the key of its table.
     Csv,
-    /// The same, separated by tabs.
+    /// Tab-separated, otherwise as CSV.
     Tsv,
 }
 
@@ -474,7 +474,19 @@ mod tests {
 
     #[test]
     fn as_tsv() {
-        check(TableFormat::Tsv, &expect![[r#""#]]);
+        check(
+            TableFormat::Tsv,
+            &expect![[r#"
+            table	key	value
+            facts	wall_ns	1002003
+            facts	x	
+            facts	note	That is all.
+
+            table	count	time_ns	share	path
+            files	1	5	0.125000	a,"b"\x0a
+            files	1000	12345678	125.000000	\xff\x1b[m
+        "#]],
+        );
     }
 
     #[test]

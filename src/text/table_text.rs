@@ -413,7 +413,13 @@ mod tests {
         let (key, title) = ("files", "Files (2)".to_owned());
         let tables = vec![Table { key, title, columns, rows }];
         let text = Report { kind: "sample", tables, ..Report::default() };
-        expect![[r#""#]].assert_eq(&text.text(TextStyle::default()));
+        expect![[r#"
+            Files (2)
+            file  time s  p50 µs  p99 µs     max µs  queue p50 ms  queue max ms
+            a      3.000    1.23    45.6  2,345,679          2.00          9.00
+            b     <0.001    0.85     1.0          1             0             0
+        "#]]
+        .assert_eq(&text.text(TextStyle::default()));
     }
 
     #[test]
