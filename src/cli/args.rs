@@ -199,8 +199,8 @@ impl PageArgs {
 pub(super) struct GroupedArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Property that the operations of a row have in common [default: program; with --json, --csv
-    /// and --tsv process]
+    /// Property that the operations of a row have in common [default: program; in data for programs
+    /// process]
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(super) by: Option<ByArg>,
 }
