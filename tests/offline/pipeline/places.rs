@@ -59,7 +59,7 @@ fn each_operation_is_of_one_type_of_file_system() {
             let mounts = MountFilter::new(&[], words).expect("good words");
             selected(&log, Filter { mounts, ..Filter::default() })
         };
-        let each = types.iter().map(|fs_type| (fs_type, of(&[fs_type.clone()])));
+        let each = types.iter().map(|fs_type| (fs_type, of(std::slice::from_ref(fs_type))));
         let each: Vec<(&String, [u64; 3])> = each.filter(|(_, sum)| sum[0] > 0).collect();
         let others: Vec<String> = types.iter().map(|fs_type| format!("!{fs_type}")).collect();
         let sum = added(each.iter().map(|(_, sum)| *sum).chain([of(&others)]));
