@@ -65,6 +65,15 @@ pub struct CacheUse {
 impl CacheUse {
     /// Adds other reads.
     pub fn merge(&mut self, other: &Self) {
+        self.change(other, u64::saturating_add);
+    }
+
+    /// Removes reads that were added.
+    pub fn subtract(&mut self, other: &Self) {
+        self.change(other, u64::saturating_sub);
+    }
+
+    fn change(&mut self, other: &Self, change: fn(u64, u64) -> u64) {
         let sums = [
             (&mut self.reads, other.reads),
             (&mut self.bytes, other.bytes),
@@ -75,8 +84,8 @@ impl CacheUse {
             (&mut self.elsewhere, other.elsewhere),
             (&mut self.unknown, other.unknown),
         ];
-        for (sum, more) in sums {
-            *sum = sum.saturating_add(more);
+        for (sum, operand) in sums {
+            *sum = change(*sum, operand);
         }
     }
 }

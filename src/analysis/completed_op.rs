@@ -12,7 +12,7 @@ use crate::operation::io_class::IoClass;
 use crate::operation::model::{
     FilePath, MountNamespace, OpenFile, PathArgument, ProcessKey, SyscallOperation, ThreadKey,
 };
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{DevId, KernelTime, Pid, Tid};
 
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -167,6 +167,13 @@ impl<'a> CompletedOp<'a> {
     pub fn file_of_name(&self) -> Option<&'a Rc<OpenFile>> {
         let path = self.file?.path.as_ref()?;
         self.file.filter(|_| self.name.is_some_and(|name| ptr::eq(name.path, &*path.bytes)))
+    }
+
+    /// Returns the device number of the file with its name, if that is known.
+    pub fn dev_of_name(&self) -> Option<DevId> {
+        let has_opened = self.class == CallClass::Open && self.errno.is_none();
+        let file = if has_opened { self.file } else { self.file_of_name() };
+        file.and_then(|file| file.stat.as_ref()).map(|stat| stat.dev)
     }
 
     /// Returns true if it works on a file whose name is unknown.

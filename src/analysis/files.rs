@@ -177,10 +177,7 @@ impl FileUse {
         let end = done.offset.map_or(0, |it| it.saturating_add(read.max(written)));
         let known = done.file.and_then(|it| it.stat.as_ref()).map_or(0, |it| it.size);
         self.size = self.size.max(end).max(known);
-        let is_open = done.class == CallClass::Open && !failed;
-        let file = if is_open { done.file } else { done.file_of_name() };
-        let stat = file.and_then(|file| file.stat.as_ref());
-        self.file_system = stat.map(|stat| stat.dev).or(self.file_system);
+        self.file_system = done.dev_of_name().or(self.file_system);
     }
 
     fn removed(&mut self, room: &mut usize) {

@@ -2,22 +2,27 @@
 
 mod cgroups;
 mod globs;
+mod mounts;
 mod nearest;
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::cgroups::Cgroups;
 pub use self::globs::Globs;
+use self::mounts::FilePlace;
+pub use self::mounts::MountFilter;
 use self::nearest::{FilterWords, SeenNames};
-use super::completed_op::{CompletedOp, OpKind};
+use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::fault::Fault;
-use crate::operation::model::{FilePath, OpenFile, ProcessInfo, ProcessKey, ThreadInfo, ThreadKey};
+use crate::operation::model::{
+    FilePath, MountNamespace, OpenFile, ProcessInfo, ProcessKey, ThreadInfo, ThreadKey,
+};
 use crate::operation::span::Span;
 use crate::operation::task::TaskId;
 use crate::operation::{Sink, Step};
@@ -61,8 +66,10 @@ pub struct Filter {
     pub comms: Option<Globs>,
     /// Names of files.
     pub files: Option<Globs>,
+    /// Mounts of the files.
+    pub mounts: MountFilter,
     /// Devices of requests; empty selects all.
-    pub devices: Vec<DevId>,
+    pub devices: Vec<DevicePart>,
     /// Direction of the moved bytes.
     pub side: Option<SideFilter>,
     /// Minimum duration, ns.
@@ -73,10 +80,25 @@ pub struct Filter {
     pub window: Option<(KernelTime, KernelTime)>,
     /// Kinds of events.
     pub events: Option<Events>,
-    /// True for failed operations only.
-    pub failed: bool,
+    /// Result of the operations: true for failed ones only, false for the others only.
+    pub failed: Option<bool>,
     /// True to select all block requests, whatever the other conditions are.
     pub all_requests: bool,
+}
+
+/// A device, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePart {
+    /// The device.
+    pub dev: DevId,
+    /// Sectors of the part; `None`: all.
+    pub sectors: Option<Range<u64>>,
+}
+
+impl DevicePart {
+    fn has(&self, dev: DevId, sector: u64) -> bool {
+        self.dev == dev && self.sectors.as_ref().is_none_or(|sectors| sectors.contains(&sector))
+    }
 }
 
 /// Kinds of events that are selected.
@@ -99,9 +121,10 @@ impl Filter {
     pub fn is_all(&self) -> bool {
         let no_processes = self.pids.is_empty() && self.excluded_pids.is_empty();
         let no_groups = self.users.is_empty() && self.cgroups.is_empty() && self.tids.is_empty();
-        let no_names = self.comms.is_none() && self.files.is_none() && self.events.is_none();
+        let no_files = self.files.is_none() && self.mounts.is_empty();
+        let no_names = self.comms.is_none() && no_files && self.events.is_none();
         let no_numbers = self.min_ns == 0 && self.bytes.is_none() && self.window.is_none();
-        let no_kinds = self.side.is_none() && !self.failed && self.devices.is_empty();
+        let no_kinds = self.side.is_none() && self.failed.is_none() && self.devices.is_empty();
         no_processes && no_groups && no_names && no_numbers && no_kinds
     }
 
@@ -135,32 +158,39 @@ impl Filter {
         let reads = matches!(done.class, CallClass::Read | CallClass::Transfer);
         let writes = matches!(done.class, CallClass::Write | CallClass::Transfer);
         self.takes_task(TaskId { pid: done.pid, tid: done.tid })
-            && (!self.failed || done.errno.is_some())
+            && self.takes_result(done.errno.is_some())
             && done.ns() >= self.min_ns
             && self.takes_bytes(done.class.moves_bytes().then_some(done.bytes))
             && self.takes_end(done.end)
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.events.as_ref().is_none_or(is_called)
             && self.files.as_ref().is_none_or(is_named)
+            && self.mounts.selects(places(done))
+    }
+
+    fn takes_result(&self, has_failed: bool) -> bool {
+        self.failed.is_none_or(|failed| failed == has_failed)
     }
 
     fn takes_fault(&self, fault: &Fault) -> bool {
         let path = fault.file.path.as_ref();
         let is_named = |globs: &Globs| globs.selects(path.map(|path| path.bytes.as_slice()));
         self.takes_task(TaskId { pid: fault.pid, tid: fault.tid })
-            && !self.failed
+            && self.takes_result(false)
             && self.min_ns == 0
             && self.takes_bytes(None)
             && self.takes_end(fault.time)
             && self.side.is_none()
             && self.events.as_ref().is_none_or(|it| it.faults)
             && self.files.as_ref().is_none_or(is_named)
+            && self.mounts.selects(place_of_file(&fault.file))
     }
 
     /// Activity of kernel threads is not a call, and not on a reported file.
     fn takes_aside(&self, task: TaskId, span: &Span) -> bool {
         let is_left_out = self.events.as_ref().is_some_and(|it| !it.layers);
-        let has_others = self.files.is_some() || self.side.is_some() || is_left_out || self.failed;
+        let has_files = self.files.is_some() || !self.mounts.is_empty();
+        let has_others = has_files || self.side.is_some() || is_left_out || self.failed.is_some();
         self.takes_task(task)
             && !has_others
             && self.devices.is_empty()
@@ -169,9 +199,10 @@ impl Filter {
             && self.takes_end(span.end)
     }
 
-    fn takes_device(&self, dev: DevId) -> bool {
+    fn takes_device(&self, request: &BlockRequest) -> bool {
         let is_wanted = self.events.as_ref().is_none_or(|it| it.block);
-        is_wanted && (self.devices.is_empty() || self.devices.contains(&dev))
+        let is_there = |part: &DevicePart| part.has(request.dev, request.sector);
+        is_wanted && (self.devices.is_empty() || self.devices.iter().any(is_there))
     }
 
     /// Checks the submitter of a request, and the last writers of its data.
@@ -212,15 +243,41 @@ impl Filter {
             request.op == RequestOp::Read,
             !matches!(request.op, RequestOp::Read | RequestOp::Other),
         );
-        self.takes_device(request.dev)
+        self.takes_device(request)
             && self.takes_request_pid(request, pieces)
-            && (!self.failed || request.error.is_some())
+            && self.takes_result(request.error.is_some())
             && ns >= self.min_ns
             && self.takes_bytes(Some(request.bytes_done))
             && request.completed.is_none_or(|it| self.takes_end(it))
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.files.as_ref().is_none_or(is_named)
+            && self.mounts.selects(pieces.iter().filter_map(place_of_piece))
     }
+}
+
+/// Returns the places of the files of an operation.
+fn places<'a>(done: &CompletedOp<'a>) -> impl Iterator<Item = FilePlace<'a>> {
+    let dev = done.dev_of_name();
+    let place =
+        |name: NamedPath<'a>, dev| FilePlace { path: name.path, namespace: name.mounts, dev };
+    let named = done.name.map(|name| place(name, dev));
+    named.into_iter().chain(done.target.map(|target| place(target, None)))
+}
+
+fn place_of_file(file: &OpenFile) -> Option<FilePlace<'_>> {
+    let dev = file.stat.as_ref().map(|stat| stat.dev);
+    let path = file.path.as_ref()?;
+    Some(FilePlace { path: &path.bytes, namespace: path.mounts, dev })
+}
+
+/// Returns the place of the file to which a piece of a request belongs.
+fn place_of_piece(piece: &Piece) -> Option<FilePlace<'_>> {
+    let BlockContents::File { key, .. } = &piece.contents else { return None };
+    let (path, namespace) = match path_of(piece) {
+        Some(path) => (path.bytes.as_slice(), path.mounts),
+        None => (&[][..], MountNamespace::UNKNOWN),
+    };
+    Some(FilePlace { path, namespace, dev: Some(key.0) })
 }
 
 /// Returns the path of the file to which a piece of a request belongs.
@@ -258,12 +315,21 @@ impl Picker {
         Self { filter, is_all, named, users, in_cgroups, nearest, unknown_users: 0 }
     }
 
+    /// Returns sentences about mount points of the filter that the recording does not have.
+    pub fn unknown_mounts(&self) -> Vec<String> {
+        self.filter.mounts.unknown()
+    }
+
     /// Returns a line about a filter that has selected no operation, with names that are near its
     /// own; `None`: it has selected some.
     pub fn unmatched(&self) -> Option<String> {
         let words = |globs: &Option<Globs>| globs.as_ref().map_or(&[][..], Globs::words).to_vec();
         let (files, comms) = (words(&self.filter.files), words(&self.filter.comms));
+        let (fs_types, known_types) = self.filter.mounts.fs_types();
         let wanted = FilterWords {
+            fs_types: &fs_types,
+            known_types: &known_types,
+            tids: &self.filter.tids,
             files: &files,
             comms: &comms,
             cgroups: self.filter.cgroups.words(),
@@ -276,6 +342,9 @@ impl Picker {
     pub fn wants(&mut self, step: &Step<'_>) -> bool {
         if self.is_all || self.filter.all_requests && matches!(step, Step::Block { .. }) {
             return true;
+        }
+        if let Step::MountsSeen(table) = step {
+            self.filter.mounts.learn(table);
         }
         if let Step::ThreadSeen(thread) | Step::ThreadRenamed(thread) = step {
             self.learn(thread);
@@ -350,11 +419,12 @@ impl Picker {
         let path = file.and_then(|it| it.path.as_ref());
         let is_named = |globs: &Globs| globs.selects(path.map(|path| path.bytes.as_slice()));
         self.filter.files.as_ref().is_none_or(is_named)
+            && self.filter.mounts.selects(file.and_then(place_of_file))
     }
 
     /// Returns true if requests of this device may be selected.
     pub fn has_device(&self, dev: DevId) -> bool {
-        self.filter.devices.is_empty() || self.filter.devices.contains(&dev)
+        self.filter.devices.is_empty() || self.filter.devices.iter().any(|part| part.dev == dev)
     }
 
     fn is_named(&self, thread: ThreadKey) -> bool {

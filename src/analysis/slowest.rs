@@ -11,6 +11,7 @@ use std::convert::Infallible;
 
 use rustc_hash::FxHashMap;
 
+use super::commit_waits::CommitTable;
 use super::completed_op::{CompletedOp, OpKind};
 use super::layer_split::Split;
 use super::process_names::ProcessNames;
@@ -62,6 +63,8 @@ pub struct SlowOperation {
     pub requests: Vec<SlowRequest>,
     /// Number of further requests.
     pub more_requests: u64,
+    /// Numbers of the commits of journals that it waited for.
+    pub commits: Vec<u64>,
 }
 
 /// A request that an operation waited for.
@@ -125,6 +128,8 @@ pub struct Slowest {
     in_device: BTreeMap<DevId, u64>,
     /// For requests in a device, those that were there before.
     ahead: FxHashMap<RequestId, u64>,
+    /// Commits of journals.
+    pub commits: CommitTable,
     /// Names of processes.
     pub names: ProcessNames,
 }
@@ -143,6 +148,10 @@ impl Slowest {
             Step::SyscallEnded(..) => self.threads.remove(&done.tid).unwrap_or_default(),
             _ => ThreadRequests::default(),
         };
+        let commits = self.commits.waited(step, done);
+        if !commits.is_empty() {
+            self.names.keep(done.process);
+        }
         if done.io != IoClass::File {
             return;
         }
@@ -166,6 +175,7 @@ impl Slowest {
             waited.requests.retain(|request| request.queued >= done.start);
             waited.more.retain(|queued| *queued >= done.start);
         }
+        self.commits.keep(&commits);
         self.names.keep(done.process);
         self.ranks.push(Reverse((done.ns(), Reverse(number))));
         let slow = SlowOperation {
@@ -182,6 +192,7 @@ impl Slowest {
             split,
             requests: waited.requests.into(),
             more_requests: waited.more.len() as u64,
+            commits,
         };
         self.kept.insert(number, slow);
     }
@@ -264,6 +275,7 @@ impl Sink for Slowest {
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
                 self.ended(request, pieces);
             }
+            Step::Committed(commit) => self.commits.add(commit),
             Step::ThreadEnded(thread) => {
                 self.threads.remove(&thread.tid);
             }

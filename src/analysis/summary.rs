@@ -7,6 +7,7 @@ use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
+use super::op_groups::{FileRows, OpDimension, OpGroups};
 use super::process_names::ProcessNames;
 use super::recent_rows::{OpRows, RecentRows};
 use crate::event::block::RequestOp;
@@ -136,11 +137,18 @@ pub struct IoSummary {
     pub faults: u64,
     /// Names of processes.
     pub names: ProcessNames,
+    /// Sums in a further dimension, if one is wanted.
+    pub groups: Option<OpGroups>,
     /// Rows of operations that may occur again.
     recent: RecentRows,
 }
 
 impl IoSummary {
+    /// Returns a fold that also sums in a further dimension, if one is wanted.
+    pub fn in_dimension(dimension: Option<OpDimension>) -> Self {
+        Self { groups: dimension.map(OpGroups::new), ..Self::default() }
+    }
+
     /// Returns the sum over all operations.
     pub fn all(&self) -> GroupStats {
         let mut all = GroupStats::default();
@@ -180,14 +188,17 @@ impl IoSummary {
             }
             _ => {}
         }
-        if is_transfer {
-            match &done.target {
-                Some(target) => {
-                    let row = place_of(&mut self.files, target);
-                    self.on_file(row, target, &op, [0, done.bytes]);
-                }
-                None => self.nameless.entry(done.io).or_default().add(&op, [0, done.bytes]),
+        let target = done.target.as_ref().filter(|_| is_transfer);
+        let target_row = target.map(|target| place_of(&mut self.files, target));
+        match (target, target_row) {
+            (Some(target), Some(row)) => self.on_file(row, target, &op, [0, done.bytes]),
+            _ if is_transfer => {
+                self.nameless.entry(done.io).or_default().add(&op, [0, done.bytes]);
             }
+            _ => {}
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.add(done, &op, FileRows { named: rows.file, target: target_row });
         }
     }
 
@@ -252,7 +263,10 @@ impl Sink for IoSummary {
             Step::AsyncUnfinished(operation, _) => self.unseen.add(operation),
             Step::Fault(_) => self.faults += 1,
             Step::Block { step: BlockStep::Ended(request), .. } => self.request(request),
-            _ => self.names.look(step),
+            _ => {
+                self.names.look(step);
+                self.groups.iter_mut().for_each(|groups| groups.look(step));
+            }
         }
         Ok(())
     }

@@ -33,28 +33,41 @@ use crate::report;
 use crate::report::grouping::{Grouping, ReportOptions};
 use crate::sys::files as sys_files;
 use crate::text::direct_flag;
-use crate::text::table::{Report, TableFormat, incomplete_line};
+use crate::text::table::{Report, Separator, TableFormat, incomplete_line};
 
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    run_grouped(args, |_| IoSummary::default(), report::summary::report)
+    let dimension = args.by.and_then(ByArg::dimension);
+    run_grouped(args, |_| IoSummary::in_dimension(dimension), report::summary::report)
 }
 
 /// `iotrace-perf disk`.
 pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    refuse_threads(
+        args,
+        "disk: the thread that wrote data which the kernel writes back is not recorded",
+    )?;
     run_grouped(args, |_| DiskUses::default(), report::disk::report)
 }
 
 /// `iotrace-perf files`.
 pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    run(args, |_| FileTotals::default(), report::files::report)
+    let folds_pseudo_files = folds_pseudo_files(args);
+    let report = |fold: &FileTotals, summary: &Summary, limit| {
+        let options = ReportOptions { limit, folds_pseudo_files, ..ReportOptions::default() };
+        report::files::report(fold, summary, options)
+    };
+    run(args, |_| FileTotals::default(), report)
 }
 
 /// `iotrace-perf cache`. The fold needs all operations, whichever are selected.
 pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    refuse_threads(args, "cache")?;
     let print_args = &args.analyse.print;
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
-    let (by, limit, is_whole) = (grouping(args), limit(print_args), wish.is_all());
+    let options = report_options(args, wish.is_all());
+    let empty = CacheUses::new(&Header::default(), 0);
+    chosen(report::cache::report(&empty, &Summary::default(), options), print_args)?;
     let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
     on_log(&args.analyse, |log, go_on| {
         let sink = |filter, header: &Header| {
@@ -64,7 +77,6 @@ pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
         let (selected, converted) = pass_over(log, wish, sink, go_on)?;
         let filter_notes = summary_lines::filter_notes(&selected.picker);
         let converted = Converted { filter_notes, ..converted };
-        let options = ReportOptions { limit, by, is_whole };
         let mut report = report::cache::report(&selected.fold, &converted.summary, options);
         summary_lines::add_to(&mut report, &converted);
         print(report, print_args, to)
@@ -109,35 +121,53 @@ pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
     run(args, |_| Patterns::default(), report::pattern::report)
 }
 
-/// Property by which processes are combined: in data each one has a row by default.
-fn grouping(args: &GroupedArgs) -> Grouping {
-    match (args.by, form(&args.analyse.print)) {
-        (Some(ByArg::Program), _) | (None, TableFormat::Text) => Grouping::Program,
-        (Some(ByArg::Process), _) | (None, _) => Grouping::Process,
-        (Some(ByArg::User), _) => Grouping::User,
-        (Some(ByArg::Cgroup), _) => Grouping::Cgroup,
+/// Options of a report with rows of processes: in data each one has a row by default.
+fn report_options(args: &GroupedArgs, is_whole: bool) -> ReportOptions {
+    let default = match form(&args.analyse.print) {
+        TableFormat::Text => Grouping::Program,
+        _ => Grouping::Process,
+    };
+    ReportOptions {
+        limit: limit(&args.analyse.print),
+        by: args.by.and_then(ByArg::grouping).unwrap_or(default),
+        dimension: args.by.and_then(ByArg::dimension),
+        folds_pseudo_files: folds_pseudo_files(&args.analyse),
+        is_whole,
+    }
+}
+
+/// True if the files of a pseudo file system share a row: in data each one has a row.
+fn folds_pseudo_files(args: &AnalyseArgs) -> bool {
+    form(&args.print) == TableFormat::Text && !args.all_files
+}
+
+/// Refuses `--by thread` for reports that do not have the threads.
+fn refuse_threads(args: &GroupedArgs, report: &str) -> Result<(), CliError> {
+    match args.by {
+        Some(ByArg::Thread) => Err(CliError::Usage(format!(
+            "--by thread is not for {report}; --by process has each process, summary --by thread the threads"
+        ))),
+        _ => Ok(()),
     }
 }
 
 /// Folds a log, or a recording, and prints the result, with the processes in groups.
 fn run_grouped<F: Sink<Error = Infallible>>(
     args: &GroupedArgs,
-    fold: impl FnOnce(&Header) -> F,
-    report: impl FnOnce(&F, &Summary, ReportOptions) -> Report,
+    fold: impl Fn(&Header) -> F,
+    report: impl Fn(&F, &Summary, ReportOptions) -> Report,
 ) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
-    let (by, is_whole) = (grouping(args), wish.is_all());
-    let report = |fold: &F, summary: &Summary, limit| {
-        report(fold, summary, ReportOptions { limit, by, is_whole })
-    };
+    let options = report_options(args, wish.is_all());
+    let report = |fold: &F, summary: &Summary, _| report(fold, summary, options);
     run_filtered(&args.analyse, wish, fold, report)
 }
 
 /// Folds a log, or a recording, and prints the result.
 pub(super) fn run<F: Sink<Error = Infallible>>(
     args: &AnalyseArgs,
-    fold: impl FnOnce(&Header) -> F,
-    report: impl FnOnce(&F, &Summary, usize) -> Report,
+    fold: impl Fn(&Header) -> F,
+    report: impl Fn(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
     // Invalid options are reported before anything is recorded.
     run_filtered(args, FilterSpec::of(&args.filter)?.on(args), fold, report)
@@ -147,9 +177,12 @@ pub(super) fn run<F: Sink<Error = Infallible>>(
 fn run_filtered<F: Sink<Error = Infallible>>(
     args: &AnalyseArgs,
     wish: FilterSpec<'_>,
-    fold: impl FnOnce(&Header) -> F,
-    report: impl FnOnce(&F, &Summary, usize) -> Report,
+    fold: impl Fn(&Header) -> F,
+    report: impl Fn(&F, &Summary, usize) -> Report,
 ) -> Result<ExitCode, CliError> {
+    // The columns of a report do not depend on the log.
+    let empty = report(&fold(&Header::default()), &Summary::default(), 0);
+    chosen(empty, &args.print)?;
     let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     let finish = |(fold, converted): (F, Converted)| {
         let mut report = report(&fold, &converted.summary, limit(&args.print));
@@ -227,9 +260,10 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
 }
 
 pub(super) fn form(args: &PrintArgs) -> TableFormat {
-    match (args.json, args.csv) {
-        (true, _) => TableFormat::Json,
-        (_, true) => TableFormat::Csv,
+    match (args.json, args.csv, args.tsv) {
+        (true, ..) => TableFormat::Json,
+        (_, true, _) => TableFormat::Csv,
+        (_, _, true) => TableFormat::Tsv,
         _ => TableFormat::Text,
     }
 }
@@ -250,11 +284,13 @@ pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
     !details && form(args) == TableFormat::Text && args.rows.is_none()
 }
 
-pub(super) fn print(
-    mut report: Report,
-    args: &PrintArgs,
-    mut to: ReportOutput,
-) -> Result<(), CliError> {
+/// Checks the names of tables and columns in the options with a report that has all of them.
+fn chosen(mut report: Report, args: &PrintArgs) -> Result<(), CliError> {
+    choose(&mut report, args)
+}
+
+/// Keeps the table of the options, and sorts by their column, as far as the report has these.
+fn choose(report: &mut Report, args: &PrintArgs) -> Result<(), CliError> {
     let none = |what: &str, name: &str, all: &[&str]| {
         CliError::Usage(format!("this report has no {what} {name}; it has: {}", all.join(", ")))
     };
@@ -269,9 +305,24 @@ pub(super) fn print(
         let sorted = report.sort(column, shown_rows(args));
         wrong = wrong.or(sorted.map_err(|all| none("column", column, &all)).err());
     }
-    if args.table.is_some() && wrong.is_none() && form(args) == TableFormat::Csv {
+    wrong.map_or(Ok(()), Err)
+}
+
+pub(super) fn print(
+    mut report: Report,
+    args: &PrintArgs,
+    mut to: ReportOutput,
+) -> Result<(), CliError> {
+    let wrong = choose(&mut report, args).err();
+    let separator = match form(args) {
+        TableFormat::Csv => Some(Separator::Comma),
+        TableFormat::Tsv => Some(Separator::Tab),
+        TableFormat::Text | TableFormat::Json => None,
+    };
+    let is_data = args.table.is_some() && wrong.is_none();
+    if let Some(separator) = separator.filter(|_| is_data) {
         incomplete_line(&report.incomplete).iter().for_each(|line| print_error(line));
-        return report.print_data(&mut to).map_err(CliError::output);
+        return report.print_data(separator, &mut to).map_err(CliError::output);
     }
     to.print(&report, form(args), args).map_err(CliError::output)?;
     // The report may be of a recording that is not kept, so it is printed all the same.

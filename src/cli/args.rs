@@ -152,6 +152,10 @@ pub(super) struct AnalyseArgs {
     /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
     #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
+    /// Show each file of /proc, /sys and other pseudo file systems in tables of files; by default
+    /// they share a row for each file system, except in data
+    #[arg(long, help_heading = "Output")]
+    pub(super) all_files: bool,
     #[command(flatten)]
     pub(super) print: PrintArgs,
     #[command(flatten)]
@@ -182,6 +186,7 @@ impl PageArgs {
     pub(super) fn analyse(&self) -> AnalyseArgs {
         AnalyseArgs {
             log: self.log.clone(),
+            all_files: true,
             print: PrintArgs::default(),
             filter: self.filter.clone(),
             capture: self.capture.clone(),
@@ -194,7 +199,7 @@ impl PageArgs {
 pub(super) struct GroupedArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Property that the processes of a row have in common [default: program; with --json and --csv
+    /// Property that the operations of a row have in common [default: program; in data for programs
     /// process]
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(super) by: Option<ByArg>,
@@ -257,7 +262,7 @@ pub(super) struct StacksArgs {
     #[arg(long, value_enum, default_value_t = WeightArg::Bytes, value_name = "WHAT", help_heading = "Stacks")]
     pub(super) by: WeightArg,
     /// Folded lines as flamegraph.pl and inferno read them: DEVICE;THREAD;FUNCTION;… WEIGHT
-    #[arg(short, long, conflicts_with_all = ["json", "csv", "rows"], help_heading = "Output")]
+    #[arg(short, long, conflicts_with_all = ["json", "csv", "tsv", "rows"], help_heading = "Output")]
     pub(super) folded: bool,
     /// Draw a flame graph into this file, which must not exist
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -471,8 +476,8 @@ pub(super) struct ShapeArgs {
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
-    /// Only these fields of each, with --format csv and json (docs/json.md); with csv all by
-    /// default
+    /// Only these fields of each, with --format csv, tsv and json (docs/json.md); with csv and tsv
+    /// all by default
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     pub(super) fields: Vec<String>,
 }
@@ -486,6 +491,8 @@ pub(super) enum ScriptFormat {
     Json,
     /// Comma-separated values, the names of the fields first
     Csv,
+    /// Values separated by tabs, the names of the fields first
+    Tsv,
     /// Accesses of files and disks as b-com's I/O tracer writes them:
     /// TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID
     Iotracer,

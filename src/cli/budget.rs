@@ -60,6 +60,7 @@ impl BudgetArgs {
         AnalyseArgs {
             log: self.log.clone(),
             print: self.print.clone(),
+            all_files: true,
             filter: FilterArgs::default(),
             capture: self.capture.clone(),
         }

@@ -16,6 +16,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
             ("iotrace-perf summary", "the newest recording here"),
             ("iotrace-perf summary a.iocap --by user -n 5", "the five users with most time"),
             ("iotrace-perf summary -F /srv/ --sort p99", "one directory, slow calls first"),
+            ("iotrace-perf summary --fs-type '!proc,!sysfs'", "without these file systems"),
         ],
     ),
     (
@@ -46,6 +47,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
         &[
             ("iotrace-perf disk -a -D 10s", "processes that use the disks now"),
             ("iotrace-perf disk a.iocap --by cgroup", "containers and services"),
+            ("iotrace-perf disk a.iocap --by mount", "file systems"),
         ],
     ),
     (

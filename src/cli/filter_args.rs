@@ -9,8 +9,10 @@ use super::args::{AnalyseArgs, ScriptArgs};
 use super::error::CliError;
 use super::events::{EventSelection, wanted_events};
 use super::report_args::{FilterArgs, SideArg};
-use crate::analysis::filter::{Cgroups, Events, Filter, Globs, SideFilter};
-use crate::capture::header::Header;
+use crate::analysis::filter::{
+    Cgroups, DevicePart, Events, Filter, Globs, MountFilter, SideFilter,
+};
+use crate::capture::header::{Header, Partition};
 use crate::operation::disk;
 use crate::units::{DevId, KernelTime, Pid, Tid};
 
@@ -38,10 +40,11 @@ impl<'a> FilterSpec<'a> {
             excluded_pids: args.exclude_pid.iter().copied().map(Pid).collect(),
             tids: args.tid.iter().copied().map(Tid).collect(),
             cgroups: cgroups(&args.cgroup)?,
-            failed: args.failed,
+            failed: (args.failed || args.succeeded).then_some(args.failed),
             users: args.user.iter().map(|arg| user(arg)).collect::<Result<_, _>>()?,
             comms: Globs::of_words(&args.comm).map_err(usage)?,
             files: Globs::of_paths(&args.files).map_err(usage)?,
+            mounts: MountFilter::new(&args.mount, &args.fs_type).map_err(usage)?,
             side,
             min_ns: u64::try_from(min_ns).unwrap_or(u64::MAX),
             bytes: sizes(args.min_size, args.max_size)?,
@@ -146,16 +149,73 @@ fn user(word: &str) -> Result<u32, CliError> {
     })
 }
 
-/// Finds disks of a log by name or number.
-fn devices(words: &[String], header: &Header) -> Result<Vec<DevId>, CliError> {
+/// Finds disks and partitions of a log by name or number.
+fn devices(words: &[String], header: &Header) -> Result<Vec<DevicePart>, CliError> {
     let names = disk::names(&header.disks);
     let find = |word: &String| {
         let bare = word.strip_prefix("/dev/").unwrap_or(word);
         let named = names.iter().find(|name| name.1 == bare).map(|name| name.0);
-        named.or_else(|| DevId::parse(bare)).ok_or_else(|| {
-            let all: Vec<&str> = names.iter().map(|name| name.1.as_str()).collect();
-            CliError::Usage(format!("the log has no disk {word}; it has {}", all.join(", ")))
-        })
+        let Some(dev) = named.or_else(|| DevId::parse(bare)) else {
+            let mut all: Vec<&str> = names.iter().map(|name| name.1.as_str()).collect();
+            all.sort_by_key(|name| strsim::damerau_levenshtein(name, bare));
+            let all = all.join(", ");
+            return Err(CliError::Usage(format!("the log has no disk {word}; it has {all}")));
+        };
+        let whole = DevicePart { dev, sectors: None };
+        let on_disk = part_of_disk(dev, header)?;
+        Ok([whole].into_iter().chain(on_disk).collect())
     };
-    words.iter().map(find).collect()
+    let parts: Vec<Vec<DevicePart>> = words.iter().map(find).collect::<Result<_, _>>()?;
+    Ok(parts.concat())
+}
+
+/// Returns the sectors of a partition on its disk; `None`: the device is no partition.
+fn part_of_disk(dev: DevId, header: &Header) -> Result<Option<DevicePart>, CliError> {
+    let is_it = |partition: &&Partition| DevId::parse(&partition.dev) == Some(dev);
+    let found = header.disks.iter().find_map(|disk| {
+        let partition = disk.partitions.iter().find(is_it)?;
+        Some((disk, partition))
+    });
+    let Some((disk, partition)) = found else { return Ok(None) };
+    let end = |start: u64| Some((start, start.checked_add(partition.sectors?)?));
+    let range = partition.start_sectors.and_then(end).zip(DevId::parse(&disk.dev));
+    match range {
+        Some(((start, end), dev)) => Ok(Some(DevicePart { dev, sectors: Some(start..end) })),
+        None => Err(CliError::Usage(format!(
+            "the log does not have the place of the partition {} on its disk; give the disk: -d {}",
+            partition.name, disk.name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::header::Disk;
+
+    fn header(start_sectors: Option<u64>) -> Header {
+        let (dev, name) = ("8:1".into(), "sda1".into());
+        let partition = Partition { dev, name, start_sectors, sectors: Some(100) };
+        let disk = Disk {
+            dev: "8:0".into(),
+            name: "sda".into(),
+            partitions: vec![partition],
+            ..Disk::default()
+        };
+        Header { disks: vec![disk], ..Header::default() }
+    }
+
+    #[test]
+    fn partition_is_a_part_of_its_disk() {
+        let part = |minor, sectors| DevicePart { dev: DevId::new(8, minor), sectors };
+        let found = |word: &str, start| devices(&[word.to_owned()], &header(start));
+        let of_disk = found("/dev/sda", Some(64)).expect("it is there");
+        assert_eq!(of_disk, [part(0, None)]);
+        let of_partition = found("sda1", Some(64)).expect("its place is known");
+        assert_eq!(of_partition, [part(1, None), part(0, Some(64..164))]);
+        let error = found("sda1", None).expect_err("its place is not known").to_string();
+        assert!(error.contains("give the disk: -d sda"), "{error}");
+        let error = found("sdb1", Some(64)).expect_err("no such disk").to_string();
+        assert!(error.ends_with("it has sda1, sda"), "{error}");
+    }
 }

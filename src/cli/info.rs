@@ -10,6 +10,7 @@ use super::completeness;
 use super::convert::{InputLog, open, read_log};
 use super::converted::Converted;
 use super::error::CliError;
+use super::info_mounts;
 use super::report_output::print_text;
 use super::summary_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
@@ -95,6 +96,7 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("all_block", json!(header.scope.all_block)),
         ("stacks", json!(header.chains)),
         ("disks", json!(summary.disks())),
+        ("mounts", info_mounts::as_json(summary)),
     ])
 }
 
@@ -363,6 +365,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         format!("counters  {}", summary.ledger),
     ];
     lines.extend(summary.disks().iter().filter_map(described));
+    lines.extend(info_mounts::lines(summary));
     lines.extend(summary_lines::lines(bytes, info));
     lines.extend(totals_lines(&info.totals));
     // Names of hosts, disks and programs are untrusted.

@@ -33,6 +33,7 @@ mod filter_args;
 mod foreign_options;
 mod import;
 mod info;
+mod info_mounts;
 mod invocation;
 mod live;
 mod log_argument;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_bytes, parse_count, parse_duration, parse_id};
+use crate::analysis::op_groups::OpDimension;
+use crate::report::grouping::Grouping;
 
-/// Property of processes.
+/// Property that the operations of a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByArg {
     /// Name of the program
@@ -18,6 +20,38 @@ pub(super) enum ByArg {
     User,
     /// Control group: the container or unit
     Cgroup,
+    /// Each thread has a row, in a table of its own (summary)
+    Thread,
+    /// Directory of the file, in a table of its own
+    Directory,
+    /// Mount of the file, in a table of its own
+    Mount,
+    /// Device of the file, in a table of its own
+    Device,
+}
+
+impl ByArg {
+    /// Returns the property of processes; `None`: another one.
+    pub(super) fn grouping(self) -> Option<Grouping> {
+        Some(match self {
+            Self::Program => Grouping::Program,
+            Self::Process => Grouping::Process,
+            Self::User => Grouping::User,
+            Self::Cgroup => Grouping::Cgroup,
+            Self::Thread | Self::Directory | Self::Mount | Self::Device => return None,
+        })
+    }
+
+    /// Returns the dimension with a table of its own; `None`: a property of processes.
+    pub(super) fn dimension(self) -> Option<OpDimension> {
+        Some(match self {
+            Self::Thread => OpDimension::Thread,
+            Self::Directory => OpDimension::Directory,
+            Self::Mount => OpDimension::Mount,
+            Self::Device => OpDimension::Device,
+            Self::Program | Self::Process | Self::User | Self::Cgroup => return None,
+        })
+    }
 }
 
 /// Options that filter operations.
@@ -43,9 +77,20 @@ pub(super) struct FilterArgs {
     /// is for the last part of a path, `**` matches across slashes, `!` excludes
     #[arg(short = 'F', long = "file", value_name = "GLOB", help_heading = "Filter")]
     pub(super) files: Vec<String>,
+    /// Only operations on files of these mounts, given by their mount points; files of mounts below
+    /// them are not included
+    #[arg(long, value_name = "PATH", help_heading = "Filter")]
+    pub(super) mount: Vec<String>,
+    /// Only operations on files of these types of file systems (`ext4,xfs`, `fuse.*`; `!proc`
+    /// excludes)
+    #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "Filter")]
+    pub(super) fs_type: Vec<String>,
     /// Only operations that failed
     #[arg(long, help_heading = "Filter")]
     pub(super) failed: bool,
+    /// Only operations that did not fail
+    #[arg(long, conflicts_with = "failed", help_heading = "Filter")]
+    pub(super) succeeded: bool,
     /// Only reads, writes, or both
     #[arg(long, value_name = "r|w|rw", help_heading = "Filter")]
     pub(super) io: Option<SideArg>,
@@ -77,6 +122,9 @@ pub(super) struct PrintArgs {
     /// Comma-separated values; the first field of each line is the name of its table
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(super) csv: bool,
+    /// Tables as --csv has them, separated by tabs
+    #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
+    pub(super) tsv: bool,
     /// Rows of each table that are shown, the others are summed up; 0 for all [default: 20; with
     /// --json and --csv all]
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_count, help_heading = "Output")]
@@ -84,7 +132,7 @@ pub(super) struct PrintArgs {
     /// Sort the tables that have this column by it (time, read, p99, path, …), largest first
     #[arg(long, value_name = "COLUMN", help_heading = "Output")]
     pub(super) sort: Option<String>,
-    /// Print this table only, with --csv as data without other lines (files, processes, …)
+    /// Print this table only, with --csv or --tsv as data without other lines (files, processes, …)
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub(super) table: Option<String>,
     /// Colours: on a terminal, unless `NO_COLOR` is set; or always, or never

@@ -21,6 +21,7 @@ use crate::text::ioreplay::IoreplayLines;
 use crate::text::iotracer::{AccessFilter, IotracerLines, LineCaveats};
 use crate::text::json::JsonLines;
 use crate::text::line_format::LineWriter;
+use crate::text::table::Separator;
 use crate::units::KernelTime;
 
 /// Bytes that are collected before a write.
@@ -50,10 +51,11 @@ impl ScriptShape {
         let fields = FieldSelection::of(&args.fields).map_err(CliError::Usage)?;
         let form = if args.json { ScriptFormat::Json } else { args.format };
         let is_chosen = !args.fields.is_empty();
-        if is_chosen && !matches!(form, ScriptFormat::Json | ScriptFormat::Csv) {
-            return Err(CliError::Usage("--fields goes with --format csv or json".into()));
+        let is_separated = matches!(form, ScriptFormat::Csv | ScriptFormat::Tsv);
+        if is_chosen && form != ScriptFormat::Json && !is_separated {
+            return Err(CliError::Usage("--fields goes with --format csv, tsv or json".into()));
         }
-        let fields = (is_chosen || form == ScriptFormat::Csv).then_some(fields);
+        let fields = (is_chosen || is_separated).then_some(fields);
         Ok(Self { form, fields })
     }
 }
@@ -111,7 +113,11 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
                 Ok(summary)
             }
             (form, fields) => {
-                let form = if form == ScriptFormat::Csv { RowForm::Csv } else { RowForm::Json };
+                let form = match form {
+                    ScriptFormat::Csv => RowForm::Separated(Separator::Comma),
+                    ScriptFormat::Tsv => RowForm::Separated(Separator::Tab),
+                    _ => RowForm::Json,
+                };
                 let fields = fields.unwrap_or_default();
                 let sink = FieldLines::new(start, disks, form, fields, out);
                 let start_wall = self.header.clock.start_realtime_ns;

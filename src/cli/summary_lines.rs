@@ -98,7 +98,8 @@ pub(super) fn filter_notes(picker: &Picker) -> Vec<String> {
     let unknown = (count > 0).then(|| {
         format!("{count} operations and requests are not in the output: their user is unknown")
     });
-    picker.unmatched().into_iter().chain(unknown).collect()
+    let mounts = picker.unknown_mounts();
+    mounts.into_iter().chain(picker.unmatched()).chain(unknown).collect()
 }
 
 /// Source of events, and the reason for its choice. The first logs have neither: they knew only

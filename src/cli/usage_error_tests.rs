@@ -114,7 +114,10 @@ const TEXTS: &[(&str, &str)] = &[
         "--names foo ls",
         "--names foo: the value is auto, kprobe, uprobe, uprobe+fanotify, reader, fanotify, event, links, snapshot or off",
     ),
-    ("summary --by prog", "--by prog: the value is program, process, user or cgroup"),
+    (
+        "summary --by prog",
+        "--by prog: the value is program, process, user, cgroup, thread, directory, mount or device",
+    ),
     ("summary rec ls", "one recording only; to record ls: iotrace-perf summary -- ls"),
     ("summary rec lsnosuch", "one recording only: summary takes rec, and lsnosuch is a second one"),
     ("list x", "list takes no more words: leave out x"),

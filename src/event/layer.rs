@@ -80,6 +80,8 @@ pub struct LayerEvent {
     pub edge: Edge,
     /// Device of the file system, if it is reported.
     pub dev: Option<DevId>,
+    /// Number of the journal's transaction, of a commit.
+    pub transaction: Option<u32>,
 }
 
 /// Tracepoint that reports a layer.
@@ -222,6 +224,7 @@ pub(super) struct LayerShape {
     dev: Option<IntField>,
     pause: Option<IntField>,
     aio: Option<IntField>,
+    transaction: Option<IntField>,
 }
 
 impl LayerShape {
@@ -233,18 +236,20 @@ impl LayerShape {
     ) -> Result<Option<Self>, BindError> {
         if let Some((what, layer, is_entry)) = probed(system, name) {
             let edge = if is_entry { Edge::Begin } else { Edge::End };
-            let event = LayerEvent { layer, what, edge, dev: None };
-            return Ok(Some(Self { event, dev: None, pause: None, aio: None }));
+            let event = LayerEvent { layer, what, edge, dev: None, transaction: None };
+            return Ok(Some(Self { event, dev: None, pause: None, aio: None, transaction: None }));
         }
         let Some(point) = LAYER_POINTS.iter().find(|it| (it.system, it.name) == (system, name))
         else {
             return Ok(None);
         };
         let LayerPoint { layer, what, edge, .. } = *point;
-        let event = LayerEvent { layer, what, edge, dev: None };
+        let event = LayerEvent { layer, what, edge, dev: None, transaction: None };
         let pause = matches!(edge, Edge::Pause(_)).then(|| format.int("pause")).transpose()?;
         let aio = if what == IOMAP_DIO { Some(format.int("aio")?) } else { None };
-        Ok(Some(Self { event, dev: format.int_opt("dev")?, pause, aio }))
+        let is_commit = edge.concerns_any_process();
+        let transaction = if is_commit { format.int_opt("transaction")? } else { None };
+        Ok(Some(Self { event, dev: format.int_opt("dev")?, pause, aio, transaction }))
     }
 
     /// Reads an event; `None` if the payload is too short.
@@ -252,6 +257,11 @@ impl LayerShape {
         let mut event = self.event;
         if let Some(dev) = &self.dev {
             event.dev = Some(DevId(u32::try_from(dev.read_u64(payload)?).ok()?));
+        }
+        if let Some(transaction) = &self.transaction {
+            let number = transaction.read_u64(payload)?;
+            // The field is an int with the bits of an unsigned number.
+            event.transaction = u32::try_from(number & u64::from(u32::MAX)).ok();
         }
         if let Some(pause) = &self.pause {
             event.edge = Edge::Pause(pause.read_i64(payload)?);

@@ -22,6 +22,7 @@ pub mod io_class;
 pub mod mappings;
 pub mod model;
 pub mod mount_namespaces;
+pub mod mount_table;
 mod path_arguments;
 pub mod pending_call;
 pub mod process;

@@ -1,7 +1,7 @@
 //! Spans of time: the work of one layer inside a call.
 
 use crate::event::layer::Layer;
-use crate::units::KernelTime;
+use crate::units::{DevId, KernelTime, Tid};
 
 /// One span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,23 @@ pub struct Span {
     /// Begin of the span.
     pub begin: KernelTime,
     /// End of the span.
+    pub end: KernelTime,
+}
+
+/// Commit of a journal, for all operations that wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalCommit {
+    /// Device of the file system.
+    pub dev: DevId,
+    /// Number of the transaction, if it is recorded.
+    pub transaction: Option<u32>,
+    /// Thread of the journal.
+    pub tid: Tid,
+    /// Name of the thread, if it is known.
+    pub comm: Option<Vec<u8>>,
+    /// Begin of the commit.
+    pub begin: KernelTime,
+    /// End of the commit.
     pub end: KernelTime,
 }
 

@@ -2,6 +2,7 @@
 //! that contains them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
@@ -151,6 +152,12 @@ impl JournalCommits {
         true
     }
 
+    /// Returns the commit of a device that ended at this time, if its begin was seen.
+    pub(super) fn ended(&self, dev: DevId, time: KernelTime) -> Option<Range<KernelTime>> {
+        let (begin, end) = *self.all.get(&dev)?.back()?;
+        end.filter(|end| *end == time).map(|end| begin..end)
+    }
+
     /// Forgets all: records were lost, and any commit may have happened.
     pub(super) fn forget(&mut self) {
         self.all.clear();
@@ -190,7 +197,7 @@ mod tests {
     use super::*;
 
     fn hit(what: &'static str, edge: Edge) -> LayerEvent {
-        LayerEvent { layer: Layer::Fs, what, edge, dev: Some(DevId(7)) }
+        LayerEvent { layer: Layer::Fs, what, edge, dev: Some(DevId(7)), transaction: None }
     }
 
     fn time(ns: u64) -> KernelTime {

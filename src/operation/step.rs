@@ -4,7 +4,8 @@ use super::asynchronous::{AsyncOperation, NoResult};
 use super::attribution::Piece;
 use super::fault::Fault;
 use super::model::{FdEffect, ProcessInfo, ProcessKey, SyscallOperation, ThreadInfo, Unfinished};
-use super::span::Span;
+use super::mount_table::MountTable;
+use super::span::{JournalCommit, Span};
 use crate::anomaly::Anomaly;
 use crate::block::BlockStep;
 use crate::event::callchain::CallChain;
@@ -13,6 +14,9 @@ use crate::units::{Fd, KernelTime, Pid};
 /// A change of an operation, a descriptor, a process or a thread.
 #[derive(Debug)]
 pub enum Step<'a> {
+    /// Mounts at the start of the recording, before all operations; recordings of other tools have
+    /// none.
+    MountsSeen(&'a MountTable),
     /// First sight of a process; precedes everything else about the process.
     ProcessSeen(&'a ProcessInfo),
     /// First sight of a thread; its process was seen before.
@@ -71,6 +75,8 @@ pub enum Step<'a> {
         /// Contents of the request by sector; with its last step.
         pieces: &'a [Piece],
     },
+    /// Commit of a journal that has ended.
+    Committed(&'a JournalCommit),
     /// A call chain, before everything that came through it.
     ChainSeen(&'a CallChain),
     /// Input that could not become an operation.

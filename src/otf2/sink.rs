@@ -11,7 +11,6 @@ use super::definitions::finish_context::FinishContext;
 use super::definitions::registry::{Definitions, LocationOwner};
 use super::error::OtfError;
 use super::matching_ids::MatchingIds;
-use super::mounts::MountTable;
 use super::options::{EndFacts, OtfOptions, OtfSummary};
 use super::posix::{self, Writing};
 use super::tasks::TaskDefinitions;
@@ -19,6 +18,7 @@ use super::text::printable;
 use crate::capture::header::Header;
 use crate::operation::fault::Fault;
 use crate::operation::model::SyscallOperation;
+use crate::operation::mount_table::MountTable;
 use crate::operation::{Sink, Step};
 use crate::units::KernelTime;
 
@@ -244,7 +244,11 @@ impl Sink for OtfSink {
                 Ok(())
             }
             // Anomalies are counted by the stage that finds them, and written with `EndFacts`.
-            Step::Anomaly(_) | Step::ChainSeen(_) | Step::Forked { .. } => Ok(()),
+            Step::Anomaly(_)
+            | Step::ChainSeen(_)
+            | Step::Forked { .. }
+            | Step::MountsSeen(_)
+            | Step::Committed(_) => Ok(()),
         }
     }
 }

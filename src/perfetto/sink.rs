@@ -180,7 +180,9 @@ impl<W: io::Write> Sink for PerfettoSink<W> {
             | Step::DescriptorsClosed(..)
             | Step::UserChanged(_)
             | Step::Forked { .. }
-            | Step::ChainSeen(_) => Ok(()),
+            | Step::ChainSeen(_)
+            | Step::Committed(_)
+            | Step::MountsSeen(_) => Ok(()),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::error::PipelineError;
 use super::frame_records::{Arrivals, PendingItem};
 use super::pid_reuse::PidReuse;
 use super::recorded_names::{is_read_late, name_join};
-use super::stage_message::{FOR_TRACKER, StageFailure, StageMessage, StageOutput};
+use super::stage_message::{ALSO_KEPT, FOR_TRACKER, StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::capture::fact::{Fact, Text, facts};
@@ -321,7 +321,7 @@ impl DecodeStage {
                 let late = self.merger.push(time, PendingItem::Places(places(&text))).is_err();
                 self.summary.beyond_bounds += u64::from(late);
             }
-            Fact::Text { which, pid, ref text, .. } if which == Text::DISKSTATS_START => {
+            Fact::Text { which, pid, ref text, .. } if ALSO_KEPT.contains(&which) => {
                 self.keep_text(which, pid, text.clone());
                 return next.take(StageMessage::Fact(Box::new(fact)));
             }

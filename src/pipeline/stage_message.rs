@@ -24,7 +24,7 @@ pub(super) enum StageMessage {
     Records(u64),
     /// One of them is a bookkeeping record of perf.
     Bookkeeping,
-    /// A snapshot has a task, its user, or one of [`FOR_TRACKER`].
+    /// A snapshot has a task, its user, or one of [`FOR_TRACKER`] and [`ALSO_KEPT`].
     Fact(Box<Fact>),
     /// A snapshot has a descriptor; later events come first.
     SeenFd(Box<SeenFd>, KernelTime),
@@ -51,6 +51,9 @@ pub(super) const FOR_TRACKER: [Text; 8] = [
     Text::EXTENTS,
     Text::SWITCHING_OFF,
 ];
+
+/// Texts that the next stage reads, and the summary keeps.
+pub(super) const ALSO_KEPT: [Text; 2] = [Text::DISKSTATS_START, Text::MOUNTINFO];
 
 /// Reason for which the decode stage cannot continue.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use crate::capture::fact::{Fact, Text};
 use crate::capture::header::{Disk, Header};
 use crate::event::fs::WRITEBACK_POINTS;
 use crate::operation::block::BlockOptions;
+use crate::operation::mount_table::MountTable;
 use crate::operation::process::Scope;
 use crate::operation::tracker::Tracker;
 use crate::operation::{Sink, Step};
@@ -115,6 +116,19 @@ impl<'a, S: Sink> TrackStage<'a, S> {
     }
 }
 
+impl<S: Sink> TrackStage<'_, S> {
+    /// Passes the mounts of a snapshot on.
+    fn mounts(&mut self, fact: &Fact) -> Result<(), S::Error> {
+        let Fact::Text { text, .. } = fact else { return Ok(()) };
+        self.sink.step(self.now, &Step::MountsSeen(&MountTable::parse(text)))
+    }
+}
+
+/// True if a fact is the mounts of a snapshot.
+fn has_mounts(fact: &Fact) -> bool {
+    matches!(fact, Fact::Text { which: Text::MOUNTINFO, .. })
+}
+
 impl<S: Sink> StageOutput for TrackStage<'_, S> {
     type Error = PipelineError<S::Error>;
 
@@ -140,6 +154,7 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
             StageMessage::Round => {
                 return if (self.go_on)() { Ok(()) } else { Err(PipelineError::Interrupted) };
             }
+            StageMessage::Fact(fact) if has_mounts(&fact) => self.mounts(&fact),
             quiet => {
                 self.learn(quiet);
                 Ok(())

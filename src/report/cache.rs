@@ -1,12 +1,15 @@
 //! Report of `cache`.
 
+use super::file_rows::{file_cells, file_columns, other_files};
 use super::file_systems::FileSystems;
 use super::grouping::{self, ProcessGroup, ReportOptions, groups};
+use super::places::{PlaceTable, PlacedFile, Places, table_of};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
-use super::summary::{file_cells, file_columns, other_files, title};
+use super::summary::title;
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::cache_use::{CacheUse, CacheUses};
 use crate::analysis::completed_op::OpKind;
+use crate::operation::disk;
 use crate::pipeline::Summary;
 use crate::text::quantity::size;
 use crate::text::shares;
@@ -100,6 +103,7 @@ pub fn report(fold: &CacheUses, summary: &Summary, options: ReportOptions) -> Re
         processes(fold, options),
         files(fold, options.limit),
     ];
+    report.tables.extend(by_place(fold, summary, options, &all));
     for (what, others) in [
         ("processes", fold.processes.others().map(|row| row.used.reads)),
         ("files", fold.files.others().map(|row| row.used.reads)),
@@ -162,7 +166,7 @@ fn calls(fold: &CacheUses, limit: usize) -> Table {
 fn processes(fold: &CacheUses, options: ReportOptions) -> Table {
     let rows = fold.processes.iter().map(|(key, row)| (*key, row.pid, row.used.clone()));
     let groups = groups(rows, &fold.names, options.by, CacheUse::merge);
-    let has_commands = groups.iter().any(ProcessGroup::has_command);
+    let has_commands = groups.is_empty() || groups.iter().any(ProcessGroup::has_command);
     let rows = groups.into_iter().map(|group| CacheRow { names: group.cells(), used: group.sum });
     let rest = fold
         .processes
@@ -188,6 +192,34 @@ fn files(fold: &CacheUses, limit: usize) -> Table {
     let mut names = vec![column("disk_bytes", "disk"), column("unused_bytes", "unused")];
     names.extend(file_columns("file"));
     table("files", "Files", &names, rows.collect(), limit)
+}
+
+/// Returns the table of a dimension; `all`: the sum over all reads.
+fn by_place(
+    fold: &CacheUses,
+    summary: &Summary,
+    options: ReportOptions,
+    all: &CacheUse,
+) -> Option<Table> {
+    let dimension = options.dimension?;
+    let (file_systems, disks) = (FileSystems::of(summary), disk::names(&summary.disks()));
+    let places = Places { dimension, file_systems: &file_systems, disks: &disks };
+    let named = fold.files.iter().map(|(key, row)| {
+        let dev = row.key.map(|key| key.0);
+        (PlacedFile::Named(key, dev), row.used.clone())
+    });
+    let further = fold.files.others();
+    let further = further.map(|row| (PlacedFile::Word("(further ones)"), row.used.clone()));
+    let mut rows: Vec<(PlacedFile<'_>, CacheUse)> = named.chain(further).collect();
+    let mut nameless = all.clone();
+    rows.iter().for_each(|(_, used)| nameless.subtract(used));
+    if nameless != CacheUse::default() {
+        rows.push((PlacedFile::Word("(files without a name)"), nameless));
+    }
+    let groups = places.groups(rows.into_iter(), CacheUse::merge);
+    let rows = groups.into_iter().map(|(names, used)| CacheRow { names, used }).collect();
+    let PlaceTable { key, title, columns } = table_of(dimension);
+    Some(table(key, title, &columns, rows, options.limit))
 }
 
 /// A sentence about the share of memory, and one about bytes that no read has used.

@@ -3,9 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::file_rows::{file_cells, file_columns, other_files};
+use super::file_systems::FileSystems;
 use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
+use super::places::{PlaceTable, PlacedFile, Places, table_of};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
-use super::summary::{device, file_cells, file_columns, other_files};
+use super::summary::device;
 use crate::analysis::bounded_map::{BoundedMap, KEYS_MAX};
 use crate::analysis::disk_use::{DiskAmount, DiskCause, DiskContents, DiskUse, DiskUses};
 use crate::operation::attribution::device_of;
@@ -204,6 +207,60 @@ fn contents(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Vec<D
     rows
 }
 
+/// Sums of each disk by the place of the files in the sectors.
+fn placed(
+    fold: &DiskUses,
+    summary: &Summary,
+    options: ReportOptions,
+    places: &Places<'_>,
+) -> Vec<DiskRow> {
+    let mut rows: BTreeMap<DevId, Vec<(PlacedFile<'_>, DiskUse)>> = BTreeMap::new();
+    for (dev, files) in &fold.files {
+        let of_disk = rows.entry(*dev).or_default();
+        let named = files.iter();
+        of_disk.extend(named.map(|(key, used)| (PlacedFile::Named(key, None), *used)));
+        of_disk.extend(files.others().map(|used| (PlacedFile::Word("(further ones)"), *used)));
+    }
+    for ((dev, contents), used) in fold.contents.iter() {
+        let file = match contents {
+            DiskContents::File(key) if device_of(*key).is_none() => PlacedFile::OnDevice(key.0),
+            DiskContents::File(_) => PlacedFile::Word("(the device itself)"),
+            DiskContents::Journal => PlacedFile::Word("(journal)"),
+            DiskContents::Metadata => PlacedFile::Word("(metadata)"),
+            DiskContents::Nothing => PlacedFile::Word("(flushes, discards)"),
+            DiskContents::Unknown => PlacedFile::Word("(unknown)"),
+        };
+        rows.entry(*dev).or_default().push((file, *used));
+    }
+    // The disks of these are not known.
+    let rest = fold.contents.others().map(|used| (PlacedFile::Word("(further ones)"), *used));
+    rows.entry(DevId::default()).or_default().extend(rest);
+    for (dev, used) in of_other_programs(summary, options) {
+        rows.entry(dev).or_default().push((PlacedFile::Word(OTHER_PROGRAMS), used));
+    }
+    let of_disk = |(dev, rows): (DevId, Vec<(PlacedFile<'_>, DiskUse)>)| {
+        let groups = places.groups(rows.into_iter(), DiskUse::merge);
+        groups.into_iter().map(move |(names, used)| DiskRow { dev, names, used })
+    };
+    rows.into_iter().flat_map(of_disk).collect()
+}
+
+/// Returns the table of a dimension.
+fn by_place(
+    fold: &DiskUses,
+    summary: &Summary,
+    options: ReportOptions,
+    disks: &DiskNames,
+) -> Option<Table> {
+    let dimension = options.dimension?;
+    let file_systems = FileSystems::of(summary);
+    let places = Places { dimension, file_systems: &file_systems, disks: &disks.0 };
+    let PlaceTable { key, title, columns } = table_of(dimension);
+    let rows = placed(fold, summary, options, &places);
+    let title = format!("{title} on disks");
+    Some(disks.table(key, &title, &columns, rows, options.limit))
+}
+
 /// All of `disk` except for the last lines of the capture.
 pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Report {
     // A part of a recording has no duration of its own.
@@ -237,6 +294,7 @@ pub fn report(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Rep
         disks.table("causes", title, &grouping::columns(options.by, true), causes, options.limit),
         disks.table("files", "Files on disks", &file_columns("file"), contents, options.limit),
     ];
+    report.tables.extend(by_place(fold, summary, options, &disks));
     let further_files = fold.files.values().filter_map(BoundedMap::others);
     let further_files: u64 =
         further_files.chain(fold.contents.others()).map(DiskUse::requests).sum();

@@ -1,15 +1,19 @@
 //! Report of `files`.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::file_systems::FileSystems;
+use super::file_rows::{file_cells, file_columns, nameless_cells, other_files};
+use super::file_systems::{FileSystems, type_and_point};
 use super::files_findings;
+use super::grouping::ReportOptions;
+use super::places::directory;
+use super::pseudo_files::{FoldedRows, KeyedFile, folded, note};
 use super::rows::{column, first_rows, key_column, left_out, others};
-use super::summary::{file_cells, file_columns, nameless_cells, other_files};
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::files::{FileTotals, FileUse, ProcessUse};
-use crate::analysis::summary::KeyParts;
+use crate::operation::disk;
 use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::table::{Cell, Column, Report, Table};
@@ -107,8 +111,9 @@ fn table(
     }
 }
 
-/// All of `files` except for the last lines of the capture; `limit` rows of each table, 0 for all.
-pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
+/// All of `files` except for the last lines of the capture.
+pub fn report(fold: &FileTotals, summary: &Summary, options: ReportOptions) -> Report {
+    let limit = options.limit;
     let wall = summary.end_time().0.saturating_sub(summary.start().0);
     let mut report = Report { kind: "files", ..Report::default() };
     report.facts = vec![
@@ -119,9 +124,11 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
             Cell::Count(fold.files.iter().filter(|file| is_file(file.1)).count() as u64),
         ),
     ];
+    let (files, note) = files(fold, summary, options);
+    report.notes.extend(note);
     report.tables = vec![
         files_findings::table(fold),
-        files(fold, limit),
+        files,
         directories(fold, limit),
         by_file_system(fold, summary, limit),
         by_process(fold, limit),
@@ -157,7 +164,8 @@ pub fn report(fold: &FileTotals, summary: &Summary, limit: usize) -> Report {
     report
 }
 
-fn files(fold: &FileTotals, limit: usize) -> Table {
+/// Returns the table of files, and the note on files that share a row.
+fn files(fold: &FileTotals, summary: &Summary, options: ReportOptions) -> (Table, Option<String>) {
     let mut columns = vec![column("processes", "processes")];
     columns.extend([column("size_bytes", "size"), key_column(1, "class", "class")]);
     columns.extend(file_columns("file"));
@@ -170,26 +178,37 @@ fn files(fold: &FileTotals, limit: usize) -> Table {
         cells.extend(names);
         cells
     };
-    let rows = fold.files.iter().map(|(key, it)| (cells(it, file_cells(key)), it));
+    let file_systems = match options.folds_pseudo_files {
+        true => FileSystems::of(summary),
+        false => FileSystems::none(),
+    };
+    let rows = fold.files.iter();
+    let rows =
+        rows.map(|(key, used)| (KeyedFile { key, dev: used.file_system }, Cow::Borrowed(used)));
+    let merge = |sum: &mut Cow<'_, FileUse>, more: &Cow<'_, FileUse>| sum.to_mut().merge(more);
+    let disks = disk::names(&summary.disks());
+    let FoldedRows { named, pseudo } = folded(rows, &file_systems, &disks, merge);
+    let rows = named.iter().map(|(key, used)| (cells(used, file_cells(key)), &**used));
+    let shared = pseudo.iter().map(|row| {
+        let mut cells = cells(&row.sum, [Cell::None, Cell::None, row.name()]);
+        // The processes of several files are not added up.
+        cells.iter_mut().take(1).for_each(|processes| *processes = Cell::None);
+        (cells, &*row.sum)
+    });
     let rest = fold.files.others().map(|other| (cells(other, other_files()), other));
-    let nameless = fold.nameless.iter().map(|(io, it)| (cells(it, nameless_cells(*io)), it));
-    let rows = rows.chain(rest).chain(nameless).collect();
-    table("files", "Files, pipes and sockets", &columns, rows, limit)
+    let nameless = fold.nameless.iter().map(|(io, used)| (cells(used, nameless_cells(*io)), used));
+    let rows = rows.chain(shared).chain(rest).chain(nameless).collect();
+    (table("files", "Files, pipes and sockets", &columns, rows, options.limit), note(&pseudo))
 }
 
 /// Sums over the files of each directory, not those of directories in it.
 fn directories(fold: &FileTotals, limit: usize) -> Table {
     let mut sums: BTreeMap<Vec<u8>, (u64, FileUse)> = BTreeMap::new();
-    for (key, it) in fold.files.iter() {
-        let parts = KeyParts::of(key);
-        let path = parts.path;
-        // An object without a place has no directory: socket:[7], or a path with an unknown
-        // beginning.
-        let Some(slash) = path.iter().rposition(|path| *path == b'/') else { continue };
-        let path = path.get(..slash.max(1)).unwrap_or_default();
-        let sum = sums.entry(KeyParts { path, ..parts }.key()).or_default();
+    for (key, used) in fold.files.iter() {
+        let Some(directory) = directory(key) else { continue };
+        let sum = sums.entry(directory).or_default();
         sum.0 += 1;
-        sum.1.merge(it);
+        sum.1.merge(used);
     }
     let rows = sums.iter().map(|(key, (files, used))| {
         let mut cells = vec![Cell::Count(*files)];
@@ -201,26 +220,45 @@ fn directories(fold: &FileTotals, limit: usize) -> Table {
     table("directories", "Directories", &columns, rows.collect(), limit)
 }
 
-/// Sums over the files of each file system.
+/// Sums over the files of each file system: of the device of a file, or by its path.
 fn by_file_system(fold: &FileTotals, summary: &Summary, limit: usize) -> Table {
-    let mut sums: BTreeMap<Option<DevId>, (u64, FileUse)> = BTreeMap::new();
-    for (_, used) in fold.files.iter().filter(|(_, used)| is_file(used)) {
-        let sum = sums.entry(used.file_system).or_default();
+    let file_systems = FileSystems::of(summary);
+    let mut sums: BTreeMap<FileSystemKey, (u64, FileUse)> = BTreeMap::new();
+    for (key, used) in fold.files.iter().filter(|(_, used)| is_file(used)) {
+        let found = file_systems.of_file(key, used.file_system);
+        let by_path = found.filter(|found| found.is_by_path).map(|found| found.mount);
+        let key = FileSystemKey {
+            dev: used.file_system.or(by_path.map(|mount| mount.dev)),
+            by_path: by_path.map(type_and_point),
+        };
+        let sum = sums.entry(key).or_default();
         sum.0 += 1;
         sum.1.merge(used);
     }
-    let file_systems = FileSystems::of(summary);
-    let rows = sums.iter().map(|(dev, (files, used))| {
-        let name = dev.map_or_else(|| "not known".to_owned(), |dev| file_systems.name(dev));
+    let rows = sums.iter().map(|(FileSystemKey { dev, by_path }, (files, used))| {
+        let name = match (by_path, dev) {
+            (Some(name), _) => format!("{name}, by path"),
+            (None, Some(dev)) => file_systems.name(*dev),
+            (None, None) => "not known".to_owned(),
+        };
         let dev = dev.map_or(NONE, |dev| Cell::Word(dev.to_string()));
-        (vec![Cell::Count(*files), dev, Cell::Word(name)], used)
+        (vec![Cell::Count(*files), Cell::Flag(by_path.is_some()), dev, Cell::Word(name)], used)
     });
     let columns = [
         column("files", "files"),
+        column("by_path", ""),
         column("fs_dev", ""),
         key_column(0, "file_system", "file system"),
     ];
     table("file_systems", "File systems", &columns, rows.collect(), limit)
+}
+
+/// File system of a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FileSystemKey {
+    dev: Option<DevId>,
+    /// Type and mount point, if only the path shows them.
+    by_path: Option<String>,
 }
 
 const BY_PROCESS: [Column; 7] = [

@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::file_rows::file_cells;
 use super::rows::column;
-use super::summary::file_cells;
 use crate::analysis::files::{FileTotals, FileUse};
 use crate::analysis::summary::KeyParts;
 use crate::text::quantity::{count, counted, size};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::rows::{column, key_column};
+use crate::analysis::op_groups::OpDimension;
 use crate::analysis::process_names::ProcessNames;
 use crate::operation::cgroup;
 use crate::operation::model::{ProcessInfo, ProcessKey};
@@ -31,6 +32,10 @@ pub struct ReportOptions {
     pub limit: usize,
     /// Property by which processes are combined.
     pub by: Grouping,
+    /// Dimension with a table of its own, if one is wanted.
+    pub dimension: Option<OpDimension>,
+    /// True if the files of each pseudo file system share a row.
+    pub folds_pseudo_files: bool,
     /// True for a report on all of a recording, false if a filter has selected a part.
     pub is_whole: bool,
 }

@@ -227,7 +227,8 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
             rows: rows.iter().flat_map(|row| buckets(row.0, row.1)).collect(),
         },
     ];
-    if has_splits(fold) {
+    // A report without rows shows which tables and columns there are.
+    if has_splits(fold) || rows.is_empty() {
         report.tables.push(splits(fold, &summary.header));
     }
     report.notes.extend(layer_sources(fold, summary));

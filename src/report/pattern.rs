@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashSet;
 
+use super::file_rows::{NAMELESS, file_cells, file_columns};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use super::size_histogram;
-use super::summary::{NAMELESS, device, file_cells, file_columns};
+use super::summary::device;
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::pattern::class::PatternClass;
 use crate::analysis::pattern::stream::Stream;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::file_rows::{NAMELESS, file_cells, file_columns};
 use super::rows::{column, first_rows, key_column, others};
-use super::summary::{NAMELESS, device, file_cells, file_columns};
+use super::slow_commits;
+use super::summary::device;
 use crate::analysis::layer_split::LAYERS;
 use crate::analysis::slowest::{SlowOperation, SlowRequest, Slowest};
 use crate::operation::disk;
@@ -65,6 +67,7 @@ pub fn report(fold: &Slowest, summary: &Summary, limit: usize) -> Report {
                 .collect(),
         },
         requests(&shown, &names),
+        slow_commits::table(&shown, fold, &names, start.0),
         groups(&ranked, limit),
     ];
     if !shown.is_empty() && ranked.iter().all(|slow| slow.split.layers.iter().sum::<u64>() == 0) {

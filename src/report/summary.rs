@@ -2,8 +2,13 @@
 
 use std::cmp::Reverse;
 
+use super::file_rows::{file_cells, file_columns, nameless_cells, other_files};
+use super::file_systems::FileSystems;
 use super::grouping::{self, Grouping, ProcessGroup, ReportOptions, cells_of, groups};
-use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
+use super::op_groups;
+use super::pseudo_files::{FoldedRows, KeyedFile, folded, note};
+use super::rows::{column, key_column, left_out, rest_of_keys};
+use super::tallies::Tallies;
 use crate::analysis::bounded_map::KEYS_MAX;
 use crate::analysis::completed_op::OpKind;
 use crate::analysis::findings::{Finding, FindingKind, findings};
@@ -22,94 +27,6 @@ use crate::text::quantity::{self, counted, size, time};
 use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table, UNVERIFIED};
 use crate::units::DevId;
-
-/// Columns of a group of operations.
-const TALLY: [Column; 18] = [
-    column("count", "count"),
-    column("errors", "errors"),
-    column("read_bytes", "read"),
-    column("written_bytes", "written"),
-    column("time_ns", "time"),
-    column("time_share", "share"),
-    column("waited_ns", "wait"),
-    column("p50_ns", "p50"),
-    column("p90_ns", "p90"),
-    column("p99_ns", "p99"),
-    column("p999_ns", "p99.9"),
-    column("max_ns", "max"),
-    column("size_p50_bytes", "size p50"),
-    column("size_p99_bytes", ""),
-    column("size_max_bytes", "size max"),
-    column("doubtful_names", ""),
-    column("unknown_type_count", ""),
-    column("unknown_type_ns", ""),
-];
-
-fn tally(stats: &GroupStats, share: Cell) -> Vec<Cell> {
-    let [p50, p90, p99, p999] = [500, 900, 990, 999].map(|at| Cell::ns(stats.time.percentile(at)));
-    let size = |at| Cell::count(stats.sizes.percentile(at));
-    vec![
-        Cell::Count(stats.count),
-        Cell::Count(stats.errors),
-        Cell::Count(stats.read),
-        Cell::Count(stats.written),
-        Cell::Ns(stats.time.sum()),
-        share,
-        Cell::Ns(stats.waited),
-        p50,
-        p90,
-        p99,
-        p999,
-        Cell::Ns(stats.time.max()),
-        size(500),
-        size(990),
-        size(1000),
-        Cell::Count(stats.doubtful),
-        Cell::Count(stats.untyped),
-        Cell::Ns(stats.untyped_ns),
-    ]
-}
-
-/// Table of groups: those with most time on files first, then those with most time.
-struct Tallies<'a> {
-    key: &'static str,
-    title: &'a str,
-    names: &'a [Column],
-    all: &'a GroupStats,
-    limit: usize,
-}
-
-impl Tallies<'_> {
-    fn table(&self, mut rows: Vec<(Vec<Cell>, GroupStats)>) -> Table {
-        let total = rows.len();
-        rows.sort_by_cached_key(|(cells, tally)| {
-            (Reverse((tally.own_time(), tally.time.sum())), format!("{cells:?}"))
-        });
-        let (mut rows, rest) = first_rows(rows, self.limit);
-        if !rest.is_empty() {
-            let mut sum = GroupStats::default();
-            rest.iter().for_each(|rest| sum.merge(&rest.1));
-            let mut names = vec![Cell::None; self.names.len()];
-            let key_columns =
-                self.names.iter().zip(&mut names).filter(|(column, _)| column.rank == Some(0));
-            key_columns.for_each(|(_, name)| *name = others(rest.len()));
-            rows.push((names, sum));
-        }
-        let times: Vec<u64> = rows.iter().map(|row| row.1.time.sum()).collect();
-        let parts = Cell::parts(&times, self.all.time.sum());
-        let row = |((names, stats), share): ((Vec<Cell>, GroupStats), Cell)| {
-            let mut cells = tally(&stats, share);
-            cells.extend(names);
-            cells
-        };
-        Table {
-            key: self.key,
-            title: format!("{} ({total})", self.title),
-            columns: TALLY.iter().chain(self.names).copied().collect(),
-            rows: rows.into_iter().zip(parts).map(row).collect(),
-        }
-    }
-}
 
 const DEVICE: [Column; 16] = [
     column("requests", "requests"),
@@ -224,14 +141,19 @@ pub fn report(fold: &IoSummary, summary: &Summary, options: ReportOptions) -> Re
         ("unseen_results", "", Cell::Count(fold.unseen.count)),
         ("unseen_requested_bytes", "", Cell::Count(fold.unseen.requested)),
     ];
+    let (files, note) = files(fold, summary, options, &names);
     report.tables = vec![
         findings_table(&found, &names),
         calls(fold, limit),
         processes(fold, options),
-        files(fold, limit),
+        files,
         devices(fold, &names),
         errors(fold),
     ];
+    report.notes.extend(note);
+    if let Some(groups) = &fold.groups {
+        report.tables.insert(1, op_groups::table(fold, groups, summary, &names, limit));
+    }
     for (what, others) in [
         ("processes", fold.processes.others().map(|other| other.tally.count)),
         ("files", fold.files.others().map(|other| other.count)),
@@ -291,7 +213,7 @@ fn processes(fold: &IoSummary, options: ReportOptions) -> Table {
         |(key, process): (&ProcessKey, &ProcessSummary)| (*key, process.pid, process.tally.clone());
     let rows = fold.processes.iter().map(row);
     let groups = groups(rows, &fold.names, options.by, GroupStats::merge);
-    let has_commands = groups.iter().any(ProcessGroup::has_command);
+    let has_commands = groups.is_empty() || groups.iter().any(ProcessGroup::has_command);
     let rows = groups.into_iter().map(|group| (group.cells(), group.sum));
     let rest = fold.processes.others().map(|other| (cells_of(rest_of_keys()), other.tally.clone()));
     let tables = Tallies {
@@ -314,41 +236,6 @@ pub(super) fn title(by: Grouping) -> &'static str {
     }
 }
 
-/// Columns of a file, with this title.
-pub(super) const fn file_columns(title: &'static str) -> [Column; 3] {
-    [column("mounts", ""), column("unverified", ""), key_column(0, "path", title)]
-}
-
-/// Cells of a file: its mounts if they are not the tracer's, whether the path may be another
-/// file's, and the path.
-pub(super) fn file_cells(key: &[u8]) -> [Cell; 3] {
-    let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
-    let path = match is_doubtful {
-        true => Cell::Unverified(path.to_vec()),
-        false => Cell::Name(path.to_vec()),
-    };
-    [Cell::count(mounts.map(|mount| mount.0.into())), Cell::Flag(is_doubtful), path]
-}
-
-/// Cells of files without a name.
-pub(super) const NAMELESS: [Cell; 3] = [Cell::None, Cell::None, Cell::None];
-
-/// Cells of the files that have no row of their own.
-pub(super) fn other_files() -> [Cell; 3] {
-    [Cell::None, Cell::None, rest_of_keys()]
-}
-
-/// Names of the row of operations without a known name.
-pub(super) fn nameless_cells(io: IoClass) -> [Cell; 3] {
-    let name = match io {
-        IoClass::File => Cell::None,
-        IoClass::Waiting => Cell::Word("(pipes, sockets and the like without a name)".to_owned()),
-        IoClass::Unknown => Cell::Word("(descriptors of unknown type)".to_owned()),
-        IoClass::Nothing => Cell::Word("(no I/O)".to_owned()),
-    };
-    [Cell::None, Cell::None, name]
-}
-
 /// Class of all operations of a row; `mixed` if there are several.
 fn class_of(stats: &GroupStats) -> &'static str {
     match (stats.own, stats.untyped, stats.count) {
@@ -359,19 +246,34 @@ fn class_of(stats: &GroupStats) -> &'static str {
     }
 }
 
-fn files(fold: &IoSummary, limit: usize) -> Table {
+/// Returns the table of files, and the note on files that share a row.
+fn files(
+    fold: &IoSummary,
+    summary: &Summary,
+    options: ReportOptions,
+    disks: &[(DevId, String)],
+) -> (Table, Option<String>) {
     let row = |names: [Cell; 3], stats: &GroupStats| {
         let class = Cell::Word(class_of(stats).to_owned());
         ([vec![class], names.to_vec()].concat(), stats.clone())
     };
-    let rows = fold.files.iter().map(|(key, it)| row(file_cells(key), it));
-    let nameless = fold.nameless.iter().map(|(io, it)| row(nameless_cells(*io), it));
+    let rows = fold.files.iter().map(|(key, stats)| (KeyedFile { key, dev: None }, stats.clone()));
+    let file_systems = match options.folds_pseudo_files {
+        true => FileSystems::of(summary),
+        false => FileSystems::none(),
+    };
+    let FoldedRows { named, pseudo } = folded(rows, &file_systems, disks, GroupStats::merge);
+    let rows = named.iter().map(|(key, stats)| row(file_cells(key), stats));
+    let folded =
+        pseudo.iter().map(|pseudo| row([Cell::None, Cell::None, pseudo.name()], &pseudo.sum));
+    let nameless = fold.nameless.iter().map(|(io, stats)| row(nameless_cells(*io), stats));
     let rest = fold.files.others().map(|other| row(other_files(), other));
-    let rest = rest.into_iter().chain(nameless);
+    let rest = folded.chain(rest).chain(nameless);
     let [mounts, unverified, path] = file_columns("file");
     let names = [column("class", ""), mounts, unverified, path];
-    let tables = Tallies { key: "files", title: "Files", names: &names, all: &fold.all(), limit };
-    tables.table(rows.chain(rest).collect())
+    let (key, title, limit) = ("files", "Files", options.limit);
+    let tables = Tallies { key, title, names: &names, all: &fold.all(), limit };
+    (tables.table(rows.chain(rest).collect()), note(&pseudo))
 }
 
 fn findings_table(found: &[Finding], names: &[(DevId, String)]) -> Table {

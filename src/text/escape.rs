@@ -53,7 +53,7 @@ fn json_letter(out: &mut Vec<u8>, letter: char) {
 
 /// Escapes bytes that are not UTF-8: text stays, other bytes become `\xNN`, a backslash becomes
 /// two.
-pub(super) fn lossless(bytes: &[u8]) -> String {
+pub(crate) fn lossless(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
         out.push_str(&chunk.valid().replace('\\', "\\\\"));

@@ -1,6 +1,6 @@
-//! Operations as rows of selected fields: CSV, or JSON Lines with these keys only. Requests, calls,
-//! asynchronous operations and faults share the fields with the same meaning; a missing value is
-//! empty (`null`). `docs/json.md` describes each field.
+//! Operations as rows of selected fields: CSV, TSV, or JSON Lines with these keys only. Requests,
+//! calls, asynchronous operations and faults share the fields with the same meaning; a missing
+//! value is empty (`null`). `docs/json.md` describes each field.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::errno::ErrnoName;
 use super::flags::{self, OpenFlagNames};
-use super::table::CellValue;
+use super::table::{CellValue, Separator};
 use crate::anomaly::Anomaly;
 use crate::event::FileStat;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
@@ -59,9 +59,20 @@ type Cow<'a> = std::borrow::Cow<'a, str>;
 /// as rows times columns.
 type NamedField = (&'static str, fn(&FieldRow<'_>, &mut LineTarget<'_>));
 
-/// Output of a line. A comma follows each value, even the last one until the line ends.
+impl RowForm {
+    fn separator(self) -> u8 {
+        match self {
+            Self::Separated(separator) => separator.byte(),
+            Self::Json => b',',
+        }
+    }
+}
+
+/// Output of a line. A separator follows each value, even the last one until the line ends.
 struct LineTarget<'a> {
     form: RowForm,
+    /// Separator of the values.
+    separator: u8,
     line: &'a mut Vec<u8>,
 }
 
@@ -71,21 +82,21 @@ impl<'a> LineTarget<'a> {
         if form == RowForm::Json {
             line.push(b'{');
         }
-        Self { form, line }
+        Self { form, separator: form.separator(), line }
     }
 
     fn end(self) {
         self.line.pop();
-        self.line.extend_from_slice(if self.form == RowForm::Csv { b"\n" } else { b"}\n" });
+        self.line.extend_from_slice(if self.form == RowForm::Json { b"}\n" } else { b"\n" });
     }
 
     #[inline(always)]
     fn put(&mut self, key: &str, value: CellValue<'_>) {
         match self.form {
-            RowForm::Csv => value.csv(self.line),
+            RowForm::Separated(separator) => value.field(separator, self.line),
             RowForm::Json => value.member(key, self.line),
         }
-        self.line.push(b',');
+        self.line.push(self.separator);
     }
 }
 
@@ -186,8 +197,8 @@ impl FieldSelection {
 /// Format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowForm {
-    /// Comma-separated, the names of the fields first.
-    Csv,
+    /// Separated values, the names of the fields first.
+    Separated(Separator),
     /// One object a line.
     Json,
 }
@@ -222,8 +233,9 @@ impl<W: io::Write> FieldLines<W> {
         fields: FieldSelection,
         mut out: W,
     ) -> io::Result<Self> {
-        if form == RowForm::Csv {
-            writeln!(out, "{}", fields.names().join(","))?;
+        if form != RowForm::Json {
+            let separator = char::from(form.separator()).to_string();
+            writeln!(out, "{}", fields.names().join(&separator))?;
         }
         Ok(Self {
             start,

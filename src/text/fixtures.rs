@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::anomaly::{Anomaly, AnomalyKind, Link};
+use crate::event::FileStat;
 use crate::event::async_table::{Interface, Opcode};
 use crate::event::block::{BlockPoint, DevicePosition, RequestOp, Rwbs};
 use crate::event::layer::Layer;
@@ -181,7 +182,7 @@ pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
         path,
         first_path: None,
         given: None,
-        stat: None,
+        stat: Some(FileStat { mode: libc::S_IFREG, dev: DevId::new(259, 1), ino: 7, size: 9 }),
         flags: None,
         pre_created: false,
     })

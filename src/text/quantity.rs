@@ -1,7 +1,10 @@
 //! Quantities for people: three digits and a unit, and counts with their thousands separated.
 
+/// A unit: nanoseconds or bytes in it, and its name.
+type NamedUnit = (u64, &'static str);
+
 /// Units of times: nanoseconds in each.
-const TIMES: [(u64, &str); 4] = [(1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s")];
+const TIMES: [NamedUnit; 4] = [(1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s")];
 
 /// Units of sizes: bytes in each.
 const SIZES: [(u64, &str); 6] = [
@@ -73,6 +76,9 @@ pub(super) struct ColumnUnit {
     decimals: u32,
 }
 
+/// Limit of the largest of values that are compared, in their unit.
+const COMPARED_MAX: u64 = 10_000_000;
+
 /// Largest number of decimals in a column.
 const DECIMALS_MAX: u32 = 3;
 
@@ -87,13 +93,36 @@ impl ColumnUnit {
         Self::of(values, &SIZES)
     }
 
-    /// Returns the largest unit of which the largest value has at least one, and the decimals that
-    /// give this value three digits, or more if the smallest value needs them.
+    /// Returns the units of columns of times that are compared in a row, such as percentiles: all
+    /// have one unit, in which the smallest value has at least two digits, and decimals of their
+    /// own.
+    pub(super) fn of_compared_times(columns: &[Vec<u64>]) -> Vec<Self> {
+        let all = || columns.iter().flatten().copied();
+        let max = all().max().unwrap_or(0);
+        let min = all().filter(|value| *value > 0).min().unwrap_or(0);
+        let is_large = |unit: u64| min.saturating_mul(100) >= unit && max >= unit;
+        // The largest value gets few digits before all small ones get two.
+        let is_short = |unit: u64| max / unit < COMPARED_MAX;
+        let units = || TIMES.iter().copied();
+        let fitting = units().rev().find(|(unit, _)| is_large(*unit) && is_short(*unit));
+        let unit = fitting.or_else(|| units().find(|(unit, _)| is_short(*unit)));
+        let unit = unit.unwrap_or((1, "ns"));
+        columns.iter().map(|values| Self::in_unit(values, unit)).collect()
+    }
+
+    /// Returns the largest unit of which the largest value has at least one.
     fn of(values: &[u64], units: &[(u64, &'static str)]) -> Self {
         let max = values.iter().copied().max().unwrap_or(0);
-        let min = values.iter().copied().filter(|value| *value > 0).min().unwrap_or(0);
         let fitting = units.iter().rev().find(|(unit, _)| max >= *unit);
-        let (unit, name) = *fitting.or(units.first()).unwrap_or(&(1, ""));
+        Self::in_unit(values, *fitting.or(units.first()).unwrap_or(&(1, "")))
+    }
+
+    /// Returns a unit with the decimals that give the largest value three digits, or more if the
+    /// smallest value needs them.
+    fn in_unit(values: &[u64], unit: NamedUnit) -> Self {
+        let (unit, name) = unit;
+        let max = values.iter().copied().max().unwrap_or(0);
+        let min = values.iter().copied().filter(|value| *value > 0).min().unwrap_or(0);
         let for_max =
             (0..3).rev().find(|decimals| rounded(max, unit, *decimals) < 1000).unwrap_or(0);
         let for_min = (0..=DECIMALS_MAX).find(|decimals| rounded(min, unit, *decimals) >= 1);

@@ -1,5 +1,5 @@
-//! Tables of figures in three forms: lines for people (`table_text`), JSON and CSV for programs.
-//! All forms have the same numbers, rounded for people.
+//! Tables of figures in several forms: lines for people (`table_text`), JSON, CSV and TSV for
+//! programs. All forms have the same numbers, rounded for people.
 //!
 //! Keys of columns are those of JSON and CSV and contain their unit (`time_ns`, `read_bytes`); for
 //! people each column has a unit that suits its numbers.
@@ -152,16 +152,18 @@ impl CellValue<'_> {
         }
     }
 
-    /// Writes a CSV field (RFC 4180) without line ends or characters that control a terminal. An
-    /// unknown value is empty.
+    /// Writes a field, of CSV (RFC 4180) or between tabs, without line ends or characters that
+    /// control a terminal. An unknown value is empty.
     #[inline(always)]
-    pub(super) fn csv(self, out: &mut Vec<u8>) {
-        match self {
-            Self::None => {}
-            Self::Bytes(it) => escape::csv(out, it),
-            Self::Word(it) => escape::csv_word(out, it),
-            Self::Plain(it) => out.extend_from_slice(it.as_bytes()),
-            number => number.number(out),
+    pub(super) fn field(self, separator: Separator, out: &mut Vec<u8>) {
+        match (self, separator) {
+            (Self::None, _) => {}
+            (Self::Bytes(bytes), Separator::Comma) => escape::csv(out, bytes),
+            (Self::Bytes(bytes), Separator::Tab) => escape::shown(out, bytes, b""),
+            (Self::Word(word), Separator::Comma) => escape::csv_word(out, word),
+            (Self::Word(word), Separator::Tab) => escape::shown(out, word.as_bytes(), b""),
+            (Self::Plain(word), _) => out.extend_from_slice(word.as_bytes()),
+            (number, _) => number.number(out),
         }
     }
 
@@ -232,6 +234,27 @@ pub enum TableFormat {
     Json,
     /// Comma-separated: the first field of each line is the key of its table.
     Csv,
+    /// Tab-separated, otherwise as CSV.
+    Tsv,
+}
+
+/// Separator of the fields of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Separator {
+    /// A comma; fields with one are in quotes.
+    Comma,
+    /// A tab; a tab in a field is escaped.
+    Tab,
+}
+
+impl Separator {
+    /// Returns the separator as it is written.
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            Self::Comma => b',',
+            Self::Tab => b'\t',
+        }
+    }
 }
 
 /// Style of a text for people.
@@ -259,30 +282,32 @@ impl Report {
         match form {
             TableFormat::Text => bytes.extend(self.text(style).bytes()),
             TableFormat::Json => self.write_json(&mut bytes)?,
-            TableFormat::Csv => self.csv(&mut bytes),
+            TableFormat::Csv => self.separated(Separator::Comma, &mut bytes),
+            TableFormat::Tsv => self.separated(Separator::Tab, &mut bytes),
         }
         out.write_all(&bytes)?;
         out.flush()
     }
 
-    /// Prints the rows of all tables as comma-separated values, after a line with their keys, and
-    /// nothing else.
+    /// Prints the rows of all tables as separated values, after a line with their keys, and nothing
+    /// else.
     ///
     /// # Errors
     ///
     /// The writer's own.
-    pub fn print_data(&self, out: &mut impl io::Write) -> io::Result<()> {
+    pub fn print_data(&self, separator: Separator, out: &mut impl io::Write) -> io::Result<()> {
         let mut bytes = Vec::new();
         for table in &self.tables {
             let keys = table.columns.iter().map(|column| column.key).filter(|key| !key.is_empty());
-            bytes.extend(keys.collect::<Vec<_>>().join(",").bytes());
+            let keys: Vec<&[u8]> = keys.map(str::as_bytes).collect();
+            bytes.extend(keys.join(&separator.byte()));
             bytes.push(b'\n');
             for row in &table.rows {
                 for (number, (_, cell)) in table.for_programs(row).enumerate() {
                     if number > 0 {
-                        bytes.push(b',');
+                        bytes.push(separator.byte());
                     }
-                    cell.value().csv(&mut bytes);
+                    cell.value().field(separator, &mut bytes);
                 }
                 bytes.push(b'\n');
             }
@@ -326,30 +351,35 @@ impl Report {
         out.write_all(&part)
     }
 
-    fn csv(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"table,key,value\n");
+    fn separated(&self, separator: Separator, out: &mut Vec<u8>) {
+        let line = |out: &mut Vec<u8>, fields: &[&str]| {
+            let fields: Vec<&[u8]> = fields.iter().map(|field| field.as_bytes()).collect();
+            out.extend(fields.join(&separator.byte()));
+        };
+        line(out, &["table", "key", "value\n"]);
         for (key, _, value) in &self.facts {
-            out.extend(format!("facts,{key},").bytes());
-            value.value().csv(out);
+            line(out, &["facts", key, ""]);
+            value.value().field(separator, out);
             out.push(b'\n');
         }
         let incomplete = self.incomplete.iter().map(|part| ("incomplete", part));
         for (key, text) in incomplete.chain(self.notes.iter().map(|note| ("note", note))) {
-            out.extend(format!("facts,{key},").bytes());
-            CellValue::Word(text).csv(out);
+            line(out, &["facts", key, ""]);
+            CellValue::Word(text).field(separator, out);
             out.push(b'\n');
         }
         for table in &self.tables {
-            out.extend_from_slice(b"\ntable");
-            let keys =
-                table.columns.iter().map(|column| column.key).filter(|column| !column.is_empty());
-            keys.for_each(|key| out.extend(format!(",{key}").bytes()));
+            let keys = table.columns.iter().map(|column| column.key);
+            let keys: Vec<&str> =
+                std::iter::once("table").chain(keys.filter(|key| !key.is_empty())).collect();
+            out.push(b'\n');
+            line(out, &keys);
             out.push(b'\n');
             for row in &table.rows {
                 out.extend(table.key.bytes());
                 for (_, cell) in table.for_programs(row) {
-                    out.push(b',');
-                    cell.value().csv(out);
+                    out.push(separator.byte());
+                    cell.value().field(separator, out);
                 }
                 out.push(b'\n');
             }
@@ -448,6 +478,23 @@ mod tests {
         sample().print(TableFormat::Json, TextStyle::default(), &mut out).expect("memory");
         let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         assert_eq!(json["files"][1]["time_ns"], 12_345_678);
+    }
+
+    #[test]
+    fn as_tsv() {
+        check(
+            TableFormat::Tsv,
+            &expect![[r#"
+            table	key	value
+            facts	wall_ns	1002003
+            facts	x	
+            facts	note	That is all.
+
+            table	count	time_ns	share	path
+            files	1	5	0.125000	a,"b"\x0a
+            files	1000	12345678	125.000000	\xff\x1b[m
+        "#]],
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! A table that is too wide loses columns without a value, then columns from the right, except its
 //! keys, and then long keys lose their beginning: the end of a path says more.
 
+use std::collections::BTreeMap;
+
 use unicode_width::UnicodeWidthStr;
 
 use super::quantity::{self, ColumnUnit};
@@ -99,9 +101,10 @@ pub fn columns(table: &Table) -> Vec<ShownColumn> {
     let mut shown: Vec<(usize, &Column)> =
         places.filter(|(_, column)| !column.title.is_empty()).collect();
     shown.sort_by_key(|(_, column)| column.rank.unwrap_or(u8::MAX));
+    let compared = compared_units(table);
     let column = |(place, column): (usize, &Column)| {
-        let cells: Vec<&Cell> = table.rows.iter().filter_map(|row| row.get(place)).collect();
-        let unit = unit(&cells, column.key);
+        let cells = table.cells_of(place);
+        let unit = compared.get(&place).copied().or_else(|| unit(&cells, column.key));
         let texts: Vec<String> =
             cells.iter().map(|cell| cell_text(cell, column.key, unit)).collect();
         let heading = match unit {
@@ -122,15 +125,59 @@ pub fn columns(table: &Table) -> Vec<ShownColumn> {
     shown.into_iter().map(column).collect()
 }
 
+impl Table {
+    /// Returns the cells of a column.
+    fn cells_of(&self, place: usize) -> Vec<&Cell> {
+        self.rows.iter().filter_map(|row| row.get(place)).collect()
+    }
+}
+
+/// Returns the units of columns with percentiles and the largest of the same times, by their
+/// places.
+fn compared_units(table: &Table) -> BTreeMap<usize, ColumnUnit> {
+    let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, column) in table.columns.iter().enumerate() {
+        if let Some(times) = compared_times(column.key).filter(|_| !column.title.is_empty()) {
+            families.entry(times).or_default().push(place);
+        }
+    }
+    let mut units = BTreeMap::new();
+    for places in families.into_values() {
+        let values: Vec<Vec<u64>> =
+            places.iter().map(|place| times(&table.cells_of(*place))).collect();
+        if values.iter().any(|values| !values.is_empty()) {
+            units.extend(places.into_iter().zip(ColumnUnit::of_compared_times(&values)));
+        }
+    }
+    units
+}
+
+/// Returns the times of which a column has a percentile or the largest: `queue_` of `queue_p99_ns`;
+/// `None`: it has something else.
+fn compared_times(key: &str) -> Option<&str> {
+    let key = key.strip_suffix("_ns")?;
+    let (times, last) = match key.rfind('_') {
+        Some(place) => key.split_at(place + 1),
+        None => ("", key),
+    };
+    let is_percentile = last
+        .strip_prefix('p')
+        .is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+    (is_percentile || last == "max").then_some(times)
+}
+
+/// Returns the times of a column, ns.
+fn times(cells: &[&Cell]) -> Vec<u64> {
+    let time = |cell: &&Cell| match cell {
+        Cell::Ns(ns) => Some(*ns),
+        _ => None,
+    };
+    cells.iter().filter_map(time).collect()
+}
+
 /// Returns the unit of a column of times or of sums of bytes.
 fn unit(cells: &[&Cell], key: &str) -> Option<ColumnUnit> {
-    let times: Vec<u64> = cells
-        .iter()
-        .filter_map(|cell| match cell {
-            Cell::Ns(ns) => Some(*ns),
-            _ => None,
-        })
-        .collect();
+    let times = times(cells);
     if !times.is_empty() {
         return Some(ColumnUnit::of_times(&times));
     }
@@ -341,6 +388,38 @@ mod tests {
             /日本語/\x1b[m                             1,000     4.10    12.35     4,096
         "#]],
         );
+    }
+
+    #[test]
+    fn percentiles_of_a_row_have_one_unit() {
+        let column = |key, title| Column { key, title, rank: None };
+        let columns = vec![
+            column("time_ns", "time"),
+            column("p50_ns", "p50"),
+            column("p99_ns", "p99"),
+            column("max_ns", "max"),
+            column("queue_p50_ns", "queue p50"),
+            column("queue_max_ns", "queue max"),
+            Column { key: "path", title: "file", rank: Some(0) },
+        ];
+        let row = |times: [u64; 6], name: &str| {
+            let name = Cell::Name(name.as_bytes().to_vec());
+            times.map(Cell::Ns).into_iter().chain([name]).collect()
+        };
+        let rows = vec![
+            row([3_000_000_000, 1_230, 45_600, 2_345_678_901, 2_000_000, 9_000_000], "a"),
+            row([5_000, 850, 1_000, 1_200, 0, 0], "b"),
+        ];
+        let (key, title) = ("files", "Files (2)".to_owned());
+        let tables = vec![Table { key, title, columns, rows }];
+        let text = Report { kind: "sample", tables, ..Report::default() };
+        expect![[r#"
+            Files (2)
+            file  time s  p50 µs  p99 µs     max µs  queue p50 ms  queue max ms
+            a      3.000    1.23    45.6  2,345,679          2.00          9.00
+            b     <0.001    0.85     1.0          1             0             0
+        "#]]
+        .assert_eq(&text.text(TextStyle::default()));
     }
 
     #[test]

@@ -102,9 +102,20 @@ fn of_report(verb: &str) -> Schema {
     Schema::default().with(section(REPORTS)).with(of_verb)
 }
 
+/// Options of a report with tables of places, and others.
+fn places(others: &[&'static [&'static str]]) -> Vec<&'static [&'static str]> {
+    let by: [&[&str]; 4] = [&[], &["--by", "directory"], &["--by", "mount"], &["--by", "device"]];
+    by.into_iter().chain(others.iter().copied()).collect()
+}
+
 #[test]
 fn keys_of_summary_are_documented() {
-    check_report("summary", &[&[], &["-n", "1"]], of_report("summary"), &[]);
+    check_report(
+        "summary",
+        &places(&[&["-n", "1"], &["--by", "thread"]]),
+        of_report("summary"),
+        &[],
+    );
 }
 
 #[test]
@@ -114,13 +125,14 @@ fn keys_of_files_are_documented() {
 
 #[test]
 fn keys_of_disk_are_documented() {
-    let options: [&[&str]; 3] = [&[], &["-n", "1"], &["--by", "cgroup"]];
+    let options = places(&[&["-n", "1"], &["--by", "cgroup"]]);
     check_report("disk", &options, of_report("disk"), &[]);
 }
 
 #[test]
 fn keys_of_cache_are_documented() {
-    check_report("cache", &[&[], &["-n", "1"], &["--by", "user"]], of_report("cache"), &[]);
+    let options = places(&[&["-n", "1"], &["--by", "user"]]);
+    check_report("cache", &options, of_report("cache"), &[]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod any_events;
 mod block_logs;
 mod checked;
 mod layer_logs;
+mod places;
 mod replays;
 mod reports;
 mod two_threads;

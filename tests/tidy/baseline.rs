@@ -18,7 +18,7 @@ pub(crate) const SHORT_CLOSURES_OF_IT: Baseline = &[
     ("src/pipeline", 3),
     ("src/record", 33),
     ("src/replay", 276),
-    ("src/report", 20),
+    ("src/report", 16),
     ("src/sys", 169),
     ("src/text", 1),
     ("src/tracer", 598),

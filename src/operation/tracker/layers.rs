@@ -5,7 +5,7 @@ use super::announce::announce;
 use crate::block::BlockRequest;
 use crate::event::Event;
 use crate::event::layer::{Edge, IOMAP_DIO, Layer, LayerEvent};
-use crate::operation::span::Span;
+use crate::operation::span::{JournalCommit, Span};
 use crate::operation::spans;
 use crate::operation::step::{Sink, Step};
 
@@ -21,7 +21,7 @@ impl Tracker {
         if is_commit {
             // For the calls that wait for it.
             self.ledger.events += 1;
-            return Ok(());
+            return self.committed(event, hit, sink);
         }
         if let Some(reason) = self.ignore_reason(event.pid) {
             self.ledger.ignore(reason);
@@ -50,9 +50,37 @@ impl Tracker {
         }
     }
 
+    /// Passes a commit of a journal on, at its end.
+    fn committed<S: Sink>(
+        &mut self,
+        event: &Event,
+        hit: &LayerEvent,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let ended = hit.dev.filter(|_| hit.edge == Edge::CommitEnd);
+        let found = ended.and_then(|dev| Some((dev, self.commits.ended(dev, event.time)?)));
+        let Some((dev, times)) = found else { return Ok(()) };
+        let thread = self.tasks.known_thread(event.tid);
+        let commit = JournalCommit {
+            dev,
+            transaction: hit.transaction,
+            tid: event.tid,
+            comm: thread.map(|thread| thread.info.comm.clone()),
+            begin: times.start,
+            end: times.end,
+        };
+        sink.step(event.time, &Step::Committed(&commit))
+    }
+
     /// Notes the begin of direct I/O of the thread, for which its call waits.
     pub(super) fn begin_direct(&mut self, event: &Event) {
-        let begin = LayerEvent { layer: Layer::Fs, what: IOMAP_DIO, edge: Edge::Begin, dev: None };
+        let begin = LayerEvent {
+            layer: Layer::Fs,
+            what: IOMAP_DIO,
+            edge: Edge::Begin,
+            dev: None,
+            transaction: None,
+        };
         if let Some(thread) = self.tasks.known_thread_mut(event.tid) {
             let _ = thread.spans.hit(&begin, event.time, None);
         }

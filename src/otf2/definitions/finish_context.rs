@@ -4,10 +4,10 @@ use otf2_sys::LocationRef;
 
 use super::registry::LocationOwner;
 use crate::capture::header::Header;
+use crate::operation::mount_table::MountTable;
 use crate::otf2::block::Devices;
 use crate::otf2::files::FileDefinitions;
 use crate::otf2::handles::HandleTable;
-use crate::otf2::mounts::MountTable;
 use crate::otf2::options::EndFacts;
 use crate::otf2::regions::Regions;
 use crate::otf2::tasks::TaskDefinitions;

@@ -15,7 +15,7 @@ use crate::otf2::attributes::ATTRIBUTES;
 use crate::otf2::error::OtfError;
 use crate::otf2::files::FileDefinition;
 use crate::otf2::handles::HandleLayer;
-use crate::otf2::mounts::MountPoint;
+use crate::otf2::mounts;
 
 impl FinishContext<'_> {
     /// Writes all definitions, each kind before those that refer to it.
@@ -87,18 +87,21 @@ impl FinishContext<'_> {
     ) -> Result<(), OtfError> {
         // The tracer's mounts are not valid in other namespaces.
         let namespace = file.mount_namespace();
-        let mount = if namespace.is_none() { self.mounts.of(&file.path) } else { None };
-        let scope = if mount.is_some_and(MountPoint::is_network) { MACHINE } else { NODE };
+        let mount = if namespace.is_none() { self.mounts.of_path(&file.path) } else { None };
+        let scope = if mount.is_some_and(mounts::is_network) { MACHINE } else { NODE };
         if file.is_directory {
             defs.io_directory(this, file.name, scope)?;
         } else {
             defs.io_regular_file(this, file.name, scope)?;
         }
-        let point = mount.map(MountPoint::point);
+        let [point, source, fs_type] = match mount.map(mounts::properties) {
+            Some(properties) => properties.map(Some),
+            None => [const { None }; 3],
+        };
         let properties = [
             ("Mount Point", point.as_deref()),
-            ("Mount Source", mount.map(|mount| mount.source.as_str())),
-            ("File system", mount.map(|mount| mount.file_system.as_str())),
+            ("Mount Source", source.as_deref()),
+            ("File system", fs_type.as_deref()),
             ("Name certainty", file.certainty.remark().filter(|_| !file.is_collective)),
             (
                 "Stands for",

@@ -10,7 +10,8 @@ use super::time_scale::{TimeScale, ratio};
 use crate::analysis::bounded_map::BoundedMap;
 use crate::analysis::timeline::{ActivityRow, ActivitySum};
 use crate::operation::disk;
-use crate::report::summary::{device, file_cells};
+use crate::report::file_rows::file_cells;
+use crate::report::summary::device;
 use crate::text::quantity::{count, size, time};
 use crate::text::table::Cell;
 

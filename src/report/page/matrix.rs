@@ -8,7 +8,7 @@ use super::heat::{level, scale_legend};
 use super::input::PageInput;
 use super::page_table::{cut, frame};
 use crate::operation::model::ProcessKey;
-use crate::report::summary::file_cells;
+use crate::report::file_rows::file_cells;
 use crate::text::quantity::{count, size};
 use crate::text::table::Cell;
 

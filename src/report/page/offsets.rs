@@ -8,7 +8,7 @@ use super::input::PageInput;
 use super::page_table::cut;
 use super::time_scale::{TimeScale, ratio};
 use crate::analysis::timeline::{BINS_OF_MAP_COLUMN, MAP_COLUMNS, MAP_ROWS, OffsetMap};
-use crate::report::summary::file_cells;
+use crate::report::file_rows::file_cells;
 use crate::text::quantity::{size, time};
 
 /// Files with a picture.

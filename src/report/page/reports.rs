@@ -29,14 +29,15 @@ pub(super) type ReportMaker = fn(&PageInput<'_>, usize) -> Report;
 /// Makers of the reports of the page, in the order of its data.
 pub(super) const MAKERS: [ReportMaker; 5] = [
     |input, limit| summary::report(&input.fold.summary, input.summary, options(input, limit)),
-    |input, limit| files::report(&input.fold.files, input.summary, limit),
+    |input, limit| files::report(&input.fold.files, input.summary, options(input, limit)),
     |input, limit| disk::report(&input.fold.disks, input.summary, options(input, limit)),
     |input, limit| latency::report(&input.fold.latency, input.summary, limit),
     |input, limit| slow::report(&input.fold.slowest, input.summary, limit),
 ];
 
 fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {
-    ReportOptions { limit, by: Grouping::Process, is_whole: input.is_whole }
+    let (by, is_whole) = (Grouping::Process, input.is_whole);
+    ReportOptions { limit, by, is_whole, ..ReportOptions::default() }
 }
 
 /// Returns a report with what is missing from the recording, and the notes on all of it.

@@ -31,6 +31,7 @@ pub(super) fn write(
     object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
     object.word(key!("path_source"), path.map(|path| path.source.as_str()));
     object.mounts(key!("path_mounts"), path);
+    object.file(operation.file.as_ref().and_then(|file| file.stat));
     object.unsigned(key!("offset"), operation.offset);
     object.unsigned(key!("bytes_requested"), operation.bytes_requested);
     object.signed(key!("result"), operation.result);

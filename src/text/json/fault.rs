@@ -18,6 +18,7 @@ pub(super) fn write(line: &mut Vec<u8>, start: KernelTime, name: &[u8], fault: &
     object.bytes(key!("path"), key!("path_bytes"), path.map(|path| path.bytes.as_slice()));
     object.word(key!("path_source"), path.map(|path| path.source.as_str()));
     object.mounts(key!("path_mounts"), path);
+    object.file(fault.file.stat);
     object.unsigned(key!("offset"), Some(fault.offset));
     object.end();
 }

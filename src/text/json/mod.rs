@@ -162,7 +162,9 @@ impl<W: io::Write> Sink for JsonLines<W> {
             | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
-            | Step::ChainSeen(_) => {}
+            | Step::ChainSeen(_)
+            | Step::Committed(_)
+            | Step::MountsSeen(_) => {}
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! no escapes.
 
 use super::super::{escape, number_format};
+use crate::event::FileStat;
 use crate::operation::model::{FilePath, MountNamespace};
 
 /// Begin of a member, in one piece: most of a line is keys.
@@ -53,6 +54,14 @@ impl<'a> Object<'a> {
         if mounts != MountNamespace::OWN {
             let known = Some(u64::from(mounts.0)).filter(|_| mounts != MountNamespace::UNKNOWN);
             self.unsigned(key, known);
+        }
+    }
+
+    /// Writes file system and inode of a file, if they are known.
+    pub(super) fn file(&mut self, stat: Option<FileStat>) {
+        if let Some(stat) = stat {
+            self.word(key!("fs_dev"), Some(&stat.dev.to_string()));
+            self.unsigned(key!("ino"), Some(stat.ino));
         }
     }
 

@@ -52,6 +52,7 @@ pub(super) fn write(
     let errno = operation.errno().filter(|_| finished).map(|errno| ErrnoName(errno).to_string());
     object.word(key!("errno"), errno.as_deref());
     open_flags(&mut object, base.open_flags, operation);
+    object.file(operation.file.as_ref().and_then(|file| file.stat));
     if operation.target.is_some() || operation.call.call().has_more {
         further_files(&mut object, operation);
         unread(&mut object, operation);

@@ -1,12 +1,19 @@
 //! `io_uring:READ(3</data/a>, 4096, offset ?) = 4096 <SECONDS>`.
 
 use super::super::errno::ErrnoName;
+use super::super::flags::OpenFlagNames;
 use super::super::number_format;
 use super::arguments::{descriptor, name};
+use super::marks;
 use crate::operation::asynchronous::{AsyncOperation, NoResult};
 
 /// Writes the operation, its result, and the end of the line.
-pub(super) fn write(line: &mut Vec<u8>, operation: &AsyncOperation, unfinished: Option<NoResult>) {
+pub(super) fn write(
+    line: &mut Vec<u8>,
+    open_flags: &OpenFlagNames,
+    operation: &AsyncOperation,
+    unfinished: Option<NoResult>,
+) {
     line.extend_from_slice(operation.opcode.to_string().as_bytes());
     line.push(b'(');
     arguments(line, operation);
@@ -26,6 +33,9 @@ pub(super) fn write(line: &mut Vec<u8>, operation: &AsyncOperation, unfinished: 
         line.extend_from_slice(b" <");
         number_format::seconds_us(line, time.0);
         line.push(b'>');
+    }
+    if operation.opcode.has_bytes() {
+        marks::write(line, open_flags, operation.file.as_ref().and_then(|file| file.flags));
     }
     line.push(b'\n');
 }

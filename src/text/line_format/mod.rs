@@ -34,7 +34,8 @@
 //! certain ([`PathSource::is_doubtful`]), a `?` in place of a path that it is unknown. `@N` after a
 //! path means that it is in mounts that are not the tracer's (`@?`: unknown which). `SECONDS` is
 //! the duration of the call, truncated to six decimals. A call without an exit has `?` for its
-//! result, with the reason, and no duration.
+//! result, with the reason, and no duration. The flags of the file that change an access follow:
+//! `(direct, sync, dsync, append)`, as far as they are set.
 //!
 //! **Asynchronous operations.** `?` means unknown bytes and offsets. They begin when the kernel
 //! takes them from the queue (`aio`: when `io_submit` began) and end when the result is in the
@@ -61,6 +62,7 @@ mod arguments;
 mod asynchronous;
 mod block;
 mod fault;
+mod marks;
 mod syscall;
 
 #[cfg(test)]
@@ -148,7 +150,7 @@ impl<W: io::Write> LineWriter<W> {
     ) -> io::Result<()> {
         let AsyncOperation { start, thread, pid, tid, cpu, .. } = *operation;
         self.begin(start, thread, TaskId { pid, tid }, cpu);
-        asynchronous::write(&mut self.line, operation, unfinished);
+        asynchronous::write(&mut self.line, self.open_flags, operation, unfinished);
         self.out.write_all(&self.line)
     }
 
@@ -237,7 +239,9 @@ impl<W: io::Write> Sink for LineWriter<W> {
             | Step::Forked { .. }
             | Step::SyscallBegun(_)
             | Step::DescriptorsClosed(..)
-            | Step::ChainSeen(_) => {}
+            | Step::ChainSeen(_)
+            | Step::Committed(_)
+            | Step::MountsSeen(_) => {}
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::super::errno::ErrnoName;
 use super::super::flags::{self, OpenFlagNames};
 use super::super::number_format;
 use super::arguments::{self, descriptor};
+use super::marks;
 use crate::event::registers::low_half;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::operation::model::{SyscallOperation, Unfinished};
@@ -26,6 +27,9 @@ pub(super) fn write(
             result(line, open_flags, operation);
             duration(line, operation);
         }
+    }
+    if operation.call.call().class.moves_bytes() {
+        marks::write(line, open_flags, operation.file.as_ref().and_then(|file| file.flags));
     }
     line.push(b'\n');
 }

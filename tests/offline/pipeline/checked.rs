@@ -136,7 +136,7 @@ impl<S: Sink> Sink for Checked<S> {
         assert!(time >= self.now, "time goes back from {:?} to {time:?}: {step:?}", self.now);
         self.now = time;
         match step {
-            Step::Forked { .. } => {}
+            Step::Forked { .. } | Step::MountsSeen(_) => {}
             Step::ProcessSeen(info) => assert!(self.processes.insert(info.key.0), "once: {info:?}"),
             Step::ThreadSeen(info) => {
                 assert!(self.processes.contains(&info.process.0), "it was seen before: {info:?}");
@@ -196,6 +196,7 @@ impl<S: Sink> Sink for Checked<S> {
                 assert_eq!((it.end, it.result), (None, None));
             }
             Step::Block { step, .. } => self.block(step),
+            Step::Committed(commit) => assert!(commit.begin <= commit.end, "{commit:?}"),
             Step::ChainSeen(chain) => {
                 assert_eq!(chain.id.0, self.chains, "numbers are dense");
                 self.chains += 1;

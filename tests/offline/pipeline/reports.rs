@@ -25,7 +25,7 @@ use iotrace_perf::report;
 use iotrace_perf::report::grouping::{Grouping, ReportOptions};
 use iotrace_perf::text::fields::{FieldLines, FieldSelection, RowForm};
 use iotrace_perf::text::json::JsonLines;
-use iotrace_perf::text::table::{Cell, Report, Table, TableFormat, TextStyle};
+use iotrace_perf::text::table::{Cell, Report, Separator, Table, TableFormat, TextStyle};
 use iotrace_perf::units::{DevId, KernelTime};
 use serde_json::Value;
 
@@ -118,7 +118,7 @@ fn check_shown(shown: &str, unit: &str, value: u64, what: &str) {
 
 /// A row for each process.
 fn options(limit: usize) -> ReportOptions {
-    ReportOptions { limit, by: Grouping::Process, is_whole: true }
+    ReportOptions { limit, by: Grouping::Process, is_whole: true, ..ReportOptions::default() }
 }
 
 #[track_caller]
@@ -220,7 +220,7 @@ fn all_forms_of_files_have_the_numbers_of_the_operations() {
         }
         assert!(by_name.is_empty(), "{name}: {by_name:?}");
         for limit in [0, 2] {
-            let report = report::files::report(&fold, &summary, limit);
+            let report = report::files::report(&fold, &summary, options(limit));
             check(&report, &name);
             let of_file_systems = column_sum(&report, "file_systems", "count");
             let on_files =
@@ -425,7 +425,8 @@ fn rows_of_fields_are_the_operations() {
         let lines = run(&log, JsonLines::new(start, disks.clone(), Vec::new())).2;
         let json = String::from_utf8(lines.finish().expect("memory")).expect("UTF-8");
         let keys = ["kind", "name", "pid", "start_ns", "duration_ns", "offset", "result", "path"];
-        let (of_csv, of_json) = (fields(RowForm::Csv, &[]), fields(RowForm::Json, &keys));
+        let (of_csv, of_json) =
+            (fields(RowForm::Separated(Separator::Comma), &[]), fields(RowForm::Json, &keys));
         let mut csv = of_csv.lines();
         let heads: Vec<&str> = csv.next().expect("heads").split(',').collect();
         assert_eq!(csv.clone().count(), json.lines().count(), "{name}");
