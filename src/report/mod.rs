@@ -22,5 +22,6 @@ mod size_histogram;
 pub mod slow;
 pub mod stacks;
 pub mod summary;
+pub mod top;
 
 pub use rows::ROWS;

@@ -265,6 +265,21 @@ impl Report {
         out.flush()
     }
 
+    /// Prints the report as one JSON object on one line.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn print_json_line(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.json(&mut bytes);
+        // Line ends in strings are escaped.
+        bytes.retain(|byte| *byte != b'\n');
+        bytes.push(b'\n');
+        out.write_all(&bytes)?;
+        out.flush()
+    }
+
     /// Prints the rows of all tables as comma-separated values, after a line with their keys, and
     /// nothing else.
     ///
@@ -272,11 +287,24 @@ impl Report {
     ///
     /// The writer's own.
     pub fn print_data(&self, out: &mut impl io::Write) -> io::Result<()> {
+        self.print_rows(true, out)
+    }
+
+    /// Prints the rows of all tables as comma-separated values; `has_keys`: after a line with their
+    /// keys.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn print_rows(&self, has_keys: bool, out: &mut impl io::Write) -> io::Result<()> {
         let mut bytes = Vec::new();
         for table in &self.tables {
-            let keys = table.columns.iter().map(|column| column.key).filter(|key| !key.is_empty());
-            bytes.extend(keys.collect::<Vec<_>>().join(",").bytes());
-            bytes.push(b'\n');
+            if has_keys {
+                let keys = table.columns.iter().map(|column| column.key);
+                let keys = keys.filter(|key| !key.is_empty());
+                bytes.extend(keys.collect::<Vec<_>>().join(",").bytes());
+                bytes.push(b'\n');
+            }
             for row in &table.rows {
                 for (number, (_, cell)) in table.for_programs(row).enumerate() {
                     if number > 0 {
