@@ -22,3 +22,8 @@ pub use interval::{TopFile, TopInterval, TopOperation, TopPair, TopProcess};
 pub use lines::{TopKey, TopLine, TopLines, TopView};
 pub use model::{ENDED_NS, TopFacts, TopModel};
 pub use rows::{HISTORY, ROWS_MAX, TopRest, TopRow};
+
+#[cfg(test)]
+pub mod test_fixtures;
+#[cfg(test)]
+mod tests;

@@ -83,6 +83,7 @@ impl<E, F: FnMut(TopInterval) -> Result<Option<TopPair>, E>> TopFold<F> {
     ///
     /// Those of `close`.
     pub fn finish(mut self, end: KernelTime) -> Result<(), E> {
+        self.advance(end)?;
         let last = self.count_max.is_none_or(|count_max| self.closed < count_max);
         if last && (end > self.start || self.all.count > 0 || self.closed == 0) {
             self.close_at(end.max(self.start))?;
@@ -231,7 +232,7 @@ impl<F> TopFold<F> {
             written,
             io_count: u64::from(times.is_some()),
             io_ns,
-            waited_ns: 0,
+            ..TopAmounts::default()
         };
         self.devices.entry(request.dev).or_default().merge(&amounts);
     }

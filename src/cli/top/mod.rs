@@ -24,13 +24,15 @@ use std::time::Duration;
 
 use super::analyse::private_log;
 use super::args::{CaptureArgs, NamesArg};
+use super::completeness::missing;
 use super::error::CliError;
-use super::message::{self, print_line};
+use super::message::{self, print_error, print_line};
 use super::tailing_reader::{LogCompletion, TailingReader};
 use super::top_args::TopArgs;
-use super::{cgroup_target, recording, summary_lines};
+use super::{cgroup_target, recording};
 use crate::analysis::top::{TopModel, TopView};
 use crate::pipeline::Summary;
+use crate::text::table::incomplete_line;
 use follower::{Follower, SharedModel};
 use interval_printer::IntervalPrinter;
 use screen_thread::{ScreenEnd, ScreenThread};
@@ -269,7 +271,9 @@ impl Running {
         });
         let mut recorded = self.recorded?;
         match followed {
-            Some(Ok(summary)) => summary_lines::print_doubts(&summary),
+            Some(Ok(summary)) => {
+                incomplete_line(&missing(&summary)).iter().for_each(|line| print_error(line));
+            }
             // The reader of the output has closed it.
             Some(Err(CliError::BrokenPipe)) | None => {}
             Some(Err(_)) if recorded.is_interrupted() => {}

@@ -2,7 +2,7 @@
 
 use super::columns::TopColumn;
 use crate::analysis::summary::KeyParts;
-use crate::analysis::top::{TopAmounts, TopFile, TopKey, TopLine, TopRow};
+use crate::analysis::top::{TopAmounts, TopFile, TopKey, TopLine, TopPair, TopRow};
 use crate::operation::io_class::IoClass;
 use crate::text::escape;
 use crate::text::quantity::{count, size, time};
@@ -113,7 +113,7 @@ pub(super) fn amount_cell(row: &TopRow, column: TopColumn, width: usize, scale: 
         TopColumn::Mean => amounts.mean_ns().map_or_else(|| "-".to_owned(), short_time),
         TopColumn::Trend => trend(&row.history, width),
         TopColumn::Errors => scale.count(amounts.errors),
-        TopColumn::Waited => scale.time(amounts.waited_ns),
+        TopColumn::Waited => scale.time(amounts.elsewhere_ns()),
         TopColumn::Pid | TopColumn::Name | TopColumn::Command => String::new(),
     }
 }
@@ -149,8 +149,11 @@ pub(super) fn nameless(io: IoClass) -> &'static str {
 fn name(line: &TopLine, width: usize) -> String {
     let own = || harmless(&line.name);
     match &line.key {
-        TopKey::File(file) => end_of(&file_name(file), width),
-        TopKey::Pair(pair) => end_of(&file_name(&pair.file), width),
+        TopKey::File(TopFile::Nameless(io))
+        | TopKey::Pair(TopPair { file: TopFile::Nameless(io), .. }) => {
+            beginning_of(nameless(*io), width)
+        }
+        TopKey::File(file) | TopKey::Pair(TopPair { file, .. }) => end_of(&file_name(file), width),
         TopKey::Cgroup(None) => beginning_of("(not known)", width),
         TopKey::Cgroup(Some(_)) => end_of(&own(), width),
         TopKey::Call(_, IoClass::File) | TopKey::Device(_) => beginning_of(&own(), width),

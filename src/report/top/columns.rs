@@ -42,8 +42,7 @@ const SORTED: [(TopColumn, char); 9] = [
     (TopColumn::Waited, 'A'),
 ];
 
-/// Columns in the order in which a narrow terminal loses them. The trend has half of its intervals
-/// before it is lost.
+/// Columns in the order in which a narrow terminal loses them.
 const DROPPED: [TopColumn; 8] = [
     TopColumn::Command,
     TopColumn::Waited,
@@ -66,6 +65,9 @@ const COMMAND_MIN: usize = 24;
 
 /// Intervals of the trend on a narrow terminal.
 const SHORT_TREND: usize = 8;
+
+/// Cells of a terminal below which the trend is short: names need the room.
+const WIDE: usize = 100;
 
 impl TopColumn {
     /// Returns the column that a letter sorts by.
@@ -156,11 +158,11 @@ pub(super) fn fitted(view: TopView, is_of_process: bool, width: usize) -> Vec<(T
     let total = |columns: &[(TopColumn, usize)]| {
         columns.iter().map(|(_, width)| width + 1).sum::<usize>().saturating_sub(1)
     };
+    if width < WIDE {
+        let trend = columns.iter_mut().filter(|(column, _)| *column == TopColumn::Trend);
+        trend.for_each(|(_, width)| *width = SHORT_TREND);
+    }
     for dropped in DROPPED {
-        if dropped == TopColumn::Trend && total(&columns) > width {
-            let trend = columns.iter_mut().filter(|(column, _)| *column == TopColumn::Trend);
-            trend.for_each(|(_, width)| *width = SHORT_TREND);
-        }
         if total(&columns) > width {
             columns.retain(|(column, _)| *column != dropped);
         }

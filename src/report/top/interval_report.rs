@@ -13,7 +13,7 @@ use crate::text::quantity::time;
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Columns of amounts. Those without a title are for programs.
-const AMOUNTS: [Column; 13] = [
+const AMOUNTS: [Column; 14] = [
     column("count", ""),
     column("errors", ""),
     column("read_bytes", ""),
@@ -21,6 +21,7 @@ const AMOUNTS: [Column; 13] = [
     column("io_count", ""),
     column("io_ns", ""),
     column("waited_ns", ""),
+    column("unknown_type_ns", ""),
     column("count_per_s", "ops/s"),
     column("read_bytes_per_s", "read/s"),
     column("written_bytes_per_s", "write/s"),
@@ -61,6 +62,7 @@ pub fn interval_report(model: &TopModel, options: &IntervalReportOptions<'_>) ->
         ("io_count", "", Cell::Count(all.io_count)),
         ("io_ns", "", Cell::Ns(all.io_ns)),
         ("waited_ns", "", Cell::Ns(all.waited_ns)),
+        ("unknown_type_ns", "", Cell::Ns(all.unknown_ns)),
         ("lost", "lost events", Cell::Count(model.last_lost)),
         ("own_cpu_ns", "", Cell::Ns(model.own_cpu_ns)),
         ("own_cpu_share", "own CPU", Cell::share(model.own_cpu_ns, duration_ns)),
@@ -210,6 +212,7 @@ fn amount_cells(amounts: &TopAmounts, duration_ns: u64) -> Vec<Cell> {
         Cell::Count(amounts.io_count),
         Cell::Ns(amounts.io_ns),
         Cell::Ns(amounts.waited_ns),
+        Cell::Ns(amounts.unknown_ns),
         rate(amounts.count),
         rate(amounts.read),
         rate(amounts.written),

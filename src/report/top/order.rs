@@ -58,7 +58,7 @@ fn by_column(one: &TopLine, other: &TopLine, column: TopColumn, is_total: bool) 
         TopColumn::Time => largest(|amounts| amounts.io_ns),
         TopColumn::Mean | TopColumn::Trend => largest(|amounts| amounts.mean_ns().unwrap_or(0)),
         TopColumn::Errors => largest(|amounts| amounts.errors),
-        TopColumn::Waited => largest(|amounts| amounts.waited_ns),
+        TopColumn::Waited => largest(TopAmounts::elsewhere_ns),
     };
     // Idle rows: those that did most so far first.
     by_value.then_with(|| other.row.total.io_ns.cmp(&one.row.total.io_ns))

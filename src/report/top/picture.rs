@@ -16,6 +16,9 @@ use crate::text::table_text::{beginning_of, end_of, padded};
 /// Lines that are not rows: three of the state, the headings, and the keys.
 const FRAME: usize = 5;
 
+/// Cells below which the other views have only their keys.
+const TABS_WIDTH: usize = 60;
+
 /// Smallest terminal with a picture, in cells and lines.
 const SMALLEST: (usize, usize) = (40, 8);
 
@@ -66,6 +69,9 @@ fn body(screen: &mut TopScreen, model: &TopModel, width: usize, room: usize) -> 
         let shown = screen.shown(model);
         let mut lines = operation_lines(shown, &pair, width);
         let count = lines.len().saturating_sub(1);
+        if count == 0 {
+            lines.push("no operation has ended since".to_owned());
+        }
         screen.scroll_rows(count, room);
         let rows = lines.split_off(1).into_iter().skip(screen.first).take(room);
         return lines.into_iter().chain(rows).map(Line::from).collect();
@@ -190,7 +196,11 @@ fn tabs(screen: &TopScreen, model: &TopModel, width: usize) -> Line<'static> {
         let is_shown = view == screen.view;
         let style = Style::new();
         let style = if is_shown { style.add_modifier(Modifier::REVERSED) } else { style };
-        spans.push(Span::styled(format!(" {} {} ", number + 1, view.as_str()), style));
+        let label = match width < TABS_WIDTH && !is_shown {
+            true => format!(" {} ", number + 1),
+            false => format!(" {} {} ", number + 1, view.as_str()),
+        };
+        spans.push(Span::styled(label, style));
     }
     let amounts = if screen.is_total { "totals" } else { "rates" };
     let order = if screen.order.is_reversed { "up" } else { "down" };
@@ -230,19 +240,21 @@ fn keys(screen: &TopScreen, width: usize) -> Line<'static> {
 const HELP: &[&str] = &[
     "1 … 5, Tab   processes, files, devices, calls, cgroups",
     "Enter, Esc   a process: its files; a file: its last operations; back",
-    "< >          sort by the next column; or by its letter: P PID, N name, O ops,",
-    "             R read, W written, I IO time, M mean, E errors, A wait; r reverses",
-    "/            filter by name, command line or PID       t   rates or totals",
-    "space        pause                n   all names of files        q   quit",
+    "< >          sort by the next column, or by letter: P PID, N name, O ops,",
+    "             R read, W written, I IO, M mean, E errors, A wait; r reverses",
+    "/            filter by name, command line or PID",
+    "t  space     rates or totals; pause",
+    "n  q         all names of files; quit",
     "",
-    "IO %    time in operations on files, as a share of the interval; over 100 % for",
-    "        several threads. Devices: requests in the device at the same time, x 100",
-    "MEAN    mean duration of these operations; TREND: that of the last 16 intervals,",
-    "        the highest bar is the largest of the row, a space an interval without any",
-    "WAIT %  time in operations on pipes, sockets, terminals: waiting for others",
-    "†       the process has ended; its row goes after 10 s. (former rows): the sum of",
-    "        rows that are gone: of ended processes, and beyond 4096 rows of a view",
-    "Memory mappings are not counted. What is left out is in the second line.",
+    "IO %    time in operations on files, as a share of the interval: over 100 %",
+    "        with several threads. Devices: mean requests in the device, times 100",
+    "MEAN    mean duration of operations on files; of requests in the device",
+    "TREND   MEAN of the last 16 intervals; the highest bar is the row's largest",
+    "WAIT %  time on pipes, sockets, terminals, and descriptors of unknown type",
+    "† name  a process that has ended: its row goes after 10 s, and is summed up",
+    "        in (former rows), like idle rows beyond 4096 of a view",
+    "",
+    "Memory mappings are not counted. The second line has what else is left out.",
 ];
 
 fn help(width: usize) -> Vec<Line<'static>> {

@@ -6,7 +6,7 @@ use super::cells::harmless;
 use super::picture::TopStatus;
 use super::screen::TopScreen;
 use crate::analysis::top::TopModel;
-use crate::text::quantity::{count, counted, time};
+use crate::text::quantity::{count, time};
 use crate::text::shares;
 use crate::text::table_text::beginning_of;
 
@@ -33,7 +33,7 @@ pub(super) fn status(model: &TopModel, width: usize) -> String {
     let facts = [
         format!("every {}", time(model.facts.length_ns)),
         format!("recorded {}", time(model.recorded_ns())),
-        format!("lost {}", counted(model.lost, "event")),
+        format!("lost {}", count(model.lost)),
         format!("own CPU {}", own_cost(model)),
     ];
     let facts = facts.join(" | ");
