@@ -74,7 +74,7 @@ fn operation_counts_in_the_interval_in_which_it_ends() {
     });
     let sums: Vec<_> = closed
         .iter()
-        .map(|it| (it.start.0 - START, it.end.0 - START, it.all.read, it.all.written))
+        .map(|sum| (sum.start.0 - START, sum.end.0 - START, sum.all.read, sum.all.written))
         .collect();
     assert_eq!(
         sums,
@@ -88,7 +88,7 @@ fn last_interval_ends_with_the_recording() {
     let closed = folded(Some(2), START + 9_700, |step| {
         ends(&call("write", file("/data"), [START + 100, START + 9_600], None, 31), step);
     });
-    let ends: Vec<_> = closed.iter().map(|it| (it.end.0 - START, it.all.written)).collect();
+    let ends: Vec<_> = closed.iter().map(|sum| (sum.end.0 - START, sum.all.written)).collect();
     assert_eq!(ends, [(1_000, 0), (9_700, 31)]);
 }
 

@@ -140,11 +140,24 @@ fn draw(
     };
     message::hold();
     let follower = Follower { options, model, closed, failed: None };
-    let mut drawn = None;
+    let (mut drawn, mut not_drawn) = (None, None);
     let started = Running::start_with(target, &ended, follower, || {
-        drawn = Some(screen.start()?);
+        match screen.start() {
+            Ok(thread) => drawn = Some(thread),
+            Err(error) => {
+                let cause = error.to_string();
+                not_drawn = Some(error);
+                return Err(io::Error::other(cause));
+            }
+        }
         Ok(())
     });
+    if let Some(error) = not_drawn {
+        message::release();
+        return Err(CliError::Usage(format!(
+            "cannot draw on the terminal ({error}): print tables with --once or -I 1s"
+        )));
+    }
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {
@@ -199,6 +212,11 @@ fn check_terminal(has_program: bool) -> Result<(), CliError> {
             "standard output is no terminal: print tables with --once or -I 1s, or lines with --json or --csv".into(),
         ));
     }
+    if let Err(error) = terminal::tty() {
+        return Err(CliError::Usage(format!(
+            "there is no terminal to draw on ({error}): print tables with --once or -I 1s"
+        )));
+    }
     if std::env::var_os("TERM").is_none_or(|kind| kind.is_empty() || kind == "dumb") {
         return Err(CliError::Usage(
             "TERM names no terminal on which top can draw: print tables with --once or -I 1s"
@@ -212,7 +230,9 @@ fn check_terminal(has_program: bool) -> Result<(), CliError> {
 /// recording has given up the capabilities to open another one, and gets them by executing.
 fn again(view: TopView) -> CliError {
     let own: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let mut command = Command::new("/proc/self/exe");
+    // By its path, so that its name stays.
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let mut command = Command::new(program);
     command.args(own).args(["--all-names", "--screen", "--view", view.as_str()]);
     CliError::Usage(format!("cannot begin again with --all-names: {}", command.exec()))
 }

@@ -18,10 +18,13 @@ use crate::analysis::top::TopView;
 use crate::cli::signals::is_ignored;
 use crate::cli::tailing_reader::LogCompletion;
 use crate::report::top::{TopAction, TopScreen, TopStatus, page, picture};
-use crate::sys::signal;
+use crate::sys::{clock, signal};
 
 /// Longest time between two looks at the size of the terminal, ms.
 const LOOK_MS: u16 = 250;
+
+/// Number of looks after which the screen is drawn all the same: an interval may be late.
+const LOOKS: u32 = 4;
 
 /// Signals that end a recording without a program, and with it the screen.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
@@ -144,7 +147,10 @@ impl PreparedScreen {
         let keyboard = tty()?;
         let thread = RunningScreen {
             screen: TopScreen::new(self.settings.view),
-            status: TopStatus { over: None, can_restart: self.settings.can_restart },
+            status: TopStatus {
+                can_restart: self.settings.can_restart,
+                ..TopStatus::default()
+            },
             settings: self.settings,
             woken: self.woken,
             flags: self.flags,
@@ -171,9 +177,11 @@ struct RunningScreen {
 impl RunningScreen {
     fn run(mut self) -> ScreenEnd {
         let end = self.show().unwrap_or_else(ScreenEnd::Failed);
-        let Self { settings, terminal, .. } = self;
+        let Self { settings, terminal, signals, flags, .. } = self;
         drop(terminal);
-        if !settings.has_program {
+        // A second signal would end this process before the recording has ended in order.
+        let ends_already = is_set(&signals.end) || is_set(&flags.must_quit);
+        if !settings.has_program && !ends_already {
             settings.ended.stop_recording();
         }
         end
@@ -185,6 +193,8 @@ impl RunningScreen {
             // The model is not locked while the terminal is written.
             let lines = {
                 let model = locked(&self.settings.model);
+                let last = model.last.map(|[_, end]| clock::now().0.saturating_sub(end.0));
+                self.status.since_ns = last.unwrap_or(0);
                 picture(&mut self.screen, &model, &self.status, size)
             };
             self.terminal.draw(lines)?;
@@ -196,7 +206,7 @@ impl RunningScreen {
 
     /// Waits for news, keys, signals, or another size.
     fn wait(&mut self, size: (usize, usize)) -> io::Result<Option<ScreenEnd>> {
-        loop {
+        for _ in 0..LOOKS {
             let [has_keys, is_gone] = readable(self.keyboard.as_fd(), self.woken.as_fd());
             let has_news = matches!(self.woken.read(&mut [0; 256]), Ok(1..));
             if is_gone || is_set(&self.flags.must_quit) || is_set(&self.signals.end) {
@@ -218,9 +228,10 @@ impl RunningScreen {
                 return self.keys(size);
             }
             if has_news || self.terminal.size()? != size {
-                return Ok(None);
+                break;
             }
         }
+        Ok(None)
     }
 
     fn keys(&mut self, size: (usize, usize)) -> io::Result<Option<ScreenEnd>> {

@@ -37,7 +37,9 @@ impl TopTerminal {
         enable_raw_mode()?;
         execute!(self.terminal.backend_mut(), EnterAlternateScreen)?;
         self.terminal.hide_cursor()?;
-        self.terminal.clear()
+        // Not `clear()`, which asks the terminal for the place of its cursor, and waits.
+        let area = self.terminal.size()?.into();
+        self.terminal.resize(area)
     }
 
     /// Returns the cells and lines of the terminal.

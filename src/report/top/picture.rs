@@ -27,6 +27,8 @@ const SMALLEST: (usize, usize) = (40, 8);
 pub struct TopStatus {
     /// Reason why no interval follows, for people; `None`: the recording goes on.
     pub over: Option<String>,
+    /// Time since the end of the last interval, ns; 0: not measured.
+    pub since_ns: u64,
     /// True if the key `n` begins again with the names of all files.
     pub can_restart: bool,
 }

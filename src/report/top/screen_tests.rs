@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use expect_test::{Expect, expect, expect_file};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -18,7 +20,7 @@ struct Tried {
 
 impl Tried {
     fn new(intervals: u64) -> Self {
-        let status = TopStatus { over: None, can_restart: true };
+        let status = TopStatus { can_restart: true, ..TopStatus::default() };
         Self { screen: TopScreen::new(TopView::Processes), model: model(intervals), status }
     }
 
@@ -217,11 +219,16 @@ fn keys_have_their_actions() {
 fn losses_delays_and_the_end_are_reported() {
     let mut tried = Tried::new(2);
     (tried.model.last_lost, tried.model.lost, tried.model.delay_ns) = (17, 1_009, 4_200_000_000);
-    tried.status.over = Some("ENDED: q quits".to_owned());
     let text = tried.drawn(120, 24);
-    for part in ["lost 1,009", "LOST 17 in this interval", "BEHIND by 4.20 s", "ENDED: q quits"] {
+    for part in ["lost 1,009", "LOST 17 in this interval", "BEHIND by 4.20 s"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // No interval ends any more.
+    tried.status.since_ns = 90_000_000_000;
+    assert!(tried.drawn(120, 24).contains("BEHIND by 89.0 s"));
+    tried.status.over = Some("ENDED: q quits".to_owned());
+    let text = tried.drawn(120, 24);
+    assert!(text.contains("ENDED: q quits") && !text.contains("BEHIND"), "{text}");
 }
 
 /// No size makes a line that is too wide, or panics.
@@ -265,4 +272,36 @@ fn tables_of_an_interval_have_its_numbers() {
     }
     assert_eq!(value["processes"][1]["program"], "cc1");
     assert_eq!(value["processes"][1]["ended"], true);
+}
+
+/// Fails if a key is not in the document, or if one of the document is not printed.
+#[test]
+fn json_has_the_documented_keys() {
+    let document = include_str!("../../../docs/json/top.md");
+    let options = IntervalReportOptions { views: &TopView::ALL, limit: 0, repeats_interval: false };
+    let mut line = Vec::new();
+    interval_report(&model(2), &options).print_json_line(&mut line).expect("it is memory");
+    let value: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
+    let mut printed: BTreeSet<String> = BTreeSet::new();
+    let of_each_report = ["kind", "version", "incomplete", "notes"];
+    for (key, value) in value.as_object().expect("an object") {
+        if !of_each_report.contains(&key.as_str()) {
+            printed.insert(key.clone());
+        }
+        for row in value.as_array().into_iter().flatten().filter_map(|row| row.as_object()) {
+            printed.extend(row.keys().map(|name| format!("{key}[].{name}")));
+        }
+    }
+    let mut documented = BTreeSet::new();
+    for (number, section) in document.split("| Key |").skip(1).enumerate() {
+        for row in section.lines().filter(|line| line.starts_with("| `")) {
+            let keys = row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2);
+            for key in keys {
+                let in_rows = TopView::ALL.map(|view| format!("{}[].{key}", view.as_str()));
+                documented.extend((number > 0).then_some(in_rows).into_iter().flatten());
+                documented.extend((number < 2).then(|| key.to_owned()));
+            }
+        }
+    }
+    assert_eq!(printed, documented);
 }

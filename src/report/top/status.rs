@@ -19,8 +19,12 @@ const SCOPE_MIN: usize = 12;
 
 /// Returns the delay of the last interval if it is longer than usual, ns.
 pub(super) fn long_delay(model: &TopModel) -> Option<u64> {
+    is_long(model.delay_ns, model)
+}
+
+fn is_long(delay_ns: u64, model: &TopModel) -> Option<u64> {
     let longest = DELAY_NS_MIN.max(model.facts.length_ns);
-    Some(model.delay_ns).filter(|delay_ns| *delay_ns > longest)
+    Some(delay_ns).filter(|delay_ns| *delay_ns > longest)
 }
 
 /// Returns the share of a CPU that this process used in the last interval; empty: not measured.
@@ -48,7 +52,11 @@ pub(super) fn notes(screen: &TopScreen, model: &TopModel, state: &TopStatus) -> 
     let mut notes = Vec::new();
     notes.extend(state.over.clone());
     notes.extend(screen.is_paused().then(|| "PAUSED, space goes on".to_owned()));
-    if let Some(delay_ns) = long_delay(model) {
+    // An interval that does not end at all is late, too.
+    let since_ns = state.since_ns.saturating_sub(model.facts.length_ns);
+    let is_over = state.over.is_some();
+    let late_ns = long_delay(model).max(is_long(since_ns, model)).filter(|_| !is_over);
+    if let Some(delay_ns) = late_ns {
         notes.push(format!("BEHIND by {}: the log is read too slowly", time(delay_ns)));
     }
     if model.last_lost > 0 {
