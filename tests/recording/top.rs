@@ -1,5 +1,5 @@
-//! `top`: its lines for programs have the counts of the programs, and its screen is driven by keys at
-//! a terminal.
+//! `top`: its lines for programs have the counts of the programs, and its screen is driven by keys
+//! at a terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -30,6 +30,22 @@ fn sum(intervals: &[Value], table: &str, [key, value]: [&str; 2], number: &str) 
     rows.filter(|row| row[key] == value).filter_map(|row| row[number].as_u64()).sum()
 }
 
+/// Returns a command that writes 1,009 times 4,099 bytes, and nothing else.
+fn writes(out: &Path) -> String {
+    let out = out.display();
+    format!("dd if=/dev/zero of={out} bs=4099 count=1009 status=none conv=notrunc")
+}
+
+/// Runs `top --json` beside a script; returns its exit code and its objects.
+fn beside_script(dir: &Path, options: &[&str], script: &str) -> (Option<i32>, Vec<Value>) {
+    let lines = dir.join("lines");
+    let mut top = Command::new(BINARY);
+    top.args(["top", "--json"]).args(options).arg("--to").arg(&lines);
+    top.args(["--", "sh", "-c", script]);
+    let finished = process::run(&mut top, TIMEOUT).expect("it ends");
+    (finished.status.code(), intervals(&lines))
+}
+
 /// Fails if the sums over the intervals are not what the programs have counted, or if the intervals
 /// do not follow each other.
 #[test]
@@ -39,16 +55,10 @@ fn sums_of_intervals_are_the_counts_of_the_program() {
     }
     let _turn = beside_others();
     let dir = scratch_dir("top");
-    let (out, lines) = (dir.path().join("out"), dir.path().join("lines"));
-    let write =
-        format!("dd if=/dev/zero of={} bs=4099 count=1009 status=none conv=notrunc", out.display());
+    let write = writes(&dir.path().join("out"));
     let script = format!("{write}; sleep 0.3; {write}; sleep 0.3; {write}; exit 7");
-    let mut top = Command::new(BINARY);
-    top.args(["top", "--json", "-I", "200ms", "--to"]).arg(&lines);
-    top.args(["--", "sh", "-c", &script]);
-    let finished = process::run(&mut top, TIMEOUT).expect("it ends");
-    assert_eq!(finished.status.code(), Some(7), "{}", finished.stderr());
-    let intervals = intervals(&lines);
+    let (code, intervals) = beside_script(dir.path(), &["-I", "200ms"], &script);
+    assert_eq!(code, Some(7));
     assert!(intervals.len() >= 3, "{intervals:#?}");
     let bytes = sum(&intervals, "processes", ["program", "dd"], "written_bytes");
     assert_eq!(bytes, 3 * 1009 * 4099);
@@ -69,6 +79,23 @@ fn sums_of_intervals_are_the_counts_of_the_program() {
         let end = number(&pair[0], "start_ns") + number(&pair[0], "duration_ns");
         assert_eq!(number(&pair[1], "start_ns"), end);
     }
+}
+
+/// Fails if the program does not run on after the last interval, or if its exit code is lost.
+#[test]
+fn program_runs_on_after_the_last_interval() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("top");
+    let write = writes(&dir.path().join("out"));
+    let made = dir.path().join("made");
+    let script = format!("{write}; sleep 1.1; {write}; sleep 3; touch {}; exit 3", made.display());
+    let (code, intervals) = beside_script(dir.path(), &["-I", "1s", "-n", "3"], &script);
+    assert_eq!((code, intervals.len(), made.exists()), (Some(3), 3, true));
+    let bytes = sum(&intervals, "processes", ["program", "dd"], "written_bytes");
+    assert_eq!(bytes, 2 * 1009 * 4099);
 }
 
 /// Fails if `-n` ends after another number of intervals, or if the last one has not all.
@@ -92,7 +119,7 @@ fn number_of_intervals_is_kept() {
 struct Desk {
     process: Child,
     keyboard: File,
-    /// Other side of the terminal: it stays open until the screen was read.
+    /// Terminal as the shell has it: it stays open until the screen was read.
     side: std::os::fd::OwnedFd,
     screen: Arc<Mutex<vt100::Parser>>,
 }

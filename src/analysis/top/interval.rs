@@ -41,7 +41,7 @@ pub struct TopProcess {
     pub key: ProcessKey,
     /// Process number.
     pub pid: Pid,
-    /// Name.
+    /// Name of its first thread.
     pub comm: Vec<u8>,
     /// Arguments, each with a NUL at its end; `None`: not known.
     pub command: Option<Arc<[u8]>>,

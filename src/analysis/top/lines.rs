@@ -13,7 +13,7 @@ use crate::units::{DevId, Pid};
 /// View with rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TopView {
-    /// Processes.
+    /// Each process.
     #[default]
     Processes,
     /// Files of all processes.
@@ -63,7 +63,7 @@ pub enum TopKey {
 /// Line of a view.
 #[derive(Clone, Debug)]
 pub struct TopLine {
-    /// Subject.
+    /// Subject of the line.
     pub key: TopKey,
     /// Name of the subject: bytes of the traced system; empty: not known.
     pub name: Vec<u8>,

@@ -35,7 +35,7 @@ pub(super) struct FollowerOptions {
 }
 
 /// Follower of a recording. `closed` is called after each interval.
-pub(super) struct Follower<F> {
+pub(super) struct IntervalFollower<F> {
     pub(super) options: FollowerOptions,
     pub(super) model: SharedModel,
     pub(super) closed: F,
@@ -43,7 +43,7 @@ pub(super) struct Follower<F> {
     pub(super) failed: Option<LogCompletion>,
 }
 
-impl<F: FnMut(&TopModel) -> io::Result<()>> Follower<F> {
+impl<F: FnMut(&TopModel) -> io::Result<()>> IntervalFollower<F> {
     /// Reads the log to its end.
     pub(super) fn follow(self, input: TailingReader) -> Result<Summary, CliError> {
         let failed = self.failed.clone();

@@ -33,7 +33,7 @@ use super::{cgroup_target, recording};
 use crate::analysis::top::{TopModel, TopView};
 use crate::pipeline::Summary;
 use crate::text::table::incomplete_line;
-use follower::{Follower, SharedModel};
+use follower::{IntervalFollower, SharedModel};
 use interval_printer::IntervalPrinter;
 use screen_thread::{ScreenEnd, ScreenThread};
 
@@ -58,7 +58,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, CliError> {
 }
 
 fn is_for_programs(args: &TopArgs) -> bool {
-    args.json || args.csv || args.to.is_some()
+    args.json || args.csv || args.to.is_some() || args.rows.is_some()
 }
 
 /// Number of intervals after which `top` ends.
@@ -106,8 +106,8 @@ fn print(
     let closed = move |model: &TopModel| printer.print(model);
     let ended = LogCompletion::default();
     let failed = (target.command.is_empty()).then(|| ended.clone());
-    let follower = Follower { options, model, closed, failed };
-    let mut running = Running::start(target, &ended, follower)?;
+    let follower = IntervalFollower { options, model, closed, failed };
+    let mut running = FollowedRecording::start(target, &ended, follower)?;
     if let (Ok(recorded), Some(follower)) = (&mut running.recorded, &running.follower) {
         recorded.wait_for(follower, &ended);
     }
@@ -139,9 +139,9 @@ fn draw(
         Ok(())
     };
     message::hold();
-    let follower = Follower { options, model, closed, failed: None };
+    let follower = IntervalFollower { options, model, closed, failed: None };
     let (mut drawn, mut not_drawn) = (None, None);
-    let started = Running::start_with(target, &ended, follower, || {
+    let started = FollowedRecording::start_with(target, &ended, follower, || {
         match screen.start() {
             Ok(thread) => drawn = Some(thread),
             Err(error) => {
@@ -181,7 +181,7 @@ fn draw(
 /// Waits for the end of the screen: after that of the recording, it stays for a program that has
 /// ended.
 fn end_screen(
-    running: &mut Running,
+    running: &mut FollowedRecording,
     drawn: Option<JoinHandle<ScreenEnd>>,
     news: &screen_thread::News,
 ) -> Option<ScreenEnd> {
@@ -238,17 +238,17 @@ fn again(view: TopView) -> CliError {
 }
 
 /// A recording, and the thread that follows it.
-struct Running {
+struct FollowedRecording {
     recorded: Result<recording::Recorded, CliError>,
     follower: Option<JoinHandle<Result<Summary, CliError>>>,
 }
 
-impl Running {
+impl FollowedRecording {
     /// Records until the end.
     fn start<F>(
         target: &CaptureArgs,
         ended: &LogCompletion,
-        follower: Follower<F>,
+        follower: IntervalFollower<F>,
     ) -> Result<Self, CliError>
     where
         F: FnMut(&TopModel) -> io::Result<()> + Send + 'static,
@@ -260,7 +260,7 @@ impl Running {
     fn start_with<F>(
         target: &CaptureArgs,
         ended: &LogCompletion,
-        follower: Follower<F>,
+        follower: IntervalFollower<F>,
         also: impl FnOnce() -> io::Result<()>,
     ) -> Result<Self, CliError>
     where

@@ -17,7 +17,7 @@ use super::terminal::{TopTerminal, restore, restore_at_panics, tty};
 use crate::analysis::top::TopView;
 use crate::cli::signals::is_ignored;
 use crate::cli::tailing_reader::LogCompletion;
-use crate::report::top::{TopAction, TopScreen, TopStatus, page, picture};
+use crate::report::top::{TopAction, TopScreen, TopSize, TopStatus, page, picture};
 use crate::sys::{clock, signal};
 
 /// Longest time between two looks at the size of the terminal, ms.
@@ -29,7 +29,7 @@ const LOOKS: u32 = 4;
 /// Signals that end a recording without a program, and with it the screen.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// How a screen ended.
+/// End of a screen.
 pub(super) enum ScreenEnd {
     /// By a key, a signal, or with the recording.
     Quit,
@@ -147,10 +147,7 @@ impl PreparedScreen {
         let keyboard = tty()?;
         let thread = RunningScreen {
             screen: TopScreen::new(self.settings.view),
-            status: TopStatus {
-                can_restart: self.settings.can_restart,
-                ..TopStatus::default()
-            },
+            status: TopStatus { can_restart: self.settings.can_restart, ..TopStatus::default() },
             settings: self.settings,
             woken: self.woken,
             flags: self.flags,
@@ -205,7 +202,7 @@ impl RunningScreen {
     }
 
     /// Waits for news, keys, signals, or another size.
-    fn wait(&mut self, size: (usize, usize)) -> io::Result<Option<ScreenEnd>> {
+    fn wait(&mut self, size: TopSize) -> io::Result<Option<ScreenEnd>> {
         for _ in 0..LOOKS {
             let [has_keys, is_gone] = readable(self.keyboard.as_fd(), self.woken.as_fd());
             let has_news = matches!(self.woken.read(&mut [0; 256]), Ok(1..));
@@ -234,7 +231,7 @@ impl RunningScreen {
         Ok(None)
     }
 
-    fn keys(&mut self, size: (usize, usize)) -> io::Result<Option<ScreenEnd>> {
+    fn keys(&mut self, size: TopSize) -> io::Result<Option<ScreenEnd>> {
         while event::poll(std::time::Duration::ZERO)? {
             let Event::Key(key) = event::read()? else { continue };
             if key.kind == KeyEventKind::Release {
@@ -242,7 +239,7 @@ impl RunningScreen {
             }
             let action = {
                 let mut model = locked(&self.settings.model);
-                self.screen.key(key, &mut model, page(size.1))
+                self.screen.key(key, &mut model, page(size.height))
             };
             match action {
                 TopAction::Draw => {}
@@ -277,7 +274,8 @@ impl RunningScreen {
     }
 }
 
-/// Waits a while for keys or news. Returns whether there are keys, and whether the terminal is gone.
+/// Waits a while for keys or news. Returns whether there are keys, and whether the terminal is
+/// gone.
 fn readable(keyboard: BorrowedFd<'_>, news: BorrowedFd<'_>) -> [bool; 2] {
     let mut fds = [PollFd::new(keyboard, PollFlags::POLLIN), PollFd::new(news, PollFlags::POLLIN)];
     // An interrupted wait counts as a completed one: the caller looks at everything.

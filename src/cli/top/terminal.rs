@@ -13,6 +13,8 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::text::{Line, Text};
 
+use crate::report::top::TopSize;
+
 /// True while the terminal is ours.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
@@ -43,9 +45,9 @@ impl TopTerminal {
     }
 
     /// Returns the cells and lines of the terminal.
-    pub(super) fn size(&self) -> io::Result<(usize, usize)> {
+    pub(super) fn size(&self) -> io::Result<TopSize> {
         let size = self.terminal.size()?;
-        Ok((size.width.into(), size.height.into()))
+        Ok(TopSize { width: size.width.into(), height: size.height.into() })
     }
 
     /// Draws these lines, unless a panic has given the terminal back.

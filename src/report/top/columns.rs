@@ -9,7 +9,7 @@ pub enum TopColumn {
     Pid,
     /// Name of the subject.
     Name,
-    /// Operations.
+    /// Number of operations.
     Count,
     /// Bytes read.
     Read,
@@ -56,6 +56,9 @@ const DROPPED: [TopColumn; 8] = [
 
 /// Cells of a name below which a column is dropped.
 const NAME_MIN: usize = 15;
+
+/// Cells of a path below which a column is dropped.
+const PATH_MIN: usize = 26;
 
 /// Cells of the name of a process beside its command line: the kernel keeps 15 bytes of a name.
 const COMM_WIDTH: usize = 16;
@@ -153,8 +156,13 @@ pub(super) fn fitted(view: TopView, is_of_process: bool, width: usize) -> Vec<(T
         _ => true,
     };
     columns.retain(is_own);
+    let has_paths = is_of_process || matches!(view, TopView::Files | TopView::Cgroups);
+    let width_of = |column: TopColumn| match column {
+        TopColumn::Name if has_paths => PATH_MIN,
+        column => column.width(),
+    };
     let mut columns: Vec<(TopColumn, usize)> =
-        columns.into_iter().map(|column| (column, column.width())).collect();
+        columns.into_iter().map(|column| (column, width_of(column))).collect();
     let total = |columns: &[(TopColumn, usize)]| {
         columns.iter().map(|(_, width)| width + 1).sum::<usize>().saturating_sub(1)
     };

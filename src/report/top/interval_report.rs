@@ -37,7 +37,7 @@ const OF_INTERVAL: [Column; 3] =
 /// Choice of rows and columns.
 #[derive(Clone, Debug)]
 pub struct IntervalReportOptions<'a> {
-    /// Tables.
+    /// Views that have a table.
     pub views: &'a [TopView],
     /// Rows of each table, the others are summed up; 0: all.
     pub limit: usize,

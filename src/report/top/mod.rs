@@ -24,5 +24,6 @@ mod test_model;
 pub use columns::TopColumn;
 pub use interval_report::{IntervalReportOptions, interval_report};
 pub use order::{TopOrder, ordered};
-pub use picture::{TopStatus, page, picture};
+pub use picture::{TopSize, page, picture};
 pub use screen::{TopAction, TopScreen};
+pub use status::TopStatus;

@@ -8,7 +8,7 @@ use super::cells::{Scale, amount_cell, cell, file_name, harmless};
 use super::columns::{TopColumn, fitted};
 use super::operation_lines::operation_lines;
 use super::screen::{TopScreen, TopSubject};
-use super::status::{notes, status};
+use super::status::{TopStatus, notes, status};
 use crate::analysis::top::{TopLine, TopModel, TopRest, TopRow, TopView};
 use crate::text::quantity::counted;
 use crate::text::table_text::{beginning_of, end_of, padded};
@@ -20,17 +20,15 @@ const FRAME: usize = 5;
 const TABS_WIDTH: usize = 60;
 
 /// Smallest terminal with a picture, in cells and lines.
-const SMALLEST: (usize, usize) = (40, 8);
+const SMALLEST: TopSize = TopSize { width: 40, height: 8 };
 
-/// State of the recording that the model does not have.
-#[derive(Clone, Debug, Default)]
-pub struct TopStatus {
-    /// Reason why no interval follows, for people; `None`: the recording goes on.
-    pub over: Option<String>,
-    /// Time since the end of the last interval, ns; 0: not measured.
-    pub since_ns: u64,
-    /// True if the key `n` begins again with the names of all files.
-    pub can_restart: bool,
+/// Size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopSize {
+    /// Cells of a line.
+    pub width: usize,
+    /// Number of lines.
+    pub height: usize,
 }
 
 /// Returns the number of rows on a terminal with this number of lines.
@@ -43,10 +41,11 @@ pub fn picture(
     screen: &mut TopScreen,
     model: &TopModel,
     state: &TopStatus,
-    (width, height): (usize, usize),
+    size: TopSize,
 ) -> Vec<Line<'static>> {
-    if width < SMALLEST.0 || height < SMALLEST.1 {
-        let text = format!("the terminal is smaller than {}x{}", SMALLEST.0, SMALLEST.1);
+    let TopSize { width, height } = size;
+    if width < SMALLEST.width || height < SMALLEST.height {
+        let text = format!("the terminal is smaller than {}x{}", SMALLEST.width, SMALLEST.height);
         return vec![Line::from(beginning_of(&text, width))];
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);

@@ -27,7 +27,7 @@ pub(super) enum TopSubject {
 pub enum TopAction {
     /// Draw again.
     Draw,
-    /// End.
+    /// End of the screen.
     Quit,
     /// Interrupt the program, or end.
     Interrupt,

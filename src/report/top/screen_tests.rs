@@ -45,11 +45,11 @@ impl Tried {
 
     /// Draws on a terminal of this size, and returns its lines.
     fn drawn(&mut self, width: u16, height: u16) -> String {
-        let size = (usize::from(width), usize::from(height));
+        let size = TopSize { width: width.into(), height: height.into() };
         let lines = picture(&mut self.screen, &self.model, &self.status, size);
-        assert!(lines.len() <= size.1, "{} lines", lines.len());
+        assert!(lines.len() <= size.height, "{} lines", lines.len());
         for line in &lines {
-            assert!(line.width() <= size.0, "{} cells: {line:?}", line.width());
+            assert!(line.width() <= size.width, "{} cells: {line:?}", line.width());
         }
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it is memory");
         let draw = |frame: &mut ratatui::Frame<'_>| {

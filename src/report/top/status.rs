@@ -3,12 +3,22 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::cells::harmless;
-use super::picture::TopStatus;
 use super::screen::TopScreen;
 use crate::analysis::top::TopModel;
 use crate::text::quantity::{count, time};
 use crate::text::shares;
 use crate::text::table_text::beginning_of;
+
+/// State of the recording that the model does not have.
+#[derive(Clone, Debug, Default)]
+pub struct TopStatus {
+    /// Reason why no interval follows, for people; `None`: the recording goes on.
+    pub over: Option<String>,
+    /// Time since the end of the last interval, ns; 0: not measured.
+    pub since_ns: u64,
+    /// True if the key `n` begins again with the names of all files.
+    pub can_restart: bool,
+}
 
 /// Shortest delay that is reported, ns: records are read some tenths of a second after they are
 /// written.
