@@ -11,6 +11,7 @@
 
 mod follower;
 mod interval_printer;
+mod keys;
 mod screen_thread;
 mod terminal;
 

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::{flag, low_level};
 
 use super::follower::{SharedModel, locked};
+use super::keys::keys;
 use super::terminal::{TopTerminal, restore, restore_at_panics, tty};
 use crate::analysis::top::TopView;
 use crate::cli::signals::is_ignored;
@@ -22,6 +22,9 @@ use crate::sys::{clock, signal};
 
 /// Longest time between two looks at the size of the terminal, ms.
 const LOOK_MS: u16 = 250;
+
+/// Bytes of keys that are taken at once.
+const KEYS_BYTES: usize = 1024;
 
 /// Number of looks after which the screen is drawn all the same: an interval may be late.
 const LOOKS: u32 = 4;
@@ -232,11 +235,12 @@ impl RunningScreen {
     }
 
     fn keys(&mut self, size: TopSize) -> io::Result<Option<ScreenEnd>> {
-        while event::poll(std::time::Duration::ZERO)? {
-            let Event::Key(key) = event::read()? else { continue };
-            if key.kind == KeyEventKind::Release {
-                continue;
-            }
+        let mut bytes = [0; KEYS_BYTES];
+        let count = self.keyboard.read(&mut bytes)?;
+        if count == 0 {
+            return Ok(Some(ScreenEnd::Quit));
+        }
+        for key in keys(bytes.get(..count).unwrap_or_default()) {
             let action = {
                 let mut model = locked(&self.settings.model);
                 self.screen.key(key, &mut model, page(size.height))
