@@ -176,12 +176,13 @@ pub(super) fn fitted(view: TopView, is_of_process: bool, width: usize) -> Vec<(T
         }
     }
     let room = width.saturating_sub(total(&columns));
+    let excess = total(&columns).saturating_sub(width);
     let has_command = columns.iter().any(|(column, _)| *column == TopColumn::Command);
     for (column, width) in &mut columns {
         match column {
             TopColumn::Command => *width += room - (COMM_WIDTH - NAME_MIN).min(room),
             TopColumn::Name if has_command => *width += (COMM_WIDTH - NAME_MIN).min(room),
-            TopColumn::Name => *width += room,
+            TopColumn::Name => *width = (*width + room).saturating_sub(excess),
             _ => {}
         }
     }
