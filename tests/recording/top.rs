@@ -207,8 +207,8 @@ fn number(words: &[&str]) -> f64 {
     number * scale
 }
 
-/// Operations and bytes read of the process of a program with most operations, from totals on a wide
-/// screen. The process that starts the others reads files of its own.
+/// Operations and bytes read of the process of a program with most operations, from totals on a
+/// wide screen. The process that starts the others reads files of its own.
 fn totals(text: &str, program: &str) -> (f64, f64) {
     let mut most = (0.0, 0.0);
     for line in text.lines().skip(4) {
