@@ -26,4 +26,5 @@ pub mod slowest;
 pub mod stacks;
 pub mod summary;
 pub mod timeline;
+pub mod top;
 pub mod watch;

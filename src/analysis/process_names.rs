@@ -64,6 +64,11 @@ impl ProcessNames {
         }
     }
 
+    /// Forgets a process that has ended and whose row is gone.
+    pub fn forget(&mut self, process: ProcessKey) {
+        self.0.remove(&process);
+    }
+
     /// Returns the name; empty if it is unknown.
     pub fn of(&self, process: ProcessKey) -> &[u8] {
         self.info(process).map_or(&[], |it| &it.comm)

@@ -120,6 +120,9 @@ pub(super) struct CaptureArgs {
     /// True to keep nothing in the kernel for the next recording; no argument sets it.
     #[arg(skip)]
     pub(super) leaves_nothing: bool,
+    /// True if no message says that the recording has begun; no argument sets it.
+    #[arg(skip)]
+    pub(super) is_silent: bool,
     /// Control groups that the processes were in; no argument of its own sets it.
     #[arg(skip)]
     pub(super) of_group: Option<String>,
@@ -348,6 +351,9 @@ pub(super) enum NamesArg {
     Snapshot,
     /// No names
     Off,
+    /// A source that lets no call wait; no word of the command line.
+    #[value(skip)]
+    Cheap,
 }
 
 #[derive(Debug, ClapArgs)]

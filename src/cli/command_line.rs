@@ -12,6 +12,7 @@ use super::args::{
 use super::budget::BudgetArgs;
 use super::diff_args::DiffArgs;
 use super::replay::args::ReplayArgs;
+use super::top_args::TopArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 
 /// Subcommand with which `doctor` makes a test recording.
@@ -48,6 +49,8 @@ pub(super) enum Verb {
     Script(ScriptArgs),
     /// Print operations while they happen, one line each
     Live(LiveArgs),
+    /// Rates by process, file, device, call and cgroup, while they happen
+    Top(TopArgs),
     /// Monitor accesses to files, and their I/O on devices; see ctl
     Watch(WatchArgs),
     /// Control a running recording: watch files, print their counters

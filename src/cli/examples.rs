@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     (
         "record",
         &[
@@ -95,6 +95,14 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 23] = [
     ),
     ("info", &[("iotrace-perf info a.iocap", "what was recorded, and what was lost")]),
     ("live", &[("iotrace-perf live -e openat,execve make", "opens and execs while they happen")]),
+    (
+        "top",
+        &[
+            ("sudo iotrace-perf top", "the whole machine, on the terminal; ? explains"),
+            ("iotrace-perf top -p 4711 -I 10s -n 6", "a minute of a process, six tables"),
+            ("iotrace-perf top -I 1s --json", "an object for each second, for programs"),
+        ],
+    ),
     ("watch", &[("iotrace-perf watch -a /srv/a.db", "each access to a file, by any process")]),
     (
         "ctl",

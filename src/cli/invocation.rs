@@ -22,7 +22,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "script", "info", "diff", "check",
         ],
     ),
-    ("Watch while it happens", &["live", "watch", "ctl"]),
+    ("Watch while it happens", &["live", "top", "watch", "ctl"]),
     ("Replay", &["replay"]),
     ("Convert", &["convert", "import"]),
     ("This machine", &["doctor", "list", "completions", "man"]),

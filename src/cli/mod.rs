@@ -55,6 +55,8 @@ mod signals;
 mod stacks;
 mod summary_lines;
 mod tailing_reader;
+mod top;
+mod top_args;
 mod typed_line;
 mod usage_error;
 mod user_arg;
@@ -111,6 +113,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),
         Some(Verb::Live(args)) => live::run(&args),
+        Some(Verb::Top(args)) => top::run(&args),
         Some(Verb::Watch(args)) => watch::run(args),
         Some(Verb::Ctl(args)) => control::client::run(&args),
         Some(Verb::Summary(args)) => analyse::summary(&args),

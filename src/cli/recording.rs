@@ -167,6 +167,14 @@ impl Recorded {
         }
     }
 
+    /// Waits until a screen is closed after the recording, unless a signal has come or comes.
+    pub(super) fn linger<T>(&mut self, screen: &JoinHandle<T>) {
+        while self.signals.last().is_none() && !screen.is_finished() {
+            spawn::wait_readable(self.signals.fd(), READER_MS);
+            self.signals.take();
+        }
+    }
+
     /// Result of a reader of the log; `Interrupted` if its output is blocked and a signal ended the
     /// run.
     pub(super) fn result_of<T>(
@@ -195,6 +203,11 @@ impl Recorded {
             }
         });
         success.ok()
+    }
+
+    /// Ends without a message.
+    pub(super) fn discard(self) {
+        let _ = self.outcome.closing.map(JoinHandle::join);
     }
 
     /// Ends as the program did; without one, and if work was cancelled, by the signal.
@@ -310,6 +323,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
 fn name_source(names: NamesArg) -> NameSourceOption {
     match names {
         NamesArg::Auto => NameSourceOption::Auto,
+        NamesArg::Cheap => NameSourceOption::Cheap,
         NamesArg::Kprobe => NameSourceOption::Only(NameSource::Kprobe),
         NamesArg::UprobeFanotify => NameSourceOption::Only(NameSource::UprobeFanotify),
         NamesArg::Uprobe => NameSourceOption::Only(NameSource::Uprobe),
@@ -392,7 +406,7 @@ fn escaped(argument: &OsString) -> String {
 
 /// Reports what is recorded and how to stop, where no other output does.
 fn greet(args: &CaptureArgs, log: &str) {
-    if args.command.is_empty() && args.duration.is_none() {
+    if args.command.is_empty() && args.duration.is_none() && !args.is_silent {
         let scope = match (&args.of_group, args.pid.as_slice()) {
             (_, []) => "the whole machine".to_owned(),
             (Some(group), pids) => format!("{} processes of {group}", pids.len()),

@@ -106,7 +106,7 @@ pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
 
 /// True if this process was started with the signal ignored, as by `nohup` and by shells in the
 /// background.
-fn is_ignored(signal: i32) -> bool {
+pub(super) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status
         .lines()

@@ -250,6 +250,19 @@ pub(super) fn parse_limit(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Shortest and longest interval of `top`: the log has a round each 50 ms.
+const INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(86_400);
+
+/// Parses an interval of `top`.
+pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_limit(text)?;
+    match INTERVALS.contains(&interval) {
+        true => Ok(interval),
+        false => Err("an interval is from 100ms to 24h".to_owned()),
+    }
+}
+
 /// Speed of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SpeedArg {

@@ -30,5 +30,6 @@ mod slow_commits;
 pub mod stacks;
 pub mod summary;
 mod tallies;
+pub mod top;
 
 pub use rows::ROWS;

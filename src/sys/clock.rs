@@ -48,6 +48,11 @@ pub fn realtime_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_REALTIME)
 }
 
+/// Time of CPUs that this process has used, ns.
+pub fn own_cpu_ns() -> u64 {
+    nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// Both clocks at the same moment.
 pub fn both() -> (KernelTime, u64) {
     // A thread may be descheduled between two reads: the pair that was closest together counts.
@@ -60,7 +65,7 @@ pub fn both() -> (KernelTime, u64) {
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {
-    // Neither clock can fail or be negative on Linux (clock_gettime(2)).
+    // No such clock can fail or be negative on Linux (clock_gettime(2)).
     let time = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
     (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
 }

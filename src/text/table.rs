@@ -289,6 +289,21 @@ impl Report {
         out.flush()
     }
 
+    /// Prints the report as one JSON object on one line.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn print_json_line(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.write_json(&mut bytes)?;
+        // Line ends in strings are escaped.
+        bytes.retain(|byte| *byte != b'\n');
+        bytes.push(b'\n');
+        out.write_all(&bytes)?;
+        out.flush()
+    }
+
     /// Prints the rows of all tables as separated values, after a line with their keys, and nothing
     /// else.
     ///
@@ -296,12 +311,29 @@ impl Report {
     ///
     /// The writer's own.
     pub fn print_data(&self, separator: Separator, out: &mut impl io::Write) -> io::Result<()> {
+        self.print_rows(separator, true, out)
+    }
+
+    /// Prints the rows of all tables as separated values; `has_keys`: after a line with their keys.
+    ///
+    /// # Errors
+    ///
+    /// The writer's own.
+    pub fn print_rows(
+        &self,
+        separator: Separator,
+        has_keys: bool,
+        out: &mut impl io::Write,
+    ) -> io::Result<()> {
         let mut bytes = Vec::new();
         for table in &self.tables {
-            let keys = table.columns.iter().map(|column| column.key).filter(|key| !key.is_empty());
-            let keys: Vec<&[u8]> = keys.map(str::as_bytes).collect();
-            bytes.extend(keys.join(&separator.byte()));
-            bytes.push(b'\n');
+            if has_keys {
+                let keys = table.columns.iter().map(|column| column.key);
+                let keys: Vec<&[u8]> =
+                    keys.filter(|key| !key.is_empty()).map(str::as_bytes).collect();
+                bytes.extend(keys.join(&separator.byte()));
+                bytes.push(b'\n');
+            }
             for row in &table.rows {
                 for (number, (_, cell)) in table.for_programs(row).enumerate() {
                     if number > 0 {

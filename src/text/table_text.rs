@@ -194,6 +194,7 @@ fn unit(cells: &[&Cell], key: &str) -> Option<ColumnUnit> {
 /// True for a sum of bytes. The size of one access stays exact, as a power of two is recognized.
 fn is_sum_of_bytes(key: &str) -> bool {
     let is_of_one = key.starts_with("size_") && key != "size_bytes" || key.starts_with("step_");
+    let key = key.strip_suffix("_per_s").unwrap_or(key);
     key.ends_with("bytes") && !is_of_one && !key.starts_with("alignment_")
 }
 
@@ -283,7 +284,7 @@ fn fit(columns: &mut Vec<ShownColumn>, width: usize) {
 }
 
 /// Shortens a text to this number of cells: an ellipsis follows the beginning of a longer one.
-fn beginning_of(text: &str, width: usize) -> String {
+pub fn beginning_of(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -324,7 +325,8 @@ fn write(columns: &[ShownColumn], rows: usize, text: &mut String) {
     }
 }
 
-fn padded(text: &str, width: usize, is_left_aligned: bool) -> String {
+/// Pads a text with spaces to this number of cells.
+pub fn padded(text: &str, width: usize, is_left_aligned: bool) -> String {
     let room = " ".repeat(width.saturating_sub(text.width()));
     if is_left_aligned { format!("{text}{room}") } else { format!("{room}{text}") }
 }

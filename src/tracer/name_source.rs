@@ -103,6 +103,9 @@ impl NameSource {
 pub enum NameSourceOption {
     /// The best available source.
     Auto,
+    /// Probes inside the kernel; where they do not show all paths, only the snapshot. Neither lets
+    /// a call wait.
+    Cheap,
     /// One source.
     Only(NameSource),
 }

@@ -85,6 +85,10 @@ pub fn choose(
             }
         }
         NameSourceOption::Auto => choose_best(ground, warnings, cancellation),
+        NameSourceOption::Cheap => {
+            let found = best_probes(ground, &[NameSource::Kprobe], cancellation);
+            Ok(found.unwrap_or_else(|why_not| plain(NameSource::Snapshot, &why_not.1)))
+        }
     }
 }
 
@@ -147,6 +151,7 @@ fn without_privileges(
             ),
             _,
         ) => Ok(plain(it)),
+        (NameSourceOption::Cheap, _) => Ok(plain(NameSource::Snapshot)),
         (NameSourceOption::Auto | NameSourceOption::Only(NameSource::Event), None) => {
             Ok(plain(NameSource::Event))
         }

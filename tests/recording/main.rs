@@ -29,6 +29,7 @@ mod stacks;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod top;
 mod unprivileged;
 mod unwind;
 mod vm_images;
