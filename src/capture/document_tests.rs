@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, LoopFile,
+    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, Job, LoopFile,
     Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
     Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
 };
@@ -252,6 +252,10 @@ fn full_header() -> Header {
             all_block: true,
             others_counted: true,
             command: vec![word.clone()],
+            children_left_out: true,
+            threads: vec![1],
+            excluded: vec![1],
+            excluded_in_kernel: true,
         },
         own_pid: 1,
         calls: vec![word.clone()],
@@ -290,6 +294,14 @@ fn full_header() -> Header {
         }],
         disks: vec![full_disk()],
         device_filter: vec![word.clone()],
+        job: Some(Job {
+            rank: Some(1),
+            size: Some(1),
+            local_rank: Some(1),
+            manager: word.clone(),
+            id: word.clone(),
+            step: word.clone(),
+        }),
         imported: Some(Imported { tool: word.clone(), format: word.clone(), file: word }),
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::RecordArgs;
-use super::cgroup_target;
 use super::control::Control;
 use super::convert;
 use super::converted::LogPaths;
@@ -15,6 +14,7 @@ use super::error::CliError;
 use super::message::be_quiet;
 use super::output::{OpenOutput, Output, substitute};
 use super::recording::{LogPlace, Recorded, capture};
+use super::target::{self, TargetWords};
 use crate::sys::files;
 use crate::sys::output_dir::{NewFile, Users};
 use crate::tracer::error::TracerError;
@@ -50,7 +50,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         controlled = control.map(|control| control.start(path, None)).transpose()?;
         made.get().ok_or(io::ErrorKind::NotFound)?.1.file().try_clone()
     };
-    let target = cgroup_target::resolved(&args.capture, &args.cgroup)?;
+    let mut target = target::resolved(&args.capture, TargetWords::of_record(args))?;
+    target.target.max_operations = target.target.max_operations.or(args.target.max_events);
+    target.max_log = target.max_log.or(args.target.max_size);
     let mut recorded = capture(&target, place, create);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {

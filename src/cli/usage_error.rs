@@ -75,6 +75,8 @@ const fn hint(id: &'static str, noun: &'static str, example: &'static str) -> Va
 const VALUES: &[ValueHint] = &[
     hint("pid", "a process number", "1234"),
     hint("exclude_pid", "a process number", "1234"),
+    hint("pgid", "a process group", "1234"),
+    hint("max_operations", "a number", "1000000"),
     hint("tid", "a thread number", "1234"),
     hint("events", "events", "%data,%sync"),
     hint("device", "a disk", "sda"),

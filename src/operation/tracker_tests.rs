@@ -194,6 +194,8 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
         roots: Vec::new(),
         launched: false,
         own: Pid(999),
+        children: true,
+        excluded: Vec::new(),
     };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
     let mut steps = StepText::default();

@@ -64,13 +64,7 @@ pub(super) fn open_events(
     // to. Where there are no instances there is nothing to remove.
     let _ = instance_pool::remove_stale(context.tracefs, FreeInstances::Keep);
     socket::remove_left();
-    warnings.extend(options.group.as_ref().map(|group| {
-        let count = context.followed.len();
-        format!(
-            "of {group} the {count} processes that were in it at the start are recorded, with their children; not \
-             recorded: processes that entered it later (as docker exec does)"
-        )
-    }));
+    warnings.extend(options.group_warning(context.followed.len()));
     let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
         open_from(source, options, context, warnings, cancellation)
@@ -149,6 +143,7 @@ fn open_from(
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
         system: options.records_all_processes(),
+        excludes: !options.excluded.is_empty(),
         probes: &probes,
     };
     let planned = tracepoint_plan::plan(&wanted);
@@ -158,7 +153,8 @@ fn open_from(
         SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
         SourceKind::Inherited => {
             let named = options.follow.named(followed);
-            inherited_source::open(described, &host.cpus, sizes, followed, &named, warnings)?
+            let whose = options.inheritance();
+            inherited_source::open(described, &host.cpus, sizes, followed, &named, whose, warnings)?
         }
         SourceKind::Tracefs => {
             tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names, functions)?

@@ -8,9 +8,9 @@ use super::source::RingSizes;
 use super::source_selection::SourceOption;
 use super::thread_placement::ThreadPlacement;
 use crate::event::syscall_table::CallId;
-use crate::sys::perf::Functions;
+use crate::sys::perf::{Functions, PerfTarget};
 use crate::sys::thread;
-use crate::units::{DevId, Pid};
+use crate::units::{DevId, Pid, Tid};
 
 /// Processes to follow.
 #[derive(Clone, Debug)]
@@ -47,6 +47,12 @@ pub struct CallChainOptions {
 pub struct Options {
     /// Processes to follow.
     pub follow: Follow,
+    /// True to follow the children of the followed processes, too.
+    pub follows_children: bool,
+    /// Threads of the followed processes that are shown; empty: all.
+    pub threads: Vec<i32>,
+    /// Processes that a recording of all processes leaves out, with their descendants.
+    pub excluded: Vec<i32>,
     /// System calls to record.
     pub calls: Vec<CallId>,
     /// True if `calls` is the default selection.
@@ -83,6 +89,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Size of the log at which the recording ends, bytes.
     pub log_bytes_max: Option<u64>,
+    /// Number of ended system calls at which the recording ends.
+    pub operations_max: Option<u64>,
     /// Control groups that the followed processes were in at the start, if these were chosen so.
     pub group: Option<String>,
     /// True to keep records of processes that are not followed.
@@ -105,6 +113,22 @@ impl Options {
     /// would be too late, unnoticed.
     pub(super) fn reads_exact_args(&self) -> bool {
         self.exact_args && thread::fifo_allowed(PRIORITY)
+    }
+
+    /// Returns the warning about a group: its processes of the start are followed, this number of
+    /// them.
+    pub(super) fn group_warning(&self, count: usize) -> Option<String> {
+        let group = self.group.as_ref()?;
+        let children = if self.follows_children { ", with their children" } else { "" };
+        Some(format!(
+            "of {group} the {count} processes that were in it at the start are recorded{children}; not recorded: processes \
+             that entered it later (as docker exec does)"
+        ))
+    }
+
+    /// Returns what the events of a thread record besides that thread.
+    pub(super) fn inheritance(&self) -> fn(Tid) -> PerfTarget {
+        if self.follows_children { PerfTarget::Thread } else { PerfTarget::ThreadsOf }
     }
 
     /// Returns true if all processes are recorded, in the kernel and here.
