@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, Job, LoopFile,
-    Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
+    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, JobPlace,
+    LoopFile, Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
     Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
@@ -294,15 +294,20 @@ fn full_header() -> Header {
         }],
         disks: vec![full_disk()],
         device_filter: vec![word.clone()],
-        job: Some(Job {
-            rank: Some(1),
-            size: Some(1),
-            local_rank: Some(1),
-            manager: word.clone(),
-            id: word.clone(),
-            step: word.clone(),
-        }),
+        job: Some(full_job()),
         imported: Some(Imported { tool: word.clone(), format: word.clone(), file: word }),
+    }
+}
+
+fn full_job() -> JobPlace {
+    let word = String::from("x");
+    JobPlace {
+        rank: Some(1),
+        size: Some(1),
+        local_rank: Some(1),
+        manager: word.clone(),
+        id: word.clone(),
+        step: word,
     }
 }
 

@@ -68,7 +68,7 @@ pub struct Header {
     pub device_filter: Vec<String>,
     /// Place of the program in a parallel job; `None` if its environment has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<Job>,
+    pub job: Option<JobPlace>,
     /// Source of an imported log; `None` if the log was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
@@ -154,7 +154,7 @@ pub struct CaptureScope {
 /// Place of the recorded program in a parallel job, from its environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Job {
+pub struct JobPlace {
     /// Number of the process in the job, from 0 on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,

@@ -20,14 +20,15 @@ pub(super) struct RecordArgs {
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
     /// Record the processes that are in this control group or below it, and their children: a path,
-    /// a unit (postgresql.service), or the beginning of a container's identifier
+    /// a unit (postgresql.service), a container's name or the beginning of its identifier
     #[arg(short = 'G', long, alias = "container", value_name = "CGROUP", conflicts_with_all = ["all_cpus", "pid", "pgid", "command"])]
     pub(super) cgroup: Vec<String>,
     /// Files to write: DIR for DIR/traces.iocap (the log) and DIR/traces.otf2, NAME.otf2 for both
-    /// with that name, NAME.iocap for the log alone. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are
-    /// filled in [default: iotrace_{DATE}, which `iotrace_latest` leads to]
-    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap")]
-    pub(super) output: Option<OsString>,
+    /// with that name, NAME.iocap for the log alone; also NAME.html (as of `report`) and
+    /// NAME.pftrace (for Perfetto), made from the log. Several are possible. {DATE} {HOSTNAME}
+    /// {PID} {RANK} {ENV=VAR} are filled in [default: iotrace_{DATE}, which `iotrace_latest` leads to]
+    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap|…")]
+    pub(super) output: Vec<OsString>,
     /// Write only the capture log; `convert` makes the archive later, anywhere
     #[arg(long)]
     pub(super) no_archive: bool,

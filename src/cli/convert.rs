@@ -21,7 +21,7 @@ use super::signals::Signals;
 use super::summary_lines;
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::fact::Text;
-use crate::capture::header::{Header, Job};
+use crate::capture::header::{Header, JobPlace};
 use crate::capture::prefetch::Prefetch;
 use crate::capture::trailing_facts::{self, TrailingFacts};
 use crate::operation::{Sink, Step};
@@ -222,7 +222,7 @@ fn end_facts(summary: &Summary) -> EndFacts {
 
 /// Place of the program in a parallel job, by name.
 pub(super) fn job_facts(summary: &Summary) -> Vec<(String, String)> {
-    let Some(Job { rank, size, local_rank, manager, id, step }) = &summary.header.job else {
+    let Some(JobPlace { rank, size, local_rank, manager, id, step }) = &summary.header.job else {
         return Vec::new();
     };
     let number = |number: &Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();

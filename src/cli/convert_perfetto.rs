@@ -55,7 +55,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Writes the trace of a log. `go_on` is called now and then.
-fn convert(
+pub(super) fn convert(
     log: &Path,
     output: &Path,
     staged: StagedFile,

@@ -1,12 +1,12 @@
 //! Lines about the scope of a recording: what of its processes was left out, and by which means.
 
-use crate::capture::header::Job;
+use crate::capture::header::JobPlace;
 use crate::pipeline::Summary;
 use crate::text::quantity::count;
 
 /// Returns the place of the program in a parallel job.
-pub(super) fn job(job: &Job) -> String {
-    let Job { rank, size, local_rank, manager, id, step } = job;
+pub(super) fn job(job: &JobPlace) -> String {
+    let JobPlace { rank, size, local_rank, manager, id, step } = job;
     let number = |name: &str, number: &Option<u64>| number.map(|number| format!("{name}{number}"));
     let word = |name: &str, word: &str| (!word.is_empty()).then(|| format!("{name}{word}"));
     let rank = rank.map(|rank| match size {
@@ -55,11 +55,13 @@ mod tests {
 
     #[test]
     fn place_in_a_job_has_its_known_parts() {
-        let place = Job { rank: Some(3), size: Some(8), local_rank: Some(1), ..Job::default() };
+        let place =
+            JobPlace { rank: Some(3), size: Some(8), local_rank: Some(1), ..JobPlace::default() };
         assert_eq!(job(&place), "rank 3 of 8, local rank 1");
-        let managed = Job { manager: "slurm".into(), id: "4711".into(), step: "0".into(), ..place };
+        let managed =
+            JobPlace { manager: "slurm".into(), id: "4711".into(), step: "0".into(), ..place };
         assert_eq!(job(&managed), "rank 3 of 8, local rank 1, slurm job 4711, step 0");
-        assert_eq!(job(&Job { size: Some(8), ..Job::default() }), "processes 8");
+        assert_eq!(job(&JobPlace { size: Some(8), ..JobPlace::default() }), "processes 8");
     }
 
     #[test]

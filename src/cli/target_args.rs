@@ -27,10 +27,10 @@ pub(super) struct RecordTargetArgs {
     /// With -a, record nothing of these processes and their children
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = parse_pid, requires = "all_cpus")]
     pub(super) exclude_pid: Vec<i32>,
-    /// Other name of `--max-operations`, which `watch` has for something else.
+    /// Synonym of `--max-operations`, which `watch` has for something else.
     #[arg(long, hide = true, value_name = "N", value_parser = parse_operations, conflicts_with = "max_operations")]
     pub(super) max_events: Option<u64>,
-    /// Other name of `--max-log`, which reports have for something else.
+    /// Synonym of `--max-log`, which reports have for something else.
     #[arg(long, hide = true, value_name = "SIZE", value_parser = parse_log_size, conflicts_with = "max_log")]
     pub(super) max_size: Option<u64>,
 }

@@ -279,8 +279,9 @@ impl Tasks {
         !self.scope.children && parent.is_some_and(|parent| parent.followed)
     }
 
-    /// Handles the birth of a child that is not followed: it may move the positions of the files
-    /// that it inherits. Returns the threads that had its numbers before and whose end was not seen.
+    /// Handles the birth of a child that is not followed: the child may move the positions of files
+    /// that it inherits. Returns the threads that had its numbers before, and whose end was not
+    /// seen.
     fn leave_out(&mut self, parent: TaskId, child: TaskId) -> Vec<Thread> {
         self.children_left_out += 1;
         if let Some(parent) = self.task(parent) {

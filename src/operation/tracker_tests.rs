@@ -185,10 +185,8 @@ fn steps_with(followed: Observability, text: &str) -> String {
     steps_from(KernelTime::MIN, followed, text)
 }
 
-/// Returns the steps of these lines if all events were on from this time on.
-#[track_caller]
-pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str) -> String {
-    let scope = Scope {
+fn whole_system() -> Scope {
+    Scope {
         system: true,
         all_requests: true,
         roots: Vec::new(),
@@ -196,8 +194,13 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
         own: Pid(999),
         children: true,
         excluded: Vec::new(),
-    };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
+    }
+}
+
+/// Returns the steps of these lines if all events were on from this time on.
+#[track_caller]
+pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str) -> String {
+    let mut tracker = Tracker::new(whole_system(), BlockOptions::default(), followed, all_on);
     let mut steps = StepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -17,7 +17,7 @@ pub(super) struct ThreadScope<'a, S> {
     /// Numbers of the processes of the chosen threads.
     roots: FxHashSet<i32>,
     processes: FxHashSet<ProcessKey>,
-    /// Other threads of these processes.
+    /// Threads of these processes that were not chosen.
     hidden: FxHashSet<ThreadKey>,
 }
 

@@ -14,6 +14,7 @@
 use std::io;
 
 use super::error::TracerError;
+use super::options::Options;
 use super::perf_source::{as_large_as_allowed, filter, layout, map, sum, watermark};
 use super::ring_stream::{PERF_LAYOUT, RingStream};
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
@@ -36,8 +37,8 @@ struct InheritedSource {
 }
 
 /// Opens all tracepoints for the threads of these processes on all CPUs, switched off. The user has
-/// named some of the processes; the others are their descendants. `whose` says what else the events
-/// of a thread record. Messages for the user go into `warnings`.
+/// named some of the processes in the options; the others are their descendants. Messages for the
+/// user go into `warnings`.
 ///
 /// # Errors
 ///
@@ -47,11 +48,11 @@ pub(super) fn open(
     cpus: &[u32],
     sizes: RingSizes,
     processes: &[Pid],
-    named: &[Pid],
-    whose: fn(Tid) -> PerfTarget,
+    options: &Options,
     warnings: &mut Vec<String>,
 ) -> Result<OpenedSource, TracerError> {
-    let (threads, wanted) = (proc::threads(processes), proc::threads(named));
+    let (threads, whose) = (proc::threads(processes), options.inheritance());
+    let wanted = proc::threads(&options.follow.named(processes));
     let is_left_out = |thread: Tid, error: &TracerError| {
         has_ended(error) || is_forbidden(error) && !wanted.contains(&thread)
     };

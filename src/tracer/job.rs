@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 
 use super::options::{Follow, Options};
-use crate::capture::header::Job;
+use crate::capture::header::JobPlace;
 
 /// Largest part of an environment that is read, in bytes.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
@@ -42,7 +42,7 @@ const MANAGERS: [(&str, &[&str], Option<&str>); 4] = [
 
 /// Returns the place in a job of the recorded process, if one process is followed whose environment
 /// can be read, otherwise of the tracer: a launched program inherits the tracer's environment.
-pub(super) fn job(options: &Options) -> Option<Job> {
+pub(super) fn job(options: &Options) -> Option<JobPlace> {
     match &options.follow {
         Follow::Attached(pids) => match pids.as_slice() {
             [pid] => {
@@ -66,7 +66,7 @@ fn value_in(text: &[u8], name: &str) -> Option<String> {
 }
 
 /// Returns the place that these variables name, if they name one.
-fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<Job> {
+fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
     let number =
         |names: &[&str]| names.iter().find_map(|name| variable(name)?.trim().parse::<u64>().ok());
     let is_plain = |text: &String| {
@@ -79,7 +79,7 @@ fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<Job> {
         Some((*manager, id, step.and_then(identifier)))
     });
     let (manager, id, step) = managed.unwrap_or_default();
-    let job = Job {
+    let job = JobPlace {
         rank: number(&RANK),
         size: number(&SIZE),
         local_rank: number(&LOCAL_RANK),
@@ -87,7 +87,7 @@ fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<Job> {
         id,
         step: step.unwrap_or_default(),
     };
-    (job != Job::default()).then_some(job)
+    (job != JobPlace::default()).then_some(job)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(environment: &[&str], expected: Option<Job>) {
+    fn check(environment: &[&str], expected: Option<JobPlace>) {
         let text = environment.join("\0");
         assert_eq!(of_environment(&|name| value_in(text.as_bytes(), name)), expected, "{text}");
     }
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn launchers_name_ranks_and_managers_name_jobs() {
         check(&["HOME=/root", "PMIX_RANKS=3", "X=PMIX_RANK=4"], None);
-        let rank = Job { rank: Some(3), ..Job::default() };
+        let rank = JobPlace { rank: Some(3), ..JobPlace::default() };
         check(&["HOME=/", "PMIX_RANK=3"], Some(rank));
         let of_mpi = ["OMPI_COMM_WORLD_RANK=5", "OMPI_COMM_WORLD_SIZE=7", "SLURM_PROCID=0"];
         let slurm = ["OMPI_COMM_WORLD_LOCAL_RANK=1", "SLURM_JOB_ID=4711", "SLURM_STEP_ID=2"];
-        let job = Job {
+        let job = JobPlace {
             rank: Some(5),
             size: Some(7),
             local_rank: Some(1),
@@ -116,8 +116,12 @@ mod tests {
             step: "2".into(),
         };
         check(&[of_mpi, slurm].concat(), Some(job));
-        let flux =
-            Job { rank: Some(2), manager: "flux".into(), id: "f2B3x".into(), ..Job::default() };
+        let flux = JobPlace {
+            rank: Some(2),
+            manager: "flux".into(),
+            id: "f2B3x".into(),
+            ..JobPlace::default()
+        };
         check(&["FLUX_TASK_RANK=2", "FLUX_JOB_ID=f2B3x"], Some(flux));
     }
 

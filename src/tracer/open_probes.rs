@@ -152,9 +152,7 @@ fn open_from(
     let mut opened = match source {
         SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
         SourceKind::Inherited => {
-            let named = options.follow.named(followed);
-            let whose = options.inheritance();
-            inherited_source::open(described, &host.cpus, sizes, followed, &named, whose, warnings)?
+            inherited_source::open(described, &host.cpus, sizes, followed, options, warnings)?
         }
         SourceKind::Tracefs => {
             tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names, functions)?
