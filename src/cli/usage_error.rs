@@ -134,6 +134,7 @@ const fn need_of(by: &'static str, id: &'static str, phrase: &'static str) -> Re
 
 const NEEDS: &[RequiredArg] = &[
     need_of("as_user", "command", "a program: iotrace-perf --as-user USER PROGRAM"),
+    need_of("exclude_pid", "all_cpus", "-a, the whole machine without these processes"),
     need_of("reversed", "svg", "--svg FILE, the file of the flame graph"),
     need_of("discard", "write", "--write: a request that discards changes the device, too"),
     need_of("write", "device", "--level block --device DEVICE, the device to write to"),

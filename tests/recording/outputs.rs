@@ -48,7 +48,7 @@ fn one_recording_makes_all_outputs() {
     recording.assert_whole();
     assert!(recording.script(&[]).contains("/etc/hostname"));
     let page = fs::read_to_string(page).expect("a page");
-    assert!(page.starts_with("<!doctype html>") && page.contains("/etc/hostname"));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("/etc/hostname"));
     // Each packet of a Perfetto trace is field 1 of the trace, with a length.
     let trace = fs::read(trace).expect("a trace");
     assert_eq!(trace.first(), Some(&0x0a));
