@@ -24,9 +24,9 @@ pub(super) struct RecordArgs {
     #[arg(short = 'G', long, alias = "container", value_name = "CGROUP", conflicts_with_all = ["all_cpus", "pid", "pgid", "command"])]
     pub(super) cgroup: Vec<String>,
     /// Files to write: DIR for DIR/traces.iocap (the log) and DIR/traces.otf2, NAME.otf2 for both
-    /// with that name, NAME.iocap for the log alone; also NAME.html (as of `report`) and
-    /// NAME.pftrace (for Perfetto), made from the log. Several are possible. {DATE} {HOSTNAME}
-    /// {PID} {RANK} {ENV=VAR} are filled in [default: iotrace_{DATE}, which `iotrace_latest` leads to]
+    /// with that name, NAME.iocap for the log alone. Made from the log: NAME.html (as by `report`),
+    /// NAME.pftrace (for Perfetto). Can be given several times. Filled in are {DATE} {HOSTNAME}
+    /// {PID} {RANK} {ENV=VAR} [default: iotrace_{DATE}, which `iotrace_latest` leads to]
     #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap|…")]
     pub(super) output: Vec<OsString>,
     /// Write only the capture log; `convert` makes the archive later, anywhere
