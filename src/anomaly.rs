@@ -217,6 +217,8 @@ pub struct Ledger {
     /// Followed processes for which no followed process waited: they ended after their parent, or
     /// were still running.
     pub unwaited: u64,
+    /// Children of followed processes that were not followed.
+    pub children_left_out: u64,
     /// Programs that the followed processes started (execs).
     pub execs: u64,
     /// Opens whose name was read too late to be certain.

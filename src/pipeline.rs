@@ -16,6 +16,7 @@ mod recorded_names;
 mod serial;
 mod stage_message;
 mod summary;
+mod thread_scope;
 mod threaded;
 mod track_stage;
 

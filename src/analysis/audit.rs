@@ -119,6 +119,8 @@ pub struct ProcessAudit {
     pub unwaited: u64,
     /// Programs whose calls are not reported: the kernel's accounting includes them.
     pub untold: u64,
+    /// Children that were not followed: the kernel's accounting includes their calls.
+    pub left_out: u64,
     /// Lost or missing samples: the kernel's accounting includes their calls.
     pub lost: u64,
     /// True if `ioctl` was recorded.
@@ -131,7 +133,7 @@ impl ProcessAudit {
     pub fn agrees(&self) -> Option<bool> {
         let has_reads = self.read.is_explained() || self.failed_execs().is_some();
         let is_equal = has_reads && self.has_explained_writes();
-        let is_comparable = self.unwaited == 0 && self.untold == 0;
+        let is_comparable = self.unwaited == 0 && self.untold == 0 && self.left_out == 0;
         (is_comparable && (is_equal || self.lost == 0)).then_some(is_equal)
     }
 
@@ -229,6 +231,7 @@ pub fn process(summary: &Summary, totals: &Totals) -> Option<ProcessAudit> {
         reasons,
         unwaited: summary.ledger.unwaited,
         untold: summary.ledger.other.count,
+        left_out: summary.ledger.children_left_out,
         lost: summary.lost().saturating_add(missing),
         has_ioctls: summary.header.calls.iter().any(|it| it == "ioctl"),
     })

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, LoopFile,
-    Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
+    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, JobPlace,
+    LoopFile, Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
     Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
@@ -253,6 +253,10 @@ fn full_header() -> Header {
             all_block: true,
             others_counted: true,
             command: vec![word.clone()],
+            children_left_out: true,
+            threads: vec![1],
+            excluded: vec![1],
+            excluded_in_kernel: true,
         },
         own_pid: 1,
         calls: vec![word.clone()],
@@ -291,7 +295,20 @@ fn full_header() -> Header {
         }],
         disks: vec![full_disk()],
         device_filter: vec![word.clone()],
+        job: Some(full_job()),
         imported: Some(Imported { tool: word.clone(), format: word.clone(), file: word }),
+    }
+}
+
+fn full_job() -> JobPlace {
+    let word = String::from("x");
+    JobPlace {
+        rank: Some(1),
+        size: Some(1),
+        local_rank: Some(1),
+        manager: word.clone(),
+        id: word.clone(),
+        step: word,
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Header {
     /// Numbers (`MAJOR:MINOR`) of the devices whose requests were recorded; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_filter: Vec<String>,
+    /// Place of the program in a parallel job; `None` if its environment has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobPlace>,
     /// Source of an imported log; `None` if the log was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
@@ -134,6 +137,44 @@ pub struct CaptureScope {
     pub others_counted: bool,
     /// Launched command, each argument with bytes that are not UTF-8 escaped as `\xNN`.
     pub command: Vec<String>,
+    /// True if children of the processes were not followed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub children_left_out: bool,
+    /// Threads of the processes that are shown; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<i32>,
+    /// Processes that were left out of a capture of the system, with their descendants at the
+    /// start; later descendants are left out, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<i32>,
+    /// True if the kernel recorded nothing of the left out processes; otherwise the capture has
+    /// their records.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub excluded_in_kernel: bool,
+}
+
+/// Place of the recorded program in a parallel job, from its environment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobPlace {
+    /// Number of the process in the job, from 0 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// Number of processes of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Number of the process among those of its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_rank: Option<u64>,
+    /// Workload manager that has the job: `slurm`, `flux`, `pbs`, `lsf`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub manager: String,
+    /// Identifier of the job at the workload manager.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// Identifier of the step of the job.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub step: String,
 }
 
 /// Call chains of the samples of the ring `chains`.

@@ -16,7 +16,8 @@ use super::message::print_error;
 use super::recording::{self, LogPlace};
 use super::report_args::{ByArg, PrintArgs};
 use super::report_output::{ReportOutput, output};
-use super::{cgroup_target, events, summary_lines};
+use super::target::{self, TargetWords};
+use super::{events, summary_lines};
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
@@ -212,7 +213,7 @@ pub(super) fn on_log(
         return Ok(ExitCode::SUCCESS);
     }
     let (log, place) = private_log()?;
-    let target = cgroup_target::resolved(&args.capture, &args.filter.cgroup)?;
+    let target = target::resolved(&args.capture, TargetWords::of_filter(&args.filter))?;
     let mut recorded = recording::capture(&target, |_| Ok(place), |_| log.try_clone())?;
     recorded.work(work, "no report was made");
     recorded.end()

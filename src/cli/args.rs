@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::report_args::{ByArg, FilterArgs, PrintArgs};
+use super::target_args::{RecordTargetArgs, TargetArgs};
 use super::values::{
     Cpus, WATCHED_MAX, parse_count, parse_cpus, parse_id, parse_kept, parse_limit, parse_log_size,
     parse_pid, parse_priority, parse_ring_size, parse_unwind,
@@ -19,14 +20,15 @@ pub(super) struct RecordArgs {
     #[command(flatten)]
     pub(super) capture: CaptureArgs,
     /// Record the processes that are in this control group or below it, and their children: a path,
-    /// a unit (postgresql.service), or the beginning of a container's identifier
-    #[arg(short = 'G', long, alias = "container", value_name = "CGROUP", conflicts_with_all = ["all_cpus", "pid", "command"])]
+    /// a unit (postgresql.service), a container's name or the beginning of its identifier
+    #[arg(short = 'G', long, alias = "container", value_name = "CGROUP", conflicts_with_all = ["all_cpus", "pid", "pgid", "command"])]
     pub(super) cgroup: Vec<String>,
     /// Files to write: DIR for DIR/traces.iocap (the log) and DIR/traces.otf2, NAME.otf2 for both
-    /// with that name, NAME.iocap for the log alone. {DATE} {HOSTNAME} {PID} {RANK} {ENV=VAR} are
-    /// filled in [default: iotrace_{DATE}, which `iotrace_latest` leads to]
-    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap")]
-    pub(super) output: Option<OsString>,
+    /// with that name, NAME.iocap for the log alone. Made from the log: NAME.html (as by `report`),
+    /// NAME.pftrace (for Perfetto). Can be given several times. Filled in are {DATE} {HOSTNAME}
+    /// {PID} {RANK} {ENV=VAR} [default: iotrace_{DATE}, which `iotrace_latest` leads to]
+    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap|…")]
+    pub(super) output: Vec<OsString>,
     /// Write only the capture log; `convert` makes the archive later, anywhere
     #[arg(long)]
     pub(super) no_archive: bool,
@@ -36,7 +38,9 @@ pub(super) struct RecordArgs {
     pub(super) control: Option<PathBuf>,
     #[command(flatten)]
     pub(super) messages: MessageArgs,
-    /// Accepted as in other tracers: threads and children are always recorded, too.
+    #[command(flatten)]
+    pub(super) target: RecordTargetArgs,
+    /// Accepted as in other tracers: threads and children are recorded anyway, but for --no-follow.
     #[arg(short = 'f', hide = true, action = ArgAction::Count)]
     pub(super) follow: u8,
 }
@@ -64,6 +68,8 @@ pub(super) struct CaptureArgs {
     /// Record these running processes, all their threads and children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse_pid, conflicts_with_all = ["all_cpus", "command"])]
     pub(super) pid: Vec<i32>,
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
     /// Events to record: system calls, `block` for block requests, %GROUPs of calls, and `!` to
     /// exclude: `-e %data,%sync,!splice`; `iotrace-perf list` has them all [default: %default]
     #[arg(short = 'e', long, value_name = "EVENT,…", value_delimiter = ',')]
@@ -123,9 +129,15 @@ pub(super) struct CaptureArgs {
     /// True if no message says that the recording has begun; no argument sets it.
     #[arg(skip)]
     pub(super) is_silent: bool,
-    /// Control groups that the processes were in; no argument of its own sets it.
+    /// Control groups or process groups that the processes were in; no argument of its own sets it.
     #[arg(skip)]
     pub(super) of_group: Option<String>,
+    /// Threads of the processes that are shown; no argument of its own sets it.
+    #[arg(skip)]
+    pub(super) threads: Vec<i32>,
+    /// Processes that `-a` leaves out; no argument of its own sets it.
+    #[arg(skip)]
+    pub(super) excluded: Vec<i32>,
     /// The program to run and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -134,13 +146,15 @@ pub(super) struct CaptureArgs {
 impl CaptureArgs {
     /// True if the arguments say what is recorded.
     pub(super) fn has_target(&self) -> bool {
-        self.all_cpus || !self.pid.is_empty() || !self.command.is_empty()
+        let has_pids = !self.pid.is_empty() || !self.target.pgid.is_empty();
+        self.all_cpus || has_pids || !self.command.is_empty()
     }
 
     /// True if the arguments say what is recorded, or how: a report without them is about a log.
     pub(super) fn is_wanted(&self) -> bool {
         let places = self.realtime.is_some() || self.tracer_cpus.is_some();
-        let sizes = self.buffer_size.is_some() || self.max_log.is_some() || self.duration.is_some();
+        let ends = self.max_log.is_some() || self.target.max_operations.is_some();
+        let sizes = self.buffer_size.is_some() || ends || self.duration.is_some();
         let kinds = self.keep_foreign || self.all_block || !self.stacks.is_empty();
         let sources = self.source != SourceArg::Auto || self.names != NamesArg::Auto;
         let methods = self.args != ArgsArg::Registers || self.call_graph != Unwind::FramePointers;
@@ -153,7 +167,7 @@ impl CaptureArgs {
 pub(super) struct AnalyseArgs {
     /// The recording: its directory, log or archive [default: the newest one here]; or one is made
     /// for the report (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
-    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
+    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "pgid", "no_follow", "max_operations", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
     /// Show each file of /proc, /sys and other pseudo file systems in tables of files; by default
     /// they share a row for each file system, except in data
@@ -172,7 +186,7 @@ pub(super) struct AnalyseArgs {
 pub(super) struct PageArgs {
     /// The recording: its directory, log or archive [default: the newest one here]; or one is made
     /// for the page (-a, -p, -- COMMAND), and not kept. Of a log, -p, -d and -e select a part
-    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
+    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "pgid", "no_follow", "max_operations", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
     /// The page, a file that must not exist [default: NAME.html beside the recording, report.html
     /// for a recording that is not kept]

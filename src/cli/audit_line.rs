@@ -19,7 +19,7 @@ pub(super) fn audit(summary: &Summary, totals: &Totals) -> Option<AuditVerdict> 
     let audit = audit::process(summary, totals)?;
     let is_unread = audit.reasons.unknown_programs > 0;
     let text = compared(&audit) + &unread(summary).filter(|_| is_unread).unwrap_or_default();
-    let is_comparable = audit.untold == 0 && audit.unwaited == 0;
+    let is_comparable = audit.untold == 0 && audit.unwaited == 0 && audit.left_out == 0;
     Some(AuditVerdict { is_equal: audit.agrees().filter(|_| is_comparable), text })
 }
 
@@ -39,12 +39,17 @@ fn unread(summary: &Summary) -> Option<String> {
 }
 
 fn compared(audit: &ProcessAudit) -> String {
-    let ProcessAudit { read, write, unwaited, untold, lost, .. } = audit;
+    let ProcessAudit { read, write, unwaited, untold, left_out, lost, .. } = audit;
     let incomparable = |why: String| format!("audit: not comparable with /proc/PID/io: {why}");
     if *untold > 0 {
         return incomparable(format!(
             "the calls of {} were not interpreted, and are in it",
             counted(*untold, "program")
+        ));
+    }
+    if *left_out > 0 {
+        return incomparable(format!(
+            "the calls of {left_out} children are in it, which were not followed (--no-follow)"
         ));
     }
     if *unwaited > 0 {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::args::CaptureArgs;
+use super::container_names;
 use super::error::CliError;
 use super::filter_args::cgroups;
 use crate::analysis::filter::Cgroups;
@@ -28,7 +29,8 @@ pub(super) fn resolved(args: &CaptureArgs, words: &[String]) -> Result<CaptureAr
     if args.pid.is_empty() {
         let words = words.join(", ");
         return Err(CliError::Usage(format!(
-            "no process is in the control group {words}; groups and their processes: systemd-cgls, or ps -eo pid,cgroup"
+            "no process is in the control group {words}{}; groups and their processes: systemd-cgls, or ps -eo pid,cgroup",
+            container_names::running_text()
         )));
     }
     Ok(args)

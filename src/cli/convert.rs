@@ -21,7 +21,7 @@ use super::signals::Signals;
 use super::summary_lines;
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::capture::fact::Text;
-use crate::capture::header::Header;
+use crate::capture::header::{Header, JobPlace};
 use crate::capture::prefetch::Prefetch;
 use crate::capture::trailing_facts::{self, TrailingFacts};
 use crate::operation::{Sink, Step};
@@ -215,9 +215,27 @@ fn fill_archive(
 fn end_facts(summary: &Summary) -> EndFacts {
     EndFacts {
         end_time: summary.end_time(),
-        properties: completeness_facts(summary),
+        properties: completeness_facts(summary).into_iter().chain(job_facts(summary)).collect(),
         disks: summary.disks(),
     }
+}
+
+/// Place of the program in a parallel job, by name.
+pub(super) fn job_facts(summary: &Summary) -> Vec<(String, String)> {
+    let Some(JobPlace { rank, size, local_rank, manager, id, step }) = &summary.header.job else {
+        return Vec::new();
+    };
+    let number = |number: &Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let facts = [
+        ("rank", number(rank)),
+        ("size", number(size)),
+        ("local_rank", number(local_rank)),
+        ("job_manager", manager.clone()),
+        ("job_id", id.clone()),
+        ("job_step", step.clone()),
+    ];
+    let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Facts about the completeness of a capture, for readers of an output, by name.

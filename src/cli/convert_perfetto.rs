@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::ConvertArgs;
-use super::convert::{InputLog, completeness_facts, open};
+use super::convert::{InputLog, completeness_facts, job_facts, open};
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
 use super::file_staging::StagedFile;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Writes the trace of a log. `go_on` is called now and then.
-fn convert(
+pub(super) fn convert(
     log: &Path,
     output: &Path,
     staged: StagedFile,
@@ -78,7 +78,8 @@ fn convert(
             PipelineError::Sink(error) => failed(error),
             other => CliError::pipeline(log, &other),
         })?;
-    let facts = completeness_facts(&summary);
+    let mut facts = completeness_facts(&summary);
+    facts.extend(job_facts(&summary));
     sink.sink.finish(summary.end_time(), &facts).map_err(failed)?;
     staged.finish()?;
     Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new() })

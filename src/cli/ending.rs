@@ -10,6 +10,7 @@ use super::completeness::{missing, unknown};
 use super::converted::{Converted, LogPaths};
 use super::message::{print_error, print_line};
 use super::output::Output;
+use super::scope_lines;
 use super::summary_lines::{self, archive_lines};
 use crate::capture::header::CaptureScope;
 use crate::pipeline::Summary;
@@ -36,6 +37,7 @@ pub(super) fn print(
         lines.push(trust(summary, verdict.as_ref()));
     }
     let differs = verdict.is_some_and(|verdict| verdict.is_equal == Some(false));
+    lines.extend(scope_lines::lines(summary));
     lines.extend(files(log, output));
     lines.extend(archive_lines(converted));
     let log_bytes = std::fs::metadata(log.path).map_or(0, |metadata| metadata.len());
@@ -75,6 +77,10 @@ fn subject(summary: &Summary) -> String {
         ("system", _) => "the machine for".to_owned(),
         (_, Some(program)) if has_ended => format!("{} ran", name(program)),
         (_, Some(program)) => format!("recorded {} for", name(program)),
+        (_, None) if !scope.threads.is_empty() => {
+            let tids: Vec<String> = scope.threads.iter().map(i32::to_string).collect();
+            format!("thread {} for", tids.join(", "))
+        }
         (_, None) => format!("{} for", attached(scope)),
     }
 }
@@ -108,6 +114,9 @@ fn end(summary: &Summary) -> String {
         (Some(code), _) if code != 0 => format!(" and ended with status {code}"),
         _ if end.is_some_and(|end| end.reason == "log size") => {
             ", until the log had the size of --max-log".to_owned()
+        }
+        _ if end.is_some_and(|end| end.reason == "operations") => {
+            ", until the log had the operations of --max-operations".to_owned()
         }
         _ => String::new(),
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -53,11 +54,13 @@ impl CliError {
         }
     }
 
-    /// Returns the error of a recording; that of a program has its cause.
-    pub(super) fn of_recording(error: TracerError) -> Self {
+    /// Returns the error of a recording, which may have a duration; that of a program has its
+    /// cause.
+    pub(super) fn of_recording(error: TracerError, duration: Option<Duration>) -> Self {
         match error {
             TracerError::Program { program, source } => Self::Program {
-                text: program_error::explain(&program, &source),
+                text: program_error::explain(&program, &source)
+                    + &program_error::unit_hint(&program, &source, duration),
                 is_missing: source.kind() == io::ErrorKind::NotFound,
             },
             other => other.into(),

@@ -8,6 +8,12 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
             ("iotrace-perf make -j8", "a build with all its processes"),
             ("iotrace-perf -a -D 10s -o day_{DATE}/", "the machine for ten seconds"),
             ("iotrace-perf -p 4711 -e %sync", "fsync and its relatives of a process"),
+            ("iotrace-perf -o a.iocap -o a.html ./app", "a log, and a page about it"),
+            ("iotrace-perf --no-follow ./app", "a program without its children"),
+            ("iotrace-perf --container web -D 10s", "a container of docker or podman"),
+            ("iotrace-perf -t 4712,4713", "two threads of a running process"),
+            ("iotrace-perf -a --exclude-pid 4711", "the machine without a process"),
+            ("iotrace-perf -a --max-operations 100000", "until there are so many calls"),
         ],
     ),
     (

@@ -6,6 +6,7 @@ use std::time::Duration;
 use nix::unistd::User;
 
 use super::args::{AnalyseArgs, ScriptArgs};
+use super::container_names;
 use super::error::CliError;
 use super::events::{EventSelection, wanted_events};
 use super::report_args::{FilterArgs, SideArg};
@@ -117,7 +118,7 @@ pub(super) fn cgroups(words: &[String]) -> Result<Cgroups, CliError> {
             "-G takes a path, a unit or a container, not an empty word".into(),
         ));
     }
-    Ok(Cgroups::new(words.to_vec()))
+    Ok(container_names::with_named(Cgroups::new(words.to_vec())))
 }
 
 /// Range of sizes in bytes.

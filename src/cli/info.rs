@@ -12,6 +12,7 @@ use super::converted::Converted;
 use super::error::CliError;
 use super::info_mounts;
 use super::report_output::print_text;
+use super::scope_lines;
 use super::summary_lines::{self, source};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::call_totals::{BlockTotals, CallTotals, Totals};
@@ -94,10 +95,21 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("warnings", json!(end.map(|end| &end.warnings))),
         ("device_filter", json!(header.device_filter)),
         ("all_block", json!(header.scope.all_block)),
+        ("children_left_out", children_left_out(summary)),
+        ("threads", json!(header.scope.threads)),
+        ("excluded", json!(header.scope.excluded)),
+        ("excluded_in_kernel", json!(header.scope.excluded_in_kernel)),
+        ("job", json!(header.job)),
         ("stacks", json!(header.chains)),
         ("disks", json!(summary.disks())),
         ("mounts", info_mounts::as_json(summary)),
     ])
+}
+
+/// Number of children that were not followed; null if children were followed.
+fn children_left_out(summary: &Summary) -> Value {
+    let is_on = summary.header.scope.children_left_out;
+    json!(is_on.then_some(summary.ledger.children_left_out))
 }
 
 /// Counts of records and operations.
@@ -364,6 +376,8 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         format!("ended     {end}"),
         format!("counters  {}", summary.ledger),
     ];
+    lines.extend(header.job.as_ref().map(|job| format!("job       {}", scope_lines::job(job))));
+    lines.extend(scope_lines::lines(summary).iter().map(|line| format!("scope     {line}")));
     lines.extend(summary.disks().iter().filter_map(described));
     lines.extend(info_mounts::lines(summary));
     lines.extend(summary_lines::lines(bytes, info));

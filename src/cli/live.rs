@@ -17,7 +17,8 @@ use super::message::print_line;
 use super::report_output::output;
 use super::script::{ScriptLog, ScriptShape};
 use super::tailing_reader::{LogCompletion, TailingReader};
-use super::{cgroup_target, recording, summary_lines};
+use super::target::{self, TargetWords};
+use super::{recording, summary_lines};
 use crate::pipeline::{self, Summary};
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
@@ -39,7 +40,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode, CliError> {
         printer = Some(std::thread::Builder::new().name("iotrace-live".into()).spawn(print)?);
         log.try_clone()
     };
-    let target = cgroup_target::resolved(&args.capture, &args.filter.cgroup)?;
+    let target = target::resolved(&args.capture, TargetWords::of_filter(&args.filter))?;
     let mut recorded = recording::capture(&target, |_| Ok(place), start_printing);
     ended.set();
     if let (Ok(recorded), Some(printer)) = (&mut recorded, &printer) {

@@ -56,7 +56,7 @@ impl Output {
             Some(b"iocap") => false,
             Some(_) => {
                 return Err(CliError::Usage(format!(
-                    "{option} {0}: a recording is written to a directory, NAME.otf2 or NAME.iocap; a directory of that name: {option} {0}/",
+                    "{option} {0}: a recording is written to a directory, NAME.otf2, NAME.iocap, NAME.html or NAME.pftrace; a directory of that name: {option} {0}/",
                     path.display()
                 )));
             }

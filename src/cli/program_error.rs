@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::file_kind;
 use crate::sys::error_text::plain;
@@ -12,6 +13,20 @@ use crate::sys::regular;
 
 /// Bytes of a script that have its first line.
 const LINE_BYTES: u64 = 256;
+
+/// Units of a duration.
+const UNITS: [&str; 10] = ["ns", "us", "ms", "s", "sec", "seconds", "m", "min", "minutes", "h"];
+
+/// Returns a hint for a missing program whose name is the unit of the duration before it, in a word
+/// of its own.
+pub(super) fn unit_hint(program: &str, error: &io::Error, duration: Option<Duration>) -> String {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    match duration.filter(|_| is_missing && UNITS.contains(&program)) {
+        // A number without a unit is in seconds.
+        Some(duration) => format!("; did you mean -D {}{program}?", duration.as_secs_f64()),
+        None => String::new(),
+    }
+}
 
 /// Explains why a program could not be run.
 pub(super) fn explain(program: &str, error: &io::Error) -> String {
@@ -76,6 +91,21 @@ fn interpreter(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unit_in_a_word_of_its_own_gets_a_hint() {
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        let forbidden = io::Error::from(io::ErrorKind::PermissionDenied);
+        let ten = Some(Duration::from_secs(10));
+        assert_eq!(unit_hint("s", &missing, ten), "; did you mean -D 10s?");
+        let half = Some(Duration::from_millis(500));
+        assert_eq!(unit_hint("m", &missing, half), "; did you mean -D 0.5m?");
+        for (program, error, duration) in
+            [("s", &missing, None), ("s", &forbidden, ten), ("sh", &missing, ten)]
+        {
+            assert_eq!(unit_hint(program, error, duration), "");
+        }
+    }
 
     /// Creates a file with these permissions; returns its path.
     fn make(directory: &Path, name: &str, text: &str, mode: u32) -> String {

@@ -6,15 +6,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::RecordArgs;
-use super::cgroup_target;
 use super::control::Control;
 use super::convert;
 use super::converted::LogPaths;
 use super::ending;
 use super::error::CliError;
-use super::message::be_quiet;
-use super::output::{OpenOutput, Output, substitute};
+use super::message::{be_quiet, print_line};
+use super::output::{OpenOutput, Output};
+use super::outputs::{OpenFurther, Outputs};
 use super::recording::{LogPlace, Recorded, capture};
+use super::target::{self, TargetWords};
 use crate::sys::files;
 use crate::sys::output_dir::{NewFile, Users};
 use crate::tracer::error::TracerError;
@@ -24,23 +25,12 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     if args.messages.quiet {
         be_quiet();
     }
-    let output =
-        args.output.as_deref().map(|text| Output::parse(&substitute(text)?)).transpose()?;
-    let made: OnceCell<(OpenOutput, NewFile)> = OnceCell::new();
+    let outputs = Outputs::parse(&args.output)?;
+    let made: OnceCell<MadeFiles> = OnceCell::new();
     let place = |users: &Users| {
-        let open = match output {
-            Some(output) => output.open(users)?,
-            None => Output::open_dated(users)?,
-        };
-        let log = match open.create_log() {
-            Ok(log) => log,
-            Err(error) => {
-                open.discard();
-                return Err(error);
-            }
-        };
-        let (path, shown) = (files::path_of(log.file()), open.output.log());
-        let _ = made.set((open, log));
+        let new = MadeFiles::make(outputs, users)?;
+        let (path, shown) = (files::path_of(new.log.file()), new.output.output.log());
+        let _ = made.set(new);
         Ok(LogPlace { path, shown: shown.display().to_string() })
     };
     let control = args.control.as_deref().map(Control::new).transpose()?;
@@ -48,9 +38,11 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let mut controlled = None;
     let create = |path: &Path| {
         controlled = control.map(|control| control.start(path, None)).transpose()?;
-        made.get().ok_or(io::ErrorKind::NotFound)?.1.file().try_clone()
+        made.get().ok_or(io::ErrorKind::NotFound)?.log.file().try_clone()
     };
-    let target = cgroup_target::resolved(&args.capture, &args.cgroup)?;
+    let mut target = target::resolved(&args.capture, TargetWords::of_record(args))?;
+    target.target.max_operations = target.target.max_operations.or(args.target.max_events);
+    target.max_log = target.max_log.or(args.target.max_size);
     let mut recorded = capture(&target, place, create);
     ended.set();
     if let (Ok(recorded), Some(it)) = (&mut recorded, &controlled) {
@@ -63,7 +55,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let mut recorded = match recorded {
         Ok(recorded) => recorded,
         Err(error) => {
-            if let Some((output, mut log)) = made {
+            if let Some(MadeFiles { output, mut log, further }) = made {
+                drop(further);
                 // The records so far are kept.
                 if matches!(&error, CliError::Tracer(TracerError::LogThread)) {
                     log.keep();
@@ -75,16 +68,45 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         }
     };
     recorded.check(followed);
-    let Some((output, mut log)) = made else { return recorded.end() };
+    let Some(MadeFiles { output, mut log, further }) = made else { return recorded.end() };
     log.keep();
     output.link_latest();
-    report(args, &output, recorded)
+    report(args, &output, further, recorded)
 }
 
-/// Makes the archive after the recording, and reports on both.
+/// Files of a recording that is being made.
+struct MadeFiles {
+    output: OpenOutput,
+    log: NewFile,
+    further: Vec<OpenFurther>,
+}
+
+impl MadeFiles {
+    /// Creates the log, and begins the further files: no file of their names may exist.
+    fn make(outputs: Outputs, users: &Users) -> Result<Self, CliError> {
+        let Outputs { main, further } = outputs;
+        let output = match main {
+            Some(output) => output.open(users)?,
+            None => Output::open_dated(users)?,
+        };
+        // A further file may be in the directory that was made for the log.
+        let made = OpenFurther::open_all(further, users)
+            .and_then(|further| Ok((output.create_log()?, further)));
+        match made {
+            Ok((log, further)) => Ok(Self { output, log, further }),
+            Err(error) => {
+                output.discard();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes the archive and further files after the recording, and reports on all.
 fn report(
     args: &RecordArgs,
     output: &OpenOutput,
+    further: Vec<OpenFurther>,
     mut recorded: Recorded,
 ) -> Result<ExitCode, CliError> {
     let archive = Some(output).filter(|open| open.output.has_archive && !args.no_archive);
@@ -97,6 +119,11 @@ fn report(
     );
     let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
     if let Some(converted) = recorded.work(convert, &if_interrupted) {
+        for output in further {
+            if let Some(line) = output.make(log, &mut recorded) {
+                print_line(&line);
+            }
+        }
         let output = archive.map(|archive| &archive.output);
         ending::print(log, output, &converted, args.messages.verbose);
     }

@@ -92,9 +92,9 @@ pub(super) fn capture(
             return Err(CliError::Create { path: shown.into(), source });
         }
     };
-    greet(args, &shown);
-    let outcome = session::record(&options, &shown, log, held, &mut signals)
-        .map_err(CliError::of_recording)?;
+    let started = || greet(args, &shown);
+    let outcome = session::record(&options, &shown, log, held, &mut signals, started)
+        .map_err(|error| CliError::of_recording(error, args.duration))?;
     for warning in &outcome.end.warnings {
         print_line(&format!("warning: {warning}"));
     }
@@ -287,6 +287,9 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     }
     Ok(Options {
         follow,
+        follows_children: !args.target.no_follow && args.threads.is_empty(),
+        threads: args.threads.clone(),
+        excluded: args.excluded.clone(),
         calls: calls.into_iter().collect(),
         is_default: args.events.is_empty(),
         block,
@@ -313,6 +316,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         ring_bytes: args.buffer_size,
         duration: args.duration,
         log_bytes_max: args.max_log,
+        operations_max: args.target.max_operations,
         group: args.of_group.clone(),
         keep_foreign: args.keep_foreign,
         command: args.command.iter().map(escaped).collect(),
@@ -407,12 +411,13 @@ fn escaped(argument: &OsString) -> String {
 /// Reports what is recorded and how to stop, where no other output does.
 fn greet(args: &CaptureArgs, log: &str) {
     if args.command.is_empty() && args.duration.is_none() && !args.is_silent {
-        let scope = match (&args.of_group, args.pid.as_slice()) {
-            (_, []) => "the whole machine".to_owned(),
-            (Some(group), pids) => format!("{} processes of {group}", pids.len()),
-            (None, pids) => {
-                let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-                format!("process {}", pids.join(", "))
+        let numbers = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+        let scope = match (&args.of_group, args.pid.as_slice(), args.threads.as_slice()) {
+            (_, [], _) => "the whole machine".to_owned(),
+            (Some(group), pids, _) => format!("{} processes of {group}", pids.len()),
+            (None, pids, []) => format!("process {}", numbers(pids)),
+            (None, pids, tids) => {
+                format!("thread {} of process {}", numbers(tids), numbers(pids))
             }
         };
         print_line(&format!("recording {scope} to {log}; stop with Ctrl-C"));

@@ -81,6 +81,11 @@ fn make_page(
     Ok(())
 }
 
+/// Returns the page about all of a log, which is shown by this path.
+pub(super) fn page_of(fold: &Overview, converted: &Converted, log: &Path) -> String {
+    page(fold, converted, true, &format!("iotrace-perf summary {}", log.display()))
+}
+
 fn page(fold: &Overview, converted: &Converted, is_whole: bool, command: &str) -> String {
     let summary = &converted.summary;
     page::render(&PageInput {

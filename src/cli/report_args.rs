@@ -67,7 +67,7 @@ pub(super) struct FilterArgs {
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = parse_id, help_heading = "Filter")]
     pub(super) exclude_pid: Vec<i32>,
     /// Only operations of processes in this control group or below it: a path, a unit
-    /// (postgresql.service), or the beginning of a container's identifier
+    /// (postgresql.service), a container's name or the beginning of its identifier
     #[arg(short = 'G', long, alias = "container", value_name = "CGROUP", help_heading = "Filter")]
     pub(super) cgroup: Vec<String>,
     /// Only operations of these users' processes (real user, by name or number)

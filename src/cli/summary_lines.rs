@@ -9,6 +9,7 @@ use super::converted::{Converted, LogPaths};
 use super::cost_lines::{cost, duration_share};
 use super::message::print_line;
 use super::output::Output;
+use super::scope_lines;
 use super::values::STACK_BYTES_MAX;
 use crate::analysis::filter::Picker;
 use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
@@ -83,6 +84,7 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
         && completeness::unknown(summary).is_empty()
         && ledger.cut_off + ledger.open_at_end + ledger.requests_open == 0;
     notes.push(if is_clear { "complete: nothing lost".to_owned() } else { losses(summary) });
+    notes.extend(scope_lines::lines(summary));
     notes.extend(others(summary));
     notes.extend(attribution(&summary.ledger));
     notes.extend(audit_line(summary, &converted.totals));

@@ -75,6 +75,8 @@ const fn hint(id: &'static str, noun: &'static str, example: &'static str) -> Va
 const VALUES: &[ValueHint] = &[
     hint("pid", "a process number", "1234"),
     hint("exclude_pid", "a process number", "1234"),
+    hint("pgid", "a process group", "1234"),
+    hint("max_operations", "a number", "1000000"),
     hint("tid", "a thread number", "1234"),
     hint("events", "events", "%data,%sync"),
     hint("device", "a disk", "sda"),
@@ -132,6 +134,7 @@ const fn need_of(by: &'static str, id: &'static str, phrase: &'static str) -> Re
 
 const NEEDS: &[RequiredArg] = &[
     need_of("as_user", "command", "a program: iotrace-perf --as-user USER PROGRAM"),
+    need_of("exclude_pid", "all_cpus", "-a, the whole machine without these processes"),
     need_of("reversed", "svg", "--svg FILE, the file of the flame graph"),
     need_of("discard", "write", "--write: a request that discards changes the device, too"),
     need_of("write", "device", "--level block --device DEVICE, the device to write to"),

@@ -85,7 +85,16 @@ const TEXTS: &[(&str, &str)] = &[
     ("summary rec -a", "give a recording (rec) or -a, not both"),
     ("summary rec -D 1s", "-D is for a new recording, and rec exists: leave out one of them"),
     ("-q -v ls", "-q and -v exclude each other: leave out one"),
-    ("-o a -o b ls", "-o is given twice: leave out one"),
+    ("-m 8M -m 9M ls", "-m is given twice: leave out one"),
+    ("--pgid x", "--pgid: x is not the number of a process; find it: pgrep x"),
+    (
+        "--max-operations 0 ls",
+        "--max-operations: 0 is not a number of operations; give one: 1000000",
+    ),
+    ("--no-follow -a", "--no-follow and -a exclude each other: leave out one"),
+    ("-t 5 ls", "give -t 5 or a program (ls), not both"),
+    ("-p 1 -t 5", "-p and -t exclude each other: leave out one"),
+    ("--exclude-pid 5 ls", "--exclude-pid needs -a, the whole machine without these processes"),
     ("-G x true", "give -G x or a program (true), not both"),
     ("replay run P", "replay run needs --root DIR, the directory of replay init"),
     (

@@ -8,12 +8,14 @@ use super::control::{Control, print_doubts};
 use super::error::CliError;
 use super::recording;
 use super::report_output::output;
+use super::target::{self, TargetWords};
 
 pub(super) fn run(mut args: WatchArgs) -> Result<ExitCode, CliError> {
     recording::refuse_stacks(&args.capture)?;
     let has_program = !args.capture.command.is_empty();
     // All processes.
-    args.capture.all_cpus |= !has_program && args.capture.pid.is_empty();
+    args.capture.all_cpus |= !args.capture.has_target();
+    args.capture = target::resolved(&args.capture, TargetWords::NONE)?;
     let control = Control::new(&args.control)?.watching(&args.files, args.max_events)?;
     let to = output(args.to.as_deref(), has_program)?.into_writer();
     let control = control.printing(to, !has_program);

@@ -187,6 +187,8 @@ fn steps_of(text: &str) -> (String, Ledger) {
         roots: Vec::new(),
         launched: false,
         own: Pid(999),
+        children: true,
+        excluded: Vec::new(),
     };
     let mut tracker =
         Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN);

@@ -59,6 +59,8 @@ mod process_tests;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]
+mod scope_tests;
+#[cfg(test)]
 pub mod test_fixtures;
 #[cfg(test)]
 mod tracker_tests;

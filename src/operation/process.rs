@@ -25,6 +25,10 @@ pub struct Scope {
     pub launched: bool,
     /// Process of the tracer.
     pub own: Pid,
+    /// True if children of followed processes are followed.
+    pub children: bool,
+    /// Processes that are not followed although all are, nor are their children.
+    pub excluded: Vec<Pid>,
 }
 
 /// `kthreadd`: the parent of kernel threads, in the first pid namespace (`rest_init()` in

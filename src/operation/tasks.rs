@@ -34,7 +34,7 @@ fn process_of<'a>(
         Process {
             info: ProcessInfo { is_kernel: pid == KTHREADD, ..ProcessInfo::new(key, pid) },
             waiter: None,
-            followed: scope.system && pid != scope.own,
+            followed: scope.system && pid != scope.own && !scope.excluded.contains(&pid),
             before_exec: false,
             fds: SharedTable::default(),
             memory: SharedMappings::default(),
@@ -74,6 +74,8 @@ pub struct Tasks {
     threads: FxHashMap<i32, Thread>,
     next_process: u32,
     next_thread: u32,
+    /// Children of followed processes that are not followed.
+    pub children_left_out: u64,
     /// Last child of each forking thread, until its clone flags come.
     last_child: FxHashMap<i32, Tid>,
 }
@@ -97,6 +99,7 @@ impl Tasks {
             threads: FxHashMap::default(),
             next_process: 0,
             next_thread: 0,
+            children_left_out: 0,
             last_child: FxHashMap::default(),
             scope,
         };
@@ -236,6 +239,11 @@ impl Tasks {
         self.processes.values()
     }
 
+    /// Returns true if processes are left out of a capture of all processes.
+    pub fn has_excluded(&self) -> bool {
+        !self.scope.excluded.is_empty()
+    }
+
     /// Returns true for the tracer itself.
     pub fn is_own(&self, pid: Pid) -> bool {
         pid == self.scope.own
@@ -244,6 +252,9 @@ impl Tasks {
     /// Adds a new task: a thread of its parent's process, or a process with a copy of its parent's
     /// descriptors. Returns the threads that had its numbers before and whose end was not seen.
     pub fn fork(&mut self, now: KernelTime, parent: TaskId, child: TaskId) -> Vec<Thread> {
+        if parent.pid != child.pid && self.leaves_out_children(parent.pid) {
+            return self.leave_out(parent, child);
+        }
         self.last_child.insert(parent.tid.0, child.tid);
         let mut replaced = Vec::from_iter(self.take_thread(child.tid));
         if parent.pid != child.pid {
@@ -262,14 +273,39 @@ impl Tasks {
         replaced
     }
 
+    /// Returns true if children of the process are not followed although it is.
+    fn leaves_out_children(&self, parent: Pid) -> bool {
+        let parent = self.processes.get(&parent.0);
+        !self.scope.children && parent.is_some_and(|parent| parent.followed)
+    }
+
+    /// Handles the birth of a child that is not followed: the child may move the positions of files
+    /// that it inherits. Returns the threads that had its numbers before, and whose end was not
+    /// seen.
+    fn leave_out(&mut self, parent: TaskId, child: TaskId) -> Vec<Thread> {
+        self.children_left_out += 1;
+        if let Some(parent) = self.task(parent) {
+            parent.fds().borrow().share_all();
+        }
+        self.last_child.remove(&parent.tid.0);
+        let mut replaced = Vec::from_iter(self.take_thread(child.tid));
+        replaced.extend(self.take_process(child.pid));
+        replaced
+    }
+
+    /// Removes a process that has ended unseen. Returns its threads.
+    fn take_process(&mut self, pid: Pid) -> Vec<Thread> {
+        match self.processes.remove(&pid.0) {
+            Some(_) => self.take_threads(|_, thread| thread.pid == pid),
+            None => Vec::new(),
+        }
+    }
+
     /// Creates a process as a copy of its parent. Returns the threads of a process that had its
     /// number and has ended unseen.
     fn begin_process(&mut self, now: KernelTime, parent: TaskId, child: Pid) -> Vec<Thread> {
-        let replaced = match self.processes.remove(&child.0) {
-            Some(_) => self.take_threads(|_, thread| thread.pid == child),
-            None => Vec::new(),
-        };
-        let system = self.scope.system;
+        let replaced = self.take_process(child);
+        let (system, own) = (self.scope.system, self.scope.own);
         self.process(parent.pid);
         let task = self.task(parent).expect("made above");
         let (descriptors, all) = {
@@ -287,7 +323,9 @@ impl Tasks {
         let parent_info = from.info.clone();
         self.bounds.left_out.descriptors += if has_room { 0 } else { all };
         let process = self.process(child);
-        process.followed = if system { process.followed } else { followed };
+        // In a recording of all processes only the tracer and excluded ones are not followed.
+        let is_excluded = !followed && parent.pid != own;
+        process.followed = if system { child != own && !is_excluded } else { followed };
         process.before_exec = before_exec;
         process.info.is_kernel = parent.pid == KTHREADD;
         process.info.copy_from(&parent_info);

@@ -240,6 +240,7 @@ impl Tracker {
         }
         self.settle_ends(at, sink)?;
         self.ledger.own = self.own_calls.durations();
+        self.ledger.children_left_out = self.tasks.children_left_out;
         self.ledger.unwaited += self.tasks.left() + self.zombies_left();
         for process in self.tasks.processes().filter(|it| it.followed) {
             if process.abi.is_silent(at.min(self.off_from), self.context.losses) {

@@ -210,6 +210,8 @@ pub(super) fn tracked(
         roots: Vec::new(),
         launched: false,
         own: Pid(999),
+        children: true,
+        excluded: Vec::new(),
     };
     let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
     tracker.runs_on("x86_64");

@@ -4,6 +4,7 @@ use super::error::PipelineError;
 use super::recorded::followed;
 use super::stage_message::{StageMessage, StageOutput};
 use super::summary::Summary;
+use super::thread_scope::ThreadScope;
 use crate::anomaly::Ignored;
 use crate::capture::fact::{Fact, Text};
 use crate::capture::header::{Disk, Header};
@@ -20,7 +21,7 @@ pub(super) struct TrackStage<'a, S> {
     tracker: Tracker,
     /// Disks that existed at the start.
     disks: Vec<Disk>,
-    sink: &'a mut S,
+    sink: ThreadScope<'a, S>,
     /// Time up to which all steps were passed on. An anomaly has a time of its own, which may be
     /// before or after this time.
     now: KernelTime,
@@ -36,13 +37,14 @@ impl<'a, S: Sink> TrackStage<'a, S> {
         go_on: &'a mut dyn FnMut() -> bool,
     ) -> Self {
         let (tracker, disks) = (tracker(header), header.disks.clone());
+        let sink = ThreadScope::new(header, sink);
         Self { tracker, disks, sink, now: KernelTime::MIN, go_on }
     }
 
     /// Ends the run after the last message of the log, and returns its summary.
     pub(super) fn finish(mut self, summary: Summary) -> Result<Summary, PipelineError<S::Error>> {
         let at = summary.last_time.max(self.now);
-        self.tracker.finish(at, self.sink).map_err(PipelineError::Sink)?;
+        self.tracker.finish(at, &mut self.sink).map_err(PipelineError::Sink)?;
         let mut beyond_bounds = summary.beyond_bounds;
         if let Some(anomaly) = self.tracker.left_out(beyond_bounds, at) {
             beyond_bounds = anomaly.count;
@@ -141,12 +143,12 @@ impl<S: Sink> StageOutput for TrackStage<'_, S> {
         };
         let taken = match passed {
             StageMessage::Event(event) if tracker.has_room_for(&event) => {
-                tracker.push(event, self.sink)
+                tracker.push(event, &mut self.sink)
             }
             StageMessage::Event(event) => {
-                tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, self.sink)
+                tracker.anomaly(&Tracker::beyond_bounds(&event), self.now, &mut self.sink)
             }
-            StageMessage::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, self.sink),
+            StageMessage::Anomaly(anomaly) => tracker.anomaly(&anomaly, self.now, &mut self.sink),
             // Damage is not the anomaly of a record that was read, so the counters of records do
             // not have it.
             StageMessage::Damage(it) => self.sink.step(self.now, &Step::Anomaly(&it)),
@@ -188,6 +190,8 @@ fn scope(header: &Header) -> Scope {
         roots: header.scope.roots.iter().copied().map(Pid).collect(),
         launched: !header.scope.command.is_empty(),
         own: Pid(header.own_pid),
+        children: !header.scope.children_left_out,
+        excluded: header.scope.excluded.iter().copied().map(Pid).collect(),
     }
 }
 

@@ -73,8 +73,15 @@ fn bio(
 }
 
 fn fold(which: StacksOf, events: Vec<Event>) -> IoStacks {
-    let scope =
-        Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(1) };
+    let scope = Scope {
+        system: true,
+        all_requests: true,
+        roots: Vec::new(),
+        launched: false,
+        own: Pid(1),
+        children: true,
+        excluded: Vec::new(),
+    };
     let mut tracker =
         Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN);
     let mut fold = IoStacks::new(which);

@@ -212,6 +212,10 @@ fn clear(instance: &Path) -> io::Result<()> {
     let recorded = fs::read_to_string(instance.join("set_event"))?;
     write("events/enable", "0")?;
     write("set_event_pid", "")?;
+    // Kernels before 5.7 have no such list.
+    if instance.join("set_event_notrace_pid").exists() {
+        write("set_event_notrace_pid", "")?;
+    }
     write("options/event-fork", "0")?;
     for event in recorded.lines().filter_map(|event| event.split_once(':')) {
         let file = format!("events/{}/{}/filter", event.0, event.1);

@@ -10,6 +10,7 @@ pub mod cancellation;
 pub mod capabilities;
 pub mod clock;
 pub mod closing_lock;
+pub mod containers;
 pub mod cpu_topology;
 pub mod disks;
 pub mod error_text;

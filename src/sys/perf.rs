@@ -78,6 +78,19 @@ pub enum PerfTarget {
     /// call's tracepoint is checked by the registers of the program, so it is recorded;
     /// `TRACE_EVENT_FL_CAP_ANY`, `perf_trace_event_perm()` in `kernel/trace/trace_event_perf.c`.)
     Thread(Tid),
+    /// One thread, and all threads of its process that it starts from then on. Kernels before 5.13
+    /// record the processes that it starts, too.
+    ThreadsOf(Tid),
+}
+
+impl PerfTarget {
+    /// Returns the number of the thread as `perf_event_open(2)` takes it; -1: all.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::AllProcesses => -1,
+            Self::Thread(tid) | Self::ThreadsOf(tid) => tid.0,
+        }
+    }
 }
 
 /// Condition under which an event wakes the reader of a ring.
@@ -180,19 +193,26 @@ impl PerfEvent {
     fn open(mut attr: abi::perf_event_attr, cpu: u32, whose: PerfTarget) -> io::Result<Self> {
         if whose != PerfTarget::AllProcesses {
             attr.set_inherit(1);
+            attr.set_inherit_thread(u64::from(matches!(whose, PerfTarget::ThreadsOf(_))));
             attr.set_exclude_kernel(1);
             attr.set_exclude_hv(1);
         }
         let time = u64::from(abi::PERF_FORMAT_TOTAL_TIME_ENABLED);
         attr.read_format = time | u64::from(abi::PERF_FORMAT_LOST);
-        match Self::open_as_is(&mut attr, cpu, whose) {
-            // Before 6.0 there is no such bit.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                attr.read_format = time;
-                Self::open_as_is(&mut attr, cpu, whose)
+        // Before 6.0 there is no such bit.
+        let with_time = |attr: &mut abi::perf_event_attr| attr.read_format = time;
+        let with_children = |attr: &mut abi::perf_event_attr| attr.set_inherit_thread(0);
+        let fallbacks: [&dyn Fn(&mut abi::perf_event_attr); 2] = [&with_time, &with_children];
+        let mut opened = Self::open_as_is(&mut attr, cpu, whose);
+        for fall_back in fallbacks {
+            let is_unknown = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
+            if !opened.as_ref().is_err_and(is_unknown) {
+                break;
             }
-            other => other,
+            fall_back(&mut attr);
+            opened = Self::open_as_is(&mut attr, cpu, whose);
         }
+        opened
     }
 
     fn open_as_is(
@@ -200,10 +220,7 @@ impl PerfEvent {
         cpu: u32,
         whose: PerfTarget,
     ) -> io::Result<Self> {
-        let pid = match whose {
-            PerfTarget::AllProcesses => -1,
-            PerfTarget::Thread(tid) => tid.0,
-        };
+        let pid = whose.number();
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::c_ulong::from(abi::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: `attr` is a complete, initialised attr of the size in it, and outlives the call;

@@ -38,6 +38,30 @@ pub(super) const NO_FILTER: &str = "none";
 /// Value that removes a filter.
 pub(super) const CLEAR_FILTER: &str = "0";
 
+/// List of threads of an instance, to which the kernel adds the threads that they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadList {
+    /// Threads that are recorded; no others are.
+    Recorded,
+    /// Threads that are not recorded.
+    Excluded,
+}
+
+impl ThreadList {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Recorded => "set_event_pid",
+            Self::Excluded => "set_event_notrace_pid",
+        }
+    }
+}
+
+/// Threads as a line of a list.
+fn words(threads: &[Tid]) -> String {
+    let words: Vec<String> = threads.iter().map(|tid| tid.0.to_string()).collect();
+    format!("{}\n", words.join(" "))
+}
+
 /// One instance; removed when dropped.
 #[derive(Debug)]
 pub struct Instance {
@@ -233,36 +257,39 @@ impl Instance {
         read.map(|_| text).map_err(|error| at(&path, error))
     }
 
-    /// Records exactly these threads and the threads that they start. Replaces the previous list.
+    /// True if the kernel has this list.
+    pub fn has_list(&self, list: ThreadList) -> bool {
+        self.root.join(list.file()).exists()
+    }
+
+    /// Replaces a list of threads.
     ///
     /// # Errors
     ///
     /// As for [`Self::write`].
-    pub fn follow(&self, threads: &[Tid]) -> io::Result<()> {
-        let list: Vec<String> = threads.iter().map(|it| it.0.to_string()).collect();
+    pub fn set_list(&self, list: ThreadList, threads: &[Tid]) -> io::Result<()> {
         // One write: each costs a grace period of the kernel, 10 to 25 ms. (The kernel takes a list
         // longer than a page in several parts.)
-        self.write("set_event_pid", &format!("{}\n", list.join(" ")))
+        self.write(list.file(), &words(threads))
     }
 
-    /// Adds threads to the list.
+    /// Adds threads to a list.
     ///
     /// # Errors
     ///
     /// As for [`Self::write`].
-    pub fn follow_too(&self, threads: &[Tid]) -> io::Result<()> {
-        let list: Vec<String> = threads.iter().map(|it| it.0.to_string()).collect();
-        self.append("set_event_pid", &format!("{}\n", list.join(" ")))
+    pub fn add_to_list(&self, list: ThreadList, threads: &[Tid]) -> io::Result<()> {
+        self.append(list.file(), &words(threads))
     }
 
-    /// Threads of the list.
+    /// Threads of a list.
     ///
     /// # Errors
     ///
     /// As for [`Self::read`].
-    pub fn followed(&self) -> io::Result<Vec<Tid>> {
-        let text = self.read("set_event_pid")?;
-        Ok(text.split_whitespace().filter_map(|it| it.parse().ok()).map(Tid).collect())
+    pub fn list(&self, list: ThreadList) -> io::Result<Vec<Tid>> {
+        let text = self.read(list.file())?;
+        Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).map(Tid).collect())
     }
 
     /// Opens one CPU's ring for reading.

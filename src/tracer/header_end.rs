@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 
+use super::followed::Exclusion;
+use super::job;
 use super::layers::Layers;
 use super::log_thread::LogCounts;
 use super::name_source_selection::Naming;
@@ -30,6 +32,7 @@ pub(super) struct HeaderFacts<'a> {
     pub layers: Option<&'a Layers>,
     pub aio: &'a AioProbes,
     pub choice: &'a SourceChoice,
+    pub exclusion: Exclusion,
     /// Times at which the first and the last tracepoint were switched on.
     pub on: (KernelTime, KernelTime),
 }
@@ -42,7 +45,8 @@ pub(super) fn header(
     source: &dyn Source,
     ring_bytes: &[usize],
 ) -> Header {
-    let HeaderFacts { host, disks, naming, layers, aio, choice, on: (start, all_on) } = facts;
+    let HeaderFacts { host, disks, naming, layers, aio, choice, exclusion, on: (start, all_on) } =
+        facts;
     let mode = match options.follow {
         Follow::System => "system",
         Follow::Launched => "launch",
@@ -68,6 +72,10 @@ pub(super) fn header(
             all_block: options.all_block,
             others_counted: options.counts_others(),
             command: options.command.clone(),
+            children_left_out: !options.follows_children,
+            threads: options.threads.clone(),
+            excluded: exclusion.processes.iter().map(|pid| pid.0).collect(),
+            excluded_in_kernel: exclusion.is_in_kernel,
         },
         own_pid: i32::try_from(std::process::id()).unwrap_or(0),
         calls: options.calls.iter().map(|it| it.call().name.to_owned()).collect(),
@@ -88,6 +96,7 @@ pub(super) fn header(
         tracepoints: source.tracepoints().iter().map(Described::header).collect(),
         disks,
         device_filter: options.devices.iter().map(DevId::to_string).collect(),
+        job: job::job(options),
         imported: None,
         host,
     }

@@ -14,6 +14,7 @@
 use std::io;
 
 use super::error::TracerError;
+use super::options::Options;
 use super::perf_source::{as_large_as_allowed, filter, layout, map, sum, watermark};
 use super::ring_stream::{PERF_LAYOUT, RingStream};
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, RingSizes, Source};
@@ -36,8 +37,8 @@ struct InheritedSource {
 }
 
 /// Opens all tracepoints for the threads of these processes on all CPUs, switched off. The user has
-/// named some of the processes; the others are their descendants. Messages for the user go into
-/// `warnings`.
+/// named some of the processes in the options; the others are their descendants. Messages for the
+/// user go into `warnings`.
 ///
 /// # Errors
 ///
@@ -47,21 +48,24 @@ pub(super) fn open(
     cpus: &[u32],
     sizes: RingSizes,
     processes: &[Pid],
-    named: &[Pid],
+    options: &Options,
     warnings: &mut Vec<String>,
 ) -> Result<OpenedSource, TracerError> {
-    let (threads, wanted) = (proc::threads(processes), proc::threads(named));
+    let (threads, whose) = (proc::threads(processes), options.inheritance());
+    let wanted = proc::threads(&options.follow.named(processes));
     let is_left_out = |thread: Tid, error: &TracerError| {
         has_ended(error) || is_forbidden(error) && !wanted.contains(&thread)
     };
     let has_names = described.iter().any(|it| it.planned.ring == RingKind::Names);
-    let rings = |sizes| first_rings(cpus, has_names, sizes, &threads, is_left_out);
+    let rings = |sizes| {
+        first_rings(&threads, |thread| rings(cpus, has_names, sizes, whose(thread)), is_left_out)
+    };
     let ((first, rings), sizes) = as_large_as_allowed(sizes, rings, warnings)?;
     let (mut tasks, mut of_others) = (Vec::new(), 0_u64);
     let mut events: Vec<Vec<PerfEvent>> = described.iter().map(|_| Vec::new()).collect();
     for &thread in &threads {
         for ring in &rings {
-            match of_thread(&described, ring, sizes, thread, thread == first) {
+            match of_thread(&described, ring, sizes, whose(thread), thread == first) {
                 Ok((task, hits)) => {
                     tasks.extend(task);
                     events.iter_mut().zip(hits).for_each(|(all, it)| all.push(it));
@@ -102,15 +106,13 @@ fn is_forbidden(error: &TracerError) -> bool {
 /// Opens the rings of the first of these threads that can be followed, and returns that thread,
 /// too.
 fn first_rings(
-    cpus: &[u32],
-    has_names: bool,
-    sizes: RingSizes,
     threads: &[Tid],
+    rings: impl Fn(Tid) -> Result<Vec<CpuRings>, TracerError>,
     is_left_out: impl Fn(Tid, &TracerError) -> bool,
 ) -> Result<(Tid, Vec<CpuRings>), TracerError> {
     let mut why = None;
     for &thread in threads {
-        match rings(cpus, has_names, sizes, thread) {
+        match rings(thread) {
             Err(error) if is_left_out(thread, &error) => why = why.or(Some(error)),
             made => return made.map(|rings| (thread, rings)),
         }
@@ -131,9 +133,8 @@ fn rings(
     cpus: &[u32],
     has_names: bool,
     sizes: RingSizes,
-    first: Tid,
+    whose: PerfTarget,
 ) -> Result<Vec<CpuRings>, TracerError> {
-    let whose = PerfTarget::Thread(first);
     let of_cpu = |&cpu: &u32| {
         let wake = |ring| watermark(ring, sizes);
         let owner = PerfEvent::tasks(cpu, wake(RingKind::Main), false, whose);
@@ -153,10 +154,10 @@ fn of_thread(
     described: &[Described],
     rings: &CpuRings,
     sizes: RingSizes,
-    thread: Tid,
+    whose: PerfTarget,
     is_first: bool,
 ) -> Result<(Option<PerfEvent>, Vec<PerfEvent>), TracerError> {
-    let (cpu, whose) = (rings.main.cpu, PerfTarget::Thread(thread));
+    let cpu = rings.main.cpu;
     let into_ring = |ring: &RingStream, event: io::Result<PerfEvent>, what: &dyn Fn() -> String| {
         let redirected = event.and_then(|event| {
             ring.owner().map_or(Ok(()), |owner| event.redirect(owner))?;
@@ -166,7 +167,9 @@ fn of_thread(
     };
     let task = || {
         let task = PerfEvent::tasks(cpu, watermark(RingKind::Main, sizes), false, whose);
-        into_ring(&rings.main, task, &|| format!("the births and names of thread {thread}"))
+        into_ring(&rings.main, task, &|| {
+            format!("the births and names of thread {}", whose.number())
+        })
     };
     let task = (!is_first).then(task).transpose()?;
     let hits = described.iter().map(|tracepoint| {

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use nix::sys::eventfd::EventFd;
 use rustc_hash::FxHashSet;
 
 use super::callchain_addresses::SeenChains;
@@ -13,7 +12,9 @@ use super::drain::ROUND_NS_MIN;
 use super::extents::SeenFiles;
 use super::held_rounds::{HeldRounds, Waiting};
 use super::identities::IdentityReader;
+use super::log_limits::{LogLimits, LogSignals};
 use super::log_message::{Data, Message};
+use super::own_pages::drop_others;
 use super::pieces::{ProcessChange, compact, empty_frame, note_record, summary, whole_front};
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
@@ -183,18 +184,8 @@ pub struct LogThread {
     execs: Vec<Pid>,
     /// Numbers whose last process has ended.
     ended: FxHashSet<Pid>,
-    /// Size of the log at which the recording ends, bytes.
-    bytes_max: Option<u64>,
+    limits: LogLimits,
     links: Option<LogChannels>,
-}
-
-/// Signals of the log thread that end a recording.
-#[derive(Debug)]
-pub struct LogSignals {
-    /// The log cannot be written any more.
-    pub failed: EventFd,
-    /// The log has the size at which the recording ends.
-    pub full: EventFd,
 }
 
 /// Connections of the log thread to the other threads.
@@ -231,7 +222,7 @@ impl LogThread {
             identities: None,
             execs: Vec::new(),
             ended: FxHashSet::default(),
-            bytes_max: None,
+            limits: LogLimits::default(),
             links: None,
         }
     }
@@ -254,9 +245,9 @@ impl LogThread {
         Self { identities: Some(identities), ..self }
     }
 
-    /// Returns the log that ends the recording when it has this size in bytes.
-    pub fn with_bytes_max(self, bytes_max: Option<u64>) -> Self {
-        Self { bytes_max, ..self }
+    /// Returns the log that ends the recording at these limits.
+    pub(super) fn with_limits(self, limits: LogLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Runs until all senders are gone. Returns the writer for the last frame.
@@ -343,9 +334,8 @@ impl LogThread {
                 self.flush();
                 self.exchange_identities();
                 self.try_write(0, |writer| writer.round(time));
-                let is_full = self.bytes_max.is_some_and(|max| self.writer.written() >= max);
-                if let Some(links) = self.links.as_ref().filter(|_| is_full) {
-                    let _ = links.signals.full.write(1);
+                if let Some(links) = &self.links {
+                    self.limits.signal(self.writer.written(), &links.signals);
                 }
             }
         }
@@ -386,9 +376,12 @@ impl LogThread {
             Layout::Perf(layout) => self.look_through(frame, layout, &mut bytes, marks),
             Layout::Pages(layout) => {
                 let frame = self.look_through_pages(frame, layout, &bytes);
-                self.drop_marked(frame, layout, &mut bytes, marks)
+                let frame = self.drop_marked(frame, layout, &mut bytes, marks);
+                let tree = self.held.as_ref().map(|held| &held.tree);
+                drop_others(tree, frame, layout, &mut bytes, &mut self.counted.foreign_dropped)
             }
         };
+        self.limits.note(&bytes, its);
         if frame.records == 0 {
             return self.give_back(bytes);
         }

@@ -64,7 +64,7 @@ pub(super) fn open_events(
     // to. Where there are no instances there is nothing to remove.
     let _ = instance_pool::remove_stale(context.tracefs, FreeInstances::Keep);
     socket::remove_left();
-    warnings.extend(options.group.as_deref().map(|group| of_group(group, context.followed.len())));
+    warnings.extend(options.group_warning(context.followed.len()));
     let choice = choose(options.source, context.tracefs).map_err(TracerError::Source)?;
     let mut open = |source: SourceKind, warnings: &mut Vec<String>| {
         open_from(source, options, context, warnings, cancellation)
@@ -90,18 +90,6 @@ pub(super) fn open_events(
     };
     warnings.append(&mut source_warnings);
     Ok((opened, choice, probes))
-}
-
-/// Returns the line about the processes of a control group.
-fn of_group(group: &str, count: usize) -> String {
-    let (processes, are) = match count {
-        1 => ("the process that was in it at the start".to_owned(), "is"),
-        _ => (format!("the {count} processes that were in it at the start"), "are"),
-    };
-    format!(
-        "of {group} {processes} {are} recorded, with later children, in whatever group; not recorded: processes that \
-         entered it later (as docker exec does)"
-    )
 }
 
 /// Opens all events from this source.
@@ -155,6 +143,7 @@ fn open_from(
         faults: options.faults.then(|| source::fault_point(tracefs)),
         source,
         system: options.records_all_processes(),
+        excludes: !options.excluded.is_empty(),
         probes: &probes,
     };
     let planned = tracepoint_plan::plan(&wanted);
@@ -163,8 +152,7 @@ fn open_from(
     let mut opened = match source {
         SourceKind::Perf => perf_source::open(described, &host.cpus, sizes, functions, warnings)?,
         SourceKind::Inherited => {
-            let named = options.follow.named(followed);
-            inherited_source::open(described, &host.cpus, sizes, followed, &named, warnings)?
+            inherited_source::open(described, &host.cpus, sizes, followed, options, warnings)?
         }
         SourceKind::Tracefs => {
             tracefs_source::open(described, tracefs, &host.cpus, sizes, naming.names, functions)?
@@ -183,18 +171,4 @@ fn open_from(
         opened.drained.extend(rings.flatten());
     }
     Ok((opened, AllProbes { naming, layers, aio }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_of_a_group_are_counted() {
-        let begin = |count| of_group("ssh.service", count).split(',').next().map(str::to_owned);
-        let one = "of ssh.service the process that was in it at the start is recorded";
-        assert_eq!(begin(1).as_deref(), Some(one));
-        let two = "of ssh.service the 2 processes that were in it at the start are recorded";
-        assert_eq!(begin(2).as_deref(), Some(two));
-    }
 }

@@ -8,9 +8,9 @@ use super::source::RingSizes;
 use super::source_selection::SourceOption;
 use super::thread_placement::ThreadPlacement;
 use crate::event::syscall_table::CallId;
-use crate::sys::perf::Functions;
+use crate::sys::perf::{Functions, PerfTarget};
 use crate::sys::thread;
-use crate::units::{DevId, Pid};
+use crate::units::{DevId, Pid, Tid};
 
 /// Processes to follow.
 #[derive(Clone, Debug)]
@@ -47,6 +47,12 @@ pub struct CallChainOptions {
 pub struct Options {
     /// Processes to follow.
     pub follow: Follow,
+    /// True to follow the children of the followed processes, too.
+    pub follows_children: bool,
+    /// Threads of the followed processes that are shown; empty: all.
+    pub threads: Vec<i32>,
+    /// Processes that a recording of all processes leaves out, with their descendants.
+    pub excluded: Vec<i32>,
     /// System calls to record.
     pub calls: Vec<CallId>,
     /// True if `calls` is the default selection.
@@ -83,6 +89,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Size of the log at which the recording ends, bytes.
     pub log_bytes_max: Option<u64>,
+    /// Number of ended system calls at which the recording ends.
+    pub operations_max: Option<u64>,
     /// Control groups that the followed processes were in at the start, if these were chosen so.
     pub group: Option<String>,
     /// True to keep records of processes that are not followed.
@@ -107,6 +115,17 @@ impl Options {
         self.exact_args && thread::fifo_allowed(PRIORITY)
     }
 
+    /// Returns the warning about a group: its processes of the start are followed, this number of
+    /// them.
+    pub(super) fn group_warning(&self, count: usize) -> Option<String> {
+        Some(group_line(self.group.as_ref()?, count, self.follows_children))
+    }
+
+    /// Returns what the events of a thread record besides that thread.
+    pub(super) fn inheritance(&self) -> fn(Tid) -> PerfTarget {
+        if self.follows_children { PerfTarget::Thread } else { PerfTarget::ThreadsOf }
+    }
+
     /// Returns true if all processes are recorded, in the kernel and here.
     pub(super) fn records_all_processes(&self) -> bool {
         matches!(self.follow, Follow::System) || self.keep_foreign
@@ -116,5 +135,36 @@ impl Options {
     pub(super) fn counts_others(&self) -> bool {
         let is_wanted = self.block || self.extents;
         is_wanted && !self.records_all_processes() && !self.all_block
+    }
+}
+
+/// Returns the line about the processes of a group.
+fn group_line(group: &str, count: usize, follows_children: bool) -> String {
+    let children = match follows_children {
+        true => ", with later children, in whatever group",
+        false => "",
+    };
+    let (processes, are) = match count {
+        1 => ("the process that was in it at the start".to_owned(), "is"),
+        _ => (format!("the {count} processes that were in it at the start"), "are"),
+    };
+    format!(
+        "of {group} {processes} {are} recorded{children}; not recorded: processes that entered it later (as docker exec \
+         does)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_a_group_are_counted() {
+        let begin =
+            |count| group_line("ssh.service", count, true).split(',').next().map(str::to_owned);
+        let one = "of ssh.service the process that was in it at the start is recorded";
+        assert_eq!(begin(1).as_deref(), Some(one));
+        let two = "of ssh.service the 2 processes that were in it at the start are recorded";
+        assert_eq!(begin(2).as_deref(), Some(two));
     }
 }

@@ -18,6 +18,7 @@ use crate::event::decode::common_type;
 use crate::record::parse::RecordBody;
 use crate::record::{RecordKind, SampleLayout};
 use crate::sys::proc;
+use crate::tracefs::{EventFormat, IntField};
 use crate::units::{KernelTime, Pid, Tid};
 
 /// Processes of the tree, as far as the records report them.
@@ -33,6 +34,10 @@ pub struct Tree {
     all_tasks: bool,
     /// Thread of the tracer that measures its own calls: its records are kept.
     meter: Option<Tid>,
+    /// True if children of the processes belong to the tree.
+    follows_children: bool,
+    /// Field `common_pid` of samples without a process, in a tree without children.
+    common_pid: Option<IntField>,
     /// Births since the last [`Self::learn`]: time, parent, process and thread.
     births: Vec<(KernelTime, i32, [i32; 2])>,
 }
@@ -50,6 +55,8 @@ impl Tree {
             global: global.into_iter().collect(),
             all_tasks,
             meter: None,
+            follows_children: true,
+            common_pid: None,
             births: Vec::new(),
         }
     }
@@ -69,7 +76,13 @@ impl Tree {
         let tracepoints = source.tracepoints().iter();
         let global = tracepoints.filter(|it| it.planned.concerns_any_process()).map(|it| it.id);
         let mut tree = Self::new(processes.iter().map(|it| it.0), global, options.all_block);
-        if names.listens() || options.block || options.extents {
+        tree.follows_children = options.follows_children;
+        if !tree.follows_children {
+            let format =
+                source.tracepoints().first().map(|point| EventFormat::parse(&point.format));
+            tree.common_pid = format.and_then(|format| format.ok()?.int("common_pid").ok());
+        }
+        if names.listens() || options.block || options.extents || !tree.follows_children {
             // Later births are recorded.
             tree.threads.extend(proc::threads(processes).iter().map(|it| it.0));
         }
@@ -92,9 +105,13 @@ impl Tree {
     pub fn learn(&mut self) {
         self.births.sort_by_key(|it| it.0);
         for (_, parent, [child, thread]) in self.births.drain(..) {
-            if self.members.contains(&parent) {
+            let joins = self.follows_children || child == parent;
+            if joins && self.members.contains(&parent) {
                 self.members.insert(child);
                 self.threads.insert(thread);
+            } else if !self.follows_children {
+                // The number of a thread that has ended belongs to another process now.
+                self.threads.remove(&thread);
             }
         }
     }
@@ -118,6 +135,21 @@ impl Tree {
     /// A thread that has executed a program has the number of its process.
     pub fn has_task(&self, pid: Pid, tid: Tid) -> bool {
         self.has(pid) || self.has_thread(tid) || self.members.contains(&tid.0)
+    }
+
+    /// True if children of the processes belong to the tree.
+    pub(super) fn follows_children(&self) -> bool {
+        self.follows_children
+    }
+
+    /// True if the sample of a page belongs to a thread of the tree, or may concern any process.
+    pub(super) fn keeps_sample(&self, payload: &[u8]) -> bool {
+        if common_type(payload).is_some_and(|id| self.global.contains(&id)) {
+            return true;
+        }
+        let number = self.common_pid.as_ref().and_then(|field| field.read_i64(payload));
+        let tid = number.and_then(|number| i32::try_from(number).ok()).map(Tid);
+        tid.is_none_or(|tid| self.has_task(Pid(-1), tid) || self.meter == Some(tid))
     }
 
     /// True if the record belongs to the tree, or may concern it.

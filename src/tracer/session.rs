@@ -10,10 +10,12 @@ use std::thread::JoinHandle;
 
 use super::drain::Drained;
 use super::error::TracerError;
+use super::followed::{Exclusion, follow, followed, with_later};
 use super::header_end::{self, HeaderFacts, begin_log, end_frame};
 use super::identities::IdentityReader;
 use super::kernel_objects::KernelObjects;
 use super::layers::Layers;
+use super::log_limits::LogLimits;
 use super::log_message::Message;
 use super::log_thread::LogThread;
 use super::name_readers::{NamesReaders, NamesThreads};
@@ -30,7 +32,6 @@ use super::ring_stream::RingStream;
 use super::sieve::Sieve;
 use super::snapshot::{self, SnapshotOptions, SnapshotScope};
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, Source};
-use super::targets;
 use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
@@ -48,7 +49,7 @@ use crate::sys::perf::PerfEvent;
 use crate::sys::spawn::{PausedChild, ProgramEnd, Running, StartError};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::{capabilities, clock, disks, proc, rlimits};
-use crate::units::{Pid, Tid};
+use crate::units::Pid;
 
 /// Result of a recording.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ pub struct RecordingOutcome {
 }
 
 /// Records. `held` is the program, forked before all other steps; it is released when all events
-/// are on.
+/// are on. Then `started` is called.
 ///
 /// # Errors
 ///
@@ -85,6 +86,7 @@ pub fn record(
     log: File,
     held: Option<PausedChild>,
     interrupts: &mut dyn Interrupts,
+    started: impl FnOnce(),
 ) -> Result<RecordingOutcome, TracerError> {
     let mut warnings = Vec::new();
     let clock = if clock::is_offset_unknown() { Err(TracerError::TimeNamespace) } else { Ok(()) };
@@ -123,6 +125,7 @@ pub fn record(
     let mut cancellation = Cancellation::before(interrupts);
     match held.map(|it| it.start(&mut cancellation)).transpose() {
         Ok(program) => {
+            started();
             let reason = session.watch(options, ends, program.as_ref(), interrupts);
             session.finish(reason, program, interrupts)
         }
@@ -206,9 +209,11 @@ impl Session {
         let gauge = gauge.filter(|_| !is_inherited);
         let gauge_thread = gauge.as_ref().map(|it| it.tid);
         follow(options, held, gauge_thread, source.as_ref(), &mut warnings)?;
+        let mut exclusion = Exclusion::begin(options, source.as_ref())?;
         let start = clock::now();
         let mut threads = switch_on(drained, source.as_ref(), |rings, switches| {
             let readers = &names_readers;
+            exclusion.add_later(options);
             TracerThreads::start(rings, switches, readers, &options.place, sizes.main, &own_name)
         })?;
         // The processes are read once before and once after: a child whose parent ended in between
@@ -222,6 +227,7 @@ impl Session {
             layers: layers.as_ref(),
             aio: &aio,
             choice: &choice,
+            exclusion,
             on: (start, clock::now()),
         };
         let header = header_end::header(options, about, &tree, source.as_ref(), &ring_bytes);
@@ -243,7 +249,7 @@ impl Session {
             .with_chains(options.chains.map(|it| it.functions.user.is_some()))
             .with_programs(SeenPrograms::of(source.tracepoints()))
             .with_identities(identities)
-            .with_bytes_max(options.log_bytes_max);
+            .with_limits(LogLimits::of(options, source.tracepoints()));
         threads.write_to(log, &own_name)?;
         let call_costs = gauge.map(OverheadMeter::finish).unwrap_or_default();
         // Before the snapshot, which stores the program under the tracer's user.
@@ -293,11 +299,8 @@ impl Session {
             let log = &self.threads.log_signals;
             let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
             let ready = wait_for(interrupts.fd(), log, lists.grown(), mounts, &ends, timeout);
-            if ready.log_failed {
-                return "log not writable";
-            }
-            if ready.log_full {
-                return "log size";
+            if let Some(reason) = ready.ended_by_log {
+                return reason;
             }
             if ready.lists_grown {
                 lists.follow(self.source.as_ref());
@@ -441,31 +444,6 @@ fn reads(options: &Options, names: NameSource) -> NameReads {
     NameReads { arguments: names.reads_paths(), exact_args: options.reads_exact_args(), at_once }
 }
 
-/// Makes the kernel follow the processes to record, if the source supports that.
-fn follow(
-    options: &Options,
-    held: Option<&PausedChild>,
-    gauge: Option<Tid>,
-    source: &dyn Source,
-    warnings: &mut Vec<String>,
-) -> Result<(), TracerError> {
-    if options.records_all_processes() {
-        return Ok(());
-    }
-    let now_there = || {
-        let mut threads = proc::threads(&followed(options, held).unwrap_or_default());
-        threads.extend(gauge);
-        threads
-    };
-    if !source.follow(&now_there).map_err(TracerError::Instance)? {
-        warnings.push(
-            "processes are created faster than they can be followed: some may not be recorded"
-                .to_owned(),
-        );
-    }
-    Ok(())
-}
-
 /// Switches the events on. Births and names come first, so that each recorded thread is known; then
 /// the threads that take the records start; the other events follow.
 fn switch_on(
@@ -509,29 +487,6 @@ fn names_readers(
     NamesReaders::new(rings, Arc::new(decoder), layouts.to_vec(), reads, watch)
         .map(Arc::new)
         .map_err(TracerError::system("make an eventfd"))
-}
-
-/// Returns the processes that are followed at this moment; empty for the whole system.
-fn followed(options: &Options, held: Option<&PausedChild>) -> Result<Vec<Pid>, TracerError> {
-    match &options.follow {
-        Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
-        Follow::Attached(roots) => targets::attached(roots, options.group.is_some()),
-    }
-}
-
-/// Returns the processes of before, together with the current ones.
-fn with_later(
-    mut before: Vec<Pid>,
-    options: &Options,
-    held: Option<&PausedChild>,
-) -> Result<Vec<Pid>, TracerError> {
-    if let Follow::Attached(_) = options.follow {
-        let now = followed(options, held)?;
-        before.extend(now);
-        before.sort_unstable();
-        before.dedup();
-    }
-    Ok(before)
 }
 
 /// Takes the snapshot in a thread with the tracer's own name, so that its thousand small reads are

@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicU32;
 
 use super::*;
+use crate::units::Tid;
 
 /// A source that counts how often it is switched on.
 #[derive(Debug, Default)]

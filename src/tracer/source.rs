@@ -53,6 +53,16 @@ pub trait Source: Send + std::fmt::Debug {
     /// Errors of the kernel.
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool>;
 
+    /// Leaves out the threads that `now_there` returns, and their children, if the kernel supports
+    /// that for this source. Returns true if it does.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the kernel.
+    fn exclude(&self, _now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Describes settings of the tracer that another process has changed: samples may be missing
     /// without being counted.
     fn disturbed(&self) -> Vec<String> {

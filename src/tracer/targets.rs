@@ -7,23 +7,31 @@ use super::error::TracerError;
 use crate::sys::proc;
 use crate::units::Pid;
 
-/// Returns these processes and their descendants at this moment. Of a control group (`of_group`)
-/// those are left out that have ended, and descendants in other groups: the user has named the
-/// group, not its processes.
+/// Returns these processes at this moment, with their descendants if children are followed. Of a
+/// group (`of_group`) those are left out that have ended, and descendants in other control groups:
+/// the user has named the group, not its processes.
 ///
 /// # Errors
 ///
 /// A process that the user has named has ended.
-pub(super) fn attached(roots: &[i32], of_group: bool) -> Result<Vec<Pid>, TracerError> {
+pub(super) fn attached(
+    roots: &[i32],
+    of_group: bool,
+    follows_children: bool,
+) -> Result<Vec<Pid>, TracerError> {
     let there: BTreeSet<Pid> = proc::processes().into_iter().collect();
     let roots: BTreeSet<Pid> = roots.iter().copied().map(Pid).collect();
+    let tree = |roots: &[Pid]| match follows_children {
+        true => proc::with_descendants(roots),
+        false => roots.to_vec(),
+    };
     if of_group {
         let roots: Vec<Pid> = roots.intersection(&there).copied().collect();
-        return Ok(within_groups(&roots, proc::with_descendants(&roots), proc::cgroups));
+        return Ok(within_groups(&roots, tree(&roots), proc::cgroups));
     }
     match roots.difference(&there).next() {
         Some(gone) => Err(TracerError::NoProcess(gone.0)),
-        None => Ok(proc::with_descendants(&Vec::from_iter(roots))),
+        None => Ok(tree(&Vec::from_iter(roots))),
     }
 }
 

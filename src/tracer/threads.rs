@@ -11,8 +11,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::drain::{Drain, Drained};
 use super::error::TracerError;
+use super::log_limits::LogSignals;
 use super::log_message::Message;
-use super::log_thread::{LogChannels, LogCounts, LogSignals, LogThread};
+use super::log_thread::{LogChannels, LogCounts, LogThread};
 use super::name_readers::NamesReaders;
 use super::named_thread::spawn_named;
 use super::ring_stream::RingStream;
@@ -71,7 +72,8 @@ impl TracerThreads {
         let (spare, spares) = sync_channel(2 * rings.len());
         let spares = Arc::new(Mutex::new(spares));
         let stop = Arc::new(eventfd()?);
-        let log_signals = Arc::new(LogSignals { failed: eventfd()?, full: eventfd()? });
+        let log_signals =
+            Arc::new(LogSignals { failed: eventfd()?, full: eventfd()?, counted: eventfd()? });
         let queued = names.queued();
         let groups = grouped(rings, &cpu_topology::numa_nodes());
         let links = LogChannels {

@@ -32,7 +32,7 @@ use crate::sys::cpu_topology::online_cpus;
 use crate::sys::instance_pool;
 use crate::sys::perf::{Functions, PerfEvent};
 use crate::sys::tracefs::Tracefs;
-use crate::sys::tracefs_instance::Instance;
+use crate::sys::tracefs_instance::{Instance, ThreadList};
 use crate::units::Tid;
 
 /// Number of consecutive scans that must find no new thread before all threads count as followed
@@ -188,6 +188,21 @@ impl TracefsSource {
         self.instances.iter().filter(|it| it.0 != RingKind::Block).map(|it| &it.1)
     }
 
+    /// Fills a list of threads, which grows at forks from then on. Returns false if threads keep
+    /// appearing that are not in the list.
+    fn list(&self, list: ThreadList, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+        let first = now_there();
+        for instance in self.following() {
+            instance.write("options/event-fork", "1")?;
+            instance.set_list(list, &first)?;
+        }
+        let mut all = true;
+        for instance in self.following() {
+            all &= complete_list(instance, list, now_there)?;
+        }
+        Ok(all)
+    }
+
     fn switch(&self, order: impl IntoIterator<Item = RingKind>, on: &str) -> io::Result<()> {
         for wanted in order {
             let found = self.instances.iter().find(|it| it.0 == wanted);
@@ -249,16 +264,16 @@ impl Source for TracefsSource {
     }
 
     fn follow(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
-        let first = now_there();
-        for instance in self.following() {
-            instance.write("options/event-fork", "1")?;
-            instance.follow(&first)?;
+        self.list(ThreadList::Recorded, now_there)
+    }
+
+    fn exclude(&self, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+        // Kernels before 5.7 have no such list.
+        if !self.following().all(|instance| instance.has_list(ThreadList::Excluded)) {
+            return Ok(false);
         }
-        let mut all = true;
-        for instance in self.following() {
-            all &= follow_all(instance, now_there)?;
-        }
-        Ok(all)
+        self.list(ThreadList::Excluded, now_there)?;
+        Ok(true)
     }
 
     fn into_parts(self: Box<Self>) -> (Vec<Instance>, Vec<PerfEvent>) {
@@ -312,12 +327,16 @@ impl Source for TracefsSource {
 
 /// Adds the threads that were born before the list contained their parent. Returns false if new
 /// ones keep appearing.
-fn follow_all(instance: &Instance, now_there: &dyn Fn() -> Vec<Tid>) -> io::Result<bool> {
+fn complete_list(
+    instance: &Instance,
+    list: ThreadList,
+    now_there: &dyn Fn() -> Vec<Tid>,
+) -> io::Result<bool> {
     let mut clean = 0;
     for _ in 0..SCANS_MAX {
         let there = now_there();
-        let followed = instance.followed()?;
-        let missing: Vec<Tid> = there.into_iter().filter(|it| !followed.contains(it)).collect();
+        let listed = instance.list(list)?;
+        let missing: Vec<Tid> = there.into_iter().filter(|tid| !listed.contains(tid)).collect();
         if missing.is_empty() {
             clean += 1;
             if clean == CLEAN_SCANS {
@@ -325,7 +344,7 @@ fn follow_all(instance: &Instance, now_there: &dyn Fn() -> Vec<Tid>) -> io::Resu
             }
         } else {
             clean = 0;
-            instance.follow_too(&missing)?;
+            instance.add_to_list(list, &missing)?;
         }
     }
     Ok(false)

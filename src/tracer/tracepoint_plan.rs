@@ -196,6 +196,9 @@ pub struct PlanRequest<'a> {
     pub source: SourceKind,
     /// True if all processes are followed.
     pub system: bool,
+    /// True if the kernel leaves out threads: then other events of any process need a ring of their
+    /// own.
+    pub excludes: bool,
     /// Probes of the tracer: system and name of each.
     pub probes: &'a [(String, String)],
 }
@@ -235,7 +238,8 @@ pub fn plan(wanted: &PlanRequest<'_>) -> Vec<PlannedTracepoint> {
         let [enter, exit] = single(call, RingKind::Names, filter);
         [PlannedTracepoint { ring: entries, ..enter }, exit]
     }));
-    let global = if is_perf || wanted.system { RingKind::Main } else { RingKind::Block };
+    let has_list = !wanted.system || wanted.excludes;
+    let global = if is_perf || !has_list { RingKind::Main } else { RingKind::Block };
     planned.extend(of_devices(wanted, global));
     if let Some((system, name)) = wanted.faults {
         planned.push(unfiltered(system, name, RingKind::Main, Need::Wanted));

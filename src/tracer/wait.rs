@@ -7,7 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use super::error::TracerError;
-use super::log_thread::LogSignals;
+use super::log_limits::LogSignals;
 use super::options::{Follow, Options};
 use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
@@ -40,10 +40,8 @@ pub(super) fn awaited(
 
 /// Events that ended a wait.
 pub(super) struct WaitResult {
-    /// The log cannot be written any more.
-    pub(super) log_failed: bool,
-    /// The log has the size at which the recording ends.
-    pub(super) log_full: bool,
+    /// Name of the state of the log that ends the recording, if it has come.
+    pub(super) ended_by_log: Option<&'static str>,
     /// A list of asynchronous operations is longer than all before.
     pub(super) lists_grown: bool,
     /// Something was mounted or unmounted.
@@ -65,6 +63,7 @@ pub(super) fn wait_for(
         PollFd::new(signals, PollFlags::POLLIN),
         PollFd::new(log.failed.as_fd(), PollFlags::POLLIN),
         PollFd::new(log.full.as_fd(), PollFlags::POLLIN),
+        PollFd::new(log.counted.as_fd(), PollFlags::POLLIN),
         PollFd::new(lists_grown.as_fd(), PollFlags::POLLIN),
     ];
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
@@ -73,9 +72,11 @@ pub(super) fn wait_for(
     let _ = poll(&mut fds, timeout);
     let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
     let at = |place: usize| ready.get(place).copied().unwrap_or(false);
-    let ended = (0..ends.len()).filter(|it| at(it + 4)).collect();
-    let mounts_changed = at(ends.len() + 4);
-    WaitResult { log_failed: at(1), log_full: at(2), lists_grown: at(3), mounts_changed, ended }
+    let states = [(1, "log not writable"), (2, "log size"), (3, "operations")];
+    let ended_by_log = states.iter().find(|(place, _)| at(*place)).map(|(_, name)| *name);
+    let ended = (0..ends.len()).filter(|it| at(it + 5)).collect();
+    let mounts_changed = at(ends.len() + 5);
+    WaitResult { ended_by_log, lists_grown: at(4), mounts_changed, ended }
 }
 
 /// Returns the remaining time; `None` if the time is over.

@@ -307,6 +307,13 @@ fn keys_of_info_are_documented() {
         "imported.file",
         "imported.format",
         "imported.tool",
+        // No program of the corpus was part of a parallel job; `recording outputs::` has one.
+        "job.id",
+        "job.local_rank",
+        "job.manager",
+        "job.rank",
+        "job.size",
+        "job.step",
         "names_unheard[].errno",
         "names_unheard[].since_ns",
         "names_unheard[].until_ns",

@@ -19,6 +19,7 @@ mod instance_pool;
 mod layers;
 mod libaio;
 mod names;
+mod outputs;
 mod pattern;
 mod privileges;
 mod reports;

@@ -2,15 +2,21 @@
 
 use crate::operation::cgroup;
 
-/// Control groups, each with all below it.
+/// Control groups, each with all below it: the words of the user, and identifiers of the containers
+/// that some of the words are names of.
 #[derive(Clone, Debug, Default)]
-pub struct Cgroups(Vec<String>);
+pub struct Cgroups(Vec<String>, Vec<String>);
 
 impl Cgroups {
     /// Returns the groups that these words name: a path, a unit with or without its suffix, or the
     /// beginning of a container's identifier.
     pub fn new(words: Vec<String>) -> Self {
-        Self(words)
+        Self(words, Vec::new())
+    }
+
+    /// Returns the groups together with those of the containers with these identifiers.
+    pub fn with_containers(self, ids: Vec<String>) -> Self {
+        Self(self.0, ids)
     }
 
     /// True if no group is named.
@@ -25,7 +31,7 @@ impl Cgroups {
 
     /// Returns true if one of the words names this group, or one above it.
     pub fn has(&self, path: &[u8]) -> bool {
-        self.0.iter().any(|word| is_named(word, path))
+        self.0.iter().chain(&self.1).any(|word| is_named(word, path))
     }
 }
 

@@ -128,7 +128,8 @@ impl Tracker {
             _ => Vec::new(),
         };
         // In process mode only followed writers are known.
-        let is_wanted = self.all_requests || known.thread.is_some() || known.has_writers;
+        let takes_all = self.all_requests && !self.is_of_excluded(request);
+        let is_wanted = takes_all || known.thread.is_some() || known.has_writers;
         if is_wanted {
             let mut pass = |step: StepKind, pieces: &[Piece]| {
                 let step = step.of(request);
@@ -154,6 +155,13 @@ impl Tracker {
             self.requests.insert(request.id, known);
         }
         Ok(is_wanted)
+    }
+
+    /// Returns true if a process that is left out of a recording of all processes has submitted the
+    /// request.
+    fn is_of_excluded(&mut self, request: &BlockRequest) -> bool {
+        let submitter = request.submitter.filter(|_| self.tasks.has_excluded());
+        submitter.is_some_and(|by| self.ignore_reason(by.pid) == Some(Ignored::Foreign))
     }
 
     fn book_request(&mut self, request: &BlockRequest, pieces: &[Piece], is_wanted: bool) {
@@ -214,7 +222,9 @@ impl Tracker {
         let submitter = request.submitter.map(|it| (it.pid, it.tid));
         let is_wanted = |submitter: &(Pid, Tid)| match self.ignore_reason(submitter.0) {
             None => true,
-            Some(reason) => self.all_requests && reason == Ignored::Foreign,
+            Some(reason) => {
+                self.all_requests && reason == Ignored::Foreign && !self.tasks.has_excluded()
+            }
         };
         let wanted = submitter.filter(is_wanted);
         let thread = match wanted {
@@ -289,6 +299,8 @@ mod tests {
             roots: vec![Pid(9)],
             launched: false,
             own: Pid(8),
+            children: true,
+            excluded: Vec::new(),
         };
         let on = KernelTime(1);
         let mut tracker = Tracker::new(scope, BlockOptions::default(), Observability::ALL, on);

@@ -108,6 +108,8 @@ mod tests {
             roots: Vec::new(),
             launched: false,
             own: Pid(99),
+            children: true,
+            excluded: Vec::new(),
         };
         Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime(0))
     }

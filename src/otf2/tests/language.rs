@@ -69,8 +69,15 @@ pub(super) fn make(text: &str, options: OtfOptions, mounts: &str) -> Result<Test
     let directory = tempfile::tempdir().expect("a directory");
     let mut sink = OtfSink::create(directory.path(), "traces", &header(), options)?;
     sink.set_mounts(mounts.as_bytes());
-    let scope =
-        Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(1) };
+    let scope = Scope {
+        system: true,
+        all_requests: true,
+        roots: Vec::new(),
+        launched: false,
+        own: Pid(1),
+        children: true,
+        excluded: Vec::new(),
+    };
     let mut tracker =
         Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime(5));
     let mut last = 5;

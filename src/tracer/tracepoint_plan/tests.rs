@@ -22,6 +22,7 @@ const NOTHING: PlanRequest<'static> = PlanRequest {
     faults: None,
     source: SourceKind::Tracefs,
     system: false,
+    excludes: false,
     probes: &[],
 };
 

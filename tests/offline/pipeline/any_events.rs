@@ -238,6 +238,8 @@ fn scope() -> impl Strategy<Value = Scope> {
             launched,
             roots: roots.into_iter().map(Pid).collect(),
             own: Pid(5),
+            children: true,
+            excluded: Vec::new(),
         },
     )
 }
@@ -303,8 +305,15 @@ fn entered(pid: i32, tid: i32) -> Fed {
 }
 
 fn system() -> Tracker {
-    let scope =
-        Scope { system: true, all_requests: true, roots: Vec::new(), launched: false, own: Pid(5) };
+    let scope = Scope {
+        system: true,
+        all_requests: true,
+        roots: Vec::new(),
+        launched: false,
+        own: Pid(5),
+        children: true,
+        excluded: Vec::new(),
+    };
     Tracker::new(scope, BlockOptions::default(), Observability::ALL, KernelTime::MIN)
 }
 

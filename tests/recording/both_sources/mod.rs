@@ -33,4 +33,5 @@ mod block;
 mod byte_accounting;
 mod faults;
 mod record;
+mod scope;
 mod signals;
