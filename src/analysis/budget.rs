@@ -74,6 +74,17 @@ pub fn is_open(call: &Call) -> bool {
     call.opens_files() && call.has_path()
 }
 
+/// True for an operation on a file whose path is not known as a whole.
+fn is_unplaced(done: &CompletedOp<'_>) -> bool {
+    let is_relative = done.name.is_some_and(|name| !name.path.starts_with(b"/"));
+    let is_file = matches!(done.io, IoClass::File | IoClass::Unknown);
+    is_file && (done.is_nameless() || is_relative)
+}
+
+fn operations(count: u64) -> String {
+    if count == 1 { "1 operation".to_owned() } else { format!("{count} operations") }
+}
+
 /// Operations that a limit is about.
 #[derive(Clone, Debug, Default)]
 pub struct BudgetScope {
@@ -96,10 +107,12 @@ pub struct BudgetCounts {
     operations: [u64; 2],
     fsyncs: u64,
     moved: [u64; 2],
-    /// Operations on files whose name is not known, which may be in the scope.
+    /// Operations on files whose path is not known, which may be in the scope.
     nameless: u64,
-    /// Operations on files whose name may be another file's.
+    /// Operations on files whose name may be another file's, in the scope or not.
     doubtful: u64,
+    /// Calls of io_uring and libaio, whose operations have no calls of their own.
+    asynchronous_calls: u64,
 }
 
 impl BudgetCounts {
@@ -118,15 +131,17 @@ impl BudgetCounts {
             moved: [0; 2],
             nameless: 0,
             doubtful: 0,
+            asynchronous_calls: 0,
         }
     }
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) {
         let is_of_any_file = self.of_any_file.wants(step);
         let done = CompletedOp::of(step);
-        if let Some(done) = done.as_ref().filter(|_| is_of_any_file && self.files.is_some()) {
-            let is_file = matches!(done.io, IoClass::File | IoClass::Unknown);
-            self.nameless += u64::from(is_file && done.is_nameless());
+        if let Some(done) = done.as_ref().filter(|_| is_of_any_file) {
+            self.nameless += u64::from(is_unplaced(done));
+            self.doubtful += u64::from(done.name.is_some_and(|name| name.is_doubtful));
+            self.asynchronous_calls += u64::from(done.class == CallClass::Async);
         }
         if !self.picker.wants(step) {
             return;
@@ -144,7 +159,6 @@ impl BudgetCounts {
         };
         self.opens[at] += u64::from(is_open);
         self.fsyncs += u64::from(done.class == CallClass::Sync);
-        self.doubtful += u64::from(done.name.is_some_and(|name| name.is_doubtful));
         let moved = self.bytes_of(&done);
         for (sum, bytes) in self.moved.iter_mut().zip(moved) {
             *sum = sum.saturating_add(bytes);
@@ -182,6 +196,11 @@ impl BudgetCounts {
         }
     }
 
+    /// Returns the number of calls of io_uring and libaio.
+    pub fn asynchronous_calls(&self) -> u64 {
+        self.asynchronous_calls
+    }
+
     /// Files of the scope. The other side of a transfer may be another file.
     fn named_files(&self) -> impl Iterator<Item = &Vec<u8>> {
         let is_in = |key: &&Vec<u8>| {
@@ -193,11 +212,13 @@ impl BudgetCounts {
 
     /// Returns the reason why a count may be wrong; `None`: it is exact, if the recording is whole.
     pub fn doubt(&self, metric: BudgetMetric) -> Option<String> {
-        if self.nameless > 0 {
-            return Some(format!("{} operations on files without a known name", self.nameless));
+        let depends_on_names = self.files.is_some()
+            || matches!(metric, BudgetMetric::DistinctFiles | BudgetMetric::RereadBytes);
+        if self.nameless > 0 && depends_on_names {
+            return Some(format!("{} on files without a known path", operations(self.nameless)));
         }
-        if self.doubtful > 0 && (self.files.is_some() || metric == BudgetMetric::DistinctFiles) {
-            return Some(format!("{} operations with an unverified name", self.doubtful));
+        if self.doubtful > 0 && depends_on_names {
+            return Some(format!("{} with an unverified name", operations(self.doubtful)));
         }
         let has_further = self.totals.files.others().is_some();
         match metric {
@@ -289,5 +310,9 @@ mod tests {
         assert!(counts(&["/a/"], &steps).doubt(BudgetMetric::Opens).is_some());
         assert!(counts(&[], &steps).doubt(BudgetMetric::DistinctFiles).is_some());
         assert_eq!(counts(&[], &steps).doubt(BudgetMetric::Opens), None);
+        // The file may be one of the scope, whatever its name.
+        assert!(counts(&["/b/"], &steps).doubt(BudgetMetric::Opens).is_some());
+        let steps = [("openat", file(Some("passwd"), PathSource::Link), 3)];
+        assert!(counts(&["/etc/"], &steps).doubt(BudgetMetric::Opens).is_some());
     }
 }

@@ -34,7 +34,7 @@ const INEXACT: u8 = 101;
 pub(super) struct BudgetArgs {
     /// The recording: its directory, log or archive [default: the newest one here]; or one is made
     /// for the check (-a, -p, -- COMMAND), and not kept
-    #[arg(conflicts_with_all = ["all_cpus", "command", "duration", "max_log", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
+    #[arg(conflicts_with_all = ["all_cpus", "command", "events", "pid", "device", "duration", "max_log", "pgid", "no_follow", "max_operations", "keep_foreign", "all_block", "stacks", "buffer_size", "realtime", "tracer_cpus"])]
     pub(super) log: Option<PathBuf>,
     /// The budget: limits of counts, in TOML
     #[arg(long, value_name = "FILE", help_heading = "Budget")]
@@ -84,7 +84,15 @@ pub(super) fn run(args: &BudgetArgs) -> Result<ExitCode, CliError> {
         let (BudgetFold(counts), converted) = fold_log(log, |_| fold, wish, go_on)?;
         let summary = &converted.summary;
         let missing = completeness::missing(summary);
-        let mut results = results(&file.limits, &counts, &missing, &summary.header);
+        let cut = completeness::cut_short(summary);
+        let parts: Vec<String> = missing.iter().cloned().chain(cut).collect();
+        let doubts = RunDoubts {
+            missing: &parts,
+            uncounted: &completeness::uncounted(summary),
+            refused: completeness::refused(summary),
+            header: &summary.header,
+        };
+        let mut results = results(&file.limits, &counts, &doubts);
         status = status_of(&results, args.update, file.is_new);
         if args.update {
             update(&mut file, args, &results, &counts)?;
@@ -121,12 +129,10 @@ fn update(
             print_line(&format!("left out of the budget: {}", result.sentence()));
             file.leave_out(result.metric);
         }
-    } else if let Some(result) = inexact.first() {
-        return Err(CliError::Usage(format!(
-            "{} stays as it is: {}",
-            args.budget.display(),
-            result.sentence()
-        )));
+    } else if !inexact.is_empty() {
+        // The report has the reasons.
+        print_line(&format!("{} is not written: a count cannot be checked", args.budget.display()));
+        return Ok(());
     }
     let measured = |(limit, counts): (&BudgetLimit, &BudgetCounts)| -> Vec<u64> {
         limit.values.iter().map(|(metric, _)| counts.value(*metric)).collect()
@@ -150,28 +156,61 @@ fn status_of(results: &[BudgetResult], is_update: bool, is_new: bool) -> Option<
     (has(|outcome| *outcome == BudgetOutcome::Exceeded) && !is_update).then_some(EXCEEDED)
 }
 
+/// Reasons why counts of a run may be wrong.
+struct RunDoubts<'a> {
+    /// Parts that are missing from the recording.
+    missing: &'a [String],
+    /// Operations that are in no count.
+    uncounted: &'a [String],
+    /// Calls that failed, or seem to have worked, without a record of their arguments.
+    refused: Option<String>,
+    header: &'a Header,
+}
+
+impl RunDoubts<'_> {
+    /// Returns the reason why a count may be wrong, whatever it is limited to.
+    fn about(&self, metric: BudgetMetric, counts: &BudgetCounts) -> Option<String> {
+        if let Some(part) = self.missing.first() {
+            return Some(format!("the recording is incomplete: {part}"));
+        }
+        if let Some(part) = self.uncounted.first() {
+            return Some(format!("not counted: {part}"));
+        }
+        use BudgetMetric::{Failed, FailedOpens, Operations};
+        let has_failures = matches!(metric, Failed | FailedOpens | Operations);
+        if let Some(part) = self.refused.as_ref().filter(|_| has_failures) {
+            return Some(format!("not counted: {part}"));
+        }
+        let has_uring = self.header.tracepoints.iter().any(|event| event.system == "io_uring");
+        if counts.asynchronous_calls() > 0 && !has_uring {
+            let text = "the program used io_uring or libaio, whose operations are not recorded";
+            return Some(text.to_owned());
+        }
+        not_recorded(metric, self.header)
+    }
+}
+
 /// Results of all limited counts.
 fn results(
     limits: &[BudgetLimit],
     counts: &[BudgetCounts],
-    missing: &[String],
-    header: &Header,
+    doubts: &RunDoubts<'_>,
 ) -> Vec<BudgetResult> {
     let mut results = Vec::new();
     for (limit, counts) in limits.iter().zip(counts) {
         for (metric, value) in &limit.values {
-            let (measured, allowed) =
-                (counts.value(*metric), with_tolerance(*value, limit.tolerance));
-            let doubt = missing.first().map(|part| format!("the recording is incomplete: {part}"));
-            let doubt = doubt.or_else(|| not_recorded(*metric, header));
-            let outcome = match doubt.or_else(|| counts.doubt(*metric)) {
+            let (metric, allowed) = (*metric, with_tolerance(*value, limit.tolerance));
+            let measured = counts.value(metric);
+            let outcome = match doubts.about(metric, counts).or_else(|| counts.doubt(metric)) {
                 // A count that is too small cannot hide that it is too large.
-                Some(_) if measured > allowed && !missing.is_empty() => BudgetOutcome::Exceeded,
+                Some(_) if measured > allowed && !doubts.missing.is_empty() => {
+                    BudgetOutcome::Exceeded
+                }
                 Some(cause) => BudgetOutcome::Inexact(cause),
                 None if measured > allowed => BudgetOutcome::Exceeded,
                 None => BudgetOutcome::Within,
             };
-            let (limit, metric) = (limit.name.clone(), *metric);
+            let limit = limit.name.clone();
             results.push(BudgetResult { limit, metric, measured, allowed, outcome });
         }
     }
@@ -199,18 +238,20 @@ fn not_recorded(metric: BudgetMetric, header: &Header) -> Option<String> {
     Some(format!("{} is not recorded", call.name))
 }
 
-/// Default calls that a count includes; none for the numbers of all operations.
+/// Default calls without which a count may be too small. Asynchronous operations may be of any
+/// kind.
 fn calls_of(metric: BudgetMetric) -> impl Iterator<Item = &'static Call> {
-    let is_included = move |call: &&Call| match metric {
-        BudgetMetric::Opens | BudgetMetric::FailedOpens => budget::is_open(call),
-        // Files may be named by any call with a path, and are read and written after an open.
-        BudgetMetric::DistinctFiles => call.class == CallClass::Open,
-        BudgetMetric::Fsyncs => call.class == CallClass::Sync,
-        BudgetMetric::ReadBytes | BudgetMetric::RereadBytes => call.ways()[0],
-        BudgetMetric::WrittenBytes => call.ways()[1],
-        BudgetMetric::Operations | BudgetMetric::Failed => false,
+    let is_needed = move |call: &&Call| {
+        let is_counted = match metric {
+            BudgetMetric::Opens | BudgetMetric::FailedOpens => budget::is_open(call),
+            BudgetMetric::Fsyncs => call.class == CallClass::Sync,
+            BudgetMetric::ReadBytes | BudgetMetric::RereadBytes => call.ways()[0],
+            BudgetMetric::WrittenBytes => call.ways()[1],
+            BudgetMetric::Operations | BudgetMetric::Failed | BudgetMetric::DistinctFiles => true,
+        };
+        is_counted || call.class == CallClass::Async
     };
-    CallId::default_set().map(CallId::call).filter(is_included)
+    CallId::default_set().map(CallId::call).filter(is_needed)
 }
 
 /// Calls to record for a budget by a user without privileges, who pays for each at every fork:

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use toml_edit::{DocumentMut, Item, Table, value};
@@ -132,13 +133,19 @@ fn explained(error: &toml_edit::TomlError, text: &str) -> String {
     format!("line {line}: {}", error.message().trim())
 }
 
-/// Replaces a file of ours, or makes it; links are not followed.
+/// Replaces a file of ours, which keeps its mode, or makes it. A link is not followed.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let (directory, name) = OutputDirectory::parent_of(path, &Users::caller())?;
+    let old = std::fs::symlink_metadata(path).ok();
+    if old.as_ref().is_some_and(std::fs::Metadata::is_symlink) {
+        return Err(std::io::Error::other("it is a link; name the file itself"));
+    }
     let mut part = name.clone();
-    part.push(".part");
+    part.push(format!(".{}.part", std::process::id()));
     let mut file = NewFile::create_in(directory, part.clone())?;
     file.file().write_all(text.as_bytes())?;
+    let mode = old.map_or(0o644, |old| old.permissions().mode() & 0o777);
+    file.file().set_permissions(std::fs::Permissions::from_mode(mode))?;
     let (directory, _) = OutputDirectory::parent_of(path, &Users::caller())?;
     directory.replace(&part, &name)?;
     file.keep();

@@ -98,6 +98,43 @@ pub(super) fn not_recorded(summary: &Summary) -> Option<String> {
     Some(format!("not recorded: {all}; add some: -e %default,{first} (iotrace-perf list)"))
 }
 
+/// Returns the reason why the recording has not all of a launched program, although it ended in
+/// order.
+pub(super) fn cut_short(summary: &Summary) -> Option<String> {
+    let reason = summary.end.as_ref().map(|end| end.reason.as_str())?;
+    let is_launched = !summary.header.scope.command.is_empty();
+    let is_cut = match reason {
+        "log size" | "operations" => true,
+        "duration" | "interrupt" => is_launched,
+        _ => false,
+    };
+    is_cut.then(|| format!("the recording ended before the program ({reason})"))
+}
+
+/// Returns the operations that are in no sum of operations, because their result, file or process
+/// is not known.
+pub(super) fn uncounted(summary: &Summary) -> Vec<String> {
+    let ledger = &summary.ledger;
+    let no_process = ledger.anomalous.get(&AnomalyKind::NoProcess).copied().unwrap_or(0);
+    let counts = [
+        (no_process, "record", "of unknown processes"),
+        (ledger.async_unread, "asynchronous operation", "not read"),
+        (ledger.async_unseen, "asynchronous operation", "without a result"),
+        (ledger.async_orphans, "asynchronous result", "of operations not in the log"),
+    ];
+    let present = counts.iter().filter(|(count, _, _)| *count > 0);
+    present
+        .map(|(count, noun, what)| format!("{} {what}", quantity::counted(*count, noun)))
+        .collect()
+}
+
+/// Returns the calls that seccomp has refused or answered: they are in no sum of operations.
+pub(super) fn refused(summary: &Summary) -> Option<String> {
+    let count = summary.ledger.refused();
+    (count > 0)
+        .then(|| format!("{} refused or answered by seccomp", quantity::counted(count, "call")))
+}
+
 /// Returns the facts that are not known although all records are there; empty if there are none.
 pub(super) fn unknown(summary: &Summary) -> Vec<String> {
     let ledger = &summary.ledger;

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::analyse::{fold_log, form, limit, print};
 use super::diff_args::DiffArgs;
@@ -14,6 +16,7 @@ use super::filter_args::FilterSpec;
 use super::report_output::output;
 use super::{completeness, log_argument, saved_summary};
 use crate::analysis::comparison::profile::RunProfile;
+use crate::analysis::comparison::rank_test::RUNS_MAX;
 use crate::analysis::summary::IoSummary;
 use crate::operation::disk;
 use crate::report::comparison::{self, ComparedRuns, ComparisonOptions};
@@ -26,7 +29,7 @@ const DIFFERENT: u8 = 1;
 pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.filter)?;
     let to = output(args.print.to.as_deref(), args.before.is_none())?;
-    let (sides, failures, _runs) = match (&args.before, &args.after) {
+    let (sides, failures, runs) = match (&args.before, &args.after) {
         (Some(before), Some(after)) => {
             let side = |argument: &Path| -> Result<(String, Vec<PathBuf>), CliError> {
                 Ok((argument.display().to_string(), log_argument::runs_of(argument)?))
@@ -47,17 +50,28 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
             ([(one, logs), (other, other_logs)], runs.failures.clone(), Some(runs))
         }
     };
+    let is_over = runs.as_ref().map(|runs| Arc::clone(&runs.is_over));
+    // ORDERING: the flag publishes nothing else.
+    let go_on = || is_over.as_ref().is_none_or(|is_over| !is_over.load(Ordering::Relaxed));
     let mut incomplete = Vec::new();
     let mut not_recorded = BTreeSet::new();
     let mut compared = Vec::new();
+    let mut first: Option<ReadRun> = None;
     for (word, (name, logs)) in ["before", "after"].into_iter().zip(sides) {
         let mut profiles = Vec::new();
         for (number, log) in logs.iter().enumerate() {
-            let run = run_of(log, wish.clone())?;
+            let run = run_of(log, wish.clone(), &mut || go_on())?;
             let of_run = |part| format!("{word}, run {}: {part}", number + 1);
-            incomplete.extend(run.missing.into_iter().map(of_run));
-            not_recorded.extend(run.not_recorded);
-            profiles.push(run.profile);
+            incomplete.extend(run.missing.iter().cloned().map(of_run));
+            not_recorded.extend(run.not_recorded.clone());
+            profiles.push(run.profile.clone());
+            let others = first.as_ref().and_then(|first| other_events(first, &run));
+            incomplete.extend(others.filter(|text| !incomplete.contains(text)));
+            first.get_or_insert(run);
+        }
+        if profiles.len() > RUNS_MAX {
+            let text = format!("diff compares at most {RUNS_MAX} runs with as many, not more");
+            return Err(CliError::Usage(text));
         }
         compared.push(ComparedRuns { name, profiles });
     }
@@ -91,9 +105,36 @@ struct ReadRun {
     missing: Vec<String>,
     /// Sentence about events that were not recorded.
     not_recorded: Option<String>,
+    /// Calls and tracepoints that were recorded; `None`: not known.
+    events: Option<BTreeSet<String>>,
 }
 
-fn run_of(log: &Path, wish: FilterSpec<'_>) -> Result<ReadRun, CliError> {
+/// Number of events that a sentence names.
+const EVENTS_NAMED: usize = 4;
+
+/// Sentence about events that only one of two runs has recorded.
+fn other_events(one: &ReadRun, other: &ReadRun) -> Option<String> {
+    let (Some(before), Some(after)) = (&one.events, &other.events) else {
+        let text = "a saved summary does not tell which events were recorded: counts of other events differ";
+        return (one.events.is_some() != other.events.is_some()).then(|| text.to_owned());
+    };
+    let names = |of: &BTreeSet<String>, others: &BTreeSet<String>, word: &str| {
+        let only: Vec<&str> = of.difference(others).map(String::as_str).collect();
+        let more = if only.len() > EVENTS_NAMED { ", …" } else { "" };
+        let shown: Vec<&str> = only.iter().copied().take(EVENTS_NAMED).collect();
+        (!only.is_empty()).then(|| format!("only {word}: {}{more}", shown.join(", ")))
+    };
+    let parts = [names(before, after, "before"), names(after, before, "after")];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let text = || format!("the runs have recorded different events ({})", parts.join("; "));
+    (!parts.is_empty()).then(text)
+}
+
+fn run_of(
+    log: &Path,
+    wish: FilterSpec<'_>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<ReadRun, CliError> {
     if log.extension() == Some(OsStr::new("json")) {
         if !wish.is_all() {
             return Err(CliError::Usage(format!(
@@ -103,14 +144,21 @@ fn run_of(log: &Path, wish: FilterSpec<'_>) -> Result<ReadRun, CliError> {
             )));
         }
         let (profile, missing) = saved_summary::read(log)?;
-        return Ok(ReadRun { profile, missing, not_recorded: None });
+        return Ok(ReadRun { profile, missing, not_recorded: None, events: None });
     }
-    let (fold, converted) = fold_log(log, |_| IoSummary::default(), wish, &mut || true)?;
+    let (fold, converted) = fold_log(log, |_| IoSummary::default(), wish, go_on)?;
     let summary = &converted.summary;
     let names = disk::names(&summary.disks());
+    let missing = completeness::missing(summary).into_iter();
+    let header = &summary.header;
+    // Other tracepoints serve names and depend on the machine.
+    let is_counted = |system: &str| matches!(system, "block" | "io_uring");
+    let tracepoints = header.tracepoints.iter().filter(|event| is_counted(&event.system));
+    let tracepoints = tracepoints.map(|event| format!("{}:{}", event.system, event.name));
     Ok(ReadRun {
         profile: RunProfile::of(&fold, &names, summary.ledger.program.ns()),
-        missing: completeness::missing(summary),
+        missing: missing.chain(completeness::cut_short(summary)).collect(),
         not_recorded: completeness::not_recorded(summary),
+        events: Some(header.calls.iter().cloned().chain(tracepoints).collect()),
     })
 }

@@ -7,12 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use signal_hook::consts::SIGTERM;
 
 use super::diff_args::DiffArgs;
 use super::error::CliError;
 use super::message::print_line;
 use super::signals;
+use crate::analysis::comparison::rank_test::RUNS_MAX;
+use crate::sys::signal;
 use crate::text::quantity::counted;
+
+/// Time between two looks at a recording.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Directory of the recordings, which is removed at the end.
 pub(super) struct RunDirectory(PathBuf);
@@ -40,7 +48,9 @@ pub(super) struct RecordedRuns {
     pub(super) names: [String; 2],
     /// Sentences about runs that failed.
     pub(super) failures: Vec<String>,
-    _directory: RunDirectory,
+    /// Set by a signal to end.
+    pub(super) is_over: Arc<AtomicBool>,
+    directory: RunDirectory,
 }
 
 /// Splits the words after the options into two commands.
@@ -66,8 +76,8 @@ pub(super) fn commands(words: &[OsString]) -> Result<[Vec<OsString>; 2], CliErro
 /// Records both commands, in turns.
 pub(super) fn record(args: &DiffArgs) -> Result<RecordedRuns, CliError> {
     let commands = commands(&args.commands)?;
-    if args.runs == 0 {
-        return Err(CliError::Usage("--runs must be at least 1".into()));
+    if !(1..=RUNS_MAX).contains(&args.runs) {
+        return Err(CliError::Usage(format!("--runs takes a number from 1 to {RUNS_MAX}")));
     }
     let is_over = signals::flag().map_err(CliError::Output)?;
     let directory = RunDirectory::create()?;
@@ -75,14 +85,15 @@ pub(super) fn record(args: &DiffArgs) -> Result<RecordedRuns, CliError> {
         logs: [Vec::new(), Vec::new()],
         names: commands.each_ref().map(|words| command_line(words)),
         failures: Vec::new(),
-        _directory: directory,
+        is_over,
+        directory,
     };
     let mut failed: [Vec<String>; 2] = [Vec::new(), Vec::new()];
     let rounds = args.warmup.saturating_add(args.runs);
     for round in 0..rounds {
         for (side, command) in commands.iter().enumerate() {
-            let log = runs._directory.0.join(format!("{side}-{round}.iocap"));
-            let status = record_one(args, command, &log, &is_over)?;
+            let log = runs.directory.0.join(format!("{side}-{round}.iocap"));
+            let status = record_one(args, command, &log, &runs.is_over)?;
             if round < args.warmup {
                 let _ = fs::remove_file(&log);
                 continue;
@@ -122,8 +133,20 @@ fn record_one(
         recording.arg("--as-user").arg(user);
     }
     recording.arg("--").args(command);
-    let status = recording.status().map_err(CliError::Output)?;
-    // ORDERING: the flag publishes nothing else.
+    let mut recording = recording.spawn().map_err(CliError::Output)?;
+    let mut has_passed_on = false;
+    let status = loop {
+        if let Some(status) = recording.try_wait().map_err(CliError::Output)? {
+            break status;
+        }
+        // ORDERING: the flag publishes nothing else.
+        if is_over.load(Ordering::Relaxed) && !std::mem::replace(&mut has_passed_on, true) {
+            // A terminal's signal has reached the recording as well; its program ends by either.
+            let _ = signal::send(recording.id().cast_signed(), SIGTERM);
+        }
+        std::thread::sleep(POLL);
+    };
+    // ORDERING: as above.
     if is_over.load(Ordering::Relaxed) {
         return Err(CliError::Interrupted);
     }

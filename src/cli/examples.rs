@@ -35,7 +35,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     (
         "diff",
         &[
-            ("iotrace-perf diff before/ after/", "two recordings, or all recordings in two places"),
+            ("iotrace-perf diff before/ after/", "two recordings, or two groups"),
             ("iotrace-perf diff -- ./old -- ./new", "five runs of each, in turns"),
             ("iotrace-perf diff a.iocap b.iocap -F /etc/", "one directory"),
         ],
