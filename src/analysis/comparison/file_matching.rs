@@ -32,7 +32,7 @@ type Candidates = BTreeSet<([u64; 4], Vec<u8>)>;
 
 /// Names of the files of both sides, made comparable.
 #[derive(Clone, Debug, Default)]
-pub struct FileNames {
+pub struct ComparableNames {
     /// Names that only some runs of a side have.
     unstable: BTreeSet<Vec<u8>>,
     /// Files with another name on the second side.
@@ -41,7 +41,7 @@ pub struct FileNames {
     first_names: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl FileNames {
+impl ComparableNames {
     /// Returns the names of two sides, each with at least one run.
     pub fn new(before: &[RunProfile], after: &[RunProfile]) -> Self {
         let sides = [before, after].map(SideNames::of);
@@ -267,7 +267,7 @@ mod tests {
         };
         let before = [run(&["/a", "/proc/12/stat"]), run(&["/a", "/proc/13/stat", "/rare"])];
         let after = [run(&["/a", "/proc/14/stat"]), run(&["/a", "/proc/15/stat"])];
-        let names = FileNames::new(&before, &after);
+        let names = ComparableNames::new(&before, &after);
         let comparable = ["/a", "/proc/12/stat", "/proc/15/stat", "/rare"]
             .map(|name| text(&names.comparable(name.as_bytes())));
         assert_eq!(comparable, ["/a", "/proc/#/stat", "/proc/#/stat", "/rare"]);

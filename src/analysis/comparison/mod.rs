@@ -7,7 +7,7 @@ pub mod rank_test;
 
 use std::collections::BTreeSet;
 
-use file_matching::{FileNames, RenamedFile};
+use file_matching::{ComparableNames, RenamedFile};
 use profile::{CountMetric, Dimension, RunAmounts, RunProfile};
 use rank_test::{RankTest, significant};
 
@@ -76,7 +76,7 @@ pub struct RunComparison {
 impl RunComparison {
     /// Compares runs; each side has at least one, and at most [`rank_test::RUNS_MAX`].
     pub fn new(before: &[RunProfile], after: &[RunProfile]) -> Self {
-        let names = FileNames::new(before, after);
+        let names = ComparableNames::new(before, after);
         let comparable = |runs: &[RunProfile]| -> Vec<RunProfile> {
             runs.iter().map(|run| run.with_file_names(|name| names.comparable(name))).collect()
         };
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_apart_are_told_from_equal_ones() {
+    fn ranges_that_do_not_overlap_are_apart() {
         let before = [1, 1, 1].map(|count| run(&[("open", count, 1)]));
         let after = [500, 501, 502].map(|count| run(&[("open", count, 1)]));
         let expected = [("open".to_owned(), Verdict::Apart)];
