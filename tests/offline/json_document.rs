@@ -356,7 +356,7 @@ fn lines_of_script() {
 
 #[test]
 fn fields_of_script() {
-    let text = section("## `script --fields` and CSV").replace("| Field |", "| Key |");
+    let text = section("## `script --fields`, CSV and TSV").replace("| Field |", "| Key |");
     let mut schema = Schema::default().with(&text.replace("| Unit, type | Meaning |", "| | |"));
     let documented = schema.documented();
     for log in logs() {
