@@ -139,7 +139,7 @@ fn profile(document: &SummaryDocument) -> RunProfile {
     }
     let is_sum = |row: &&SummaryRow| row.is_sum();
     let mut rows = document.processes.iter().chain(&document.files);
-    profile.has_further = rows.any(|row| row.is_sum());
+    profile.has_further = rows.any(SummaryRow::is_sum);
     for row in document.processes.iter().filter(|row| !is_sum(row)) {
         let name = row.comm.as_deref().unwrap_or("(unknown)");
         profile.add(Dimension::Program, name, &row.amounts());

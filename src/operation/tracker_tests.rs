@@ -95,6 +95,7 @@ fn kind(words: &[&str]) -> EventKind {
         (Pid(pid.parse().expect("pid")), Tid(tid.parse().expect("tid")))
     };
     let call = || CallId::by_name(words[1]).expect("in the table");
+    let exit = |ret, names| EventKind::SysExit(SysExit { call: call(), ret, names, chain: None });
     match words[0] {
         ">" => {
             let args = [2, 3, 4, 5, 6, 7].map(|it| number(it).cast_unsigned());
@@ -119,13 +120,10 @@ fn kind(words: &[&str]) -> EventKind {
                 stat: Some(FileStat { ino: words.get(3).map_or(0, |it| inode(it)), ..REGULAR }),
                 ..ReadNames::default()
             };
-            let (call, ret) = (call(), number(2));
-            EventKind::SysExit(SysExit { call, ret, names: Some(names.into()), chain: None })
+            exit(number(2), Some(names.into()))
         }
         // Nothing was read, or too late.
-        "<late" => {
-            EventKind::SysExit(SysExit { call: call(), ret: number(2), names: None, chain: None })
-        }
+        "<late" => exit(number(2), None),
         // The two descriptors that a call has put into memory.
         "<pair" => {
             let [address, first, second] = [2, 3, 4].map(number);
@@ -133,7 +131,7 @@ fn kind(words: &[&str]) -> EventKind {
             let name = Name { bytes: fds.concat(), verified: true };
             let memory = vec![(address.cast_unsigned(), name)];
             let names = Some(Box::new(ReadNames { memory, ..ReadNames::default() }));
-            EventKind::SysExit(SysExit { call: call(), ret: 0, names, chain: None })
+            exit(0, names)
         }
         "fork" => {
             let ((ppid, ptid), (pid, tid)) = (task(1), task(2));
@@ -144,25 +142,23 @@ fn kind(words: &[&str]) -> EventKind {
             let clone_flags = number(1).cast_unsigned();
             EventKind::Task(TaskEvent::NewTask { tid: Tid(0), clone_flags, comm: None })
         }
-        "exec" => {
+        "exec" | "end" => {
             let (pid, tid) = task(1);
-            EventKind::Task(TaskEvent::Comm { pid, tid, comm: b"x".to_vec(), exec: true })
-        }
-        "end" => {
-            let (pid, tid) = task(1);
-            EventKind::Task(TaskEvent::Exit { pid, tid })
+            EventKind::Task(match words[0] {
+                "end" => TaskEvent::Exit { pid, tid },
+                _ => TaskEvent::Comm { pid, tid, comm: b"x".to_vec(), exec: true },
+            })
         }
         "waited" => {
             let child = i32::try_from(number(1)).expect("a pid");
             EventKind::Probed(Box::new(ProbeObservation::Waited(Some(Pid(child)))))
         }
-        "fault" => {
-            let place = FaultPlace::Address(number(1).cast_unsigned());
+        "fault" | "page" => {
+            let place = match words[0] {
+                "fault" => FaultPlace::Address(number(1).cast_unsigned()),
+                _ => FaultPlace::Page { dev: DevId(1), ino: inode(words[1]), index: 3 },
+            };
             EventKind::Fault(FaultEvent { place, write: words.get(2).map(|it| *it == "write") })
-        }
-        "page" => {
-            let place = FaultPlace::Page { dev: DevId(1), ino: inode(words[1]), index: 3 };
-            EventKind::Fault(FaultEvent { place, write: None })
         }
         "lost" => EventKind::Lost(1),
         other => panic!("no such line: {other}"),
@@ -197,14 +193,8 @@ pub(super) fn steps_from(all_on: KernelTime, followed: Observability, text: &str
     tracked(all_on, followed, text).1
 }
 
-/// Returns the tracker, too.
-#[track_caller]
-pub(super) fn tracked(
-    all_on: KernelTime,
-    followed: Observability,
-    text: &str,
-) -> (Tracker, String) {
-    let scope = Scope {
+fn whole_system() -> Scope {
+    Scope {
         system: true,
         all_requests: true,
         roots: Vec::new(),
@@ -212,8 +202,17 @@ pub(super) fn tracked(
         own: Pid(999),
         children: true,
         excluded: Vec::new(),
-    };
-    let mut tracker = Tracker::new(scope, BlockOptions::default(), followed, all_on);
+    }
+}
+
+/// Returns the tracker, too.
+#[track_caller]
+pub(super) fn tracked(
+    all_on: KernelTime,
+    followed: Observability,
+    text: &str,
+) -> (Tracker, String) {
+    let mut tracker = Tracker::new(whole_system(), BlockOptions::default(), followed, all_on);
     tracker.runs_on("x86_64");
     let mut steps = StepText::default();
     for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
