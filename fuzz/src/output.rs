@@ -10,6 +10,7 @@ use iotrace_perf::text::ioreplay::IoreplayLines;
 use iotrace_perf::text::iotracer::{AccessFilter, IotracerLines};
 use iotrace_perf::text::json::JsonLines;
 use iotrace_perf::text::line_format::LineWriter;
+use iotrace_perf::text::table::Separator;
 use iotrace_perf::units::KernelTime;
 
 /// Format of lines.
@@ -93,7 +94,7 @@ impl Outputs {
         Self {
             lines: LineWriter::new(start, disks(), out(Kind::Text)).machine(&header.host.machine),
             json: JsonLines::new(start, disks(), out(Kind::Json)),
-            csv: rows(RowForm::Csv),
+            csv: rows(RowForm::Separated(Separator::Comma)),
             rows: rows(RowForm::Json),
             iotracer: IotracerLines::new(start, All, out(Kind::Text)),
             ioreplay: IoreplayLines::new(

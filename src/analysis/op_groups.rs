@@ -108,10 +108,15 @@ impl OpGroups {
     }
 
     fn add_of_thread(&mut self, done: &CompletedOp<'_>, op: &OpAmounts) {
-        if let Some(info) = self.alive.remove(&done.thread) {
-            self.threads.insert(done.thread, GroupedThread { info, pid: done.pid });
-        }
-        self.sum(OpGroupKey::Thread(done.thread)).add(op, done.moved());
+        let key = OpGroupKey::Thread(done.thread);
+        let (alive, threads) = (&mut self.alive, &mut self.threads);
+        let sum = self.sums.row(&key, || {
+            if let Some(info) = alive.remove(&done.thread) {
+                threads.insert(done.thread, GroupedThread { info, pid: done.pid });
+            }
+            key
+        });
+        sum.add(op, done.moved());
     }
 
     /// Takes the names in a step.

@@ -43,9 +43,9 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     (
         "check",
         &[
-            ("iotrace-perf check --budget io.toml --update -- make", "limits from this run"),
-            ("iotrace-perf check --budget io.toml -- make", "status 100 if a count is larger"),
-            ("iotrace-perf check --budget io.toml a.iocap --junit io.xml", "for a CI service"),
+            ("iotrace-perf check --budget io.toml -- make", "status 100 if over it"),
+            ("iotrace-perf check --budget io.toml --update -- make", "sets the limits"),
+            ("iotrace-perf check --budget io.toml a.iocap", "a recording"),
         ],
     ),
     (
@@ -104,7 +104,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
     (
         "top",
         &[
-            ("sudo iotrace-perf top", "the whole machine, on the terminal; ? explains"),
+            ("sudo iotrace-perf top", "the whole machine; ? explains"),
             ("iotrace-perf top -p 4711 -I 10s -n 6", "a minute of a process, six tables"),
             ("iotrace-perf top -I 1s --json", "an object for each second, for programs"),
         ],

@@ -118,12 +118,16 @@ fn report(
         shown.display()
     );
     let convert = |_: &Path, go_on: &mut dyn FnMut() -> bool| convert::convert(log, archive, go_on);
-    if let Some(converted) = recorded.work(convert, &if_interrupted) {
-        for output in further {
-            if let Some(line) = output.make(log, &mut recorded) {
-                print_line(&line);
-            }
-        }
+    let converted = recorded.work(convert, &if_interrupted);
+    if recorded.is_interrupted() && !further.is_empty() {
+        print_line("the further outputs were not made");
+    }
+    // An end by a signal below would leave the unfinished ones.
+    for output in further {
+        let line = (!recorded.is_interrupted()).then(|| output.make(log, &mut recorded));
+        line.flatten().iter().for_each(|line| print_line(line));
+    }
+    if let Some(converted) = converted {
         let output = archive.map(|archive| &archive.output);
         ending::print(log, output, &converted, args.messages.verbose);
     }

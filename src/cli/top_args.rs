@@ -24,7 +24,7 @@ pub(super) struct TopArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_rounds, help_heading = "Output")]
     pub(super) count: Option<NonZeroU32>,
     /// Draw on the terminal, although -I is given
-    #[arg(long, conflicts_with_all = ["once", "json", "csv", "to"], help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["once", "json", "csv", "to"], overrides_with = "screen", help_heading = "Output")]
     pub(super) screen: bool,
     /// View to begin with, or table to print [default: processes; with --json all]
     #[arg(long, value_name = "VIEW", overrides_with = "view", help_heading = "Output")]
@@ -45,7 +45,7 @@ pub(super) struct TopArgs {
     pub(super) to: Option<PathBuf>,
     /// Names of all files, from the best source, although calls may wait for them (key n); without
     /// it, --names auto takes only sources for which no call waits
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, overrides_with = "all_names", help_heading = "Output")]
     pub(super) all_names: bool,
     /// Record the processes that are in this control group or below it, and their children: a path,
     /// a unit (postgresql.service), or the beginning of a container's identifier

@@ -230,11 +230,15 @@ fn check_terminal(has_program: bool) -> Result<(), CliError> {
 /// Begins again with the names of all files. Returns only if that fails: a process that has begun a
 /// recording has given up the capabilities to open another one, and gets them by executing.
 fn again(view: TopView) -> CliError {
-    let own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // Directly after the subcommand: words after `--` are a program's.
+    let place = own.len().min(1);
+    let options = ["--all-names", "--screen", "--view", view.as_str()].map(OsString::from);
+    own.splice(place..place, options);
     // By its path, so that its name stays.
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let mut command = Command::new(program);
-    command.args(own).args(["--all-names", "--screen", "--view", view.as_str()]);
+    command.args(own);
     CliError::Usage(format!("cannot begin again with --all-names: {}", command.exec()))
 }
 

@@ -9,7 +9,7 @@ use crate::analysis::top::{
     TopAmounts, TopFile, TopKey, TopLine, TopLines, TopModel, TopPair, TopView,
 };
 use crate::report::rows::{column, first_rows, key_column, others};
-use crate::text::quantity::time;
+use crate::text::quantity::{counted, time};
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Columns of amounts. Those without a title are for programs.
@@ -51,6 +51,9 @@ pub fn interval_report(model: &TopModel, options: &IntervalReportOptions<'_>) ->
     let duration_ns = model.last_ns().unwrap_or(0);
     let all = model.last_all;
     let mut report = Report { kind: "top", ..Report::default() };
+    if model.last_lost > 0 {
+        report.incomplete.push(format!("{} lost", counted(model.last_lost, "event")));
+    }
     report.facts = vec![
         ("interval", "", Cell::Count(model.intervals)),
         ("start_ns", "from", Cell::Ns(start)),

@@ -228,14 +228,15 @@ impl TopScreen {
         self.filter.clear();
     }
 
-    /// Goes back to where the subject was entered from; from a view, ends the filter.
+    /// Ends the filter; without one goes back to where the subject was entered from.
     fn leave(&mut self, model: &mut TopModel) {
-        match self.back.pop() {
-            Some((subject, chosen)) => {
-                (self.subject, self.chosen, self.first) = (subject, chosen, 0);
-                model.set_focus(None);
-            }
-            None => self.filter.clear(),
+        if !self.filter.is_empty() {
+            self.filter.clear();
+            return;
+        }
+        if let Some((subject, chosen)) = self.back.pop() {
+            (self.subject, self.chosen, self.first) = (subject, chosen, 0);
+            model.set_focus(None);
         }
     }
 
