@@ -116,7 +116,7 @@ pub enum FreeInstances {
 }
 
 /// Removes the instances of tracers that have ended, and their probes. Returns the number of
-/// removed instances.
+/// instances that were left; those of the pool are not counted, because they were kept on purpose.
 ///
 /// # Errors
 ///
@@ -125,10 +125,12 @@ pub fn remove_stale(tracefs: &Tracefs, free: FreeInstances) -> io::Result<usize>
     let _guard = lock_all(tracefs)?;
     let mut removed = 0;
     for (_, path) in ours(tracefs)? {
-        let stays = free == FreeInstances::Keep && is_free(&path) && is_within_limits(&path);
+        let (is_free, is_within_limits) = (is_free(&path), is_within_limits(&path));
+        let stays = free == FreeInstances::Keep && is_free && is_within_limits;
         // An instance is locked as long as its tracer lives.
         if !stays && lock(&path, FlockArg::LockExclusiveNonblock).is_ok() {
-            removed += usize::from(remove(&path).is_ok());
+            let is_left = !(is_free && is_within_limits);
+            removed += usize::from(remove(&path).is_ok() && is_left);
         }
     }
     // A tracer with probes has an instance, too, which was created before them and is removed after
