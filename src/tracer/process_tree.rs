@@ -34,6 +34,8 @@ pub struct Tree {
     all_tasks: bool,
     /// Thread of the tracer that measures its own calls: its records are kept.
     meter: Option<Tid>,
+    /// Number of this process, kept here: its query is a system call, and recorded ones are slow.
+    own: Pid,
     /// True if children of the processes belong to the tree.
     follows_children: bool,
     /// Field `common_pid` of samples without a process, in a tree without children.
@@ -55,6 +57,7 @@ impl Tree {
             global: global.into_iter().collect(),
             all_tasks,
             meter: None,
+            own: Pid(std::process::id().cast_signed()),
             follows_children: true,
             common_pid: None,
             births: Vec::new(),
@@ -165,8 +168,7 @@ impl Tree {
         }
         // Births and ends of tasks are written by the parent or the task itself: the pid of the
         // record decides.
-        let own = Pid(std::process::id().cast_signed());
-        let is_kept = |(pid, tid)| self.has(pid) || pid == own && self.meter == Some(tid);
+        let is_kept = |(pid, tid)| self.has(pid) || pid == self.own && self.meter == Some(tid);
         record.task(layout).is_some_and(is_kept) || self.is_about_member(record, layout)
     }
 
