@@ -206,6 +206,9 @@ fn switched_off_ring_is_reported() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn offline_processor_is_reported() {
+    // It must not be over before the CPU is off.
+    const LONG: [&str; 3] =
+        ["sh", "-c", "dd if=/dev/zero of=/dev/null bs=1 count=2000000 2>/dev/null; exit 5"];
     const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
     if !can_record(&[Need::KernelFile(ONLINE)]) {
         return;
@@ -217,7 +220,7 @@ fn offline_processor_is_reported() {
     }
     let _alone = alone();
     let dir = scratch_dir("disturbances");
-    let (finished, recording) = disturbed(dir.path(), &[], &WORK, || {
+    let (finished, recording) = disturbed(dir.path(), &[], &LONG, || {
         fs::write(ONLINE, "0").expect("we may");
         std::thread::sleep(Duration::from_millis(200));
         fs::write(ONLINE, "1").expect("it comes back");
