@@ -14,6 +14,7 @@ use super::values::{
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
+use crate::tracer::options::TargetGroup;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct RecordArgs {
@@ -131,7 +132,7 @@ pub(super) struct CaptureArgs {
     pub(super) is_silent: bool,
     /// Control groups or process groups that the processes were in; no argument of its own sets it.
     #[arg(skip)]
-    pub(super) of_group: Option<String>,
+    pub(super) of_group: Option<TargetGroup>,
     /// Threads of the processes that are shown; no argument of its own sets it.
     #[arg(skip)]
     pub(super) threads: Vec<i32>,

@@ -10,6 +10,7 @@ use super::filter_args::cgroups;
 use crate::analysis::filter::Cgroups;
 use crate::operation::cgroup;
 use crate::sys::proc;
+use crate::tracer::options::TargetGroup;
 use crate::units::Pid;
 
 /// Returns the arguments of a recording of the processes in these groups, if the arguments name no
@@ -25,7 +26,7 @@ pub(super) fn resolved(args: &CaptureArgs, words: &[String]) -> Result<CaptureAr
     }
     let groups = cgroups(words)?;
     args.pid = members(&groups);
-    args.of_group = Some(words.join(", "));
+    args.of_group = Some(TargetGroup::Control(words.join(", ")));
     if args.pid.is_empty() {
         let words = words.join(", ");
         return Err(CliError::Usage(format!(

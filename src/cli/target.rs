@@ -10,6 +10,7 @@ use super::error::CliError;
 use super::report_args::FilterArgs;
 use crate::sys::proc;
 use crate::tracer::error::TracerError;
+use crate::tracer::options::TargetGroup;
 use crate::units::Tid;
 
 /// Words of a recording that are filters where a log is read.
@@ -97,6 +98,6 @@ fn resolve_groups(args: &mut CaptureArgs) -> Result<(), CliError> {
     }
     args.pid = there.iter().filter(|(_, its)| groups.contains(its)).map(|(pid, _)| *pid).collect();
     let names: Vec<String> = groups.iter().map(i32::to_string).collect();
-    args.of_group = Some(format!("process group {}", names.join(", ")));
+    args.of_group = Some(TargetGroup::Process(names.join(", ")));
     Ok(())
 }

@@ -41,7 +41,7 @@ pub(super) fn followed(
     match &options.follow {
         Follow::System | Follow::Launched => Ok(held.map(|it| Pid(it.pid())).into_iter().collect()),
         Follow::Attached(roots) => {
-            targets::attached(roots, options.group.is_some(), options.follows_children)
+            targets::attached(roots, options.group.as_ref(), options.follows_children)
         }
     }
 }

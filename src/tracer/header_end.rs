@@ -67,7 +67,7 @@ pub(super) fn header(
         scope: CaptureScope {
             mode: mode.into(),
             roots: roots.iter().map(|it| it.0).collect(),
-            group: options.group.clone(),
+            group: options.group.as_ref().map(ToString::to_string),
             foreign_kept: options.keep_foreign,
             all_block: options.all_block,
             others_counted: options.counts_others(),

@@ -1,5 +1,6 @@
 //! Options of a recording.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::name_readers::PRIORITY;
@@ -91,8 +92,8 @@ pub struct Options {
     pub log_bytes_max: Option<u64>,
     /// Number of ended system calls at which the recording ends.
     pub operations_max: Option<u64>,
-    /// Control groups that the followed processes were in at the start, if these were chosen so.
-    pub group: Option<String>,
+    /// Groups that the followed processes were in at the start, if these were chosen so.
+    pub group: Option<TargetGroup>,
     /// True to keep records of processes that are not followed.
     pub keep_foreign: bool,
     /// The launched command, for the header.
@@ -138,8 +139,26 @@ impl Options {
     }
 }
 
+/// Groups of processes to which a recording attaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetGroup {
+    /// Control groups, by the words that chose them.
+    Control(String),
+    /// Process groups, by their numbers.
+    Process(String),
+}
+
+impl fmt::Display for TargetGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control(words) => f.write_str(words),
+            Self::Process(numbers) => write!(f, "process group {numbers}"),
+        }
+    }
+}
+
 /// Returns the line about the processes of a group.
-fn group_line(group: &str, count: usize, follows_children: bool) -> String {
+fn group_line(group: &TargetGroup, count: usize, follows_children: bool) -> String {
     let children = match follows_children {
         true => ", with later children, in whatever group",
         false => "",
@@ -148,9 +167,12 @@ fn group_line(group: &str, count: usize, follows_children: bool) -> String {
         1 => ("the process that was in it at the start".to_owned(), "is"),
         _ => (format!("the {count} processes that were in it at the start"), "are"),
     };
+    let example = match group {
+        TargetGroup::Control(_) => " (as docker exec does)",
+        TargetGroup::Process(_) => "",
+    };
     format!(
-        "of {group} {processes} {are} recorded{children}; not recorded: processes that entered it later (as docker exec \
-         does)"
+        "of {group} {processes} {are} recorded{children}; not recorded: processes that entered it later{example}"
     )
 }
 
@@ -160,8 +182,8 @@ mod tests {
 
     #[test]
     fn processes_of_a_group_are_counted() {
-        let begin =
-            |count| group_line("ssh.service", count, true).split(',').next().map(str::to_owned);
+        let group = TargetGroup::Control("ssh.service".to_owned());
+        let begin = |count| group_line(&group, count, true).split(',').next().map(str::to_owned);
         let one = "of ssh.service the process that was in it at the start is recorded";
         assert_eq!(begin(1).as_deref(), Some(one));
         let two = "of ssh.service the 2 processes that were in it at the start are recorded";

@@ -4,19 +4,20 @@
 use std::collections::BTreeSet;
 
 use super::error::TracerError;
+use super::options::TargetGroup;
 use crate::sys::proc;
 use crate::units::Pid;
 
 /// Returns these processes at this moment, with their descendants if children are followed. Of a
-/// group (`of_group`) those are left out that have ended, and descendants in other control groups:
-/// the user has named the group, not its processes.
+/// group those are left out that have ended, because the user has named the group, not its
+/// processes; of a control group also descendants in other control groups.
 ///
 /// # Errors
 ///
 /// A process that the user has named has ended.
 pub(super) fn attached(
     roots: &[i32],
-    of_group: bool,
+    group: Option<&TargetGroup>,
     follows_children: bool,
 ) -> Result<Vec<Pid>, TracerError> {
     let there: BTreeSet<Pid> = proc::processes().into_iter().collect();
@@ -25,13 +26,13 @@ pub(super) fn attached(
         true => proc::with_descendants(roots),
         false => roots.to_vec(),
     };
-    if of_group {
-        let roots: Vec<Pid> = roots.intersection(&there).copied().collect();
-        return Ok(within_groups(&roots, tree(&roots), proc::cgroups));
-    }
-    match roots.difference(&there).next() {
-        Some(gone) => Err(TracerError::NoProcess(gone.0)),
-        None => Ok(tree(&Vec::from_iter(roots))),
+    let alive: Vec<Pid> = roots.intersection(&there).copied().collect();
+    match (group, roots.difference(&there).next()) {
+        (Some(TargetGroup::Control(_)), _) => {
+            Ok(within_groups(&alive, tree(&alive), proc::cgroups))
+        }
+        (None, Some(gone)) => Err(TracerError::NoProcess(gone.0)),
+        _ => Ok(tree(&alive)),
     }
 }
 

@@ -49,6 +49,27 @@ fn printed(arguments: &[&str], log: &Path) -> String {
     process::run(&mut command, TIMEOUT).expect("it ends").success().stdout()
 }
 
+/// Makes a log in a directory in which each of these files below `/srv` is opened, read and closed.
+fn log_of_files(
+    directory: &Path,
+    names: impl IntoIterator<Item = impl std::fmt::Display>,
+) -> PathBuf {
+    let mut lines = String::new();
+    for (number, name) in names.into_iter().enumerate() {
+        let time = 1_700_000_000 + number;
+        lines.push_str(&format!(
+            "7 {time}.000100 openat(AT_FDCWD, \"/srv/{name}\", O_RDONLY) = 3 <0.000010>\n\
+             7 {time}.000200 read(3, \"abcd\", 4) = 4 <0.000020>\n\
+             7 {time}.000300 close(3) = 0 <0.000005>\n"
+        ));
+    }
+    let (text, log) = (directory.join("a.txt"), directory.join("a.iocap"));
+    fs::write(&text, lines).expect("written");
+    let output = log.to_str().expect("UTF-8");
+    printed(&["import", "--from", "strace", "-o", output], &text);
+    log
+}
+
 /// Makes the page of a log in a directory.
 fn page(log: &Path, directory: &Path, options: &[&str]) -> (PathBuf, String) {
     let path = directory.join("page.html");

@@ -1,8 +1,6 @@
 //! Names of files and programs that look like markup.
 
-use std::fs;
-
-use super::{data, page, printed, unbalanced};
+use super::{data, log_of_files, page, unbalanced};
 
 /// Names that would change the page if they were not escaped.
 const NAMES: &[&str] = &[
@@ -16,19 +14,7 @@ const NAMES: &[&str] = &[
 #[test]
 fn names_are_text() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut lines = String::new();
-    for (number, name) in NAMES.iter().enumerate() {
-        let time = 1_700_000_000 + number;
-        lines.push_str(&format!(
-            "7 {time}.000100 openat(AT_FDCWD, \"/srv/{name}\", O_RDONLY) = 3 <0.000010>\n\
-             7 {time}.000200 read(3, \"abcd\", 4) = 4 <0.000020>\n\
-             7 {time}.000300 close(3) = 0 <0.000005>\n"
-        ));
-    }
-    let (text, log) = (directory.path().join("a.txt"), directory.path().join("a.iocap"));
-    fs::write(&text, lines).expect("written");
-    let output = log.to_str().expect("UTF-8");
-    printed(&["import", "--from", "strace", "-o", output], &text);
+    let log = log_of_files(directory.path(), NAMES);
     let (_, page) = page(&log, directory.path(), &[]);
     assert_eq!(unbalanced(&page), None);
     for part in ["<script>alert", "<img", "<!--"] {

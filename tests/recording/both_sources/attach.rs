@@ -62,6 +62,24 @@ impl Drop for Script {
     }
 }
 
+/// Starts a program with four threads that read and write files in a directory until the file
+/// `stop` is there. Returns when they work.
+pub(super) fn started_worker(directory: &Path) -> Child {
+    offset_oracle::make_words(directory);
+    let program = compile("offsets.c", directory);
+    let mut worker = Command::new(program)
+        .arg("attach")
+        .arg(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    let output = worker.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("it prints a line");
+    assert_eq!(line, "ready\n");
+    worker
+}
+
 /// Fails if a thread is not recorded, a file that was open before has no name, a call is missing or
 /// made up, or an offset is reported that is not right; if offsets stay unknown after a seek.
 fn four_threads_in_the_middle_of_their_work(source: Source) {
@@ -72,18 +90,7 @@ fn four_threads_in_the_middle_of_their_work(source: Source) {
     // The moment of the attach decides what can go wrong.
     for _ in 0..4 {
         let dir = scratch_dir("attach");
-        offset_oracle::make_words(dir.path());
-        let program = compile("offsets.c", dir.path());
-        let mut worker = Command::new(program)
-            .arg("attach")
-            .arg(dir.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut line = String::new();
-        let output = worker.stdout.take().expect("a pipe");
-        BufReader::new(output).read_line(&mut line).expect("it says when it is ready");
-        assert_eq!(line, "ready\n");
+        let mut worker = started_worker(dir.path());
         let trace = dir.path().join("trace");
         let log = trace.join("traces.iocap");
         let mut tracer = attach(source, &trace, &worker.id().to_string(), &[]);

@@ -8,13 +8,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use super::attach::started_worker;
 use crate::support::driver::process;
 use crate::support::driver::recording::{
-    Recording, Source, TIMEOUT, can_record, compile, default_calls, iotrace, size, wait_until,
+    Recording, Source, TIMEOUT, can_record, default_calls, iotrace, size, wait_until,
 };
 use crate::support::machine::requirements::Need;
 use crate::support::machine::turns::{alone, beside_others};
-use crate::support::oracle::offset_oracle;
 use crate::support::oracle::strace::{Log, names};
 use crate::support::{scratch_dir, text};
 
@@ -130,17 +130,7 @@ fn chosen_threads_are_shown_with_names(source: Source) {
     }
     let _alone = alone();
     let dir = scratch_dir("threads");
-    offset_oracle::make_words(dir.path());
-    let program = compile("offsets.c", dir.path());
-    let mut worker = Command::new(program)
-        .arg("attach")
-        .arg(dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut line = String::new();
-    let output = worker.stdout.take().expect("a pipe");
-    BufReader::new(output).read_line(&mut line).expect("it says when it is ready");
+    let mut worker = started_worker(dir.path());
     let tasks = fs::read_dir(format!("/proc/{}/task", worker.id())).expect("threads");
     let mut tids: Vec<i32> = tasks
         .map(|entry| entry.expect("an entry").file_name())
