@@ -62,6 +62,11 @@ impl BudgetMetric {
         }
     }
 
+    /// True if the count is wrong where a file has no known name or an access no known position.
+    pub fn depends_on_names(self) -> bool {
+        matches!(self, Self::RereadBytes | Self::DistinctFiles)
+    }
+
     /// True if the value is a number of bytes.
     pub fn is_bytes(self) -> bool {
         matches!(self, Self::ReadBytes | Self::RereadBytes | Self::WrittenBytes)
@@ -212,8 +217,7 @@ impl BudgetCounts {
 
     /// Returns the reason why a count may be wrong; `None`: it is exact, if the recording is whole.
     pub fn doubt(&self, metric: BudgetMetric) -> Option<String> {
-        let depends_on_names = self.files.is_some()
-            || matches!(metric, BudgetMetric::DistinctFiles | BudgetMetric::RereadBytes);
+        let depends_on_names = self.files.is_some() || metric.depends_on_names();
         if self.nameless > 0 && depends_on_names {
             return Some(format!("{} on files without a known path", operations(self.nameless)));
         }

@@ -50,8 +50,8 @@ pub(super) struct BudgetFile {
 }
 
 impl BudgetFile {
-    /// Reads a budget. If there is no file and `is_update`, the budget has one limit, which is of
-    /// all counts.
+    /// Reads a budget. If there is no file and `is_update`, the budget has one limit, of the counts
+    /// that need no names or positions of files: those may be unknown in one run and not in another.
     pub(super) fn read(path: &Path, is_update: bool) -> Result<Self, CliError> {
         let failed = |source| CliError::Open { path: path.to_owned(), source };
         let file = match regular::open_named(path) {
@@ -84,7 +84,11 @@ impl BudgetFile {
             name: "all".to_owned(),
             scope: BudgetScope::default(),
             tolerance: 0.0,
-            values: BudgetMetric::ALL.map(|metric| (metric, 0)).to_vec(),
+            values: BudgetMetric::ALL
+                .into_iter()
+                .filter(|metric| !metric.depends_on_names())
+                .map(|metric| (metric, 0))
+                .collect(),
         };
         Self { document: DocumentMut::new(), limits: vec![limit], is_new: true }
     }
@@ -320,9 +324,9 @@ mod tests {
         let new = dir.path().join("new.toml");
         assert!(BudgetFile::read(&new, false).is_err());
         let mut budget = BudgetFile::read(&new, true).expect("a budget");
-        budget.update(&new, &[(1..=9).collect()]).expect("written");
+        budget.update(&new, &[(1..=7).collect()]).expect("written");
         let again = BudgetFile::read(&new, false).expect("a budget");
         let values: Vec<u64> = again.limits[0].values.iter().map(|value| value.1).collect();
-        assert_eq!(values, (1..=9).collect::<Vec<u64>>());
+        assert_eq!(values, (1..=7).collect::<Vec<u64>>());
     }
 }

@@ -279,6 +279,12 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     }
     let chains = chains(&args.stacks, args.call_graph)?;
     check_machine(args)?;
+    if !args.excluded.is_empty() && args.stacks.contains(&StacksArg::Calls) {
+        return Err(CliError::Usage(
+            "--exclude-pid does not leave out the stacks of system calls: leave out `calls` of --stacks, or --exclude-pid"
+                .into(),
+        ));
+    }
     if !block && chains.is_some_and(|chain| !chain.calls) {
         return Err(CliError::Usage(
             "--stacks is about block requests, and with `calls` about system calls: add `block` to -e, or `calls` to --stacks"

@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, raise, sigaction,
+};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
@@ -18,6 +20,26 @@ pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     let signal = Signal::try_from(signal)?;
     nix::sys::signal::kill(Pid::from_raw(pid), signal)?;
     Ok(())
+}
+
+/// Does to this process what SIGTSTP does by default: stops it, unless no shell could continue it
+/// (its process group is orphaned, `signal(7)`). Returns when it goes on.
+///
+/// # Errors
+///
+/// Those of `sigaction(2)`, `pthread_sigmask(3)` and `raise(3)`.
+pub fn suspend() -> io::Result<()> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTSTP);
+    let mask = signals.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action runs no code of this process.
+    let before = unsafe { sigaction(Signal::SIGTSTP, &default) }?;
+    let raised = raise(Signal::SIGTSTP);
+    // SAFETY: this was the action of the signal.
+    unsafe { sigaction(Signal::SIGTSTP, &before) }?;
+    mask.thread_set_mask()?;
+    Ok(raised?)
 }
 
 /// Leaves Ctrl-C to other processes of the terminal from now on.

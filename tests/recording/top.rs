@@ -311,6 +311,24 @@ fn terminal_is_restored_after_signals() {
     assert_eq!(state("after"), state("before"));
 }
 
+/// Fails if Ctrl-Z stops a screen that no shell could continue, as that of `ssh -t HOST`.
+#[test]
+fn screen_without_a_shell_is_not_suspended() {
+    if !can_record(&[Need::Program("setsid")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("top");
+    let mut desk = Desk::new(dir.path(), (24, 80), "exec TRACER top -p $PPID --names off");
+    desk.sees("PROGRAM");
+    desk.types("\x1a");
+    desk.types("?");
+    desk.types("q");
+    desk.types("q");
+    assert!(desk.end().success(), "{}", desk.text());
+    wait_until("the screen is left", || !desk.is_alternate());
+}
+
 /// Fails if a program and the screen share a terminal, or if a screen is drawn into a file.
 #[test]
 fn screen_needs_a_terminal_for_itself() {

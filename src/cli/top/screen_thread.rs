@@ -272,7 +272,7 @@ impl RunningScreen {
     /// Stops this process until it is continued.
     fn stop(&mut self) -> io::Result<()> {
         restore();
-        low_level::emulate_default_handler(SIGTSTP)?;
+        signal::suspend()?;
         take(&self.signals.resume);
         self.terminal.enter()
     }
