@@ -72,14 +72,15 @@ fn operations_of_one_control_group_are_selected() {
     let names = ["wanted", "other"].map(|name| format!("iotrace-{}-{name}", std::process::id()));
     let [wanted, other] =
         names.each_ref().map(|name| Group(make_cgroup(name).expect("a control group")));
-    let enter = |group: &Group, file: &str| {
+    // Not at once: on two busy CPUs a reader of names may be late.
+    let enter = |group: &Group, file: &str, delay: f32| {
         format!(
-            "sh -c 'echo $$ > {}/cgroup.procs; sleep 0.5; exec sh -c \"sleep 0.7; cat {file}\"' > /dev/null &",
+            "sh -c 'echo $$ > {}/cgroup.procs; sleep 0.5; exec sh -c \"sleep {delay}; cat {file}\"' > /dev/null &",
             group.0.display()
         )
     };
-    let script =
-        format!("{} {} wait", enter(&wanted, "/etc/hostname"), enter(&other, "/etc/passwd"));
+    let (first, second) = (enter(&wanted, "/etc/hostname", 0.7), enter(&other, "/etc/passwd", 1.0));
+    let script = format!("{first} {second} wait");
     let dir = scratch_dir("cgroup");
     let (finished, recording) = record(&dir.path().join("trace"), &["-a"], &["sh", "-c", &script]);
     finished.success();
