@@ -51,7 +51,7 @@ pub(super) struct BudgetFile {
 
 impl BudgetFile {
     /// Reads a budget. If there is no file and `is_update`, the budget has one limit, of the counts
-    /// that need no names or positions of files: those may be unknown in one run and not in another.
+    /// that need no names or positions of files: those may be unknown in one run only.
     pub(super) fn read(path: &Path, is_update: bool) -> Result<Self, CliError> {
         let failed = |source| CliError::Open { path: path.to_owned(), source };
         let file = match regular::open_named(path) {
