@@ -10,9 +10,9 @@ pub enum NameSource {
     /// Probes inside the kernel, whose samples carry the path; and a snapshot of the files open
     /// before.
     Kprobe,
-    /// Probes in libraries, right before opens, and a listener to opens (fanotify), which
-    /// identifies the opened files; real-time readers for other calls; and the snapshot. No open
-    /// wakes a thread of the tracer.
+    /// Probes in libraries, right before calls that open, rename or remove files, and a listener to
+    /// opens (fanotify), which identifies the opened files; real-time readers for other calls; and
+    /// the snapshot. None of the probed calls wakes a thread of the tracer.
     UprobeFanotify,
     /// Probes in libraries, right before the calls, and readers that look at opened files; and the
     /// snapshot.
@@ -67,12 +67,13 @@ impl NameSource {
     /// True if the probes of this source show the paths of this call.
     pub fn probes_show(self, call: &Call) -> bool {
         let leaves_others = self == Self::UprobeFanotify && self.reads();
-        call.has_path() && (!leaves_others || call.opens_files())
+        call.has_path() && (!leaves_others || call.bears_on_opens())
     }
 
     /// Names the calls that [`Self::probes_show`] is true for.
     pub fn probed_calls(self) -> &'static str {
-        if self == Self::UprobeFanotify && self.reads() { "opens" } else { "calls" }
+        let leaves_others = self == Self::UprobeFanotify && self.reads();
+        if leaves_others { "opens, renames and removals" } else { "calls" }
     }
 
     /// True if a listener reports opens.

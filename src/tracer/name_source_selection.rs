@@ -1,5 +1,7 @@
 //! Choice of the source of file names of a recording, and its reason.
 
+use std::io::ErrorKind;
+
 use super::environment::Environment;
 use super::fanotify_listener::FanotifyListener;
 use super::handle_listener::HandleListener;
@@ -259,9 +261,16 @@ fn composition_hindrance(ground: Environment<'_>) -> Option<&'static str> {
         }
         Follow::Launched => Vec::new(),
     };
-    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
-    let own = namespace("self").ok()?;
-    let is_elsewhere = |pid: &Pid| namespace(&pid.0.to_string()).is_ok_and(|other| other != own);
+    let link = |process: &str, name: &str| std::fs::read_link(format!("/proc/{process}/{name}"));
+    let own = link("self", "ns/mnt").ok()?;
+    // A kernel thread has no executable and calls no library (`kdevtmpfs` has its own namespace).
+    let runs_programs = |pid: &str| {
+        link(pid, "exe").map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true)
+    };
+    let is_elsewhere = |pid: &Pid| {
+        let pid = pid.0.to_string();
+        link(&pid, "ns/mnt").is_ok_and(|other| other != own) && runs_programs(&pid)
+    };
     if !unrecorded_opens(ground).is_empty() {
         Some("uprobe+fanotify needs all calls that open, rename or remove files")
     } else if processes.iter().any(is_elsewhere) {

@@ -163,7 +163,8 @@ pub struct PlanRequest<'a> {
     /// True if the names ring receives ends of opens that made a descriptor, and no other events of
     /// opens.
     pub links: bool,
-    /// True if opens do not go to the names ring, because a listener reports their files.
+    /// True if opens, renames and removals do not go to the names ring, because a listener reports
+    /// the opened files and probes show the paths.
     pub listens: bool,
     /// True if the names ring also receives calls that cannot be interpreted without the memory
     /// that their arguments point to.
@@ -274,7 +275,7 @@ fn is_named(wanted: &PlanRequest<'_>, call: &Call) -> bool {
     let is_perf = wanted.source == SourceKind::Perf;
     let is_needed = call.class == CallClass::Open || call.receives_descriptors();
     let has_names = match () {
-        () if wanted.listens && call.opens_files() => false,
+        () if wanted.listens && call.bears_on_opens() => false,
         () if is_perf || wanted.links => is_needed,
         () => call.has_names(),
     };

@@ -11,6 +11,7 @@ use std::path::Path;
 use crate::support::driver::json::JsonOperation;
 use crate::support::driver::recording::{Recording, can_record, compile, default_calls, record};
 use crate::support::driver::workloads::{Prepared, STORM_FILES, STORM_THREADS, Workload};
+use crate::support::machine::cpu_hog::CpuHog;
 use crate::support::machine::requirements::{Need, require_all};
 use crate::support::machine::turns::alone;
 use crate::support::oracle::name_compare::{Bags, Score, is_open};
@@ -398,4 +399,42 @@ fn are_certain(operations: &[JsonOperation], place: &Path) -> bool {
     let first = write_of(operations, 17);
     let reported = first.path.as_deref().map(Path::new);
     paths && is_read(first) && reported == Some(&place.join("from/file")) && first.offset == Some(0)
+}
+
+/// Fails if the path of a rename or a removal is missed on busy CPUs, or if `auto` takes another
+/// source for the whole machine than for one program.
+#[test]
+fn renames_and_removals_on_busy_cpus_are_named() {
+    if !can_record(&[Need::Uprobes, Need::Program("python3")]) {
+        return;
+    }
+    let _alone = alone();
+    let _hogs = CpuHog::competing(4);
+    let script = "import os, sys
+os.chdir(sys.argv[1])
+for number in range(1000):
+    open(f'a{number}', 'w').close()
+    os.rename(f'a{number}', f'b{number}')
+    os.unlink(f'b{number}')";
+    for options in [&[][..], &["-a"]] {
+        let dir = scratch_dir("removals");
+        let place = dir.path().to_str().expect("text");
+        let (finished, recording) = record(dir.path(), options, &["python3", "-c", script, place]);
+        finished.success();
+        recording.assert_whole();
+        if best_names() == COMPOSED {
+            assert_eq!(recording.info["names"], "uprobe+fanotify", "{}", recording.text_info());
+        }
+        let operations = recording.operations();
+        let named = |call: &str, letter: u8| {
+            let is_named = |operation: &&JsonOperation| {
+                let path = operation.path().unwrap_or_default();
+                path.rsplit(|byte| *byte == b'/')
+                    .next()
+                    .is_some_and(|file| file.first() == Some(&letter))
+            };
+            operations.iter().filter(|operation| operation.name == call).filter(is_named).count()
+        };
+        assert_eq!([named("rename", b'a'), named("unlink", b'b')], [1000, 1000]);
+    }
 }
