@@ -2,8 +2,7 @@
 # POSIX sh. Callers run under `set -eu`.
 # shellcheck shell=sh
 
-# losetup and mkfs are not in each user's PATH. For cargo it stays as it is, if possible: the build
-# of the OTF2 bindings begins anew when PATH has changed.
+# losetup and mkfs are not in each user's PATH. For cargo it stays as it is, if possible.
 users_path=$PATH
 case :$PATH: in
     *:/usr/sbin:*) ;;
@@ -40,7 +39,6 @@ fi
 # Runs a command as the developer, with the developer's cargo before that of the system.
 as_developer() {
     set -- env "PATH=$rust_path" ${OTF2_DIR:+"OTF2_DIR=$OTF2_DIR"} \
-        ${OTF2_CONFIG:+"OTF2_CONFIG=$OTF2_CONFIG"} ${OTF2_STATIC:+"OTF2_STATIC=$OTF2_STATIC"} \
         ${CI:+"CI=$CI"} ${IOTRACE_KILLS:+"IOTRACE_KILLS=$IOTRACE_KILLS"} "$@"
     if [ -n "$developer" ]; then
         sudo -u "$developer" -H -- "$@"
@@ -84,21 +82,10 @@ is_at_least() {
 # cargo in the checkout, as the developer.
 run_cargo() { (cd "$root" && as_developer cargo "$@"); }
 
-# True if the build will find the OTF2 library. Where scripts/install-otf2 has put it, OTF2_DIR is
-# set.
+# True if the OTF2 library is installed with its headers, which a test reads.
 has_otf2() {
-    if [ -n "${OTF2_DIR:-}" ] || [ -n "${OTF2_CONFIG:-}" ]; then
-        return 0
-    fi
-    if otf2-config --version >/dev/null 2>&1 || pkg-config --exists otf2 2>/dev/null; then
-        return 0
-    fi
-    if [ -f /usr/local/include/otf2/otf2.h ]; then
-        OTF2_DIR=/usr/local
-        export OTF2_DIR
-        return 0
-    fi
-    return 1
+    [ -n "${OTF2_DIR:-}" ] || otf2-config --version >/dev/null 2>&1 ||
+        pkg-config --exists otf2 2>/dev/null || [ -f /usr/local/include/otf2/otf2.h ]
 }
 
 has_tracefs() { grep -q '^[^ ]* [^ ]* tracefs ' /proc/self/mounts; }

@@ -32,6 +32,7 @@ use crate::ffi::{
     OTF2_Archive_SetMemoryCallbacks, OTF2_Archive_SetProperty,
     OTF2_Archive_SetSerialCollectiveCallbacks, OTF2_ErrorCode,
 };
+use crate::library::library;
 use crate::memory::{CHUNK_BYTES, FLUSH_CALLBACKS, MEMORY_CALLBACKS, MemoryUse, Pool, Shares};
 use crate::refs::StringRef;
 use crate::spool::Spool;
@@ -158,9 +159,10 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if any of the three exists, [`Error::ArchiveName`],
+    /// [`Error::NoLibrary`], [`Error::Exists`] if any of the three exists, [`Error::ArchiveName`],
     /// [`Error::ArchivePath`], or what the library reports.
     pub fn create(dir: &Path, name: &str, options: Options) -> Result<Self> {
+        library()?;
         let path = dir.join(format!("{name}.otf2"));
         let (c_dir, c_name) = c_names(dir, name)?;
         refuse_existing(dir, name)?;

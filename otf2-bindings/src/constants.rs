@@ -6,12 +6,11 @@ use crate::ffi::{
     OTF2_FileType, OTF2_FlushType, OTF2_IoAccessMode, OTF2_IoCreationFlag, OTF2_IoFileRef,
     OTF2_IoHandleFlag, OTF2_IoHandleRef, OTF2_IoOperationFlag, OTF2_IoOperationMode,
     OTF2_IoParadigmClass, OTF2_IoParadigmFlag, OTF2_IoParadigmProperty, OTF2_IoSeekOption,
-    OTF2_IoStatusFlag, OTF2_LocationGroupType, OTF2_LocationType, OTF2_MetricMode,
-    OTF2_MetricOccurrence, OTF2_MetricScope, OTF2_MetricType, OTF2_Paradigm, OTF2_RecorderKind,
-    OTF2_RegionFlag, OTF2_RegionRole, OTF2_SystemTreeDomain, OTF2_SystemTreeNodeRef, OTF2_Type,
+    OTF2_IoStatusFlag, OTF2_LocationGroupRef, OTF2_LocationGroupType, OTF2_LocationType,
+    OTF2_MetricMode, OTF2_MetricOccurrence, OTF2_MetricScope, OTF2_MetricType, OTF2_Paradigm,
+    OTF2_RecorderKind, OTF2_RegionFlag, OTF2_RegionRole, OTF2_SystemTreeDomain,
+    OTF2_SystemTreeNodeRef, OTF2_TimeStamp, OTF2_Type,
 };
-#[cfg(otf2_3)]
-use crate::ffi::{OTF2_LocationGroupRef, OTF2_TimeStamp};
 
 pub(crate) const OTF2_FILEMODE_WRITE: OTF2_FileMode = 0;
 
@@ -163,10 +162,8 @@ pub(crate) const OTF2_FILETYPE_EVENTS: OTF2_FileType = 3;
 
 pub(crate) const OTF2_UNDEFINED_UINT64: u64 = 0xffff_ffff_ffff_ffff;
 pub(crate) const OTF2_UNDEFINED_SYSTEM_TREE_NODE: OTF2_SystemTreeNodeRef = 0xffff_ffff;
-#[cfg(otf2_3)]
 pub(crate) const OTF2_UNDEFINED_LOCATION_GROUP: OTF2_LocationGroupRef = 0xffff_ffff;
 pub(crate) const OTF2_UNDEFINED_IO_FILE: OTF2_IoFileRef = 0xffff_ffff;
 pub(crate) const OTF2_UNDEFINED_IO_HANDLE: OTF2_IoHandleRef = 0xffff_ffff;
 pub(crate) const OTF2_UNDEFINED_COMM: OTF2_CommRef = 0xffff_ffff;
-#[cfg(otf2_3)]
 pub(crate) const OTF2_UNDEFINED_TIMESTAMP: OTF2_TimeStamp = 0xffff_ffff_ffff_ffff;

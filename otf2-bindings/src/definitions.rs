@@ -8,12 +8,13 @@ use std::ptr::NonNull;
 
 use crate::archive::Shared;
 use crate::attributes::AttributeValue;
-use crate::constants::OTF2_UNDEFINED_SYSTEM_TREE_NODE;
-#[cfg(otf2_3)]
-use crate::constants::{OTF2_UNDEFINED_LOCATION_GROUP, OTF2_UNDEFINED_TIMESTAMP};
+use crate::constants::{
+    OTF2_UNDEFINED_LOCATION_GROUP, OTF2_UNDEFINED_SYSTEM_TREE_NODE, OTF2_UNDEFINED_TIMESTAMP,
+};
 use crate::error::{Error, Result, checked_pointer};
 use crate::ffi as c;
 use crate::ffi::{OTF2_ErrorCode, OTF2_GlobalDefWriter};
+use crate::library::is_version_2;
 use crate::refs::{AttributeRef, LocationGroupRef, LocationRef, StringRef, SystemTreeNodeRef};
 use crate::strings::terminated;
 use crate::values::{AttributeType, LocationGroupType, LocationType, SystemTreeDomain};
@@ -197,7 +198,6 @@ impl GlobalDefs<'_> {
     /// The clock: ticks per second, the tick at which the trace begins, its length in ticks, and
     /// the nanoseconds from 1970 to its beginning (not stored by OTF2 2.x). [`Error::ClockRange`]
     /// if an event lies outside.
-    #[cfg_attr(not(otf2_3), expect(unused_variables, reason = "OTF2 2.x has no wall clock time"))]
     pub fn clock_properties(
         &mut self,
         resolution: u64,
@@ -211,15 +211,19 @@ impl GlobalDefs<'_> {
             return Err(Error::ClockRange { first, last });
         }
         self.write("clock", |writer| {
-            // SAFETY: the writer is open; the rest are numbers to the library.
+            if is_version_2() {
+                // SAFETY: the writer is open; the rest are numbers to the library.
+                return unsafe {
+                    c::OTF2_GlobalDefWriter_WriteClockProperties_2(
+                        writer, resolution, offset, length,
+                    )
+                };
+            }
+            let realtime = realtime_ns.unwrap_or(OTF2_UNDEFINED_TIMESTAMP);
+            // SAFETY: as above.
             unsafe {
                 c::OTF2_GlobalDefWriter_WriteClockProperties(
-                    writer,
-                    resolution,
-                    offset,
-                    length,
-                    #[cfg(otf2_3)]
-                    realtime_ns.unwrap_or(OTF2_UNDEFINED_TIMESTAMP),
+                    writer, resolution, offset, length, realtime,
                 )
             }
         })?;
@@ -322,7 +326,20 @@ impl GlobalDefs<'_> {
         self.groups.define(this.id())?;
         self.write("location group", |writer| {
             let (this, name, node) = (this.id(), name.id(), node.id());
-            // SAFETY: the writer is open; the rest are numbers to the library.
+            if is_version_2() {
+                // SAFETY: the writer is open; the rest are numbers to the library.
+                return unsafe {
+                    c::OTF2_GlobalDefWriter_WriteLocationGroup_2(
+                        writer,
+                        this,
+                        name,
+                        group_type.0,
+                        node,
+                    )
+                };
+            }
+            let creator = creator.map_or(OTF2_UNDEFINED_LOCATION_GROUP, LocationGroupRef::id);
+            // SAFETY: as above.
             unsafe {
                 c::OTF2_GlobalDefWriter_WriteLocationGroup(
                     writer,
@@ -330,8 +347,7 @@ impl GlobalDefs<'_> {
                     name,
                     group_type.0,
                     node,
-                    #[cfg(otf2_3)]
-                    creator.map_or(OTF2_UNDEFINED_LOCATION_GROUP, LocationGroupRef::id),
+                    creator,
                 )
             }
         })

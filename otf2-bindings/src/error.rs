@@ -19,10 +19,16 @@ use crate::ffi::{
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Ways to get the library.
+const INSTALLATION: &str = "install it: apt install otf2-tools (Debian, Ubuntu), dnf install otf2 (Fedora), \
+                            or scripts/install-otf2";
+
 /// Reason for which an archive could not be written. The text follows "failed to".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
+    /// There is no OTF2 library that can be loaded, for this cause.
+    NoLibrary(String),
     /// The archive, or a part of one, exists already. Nothing was changed.
     Exists(PathBuf),
     /// The name of an archive is empty, or has a `/` or a NUL in it.
@@ -111,6 +117,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoLibrary(cause) => {
+                write!(f, "load the OTF2 library: {cause}; {INSTALLATION}")
+            }
             Self::Exists(path) => write!(
                 f,
                 "create the archive: `{}` exists already; choose another name or remove it",

@@ -1,14 +1,17 @@
 //! Declarations of `<otf2/otf2.h>` that this crate uses, written by hand with the C names.
 //!
-//! Valid for OTF2 2.3 to 3.2: two functions got one more argument with 3.0 (`cfg(otf2_3)`, set by
-//! `build.rs`), nothing else here changed. C enumerations are integers, so a value of a newer
-//! library is a number and not undefined behaviour. `tests/abi.rs` compares every line of this file
-//! and of `constants.rs` with the headers of the installed library.
+//! Valid for OTF2 2.3 to 3.2: two functions got one more argument with 3.0, nothing else here
+//! changed. C enumerations are integers, so a value of a newer library is a number and not
+//! undefined behaviour. `tests/abi.rs` compares every line of this file and of `constants.rs` with
+//! the headers of the installed library.
 
 #![expect(non_camel_case_types, non_snake_case, reason = "the names of the C library")]
+#![expect(clippy::too_many_arguments, reason = "the functions of the C library")]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::{PhantomData, PhantomPinned};
+
+use libloading::Library;
 
 pub(crate) type OTF2_AttributeRef = u32;
 pub(crate) type OTF2_Base = u8;
@@ -149,7 +152,50 @@ pub(crate) struct OTF2_MemoryCallbacks {
     pub(crate) otf2_free_all: OTF2_MemoryFreeAll,
 }
 
-unsafe extern "C" {
+/// Declares functions of the library that are found by their names when the library is loaded. A
+/// name that ends with `_2` is the function of OTF2 2.x without these two characters.
+macro_rules! library {
+    ($(pub(crate) fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        /// Addresses of the functions.
+        #[derive(Debug)]
+        pub(crate) struct Functions {
+            $($name: unsafe extern "C" fn($($type),*) -> $result,)*
+        }
+
+        impl Functions {
+            /// Finds all functions.
+            ///
+            /// # Errors
+            ///
+            /// The loader's text for the first function that the library lacks.
+            pub(crate) fn of(library: &Library) -> Result<Self, libloading::Error> {
+                Ok(Self { $(
+                    // SAFETY: the type is that of the C function of this name; tests/abi.rs
+                    // compares both with the library's headers.
+                    $name: *unsafe { library.get(symbol(stringify!($name)).as_bytes()) }?,
+                )* })
+            }
+        }
+
+        $(
+            /// # Safety
+            ///
+            /// As the C function of this name.
+            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                let function = crate::library::functions().$name;
+                // SAFETY: the caller keeps the rules of the C function.
+                unsafe { function($($argument),*) }
+            }
+        )*
+    };
+}
+
+/// Returns the name in the library of a function that is declared here.
+fn symbol(declared: &str) -> &str {
+    declared.strip_suffix("_2").unwrap_or(declared)
+}
+
+library! {
     pub(crate) fn OTF2_Archive_Open(
         archive_path: *const c_char,
         archive_name: *const c_char,
@@ -326,7 +372,13 @@ unsafe extern "C" {
         timer_resolution: u64,
         global_offset: u64,
         trace_length: u64,
-        #[cfg(otf2_3)] realtime_timestamp: u64,
+        realtime_timestamp: u64,
+    ) -> OTF2_ErrorCode;
+    pub(crate) fn OTF2_GlobalDefWriter_WriteClockProperties_2(
+        writer_handle: *mut OTF2_GlobalDefWriter,
+        timer_resolution: u64,
+        global_offset: u64,
+        trace_length: u64,
     ) -> OTF2_ErrorCode;
     pub(crate) fn OTF2_GlobalDefWriter_WriteString(
         writer_handle: *mut OTF2_GlobalDefWriter,
@@ -377,7 +429,14 @@ unsafe extern "C" {
         name: OTF2_StringRef,
         location_group_type: OTF2_LocationGroupType,
         system_tree_parent: OTF2_SystemTreeNodeRef,
-        #[cfg(otf2_3)] creating_location_group: OTF2_LocationGroupRef,
+        creating_location_group: OTF2_LocationGroupRef,
+    ) -> OTF2_ErrorCode;
+    pub(crate) fn OTF2_GlobalDefWriter_WriteLocationGroup_2(
+        writer_handle: *mut OTF2_GlobalDefWriter,
+        self_: OTF2_LocationGroupRef,
+        name: OTF2_StringRef,
+        location_group_type: OTF2_LocationGroupType,
+        system_tree_parent: OTF2_SystemTreeNodeRef,
     ) -> OTF2_ErrorCode;
     pub(crate) fn OTF2_GlobalDefWriter_WriteLocationGroupProperty(
         writer_handle: *mut OTF2_GlobalDefWriter,
@@ -496,6 +555,9 @@ unsafe extern "C" {
         error_callback_in: OTF2_ErrorCallback,
         user_data: *mut c_void,
     ) -> OTF2_ErrorCallback;
+}
+
+unsafe extern "C" {
     /// Function of the C library that formats the reports of OTF2.
     pub(crate) fn vsnprintf(
         buffer: *mut c_char,

@@ -88,6 +88,7 @@ mod error;
 mod events;
 mod ffi;
 mod io_definitions;
+mod library;
 mod library_writer;
 mod memory;
 mod record;
@@ -103,6 +104,7 @@ pub use definitions::GlobalDefs;
 pub use entities::{IoParadigm, MetricMember, Region};
 pub use error::{Error, LibraryError, Result};
 pub use events::{EvtWriter, IoBegin};
+pub use library::{LibraryIdentity, library};
 pub use memory::MemoryUse;
 pub use refs::{
     AttributeRef, IoFileRef, IoHandleRef, IoParadigmRef, LocationGroupRef, LocationRef,

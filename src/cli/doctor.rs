@@ -38,7 +38,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     let mut checks =
         vec![kernel(), root(), tracefs(), tracepoints(), source(), perf(), own_events()];
     checks.extend(doctor_names::checks());
-    checks.extend([open_files(), disks(), self_test::check()]);
+    checks.extend([open_files(), disks(), archives(), self_test::check()]);
     if args.json {
         io::stdout().lock().write_all(as_json(&checks).as_bytes()).map_err(CliError::output)?;
     } else {
@@ -241,6 +241,19 @@ fn open_files() -> Check {
             format!("{limit}, {needed} are needed on {cpus} CPUs"),
             format!("ulimit -n {needed}"),
         )
+    }
+}
+
+/// Looks for the library that writes archives.
+fn archives() -> Check {
+    const NAME: &str = "OTF2 library";
+    match otf2_sys::library() {
+        Ok(library) => Check::ok(NAME, format!("{}, version {}", library.name, library.major)),
+        Err(error) => {
+            let text = error.to_string();
+            let (found, remedy) = text.split_once("; ").unwrap_or((&text, ""));
+            Check::bad(NAME, format!("no archives: cannot {found}"), remedy)
+        }
     }
 }
 

@@ -67,6 +67,13 @@ impl Outputs {
         Ok(outputs)
     }
 
+    /// True if the user has named an archive, not only a place that holds one by default.
+    pub(super) fn names_archive(&self) -> bool {
+        let is_named = |output: &Output| output.has_archive && !output.own_directory;
+        self.main.as_ref().is_some_and(is_named)
+            || self.further.iter().any(|further| matches!(further, FurtherOutput::Archive(_)))
+    }
+
     /// Adds a log, an archive, or both.
     fn add(&mut self, output: Output) -> Result<(), CliError> {
         let Some(main) = &mut self.main else {

@@ -26,6 +26,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         be_quiet();
     }
     let outputs = Outputs::parse(&args.output)?;
+    if outputs.names_archive() && !args.no_archive {
+        otf2_sys::library().map_err(CliError::NoArchives)?;
+    }
     let made: OnceCell<MadeFiles> = OnceCell::new();
     let place = |users: &Users| {
         let new = MadeFiles::make(outputs, users)?;
@@ -109,7 +112,12 @@ fn report(
     further: Vec<OpenFurther>,
     mut recorded: Recorded,
 ) -> Result<ExitCode, CliError> {
-    let archive = Some(output).filter(|open| open.output.has_archive && !args.no_archive);
+    let is_wanted = output.output.has_archive && !args.no_archive;
+    let library = if is_wanted { otf2_sys::library().map(|_| ()) } else { Ok(()) };
+    if let Err(error) = &library {
+        print_line(&format!("no OTF2 archive: cannot {error}"));
+    }
+    let archive = Some(output).filter(|_| is_wanted && library.is_ok());
     let (path, shown) = (recorded.log.clone(), recorded.shown.clone());
     let is_kept = recorded.outcome.sync_error.is_none();
     let log = LogPaths { path: &path, shown: &shown, is_kept };

@@ -127,3 +127,31 @@ fn place_in_a_job_comes_from_the_environment() {
         }
     }
 }
+
+/// Fails if a recording needs the OTF2 library, or if the report of a missing one has no remedy.
+#[test]
+fn recording_works_without_the_otf2_library() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("outputs");
+    let run = |output: &str, arguments: &[&str]| {
+        let output = dir.path().join(output);
+        let mut command = Command::new(BINARY);
+        command.env("OTF2_DIR", "/nonexistent").arg("-o").arg(output).args(arguments);
+        process::run(&mut command, TIMEOUT).expect("it ends")
+    };
+    let recorded = run("x/", &["--", "cat", "/etc/hostname"]);
+    let said = recorded.success().stderr();
+    assert_eq!(names(&dir.path().join("x")), ["traces.iocap"]);
+    let remedy = "has none in lib or lib64; install it: apt install otf2-tools";
+    assert!(said.contains("no OTF2 archive: cannot load") && said.contains(remedy), "{said}");
+    Recording::open(&dir.path().join("x/traces.iocap")).assert_whole();
+
+    // An archive that the user has named is refused before the program runs.
+    let refused = run("y.otf2", &["--", "touch", text(&dir.path().join("ran"))]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(refused.stderr().contains(remedy), "{}", refused.stderr());
+    assert_eq!(names(dir.path()), ["x"]);
+}

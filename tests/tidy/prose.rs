@@ -184,7 +184,7 @@ pub(crate) fn sources() -> Sources {
     sources.extend(documents());
     sources.extend(corpus_readmes());
     sources.extend(scripts_and_programs());
-    for file in ["AGENTS.md", "CHANGELOG.md", "build.rs"] {
+    for file in ["AGENTS.md", "CHANGELOG.md"] {
         sources.insert(file.to_owned(), text(Path::new(file)));
     }
     sources
