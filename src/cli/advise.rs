@@ -13,11 +13,9 @@ use super::filter_args::FilterSpec;
 use super::report_output::output;
 use super::{events, summary_lines};
 use crate::analysis::advice::facts::{AdviceFold, SelectedAdvice};
-use crate::analysis::advice::finding::Advice;
 use crate::analysis::advice::judge::{AdviceInput, judge};
 use crate::analysis::advice::rule::{RuleId, Severity};
 use crate::analysis::advice::rule_table::RULES;
-use crate::analysis::summary::IoSummary;
 use crate::capture::header::Header;
 use crate::report::advice::{self as report, AdviceOptions};
 use crate::text::direct_flag;
@@ -30,7 +28,7 @@ const WARNING: u8 = 102;
 const PROBLEM: u8 = 103;
 
 /// Events of a recording that is made for the findings: all rules but that about page faults.
-const EVENTS: [&str; 4] = [events::DEFAULT, events::LAYERS, "%stat", "%map"];
+const EVENTS: [&str; 5] = [events::DEFAULT, events::LAYERS, "%stat", "%map", "%attr"];
 
 /// Arguments of `advise`.
 #[derive(Debug, ClapArgs)]
@@ -72,7 +70,7 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode, CliError> {
     let shown = shown_log(&analyse);
     let mut worst = None;
     let code = on_log(&analyse, |log, go_on| {
-        let (fold, converted) = folded(log, wish, IoSummary::default(), go_on)?;
+        let (fold, converted) = folded(log, wish, AdviceFold::new, go_on)?;
         let summary = &converted.summary;
         let advice = judge(&AdviceInput::of(&fold, summary, &args.ignore));
         worst = advice.worst();
@@ -92,25 +90,19 @@ pub(super) fn shown_log(args: &AnalyseArgs) -> String {
     args.log.as_ref().map_or_else(|| "LOG".to_owned(), |log| log.display().to_string())
 }
 
-/// Folds a log for the rules. The sums begin with `summary`.
+/// Folds a log for the rules; `fold` gets the header, and the bit of `O_DIRECT`.
 pub(super) fn folded(
     log: &Path,
     wish: FilterSpec<'_>,
-    summary: IoSummary,
+    fold: impl FnOnce(&Header, u32) -> AdviceFold,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(AdviceFold, Converted), CliError> {
     let sink = |filter, header: &Header| {
-        let flag = direct_flag(&header.host.machine);
-        SelectedAdvice::new(filter, AdviceFold::new(header, flag, summary))
+        SelectedAdvice::new(filter, fold(header, direct_flag(&header.host.machine)))
     };
     let (selected, converted) = pass_over(log, wish, sink, go_on)?;
     let filter_notes = summary_lines::filter_notes(&selected.picker);
     Ok((selected.fold, Converted { filter_notes, ..converted }))
-}
-
-/// Returns the advice on a folded log, with all rules.
-pub(super) fn advice_on(fold: &AdviceFold, converted: &Converted) -> Advice {
-    judge(&AdviceInput::of(fold, &converted.summary, &[]))
 }
 
 fn status_of(worst: Option<Severity>) -> Option<u8> {

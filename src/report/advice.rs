@@ -8,7 +8,7 @@ use super::rows::{column, key_column};
 use crate::analysis::advice::finding::{
     Advice, AdviceAmount, AdviceFinding, AdvicePlace, AdviceProof, NotJudged, ProofEvent,
 };
-use crate::analysis::advice::rule::{AdviceRule, RuleId, Severity};
+use crate::analysis::advice::rule::{AdviceRule, Severity};
 use crate::analysis::advice::rule_table::RULES;
 use crate::analysis::summary::KeyParts;
 use crate::text::errno::ErrnoName;
@@ -38,7 +38,11 @@ pub fn report(advice: &Advice, options: AdviceOptions<'_>) -> Report {
         kind: "advise",
         facts: vec![
             ("judged", "rules judged", Cell::Count(advice.judged)),
-            ("not_judged_count", "", Cell::Count(RULES.len() as u64 - advice.judged - advice.ignored)),
+            (
+                "not_judged_count",
+                "",
+                Cell::Count(RULES.len() as u64 - advice.judged - advice.ignored),
+            ),
             ("ignored", "", Cell::Count(advice.ignored)),
             ("worst", "most severe finding", word),
         ],
@@ -66,11 +70,13 @@ fn left_out(advice: &Advice) -> Option<String> {
     let has_proof = |finding: &&AdviceFinding| !finding.proofs.is_empty();
     let proven = advice.findings.iter().filter(has_proof);
     let proofs: u64 = proven.map(|finding| shown(finding.count)).sum();
-    (places + proofs > 0).then(|| {
+    let counts = [(places, "place"), (proofs, "proof")];
+    let some = counts.into_iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<String> = some.map(|(count, noun)| counted(count, noun)).collect();
+    (!texts.is_empty()).then(|| {
         format!(
-            "left out: {} and {} beyond the first {SHOWN} of a finding; more, up to 20: --json, --csv",
-            counted(places, "place"),
-            counted(proofs, "order of events").replace("eventss", "events")
+            "left out: {} beyond the first {SHOWN} of a finding; up to 20 of each: --json, --csv",
+            texts.join(", ")
         )
     })
 }
@@ -117,7 +123,8 @@ fn findings(advice: &Advice, options: AdviceOptions<'_>) -> Table {
     let row = |finding: &AdviceFinding| {
         let rule = finding.rule.rule();
         let (text, command) = (sentence(finding), command(finding, options.log));
-        let whole = format!("{text}. {} Show it: {command} (source: {})", rule.action, rule.source);
+        let whole =
+            format!("{text}. To do: {} Show it: {command} (source: {})", rule.action, rule.source);
         vec![
             Cell::Word(rule.name.to_owned()),
             Cell::Word(finding.severity.as_str().to_owned()),
@@ -167,7 +174,9 @@ pub(super) fn sentence(finding: &AdviceFinding) -> String {
 fn place_text(place: &AdvicePlace) -> String {
     let path = name(&place.key);
     match place.pid {
-        Some(pid) if !place.comm.is_empty() => format!("{path} ({}, process {pid})", name(&place.comm)),
+        Some(pid) if !place.comm.is_empty() => {
+            format!("{path} ({}, process {pid})", name(&place.comm))
+        }
         Some(pid) => format!("{path} (process {pid})"),
         None => path,
     }
@@ -189,7 +198,8 @@ fn amount(amount: &AdviceAmount) -> String {
 
 /// Returns a count with its noun, whose first word is in the plural if it has others.
 fn plural(number: u64, noun: &str) -> String {
-    let (first, rest) = noun.split_once(' ').map_or((noun, None), |(first, rest)| (first, Some(rest)));
+    let (first, rest) =
+        noun.split_once(' ').map_or((noun, None), |(first, rest)| (first, Some(rest)));
     let is_plain = !matches!(first, "query" | "unaligned" | "random" | "at");
     let text = match (is_plain, noun) {
         (true, _) => counted(number, first),
@@ -260,7 +270,7 @@ fn places(advice: &Advice, options: AdviceOptions<'_>) -> Table {
                 Cell::Count(place.count),
                 number(place.bytes),
                 if place.time_ns == 0 { Cell::None } else { Cell::Ns(place.time_ns) },
-                Cell::count(place.pid.and_then(|pid| u64::try_from(pid.0).ok())),
+                place.pid.map_or(Cell::None, |pid| Cell::Signed(pid.0.into())),
                 comm.unwrap_or(Cell::None),
             ];
             row.extend(file_cells(&place.key));
@@ -336,7 +346,7 @@ fn event_row(
         Cell::Ns(since),
         Cell::Word(seconds),
         Cell::Ns(event.end.0.saturating_sub(event.start.0)),
-        Cell::count(u64::try_from(event.pid.0).ok()),
+        Cell::Signed(event.pid.0.into()),
         Cell::Word(event.what.to_string()),
         Cell::count(event.fd.and_then(|fd| u64::try_from(fd).ok())),
         Cell::Word(result),
@@ -393,25 +403,20 @@ fn not_judged(all: &[NotJudged]) -> Table {
 pub fn add_to_summary(summary: &mut Report, advice: &Advice, log: &str) {
     let severe = advice.findings.iter().filter(|finding| finding.severity > Severity::Note);
     let severe: Vec<&AdviceFinding> = severe.collect();
-    let Some(table) = summary.tables.iter_mut().find(|table| table.key == "findings") else { return };
+    let Some(table) = summary.tables.iter_mut().find(|table| table.key == "findings") else {
+        return;
+    };
     for finding in &severe {
         let name = Cell::Word(finding.rule.rule().name.to_owned());
         table.rows.push(vec![name, Cell::None, Cell::Word(sentence(finding))]);
     }
-    let notes = advice.findings.len() - severe.len();
-    if !severe.is_empty() || notes > 0 {
+    if !severe.is_empty() {
         summary.notes.push(format!(
-            "{} and {} of less weight, with what to do: iotrace-perf advise {}",
-            counted(severe.len() as u64, "finding with advice").replace("advices", "advice"),
-            counted(notes as u64, "note"),
+            "what to do about {}, with the evidence: iotrace-perf advise {}",
+            plural(severe.len() as u64, "finding of the rules"),
             shell_word(log.as_bytes())
         ));
     }
-}
-
-/// Returns the proven order of the first case of a rule as lines.
-pub(super) fn rule_of(name: &str) -> Option<&'static AdviceRule> {
-    RuleId::by_name(name).map(RuleId::rule)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 
 mod case;
 mod deed;
+mod doubt;
 mod end;
 mod file_state;
 mod limits;
@@ -23,7 +24,6 @@ mod mapped_files;
 mod names_changed;
 mod path_index;
 mod syncs;
-mod undecided;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -33,18 +33,20 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::case::{DurabilityCase, DurabilityResult};
 use self::deed::Deed;
+pub use self::doubt::DurabilityDoubt;
 use self::file_state::{Dirty, FileState, NameEntry, StateKey};
 use self::limits::{ABSENT_MAX, FILES_MAX};
 use self::path_index::PathIndex;
 use self::syncs::SyncEpochs;
-pub use self::undecided::Undecided;
 use super::super::completed_op::CompletedOp;
+#[cfg(test)]
+use super::finding::ProofEvent;
 use super::medium::{Media, Medium};
 use super::rule::RuleId;
-use crate::event::{AccessMode, OpenFlags};
 use crate::event::registers::argument;
 use crate::event::syscall_table::{CallClass, Role};
-use crate::naming::paths::{DELETED, parent};
+use crate::event::{AccessMode, OpenFlags};
+use crate::naming::paths::DELETED;
 use crate::operation::Step;
 use crate::operation::asynchronous::NoResult;
 use crate::operation::model::{
@@ -70,7 +72,9 @@ pub struct Durability {
     syncers: FxHashSet<ProcessKey>,
     ended: RangeSet<u32>,
     cases: Vec<DurabilityCase>,
-    undecided: BTreeMap<(RuleId, Undecided), u64>,
+    /// Last rename, link or removal of an unknown file.
+    lost_names: Option<KernelTime>,
+    undecided: BTreeMap<(RuleId, DurabilityDoubt), u64>,
     /// Size at which the map of files is swept.
     sweep_at: usize,
 }
@@ -206,10 +210,15 @@ impl Durability {
             if flags.is_unnamed() {
                 self.unnamed.insert((deed.done.process, fd), key);
             } else if let Some((mounts, path)) = paths {
-                let directory = (mounts, parent(&path).to_vec());
+                let directory = (mounts, path_index::directory(&path));
                 let (process, is_selected) = (deed.done.process, deed.is_selected);
-                state.entry =
-                    Some(Box::new(NameEntry { directory, event, process, is_selected, is_birth: true }));
+                state.entry = Some(Box::new(NameEntry {
+                    directory,
+                    event,
+                    process,
+                    is_selected,
+                    is_birth: true,
+                }));
             }
         }
     }
@@ -294,8 +303,12 @@ impl Durability {
             return;
         }
         let epochs = &self.epochs;
-        let idle: Vec<StateKey> =
-            self.files.iter().filter(|(_, state)| state.is_idle(epochs)).map(|(key, _)| *key).collect();
+        let idle: Vec<StateKey> = self
+            .files
+            .iter()
+            .filter(|(_, state)| state.is_idle(epochs))
+            .map(|(key, _)| *key)
+            .collect();
         idle.into_iter().for_each(|key| self.forget(key));
         if self.files.len() >= FILES_MAX {
             let mut times: Vec<(KernelTime, StateKey)> =
@@ -303,13 +316,13 @@ impl Durability {
             times.sort_unstable();
             for (_, key) in times.into_iter().take(FILES_MAX / 4) {
                 self.forget(key);
-                self.doubt(RuleId::RenameUnsynced, Undecided::NoRoom);
+                self.doubt(RuleId::RenameUnsynced, DurabilityDoubt::NoRoom);
             }
         }
         self.sweep_at = self.files.len().saturating_mul(2).min(FILES_MAX);
     }
 
-    fn doubt(&mut self, rule: RuleId, reason: Undecided) {
+    fn doubt(&mut self, rule: RuleId, reason: DurabilityDoubt) {
         *self.undecided.entry((rule, reason)).or_default() += 1;
     }
 
@@ -328,9 +341,8 @@ impl Durability {
         let name = state.shown_name();
         let event = deed.event(&name);
         state.is_reported = false;
-        let is_synced = state.dirty.as_ref().is_none_or(|dirty| {
-            self.epochs.covers(state.dev, dirty.last.end)
-        });
+        let is_synced =
+            state.dirty.as_ref().is_none_or(|dirty| self.epochs.covers(state.dev, dirty.last.end));
         match state.dirty.as_mut().filter(|_| !is_synced) {
             Some(dirty) => {
                 dirty.count += 1;
@@ -348,7 +360,8 @@ impl Durability {
 
     fn resized(&mut self, deed: &Deed<'_>) {
         // An allocation changes no data that is read.
-        let is_truncation = deed.call.is_none_or(|call| call.call.call().name.ends_with("truncate"));
+        let is_truncation =
+            deed.call.is_none_or(|call| call.call.call().name.ends_with("truncate"));
         let is_kept = |file: &&Rc<OpenFile>| !is_always_synced(file);
         if deed.done.errno.is_some() || !is_truncation {
             return;
@@ -356,7 +369,10 @@ impl Durability {
         let Some(file) = deed.done.file.filter(is_kept) else { return };
         // A length alone is not worth a finding: only files with data are.
         if let Some(key) = self.key_of(file)
-            && self.files.get(&key).is_some_and(|state| state.dirty.is_some() || state.synced.is_some())
+            && self
+                .files
+                .get(&key)
+                .is_some_and(|state| state.dirty.is_some() || state.synced.is_some())
         {
             self.change(key, deed);
         }
@@ -370,7 +386,8 @@ fn is_always_synced(file: &OpenFile) -> bool {
 
 /// True for a write with `RWF_DSYNC` or `RWF_SYNC`.
 fn is_synced_write(call: &SyscallOperation) -> bool {
-    argument(call.call.call(), Role::RwFlags, &call.args).is_some_and(|flags| flags & RWF_SYNCS != 0)
+    argument(call.call.call(), Role::RwFlags, &call.args)
+        .is_some_and(|flags| flags & RWF_SYNCS != 0)
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use crate::units::KernelTime;
 /// Folds that only the rules need.
 #[derive(Debug)]
 pub struct AdviceFacts {
-    /// Order and depth of accesses.
-    pub patterns: Patterns,
-    /// Reads from memory and from disks.
-    pub cache: CacheUses,
+    /// Order and depth of accesses; `None`: not folded.
+    pub patterns: Option<Patterns>,
+    /// Reads from memory and from disks; `None`: not folded.
+    pub cache: Option<CacheUses>,
     /// Counters.
     pub habits: Habits,
     /// State of each file.
@@ -28,12 +28,21 @@ pub struct AdviceFacts {
 }
 
 impl AdviceFacts {
-    /// Creates the folds for a recording with this header; `direct_flag` is the bit of `O_DIRECT`
-    /// on its machine.
+    /// Creates the folds of all rules for a recording with this header; `direct_flag` is the bit of
+    /// `O_DIRECT` on its machine.
     pub fn new(header: &Header, direct_flag: u32) -> Self {
         Self {
-            patterns: Patterns::default(),
-            cache: CacheUses::new(header, direct_flag),
+            patterns: Some(Patterns::default()),
+            cache: Some(CacheUses::new(header, direct_flag)),
+            ..Self::brief(direct_flag)
+        }
+    }
+
+    /// Creates the folds of the rules that cost little ([`super::rule::RuleId::is_brief`]).
+    pub fn brief(direct_flag: u32) -> Self {
+        Self {
+            patterns: None,
+            cache: None,
             habits: Habits::new(direct_flag),
             durability: Durability::default(),
         }
@@ -44,12 +53,16 @@ impl AdviceFacts {
     pub fn take(&mut self, time: KernelTime, step: &Step<'_>, is_selected: bool) {
         let done = CompletedOp::of(step);
         self.durability.take(step, done.as_ref(), is_selected);
-        self.cache.take_step(step, is_selected);
+        if let Some(cache) = &mut self.cache {
+            cache.take_step(step, is_selected);
+        }
         let is_of_all = matches!(step, Step::MountsSeen(_) | Step::Forked { .. });
         if is_selected || is_of_all {
             // These folds never fail.
             let Ok(()) = self.habits.step(time, step);
-            let Ok(()) = self.patterns.step(time, step);
+            if let Some(patterns) = &mut self.patterns {
+                let Ok(()) = patterns.step(time, step);
+            }
         } else {
             self.habits.take_other(step);
         }
@@ -61,17 +74,22 @@ impl AdviceFacts {
 pub struct AdviceFold {
     /// Sums by call, process, file and device.
     pub summary: IoSummary,
-    /// Uses of files.
-    pub files: FileTotals,
+    /// Uses of files; `None`: not folded.
+    pub files: Option<FileTotals>,
     /// Folds that only the rules need.
     pub facts: AdviceFacts,
 }
 
 impl AdviceFold {
     /// Creates the folds for a recording; see [`AdviceFacts::new`].
-    pub fn new(header: &Header, direct_flag: u32, summary: IoSummary) -> Self {
-        let (files, facts) = (FileTotals::default(), AdviceFacts::new(header, direct_flag));
-        Self { summary, files, facts }
+    pub fn new(header: &Header, direct_flag: u32) -> Self {
+        let facts = AdviceFacts::new(header, direct_flag);
+        Self { summary: IoSummary::default(), files: Some(FileTotals::default()), facts }
+    }
+
+    /// Creates the folds of a summary, and of the rules that cost little.
+    pub fn brief(direct_flag: u32, summary: IoSummary) -> Self {
+        Self { summary, files: None, facts: AdviceFacts::brief(direct_flag) }
     }
 }
 
@@ -99,7 +117,9 @@ impl Sink for SelectedAdvice {
         self.fold.facts.take(time, step, is_selected);
         if is_selected {
             self.fold.summary.step(time, step)?;
-            self.fold.files.step(time, step)?;
+            if let Some(files) = &mut self.fold.files {
+                files.step(time, step)?;
+            }
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ pub struct Advice {
     pub not_judged: Vec<NotJudged>,
     /// Rules that were judged.
     pub judged: u64,
-    /// Rules that were ignored on demand.
+    /// Rules that were ignored, on demand or because the folds are those of a summary.
     pub ignored: u64,
 }
 

@@ -7,7 +7,7 @@ use rangemap::RangeSet;
 use rustc_hash::FxHashMap;
 
 use super::super::bounded_map::BoundedMap;
-use super::super::completed_op::{CompletedOp, OpKind};
+use super::super::completed_op::{CompletedOp, NamedPath, OpKind};
 use super::super::process_names::ProcessNames;
 use super::super::summary::file_key;
 use super::medium::{Media, Medium};
@@ -99,7 +99,7 @@ pub struct Habits {
     opened: FxHashMap<u64, Vec<u8>>,
     pending: FxHashMap<FileKey, RangeSet<u64>>,
     ranges: usize,
-    writers: FxHashMap<Vec<u8>, LastWrite>,
+    writers: FxHashMap<FileKey, LastWrite>,
 }
 
 impl Habits {
@@ -227,8 +227,8 @@ impl Habits {
         if !is_file || file.stat.is_some_and(|stat| !stat.has_position()) {
             return;
         }
-        let key = file_key(&name);
-        if file.flags.is_some_and(|flags| flags & self.direct_flag != 0) && self.direct_flag != 0 {
+        if file.flags.is_some_and(|flags| flags & self.direct_flag != 0) {
+            let key = file_key(&name);
             if done.errno == Some(libc::EINVAL) {
                 add(&mut self.refused, &mut self.names, &key, done, 0);
             }
@@ -238,30 +238,37 @@ impl Habits {
                 add(&mut self.unaligned, &mut self.names, &key, done, done.bytes);
             }
         } else if done.class == CallClass::Write && done.bytes > 0 {
-            self.overlapped(&key, done);
-            self.overwrote(&key, file, done);
+            let Some(inode) = file.stat.and_then(|stat| stat.inode()) else { return };
+            self.overlapped(inode, &name, done);
+            self.overwrote(inode, &name, file, done);
         }
     }
 
-    fn overlapped(&mut self, key: &[u8], done: &CompletedOp<'_>) {
+    fn overlapped(&mut self, inode: FileKey, name: &NamedPath<'_>, done: &CompletedOp<'_>) {
         let this = LastWrite { thread: done.thread, start: done.start, end: done.end };
-        if let Some(last) = self.writers.get_mut(key) {
+        if let Some(last) = self.writers.get_mut(&inode) {
             let both = last.end.0.min(done.end.0).saturating_sub(last.start.0.max(done.start.0));
             let is_other = last.thread != done.thread;
             *last = this;
             if is_other && both > 0 {
-                let row = add(&mut self.overlaps, &mut self.names, key, done, done.bytes);
+                let row =
+                    add(&mut self.overlaps, &mut self.names, &file_key(name), done, done.bytes);
                 // Only the time of both counts.
                 row.time_ns = row.time_ns.saturating_sub(done.ns()).saturating_add(both);
             }
         } else if self.writers.len() < WRITERS_MAX {
-            self.writers.insert(key.to_vec(), this);
+            self.writers.insert(inode, this);
         }
     }
 
-    fn overwrote(&mut self, key: &[u8], file: &OpenFile, done: &CompletedOp<'_>) {
-        let (Some(inode), Some(offset)) =
-            (file.stat.and_then(|stat| stat.inode()), done.offset) else { return };
+    fn overwrote(
+        &mut self,
+        inode: FileKey,
+        name: &NamedPath<'_>,
+        file: &OpenFile,
+        done: &CompletedOp<'_>,
+    ) {
+        let Some(offset) = done.offset else { return };
         if self.media.of(file.path.as_ref(), Some(inode.0)) == Medium::Memory {
             return;
         }
@@ -281,7 +288,7 @@ impl Habits {
         known.insert(range);
         self.ranges = (self.ranges + known.len()).saturating_sub(before);
         if again > 0 {
-            add(&mut self.overwritten, &mut self.names, key, done, again);
+            add(&mut self.overwritten, &mut self.names, &file_key(name), done, again);
         }
     }
 
@@ -358,7 +365,7 @@ fn unused_key(file: &OpenFile) -> Option<Vec<u8>> {
     let is_regular = file.stat.is_some_and(|stat| stat.mode & libc::S_IFMT == libc::S_IFREG);
     let is_made = flags.creates() || flags.truncates() || flags.is_path_only();
     let path = file.path.as_ref().filter(|_| is_regular && !is_made)?;
-    Some(file_key(&super::super::completed_op::NamedPath::of(path)))
+    Some(file_key(&NamedPath::of(path)))
 }
 
 impl Sink for Habits {

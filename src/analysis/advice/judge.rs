@@ -15,8 +15,8 @@ use super::facts::{AdviceFacts, AdviceFold};
 use super::finding::{Advice, AdviceFinding, NotJudged};
 use super::rule::RuleId;
 use super::rule_table::RULES;
-use crate::operation::mount_table::MountTable;
 use crate::capture::fact::Text;
+use crate::operation::mount_table::MountTable;
 use crate::pipeline::Summary;
 
 /// Everything that the rules are judged from.
@@ -24,8 +24,8 @@ use crate::pipeline::Summary;
 pub struct AdviceInput<'a> {
     /// Sums by call, process, file and device.
     pub summary: &'a IoSummary,
-    /// Uses of files.
-    pub files: &'a FileTotals,
+    /// Uses of files; `None`: only the rules that cost little are judged.
+    pub files: Option<&'a FileTotals>,
     /// Folds that only the rules need.
     pub facts: &'a AdviceFacts,
     /// Facts of the recording.
@@ -38,7 +38,7 @@ impl<'a> AdviceInput<'a> {
     /// Returns the input with the folds of `advise`.
     pub fn of(fold: &'a AdviceFold, recording: &'a Summary, ignored: &'a [RuleId]) -> Self {
         let AdviceFold { summary, files, facts } = fold;
-        Self { summary, files, facts, recording, ignored }
+        Self { summary, files: files.as_ref(), facts, recording, ignored }
     }
 }
 
@@ -60,7 +60,8 @@ pub fn judge(input: &AdviceInput<'_>) -> Advice {
     let mut advice = Advice::default();
     let durable = durable::Durable::new(&input.facts.durability);
     for rule in &RULES {
-        if input.ignored.contains(&rule.id) {
+        let is_left_out = input.files.is_none() && !rule.id.is_brief();
+        if is_left_out || input.ignored.contains(&rule.id) {
             advice.ignored += 1;
             continue;
         }
@@ -111,7 +112,8 @@ impl Judge<'_> {
 
     /// Returns what the folds dropped for lack of room.
     fn forgotten(&self) -> Vec<NotJudged> {
-        let files = self.input.files.files.others().map_or(0, |others| others.count);
+        let others = self.input.files.and_then(|files| files.files.others());
+        let files = others.map_or(0, |others| others.count);
         let overwritten = self.input.facts.habits.forgotten;
         let rows = [
             (RuleId::Reread, files, "operations on files beyond the limit of 20,000 names"),
@@ -119,7 +121,11 @@ impl Judge<'_> {
         ];
         let some = rows.into_iter().filter(|(_, count, _)| *count > 0);
         let some = some.filter(|(rule, _, _)| !self.input.ignored.contains(rule));
-        some.map(|(rule, count, reason)| NotJudged { rule, cases: Some(count), reason: reason.to_owned() })
-            .collect()
+        some.map(|(rule, count, reason)| NotJudged {
+            rule,
+            cases: Some(count),
+            reason: reason.to_owned(),
+        })
+        .collect()
     }
 }

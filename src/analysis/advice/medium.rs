@@ -51,8 +51,8 @@ impl Media {
         if let Some(known) = dev.and_then(|dev| self.by_dev.get(&dev)) {
             return *known;
         }
-        let (bytes, mounts) = path
-            .map_or((&b""[..], MountNamespace::UNKNOWN), |path| (&*path.bytes, path.mounts));
+        let (bytes, mounts) =
+            path.map_or((&b""[..], MountNamespace::UNKNOWN), |path| (&*path.bytes, path.mounts));
         let found = self.table.of_file(bytes, mounts, dev).map(|found| medium(found.mount));
         let medium = found.unwrap_or(Medium::Unknown);
         if let Some(dev) = dev.filter(|_| self.by_dev.len() < DEVICES_MAX)

@@ -85,6 +85,20 @@ impl RuleId {
         RULES.iter().find(|rule| rule.id == self).unwrap_or(&RULES[0])
     }
 
+    /// Returns true for a rule whose folds cost little: a summary has these, too.
+    pub fn is_brief(self) -> bool {
+        !matches!(
+            self,
+            Self::SmallReads
+                | Self::SmallWrites
+                | Self::Reread
+                | Self::WrittenRemoved
+                | Self::UselessReadahead
+                | Self::OneAtATime
+                | Self::CacheThrash
+        )
+    }
+
     /// Returns the rule with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)

@@ -6,8 +6,23 @@ use super::rule::{AdviceRule, RuleId, RuleNeed};
 
 /// Calls without which the state of a file is not known.
 const FILE_STATE: RuleNeed = Calls(&[
-    "openat", "write", "pwrite64", "writev", "fsync", "fdatasync", "sync", "syncfs", "renameat2",
-    "renameat", "linkat", "unlinkat", "rename", "link", "unlink", "open", "creat",
+    "openat",
+    "write",
+    "pwrite64",
+    "writev",
+    "fsync",
+    "fdatasync",
+    "sync",
+    "syncfs",
+    "renameat2",
+    "renameat",
+    "linkat",
+    "unlinkat",
+    "rename",
+    "link",
+    "unlink",
+    "open",
+    "creat",
 ]);
 
 /// Needs of the rules of durability.
@@ -19,7 +34,8 @@ pub const RULES: [AdviceRule; 25] = [
         id: RuleId::WriteAfterSync,
         name: "write-after-sync",
         meaning: "A file was written after its last fsync, and then renamed or linked",
-        threshold: "any; a note if the file was synced later, or if the processes sync no file",
+        threshold: "any; a note if the file was synced later, if its processes sync no file, or if the \
+                    new name extends the old one, as for a rotated log or a backup",
         severity: Problem,
         needs: DURABILITY,
         command: "script LOG -F FILE",
@@ -31,7 +47,8 @@ pub const RULES: [AdviceRule; 25] = [
         id: RuleId::RenameUnsynced,
         name: "rename-unsynced",
         meaning: "A file was renamed or linked before its data was synced",
-        threshold: "any; a note if the file was synced later, or if the processes sync no file",
+        threshold: "any; a note if the file was synced later, if its processes sync no file, or if the \
+                    new name extends the old one, as for a rotated log or a backup",
         severity: Warning,
         needs: DURABILITY,
         command: "script LOG -F FILE",
@@ -85,8 +102,8 @@ pub const RULES: [AdviceRule; 25] = [
         id: RuleId::SmallReads,
         name: "small-reads",
         meaning: "Files are read in pieces smaller than a page",
-        threshold: "at least 100 reads of a file, 4 for each of its opens, smaller than a page on \
-                    average",
+        threshold: "at least 100 reads of a file, 4 for each of its opens, at most half a page \
+                    on average",
         severity: Warning,
         needs: &[Names],
         command: "pattern LOG -F FILE",
@@ -97,8 +114,8 @@ pub const RULES: [AdviceRule; 25] = [
         id: RuleId::SmallWrites,
         name: "small-writes",
         meaning: "Files are written in pieces smaller than a page",
-        threshold: "at least 100 writes to a file, 4 for each of its opens, smaller than a page on \
-                    average",
+        threshold: "at least 100 writes to a file, 4 for each of its opens, at most half a page \
+                    on average",
         severity: Warning,
         needs: &[Names],
         command: "pattern LOG -F FILE",
@@ -148,7 +165,7 @@ pub const RULES: [AdviceRule; 25] = [
         threshold: "at least 100 opens of regular files without a read, write, mapping or any other \
                     recorded call but stat before the close",
         severity: Note,
-        needs: &[Names, Group("map"), Group("stat")],
+        needs: &[Names, Group("map"), Group("stat"), Group("attr")],
         command: "files LOG -F FILE",
         action: "Use stat or access for a check, or open a file where it is read.",
         source: "open(2), access(2)",

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::file_state::{FileState, StateKey};
 use super::Durability;
 use super::deed::Deed;
+use super::doubt::DurabilityDoubt;
+use super::file_state::{FileState, StateKey};
 use super::limits::CASES_MAX;
-use super::undecided::Undecided;
 use crate::analysis::advice::finding::ProofEvent;
 use crate::analysis::advice::medium::Medium;
 use crate::analysis::advice::rule::{RuleId, Severity};
@@ -31,6 +31,8 @@ pub struct DurabilityCase {
     pub bytes: u64,
     /// Device of the file.
     pub dev: Option<DevId>,
+    /// True if the new name extends the old one, as for a rotated log or a backup.
+    pub is_backup: bool,
     /// Later sync of the file.
     pub later: Option<ProofEvent>,
     /// True if the file was removed later.
@@ -49,14 +51,14 @@ pub struct DurabilityResult {
     /// Cases with their severities.
     pub cases: Vec<DurabilityCase>,
     /// Cases that are not judged, by rule and reason.
-    pub undecided: Vec<(RuleId, Undecided, u64)>,
+    pub undecided: Vec<(RuleId, DurabilityDoubt, u64)>,
 }
 
 impl Durability {
     /// Adds a case about a file.
     pub(super) fn add_case(&mut self, key: StateKey, case: DurabilityCase) {
         if self.cases.len() >= CASES_MAX {
-            return self.doubt(case.rule, Undecided::NoRoom);
+            return self.doubt(case.rule, DurabilityDoubt::NoRoom);
         }
         if let Some(state) = self.files.get_mut(&key) {
             state.cases.push(self.cases.len());
@@ -65,7 +67,7 @@ impl Durability {
     }
 
     /// Judges a call that gives a file a name.
-    pub(super) fn named(&mut self, key: StateKey, path: &Rc<[u8]>, deed: &Deed<'_>) {
+    pub(super) fn named(&mut self, key: StateKey, from: &[u8], path: &Rc<[u8]>, deed: &Deed<'_>) {
         let Some(state) = self.files.get(&key) else { return };
         if !state.is_dirty(&self.epochs) || state.is_reported || state.failed.is_some() {
             return;
@@ -76,11 +78,11 @@ impl Durability {
             None => RuleId::RenameUnsynced,
         };
         let doubt = match state.medium {
-            Medium::Remote => Some(Undecided::Remote),
-            Medium::Unknown => Some(Undecided::UnknownMedium),
-            _ if self.epochs.unknown >= Some(dirty.first.end) => Some(Undecided::UnknownSync),
+            Medium::Remote => Some(DurabilityDoubt::Remote),
+            Medium::Unknown => Some(DurabilityDoubt::UnknownMedium),
+            _ if self.epochs.unknown >= Some(dirty.first.end) => Some(DurabilityDoubt::UnknownSync),
             _ if state.synced.as_ref().is_some_and(|sync| dirty.last.start < sync.end) => {
-                Some(Undecided::Overlap)
+                Some(DurabilityDoubt::Overlap)
             }
             _ => None,
         };
@@ -95,6 +97,7 @@ impl Durability {
             processes: [dirty.writer, deed.done.process],
             events: events_before(state, deed.event(path)),
             bytes: dirty.bytes,
+            is_backup: path.starts_with(from) && path.len() > from.len(),
             dev: state.dev,
             later: None,
             is_withdrawn: false,
@@ -122,7 +125,8 @@ impl Durability {
             CallClass::Rename | CallClass::Name => "the file was renamed or linked after it",
             _ => "the file was written on after it",
         };
-        let mut events: Vec<ProofEvent> = state.dirty.iter().map(|dirty| dirty.last.clone()).collect();
+        let mut events: Vec<ProofEvent> =
+            state.dirty.iter().map(|dirty| dirty.last.clone()).collect();
         events.retain(|event| event.end <= failed.event.start);
         events.push(failed.event.clone());
         events.extend(failed.closed.clone());
@@ -134,6 +138,7 @@ impl Durability {
             processes: [failed.process, deed.done.process],
             events,
             bytes: 0,
+            is_backup: false,
             dev: None,
             later: None,
             is_withdrawn: false,
@@ -149,6 +154,7 @@ impl Durability {
 pub(super) fn events_before(state: &FileState, last: ProofEvent) -> Vec<ProofEvent> {
     let mut events: Vec<ProofEvent> = Vec::new();
     events.extend(state.born.as_deref().cloned());
+    events.extend(state.covered.as_deref().cloned());
     events.extend(state.synced.as_deref().cloned());
     if let Some(dirty) = &state.dirty {
         events.push(dirty.first.clone());

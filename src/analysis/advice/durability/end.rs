@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use super::case::{DurabilityCase, DurabilityResult, events_before};
-use super::file_state::FileState;
 use super::Durability;
-use super::undecided::Undecided;
+use super::case::{DurabilityCase, DurabilityResult, events_before};
+use super::doubt::DurabilityDoubt;
+use super::file_state::FileState;
 use crate::analysis::advice::medium::Medium;
 use crate::analysis::advice::rule::{RuleId, Severity};
 use crate::operation::model::ProcessKey;
@@ -60,6 +60,8 @@ impl Durability {
             (Severity::Note, "the file was synced later: until then a crash loses the data")
         } else if synced_all {
             (Severity::Note, "all files were synced later: until then a crash loses the data")
+        } else if case.is_backup {
+            (Severity::Note, "never synced; the new name extends the old one, as for a rotated log")
         } else if !self.has_synced(case.processes) {
             (Severity::Note, "never synced; the processes that write and rename it sync no file")
         } else {
@@ -69,18 +71,20 @@ impl Durability {
         case
     }
 
-    fn directory_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, Undecided> {
+    fn directory_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, DurabilityDoubt> {
         let (Some(entry), Some(synced)) = (&state.entry, &state.synced) else { return Ok(None) };
         let is_open = state.is_entry_open(&self.epochs);
-        if !is_open || !entry.is_selected || state.names.is_empty() || state.is_dirty(&self.epochs) {
+        if !is_open || !entry.is_selected || state.names.is_empty() || state.is_dirty(&self.epochs)
+        {
             return Ok(None);
         }
         let doubt = match state.medium {
-            Medium::Remote => Some(Undecided::Remote),
-            Medium::Unknown => Some(Undecided::UnknownMedium),
-            _ if self.epochs.is_full => Some(Undecided::NoRoom),
-            _ if self.epochs.unknown >= Some(entry.event.end) => Some(Undecided::UnknownSync),
-            _ if !self.is_ended(entry.process) => Some(Undecided::RecordingEnd),
+            Medium::Remote => Some(DurabilityDoubt::Remote),
+            Medium::Unknown => Some(DurabilityDoubt::UnknownMedium),
+            _ if self.lost_names >= Some(entry.event.end) => Some(DurabilityDoubt::UnknownPath),
+            _ if self.epochs.is_full => Some(DurabilityDoubt::NoRoom),
+            _ if self.epochs.unknown >= Some(entry.event.end) => Some(DurabilityDoubt::UnknownSync),
+            _ if !self.is_ended(entry.process) => Some(DurabilityDoubt::RecordingEnd),
             _ => None,
         };
         if let Some(doubt) = doubt {
@@ -111,6 +115,7 @@ impl Durability {
             processes: [entry.process; 2],
             events,
             bytes: 0,
+            is_backup: false,
             dev: state.dev,
             later: None,
             is_withdrawn: false,
@@ -120,7 +125,7 @@ impl Durability {
         }))
     }
 
-    fn closed_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, Undecided> {
+    fn closed_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, DurabilityDoubt> {
         let Some(failed) = state.failed.as_ref().filter(|failed| failed.is_selected) else {
             return Ok(None);
         };
@@ -128,7 +133,7 @@ impl Durability {
             return match self.is_ended(failed.process) {
                 // The process ended at the error.
                 true => Ok(None),
-                false => Err(Undecided::RecordingEnd),
+                false => Err(DurabilityDoubt::RecordingEnd),
             };
         };
         Ok(Some(DurabilityCase {
@@ -138,6 +143,7 @@ impl Durability {
             processes: [failed.process; 2],
             events: vec![failed.event.clone(), closed.clone()],
             bytes: 0,
+            is_backup: false,
             dev: state.dev,
             later: None,
             is_withdrawn: false,
@@ -147,21 +153,21 @@ impl Durability {
         }))
     }
 
-    fn mapped_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, Undecided> {
+    fn mapped_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, DurabilityDoubt> {
         let Some(mapped) = &state.mapped else { return Ok(None) };
         if self.epochs.covers(state.dev, mapped.0.end) || state.names.is_empty() {
             return Ok(None);
         }
         let Some((stored, is_selected)) = state.stored.as_deref() else {
-            return Err(Undecided::UnseenStore);
+            return Err(DurabilityDoubt::UnseenStore);
         };
         if self.epochs.covers(state.dev, stored.end) || !is_selected {
             return Ok(None);
         }
         match state.medium {
-            Medium::Remote => return Err(Undecided::Remote),
-            Medium::Unknown => return Err(Undecided::UnknownMedium),
-            _ if !self.is_ended(mapped.1) => return Err(Undecided::RecordingEnd),
+            Medium::Remote => return Err(DurabilityDoubt::Remote),
+            Medium::Unknown => return Err(DurabilityDoubt::UnknownMedium),
+            _ if !self.is_ended(mapped.1) => return Err(DurabilityDoubt::RecordingEnd),
             _ => {}
         }
         let pid: Pid = stored.pid;
@@ -172,6 +178,7 @@ impl Durability {
             processes: [mapped.1; 2],
             events: vec![mapped.0.clone(), stored.clone()],
             bytes: 0,
+            is_backup: false,
             dev: state.dev,
             later: None,
             is_withdrawn: false,

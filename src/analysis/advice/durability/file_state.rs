@@ -60,6 +60,8 @@ pub(super) struct FileState {
     pub(super) medium: Medium,
     pub(super) born: Option<Box<ProofEvent>>,
     pub(super) dirty: Option<Box<Dirty>>,
+    /// Last write that a sync has covered.
+    pub(super) covered: Option<Box<ProofEvent>>,
     /// Last sync that has covered data.
     pub(super) synced: Option<Box<ProofEvent>>,
     pub(super) entry: Option<Box<NameEntry>>,
@@ -84,6 +86,7 @@ impl FileState {
             medium,
             born: None,
             dirty: None,
+            covered: None,
             synced: None,
             entry: None,
             failed: None,

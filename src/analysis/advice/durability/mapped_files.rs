@@ -5,8 +5,8 @@ use super::deed::Deed;
 use crate::analysis::advice::finding::ProofEvent;
 use crate::analysis::completed_op::OpKind;
 use crate::event::registers::argument;
-use crate::event::syscall_table::Role;
 use crate::event::syscall_table::CallId;
+use crate::event::syscall_table::Role;
 use crate::operation::fault::Fault;
 
 /// Kinds of mappings in the flags of `mmap` (`include/uapi/linux/mman.h`).

@@ -2,15 +2,14 @@
 
 use std::rc::Rc;
 
-use super::file_state::{NameEntry, StateKey};
-use super::path_index::{PlacedPath, normal, whole};
 use super::Durability;
 use super::deed::Deed;
-use super::undecided::Undecided;
+use super::doubt::DurabilityDoubt;
+use super::file_state::{NameEntry, StateKey};
+use super::path_index::{PlacedPath, directory, normal, whole};
 use crate::analysis::advice::rule::RuleId;
 use crate::event::registers::fd_argument;
 use crate::event::syscall_table::Role;
-use crate::naming::paths::parent;
 use crate::operation::model::{MountNamespace, PathArgument, SyscallOperation};
 use crate::operation::renaming::exchanges;
 use crate::units::Fd;
@@ -35,7 +34,7 @@ impl Durability {
         let Some(key) = key else {
             if is_exchange && let Some(other) = other {
                 self.move_name(other, &to, &from);
-                self.got_name(other, &from, deed);
+                self.got_name(other, &to, &from, deed);
             } else {
                 // The file that had the name is gone.
                 self.lose_name(&to);
@@ -53,7 +52,7 @@ impl Durability {
                 self.take_name(other, &to);
                 self.give_name(key, &to);
                 self.give_name(other, &from);
-                self.got_name(other, &from, deed);
+                self.got_name(other, &to, &from, deed);
             }
             None => {
                 self.lose_name(&to);
@@ -61,15 +60,15 @@ impl Durability {
             }
         }
         self.absent.remove(&to);
+        self.got_name(key, &from, &to, deed);
         self.note_absent_unless(is_exchange, from);
-        self.got_name(key, &to, deed);
     }
 
     pub(super) fn linked(&mut self, deed: &Deed<'_>) {
         let Some(call) = deed.call.filter(|_| deed.done.errno.is_none()) else {
             // The paths of an asynchronous link are not in the log.
             if deed.call.is_none() && deed.done.errno.is_none() {
-                self.doubt(RuleId::RenameUnsynced, Undecided::UnknownPath);
+                self.lose_path(deed);
             }
             return;
         };
@@ -79,27 +78,38 @@ impl Durability {
         let named = call.named.as_ref();
         let to = named.and_then(|named| whole(named.second.as_ref()?));
         let Some(to) = to.map(|to| self.paths.resolved(to)) else {
-            return self.doubt(RuleId::RenameUnsynced, Undecided::UnknownPath);
+            return self.lose_path(deed);
         };
         let first = named.and_then(|named| named.first.as_ref());
-        let key = self.unnamed_source(call, first).or_else(|| {
-            let from = self.paths.resolved(whole(first?)?);
-            self.file_at(&from)
-        });
+        let from = first.and_then(whole).map(|from| self.paths.resolved(from));
+        let by_path = || self.file_at(from.as_ref()?);
+        let key = self.unnamed_source(call, first).or_else(by_path);
         self.absent.remove(&to);
         let Some(key) = key else { return };
         self.lose_name(&to);
         self.give_name(key, &to);
-        self.got_name(key, &to, deed);
+        let from = from.unwrap_or_else(|| (to.0, to.1.clone()));
+        self.got_name(key, &from, &to, deed);
     }
 
     pub(super) fn removed(&mut self, deed: &Deed<'_>) {
-        let Some(call) = deed.call.filter(|_| deed.done.errno.is_none()) else { return };
-        let first = call.named.as_ref().and_then(|named| named.first.as_ref());
-        let Some(path) = first.and_then(whole) else { return };
+        if deed.done.errno.is_some() {
+            return;
+        }
+        let first = deed.call.and_then(|call| call.named.as_ref()?.first.as_ref());
+        let Some(path) = first.and_then(whole) else {
+            self.lost_names = self.lost_names.max(Some(deed.done.end));
+            return;
+        };
         let path = self.paths.resolved(path);
         self.lose_name(&path);
         self.note_absent(path);
+    }
+
+    /// Handles a rename or link of an unknown file.
+    fn lose_path(&mut self, deed: &Deed<'_>) {
+        self.lost_names = self.lost_names.max(Some(deed.done.end));
+        self.doubt(RuleId::RenameUnsynced, DurabilityDoubt::UnknownPath);
     }
 
     fn note_absent_unless(&mut self, is_exchange: bool, path: PlacedPath) {
@@ -116,7 +126,7 @@ impl Durability {
             Some((call, whole(from?)?, whole(to?)?))
         });
         let Some((call, from, to)) = paths else {
-            self.doubt(RuleId::RenameUnsynced, Undecided::UnknownPath);
+            self.lose_path(deed);
             return None;
         };
         let [from, to] = [from, to].map(|path| self.paths.resolved(path));
@@ -149,13 +159,13 @@ impl Durability {
     }
 
     /// Handles that a file got a name: its data and its directory count from now on.
-    fn got_name(&mut self, key: StateKey, to: &PlacedPath, deed: &Deed<'_>) {
+    fn got_name(&mut self, key: StateKey, from: &PlacedPath, to: &PlacedPath, deed: &Deed<'_>) {
         self.after_failure(key, deed);
         let path: Rc<[u8]> = to.1.as_slice().into();
-        self.named(key, &path, deed);
+        self.named(key, &from.1, &path, deed);
         let Some(state) = self.files.get_mut(&key) else { return };
         state.entry = Some(Box::new(NameEntry {
-            directory: (to.0, parent(&to.1).to_vec()),
+            directory: (to.0, directory(&to.1)),
             event: deed.event(&path),
             process: deed.done.process,
             is_selected: deed.is_selected,
@@ -190,7 +200,9 @@ impl Durability {
     fn lose_name(&mut self, path: &PlacedPath) {
         let Some(key) = self.file_at(path) else { return };
         self.take_name(key, path);
-        let Some(state) = self.files.get(&key).filter(|state| state.names.is_empty()) else { return };
+        let Some(state) = self.files.get(&key).filter(|state| state.names.is_empty()) else {
+            return;
+        };
         for case in state.cases.clone() {
             if let Some(case) = self.cases.get_mut(case) {
                 case.is_withdrawn = true;
@@ -208,9 +220,9 @@ impl Durability {
             self.move_name(key, &(mounts, path.clone()), &(to.0, moved));
             if let Some(state) = self.files.get_mut(&key)
                 && let Some(entry) = &mut state.entry
-                && entry.directory == (mounts, parent(&path).to_vec())
+                && entry.directory == (mounts, directory(&path))
             {
-                let name = state.names.last().map(|name| parent(&name.1).to_vec());
+                let name = state.names.last().map(|name| directory(&name.1));
                 entry.directory = (to.0, name.unwrap_or_default());
             }
         }

@@ -78,6 +78,14 @@ pub(super) fn whole(given: &PathArgument) -> Option<PlacedPath> {
     (!given.path.source.is_doubtful()).then(|| (given.path.mounts, normal(path)))
 }
 
+/// Returns the directory of a path.
+pub(super) fn directory(path: &[u8]) -> Vec<u8> {
+    match parent(path) {
+        b"" => b"/".to_vec(),
+        above => above.to_vec(),
+    }
+}
+
 /// Removes `.`, `..` and repeated slashes, as far as that is possible without the directories.
 pub(super) fn normal(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len());

@@ -2,11 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
+use super::Durability;
+use super::deed::Deed;
 use super::file_state::{FailedSync, StateKey};
 use super::limits::SYNCERS_MAX;
 use super::path_index::{PlacedPath, normal};
-use super::Durability;
-use super::deed::Deed;
 use crate::analysis::advice::rule::RuleId;
 use crate::analysis::completed_op::OpKind;
 use crate::event::OpenFlags;
@@ -130,12 +130,13 @@ impl Durability {
         let event = deed.event(&state.shown_name());
         // A write that ended after the begin of the sync may not be covered.
         if state.dirty.as_ref().is_some_and(|dirty| dirty.last.end <= deed.done.start) {
-            state.dirty = None;
+            state.covered = state.dirty.take().map(|dirty| Box::new(dirty.last));
         }
         for case in &state.cases {
-            let known = self.cases.get_mut(*case).filter(|case| {
-                case.later.is_none() && case.rule != RuleId::SyncFailed
-            });
+            let known = self
+                .cases
+                .get_mut(*case)
+                .filter(|case| case.later.is_none() && case.rule != RuleId::SyncFailed);
             if let Some(case) = known {
                 case.later = Some(event.clone());
             }

@@ -5,8 +5,8 @@ use super::super::super::files::MovedBytes;
 use super::super::finding::AdviceAmount::{Bytes, Count, Ns};
 use super::super::finding::{AdviceFinding, AdvicePlace};
 use super::super::rule::RuleId;
-use super::places::{PlaceSum, Places, of_habits};
 use super::Judge;
+use super::places::{AdvicePlaces, PlaceSum, of_habits};
 use super::thresholds::{LONG_NS, MANY, MUCH};
 use crate::event::syscall_table::CallClass;
 use crate::operation::io_class::IoClass;
@@ -27,7 +27,8 @@ impl Judge<'_> {
     fn small(&self, moved: &MovedBytes, opens: u64) -> Option<PlaceSum> {
         let MovedBytes { count, bytes, .. } = *moved;
         let is_many = count >= MANY && count >= opens.max(1).saturating_mul(OF_AN_OPEN);
-        let is_small = bytes / count.max(1) < self.page_bytes;
+        // With accesses of a page each, half of them would do.
+        let is_small = count >= bytes.div_ceil(self.page_bytes).saturating_mul(2);
         (is_many && is_small).then_some(PlaceSum { count, bytes, time_ns: 0 })
     }
 
@@ -37,7 +38,7 @@ impl Judge<'_> {
         noun: &'static str,
         places: Vec<AdvicePlace>,
     ) -> Option<AdviceFinding> {
-        let places = Places::new(places, false);
+        let places = AdvicePlaces::new(places, false);
         let PlaceSum { count, bytes, .. } = places.sum;
         let needed = Count(bytes.div_ceil(self.page_bytes), "page in them");
         let mean = Bytes(bytes / count.max(1), "on average");
@@ -60,7 +61,7 @@ impl Judge<'_> {
             let (count, bytes) = (used.read.count, used.read.again);
             (bytes > 0).then_some(PlaceSum { count, bytes, time_ns: 0 })
         });
-        let places = Places::new(files, true);
+        let places = AdvicePlaces::new(files, true);
         let bytes = places.sum.bytes;
         let all = self.input.summary.all().read;
         let amounts = vec![Bytes(bytes, "read again"), Bytes(all, "read in all")];
@@ -72,7 +73,7 @@ impl Judge<'_> {
             let (count, bytes) = (used.removals, used.written_then_removed);
             (bytes > 0).then_some(PlaceSum { count, bytes, time_ns: 0 })
         });
-        let places = Places::new(files, true);
+        let places = AdvicePlaces::new(files, true);
         let bytes = places.sum.bytes;
         let amounts = vec![Bytes(bytes, "written and removed"), Count(places.sum.count, "removal")];
         (bytes >= MUCH).then(|| places.finding(RuleId::WrittenRemoved, amounts))
@@ -81,7 +82,7 @@ impl Judge<'_> {
     pub(super) fn missing_lookups(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
         let [all, missing] = habits.lookups;
-        let places = Places::new(of_habits(&habits.missing, &habits.names, |_| true), false);
+        let places = AdvicePlaces::new(of_habits(&habits.missing, &habits.names, |_| true), false);
         let amounts = vec![
             Count(missing, "call that found nothing"),
             Count(all, "call with a path"),
@@ -94,22 +95,24 @@ impl Judge<'_> {
     pub(super) fn stat_storm(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
         let places = of_habits(&habits.queries, &habits.names, |place| place.count >= MANY);
-        let places = Places::new(places, false);
+        let places = AdvicePlaces::new(places, false);
         let PlaceSum { count, time_ns, .. } = places.sum;
-        let amounts = vec![Count(count, "query"), Count(places.all, "path"), Ns(time_ns, "in them")];
+        let amounts =
+            vec![Count(count, "query"), Count(places.all, "path"), Ns(time_ns, "in them")];
         (count > 0).then(|| places.finding(RuleId::StatStorm, amounts))
     }
 
     pub(super) fn opened_unused(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let places = Places::new(of_habits(&habits.unused, &habits.names, |_| true), false);
+        let places = AdvicePlaces::new(of_habits(&habits.unused, &habits.names, |_| true), false);
         let amounts = vec![Count(places.sum.count, "open without a use")];
         (places.sum.count >= MANY).then(|| places.finding(RuleId::OpenedUnused, amounts))
     }
 
     pub(super) fn overwritten(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let places = Places::new(of_habits(&habits.overwritten, &habits.names, |_| true), true);
+        let places =
+            AdvicePlaces::new(of_habits(&habits.overwritten, &habits.names, |_| true), true);
         let bytes = places.sum.bytes;
         let amounts = vec![Bytes(bytes, "overwritten"), Count(places.sum.count, "write")];
         (bytes >= MUCH).then(|| places.finding(RuleId::Overwritten, amounts))
@@ -117,16 +120,14 @@ impl Judge<'_> {
 
     pub(super) fn fsync_storm(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let written = |key: &[u8]| {
-            self.input.files.files.get(key).map_or(0, |used| used.written.bytes)
-        };
+        let written = |key: &[u8]| self.input.summary.files.get(key).map_or(0, |used| used.written);
         let mut places = of_habits(&habits.syncs, &habits.names, |place| {
             place.count >= MANY && written(&place.key) / place.count < SYNC_BYTES
         });
         for place in &mut places {
             place.bytes = written(&place.key);
         }
-        let places = Places::new(places, false);
+        let places = AdvicePlaces::new(places, false);
         let PlaceSum { count, bytes, time_ns } = places.sum;
         let mean = Bytes(bytes / count.max(1), "written for each");
         let amounts = vec![Count(count, "sync"), mean, Ns(time_ns, "in them")];
@@ -135,7 +136,8 @@ impl Judge<'_> {
 
     pub(super) fn sync_all(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let places = Places::new(of_habits(&habits.all_syncs, &habits.names, |_| true), false);
+        let places =
+            AdvicePlaces::new(of_habits(&habits.all_syncs, &habits.names, |_| true), false);
         let PlaceSum { count, time_ns, .. } = places.sum;
         let amounts = vec![Count(count, "sync of all files"), Ns(time_ns, "in them")];
         (count > 0).then(|| places.finding(RuleId::SyncAll, amounts))
@@ -143,7 +145,7 @@ impl Judge<'_> {
 
     pub(super) fn sync_twice(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let places = Places::new(of_habits(&habits.twice, &habits.names, |_| true), false);
+        let places = AdvicePlaces::new(of_habits(&habits.twice, &habits.names, |_| true), false);
         let PlaceSum { count, time_ns, .. } = places.sum;
         let amounts = vec![Count(count, "sync"), Ns(time_ns, "in them")];
         (count >= SOME).then(|| places.finding(RuleId::SyncTwice, amounts))
@@ -154,7 +156,7 @@ impl Judge<'_> {
         let places = of_habits(&habits.overlaps, &habits.names, |place| {
             place.count >= MANY && place.time_ns >= LONG_NS
         });
-        let places = Places::new(places, false);
+        let places = AdvicePlaces::new(places, false);
         let PlaceSum { count, time_ns, .. } = places.sum;
         let amounts = vec![Count(count, "write"), Ns(time_ns, "beside another one")];
         (count > 0).then(|| places.finding(RuleId::SharedFile, amounts))
@@ -162,8 +164,9 @@ impl Judge<'_> {
 
     pub(super) fn direct_unaligned(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let unaligned = Places::new(of_habits(&habits.unaligned, &habits.names, |_| true), false);
-        let refused = Places::new(of_habits(&habits.refused, &habits.names, |_| true), false);
+        let unaligned =
+            AdvicePlaces::new(of_habits(&habits.unaligned, &habits.names, |_| true), false);
+        let refused = AdvicePlaces::new(of_habits(&habits.refused, &habits.names, |_| true), false);
         let counts = [unaligned.sum.count, refused.sum.count];
         let amounts = vec![Count(counts[0], "unaligned access"), Count(counts[1], "refusal")];
         let places = if counts[0] > 0 { unaligned } else { refused };
@@ -201,7 +204,8 @@ impl Judge<'_> {
             Ns(data.time_ns, "in those"),
         ];
         let is_heavy = names.time_ns >= data.time_ns.saturating_mul(2);
-        let mut finding = Places::new(Vec::new(), false).finding(RuleId::MetadataHeavy, amounts);
+        let mut finding =
+            AdvicePlaces::new(Vec::new(), false).finding(RuleId::MetadataHeavy, amounts);
         finding.count = names.count;
         (names.count >= METADATA_MIN && is_heavy).then_some(finding)
     }

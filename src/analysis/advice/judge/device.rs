@@ -7,8 +7,8 @@ use super::super::super::pattern::{Direction, StreamFile};
 use super::super::finding::AdviceAmount::{Bytes, Count, Ns};
 use super::super::finding::{AdviceFinding, AdvicePlace};
 use super::super::rule::RuleId;
-use super::places::{PlaceSum, Places, of_habits};
 use super::Judge;
+use super::places::{AdvicePlaces, PlaceSum, of_habits};
 use super::thresholds::{LONG_NS, MUCH};
 use crate::capture::header::Disk;
 use crate::operation::disk;
@@ -36,8 +36,9 @@ impl Judge<'_> {
 
     pub(super) fn one_at_a_time(&self) -> Option<AdviceFinding> {
         let disks = self.input.recording.disks();
+        let patterns = self.input.facts.patterns.as_ref()?;
         let mut places = Vec::new();
-        for ((dev, direction), row) in self.input.facts.patterns.devices.iter() {
+        for ((dev, direction), row) in patterns.devices.iter() {
             if *direction != Direction::Both || row.stream.count < REQUESTS_MIN {
                 continue;
             }
@@ -45,7 +46,8 @@ impl Judge<'_> {
             let queue = disk.and_then(|disk| {
                 Self::number(disk, "device/queue_depth").or(Self::number(disk, "queue/nr_requests"))
             });
-            if queue.is_some_and(|length| length >= QUEUE_MIN) && row.stream.found().depth.max == 1 {
+            if queue.is_some_and(|length| length >= QUEUE_MIN) && row.stream.found().depth.max == 1
+            {
                 places.push(AdvicePlace {
                     key: self.disk_name(*dev),
                     count: row.stream.count,
@@ -54,7 +56,7 @@ impl Judge<'_> {
                 });
             }
         }
-        let places = Places::new(places, false);
+        let places = AdvicePlaces::new(places, false);
         let PlaceSum { count, bytes, .. } = places.sum;
         let amounts = vec![Count(count, "request"), Bytes(bytes, "moved"), Count(1, "at once")];
         (count > 0).then(|| places.finding(RuleId::OneAtATime, amounts))
@@ -77,13 +79,13 @@ impl Judge<'_> {
                 }
             }
         }
-        let places = Places::new(places, false);
+        let places = AdvicePlaces::new(places, false);
         let amounts = vec![Count(places.all, "partition")];
         (places.all > 0).then(|| places.finding(RuleId::MisalignedPartition, amounts))
     }
 
     pub(super) fn useless_readahead(&self) -> Option<AdviceFinding> {
-        let patterns = &self.input.facts.patterns;
+        let patterns = self.input.facts.patterns.as_ref()?;
         let mut is_random: FxHashMap<usize, bool> = FxHashMap::default();
         for ((_, file, direction), row) in patterns.streams.iter() {
             if let (StreamFile::Named(place), Direction::Read) = (file, direction) {
@@ -92,11 +94,13 @@ impl Judge<'_> {
                 *known &= is_this;
             }
         }
-        let cache = &self.input.facts.cache;
+        let cache = self.input.facts.cache.as_ref()?;
         let mut places = Vec::new();
         for (key, place) in patterns.files.keys() {
             let file = cache.files.get(key).and_then(|row| row.key);
-            let Some(file) = file.filter(|_| is_random.get(&place) == Some(&true)) else { continue };
+            let Some(file) = file.filter(|_| is_random.get(&place) == Some(&true)) else {
+                continue;
+            };
             let [read, unused] = cache.of_disk(file);
             if unused >= MUCH && unused.saturating_mul(2) >= read {
                 let count = cache.files.get(key).map_or(0, |row| row.used.reads);
@@ -109,17 +113,18 @@ impl Judge<'_> {
                 });
             }
         }
-        let places = Places::new(places, true);
+        let places = AdvicePlaces::new(places, true);
         let PlaceSum { count, bytes, .. } = places.sum;
         let amounts = vec![Bytes(bytes, "read by disks and not used"), Count(count, "random read")];
         (bytes > 0).then(|| places.finding(RuleId::UselessReadahead, amounts))
     }
 
     pub(super) fn cache_thrash(&self) -> Option<AdviceFinding> {
-        let cache = &self.input.facts.cache;
+        let cache = self.input.facts.cache.as_ref()?;
+        let files = &self.input.files?.files;
         let mut places = Vec::new();
         for (key, row) in cache.files.iter() {
-            let (Some(file), Some(used)) = (row.key, self.input.files.files.get(key)) else {
+            let (Some(file), Some(used)) = (row.key, files.get(key)) else {
                 continue;
             };
             let [read, _] = cache.of_disk(file);
@@ -135,14 +140,14 @@ impl Judge<'_> {
                 });
             }
         }
-        let places = Places::new(places, true);
+        let places = AdvicePlaces::new(places, true);
         let amounts = vec![Bytes(places.sum.bytes, "read by disks beyond the size of the files")];
         (places.all > 0).then(|| places.finding(RuleId::CacheThrash, amounts))
     }
 
     pub(super) fn journal_commits(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let places = Places::new(of_habits(&habits.commits, &habits.names, |_| true), false);
+        let places = AdvicePlaces::new(of_habits(&habits.commits, &habits.names, |_| true), false);
         let PlaceSum { count, time_ns, .. } = places.sum;
         let amounts = vec![
             Count(count, "sync that waited"),
@@ -155,7 +160,8 @@ impl Judge<'_> {
 
     pub(super) fn throttled_writers(&self) -> Option<AdviceFinding> {
         let habits = &self.input.facts.habits;
-        let places = Places::new(of_habits(&habits.throttled, &habits.names, |_| true), false);
+        let places =
+            AdvicePlaces::new(of_habits(&habits.throttled, &habits.names, |_| true), false);
         let PlaceSum { count, time_ns, .. } = places.sum;
         let amounts = vec![Count(count, "call"), Ns(time_ns, "throttled")];
         (time_ns >= LONG_NS).then(|| places.finding(RuleId::ThrottledWriters, amounts))

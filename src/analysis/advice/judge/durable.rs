@@ -7,7 +7,7 @@ use super::super::durability::{Durability, DurabilityCase, DurabilityResult};
 use super::super::finding::AdviceAmount::{Bytes, Count};
 use super::super::finding::{AdviceFinding, AdvicePlace, AdviceProof, NotJudged, PROOFS_MAX};
 use super::super::rule::{RuleId, Severity};
-use super::places::Places;
+use super::places::AdvicePlaces;
 
 /// Result of the fold.
 pub(super) struct Durable(DurabilityResult);
@@ -24,7 +24,10 @@ impl Durable {
             let severity = case.severity.unwrap_or(rule.rule().severity);
             by_severity.entry(severity).or_default().push(case);
         }
-        by_severity.into_iter().map(|(severity, cases)| finding(rule, severity, &cases, names)).collect()
+        by_severity
+            .into_iter()
+            .map(|(severity, cases)| finding(rule, severity, &cases, names))
+            .collect()
     }
 
     /// Returns the cases of a rule that are not judged.
@@ -59,7 +62,7 @@ fn finding(
         place.bytes = place.bytes.saturating_add(case.bytes);
         bytes = bytes.saturating_add(case.bytes);
     }
-    let places = Places::new(by_path.into_values().collect(), false);
+    let places = AdvicePlaces::new(by_path.into_values().collect(), false);
     let mut amounts = vec![Count(cases.len() as u64, "case"), Count(places.all, "file")];
     if bytes > 0 {
         amounts.push(Bytes(bytes, "unsynced"));

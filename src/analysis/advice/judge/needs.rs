@@ -54,7 +54,8 @@ fn no_events(word: &str) -> String {
 fn incomplete(summary: &Summary) -> Option<String> {
     let ledger = &summary.ledger;
     let missing = summary.missing().unwrap_or_default();
-    let missing = missing.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(count.unsigned_abs()));
+    let missing =
+        missing.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(count.unsigned_abs()));
     let counts = [
         (summary.lost(), "records were lost"),
         (missing, "records are missing"),

@@ -1,10 +1,10 @@
-//! Places of a finding: the files, directories or devices with most of it.
+//! AdvicePlaces of a finding: the files, directories or devices with most of it.
 
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 
-use super::super::super::files::{FileUse, ProcessUse};
+use super::super::super::files::{FileTotals, FileUse, ProcessUse};
 use super::super::super::process_names::ProcessNames;
 use super::super::super::summary::KeyParts;
 use super::super::finding::{AdviceAmount, AdviceFinding, AdvicePlace, PLACES_MAX};
@@ -22,14 +22,14 @@ pub(super) struct PlaceSum {
     pub(super) time_ns: u64,
 }
 
-/// Places with their sum, the largest first.
-pub(super) struct Places {
+/// AdvicePlaces with their sum, the largest first.
+pub(super) struct AdvicePlaces {
     pub(super) sum: PlaceSum,
     pub(super) all: u64,
     places: Vec<AdvicePlace>,
 }
 
-impl Places {
+impl AdvicePlaces {
     /// Returns the places, sorted by count, or by bytes.
     pub(super) fn new(mut places: Vec<AdvicePlace>, is_by_bytes: bool) -> Self {
         let mut sum = PlaceSum::default();
@@ -40,7 +40,11 @@ impl Places {
         }
         places.sort_by(|one, other| {
             let weight = |place: &AdvicePlace| {
-                Reverse(if is_by_bytes { (place.bytes, place.count) } else { (place.count, place.bytes) })
+                Reverse(if is_by_bytes {
+                    (place.bytes, place.count)
+                } else {
+                    (place.count, place.bytes)
+                })
             };
             weight(one).cmp(&weight(other)).then_with(|| one.key.cmp(&other.key))
         });
@@ -83,11 +87,9 @@ pub(super) fn of_habits(
 impl Judge<'_> {
     /// Returns the files that a test selects, with count and bytes, and the process with most
     /// operations on each.
-    pub(super) fn files(
-        &self,
-        select: impl Fn(&FileUse) -> Option<PlaceSum>,
-    ) -> Vec<AdvicePlace> {
-        let files = &self.input.files.files;
+    pub(super) fn files(&self, select: impl Fn(&FileUse) -> Option<PlaceSum>) -> Vec<AdvicePlace> {
+        let Some(totals) = self.input.files else { return Vec::new() };
+        let files = &totals.files;
         let rows: FxHashMap<usize, &Vec<u8>> = files.keys().map(|(key, row)| (row, key)).collect();
         let mut selected: FxHashMap<usize, AdvicePlace> = FxHashMap::default();
         for (row, key) in &rows {
@@ -106,23 +108,8 @@ impl Judge<'_> {
                 selected.insert(*row, place);
             }
         }
-        self.add_processes(&mut selected);
+        add_processes(totals, &mut selected);
         selected.into_values().collect()
-    }
-
-    fn add_processes(&self, selected: &mut FxHashMap<usize, AdvicePlace>) {
-        let mut most: FxHashMap<usize, (u64, ProcessKey)> = FxHashMap::default();
-        for ((process, row), used) in self.input.files.by_process.iter() {
-            let used: &ProcessUse = used;
-            let Some(place) = selected.get_mut(row) else { continue };
-            let this = (used.tally.count, *process);
-            let known = most.entry(*row).or_insert((0, *process));
-            if this.0 > known.0 || this.0 == known.0 && this.1 < known.1 {
-                *known = this;
-                place.pid = Some(used.pid);
-                place.comm = self.input.files.names.of(*process).to_vec();
-            }
-        }
     }
 
     /// True for a file of a file system that only shows the kernel's state.
@@ -131,5 +118,21 @@ impl Judge<'_> {
         let namespace = mounts.unwrap_or_default();
         let found = self.mounts.of_file(path, namespace, used.file_system);
         found.is_some_and(|found| found.mount.is_pseudo())
+    }
+}
+
+/// Adds the process with most operations to each place.
+fn add_processes(files: &FileTotals, selected: &mut FxHashMap<usize, AdvicePlace>) {
+    let mut most: FxHashMap<usize, (u64, ProcessKey)> = FxHashMap::default();
+    for ((process, row), used) in files.by_process.iter() {
+        let used: &ProcessUse = used;
+        let Some(place) = selected.get_mut(row) else { continue };
+        let this = (used.tally.count, *process);
+        let known = most.entry(*row).or_insert((0, *process));
+        if this.0 > known.0 || this.0 == known.0 && this.1 < known.1 {
+            *known = this;
+            place.pid = Some(used.pid);
+            place.comm = files.names.of(*process).to_vec();
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 /// Reason why a case is not judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Undecided {
+pub enum DurabilityDoubt {
     /// The paths of a rename or link are not known.
     UnknownPath,
     /// The file is on another machine, or on a file system of a program.
@@ -21,7 +21,7 @@ pub enum Undecided {
     UnseenStore,
 }
 
-impl Undecided {
+impl DurabilityDoubt {
     /// Returns the reason as a sentence.
     pub fn as_str(self) -> &'static str {
         match self {
