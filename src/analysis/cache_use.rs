@@ -375,7 +375,8 @@ impl Sink for SelectedCacheUses {
 }
 
 impl CacheUses {
-    fn take_step(&mut self, step: &Step<'_>, is_selected: bool) {
+    /// Takes a step; only selected reads count.
+    pub(super) fn take_step(&mut self, step: &Step<'_>, is_selected: bool) {
         match step {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
                 if let Some(done) = CompletedOp::of(step) {

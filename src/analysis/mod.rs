@@ -1,6 +1,7 @@
 //! Folds over operations: pure, streaming, memory bounded by the number of distinct keys.
 
 pub mod accounting;
+pub mod advice;
 pub mod audit;
 pub mod bounded_map;
 pub mod budget;

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use super::advice::facts::AdviceFacts;
 use super::completed_op::CompletedOp;
 use super::disk_use::DiskUses;
 use super::files::FileTotals;
@@ -30,13 +31,16 @@ pub struct Overview {
     pub slowest: Slowest,
     /// Activity over time.
     pub timeline: IoTimeline,
+    /// Facts for findings with advice.
+    pub advice: AdviceFacts,
     /// Call chains, if they were recorded.
     pub stacks: Option<IoStacks>,
 }
 
 impl Overview {
-    /// Creates the fold for the log with this header.
-    pub fn new(header: &Header) -> Self {
+    /// Creates the fold for the log with this header; `direct_flag` is the bit of `O_DIRECT` on its
+    /// machine.
+    pub fn new(header: &Header, direct_flag: u32) -> Self {
         let layers = LatencyOptions {
             syscalls: true,
             vfs: true,
@@ -57,6 +61,7 @@ impl Overview {
             latency: Latency::new(layers),
             slowest: Slowest::default(),
             timeline: IoTimeline::new(KernelTime(header.clock.start_ns)),
+            advice: AdviceFacts::new(header, direct_flag),
             stacks,
         }
     }
@@ -94,8 +99,10 @@ impl Sink for SelectedOverview {
     type Error = Infallible;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        if self.picker.wants(step) {
-            return self.fold.step(time, step);
+        let is_selected = self.picker.wants(step);
+        self.fold.advice.take(time, step, is_selected);
+        if is_selected {
+            return self.fold.add(time, step);
         }
         let Step::Block { step: block, .. } = step else { return Ok(()) };
         self.fold.timeline.count_depth(time, block, |dev| self.picker.has_device(dev));
@@ -107,6 +114,14 @@ impl Sink for Overview {
     type Error = Infallible;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        self.advice.take(time, step, true);
+        self.add(time, step)
+    }
+}
+
+impl Overview {
+    /// Adds a step to all folds but that of advice.
+    fn add(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Some(done) = CompletedOp::of(step) {
             self.done(step, &done);
             return self.stacks.as_mut().map_or(Ok(()), |stacks| stacks.step(time, step));

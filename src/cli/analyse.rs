@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::advise;
 use super::args::{AnalyseArgs, GroupedArgs, LatencyArgs, LayerArg};
 use super::convert::{InputLog, open};
 use super::converted::Converted;
@@ -18,6 +19,8 @@ use super::report_args::{ByArg, PrintArgs};
 use super::report_output::{ReportOutput, output};
 use super::target::{self, TargetWords};
 use super::{events, summary_lines};
+use crate::analysis::advice::facts::AdviceFold;
+use crate::analysis::advice::judge::{AdviceInput, judge};
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
@@ -39,7 +42,22 @@ use crate::text::table::{Report, Separator, TableFormat, incomplete_line};
 /// `iotrace-perf summary`.
 pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     let dimension = args.by.and_then(ByArg::dimension);
-    run_grouped(args, |_| IoSummary::in_dimension(dimension), report::summary::report)
+    let print_args = &args.analyse.print;
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let options = report_options(args, wish.is_all());
+    let empty = IoSummary::in_dimension(dimension);
+    chosen(report::summary::report(&empty, &Summary::default(), options), print_args)?;
+    let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
+    let shown = advise::shown_log(&args.analyse);
+    on_log(&args.analyse, |log, go_on| {
+        let fold = |_: &Header, flag| AdviceFold::brief(flag, empty);
+        let (fold, converted) = advise::folded(log, wish, fold, go_on)?;
+        let advice = judge(&AdviceInput::of(&fold, &converted.summary, &[]));
+        let mut report = report::summary::report(&fold.summary, &converted.summary, options);
+        report::advice::add_to_summary(&mut report, &advice, &shown);
+        summary_lines::add_to(&mut report, &converted);
+        print(report, print_args, to)
+    })
 }
 
 /// `iotrace-perf disk`.

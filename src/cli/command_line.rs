@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::advise::AdviseArgs;
 use super::args::{
     AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
     InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
@@ -61,6 +62,8 @@ pub(super) enum Verb {
     Report(PageArgs),
     /// Differences between two recordings, or two commands
     Diff(DiffArgs),
+    /// Findings with advice: wasted I/O, and data that a crash may lose
+    Advise(AdviseArgs),
     /// Fail if a run opens, reads or writes more than a budget allows
     Check(BudgetArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback

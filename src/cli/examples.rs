@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
     (
         "record",
         &[
@@ -46,6 +46,15 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
             ("iotrace-perf check --budget io.toml -- make", "status 100 if over it"),
             ("iotrace-perf check --budget io.toml --update -- make", "sets the limits"),
             ("iotrace-perf check --budget io.toml a.iocap", "a recording"),
+        ],
+    ),
+    (
+        "advise",
+        &[
+            ("iotrace-perf advise a.iocap", "what can be better, with the evidence"),
+            ("iotrace-perf advise -- ./app", "records ./app first, with all that rules need"),
+            ("iotrace-perf advise --ignore small-writes a.iocap", "without a rule"),
+            ("iotrace-perf advise --rules", "all rules, with their thresholds"),
         ],
     ),
     (

@@ -19,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Look at a recording, or at one that is made for the report",
         &[
             "summary", "report", "disk", "cache", "files", "slow", "latency", "pattern", "stacks",
-            "script", "info", "diff", "check",
+            "script", "info", "diff", "check", "advise",
         ],
     ),
     ("Watch while it happens", &["live", "top", "watch", "ctl"]),

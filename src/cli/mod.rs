@@ -1,5 +1,6 @@
 //! Command-line interface: one module for each subcommand.
 
+mod advise;
 mod analyse;
 mod anomaly_digest;
 mod archive_staging;
@@ -124,6 +125,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Summary(args)) => analyse::summary(&args),
         Some(Verb::Report(args)) => report::run(&args),
         Some(Verb::Diff(args)) => diff::run(&args),
+        Some(Verb::Advise(args)) => advise::run(&args),
         Some(Verb::Check(args)) => budget::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),

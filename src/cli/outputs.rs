@@ -13,7 +13,6 @@ use super::filter_args::FilterSpec;
 use super::output::{OpenOutput, Output, substitute};
 use super::recording::Recorded;
 use super::{convert, convert_perfetto, report};
-use crate::analysis::overview::Overview;
 use crate::sys::output_dir::Users;
 
 /// Outputs as they were named.
@@ -146,7 +145,7 @@ impl OpenFurther {
             }
             Self::Page(_, staged) => {
                 let (fold, converted) =
-                    fold_log(log.path, Overview::new, FilterSpec::of_all(), go_on)?;
+                    fold_log(log.path, report::overview, FilterSpec::of_all(), go_on)?;
                 let page = report::page_of(&fold, &converted, log.shown);
                 staged.file().write_all(page.as_bytes()).map_err(CliError::output)?;
                 staged.finish()?;

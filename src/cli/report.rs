@@ -20,8 +20,8 @@ use crate::report::page::{self, PageInput};
 use crate::sys::cancellation::Cancellation;
 use crate::sys::output_dir::Users;
 use crate::sys::spawn;
-use crate::text::quantity;
 use crate::text::table::incomplete_line;
+use crate::text::{direct_flag, quantity};
 
 /// Name of the page about a recording that is not kept.
 const PAGE_NAME: &str = "report.html";
@@ -54,6 +54,11 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode, CliError> {
     made.map(|()| ExitCode::SUCCESS)
 }
 
+/// Returns the fold of the page for a log with this header.
+pub(super) fn overview(header: &Header) -> Overview {
+    Overview::new(header, direct_flag(&header.host.machine))
+}
+
 /// Makes the page about a log. `go_on` is called now and then, and before the page gets its name.
 fn make_page(
     log: &Path,
@@ -63,7 +68,7 @@ fn make_page(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), CliError> {
     let is_whole = wish.is_all();
-    let sink = |filter, header: &Header| SelectedOverview::new(filter, Overview::new(header));
+    let sink = |filter, header: &Header| SelectedOverview::new(filter, overview(header));
     let (selected, converted) = analyse::pass_over(log, wish, sink, go_on)?;
     let filter_notes = summary_lines::filter_notes(&selected.picker);
     let converted = Converted { filter_notes, ..converted };

@@ -140,6 +140,27 @@ fn keys_of_slow_are_documented() {
     check_report("slow", &[&[], &["-n", "1"]], of_report("slow"), &[]);
 }
 
+/// The status of `advise` tells the severity of its findings.
+#[test]
+fn keys_of_advise_are_documented() {
+    let mut schema = of_report("advise");
+    let run = |arguments: &[&str], log: Option<&Path>| {
+        let mut command = Command::new(BINARY);
+        command.args(["advise", "--json"]).args(arguments).args(log);
+        let finished = process::run(&mut command, TIMEOUT).expect("it ends");
+        let text = finished.stdout();
+        assert!(matches!(finished.status.code(), Some(0 | 102 | 103)), "{}", finished.stderr());
+        expect_no_key_twice(&text, "advise");
+        serde_json::from_str::<Value>(&text).expect("JSON")
+    };
+    for log in logs() {
+        let value = run(&["--ignore", "sync-all"], Some(&log));
+        assert_eq!(schema.check(&value), Vec::<String>::new(), "{}", log.display());
+    }
+    assert_eq!(schema.check(&run(&["--rules"], None)), Vec::<String>::new());
+    assert_eq!(schema.unwritten(), Vec::<String>::new());
+}
+
 #[test]
 fn keys_of_latency_are_documented() {
     check_report("latency", &[&[], &["--ms", "-Q"]], of_report("latency"), &[]);

@@ -3,6 +3,7 @@
 //! Each test takes a turn ([`support::machine::turns`]): `alone()` if it measures or changes the
 //! machine, or needs its load for itself, otherwise `beside_others()`.
 
+mod advise;
 mod attribution;
 mod both_sources;
 mod cache;

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::page_table::sentence;
+use super::page_table::{page_table, sentence};
 use super::reports::{PageReports, table};
 use crate::text::table::{Cell, Report, Table};
 
@@ -36,6 +36,7 @@ pub(super) fn block(reports: &PageReports) -> Markup {
     let all: Vec<ShownFinding> = [&reports.summary, &reports.files, &reports.disk, &reports.slow]
         .into_iter()
         .flat_map(found)
+        .chain(advised(&reports.advise))
         .collect();
     html! {
         @if all.is_empty() {
@@ -45,10 +46,19 @@ pub(super) fn block(reports: &PageReports) -> Markup {
                 li data-kind=(finding.kind) {
                     p { (sentence(&finding.text)) }
                     p class="note" {
-                        (finding.step) " " a href={ "#" (finding.block) } { "Evidence" }
+                        (sentence(&finding.step)) " " a href={ "#" (finding.block) } { "Evidence" }
                     }
                 }
             } }
+        }
+        @if let Some(events) = table(&reports.advise, "events") {
+            details {
+                summary { "Order of the events that prove the findings about durability" }
+                (page_table(events))
+            }
+        }
+        @if let Some(reasons) = table(&reports.advise, "not_judged") {
+            details { summary { "Rules that were not judged, with the reason" } (page_table(reasons)) }
         }
     }
 }
@@ -58,7 +68,7 @@ struct ShownFinding {
     kind: String,
     text: String,
     block: &'static str,
-    step: &'static str,
+    step: String,
 }
 
 fn found(report: &Report) -> Vec<ShownFinding> {
@@ -69,7 +79,23 @@ fn found(report: &Report) -> Vec<ShownFinding> {
         let all = ADVICE.iter().chain(&OTHERS);
         let known = all.copied().find(|(name, _, _)| *name == kind);
         let (_, block, step) = known.unwrap_or((kind, "appendix", ""));
-        ShownFinding { kind: kind.to_owned(), text: text.to_owned(), block, step }
+        ShownFinding { kind: kind.to_owned(), text: text.to_owned(), block, step: step.to_owned() }
+    };
+    found.rows.iter().map(finding).collect()
+}
+
+/// Returns the findings with advice. The evidence of most is about files.
+fn advised(report: &Report) -> Vec<ShownFinding> {
+    let Some(found) = table(report, "findings") else { return Vec::new() };
+    let finding = |cells: &Vec<Cell>| {
+        let of = |key: &str| word(found, cells, key).unwrap_or_default().to_owned();
+        let kind = of("finding");
+        let block = match kind.as_str() {
+            "one-at-a-time" | "misaligned-partition" => "disks",
+            "journal-commits" | "throttled-writers" | "metadata-heavy" => "layers",
+            _ => "files",
+        };
+        ShownFinding { kind, text: of("text"), block, step: of("action") }
     };
     found.rows.iter().map(finding).collect()
 }

@@ -1,6 +1,8 @@
 //! Reports whose tables the page shows: those of the other subcommands.
 
 use super::input::PageInput;
+use crate::analysis::advice::judge::{AdviceInput, judge};
+use crate::report::advice::{self, AdviceOptions};
 use crate::report::grouping::{Grouping, ReportOptions};
 use crate::report::{disk, files, latency, slow, summary};
 use crate::text::table::{Report, Table};
@@ -13,13 +15,15 @@ pub(super) struct PageReports {
     pub(super) disk: Report,
     pub(super) latency: Report,
     pub(super) slow: Report,
+    /// Findings with advice, with the first proofs.
+    pub(super) advise: Report,
 }
 
 impl PageReports {
     /// Creates the reports; tables have this number of rows, 0 for all.
     pub(super) fn new(input: &PageInput<'_>, limit: usize) -> Self {
         let [summary, files, disk, latency, slow] = MAKERS.map(|make| finished(input, make, limit));
-        Self { summary, files, disk, latency, slow }
+        Self { summary, files, disk, latency, slow, advise: advise(input) }
     }
 }
 
@@ -34,6 +38,20 @@ pub(super) const MAKERS: [ReportMaker; 5] = [
     |input, limit| latency::report(&input.fold.latency, input.summary, limit),
     |input, limit| slow::report(&input.fold.slowest, input.summary, limit),
 ];
+
+/// Returns the findings with advice, from the folds of the page.
+fn advise(input: &PageInput<'_>) -> Report {
+    let fold = input.fold;
+    let advice = judge(&AdviceInput {
+        summary: &fold.summary,
+        files: Some(&fold.files),
+        facts: &fold.advice,
+        recording: input.summary,
+        ignored: &[],
+    });
+    let start = input.summary.start();
+    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text: true })
+}
 
 fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {
     let (by, is_whole) = (Grouping::Process, input.is_whole);

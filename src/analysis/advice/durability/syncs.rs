@@ -1,0 +1,167 @@
+//! Syncs: of a file, of a directory, of a file system, of all.
+
+use rustc_hash::FxHashMap;
+
+use super::Durability;
+use super::deed::Deed;
+use super::file_state::{FailedSync, StateKey};
+use super::limits::SYNCERS_MAX;
+use super::path_index::{PlacedPath, normal};
+use crate::analysis::advice::rule::RuleId;
+use crate::analysis::completed_op::OpKind;
+use crate::event::OpenFlags;
+use crate::operation::model::OpenFile;
+use crate::units::{DevId, KernelTime};
+
+/// Limit of directories whose syncs are remembered.
+const DIRECTORIES_MAX: usize = 1 << 16;
+
+/// Errors of a sync after which data may be missing.
+const DATA_ERRORS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::ENOMEM];
+
+/// Flag of `msync` with which it waits for the device.
+const MS_SYNC: u64 = libc::MS_SYNC.unsigned_abs() as u64;
+
+/// Times since which everything of a kind is synced: the beginnings of the last syncs.
+#[derive(Debug, Default)]
+pub(super) struct SyncEpochs {
+    all: Option<KernelTime>,
+    devices: FxHashMap<DevId, KernelTime>,
+    directories: FxHashMap<PlacedPath, KernelTime>,
+    /// Last sync of an unknown file, which may have been any.
+    pub(super) unknown: Option<KernelTime>,
+    /// True if a sync of a directory was not remembered for lack of room.
+    pub(super) is_full: bool,
+}
+
+fn later(known: &mut Option<KernelTime>, time: KernelTime) {
+    *known = (*known).max(Some(time));
+}
+
+impl SyncEpochs {
+    /// True if a sync of all files, or of those of the device, began at this time or later.
+    pub(super) fn covers(&self, dev: Option<DevId>, end: KernelTime) -> bool {
+        let is_later = |start: KernelTime| start >= end;
+        self.all.is_some_and(is_later)
+            || match dev {
+                Some(dev) => self.devices.get(&dev).copied().is_some_and(is_later),
+                // It may be on any of the devices.
+                None => self.devices.values().copied().any(is_later),
+            }
+    }
+
+    /// True if a sync of the directory began at this time or later.
+    pub(super) fn covers_directory(&self, directory: &PlacedPath, end: KernelTime) -> bool {
+        self.directories.get(directory).is_some_and(|start| *start >= end)
+    }
+
+    fn sync_directory(&mut self, directory: PlacedPath, start: KernelTime) {
+        if self.directories.len() >= DIRECTORIES_MAX && !self.directories.contains_key(&directory) {
+            self.is_full = true;
+            return;
+        }
+        let known = self.directories.entry(directory).or_insert(start);
+        *known = (*known).max(start);
+    }
+}
+
+impl Durability {
+    pub(super) fn synced(&mut self, deed: &Deed<'_>) {
+        let name = match deed.done.what {
+            OpKind::Call(call) => call.call().name,
+            OpKind::Async(opcode) if opcode.request_kind().name == "SYNC_FILE_RANGE" => return,
+            OpKind::Async(_) => "fsync",
+        };
+        let flags = deed.call.and_then(|call| call.args.get(2)).copied().unwrap_or(0);
+        if name == "sync_file_range" || name == "msync" && flags & MS_SYNC == 0 {
+            return;
+        }
+        if let Some(errno) = deed.done.errno {
+            if DATA_ERRORS.contains(&errno) {
+                self.sync_failed(deed);
+            }
+            return;
+        }
+        if self.syncers.len() < SYNCERS_MAX {
+            self.syncers.insert(deed.done.process);
+        }
+        let start = deed.done.start;
+        if name == "sync" {
+            return later(&mut self.epochs.all, start);
+        }
+        let Some(file) = deed.done.file else { return later(&mut self.epochs.unknown, start) };
+        if name == "syncfs" {
+            match file.stat {
+                Some(stat) => {
+                    let known = self.epochs.devices.entry(stat.dev).or_insert(start);
+                    *known = (*known).max(start);
+                }
+                None => later(&mut self.epochs.all, start),
+            }
+            return;
+        }
+        if file.stat.is_some_and(|stat| stat.is_directory()) || is_directory_open(file) {
+            return self.directory_synced(file, start);
+        }
+        let is_known = file.stat.is_some() || file.path.is_some();
+        match self.key_of(file).filter(|_| is_known) {
+            Some(key) if self.files.contains_key(&key) => self.file_synced(key, deed),
+            Some(_) => {
+                // Nothing of it is followed; where its type is not known, it may be a directory.
+                if file.stat.is_none() {
+                    self.directory_synced(file, start);
+                }
+            }
+            None => later(&mut self.epochs.unknown, start),
+        }
+    }
+
+    fn directory_synced(&mut self, file: &OpenFile, start: KernelTime) {
+        let Some(path) = file.path.as_ref() else { return later(&mut self.epochs.unknown, start) };
+        self.epochs.sync_directory((path.mounts, normal(&path.bytes)), start);
+        if let Some(given) = &file.given {
+            self.epochs.sync_directory((path.mounts, normal(given)), start);
+        }
+    }
+
+    fn file_synced(&mut self, key: StateKey, deed: &Deed<'_>) {
+        self.after_failure(key, deed);
+        let Some(state) = self.files.get_mut(&key) else { return };
+        let event = deed.event(&state.shown_name());
+        // A write that ended after the begin of the sync may not be covered.
+        if state.dirty.as_ref().is_some_and(|dirty| dirty.last.end <= deed.done.start) {
+            state.covered = state.dirty.take().map(|dirty| Box::new(dirty.last));
+        }
+        for case in &state.cases {
+            let known = self
+                .cases
+                .get_mut(*case)
+                .filter(|case| case.later.is_none() && case.rule != RuleId::SyncFailed);
+            if let Some(case) = known {
+                case.later = Some(event.clone());
+            }
+        }
+        if state.mapped.as_ref().is_some_and(|mapped| mapped.0.end <= deed.done.start) {
+            state.mapped = None;
+        }
+        if state.stored.as_ref().is_some_and(|stored| stored.0.end <= deed.done.start) {
+            state.stored = None;
+        }
+        state.synced = Some(Box::new(event));
+    }
+
+    fn sync_failed(&mut self, deed: &Deed<'_>) {
+        let Some(file) = deed.done.file else { return };
+        let Some(key) = self.follow(file) else { return };
+        let Some(state) = self.files.get_mut(&key) else { return };
+        let event = deed.event(&state.shown_name());
+        let (process, is_selected) = (deed.done.process, deed.is_selected);
+        state.failed.get_or_insert_with(|| {
+            Box::new(FailedSync { event, process, closed: None, is_selected })
+        });
+    }
+}
+
+fn is_directory_open(file: &OpenFile) -> bool {
+    file.flags.is_some_and(|flags| OpenFlags(flags).is_directory())
+}

@@ -1,0 +1,126 @@
+//! Folds from which the rules are judged.
+
+use std::convert::Infallible;
+
+use super::super::cache_use::CacheUses;
+use super::super::completed_op::CompletedOp;
+use super::super::files::FileTotals;
+use super::super::filter::{Filter, Picker};
+use super::super::pattern::Patterns;
+use super::super::summary::IoSummary;
+use super::durability::Durability;
+use super::habits::Habits;
+use crate::capture::header::Header;
+use crate::operation::{Sink, Step};
+use crate::units::KernelTime;
+
+/// Folds that only the rules need.
+#[derive(Debug)]
+pub struct AdviceFacts {
+    /// Order and depth of accesses; `None`: not folded.
+    pub patterns: Option<Patterns>,
+    /// Reads from memory and from disks; `None`: not folded.
+    pub cache: Option<CacheUses>,
+    /// Counters.
+    pub habits: Habits,
+    /// State of each file.
+    pub durability: Durability,
+}
+
+impl AdviceFacts {
+    /// Creates the folds of all rules for a recording with this header; `direct_flag` is the bit of
+    /// `O_DIRECT` on its machine.
+    pub fn new(header: &Header, direct_flag: u32) -> Self {
+        Self {
+            patterns: Some(Patterns::default()),
+            cache: Some(CacheUses::new(header, direct_flag)),
+            ..Self::brief(direct_flag)
+        }
+    }
+
+    /// Creates the folds of the rules that cost little ([`super::rule::RuleId::is_brief`]).
+    pub fn brief(direct_flag: u32) -> Self {
+        Self {
+            patterns: None,
+            cache: None,
+            habits: Habits::new(direct_flag),
+            durability: Durability::default(),
+        }
+    }
+
+    /// Takes a step. Durability depends on all operations, and the cache on all requests, whichever
+    /// are selected.
+    pub fn take(&mut self, time: KernelTime, step: &Step<'_>, is_selected: bool) {
+        let done = CompletedOp::of(step);
+        self.durability.take(step, done.as_ref(), is_selected);
+        if let Some(cache) = &mut self.cache {
+            cache.take_step(step, is_selected);
+        }
+        let is_of_all = matches!(step, Step::MountsSeen(_) | Step::Forked { .. });
+        if is_selected || is_of_all {
+            // These folds never fail.
+            let Ok(()) = self.habits.step(time, step);
+            if let Some(patterns) = &mut self.patterns {
+                let Ok(()) = patterns.step(time, step);
+            }
+        } else {
+            self.habits.take_other(step);
+        }
+    }
+}
+
+/// All folds of `advise`.
+#[derive(Debug)]
+pub struct AdviceFold {
+    /// Sums by call, process, file and device.
+    pub summary: IoSummary,
+    /// Uses of files; `None`: not folded.
+    pub files: Option<FileTotals>,
+    /// Folds that only the rules need.
+    pub facts: AdviceFacts,
+}
+
+impl AdviceFold {
+    /// Creates the folds for a recording; see [`AdviceFacts::new`].
+    pub fn new(header: &Header, direct_flag: u32) -> Self {
+        let facts = AdviceFacts::new(header, direct_flag);
+        Self { summary: IoSummary::default(), files: Some(FileTotals::default()), facts }
+    }
+
+    /// Creates the folds of a summary, and of the rules that cost little.
+    pub fn brief(direct_flag: u32, summary: IoSummary) -> Self {
+        Self { summary, files: None, facts: AdviceFacts::brief(direct_flag) }
+    }
+}
+
+/// All folds over the selected operations.
+#[derive(Debug)]
+pub struct SelectedAdvice {
+    /// Picker that selects.
+    pub picker: Picker,
+    /// Folds.
+    pub fold: AdviceFold,
+}
+
+impl SelectedAdvice {
+    /// Creates it for a filter.
+    pub fn new(filter: Filter, fold: AdviceFold) -> Self {
+        Self { picker: Picker::new(filter), fold }
+    }
+}
+
+impl Sink for SelectedAdvice {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        let is_selected = self.picker.wants(step);
+        self.fold.facts.take(time, step, is_selected);
+        if is_selected {
+            self.fold.summary.step(time, step)?;
+            if let Some(files) = &mut self.fold.files {
+                files.step(time, step)?;
+            }
+        }
+        Ok(())
+    }
+}
