@@ -327,6 +327,7 @@ fn full_disk() -> Disk {
         attributes: [(word.clone(), word.clone())].into(),
         loop_file: Some(LoopFile { dev: word.clone(), ino: 1 }),
         partitions: vec![partition],
+        hardware_queues: Some(1),
         holders: vec![word.clone()],
         slaves: vec![word],
     }

@@ -267,6 +267,10 @@ pub struct Disk {
     /// Partitions of the device.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
+    /// Number of its hardware queues (`/sys/block/NAME/mq`); `None`: not known, or it has no queues
+    /// of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware_queues: Option<u64>,
     /// Names of the devices above it (dm, md).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,

@@ -24,6 +24,7 @@ use crate::analysis::disk_use::DiskUses;
 use crate::analysis::files::FileTotals;
 use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::latency::{self, Latency};
+use crate::analysis::neighbours::Neighbours;
 use crate::analysis::pattern::Patterns;
 use crate::analysis::slowest::Slowest;
 use crate::analysis::summary::IoSummary;
@@ -79,6 +80,30 @@ pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
         let filter_notes = summary_lines::filter_notes(&selected.picker);
         let converted = Converted { filter_notes, ..converted };
         let mut report = report::cache::report(&selected.fold, &converted.summary, options);
+        summary_lines::add_to(&mut report, &converted);
+        print(report, print_args, to)
+    })
+}
+
+/// `iotrace-perf neighbours`. The fold needs all requests, whichever wait.
+pub(super) fn neighbours(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    if let Some(ByArg::Thread | ByArg::Directory | ByArg::Mount | ByArg::Device) = args.by {
+        return Err(CliError::Usage(
+            "neighbours: --by names processes: program, process, user or cgroup".into(),
+        ));
+    }
+    let print_args = &args.analyse.print;
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let options = report_options(args, wish.is_all());
+    let empty = Neighbours::new(Filter::default());
+    chosen(report::neighbours::report(&empty, &Summary::default(), options), print_args)?;
+    let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
+    on_log(&args.analyse, |log, go_on| {
+        let sink = |filter, _: &Header| Neighbours::new(filter);
+        let (fold, converted) = pass_over(log, wish, sink, go_on)?;
+        let filter_notes = summary_lines::filter_notes(fold.picker());
+        let converted = Converted { filter_notes, ..converted };
+        let mut report = report::neighbours::report(&fold, &converted.summary, options);
         summary_lines::add_to(&mut report, &converted);
         print(report, print_args, to)
     })

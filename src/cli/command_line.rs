@@ -65,6 +65,9 @@ pub(super) enum Verb {
     Check(BudgetArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback
     Disk(GroupedArgs),
+    /// Processes that waited while a disk worked for others: noisy neighbours
+    #[command(alias = "neighbors")]
+    Neighbours(GroupedArgs),
     /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
     /// Accesses of files and directories by process; repeated, wasted ones

@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
     (
         "record",
         &[
@@ -54,6 +54,13 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 24] = [
             ("iotrace-perf disk -a -D 10s", "processes that use the disks now"),
             ("iotrace-perf disk a.iocap --by cgroup", "containers and services"),
             ("iotrace-perf disk a.iocap --by mount", "file systems"),
+        ],
+    ),
+    (
+        "neighbours",
+        &[
+            ("iotrace-perf neighbours -a -D 10s", "whose requests others wait for"),
+            ("iotrace-perf neighbours a.iocap --by cgroup", "containers and services"),
         ],
     ),
     (

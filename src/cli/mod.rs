@@ -126,6 +126,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Diff(args)) => diff::run(&args),
         Some(Verb::Check(args)) => budget::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
+        Some(Verb::Neighbours(args)) => analyse::neighbours(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Cache(args)) => analyse::cache(&args),

@@ -10,6 +10,7 @@ pub mod files;
 mod files_findings;
 pub mod grouping;
 pub mod latency;
+pub mod neighbours;
 mod op_groups;
 pub mod page;
 pub mod pattern;
