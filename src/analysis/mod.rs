@@ -2,6 +2,7 @@
 
 pub mod accounting;
 pub mod audit;
+pub mod biography;
 pub mod bounded_map;
 pub mod budget;
 pub mod cache_use;

@@ -2,6 +2,7 @@
 //! kept.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
@@ -11,6 +12,7 @@ use super::args::{AnalyseArgs, GroupedArgs, LatencyArgs, LayerArg};
 use super::convert::{InputLog, open};
 use super::converted::Converted;
 use super::error::CliError;
+use super::files_args::{self, FilesArgs};
 use super::filter_args::FilterSpec;
 use super::message::print_error;
 use super::recording::{self, LogPlace};
@@ -18,6 +20,7 @@ use super::report_args::{ByArg, PrintArgs};
 use super::report_output::{ReportOutput, output};
 use super::target::{self, TargetWords};
 use super::{events, summary_lines};
+use crate::analysis::biography::Biographies;
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
@@ -53,13 +56,27 @@ pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 }
 
 /// `iotrace-perf files`.
-pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
+pub(super) fn files(args: &FilesArgs) -> Result<ExitCode, CliError> {
+    let FilesArgs { analyse: args, life } = args;
+    if let Some(life) = life {
+        return lives(args, life);
+    }
     let folds_pseudo_files = folds_pseudo_files(args);
     let report = |fold: &FileTotals, summary: &Summary, limit| {
         let options = ReportOptions { limit, folds_pseudo_files, ..ReportOptions::default() };
         report::files::report(fold, summary, options)
     };
     run(args, |_| FileTotals::default(), report)
+}
+
+/// `iotrace-perf files --life`. The fold needs all operations, and all block requests.
+fn lives(args: &AnalyseArgs, file: &OsStr) -> Result<ExitCode, CliError> {
+    let target = files_args::life_target(file)?;
+    let wish = FilterSpec::of(&args.filter)?.on(args).with_all_requests();
+    let report = |fold: &Biographies, summary: &Summary, limit| {
+        report::biography::report(fold, summary, limit)
+    };
+    run_filtered(args, wish, |_| Biographies::new(target.clone()), report)
 }
 
 /// `iotrace-perf cache`. The fold needs all operations, whichever are selected.

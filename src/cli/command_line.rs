@@ -11,6 +11,7 @@ use super::args::{
 };
 use super::budget::BudgetArgs;
 use super::diff_args::DiffArgs;
+use super::files_args::FilesArgs;
 use super::replay::args::ReplayArgs;
 use super::top_args::TopArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
@@ -71,7 +72,7 @@ pub(super) enum Verb {
     /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
     /// Accesses of files and directories by process; repeated, wasted ones
-    Files(AnalyseArgs),
+    Files(FilesArgs),
     /// Reads from memory and from disks: the page cache, reading ahead
     Cache(GroupedArgs),
     /// The slowest operations, with the block requests that they waited for

@@ -75,6 +75,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
         &[
             ("iotrace-perf files -- make", "failed and repeated opens of a build"),
             ("iotrace-perf files a.iocap --failed", "failed operations only"),
+            ("iotrace-perf files a.iocap --life /srv/a.db", "what happened to a file"),
         ],
     ),
     (

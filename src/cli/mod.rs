@@ -30,6 +30,7 @@ mod examples;
 mod exit_code;
 mod file_kind;
 mod file_staging;
+mod files_args;
 mod filter_args;
 mod foreign_options;
 mod import;

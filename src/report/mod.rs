@@ -1,5 +1,6 @@
 //! Renders analysis results as tables, JSON and CSV.
 
+pub mod biography;
 pub mod budget;
 pub mod cache;
 pub mod comparison;
