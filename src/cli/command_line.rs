@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::args::{
-    AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
-    InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
-    WatchArgs,
+    AnalyseArgs, CompletionsArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs,
+    LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
+use super::convert_args::ConvertArgs;
 use super::diff_args::DiffArgs;
 use super::files_args::FilesArgs;
 use super::replay::args::ReplayArgs;
@@ -44,7 +44,7 @@ pub(super) struct Args {
 pub(super) enum Verb {
     /// Record a program, processes, or the machine (also without this word)
     Record(RecordArgs),
-    /// Make an OTF2 archive or a Perfetto trace from a capture log
+    /// Make an OTF2 archive, a Perfetto trace or an anonymised log
     Convert(ConvertArgs),
     /// Print a capture log, one line per operation
     Script(ScriptArgs),

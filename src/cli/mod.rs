@@ -8,6 +8,8 @@ mod audit_line;
 mod budget;
 mod budget_file;
 mod budget_results;
+mod capsule;
+mod capsule_lines;
 mod cgroup_target;
 mod check;
 mod command_line;
@@ -15,6 +17,7 @@ mod completeness;
 mod container_names;
 mod control;
 mod convert;
+mod convert_args;
 mod convert_perfetto;
 mod converted;
 mod cost_lines;
@@ -113,6 +116,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
     match args.verb {
         None => record::run(&args.record),
         Some(Verb::Record(record)) => record::run(&record),
+        Some(Verb::Convert(convert)) if convert.capsule => capsule::run(&convert),
         Some(Verb::Convert(convert)) if convert_perfetto::is_wanted(&convert) => {
             convert_perfetto::run(&convert)
         }
