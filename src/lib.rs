@@ -86,6 +86,9 @@ pub mod replay;
 // Turns the log of another tool into a capture log.
 pub mod import;
 
+// Replaces the names in a capture log by pseudonyms.
+pub mod capsule;
+
 // Renders analysis results as tables, JSON and CSV.
 pub mod report;
 

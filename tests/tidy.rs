@@ -49,6 +49,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("replay", &["replay::plan", "analysis", "event", "units"]),
     ("replay::execute", &["replay::plan", "replay", "sys::replay", "sys", "event", "units"]),
     ("import", &["text", "capture", "event", "record", "units"]),
+    ("capsule", &["capture", "record", "tracefs", "units"]),
     (
         "report",
         &[
@@ -92,6 +93,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "replay",
             "replay::execute",
             "import",
+            "capsule",
             "report",
         ],
     ),

@@ -5,34 +5,19 @@
 //! wrote last are divided equally among these processes.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-
-use rustc_hash::FxHashMap;
 
 use super::bounded_map::BoundedMap;
 use super::completed_op::NamedPath;
-use super::process_names::ProcessNames;
+use super::request_owners::{CausedBytes, DiskCause, RequestOwners};
 use super::summary::place_of;
 use crate::anomaly::Link;
-use crate::operation::attribution::{BlockContents, FileKey, LastWriter, Piece};
+use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
-use crate::operation::model::{ProcessInfo, ProcessKey, ThreadInfo};
+use crate::operation::model::ThreadInfo;
 use crate::operation::{Sink, Step};
-use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
-
-/// Cause of bytes of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DiskCause {
-    /// A process: it queued the bio, or wrote the bytes last that a kernel thread wrote back.
-    Process(ProcessKey),
-    /// A process without other records.
-    Unseen(Pid),
-    /// The kernel's own: journals and metadata of file systems, flushes.
-    Kernel,
-    /// Another process, or not known.
-    Unknown,
-}
+use crate::units::{DevId, KernelTime, SECTOR_BYTES};
 
 /// Contents of sectors of a disk that have no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,50 +143,8 @@ pub struct DiskUses {
     pub contents: BoundedMap<(DevId, DiskContents), DiskUse>,
     /// Requests by disk and file ([`super::summary::file_key`]).
     pub files: BTreeMap<DevId, BoundedMap<Vec<u8>, DiskUse>>,
-    /// Names of processes.
-    pub names: ProcessNames,
-    /// Last process of each number.
-    processes: FxHashMap<Pid, ProcessKey>,
-    /// Processes that ended a while ago: their requests and written-back data come later.
-    ended: EndedProcesses,
-}
-
-/// Largest number of ended processes that are remembered.
-const ENDED_MAX: usize = 8192;
-
-/// The last processes that have ended.
-#[derive(Clone, Debug, Default)]
-struct EndedProcesses {
-    known: FxHashMap<ProcessKey, ProcessInfo>,
-    order: VecDeque<ProcessKey>,
-}
-
-impl EndedProcesses {
-    fn add(&mut self, info: &ProcessInfo) {
-        if self.order.len() >= ENDED_MAX
-            && let Some(first) = self.order.pop_front()
-        {
-            self.known.remove(&first);
-        }
-        self.order.push_back(info.key);
-        self.known.insert(info.key, info.clone());
-    }
-}
-
-/// A number of bytes of a request.
-struct CausedBytes<'a> {
-    cause: DiskCause,
-    bytes: u64,
-    link: Link,
-    is_written_back: bool,
-    /// Last writer of the bytes, if that is the cause.
-    writer: Option<&'a LastWriter>,
-}
-
-impl CausedBytes<'_> {
-    fn new(cause: DiskCause, bytes: u64, link: Link) -> Self {
-        Self { cause, bytes, link, is_written_back: false, writer: None }
-    }
+    /// Processes that may own requests.
+    pub owners: RequestOwners,
 }
 
 impl DiskUses {
@@ -210,77 +153,27 @@ impl DiskUses {
         let mut left = request.diskstats_sectors().saturating_mul(SECTOR_BYTES);
         let whole = DiskAmount { requests: 1, bytes: left };
         self.disks.entry(request.dev).or_default().add(class, whole);
-        let mut causes: Vec<CausedBytes<'_>> = Vec::new();
+        let causes = self.owners.causes(left, class, thread, pieces);
         let mut contents: Vec<(Option<&BlockContents>, u64)> = Vec::new();
         for piece in pieces {
             let bytes = piece.nr_sector.saturating_mul(SECTOR_BYTES).min(left);
             left -= bytes;
-            causes.extend(self.causes_of(piece, bytes));
             contents.push((Some(&piece.contents), bytes));
         }
         if left > 0 || pieces.is_empty() {
-            causes.push(match class {
-                // The block layer issues it when a request demands one.
-                DiskstatsClass::Flush => CausedBytes::new(DiskCause::Kernel, 0, Link::Exact),
-                _ => self.cause_without_piece(thread, left),
-            });
             contents.push((None, left));
         }
         self.add_causes(request.dev, class, &causes);
         self.add_contents(request.dev, class, &contents);
     }
 
-    /// Returns the causes of a piece; their bytes add up to `bytes`.
-    fn causes_of<'a>(&self, piece: &'a Piece, bytes: u64) -> Vec<CausedBytes<'a>> {
-        let pid = piece.queued.pid;
-        let queued_by = self.processes.get(&pid).copied();
-        match (piece.program(), piece.writers.as_slice()) {
-            (Some(_), writers @ [_, ..]) => {
-                let count = writers.len() as u64;
-                let (each, rest) = (bytes / count, bytes % count);
-                let shares = (0..count).map(|place| each + u64::from(place < rest));
-                let written = |(writer, bytes): (&'a LastWriter, u64)| CausedBytes {
-                    is_written_back: queued_by != Some(writer.process),
-                    writer: Some(writer),
-                    ..CausedBytes::new(DiskCause::Process(writer.process), bytes, Link::Inferred)
-                };
-                writers.iter().zip(shares).map(written).collect()
-            }
-            (Some(Link::Exact), []) => {
-                let cause = queued_by.map_or(DiskCause::Unseen(pid), DiskCause::Process);
-                vec![CausedBytes::new(cause, bytes, Link::Exact)]
-            }
-            (Some(_), []) => vec![CausedBytes::new(DiskCause::Unknown, bytes, Link::Unknown)],
-            (None, _) => vec![CausedBytes::new(DiskCause::Kernel, bytes, Link::Exact)],
-        }
-    }
-
-    /// Returns the cause of bytes whose bios were not seen; of a request without bytes, the thread
-    /// that queued it.
-    fn cause_without_piece(&self, thread: Option<&ThreadInfo>, bytes: u64) -> CausedBytes<'static> {
-        let info = thread.and_then(|thread| self.names.info(thread.process));
-        let (cause, link) = match info {
-            Some(info) if info.is_kernel => (DiskCause::Kernel, Link::Exact),
-            Some(info) if bytes == 0 => (DiskCause::Process(info.key), Link::Exact),
-            _ => (DiskCause::Unknown, Link::Unknown),
-        };
-        CausedBytes::new(cause, bytes, link)
-    }
-
     fn add_causes(&mut self, dev: DevId, class: DiskstatsClass, causes: &[CausedBytes<'_>]) {
         let largest = largest(causes.iter().map(|caused| caused.bytes));
         for (place, caused) in causes.iter().enumerate() {
             let key = (dev, caused.cause);
-            let (names, ended) = (&mut self.names, &self.ended.known);
+            let owners = &mut self.owners;
             let row = self.causes.row(&key, || {
-                if let DiskCause::Process(process) = caused.cause {
-                    let ended = ended.get(&process).cloned();
-                    let of_writer = caused.writer.map(|writer| ProcessInfo {
-                        comm: writer.comm.to_vec(),
-                        ..ProcessInfo::new(process, writer.pid)
-                    });
-                    names.keep_info(process, ended.or(of_writer));
-                }
+                owners.keep(caused);
                 key
             });
             let requests = u64::from(Some(place) == largest);
@@ -330,13 +223,7 @@ impl Sink for DiskUses {
             self.request(request, *thread, pieces);
             return Ok(());
         }
-        if let Step::ProcessSeen(process) = step {
-            self.processes.insert(process.pid, process.key);
-        }
-        if let Step::ProcessEnded(process) = step {
-            self.ended.add(process);
-        }
-        self.names.look(step);
+        self.owners.look(step);
         Ok(())
     }
 }

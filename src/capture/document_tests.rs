@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    CallChainKinds, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, JobPlace,
-    LoopFile, Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts, RingInfo,
-    Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
+    CallChainKinds, CapsuleCounts, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported,
+    JobPlace, LoopFile, Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts,
+    RingInfo, Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 
@@ -297,6 +297,7 @@ fn full_header() -> Header {
         device_filter: vec![word.clone()],
         job: Some(full_job()),
         imported: Some(Imported { tool: word.clone(), format: word.clone(), file: word }),
+        capsule: Some(CapsuleCounts::default()),
     }
 }
 
@@ -327,6 +328,7 @@ fn full_disk() -> Disk {
         attributes: [(word.clone(), word.clone())].into(),
         loop_file: Some(LoopFile { dev: word.clone(), ino: 1 }),
         partitions: vec![partition],
+        hardware_queues: Some(1),
         holders: vec![word.clone()],
         slaves: vec![word],
     }

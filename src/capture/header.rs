@@ -72,6 +72,31 @@ pub struct Header {
     /// Source of an imported log; `None` if the log was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
+    /// Parts of the original that an anonymised capsule has left out; `None`: this is no capsule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capsule: Option<CapsuleCounts>,
+}
+
+/// Parts of a log that an anonymised capsule has left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CapsuleCounts {
+    /// Command lines of programs, the recorded one included.
+    pub command_lines: u64,
+    /// Texts: reasons, warnings, properties of disks and of the host.
+    pub texts: u64,
+    /// Payloads of tracepoints without a format.
+    pub payloads: u64,
+    /// Payloads with fields of unknown contents.
+    pub payload_parts: u64,
+    /// Records of unknown kinds.
+    pub records: u64,
+    /// Copies of the stacks and registers of programs.
+    pub user_stacks: u64,
+    /// Frames of unknown kinds or layouts, and damaged ones.
+    pub frames: u64,
+    /// Names with the pseudonym of another name.
+    pub shared_pseudonyms: u64,
 }
 
 /// Log of another tool from which this one was made.
@@ -267,6 +292,10 @@ pub struct Disk {
     /// Partitions of the device.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
+    /// Number of its hardware queues (`/sys/block/NAME/mq`); `None`: not known, or it has no queues
+    /// of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware_queues: Option<u64>,
     /// Names of the devices above it (dm, md).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,

@@ -2,6 +2,7 @@
 //! kept.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
@@ -12,6 +13,7 @@ use super::args::{AnalyseArgs, GroupedArgs, LatencyArgs, LayerArg};
 use super::convert::{InputLog, open};
 use super::converted::Converted;
 use super::error::CliError;
+use super::files_args::{self, FilesArgs};
 use super::filter_args::FilterSpec;
 use super::message::print_error;
 use super::recording::{self, LogPlace};
@@ -21,12 +23,14 @@ use super::target::{self, TargetWords};
 use super::{events, summary_lines};
 use crate::analysis::advice::facts::AdviceFold;
 use crate::analysis::advice::judge::{AdviceInput, judge};
+use crate::analysis::biography::Biographies;
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
 use crate::analysis::files::FileTotals;
 use crate::analysis::filter::{Filter, Filtered};
 use crate::analysis::latency::{self, Latency};
+use crate::analysis::neighbours::Neighbours;
 use crate::analysis::pattern::Patterns;
 use crate::analysis::slowest::Slowest;
 use crate::analysis::summary::IoSummary;
@@ -70,13 +74,27 @@ pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 }
 
 /// `iotrace-perf files`.
-pub(super) fn files(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
+pub(super) fn files(args: &FilesArgs) -> Result<ExitCode, CliError> {
+    let FilesArgs { analyse: args, life } = args;
+    if let Some(life) = life {
+        return lives(args, life);
+    }
     let folds_pseudo_files = folds_pseudo_files(args);
     let report = |fold: &FileTotals, summary: &Summary, limit| {
         let options = ReportOptions { limit, folds_pseudo_files, ..ReportOptions::default() };
         report::files::report(fold, summary, options)
     };
     run(args, |_| FileTotals::default(), report)
+}
+
+/// `iotrace-perf files --life`. The fold needs all operations, and all block requests.
+fn lives(args: &AnalyseArgs, file: &OsStr) -> Result<ExitCode, CliError> {
+    let target = files_args::life_target(file)?;
+    let wish = FilterSpec::of(&args.filter)?.on(args).with_all_requests();
+    let report = |fold: &Biographies, summary: &Summary, limit| {
+        report::biography::report(fold, summary, limit)
+    };
+    run_filtered(args, wish, |_| Biographies::new(target.clone()), report)
 }
 
 /// `iotrace-perf cache`. The fold needs all operations, whichever are selected.
@@ -97,6 +115,30 @@ pub(super) fn cache(args: &GroupedArgs) -> Result<ExitCode, CliError> {
         let filter_notes = summary_lines::filter_notes(&selected.picker);
         let converted = Converted { filter_notes, ..converted };
         let mut report = report::cache::report(&selected.fold, &converted.summary, options);
+        summary_lines::add_to(&mut report, &converted);
+        print(report, print_args, to)
+    })
+}
+
+/// `iotrace-perf neighbours`. The fold needs all requests, whichever wait.
+pub(super) fn neighbours(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    if let Some(ByArg::Thread | ByArg::Directory | ByArg::Mount | ByArg::Device) = args.by {
+        return Err(CliError::Usage(
+            "neighbours: --by names processes: program, process, user or cgroup".into(),
+        ));
+    }
+    let print_args = &args.analyse.print;
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let options = report_options(args, wish.is_all());
+    let empty = Neighbours::new(Filter::default());
+    chosen(report::neighbours::report(&empty, &Summary::default(), options), print_args)?;
+    let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
+    on_log(&args.analyse, |log, go_on| {
+        let sink = |filter, _: &Header| Neighbours::new(filter);
+        let (fold, converted) = pass_over(log, wish, sink, go_on)?;
+        let filter_notes = summary_lines::filter_notes(fold.picker());
+        let converted = Converted { filter_notes, ..converted };
+        let mut report = report::neighbours::report(&fold, &converted.summary, options);
         summary_lines::add_to(&mut report, &converted);
         print(report, print_args, to)
     })

@@ -372,17 +372,6 @@ pub(super) enum NamesArg {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct ConvertArgs {
-    /// The recording: its directory or log [default: the newest one here]
-    #[arg(default_value = ".", hide_default_value = true)]
-    pub(super) log: PathBuf,
-    /// NAME.otf2, DIR for DIR/traces.otf2, or NAME.pftrace for a Perfetto trace [default: an
-    /// archive beside the log]
-    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.pftrace")]
-    pub(super) output: Option<OsString>,
-}
-
-#[derive(Debug, ClapArgs)]
 pub(super) struct ScriptArgs {
     /// The recording: its directory, log or archive [default: the newest one here]
     #[arg(default_value = ".", hide_default_value = true)]

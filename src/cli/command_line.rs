@@ -6,12 +6,13 @@ use clap::{Parser, Subcommand};
 
 use super::advise::AdviseArgs;
 use super::args::{
-    AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
-    InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
-    WatchArgs,
+    AnalyseArgs, CompletionsArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs,
+    LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
+use super::convert_args::ConvertArgs;
 use super::diff_args::DiffArgs;
+use super::files_args::FilesArgs;
 use super::replay::args::ReplayArgs;
 use super::top_args::TopArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
@@ -44,7 +45,7 @@ pub(super) struct Args {
 pub(super) enum Verb {
     /// Record a program, processes, or the machine (also without this word)
     Record(RecordArgs),
-    /// Make an OTF2 archive or a Perfetto trace from a capture log
+    /// Make an OTF2 archive, a Perfetto trace or an anonymised log
     Convert(ConvertArgs),
     /// Print a capture log, one line per operation
     Script(ScriptArgs),
@@ -68,10 +69,13 @@ pub(super) enum Verb {
     Check(BudgetArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback
     Disk(GroupedArgs),
+    /// Processes that waited while a disk worked for others: noisy neighbours
+    #[command(alias = "neighbors")]
+    Neighbours(GroupedArgs),
     /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
     /// Accesses of files and directories by process; repeated, wasted ones
-    Files(AnalyseArgs),
+    Files(FilesArgs),
     /// Reads from memory and from disks: the page cache, reading ahead
     Cache(GroupedArgs),
     /// The slowest operations, with the block requests that they waited for

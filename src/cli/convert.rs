@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressBarIter, ProgressFinish, ProgressStyle};
 
 use super::archive_staging::StagedArchive;
-use super::args::ConvertArgs;
+use super::convert_args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
 use super::message::{is_quiet, print_line};

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::args::ConvertArgs;
 use super::convert::{InputLog, completeness_facts, job_facts, open};
+use super::convert_args::ConvertArgs;
 use super::converted::{Converted, LogPaths};
 use super::error::CliError;
 use super::file_staging::StagedFile;

@@ -66,6 +66,13 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
         ],
     ),
     (
+        "neighbours",
+        &[
+            ("iotrace-perf neighbours -a -D 10s", "whose requests others wait for"),
+            ("iotrace-perf neighbours a.iocap --by cgroup", "containers and services"),
+        ],
+    ),
+    (
         "latency",
         &[
             ("iotrace-perf latency a.iocap -T fs --ms", "file systems and their journals"),
@@ -77,6 +84,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
         &[
             ("iotrace-perf files -- make", "failed and repeated opens of a build"),
             ("iotrace-perf files a.iocap --failed", "failed operations only"),
+            ("iotrace-perf files a.iocap --life /srv/a.db", "what happened to a file"),
         ],
     ),
     (
@@ -131,6 +139,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
         &[
             ("iotrace-perf convert a.iocap -o b.otf2", "an archive for Vampir"),
             ("iotrace-perf convert a.iocap -o b.pftrace", "for https://ui.perfetto.dev"),
+            ("iotrace-perf convert a.iocap --capsule -o c.iocap", "with pseudonyms for names"),
         ],
     ),
     (

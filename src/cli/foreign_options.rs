@@ -20,7 +20,7 @@ const RECORDINGS: &[&str] = &["", "record", "live", "watch"];
 
 /// Subcommands with the options of reports.
 const REPORTS: &[&str] =
-    &["summary", "disk", "cache", "files", "slow", "latency", "pattern", "stacks"];
+    &["summary", "disk", "neighbours", "cache", "files", "slow", "latency", "pattern", "stacks"];
 
 /// Subcommands that print on standard output only.
 const PRINTING: &[&str] = &["script", "info", "list", "doctor"];

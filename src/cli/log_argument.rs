@@ -22,8 +22,9 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
         Verb::Convert(args) => args.log = log_of(&args.log)?,
         Verb::Script(args) => args.log = log_of(&args.log)?,
         Verb::Info(args) => args.log = log_of(&args.log)?,
-        Verb::Files(args) | Verb::Slow(args) | Verb::Pattern(args) => settle_report(args)?,
-        Verb::Summary(args) | Verb::Disk(args) | Verb::Cache(args) => {
+        Verb::Files(args) => settle_report(&mut args.analyse)?,
+        Verb::Slow(args) | Verb::Pattern(args) => settle_report(args)?,
+        Verb::Summary(args) | Verb::Disk(args) | Verb::Neighbours(args) | Verb::Cache(args) => {
             settle_report(&mut args.analyse)?;
         }
         Verb::Report(args) => {

@@ -9,6 +9,8 @@ mod audit_line;
 mod budget;
 mod budget_file;
 mod budget_results;
+mod capsule;
+mod capsule_lines;
 mod cgroup_target;
 mod check;
 mod command_line;
@@ -16,6 +18,7 @@ mod completeness;
 mod container_names;
 mod control;
 mod convert;
+mod convert_args;
 mod convert_perfetto;
 mod converted;
 mod cost_lines;
@@ -31,6 +34,7 @@ mod examples;
 mod exit_code;
 mod file_kind;
 mod file_staging;
+mod files_args;
 mod filter_args;
 mod foreign_options;
 mod import;
@@ -113,6 +117,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
     match args.verb {
         None => record::run(&args.record),
         Some(Verb::Record(record)) => record::run(&record),
+        Some(Verb::Convert(convert)) if convert.capsule => capsule::run(&convert),
         Some(Verb::Convert(convert)) if convert_perfetto::is_wanted(&convert) => {
             convert_perfetto::run(&convert)
         }
@@ -128,6 +133,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Advise(args)) => advise::run(&args),
         Some(Verb::Check(args)) => budget::run(&args),
         Some(Verb::Disk(args)) => analyse::disk(&args),
+        Some(Verb::Neighbours(args)) => analyse::neighbours(&args),
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Cache(args)) => analyse::cache(&args),

@@ -19,6 +19,7 @@ pub(super) enum ByArg {
     /// Real user
     User,
     /// Control group: the container or unit
+    #[value(alias = "container")]
     Cgroup,
     /// Each thread has a row, in a table of its own (summary)
     Thread,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::audit_line::audit_line;
+use super::capsule_lines;
 use super::completeness;
 use super::converted::{Converted, LogPaths};
 use super::cost_lines::{cost, duration_share};
@@ -79,6 +80,7 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     let summary = &converted.summary;
     let mut notes = converted.filter_notes.clone();
     notes.extend(imported(summary));
+    notes.extend(capsule_lines::note(summary));
     let ledger = &summary.ledger;
     let is_clear = completeness::missing(summary).is_empty()
         && completeness::unknown(summary).is_empty()

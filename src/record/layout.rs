@@ -87,6 +87,16 @@ impl SampleLayout {
         self.program.is_some()
     }
 
+    /// Returns the mask of the program's registers; `None`: the samples have none.
+    pub fn registers(&self) -> Option<u64> {
+        self.program
+    }
+
+    /// Returns the number of bytes at the end of all other records that say whose they are.
+    pub fn trailer_bytes(&self) -> usize {
+        self.trailer_tid
+    }
+
     /// Returns the `PERF_SAMPLE_*` bits from which the layout was created.
     pub fn sample_type(&self) -> u64 {
         self.sample_type

@@ -160,6 +160,32 @@ impl PageLayout {
         *bytes = out;
     }
 
+    /// Clears what the padding of these pages holds: remains of earlier entries.
+    pub fn clear_padding(self, bytes: &mut [u8]) {
+        let mut remains = Vec::new();
+        let mut walk = PageWalk::new(bytes, self);
+        while let Ok(Some(_)) = walk.next_page() {
+            while walk.at < walk.end {
+                let start = walk.at;
+                let shape = EntryShape::at(bytes.get(..walk.end).unwrap_or_default(), start);
+                if walk.entry().is_none() {
+                    break;
+                }
+                if let Some(EntryShape { kind: PageEntryKind::Padding, delta, .. }) = shape {
+                    // Its length follows, unless it ends the page.
+                    let head = if delta == 0 { 4 } else { 8 };
+                    remains.push((start + head).min(walk.at)..walk.at);
+                }
+            }
+            walk.at = walk.end;
+        }
+        for place in remains {
+            if let Some(bytes) = bytes.get_mut(place) {
+                bytes.fill(0);
+            }
+        }
+    }
+
     /// Changes the length of a page's data, but not the flags in the same field.
     fn set_length(self, page: &mut [u8], length: usize) {
         let field = page.get_mut(self.commit..).and_then(|it| it.first_chunk_mut::<4>());

@@ -1,5 +1,7 @@
 //! Parser of perf records: bytes → [`Record`].
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use super::abi::{HEADER_BYTES, MISC_COMM_EXEC, MISC_MMAP_BUILD_ID, record_type};
@@ -188,6 +190,13 @@ impl<'a> RecordKind<'a> {
     pub fn payload(&self, layout: &SampleLayout) -> Option<&'a [u8]> {
         let (start, size) = self.raw(layout)?;
         self.body.get(start..start.checked_add(size)?)
+    }
+
+    /// Returns the place of that payload in the whole record, in bytes.
+    pub fn payload_place(&self, layout: &SampleLayout) -> Option<Range<usize>> {
+        let (start, size) = self.raw(layout)?;
+        let begin = HEADER_BYTES.checked_add(start)?;
+        Some(begin..begin.checked_add(size)?)
     }
 
     /// Returns the program's registers and stack if the record is a sample that has them.

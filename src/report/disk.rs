@@ -10,7 +10,8 @@ use super::places::{PlaceTable, PlacedFile, Places, table_of};
 use super::rows::{column, first_rows, key_column, left_out, others, rest_of_keys};
 use super::summary::device;
 use crate::analysis::bounded_map::{BoundedMap, KEYS_MAX};
-use crate::analysis::disk_use::{DiskAmount, DiskCause, DiskContents, DiskUse, DiskUses};
+use crate::analysis::disk_use::{DiskAmount, DiskContents, DiskUse, DiskUses};
+use crate::analysis::request_owners::DiskCause;
 use crate::operation::attribution::device_of;
 use crate::operation::block::DiskstatsClass;
 use crate::operation::disk;
@@ -148,7 +149,7 @@ fn causes(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Vec<Dis
     for ((dev, cause), used) in fold.causes.iter() {
         let name = match cause {
             DiskCause::Process(process) => {
-                let pid = fold.names.info(*process).map_or(Pid(0), |info| info.pid);
+                let pid = fold.owners.names.info(*process).map_or(Pid(0), |info| info.pid);
                 processes.entry(*dev).or_default().push((*process, pid, *used));
                 continue;
             }
@@ -159,7 +160,7 @@ fn causes(fold: &DiskUses, summary: &Summary, options: ReportOptions) -> Vec<Dis
         rows.push(DiskRow { dev: *dev, names: name, used: *used });
     }
     for (dev, processes) in processes {
-        let groups = groups(processes.into_iter(), &fold.names, options.by, DiskUse::merge);
+        let groups = groups(processes.into_iter(), &fold.owners.names, options.by, DiskUse::merge);
         let row =
             |group: ProcessGroup<DiskUse>| DiskRow { dev, names: group.cells(), used: group.sum };
         rows.extend(groups.into_iter().map(row));

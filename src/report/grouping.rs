@@ -172,7 +172,7 @@ impl<T> ProcessGroup<T> {
 }
 
 /// Name of a user: the names of a machine's users are not in its logs.
-fn user_word(user: Option<u32>) -> String {
+pub(super) fn user_word(user: Option<u32>) -> String {
     match user {
         Some(0) => "root".to_owned(),
         Some(user) => user.to_string(),

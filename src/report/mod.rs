@@ -1,6 +1,7 @@
 //! Renders analysis results as tables, JSON and CSV.
 
 pub mod advice;
+pub mod biography;
 pub mod budget;
 pub mod cache;
 pub mod comparison;
@@ -11,6 +12,7 @@ pub mod files;
 mod files_findings;
 pub mod grouping;
 pub mod latency;
+pub mod neighbours;
 mod op_groups;
 pub mod page;
 pub mod pattern;

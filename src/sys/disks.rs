@@ -152,6 +152,7 @@ fn disk(place: &Path) -> Disk {
         attributes: ATTRIBUTES.iter().filter_map(attribute).collect(),
         loop_file: loop_file(place),
         partitions: entries(place).iter().filter_map(|it| partition(it)).collect(),
+        hardware_queues: Some(entries(&place.join("mq")).len() as u64).filter(|count| *count > 0),
         holders: names("holders"),
         slaves: names("slaves"),
     }

@@ -32,6 +32,7 @@ pub mod output_path;
 pub mod perf;
 pub mod probe_events;
 pub mod proc;
+pub mod random;
 pub mod regular;
 pub mod replay;
 pub mod ring;

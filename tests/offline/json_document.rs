@@ -130,6 +130,23 @@ fn keys_of_disk_are_documented() {
 }
 
 #[test]
+fn keys_of_neighbours_are_documented() {
+    let options: [&[&str]; 3] = [&[], &["-n", "1"], &["--by", "cgroup"]];
+    check_report("neighbours", &options, of_report("neighbours"), &["disks[].hardware_queues"]);
+}
+
+/// The lives are those of all files of the logs of the corpus that have certain names.
+#[test]
+fn keys_of_lives_are_documented() {
+    let page = section("## `files --life --json`");
+    let schema = Schema::default().with(section(REPORTS)).with(page);
+    let files = ["/tmp/iotrace-corpus/inner/zeroes", "/tmp/iotrace-corpus/inner/a copy"];
+    let options: Vec<Vec<&str>> = files.iter().map(|file| vec!["--life", *file]).collect();
+    let options: Vec<&[&str]> = options.iter().map(Vec::as_slice).collect();
+    check_report("files", &options, schema, &[]);
+}
+
+#[test]
 fn keys_of_cache_are_documented() {
     let options = places(&[&["-n", "1"], &["--by", "user"]]);
     check_report("cache", &options, of_report("cache"), &[]);
@@ -325,6 +342,16 @@ fn replay_export() {
 fn keys_of_info_are_documented() {
     // Kinds that no recording of the corpus has; other tests make them.
     let never = [
+        // `capsule` has tests of its own.
+        "capsule.command_lines",
+        "capsule.frames",
+        "capsule.payload_parts",
+        "capsule.payloads",
+        "capsule.records",
+        "capsule.shared_pseudonyms",
+        "capsule.texts",
+        "capsule.user_stacks",
+        "disks[].hardware_queues",
         "imported.file",
         "imported.format",
         "imported.tool",

@@ -4,6 +4,7 @@
 //! Each test takes a turn ([`support::machine::turns`]), as those of `tests/recording` do.
 
 mod block;
+mod capsule;
 mod confinement;
 mod directory_race;
 mod filter;

@@ -18,6 +18,8 @@ const DOCUMENT: &str = concat!(
     "\n",
     include_str!("../../../docs/json/disk.md"),
     "\n",
+    include_str!("../../../docs/json/neighbours.md"),
+    "\n",
     include_str!("../../../docs/json/cache.md"),
     "\n",
     include_str!("../../../docs/json/slow.md"),
