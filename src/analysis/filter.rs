@@ -82,8 +82,6 @@ pub struct Filter {
     pub events: Option<Events>,
     /// Result of the operations: true for failed ones only, false for the others only.
     pub failed: Option<bool>,
-    /// True to select all block requests, whatever the other conditions are.
-    pub all_requests: bool,
 }
 
 /// A device, or a part of one.
@@ -340,7 +338,7 @@ impl Picker {
 
     /// Returns true for steps that end a selected operation, and for all steps about tasks.
     pub fn wants(&mut self, step: &Step<'_>) -> bool {
-        if self.is_all || self.filter.all_requests && matches!(step, Step::Block { .. }) {
+        if self.is_all {
             return true;
         }
         if let Step::MountsSeen(table) = step {

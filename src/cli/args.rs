@@ -212,13 +212,13 @@ impl PageArgs {
     }
 }
 
-/// Arguments of a report with rows of processes.
-#[derive(Debug, ClapArgs)]
+/// Arguments of a report whose operations can be grouped.
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct GroupedArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Property that the operations of a row have in common [default: program; in data for programs
-    /// process]
+    /// Group operations by this property: rows of processes share it, other reports have one more
+    /// table [default for rows of processes: program; in data for programs process]
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(super) by: Option<ByArg>,
 }
@@ -227,7 +227,7 @@ pub(super) struct GroupedArgs {
 #[derive(Debug, ClapArgs)]
 pub(super) struct LatencyArgs {
     #[command(flatten)]
-    pub(super) analyse: AnalyseArgs,
+    pub(super) grouped: GroupedArgs,
     /// Layer to report
     #[arg(
         short = 'T',

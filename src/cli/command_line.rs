@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::args::{
-    AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
+    CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
     InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
     WatchArgs,
 };
@@ -68,13 +68,13 @@ pub(super) enum Verb {
     /// Durations of operations by layer, with histograms
     Latency(LatencyArgs),
     /// Accesses of files and directories by process; repeated, wasted ones
-    Files(AnalyseArgs),
+    Files(GroupedArgs),
     /// Reads from memory and from disks: the page cache, reading ahead
     Cache(GroupedArgs),
     /// The slowest operations, with the block requests that they waited for
-    Slow(AnalyseArgs),
+    Slow(GroupedArgs),
     /// Access patterns of files and devices: order, sizes, queue depth
-    Pattern(AnalyseArgs),
+    Pattern(GroupedArgs),
     /// Call chains of block requests or system calls; flame graphs
     Stacks(StacksArgs),
     /// Replay captured I/O

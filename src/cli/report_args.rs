@@ -20,7 +20,7 @@ pub(super) enum ByArg {
     User,
     /// Control group: the container or unit
     Cgroup,
-    /// Each thread has a row, in a table of its own (summary)
+    /// Each thread has a row, in a table of its own
     Thread,
     /// Directory of the file, in a table of its own
     Directory,

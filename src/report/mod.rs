@@ -8,6 +8,7 @@ mod file_rows;
 mod file_systems;
 pub mod files;
 mod files_findings;
+pub mod grouped;
 pub mod grouping;
 pub mod latency;
 mod op_groups;
