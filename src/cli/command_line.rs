@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::args::{
-    CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
-    InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
-    WatchArgs,
+    ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs, LiveArgs,
+    PageArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
 use super::diff_args::DiffArgs;
 use super::replay::args::ReplayArgs;
+use super::shell_args::{CompletionsArgs, ManArgs};
 use super::top_args::TopArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 
