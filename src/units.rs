@@ -167,3 +167,57 @@ impl fmt::Display for DevId {
 /// Bytes of a sector: the block layer always counts in 512 bytes, independently of the device
 /// (`include/linux/blk_types.h`).
 pub const SECTOR_BYTES: u64 = 512;
+
+/// Formats a count: `20,480`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Formats a count with its noun: `1 file`, `2,000 files`, `3 processes`. The noun is in the
+/// singular.
+pub fn counted(number: u64, noun: &str) -> String {
+    let stem = noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o']));
+    let noun = match stem {
+        _ if number == 1 => noun.to_owned(),
+        Some(stem) => format!("{stem}ies"),
+        None if noun.ends_with(['s', 'x']) => format!("{noun}es"),
+        None => format!("{noun}s"),
+    };
+    format!("{} {noun}", count(number))
+}
+
+/// Formats a count with words in the singular or the plural: `1 file or directory`, `2 files and
+/// directories`.
+pub fn counted_as(number: u64, [one, many]: [&str; 2]) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// Formats a count with its noun and the rest of a sentence, in the singular and in the plural:
+/// `1 file was gone`, `2 files were gone`.
+pub fn counted_with(number: u64, noun: &str, [one, many]: [&str; 2]) -> String {
+    format!("{} {}", counted(number, noun), if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_agree_with_their_nouns() {
+        let nouns = ["file", "process", "directory", "delay", "address", "box"];
+        assert_eq!(nouns.map(|noun| counted(1, noun)), nouns.map(|noun| format!("1 {noun}")));
+        let many = ["files", "processes", "directories", "delays", "addresses", "boxes"];
+        assert_eq!(nouns.map(|noun| counted(2000, noun)), many.map(|noun| format!("2,000 {noun}")));
+        let gone = [0, 1, 2].map(|number| counted_with(number, "file", ["was gone", "were gone"]));
+        assert_eq!(gone, ["0 files were gone", "1 file was gone", "2 files were gone"]);
+        assert_eq!(counted_as(1, ["child", "children"]), "1 child");
+    }
+}

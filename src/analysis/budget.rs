@@ -8,7 +8,7 @@ use super::filter::{Filter, Globs, Picker};
 use crate::event::syscall_table::{Call, CallClass};
 use crate::operation::io_class::IoClass;
 use crate::operation::{Sink, Step};
-use crate::units::KernelTime;
+use crate::units::{KernelTime, counted, counted_with};
 
 /// Count that may have a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ fn is_unplaced(done: &CompletedOp<'_>) -> bool {
 }
 
 fn operations(count: u64) -> String {
-    if count == 1 { "1 operation".to_owned() } else { format!("{count} operations") }
+    counted(count, "operation")
 }
 
 /// Operations that a limit is about.
@@ -234,7 +234,11 @@ impl BudgetCounts {
                 let files = self.totals.files.iter().filter(|(key, _)| key.starts_with(b"/"));
                 let unknown = files.map(|(_, file)| file.read.unknown);
                 let unknown: u64 = unknown.fold(0, u64::saturating_add);
-                let text = format!("{unknown} bytes were read at an unknown position");
+                let text = counted_with(
+                    unknown,
+                    "byte",
+                    ["was read at an unknown position", "were read at an unknown position"],
+                );
                 (unknown > 0 || has_further).then_some(text)
             }
             _ => None,

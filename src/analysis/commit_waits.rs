@@ -29,6 +29,8 @@ pub struct CommitWaiter {
     pub process: ProcessKey,
     /// Number of its process.
     pub pid: Pid,
+    /// Name of its process when it waited.
+    pub comm: Vec<u8>,
 }
 
 /// A commit with the operations that waited for it.
@@ -53,6 +55,8 @@ pub struct CommitTable {
     /// Numbers of earlier commits of slow operations.
     kept: VecDeque<u64>,
     next: u64,
+    /// Commits of slow operations that were dropped for lack of room.
+    pub left_out: u64,
 }
 
 impl CommitTable {
@@ -80,11 +84,17 @@ impl CommitTable {
             && let Some(first) = self.kept.pop_front()
         {
             self.commits.remove(&first);
+            self.left_out += 1;
         }
     }
 
     /// Adds an operation to the commits that it waited for, and returns their numbers.
-    pub(super) fn waited(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) -> Vec<u64> {
+    pub(super) fn waited(
+        &mut self,
+        step: &Step<'_>,
+        done: &CompletedOp<'_>,
+        comm: &[u8],
+    ) -> Vec<u64> {
         let Step::SyscallEnded(operation, _) = step else { return Vec::new() };
         let is_commit = |span: &&Span| span.what == COMMIT;
         let mut waits: Vec<&Span> = operation.spans.iter().filter(is_commit).collect();
@@ -109,7 +119,7 @@ impl CommitTable {
                 known.count += 1;
                 if known.waiters.len() < WAITERS_MAX {
                     let (what, process, pid) = (done.what, done.process, done.pid);
-                    known.waiters.push(CommitWaiter { what, process, pid });
+                    known.waiters.push(CommitWaiter { what, process, pid, comm: comm.to_vec() });
                 }
                 numbers.push(*number);
             }

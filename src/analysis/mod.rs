@@ -16,6 +16,7 @@ pub mod files;
 pub mod filter;
 pub mod findings;
 pub mod group_stats;
+pub mod grouped;
 pub mod histogram;
 pub mod latency;
 pub mod layer_split;

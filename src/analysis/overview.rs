@@ -73,13 +73,13 @@ impl Overview {
         self.summary.done(done);
         self.files.ended(step, done);
         self.latency.done(step, done);
-        self.slowest.done(step, done);
+        self.slowest.done(step, done, true);
         self.timeline.done(done);
     }
 }
 
-/// Fold of the page over the selected operations. The depth of disks, and what a slow operation
-/// waited for, depend on all requests.
+/// Fold of the page over the selected operations. The depth of disks depends on all requests, and
+/// what a slow operation waited for on all steps.
 #[derive(Debug)]
 pub struct SelectedOverview {
     /// Picker that selects.
@@ -104,9 +104,11 @@ impl Sink for SelectedOverview {
         if is_selected {
             return self.fold.add(time, step);
         }
-        let Step::Block { step: block, .. } = step else { return Ok(()) };
-        self.fold.timeline.count_depth(time, block, |dev| self.picker.has_device(dev));
-        self.fold.slowest.step(time, step)
+        if let Step::Block { step: block, .. } = step {
+            self.fold.timeline.count_depth(time, block, |dev| self.picker.has_device(dev));
+        }
+        self.fold.slowest.take_step(step, false);
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ pub struct ProcessNames(FxHashMap<ProcessKey, KnownProcess>);
 struct KnownProcess {
     info: ProcessInfo,
     has_row: bool,
+    has_ended: bool,
 }
 
 impl ProcessNames {
@@ -21,7 +22,7 @@ impl ProcessNames {
     pub fn look(&mut self, step: &Step<'_>) {
         match step {
             Step::ProcessSeen(it) => {
-                let known = KnownProcess { info: (*it).clone(), has_row: false };
+                let known = KnownProcess { info: (*it).clone(), has_row: false, has_ended: false };
                 self.0.insert(it.key, known);
             }
             Step::UserChanged(it) | Step::Identified(it) => {
@@ -30,7 +31,7 @@ impl ProcessNames {
                 }
             }
             Step::ThreadRenamed(thread) => self.renamed(thread),
-            Step::ProcessEnded(it) if !self.has_row(it.key) => drop(self.0.remove(&it.key)),
+            Step::ProcessEnded(it) => self.ended(it.key),
             _ => {}
         }
     }
@@ -44,8 +45,11 @@ impl ProcessNames {
         }
     }
 
-    fn has_row(&self, process: ProcessKey) -> bool {
-        self.0.get(&process).is_some_and(|it| it.has_row)
+    fn ended(&mut self, process: ProcessKey) {
+        match self.0.get_mut(&process) {
+            Some(known) if known.has_row => known.has_ended = true,
+            _ => drop(self.0.remove(&process)),
+        }
     }
 
     /// Keeps the name of this process after its end, because a table has a row about it.
@@ -58,9 +62,17 @@ impl ProcessNames {
         match (self.0.get_mut(&process), info) {
             (Some(known), _) => known.has_row = true,
             (None, Some(info)) => {
-                drop(self.0.insert(process, KnownProcess { info, has_row: true }))
+                drop(self.0.insert(process, KnownProcess { info, has_row: true, has_ended: true }))
             }
             (None, None) => {}
+        }
+    }
+
+    /// Gives up a process whose last row is gone: it is known until its end.
+    pub fn release(&mut self, process: ProcessKey) {
+        match self.0.get_mut(&process) {
+            Some(known) if !known.has_ended => known.has_row = false,
+            _ => drop(self.0.remove(&process)),
         }
     }
 
@@ -113,5 +125,11 @@ mod tests {
         let known = [0, 1, 2].map(|it| names.of(ProcessKey(it)).to_vec());
         assert_eq!(known, [b"".to_vec(), b"new".to_vec(), b"p2".to_vec()]);
         assert_eq!(names.0.len(), 2);
+        // A name without a row stays until the end of its process.
+        names.keep(ProcessKey(2));
+        [1, 2].into_iter().for_each(|key| names.release(ProcessKey(key)));
+        assert_eq!((names.of(ProcessKey(1)), names.of(ProcessKey(2))), (&b""[..], &b"p2"[..]));
+        names.look(&Step::ProcessEnded(&all[2]));
+        assert_eq!(names.0.len(), 0);
     }
 }

@@ -13,9 +13,10 @@ use rustc_hash::FxHashMap;
 
 use super::commit_waits::CommitTable;
 use super::completed_op::{CompletedOp, OpKind};
+use super::filter::{Filter, Picker};
 use super::layer_split::Split;
 use super::process_names::ProcessNames;
-use super::summary::file_key;
+use super::summary::{IoSummary, file_key};
 use crate::event::block::RequestOp;
 use crate::operation::access::is_passed_on;
 use crate::operation::attribution::{BlockContents, Piece};
@@ -130,8 +131,42 @@ pub struct Slowest {
     ahead: FxHashMap<RequestId, u64>,
     /// Commits of journals.
     pub commits: CommitTable,
-    /// Names of processes.
+    /// Names of processes: those of kept operations, and of processes that run.
     pub names: ProcessNames,
+    /// Number of kept operations of each process.
+    rows: FxHashMap<ProcessKey, usize>,
+}
+
+/// Slowest of the selected operations: the others may have waited for the same commits.
+#[derive(Debug)]
+pub struct SelectedSlowest {
+    /// Picker that selects.
+    pub picker: Picker,
+    /// Fold of all steps.
+    pub fold: Slowest,
+    /// Sums of the selected operations on files, if they are wanted.
+    pub sums: Option<IoSummary>,
+}
+
+impl SelectedSlowest {
+    /// Creates it for a filter.
+    pub fn new(filter: Filter, sums: Option<IoSummary>) -> Self {
+        Self { picker: Picker::new(filter), fold: Slowest::default(), sums }
+    }
+}
+
+impl Sink for SelectedSlowest {
+    type Error = Infallible;
+
+    fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        let is_selected = self.picker.wants(step);
+        self.fold.take_step(step, is_selected);
+        let is_on_file = || CompletedOp::of(step).is_none_or(|done| done.io == IoClass::File);
+        match &mut self.sums {
+            Some(sums) if is_selected && is_on_file() => sums.step(time, step),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Slowest {
@@ -142,17 +177,15 @@ impl Slowest {
         ranks.iter().filter_map(|(_, Reverse(number))| self.kept.get(number)).collect()
     }
 
-    /// Adds the operation that this step ends.
-    pub(super) fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
+    /// Adds the operation that this step ends. One that is not selected may have waited for a
+    /// commit with a selected one.
+    pub(super) fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>, is_selected: bool) {
         let of_thread = match step {
             Step::SyscallEnded(..) => self.threads.remove(&done.tid).unwrap_or_default(),
             _ => ThreadRequests::default(),
         };
-        let commits = self.commits.waited(step, done);
-        if !commits.is_empty() {
-            self.names.keep(done.process);
-        }
-        if done.io != IoClass::File {
+        let commits = self.commits.waited(step, done, self.names.of(done.process));
+        if done.io != IoClass::File || !is_selected {
             return;
         }
         let number = self.operations;
@@ -164,7 +197,7 @@ impl Slowest {
                 return;
             }
             if let Some(Reverse((_, Reverse(number)))) = self.ranks.pop() {
-                self.kept.remove(&number);
+                self.drop_kept(number);
             }
         }
         let mut split = Split::default();
@@ -177,6 +210,7 @@ impl Slowest {
         }
         self.commits.keep(&commits);
         self.names.keep(done.process);
+        *self.rows.entry(done.process).or_default() += 1;
         self.ranks.push(Reverse((done.ns(), Reverse(number))));
         let slow = SlowOperation {
             what: done.what,
@@ -195,6 +229,18 @@ impl Slowest {
             commits,
         };
         self.kept.insert(number, slow);
+    }
+
+    /// Drops an operation, and the name of its process with the last one of that process.
+    fn drop_kept(&mut self, number: u64) {
+        let Some(slow) = self.kept.remove(&number) else { return };
+        if let Entry::Occupied(mut rows) = self.rows.entry(slow.process) {
+            *rows.get_mut() -= 1;
+            if *rows.get() == 0 {
+                rows.remove();
+                self.names.release(slow.process);
+            }
+        }
     }
 
     fn ended(&mut self, request: &BlockRequest, pieces: &[Piece]) {
@@ -258,14 +304,14 @@ fn contents(contents: &BlockContents) -> Vec<u8> {
     }
 }
 
-impl Sink for Slowest {
-    type Error = Infallible;
-
-    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+impl Slowest {
+    /// Takes a step. Block requests count whatever is selected: a selected operation may have
+    /// waited for them.
+    pub(super) fn take_step(&mut self, step: &Step<'_>, is_selected: bool) {
         match step {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
                 if let Some(done) = CompletedOp::of(step) {
-                    self.done(step, &done);
+                    self.done(step, &done, is_selected);
                 }
             }
             Step::Block { step: BlockStep::Issued(request), .. } => self.entered(request),
@@ -281,6 +327,115 @@ impl Sink for Slowest {
             }
             _ => self.names.look(step),
         }
+    }
+}
+
+impl Sink for Slowest {
+    type Error = Infallible;
+
+    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
+        self.take_step(step, true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::event::FileStat;
+    use crate::event::layer::{COMMIT, Layer};
+    use crate::operation::model::{OpenFile, ProcessInfo, SyscallOperation};
+    use crate::operation::span::{JournalCommit, Span};
+    use crate::operation::test_fixtures::call;
+
+    fn process(number: u32) -> ProcessInfo {
+        let comm = format!("p{number}").into_bytes();
+        let pid = Pid(i32::try_from(number).expect("small"));
+        ProcessInfo { comm, ..ProcessInfo::new(ProcessKey(number), pid) }
+    }
+
+    fn file() -> OpenFile {
+        let dev = DevId::new(8, 1);
+        OpenFile {
+            id: 0,
+            path: None,
+            first_path: None,
+            given: None,
+            stat: Some(FileStat { mode: libc::S_IFREG, dev, ino: 7, size: 0 }),
+            flags: None,
+            pre_created: false,
+        }
+    }
+
+    /// Returns an operation of a process that waited for the commit from 10 to 20.
+    fn waiting(of: &ProcessInfo) -> SyscallOperation {
+        let span = Span {
+            layer: Layer::Journal,
+            what: COMMIT,
+            begin: KernelTime(10),
+            end: KernelTime(20),
+        };
+        let operation = call("fsync", Rc::new(file()), [5, 25], None, 0);
+        SyscallOperation { process: of.key, pid: of.pid, spans: vec![span], ..operation }
+    }
+
+    /// Fails if a filter leaves out those who waited for the same commit.
+    #[test]
+    fn filtered_report_counts_all_that_waited_for_a_commit() {
+        let filter = Filter { pids: vec![Pid(2)], ..Filter::default() };
+        let mut selected = SelectedSlowest::new(filter, None);
+        let all = [1, 2, 3].map(process);
+        let commit = JournalCommit {
+            dev: DevId::new(8, 1),
+            transaction: Some(7),
+            tid: Tid(9),
+            comm: None,
+            begin: KernelTime(10),
+            end: KernelTime(20),
+        };
+        let mut step = |step: &Step<'_>| {
+            let Ok(()) = selected.step(KernelTime(25), step);
+        };
+        all.iter().for_each(|process| step(&Step::ProcessSeen(process)));
+        step(&Step::Committed(&commit));
+        for process in &all {
+            step(&Step::SyscallEnded(&waiting(process), &[]));
+            step(&Step::ProcessEnded(process));
+        }
+        let ranked = selected.fold.ranked();
+        let pids: Vec<Pid> = ranked.iter().map(|slow| slow.pid).collect();
+        assert_eq!(pids, [Pid(2)]);
+        let waits = selected.fold.commits.get(ranked[0].commits[0]).expect("a commit");
+        let comms: Vec<&[u8]> = waits.waiters.iter().map(|waiter| &*waiter.comm).collect();
+        assert_eq!((waits.count, comms), (3, vec![&b"p1"[..], b"p2", b"p3"]));
+        // Only the process of a row is still known.
+        let known = [1, 2, 3].map(|key| selected.fold.names.of(ProcessKey(key)).to_vec());
+        assert_eq!(known, [b"".to_vec(), b"p2".to_vec(), b"".to_vec()]);
+    }
+
+    /// Fails if names of processes without a kept operation stay.
+    #[test]
+    fn names_are_those_of_kept_operations() {
+        let mut fold = Slowest::default();
+        for number in 0..2 * u32::try_from(KEPT_MAX).expect("small") {
+            let process = process(number);
+            let of = SyscallOperation {
+                end: Some(KernelTime(25 + u64::from(number))),
+                ..waiting(&process)
+            };
+            for step in [
+                Step::ProcessSeen(&process),
+                Step::SyscallEnded(&of, &[]),
+                Step::ProcessEnded(&process),
+            ] {
+                let Ok(()) = fold.step(KernelTime(25), &step);
+            }
+        }
+        assert_eq!((fold.ranked().len(), fold.rows.len()), (KEPT_MAX, KEPT_MAX));
+        assert!(
+            fold.names.of(ProcessKey(0)).is_empty() && !fold.names.of(ProcessKey(1999)).is_empty()
+        );
     }
 }

@@ -29,10 +29,11 @@ use crate::analysis::call_totals::{Totals, WithTotals};
 use crate::analysis::disk_use::DiskUses;
 use crate::analysis::files::FileTotals;
 use crate::analysis::filter::{Filter, Filtered};
+use crate::analysis::grouped::Grouped;
 use crate::analysis::latency::{self, Latency};
 use crate::analysis::neighbours::Neighbours;
 use crate::analysis::pattern::Patterns;
-use crate::analysis::slowest::Slowest;
+use crate::analysis::slowest::SelectedSlowest;
 use crate::analysis::summary::IoSummary;
 use crate::capture::header::Header;
 use crate::operation::Sink;
@@ -75,20 +76,25 @@ pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
 
 /// `iotrace-perf files`.
 pub(super) fn files(args: &FilesArgs) -> Result<ExitCode, CliError> {
-    let FilesArgs { analyse: args, life } = args;
+    let FilesArgs { grouped: args, life } = args;
     if let Some(life) = life {
         return lives(args, life);
     }
-    let folds_pseudo_files = folds_pseudo_files(args);
+    let folds_pseudo_files = folds_pseudo_files(&args.analyse);
     let report = |fold: &FileTotals, summary: &Summary, limit| {
         let options = ReportOptions { limit, folds_pseudo_files, ..ReportOptions::default() };
         report::files::report(fold, summary, options)
     };
-    run(args, |_| FileTotals::default(), report)
+    run_beside(args, |_| FileTotals::default(), report)
 }
 
 /// `iotrace-perf files --life`. The fold needs all operations, and all block requests.
-fn lives(args: &AnalyseArgs, file: &OsStr) -> Result<ExitCode, CliError> {
+fn lives(args: &GroupedArgs, file: &OsStr) -> Result<ExitCode, CliError> {
+    if args.by.is_some() {
+        let text = "files --life: a file has one life, which has no groups: leave out --by";
+        return Err(CliError::Usage(text.into()));
+    }
+    let args = &args.analyse;
     let target = files_args::life_target(file)?;
     let wish = FilterSpec::of(&args.filter)?.on(args).with_all_requests();
     let report = |fold: &Biographies, summary: &Summary, limit| {
@@ -144,15 +150,33 @@ pub(super) fn neighbours(args: &GroupedArgs) -> Result<ExitCode, CliError> {
     })
 }
 
-/// `iotrace-perf slow`.
-pub(super) fn slow(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    let mut args = args.clone();
+/// `iotrace-perf slow`. The fold needs all operations, whichever are selected.
+pub(super) fn slow(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    let by = args.by;
+    let mut args = args.analyse.clone();
     if form(&args.print) == TableFormat::Text {
         args.print.rows.get_or_insert(report::slow::ROWS);
     }
-    // A slow operation may have waited for requests that the filter would leave out.
-    let wish = FilterSpec::of(&args.filter)?.on(&args).with_all_requests();
-    run_filtered(&args, wish, |_| Slowest::default(), report::slow::report)
+    let wish = FilterSpec::of(&args.filter)?.on(&args);
+    let options = grouped_options(&args, by, wish.is_all());
+    let report = |fold: &SelectedSlowest, summary: &Summary, rows| {
+        let mut report = report::slow::report(&fold.fold, summary, rows);
+        report::grouped::add(&mut report, fold.sums.as_ref(), summary, options);
+        report
+    };
+    let empty = SelectedSlowest::new(Filter::default(), sums(by));
+    chosen(report(&empty, &Summary::default(), 0), &args.print)?;
+    let to = output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
+    let rows = limit(&args.print);
+    on_log(&args, |log, go_on| {
+        let sink = |filter, _: &Header| SelectedSlowest::new(filter, sums(by));
+        let (selected, converted) = pass_over(log, wish, sink, go_on)?;
+        let filter_notes = summary_lines::filter_notes(&selected.picker);
+        let converted = Converted { filter_notes, ..converted };
+        let mut report = report(&selected, &converted.summary, rows);
+        summary_lines::add_to(&mut report, &converted);
+        print(report, &args.print, to)
+    })
 }
 
 /// `iotrace-perf latency`.
@@ -166,33 +190,59 @@ pub(super) fn latency(args: &LatencyArgs) -> Result<ExitCode, CliError> {
         queued: args.queued,
         unit_ns: if args.ms { 1_000_000 } else { 1 },
     };
-    let mut analyse = args.analyse.clone();
-    if analyse.log.is_none() && (options.vfs || options.fs) {
-        let words = &mut analyse.capture.events;
+    let mut grouped = args.grouped.clone();
+    if grouped.analyse.log.is_none() && (options.vfs || options.fs) {
+        let words = &mut grouped.analyse.capture.events;
         if words.is_empty() {
             words.push(events::DEFAULT.into());
         }
         words.push(events::LAYERS.into());
     }
-    run(&analyse, |_| Latency::new(options), report::latency::report)
+    run_beside(&grouped, |_| Latency::new(options), report::latency::report)
 }
 
 /// `iotrace-perf pattern`.
-pub(super) fn pattern(args: &AnalyseArgs) -> Result<ExitCode, CliError> {
-    run(args, |_| Patterns::default(), report::pattern::report)
+pub(super) fn pattern(args: &GroupedArgs) -> Result<ExitCode, CliError> {
+    run_beside(args, |_| Patterns::default(), report::pattern::report)
+}
+
+/// Folds a log, or a recording, and prints the result, with a table of groups if they are wanted.
+fn run_beside<F: Sink<Error = Infallible>>(
+    args: &GroupedArgs,
+    fold: impl Fn(&Header) -> F,
+    report: impl Fn(&F, &Summary, usize) -> Report,
+) -> Result<ExitCode, CliError> {
+    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
+    let options = report_options(args, wish.is_all());
+    let fold = |header: &Header| Grouped { fold: fold(header), sums: sums(args.by) };
+    let report = |grouped: &Grouped<F>, summary: &Summary, limit| {
+        let mut report = report(&grouped.fold, summary, limit);
+        report::grouped::add(&mut report, grouped.sums.as_ref(), summary, options);
+        report
+    };
+    run_filtered(&args.analyse, wish, fold, report)
+}
+
+/// Returns the sums of a report that has them only if groups are wanted.
+fn sums(by: Option<ByArg>) -> Option<IoSummary> {
+    by.map(|by| IoSummary::in_dimension(by.dimension()))
 }
 
 /// Options of a report with rows of processes: in data each one has a row by default.
 fn report_options(args: &GroupedArgs, is_whole: bool) -> ReportOptions {
-    let default = match form(&args.analyse.print) {
+    grouped_options(&args.analyse, args.by, is_whole)
+}
+
+fn grouped_options(args: &AnalyseArgs, by: Option<ByArg>, is_whole: bool) -> ReportOptions {
+    let default = match form(&args.print) {
         TableFormat::Text => Grouping::Program,
         _ => Grouping::Process,
     };
     ReportOptions {
-        limit: limit(&args.analyse.print),
-        by: args.by.and_then(ByArg::grouping).unwrap_or(default),
-        dimension: args.by.and_then(ByArg::dimension),
-        folds_pseudo_files: folds_pseudo_files(&args.analyse),
+        limit: limit(&args.print),
+        by: by.and_then(ByArg::grouping).unwrap_or(default),
+        dimension: by.and_then(ByArg::dimension),
+        folds_pseudo_files: folds_pseudo_files(args),
         is_whole,
     }
 }
@@ -206,7 +256,8 @@ fn folds_pseudo_files(args: &AnalyseArgs) -> bool {
 fn refuse_threads(args: &GroupedArgs, report: &str) -> Result<(), CliError> {
     match args.by {
         Some(ByArg::Thread) => Err(CliError::Usage(format!(
-            "--by thread is not for {report}; --by process has each process, summary --by thread the threads"
+            "--by thread is not for {report}; --by process has each process; threads have summary, files, slow, latency and pattern: \
+             iotrace-perf summary --by thread"
         ))),
         _ => Ok(()),
     }
@@ -222,16 +273,6 @@ fn run_grouped<F: Sink<Error = Infallible>>(
     let options = report_options(args, wish.is_all());
     let report = |fold: &F, summary: &Summary, _| report(fold, summary, options);
     run_filtered(&args.analyse, wish, fold, report)
-}
-
-/// Folds a log, or a recording, and prints the result.
-pub(super) fn run<F: Sink<Error = Infallible>>(
-    args: &AnalyseArgs,
-    fold: impl Fn(&Header) -> F,
-    report: impl Fn(&F, &Summary, usize) -> Report,
-) -> Result<ExitCode, CliError> {
-    // Invalid options are reported before anything is recorded.
-    run_filtered(args, FilterSpec::of(&args.filter)?.on(args), fold, report)
 }
 
 /// Folds the selected part of a log, or of a recording, and prints the result.

@@ -18,8 +18,10 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::error::CliError;
 use super::output::OpenOutput;
+use super::replaced_outputs::ReplacedOutputs;
+use super::second_signal::{UnfinishedEntry, UnfinishedGuard};
 use crate::sys::fs_identity::Entered;
-use crate::sys::output_dir::OutputDirectory;
+use crate::sys::output_dir::{OutputDirectory, Users};
 
 /// Directory of an incomplete archive; removed when dropped.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(super) struct StagedArchive<'a> {
     name: OsString,
     /// Held while the archive is written.
     _lock: Flock<File>,
+    _unfinished: UnfinishedGuard,
 }
 
 impl<'a> StagedArchive<'a> {
@@ -49,7 +52,12 @@ impl<'a> StagedArchive<'a> {
         remove_left(output, &name).map_err(failed)?;
         let directory = output.directory.make_own(&name).map_err(failed)?;
         let lock = lock(&directory).map_err(failed)?;
-        Ok(Self { output, directory, name, _lock: lock })
+        let file = lock.try_clone().map_err(failed)?;
+        let (parent, name_of) = (output.directory.clone(), name.clone());
+        let shown = output.output.unfinished();
+        let unfinished = UnfinishedEntry { directory: parent, name: name_of, shown, file };
+        let _unfinished = unfinished.register();
+        Ok(Self { output, directory, name, _lock: lock, _unfinished })
     }
 
     /// Path of the archive: one that leads there even if the directory is renamed.
@@ -75,6 +83,11 @@ impl<'a> StagedArchive<'a> {
     /// archive does.
     pub(super) fn finish(self) -> Result<(), CliError> {
         let to = &self.output.directory;
+        if self.output.replaces {
+            let mut replaced = ReplacedOutputs::default();
+            replaced.replace_archive(&self.output.output, &Users::caller())?;
+            replaced.tell();
+        }
         let [anchor, definitions, parts] = self.output.output.archive_parts();
         let named = [parts, definitions, anchor].map(|path| {
             let name = path.file_name().unwrap_or_default().to_owned();

@@ -30,6 +30,9 @@ pub(super) struct RecordArgs {
     /// {PID} {RANK} {ENV=VAR} [default: iotrace_{DATE}, which `iotrace_latest` leads to]
     #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.iocap|…")]
     pub(super) output: Vec<OsString>,
+    /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
+    #[arg(long)]
+    pub(super) force: bool,
     /// Write only the capture log; `convert` makes the archive later, anywhere
     #[arg(long)]
     pub(super) no_archive: bool,
@@ -193,6 +196,9 @@ pub(super) struct PageArgs {
     /// for a recording that is not kept]
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
+    /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
+    #[arg(long, help_heading = "Output")]
+    pub(super) force: bool,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
     #[command(flatten, next_help_heading = RECORDING)]
@@ -212,13 +218,13 @@ impl PageArgs {
     }
 }
 
-/// Arguments of a report with rows of processes.
-#[derive(Debug, ClapArgs)]
+/// Arguments of a report whose operations can be grouped.
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct GroupedArgs {
     #[command(flatten)]
     pub(super) analyse: AnalyseArgs,
-    /// Property that the operations of a row have in common [default: program; in data for programs
-    /// process]
+    /// Group operations by this property: rows of processes share it, other reports have one more
+    /// table [default for rows of processes: program; in data for programs process]
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(super) by: Option<ByArg>,
 }
@@ -227,7 +233,7 @@ pub(super) struct GroupedArgs {
 #[derive(Debug, ClapArgs)]
 pub(super) struct LatencyArgs {
     #[command(flatten)]
-    pub(super) analyse: AnalyseArgs,
+    pub(super) grouped: GroupedArgs,
     /// Layer to report
     #[arg(
         short = 'T',
@@ -517,6 +523,9 @@ pub(super) struct ImportArgs {
     /// The capture log to write
     #[arg(short, long, value_name = "LOG.iocap")]
     pub(super) output: PathBuf,
+    /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
+    #[arg(long)]
+    pub(super) force: bool,
     /// Format of the log [default: detected]
     #[arg(long, value_name = "FORMAT")]
     pub(super) from: Option<FromArg>,
@@ -556,34 +565,4 @@ pub(super) struct DoctorArgs {
     /// programs of their own
     #[arg(long)]
     pub(super) cache: bool,
-}
-
-/// Arguments of `completions`.
-#[derive(Debug, ClapArgs)]
-pub(super) struct CompletionsArgs {
-    /// Shell of the completions
-    pub(super) shell: ShellArg,
-}
-
-/// A shell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ShellArg {
-    /// The shell bash
-    Bash,
-    /// The shell zsh
-    Zsh,
-    /// The shell fish
-    Fish,
-    /// The shell elvish
-    Elvish,
-}
-
-/// Arguments of `man`.
-#[derive(Debug, ClapArgs)]
-pub(super) struct ManArgs {
-    /// Subcommand of the page [default: the page of the program]
-    pub(super) subcommand: Option<String>,
-    /// Write the pages of the program and of all subcommands into this directory, which must exist
-    #[arg(long, value_name = "DIR", conflicts_with = "subcommand")]
-    pub(super) all: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use crate::analysis::audit::{self, AuditTerms, ProcessAudit};
 use crate::analysis::call_totals::Totals;
 use crate::pipeline::Summary;
-use crate::text::quantity::counted;
+use crate::text::quantity::{counted, counted_as, counted_with};
 
 /// Result of the comparison.
 pub(super) struct AuditVerdict {
@@ -49,12 +49,14 @@ fn compared(audit: &ProcessAudit) -> String {
     }
     if *left_out > 0 {
         return incomparable(format!(
-            "the calls of {left_out} children are in it, which were not followed (--no-follow)"
+            "the calls of {} are in it, not followed (--no-follow)",
+            counted_as(*left_out, ["child", "children"])
         ));
     }
     if *unwaited > 0 {
         return incomparable(format!(
-            "{unwaited} processes were not waited for, or the kernel threw their accounting away (SIGCHLD ignored), so they are not in it"
+            "{} not in it: not waited for, or the kernel threw the accounting away (SIGCHLD ignored)",
+            counted_with(*unwaited, "process", ["is", "are"])
         ));
     }
     match audit.agrees() {

@@ -6,14 +6,15 @@ use clap::{Parser, Subcommand};
 
 use super::advise::AdviseArgs;
 use super::args::{
-    AnalyseArgs, CompletionsArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs,
-    LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
+    CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs, LiveArgs, PageArgs,
+    RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
 use super::convert_args::ConvertArgs;
 use super::diff_args::DiffArgs;
 use super::files_args::FilesArgs;
 use super::replay::args::ReplayArgs;
+use super::shell_args::{CompletionsArgs, ManArgs};
 use super::top_args::TopArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 
@@ -79,9 +80,9 @@ pub(super) enum Verb {
     /// Reads from memory and from disks: the page cache, reading ahead
     Cache(GroupedArgs),
     /// The slowest operations, with the block requests that they waited for
-    Slow(AnalyseArgs),
+    Slow(GroupedArgs),
     /// Access patterns of files and devices: order, sizes, queue depth
-    Pattern(AnalyseArgs),
+    Pattern(GroupedArgs),
     /// Call chains of block requests or system calls; flame graphs
     Stacks(StacksArgs),
     /// Replay captured I/O

@@ -17,7 +17,8 @@ pub(super) fn missing(summary: &Summary) -> Vec<String> {
         let all = counts.iter().fold(0_i64, |sum, (_, count)| sum.saturating_add(*count));
         let of: Vec<&str> = counts.iter().map(|(name, _)| name.as_str()).collect();
         missing.push(format!(
-            "{all} records are missing without a report of the kernel ({})",
+            "{} missing without a report of the kernel ({})",
+            quantity::counted_with(all.unsigned_abs(), "record", ["is", "are"]),
             of.join(", ")
         ));
     }
@@ -47,7 +48,7 @@ pub(super) fn missing(summary: &Summary) -> Vec<String> {
         (ledger.other.count, "program", "whose calls are skipped"),
         (ledger.lost_exits, "call", "without an end"),
         (ledger.orphan_exits, "call", "without a beginning"),
-        (ledger.unmatched, "block event", "without its request"),
+        (ledger.unmatched, "block event", "without a request"),
     ];
     let present = counts.iter().filter(|(count, _, _)| *count > 0);
     missing.extend(

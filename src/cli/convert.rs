@@ -45,7 +45,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
             name.with_extension("pftrace").display()
         )));
     }
-    let output = output.open(&Users::caller())?;
+    let output = output.open(&Users::caller(), args.force)?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
     let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };

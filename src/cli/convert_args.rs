@@ -15,6 +15,9 @@ pub(super) struct ConvertArgs {
     /// archive beside the log]
     #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.pftrace")]
     pub(super) output: Option<OsString>,
+    /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
+    #[arg(long)]
+    pub(super) force: bool,
     /// Write a log whose names are pseudonyms, to give away: -o NAME.iocap
     #[arg(long)]
     pub(super) capsule: bool,

@@ -41,7 +41,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let output: OsString = args.output.clone().unwrap_or_default();
     let output = substitute(&output)?;
     let output = Path::new(&output);
-    let staged = StagedFile::create(output, &Users::caller())?;
+    let staged = StagedFile::create(output, &Users::caller(), args.force)?;
     let mut signals = Signals::new().map_err(CliError::Output)?;
     let mut patience = Cancellation::new(&mut signals, None);
     let converted = convert(&args.log, output, staged, &mut || !patience.is_cancelled());

@@ -20,7 +20,7 @@ use crate::sys::ring::Ring;
 use crate::sys::tracefs::{Tracefs, TracefsError};
 use crate::sys::tracefs_instance::Instance;
 use crate::sys::{cpu_topology, disks, proc, rlimits, socket};
-use crate::text::quantity::size;
+use crate::text::quantity::{counted, size};
 use crate::tracefs::EventFormat;
 use crate::tracer::format_cache;
 use crate::tracer::source_selection::hindrance;
@@ -52,10 +52,10 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, CliError> {
 fn kernel() -> Check {
     let host = proc::host();
     let found = format!(
-        "{} on {}, {} CPUs, pages of {} bytes",
+        "{} on {}, {}, pages of {} bytes",
         host.kernel_release,
         host.machine,
-        host.cpus.len(),
+        counted(host.cpus.len() as u64, "CPU"),
         host.page_bytes
     );
     let known = CallId::all().any(|call| call.call().number(&host.machine).is_some());

@@ -113,6 +113,11 @@ fn not_created(path: &Path, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return format!("cannot make {shown}: {why}; choose another place{}", by_option(path));
     }
+    if error.kind() == io::ErrorKind::NotADirectory {
+        let file = path.ancestors().find(|above| above.is_file()).unwrap_or(path);
+        let file = file.display();
+        return format!("cannot make {shown}: {file} is a file; choose another place with -o");
+    }
     if error.kind() != io::ErrorKind::NotFound {
         return format!("cannot make {shown}: {why}");
     }
@@ -129,6 +134,12 @@ fn not_created(path: &Path, error: &io::Error) -> String {
         Some(parent) => {
             let parent = parent.display();
             format!("cannot make {shown}: there is no directory {parent}; try: mkdir -p {parent}")
+        }
+        // Such file systems have no files of users.
+        None if ["/proc", "/sys"].iter().any(|root| path.starts_with(root)) => {
+            format!(
+                "cannot make files in {shown}: the kernel makes the files there; choose another place with -o"
+            )
         }
         // The directory of new files.
         None => format!(

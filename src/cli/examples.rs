@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
     (
         "record",
         &[
@@ -9,6 +9,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
             ("iotrace-perf -a -D 10s -o day_{DATE}/", "the machine for ten seconds"),
             ("iotrace-perf -p 4711 -e %sync", "fsync and its relatives of a process"),
             ("iotrace-perf -o a.iocap -o a.html ./app", "a log, and a page about it"),
+            ("iotrace-perf --force -o run/ ./app", "an earlier run/ becomes run.old/"),
             ("iotrace-perf --no-follow ./app", "a program without its children"),
             ("iotrace-perf --container web -D 10s", "a container of docker or podman"),
             ("iotrace-perf -t 4712,4713", "two threads of a running process"),
@@ -77,6 +78,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
         &[
             ("iotrace-perf latency a.iocap -T fs --ms", "file systems and their journals"),
             ("iotrace-perf latency a.iocap -Q -d sda", "requests of a disk, with their queue"),
+            ("iotrace-perf latency a.iocap --by user", "percentiles for each user"),
         ],
     ),
     (
@@ -85,6 +87,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
             ("iotrace-perf files -- make", "failed and repeated opens of a build"),
             ("iotrace-perf files a.iocap --failed", "failed operations only"),
             ("iotrace-perf files a.iocap --life /srv/a.db", "what happened to a file"),
+            ("iotrace-perf files a.iocap --by mount", "totals of each mount, too"),
         ],
     ),
     (

@@ -15,8 +15,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::FileStat;
 
 use super::error::CliError;
+use super::existing_outputs::WITH_FORCE;
+use super::replaced_outputs::ReplacedOutputs;
+use super::second_signal::{UnfinishedEntry, UnfinishedGuard};
 use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
 
 /// End of the name of an unfinished file.
@@ -32,22 +36,27 @@ pub(super) struct FreeName {
     name: OsString,
     directory: OutputDirectory,
     users: Users,
+    /// True if an existing file gives the name up.
+    replaces: bool,
 }
 
 impl FreeName {
-    /// Checks that the name is free, and that files can be made beside it.
+    /// Checks that the name is free, or that of a file which gives the name up, and that files can
+    /// be made beside that.
     ///
     /// # Errors
     ///
     /// Error: a file of the name exists; the directory is missing or not writable.
-    pub(super) fn find(path: &Path, users: &Users) -> Result<Self, CliError> {
+    pub(super) fn find(path: &Path, users: &Users, replaces: bool) -> Result<Self, CliError> {
         let failed = |source| CliError::Create { path: path.into(), source };
         let (directory, name) = OutputDirectory::parent_of(path, users).map_err(failed)?;
-        if directory.find(&name).map_err(failed)?.is_some() {
-            return Err(CliError::Exists { path: path.into(), option: "-o" });
+        let found = directory.find(&name).map_err(failed)?;
+        let is_file = |found: &FileStat| found.st_mode & libc::S_IFMT == libc::S_IFREG;
+        if found.is_some_and(|found| !(replaces && is_file(&found))) {
+            return Err(CliError::Exists { path: path.into(), option: WITH_FORCE });
         }
         directory.check_writable().map_err(failed)?;
-        Ok(Self { path: path.into(), name, directory, users: users.clone() })
+        Ok(Self { path: path.into(), name, directory, users: users.clone(), replaces })
     }
 
     /// Returns the path of the name.
@@ -77,8 +86,12 @@ impl FreeName {
         for _ in 0..ATTEMPTS {
             remove_left(&self.directory, &unfinished, &self.users).map_err(failed)?;
             if let Some((file, lock)) = begin(&self.directory, &unfinished).map_err(failed)? {
-                let name = self.clone();
-                return Ok(StagedFile { name, unfinished, file, _lock: lock });
+                let (name, directory) = (self.clone(), self.directory.clone());
+                let own = file.file().try_clone().map_err(failed)?;
+                let entry =
+                    UnfinishedEntry { directory, name: unfinished.clone(), shown: part, file: own };
+                let _unfinished = entry.register();
+                return Ok(StagedFile { name, unfinished, file, _lock: lock, _unfinished });
             }
         }
         Err(failed(io::ErrorKind::WouldBlock.into()))
@@ -93,6 +106,7 @@ pub(super) struct StagedFile {
     file: NewFile,
     /// Held while the file is written.
     _lock: Flock<File>,
+    _unfinished: UnfinishedGuard,
 }
 
 impl StagedFile {
@@ -101,8 +115,8 @@ impl StagedFile {
     /// # Errors
     ///
     /// As [`FreeName::find`] and [`FreeName::stage`].
-    pub(super) fn create(path: &Path, users: &Users) -> Result<Self, CliError> {
-        FreeName::find(path, users)?.stage()
+    pub(super) fn create(path: &Path, users: &Users, replaces: bool) -> Result<Self, CliError> {
+        FreeName::find(path, users, replaces)?.stage()
     }
 
     /// Returns the open file.
@@ -117,12 +131,17 @@ impl StagedFile {
     /// Error: a file of its name has been created meanwhile, which stays; the unfinished file is
     /// not there any more.
     pub(super) fn finish(mut self) -> Result<(), CliError> {
-        let FreeName { path, name, directory, .. } = &self.name;
+        let FreeName { path, name, directory, users, replaces } = &self.name;
         let failed = |source| CliError::Create { path: path.clone(), source };
         if !directory.leads_to(&self.unfinished, self.file()).map_err(failed)? {
             return Err(failed(io::Error::other(
                 "another process has removed the unfinished file",
             )));
+        }
+        if *replaces {
+            let mut replaced = ReplacedOutputs::default();
+            replaced.replace_file(path, users)?;
+            replaced.tell();
         }
         let renamed = directory.rename_new(&self.unfinished, directory, name);
         renamed.map_err(|source| match source.kind() {
@@ -194,30 +213,42 @@ mod tests {
     fn complete_file_gets_its_name_and_an_incomplete_one_disappears() {
         let dir = tempfile::tempdir().expect("a directory");
         let (path, part) = paths(&dir);
-        let staged = StagedFile::create(&path, &Users::none()).expect("created");
+        let staged = StagedFile::create(&path, &Users::none(), false).expect("created");
         assert!(part.exists() && !path.exists());
         drop(staged);
         assert!(!part.exists() && !path.exists());
-        let staged = StagedFile::create(&path, &Users::none()).expect("created");
+        let staged = StagedFile::create(&path, &Users::none(), false).expect("created");
         staged.file().write_all(b"text").expect("written");
         staged.finish().expect("renamed");
         assert_eq!(std::fs::read(&path).expect("a file"), b"text");
         assert!(!part.exists());
-        let again = StagedFile::create(&path, &Users::none());
+        let again = StagedFile::create(&path, &Users::none(), false);
         assert!(matches!(again, Err(CliError::Exists { .. })), "{again:?}");
+    }
+
+    #[test]
+    fn complete_file_replaces_an_old_one_which_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, _) = paths(&dir);
+        std::fs::write(&path, "old").expect("written");
+        drop(StagedFile::create(&path, &Users::none(), true).expect("created"));
+        assert_eq!(std::fs::read(&path).expect("a file"), b"old");
+        StagedFile::create(&path, &Users::none(), true).expect("created").finish().expect("made");
+        assert_eq!(std::fs::read(&path).expect("a file"), b"");
+        assert_eq!(std::fs::read(dir.path().join("a.x.old")).expect("a file"), b"old");
     }
 
     #[test]
     fn leftover_is_replaced_unless_its_writer_lives() {
         let dir = tempfile::tempdir().expect("a directory");
         let (path, _) = paths(&dir);
-        let living = StagedFile::create(&path, &Users::none()).expect("created");
-        let second = StagedFile::create(&path, &Users::none());
+        let living = StagedFile::create(&path, &Users::none(), false).expect("created");
+        let second = StagedFile::create(&path, &Users::none(), false);
         let text = second.expect_err("refused").to_string();
         assert!(text.contains("another process is writing"), "{text}");
         std::mem::forget(living.file);
         drop(living._lock);
-        let third = StagedFile::create(&path, &Users::none());
+        let third = StagedFile::create(&path, &Users::none(), false);
         assert!(third.is_ok(), "{third:?}");
     }
 
@@ -231,14 +262,18 @@ mod tests {
             let mode = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(path, mode).expect("changed");
         }
-        let refused = StagedFile::create(&path, &Users::none()).expect_err("refused").to_string();
+        let refused =
+            StagedFile::create(&path, &Users::none(), false).expect_err("refused").to_string();
         assert!(refused.contains("a.x.iotrace-perf.part is there already"), "{refused}");
         std::fs::remove_file(&part).expect("removed");
         std::fs::create_dir(&part).expect("a directory");
-        let refused = StagedFile::create(&path, &Users::none());
+        let refused = StagedFile::create(&path, &Users::none(), false);
         assert!(matches!(refused, Err(CliError::Exists { .. })), "{refused:?}");
         std::fs::remove_dir(&part).expect("removed");
-        StagedFile::create(&path, &Users::none()).expect("created").finish().expect("renamed");
+        StagedFile::create(&path, &Users::none(), false)
+            .expect("created")
+            .finish()
+            .expect("renamed");
         assert_eq!(std::fs::read(&other).expect("a file"), b"mine");
     }
 
@@ -246,7 +281,7 @@ mod tests {
     fn file_of_another_writer_is_not_renamed() {
         let dir = tempfile::tempdir().expect("a directory");
         let (path, part) = paths(&dir);
-        let staged = StagedFile::create(&path, &Users::none()).expect("created");
+        let staged = StagedFile::create(&path, &Users::none(), false).expect("created");
         std::fs::remove_file(&part).expect("removed");
         std::fs::write(&part, "of another one").expect("written");
         let text = staged.finish().expect_err("refused").to_string();
@@ -284,7 +319,7 @@ mod tests {
             let begin = Barrier::new(WRITERS);
             let written = |number: usize| -> Option<usize> {
                 begin.wait();
-                let staged = StagedFile::create(&path, &Users::none()).ok()?;
+                let staged = StagedFile::create(&path, &Users::none(), false).ok()?;
                 staged.file().write_all(number.to_string().as_bytes()).expect("written");
                 staged.finish().ok().map(|()| number)
             };

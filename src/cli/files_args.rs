@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::Args as ClapArgs;
 
-use super::args::AnalyseArgs;
+use super::args::GroupedArgs;
 use super::error::CliError;
 use crate::analysis::biography::LifeTarget;
 use crate::units::DevId;
@@ -14,7 +14,7 @@ use crate::units::DevId;
 #[derive(Debug, ClapArgs)]
 pub(super) struct FilesArgs {
     #[command(flatten)]
-    pub(super) analyse: AnalyseArgs,
+    pub(super) grouped: GroupedArgs,
     /// Only the life of this file: birth, names, accesses, removal, and the bytes that never
     /// reached the disk. A path that the file had at any time, or MAJOR:MINOR:INODE
     #[arg(long, value_name = "FILE", help_heading = "Output")]

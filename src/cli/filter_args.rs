@@ -15,6 +15,7 @@ use crate::analysis::filter::{
 };
 use crate::capture::header::{Header, Partition};
 use crate::operation::disk;
+use crate::text::quantity;
 use crate::units::{DevId, KernelTime, Pid, Tid};
 
 /// A filter as given; the log's header resolves its disks and times.
@@ -30,7 +31,13 @@ pub(super) struct FilterSpec<'a> {
 impl<'a> FilterSpec<'a> {
     /// Filter of any log.
     pub(super) fn of(args: &FilterArgs) -> Result<Self, CliError> {
-        let usage = |error: globset::Error| CliError::Usage(error.to_string());
+        let usage = |error: globset::Error| {
+            let pattern = error.glob().unwrap_or_default();
+            CliError::Usage(format!(
+                "the pattern {pattern} is not valid: {}; [[] is a bracket itself",
+                error.kind()
+            ))
+        };
         let side = args.io.map(|direction| match direction {
             SideArg::R => SideFilter::Read,
             SideArg::W => SideFilter::Write,
@@ -55,7 +62,11 @@ impl<'a> FilterSpec<'a> {
         if let [Some(from), Some(until)] = window
             && from >= until
         {
-            return Err(CliError::Usage("--until must be later than --from".into()));
+            return Err(CliError::Usage(format!(
+                "--until {} is not later than --from {}: exchange the two",
+                quantity::time(until.as_nanos().try_into().unwrap_or(u64::MAX)),
+                quantity::time(from.as_nanos().try_into().unwrap_or(u64::MAX)),
+            )));
         }
         Ok(Self { filter, devices: &[], events: &[], window })
     }

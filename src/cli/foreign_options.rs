@@ -57,7 +57,12 @@ const POINTERS: &[Pointer] = &[
     row(Verbs::Only(&["stacks"]), &["-k"], "the kernel's functions: -K"),
     row(Verbs::Reports, &["-q", "--quiet"], "a report is printed without messages by 2>/dev/null"),
     // Of strace.
-    row(Verbs::All, &["-c", "-C"], "counts and times by call: iotrace-perf summary -- PROGRAM"),
+    row(Verbs::All, &["-c"], "counts and times by call: iotrace-perf summary -- PROGRAM"),
+    row(
+        Verbs::All,
+        &["-C"],
+        "all CPUs are recorded (-C of perf), and counts and times by call (-C of strace) come from: iotrace-perf summary -- PROGRAM",
+    ),
     row(
         Verbs::All,
         &["-t", "-r"],

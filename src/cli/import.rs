@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
+use super::existing_outputs::WITH_FORCE;
 use super::message::print_line;
+use super::replaced_outputs::ReplacedOutputs;
 use super::{file_kind, report_output};
 use crate::import::{ImportError, ImportFormat, ImportReport, import};
-use crate::sys::output_dir::NewFile;
+use crate::sys::output_dir::{NewFile, Users};
 use crate::sys::regular;
 
 /// Bytes read at once; formats are detected in them.
@@ -39,7 +41,24 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
 
 /// Imports a log; an incomplete capture log is removed.
 fn write(args: &ImportArgs, input: impl BufRead) -> Result<(ImportReport, ImportFormat), CliError> {
-    let mut made: NewFile = report_output::new_file(&args.output, "-o")?;
+    let mut replaced = ReplacedOutputs::default();
+    if args.force {
+        replaced.replace_file(&args.output, &Users::caller())?;
+    }
+    let imported = write_new(args, input);
+    if imported.is_ok() {
+        replaced.tell()
+    } else {
+        replaced.restore()
+    }
+    imported
+}
+
+fn write_new(
+    args: &ImportArgs,
+    input: impl BufRead,
+) -> Result<(ImportReport, ImportFormat), CliError> {
+    let mut made: NewFile = report_output::new_file(&args.output, WITH_FORCE)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
     let imported = import(input, args.from.map(format), &name(&args.file), out);
     let (_, notes, format) = imported.map_err(|error| failed(&args.file, &error))?;

@@ -22,8 +22,8 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
         Verb::Convert(args) => args.log = log_of(&args.log)?,
         Verb::Script(args) => args.log = log_of(&args.log)?,
         Verb::Info(args) => args.log = log_of(&args.log)?,
-        Verb::Files(args) => settle_report(&mut args.analyse)?,
-        Verb::Slow(args) | Verb::Pattern(args) => settle_report(args)?,
+        Verb::Files(args) => settle_report(&mut args.grouped.analyse)?,
+        Verb::Slow(args) | Verb::Pattern(args) => settle_report(&mut args.analyse)?,
         Verb::Summary(args) | Verb::Disk(args) | Verb::Neighbours(args) | Verb::Cache(args) => {
             settle_report(&mut args.analyse)?;
         }
@@ -37,7 +37,7 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
             settle_report(&mut analyse)?;
             args.log = analyse.log;
         }
-        Verb::Latency(args) => settle_report(&mut args.analyse)?,
+        Verb::Latency(args) => settle_report(&mut args.grouped.analyse)?,
         Verb::Stacks(args) => settle_report(&mut args.analyse)?,
         Verb::Replay(args) => args.log_argument().map_or(Ok(()), settle_report)?,
         _ => {}
@@ -130,7 +130,7 @@ fn absent(argument: &Path) -> CliError {
     let names: Vec<String> = logs.iter().take(NAMED_MAX).map(|(_, path)| name(path)).collect();
     let more = if logs.len() > names.len() { ", …" } else { "" };
     let here = match names.as_slice() {
-        [] => String::new(),
+        [] => "; make a recording: iotrace-perf PROGRAM".to_owned(),
         names => format!("; recordings here: {}{more}", names.join(", ")),
     };
     CliError::Usage(format!("there is no file {shown}{here}"))

@@ -6,8 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use super::existing_outputs::{WITH_FORCE, is_archive};
 use super::message::print_line;
 use crate::sys::output_dir::{NewFile, OutputDirectory, Users};
+use crate::tracer::job;
 
 /// Files of one recording or conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,15 @@ impl Output {
             None => return Ok(in_directory()),
             Some(b"otf2") => true,
             Some(b"iocap") => false,
+            Some(form @ (b"json" | b"csv")) => {
+                let form = String::from_utf8_lossy(form);
+                return Err(CliError::Usage(format!(
+                    "{option} {}: {} is made from a log: {option} NAME.iocap, then iotrace-perf script NAME.iocap --format {form} > {}",
+                    path.display(),
+                    form.to_uppercase(),
+                    path.display()
+                )));
+            }
             Some(_) => {
                 return Err(CliError::Usage(format!(
                     "{option} {0}: a recording is written to a directory, NAME.otf2, NAME.iocap, NAME.html or NAME.pftrace; a directory of that name: {option} {0}/",
@@ -105,8 +116,8 @@ impl Output {
     }
 
     /// Opens the directory, which is created if it is for these files; refuses to overwrite any
-    /// part of an archive.
-    pub(super) fn open(self, users: &Users) -> Result<OpenOutput, CliError> {
+    /// part of an archive, unless the new one replaces the old one.
+    pub(super) fn open(self, users: &Users, replaces: bool) -> Result<OpenOutput, CliError> {
         let failed = |source| CliError::Create { path: self.directory.clone(), source };
         let opened = OutputDirectory::open(&self.directory, users);
         let is_missing =
@@ -118,7 +129,7 @@ impl Output {
         } else {
             (opened.map_err(failed)?, None)
         };
-        let open = OpenOutput { output: self, directory, made, is_dated: false };
+        let open = OpenOutput { output: self, directory, made, is_dated: false, replaces };
         open.refuse_existing()?;
         Ok(open)
     }
@@ -146,7 +157,13 @@ impl Output {
                 made => {
                     let directory = made.map_err(failed)?;
                     let made = Some((outer, name));
-                    return Ok(OpenOutput { output, directory, made, is_dated: true });
+                    return Ok(OpenOutput {
+                        output,
+                        directory,
+                        made,
+                        is_dated: true,
+                        replaces: false,
+                    });
                 }
             }
         }
@@ -162,17 +179,22 @@ pub(super) struct OpenOutput {
     made: Option<(OutputDirectory, OsString)>,
     /// True if the name of the directory is the time.
     is_dated: bool,
+    /// True if a new archive takes the name of an old one, which gets another name.
+    pub(super) replaces: bool,
 }
 
 impl OpenOutput {
     /// Refuses to overwrite any part of an archive.
     pub(super) fn refuse_existing(&self) -> Result<(), CliError> {
         let parts = self.output.archive_parts();
+        if self.replaces {
+            return is_archive(&self.directory, &parts).map(drop);
+        }
         for path in parts.into_iter().filter(|_| self.output.has_archive) {
             let found = self.directory.find(path.file_name().unwrap_or_default());
             let failed = |source| CliError::Create { path: path.clone(), source };
             if found.map_err(failed)?.is_some() {
-                return Err(CliError::Exists { path, option: "-o" });
+                return Err(CliError::Exists { path, option: WITH_FORCE });
             }
         }
         Ok(())
@@ -183,7 +205,7 @@ impl OpenOutput {
         let path = self.output.log();
         let name = path.file_name().unwrap_or_default().to_owned();
         NewFile::create_in(self.directory.clone(), name).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => CliError::Exists { path, option: "-o" },
+            io::ErrorKind::AlreadyExists => CliError::Exists { path, option: WITH_FORCE },
             _ => CliError::Create { path, source },
         })
     }
@@ -230,9 +252,7 @@ fn value(name: &str) -> Result<String, CliError> {
         "DATE" => Some(date()),
         "HOSTNAME" => Some(host()),
         "PID" => Some(std::process::id().to_string()),
-        "RANK" => ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
-            .iter()
-            .find_map(|name| variable(name)),
+        "RANK" => job::own_rank().map(|rank| rank.to_string()),
         _ => match name.strip_prefix("ENV=") {
             Some(name) => variable(name),
             None => {
@@ -243,9 +263,17 @@ fn value(name: &str) -> Result<String, CliError> {
         },
     };
     // A name is one step of a path, even if a variable has slashes.
-    value
-        .map(|value| value.replace('/', "_"))
-        .ok_or_else(|| CliError::Usage(format!("{{{name}}} in the output name has no value here")))
+    value.map(|value| value.replace('/', "_")).ok_or_else(|| CliError::Usage(no_value(name)))
+}
+
+/// Returns the error about a placeholder without a value.
+fn no_value(name: &str) -> String {
+    let help = match name.strip_prefix("ENV=") {
+        Some(variable) => format!("the variable {variable} is not set; set it: export {variable}=VALUE"),
+        None => "no launcher of a parallel job has given one; start iotrace-perf with mpirun or srun, or use {PID}"
+            .to_owned(),
+    };
+    format!("{{{name}}} in the output name has no value here: {help}")
 }
 
 /// Local date and time in a sortable form, without special characters of shells.

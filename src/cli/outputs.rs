@@ -59,6 +59,7 @@ impl Outputs {
                 _ => outputs.add(Output::parse(text)?)?,
             }
         }
+        outputs.refuse_shared_directory()?;
         if let (None, Some(first)) = (&outputs.main, outputs.further.first()) {
             let log = Output::beside(first.path())?;
             outputs.main = Some(Output { has_archive: false, ..log });
@@ -71,6 +72,35 @@ impl Outputs {
         let is_named = |output: &Output| output.has_archive && !output.own_directory;
         self.main.as_ref().is_some_and(is_named)
             || self.further.iter().any(|further| matches!(further, FurtherOutput::Archive(_)))
+    }
+
+    /// Refuses an archive whose directory is the directory of another output.
+    fn refuse_shared_directory(&self) -> Result<(), CliError> {
+        let further = self.further.iter().filter_map(FurtherOutput::archive);
+        let mut archives = further.filter(|output| !output.own_directory);
+        let Some(main) = self.main.as_ref().filter(|main| main.own_directory) else {
+            return Ok(());
+        };
+        let taken = |output: &&Output| {
+            let [.., directory] = output.archive_parts();
+            let own = [&directory, &main.directory].map(|path| Path::new(".").join(path));
+            own[0].components().eq(own[1].components())
+        };
+        let Some(output) = archives.find(taken) else { return Ok(()) };
+        let shown = output.archive();
+        let shown = shown.strip_prefix(".").unwrap_or(&shown).display();
+        let directory = main.directory.display().to_string();
+        let directory = directory.trim_end_matches('/');
+        Err(CliError::Usage(format!(
+            "-o {shown}: its events are in the directory {directory}/ beside it, which is the output -o {directory}/; {0}; or choose another name: -o {directory}/ -o {directory}-archive.otf2",
+            match main.has_archive {
+                true => format!(
+                    "that one has an archive already, {directory}/{}.otf2: leave out -o {shown}",
+                    main.name
+                ),
+                false => format!("leave out -o {shown}"),
+            }
+        )))
     }
 
     /// Adds a log, an archive, or both.
@@ -103,6 +133,13 @@ impl Outputs {
 }
 
 impl FurtherOutput {
+    fn archive(&self) -> Option<&Output> {
+        match self {
+            Self::Archive(output) => Some(output),
+            Self::Page(_) | Self::Perfetto(_) => None,
+        }
+    }
+
     fn path(&self) -> &Path {
         match self {
             Self::Archive(output) => &output.directory,
@@ -112,17 +149,21 @@ impl FurtherOutput {
 }
 
 impl OpenFurther {
-    /// Begins further files; none of them may exist.
-    pub(super) fn open_all(all: Vec<FurtherOutput>, users: &Users) -> Result<Vec<Self>, CliError> {
+    /// Begins further files; none of them may exist, unless they are replaced.
+    pub(super) fn open_all(
+        all: Vec<FurtherOutput>,
+        users: &Users,
+        replaces: bool,
+    ) -> Result<Vec<Self>, CliError> {
         let open = |output: FurtherOutput| {
             Ok(match output {
-                FurtherOutput::Archive(output) => Self::Archive(output.open(users)?),
+                FurtherOutput::Archive(output) => Self::Archive(output.open(users, replaces)?),
                 FurtherOutput::Page(path) => {
-                    let staged = StagedFile::create(&path, users)?;
+                    let staged = StagedFile::create(&path, users, replaces)?;
                     Self::Page(path, staged)
                 }
                 FurtherOutput::Perfetto(path) => {
-                    let staged = StagedFile::create(&path, users)?;
+                    let staged = StagedFile::create(&path, users, replaces)?;
                     Self::Perfetto(path, staged)
                 }
             })
@@ -212,5 +253,15 @@ mod tests {
         let twice = parse(&["a.html", "a.html"]).expect_err("one name");
         assert_eq!(twice, "-o a.html is given twice: leave out one");
         assert!(parse(&["a.html", "b.json"]).is_err());
+    }
+
+    #[test]
+    fn archive_whose_directory_is_another_output_is_refused() {
+        for texts in [["x/", "x.otf2"], ["x.otf2", "x/"], ["./x/", "x.otf2"]] {
+            let refused = parse(&texts).expect_err("one directory");
+            assert!(refused.contains("-o x.otf2: its events are in the directory "), "{refused}");
+            assert!(refused.contains("has an archive already"), "{refused}");
+        }
+        assert!(parse(&["x/", "y.otf2"]).is_ok() && parse(&["x/", "y/x.otf2"]).is_ok());
     }
 }

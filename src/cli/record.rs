@@ -15,6 +15,8 @@ use super::message::{be_quiet, print_line};
 use super::output::{OpenOutput, Output};
 use super::outputs::{OpenFurther, Outputs};
 use super::recording::{LogPlace, Recorded, capture};
+use super::replaced_outputs::ReplacedOutputs;
+use super::second_signal;
 use super::target::{self, TargetWords};
 use crate::sys::files;
 use crate::sys::output_dir::{NewFile, Users};
@@ -31,7 +33,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     }
     let made: OnceCell<MadeFiles> = OnceCell::new();
     let place = |users: &Users| {
-        let new = MadeFiles::make(outputs, users)?;
+        let new = MadeFiles::make(outputs, users, args.force)?;
         let (path, shown) = (files::path_of(new.log.file()), new.output.output.log());
         let _ = made.set(new);
         Ok(LogPlace { path, shown: shown.display().to_string() })
@@ -58,22 +60,28 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     let mut recorded = match recorded {
         Ok(recorded) => recorded,
         Err(error) => {
-            if let Some(MadeFiles { output, mut log, further }) = made {
+            if let Some(MadeFiles { output, mut log, further, replaced }) = made {
                 drop(further);
                 // The records so far are kept.
                 if matches!(&error, CliError::Tracer(TracerError::LogThread)) {
                     log.keep();
                 }
+                let is_kept = matches!(&error, CliError::Tracer(TracerError::LogThread));
                 drop(log);
                 output.discard();
+                if is_kept { replaced.tell() } else { replaced.restore() }
             }
             return Err(error);
         }
     };
     recorded.check(followed);
-    let Some(MadeFiles { output, mut log, further }) = made else { return recorded.end() };
+    let Some(MadeFiles { output, mut log, further, replaced }) = made else {
+        return recorded.end();
+    };
+    replaced.tell();
     log.keep();
     output.link_latest();
+    second_signal::note_log(&output.output.log().display().to_string());
     report(args, &output, further, recorded)
 }
 
@@ -82,21 +90,44 @@ struct MadeFiles {
     output: OpenOutput,
     log: NewFile,
     further: Vec<OpenFurther>,
+    /// Earlier outputs of these names, which were renamed.
+    replaced: ReplacedOutputs,
 }
 
 impl MadeFiles {
-    /// Creates the log, and begins the further files: no file of their names may exist.
-    fn make(outputs: Outputs, users: &Users) -> Result<Self, CliError> {
+    /// Creates the log, and begins the further files: no file of their names may exist, unless
+    /// they are replaced.
+    fn make(outputs: Outputs, users: &Users, replaces: bool) -> Result<Self, CliError> {
+        let mut replaced = ReplacedOutputs::default();
+        let room = match &outputs.main {
+            Some(output) if replaces => replaced.replace(output, users),
+            _ => Ok(()),
+        };
+        let made = room.and_then(|()| Self::create(outputs, users, replaces));
+        match made {
+            Ok((output, log, further)) => Ok(Self { output, log, further, replaced }),
+            Err(error) => {
+                replaced.restore();
+                Err(error)
+            }
+        }
+    }
+
+    fn create(
+        outputs: Outputs,
+        users: &Users,
+        replaces: bool,
+    ) -> Result<(OpenOutput, NewFile, Vec<OpenFurther>), CliError> {
         let Outputs { main, further } = outputs;
         let output = match main {
-            Some(output) => output.open(users)?,
+            Some(output) => output.open(users, false)?,
             None => Output::open_dated(users)?,
         };
         // A further file may be in the directory that was made for the log.
-        let made = OpenFurther::open_all(further, users)
+        let made = OpenFurther::open_all(further, users, replaces)
             .and_then(|further| Ok((output.create_log()?, further)));
         match made {
-            Ok((log, further)) => Ok(Self { output, log, further }),
+            Ok((log, further)) => Ok((output, log, further)),
             Err(error) => {
                 output.discard();
                 Err(error)

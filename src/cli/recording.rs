@@ -20,6 +20,7 @@ use crate::sys::output_dir::Users;
 use crate::sys::perf::{Functions, Unwind};
 use crate::sys::spawn::Running;
 use crate::sys::{capabilities, clock, cpu_topology, disks, files, rlimits, spawn};
+use crate::text::quantity::{counted, counted_with};
 use crate::tracer::error::TracerError;
 use crate::tracer::name_source::{NameSource, NameSourceOption};
 use crate::tracer::options::{CallChainOptions, Follow, Options};
@@ -100,8 +101,8 @@ pub(super) fn capture(
     }
     if let Some(error) = &outcome.log_error {
         print_error(&format!(
-            "error: cannot write {shown}: {error}; {} records are missing at the end, the rest is readable; {}",
-            outcome.end.unwritten,
+            "error: cannot write {shown}: {error}; {} missing at the end, the rest is readable; {}",
+            counted_with(outcome.end.unwritten, "record", ["is", "are"]),
             rlimits::of_write(error)
                 .unwrap_or_else(|| "free some space or choose another place with -o".into())
         ));
@@ -420,7 +421,9 @@ fn greet(args: &CaptureArgs, log: &str) {
         let numbers = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
         let scope = match (&args.of_group, args.pid.as_slice(), args.threads.as_slice()) {
             (_, [], _) => "the whole machine".to_owned(),
-            (Some(group), pids, _) => format!("{} processes of {group}", pids.len()),
+            (Some(group), pids, _) => {
+                format!("{} of {group}", counted(pids.len() as u64, "process"))
+            }
             (None, pids, []) => format!("process {}", numbers(pids)),
             (None, pids, tids) => {
                 format!("thread {} of process {}", numbers(tids), numbers(pids))

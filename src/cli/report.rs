@@ -36,7 +36,7 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode, CliError> {
     // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&analyse.filter)?.on(&analyse);
     let path = args.output.clone().unwrap_or_else(|| page_path(analyse.log.as_deref()));
-    let place = FreeName::find(&path, &Users::caller())?;
+    let place = FreeName::find(&path, &Users::caller(), args.force)?;
     let command = command(&analyse, wish.is_all());
     let work =
         |log: &Path, go_on: &mut dyn FnMut() -> bool| make_page(log, wish, &place, &command, go_on);

@@ -21,7 +21,7 @@ pub(super) enum ByArg {
     /// Control group: the container or unit
     #[value(alias = "container")]
     Cgroup,
-    /// Each thread has a row, in a table of its own (summary)
+    /// Each thread has a row, in a table of its own
     Thread,
     /// Directory of the file, in a table of its own
     Directory,

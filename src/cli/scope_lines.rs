@@ -2,7 +2,7 @@
 
 use crate::capture::header::JobPlace;
 use crate::pipeline::Summary;
-use crate::text::quantity::count;
+use crate::text::quantity::counted_as;
 
 /// Returns the place of the program in a parallel job.
 pub(super) fn job(job: &JobPlace) -> String {
@@ -26,8 +26,10 @@ pub(super) fn lines(summary: &Summary) -> Vec<String> {
     if scope.children_left_out && scope.threads.is_empty() {
         lines.push(match summary.ledger.children_left_out {
             0 => "no child was left out (--no-follow): none was started".to_owned(),
-            1 => "1 child was not followed (--no-follow)".to_owned(),
-            children => format!("{} children were not followed (--no-follow)", count(children)),
+            children => format!(
+                "{} not followed (--no-follow)",
+                counted_as(children, ["child was", "children were"])
+            ),
         });
     }
     if !scope.threads.is_empty() {

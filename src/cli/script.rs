@@ -21,6 +21,7 @@ use crate::text::ioreplay::IoreplayLines;
 use crate::text::iotracer::{AccessFilter, IotracerLines, LineCaveats};
 use crate::text::json::JsonLines;
 use crate::text::line_format::LineWriter;
+use crate::text::quantity::counted_with;
 use crate::text::table::Separator;
 use crate::units::KernelTime;
 
@@ -101,7 +102,8 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
                 let (_, left_out) = sink.finish().map_err(CliError::output)?;
                 if left_out > 0 {
                     print_line(&format!(
-                        "{left_out} operations are not in the output: the format has no such call, or their path is doubtful or not absolute"
+                        "{} not in the output: the format has no such call, or the path is doubtful or not absolute",
+                        counted_with(left_out, "operation", ["is", "are"])
                     ));
                 }
                 Ok(summary)
@@ -156,17 +158,24 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
             sink.finish().map_err(CliError::output)?;
         if left_out > 0 {
             print_line(&format!(
-                "{left_out} accesses are not in the output: their offset is not known, or they are neither a read nor a write"
+                "{} not in the output: without a known offset, or neither a read nor a write",
+                counted_with(left_out, "access", ["is", "are"])
             ));
         }
         if without_result > 0 {
             print_line(&format!(
-                "{without_result} lines of asynchronous operations have the requested bytes: their results were not seen"
+                "{} the requested bytes, not those of the result, which was not seen",
+                counted_with(
+                    without_result,
+                    "line",
+                    ["of an asynchronous operation has", "of asynchronous operations have"]
+                )
             ));
         }
         if out_of_order > 0 {
             print_line(&format!(
-                "{out_of_order} lines are out of order: too many waited for an operation that had begun earlier"
+                "{} out of order: too many waited for an operation that had begun earlier",
+                counted_with(out_of_order, "line", ["is", "are"])
             ));
         }
         Ok(summary)

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::Command;
 use clap_complete::Shell;
 
-use super::args::{CompletionsArgs, ManArgs, ShellArg};
 use super::error::CliError;
 use super::invocation::command;
 use super::report_output::new_file;
+use super::shell_args::{CompletionsArgs, ManArgs, ShellArg};
 
 /// Name of the program, and of its page.
 const PROGRAM: &str = "iotrace-perf";

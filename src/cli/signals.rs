@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 
+use super::second_signal;
 use crate::sys::cancellation::{Interrupt, Interrupts};
 use crate::sys::clock;
 use crate::units::KernelTime;
@@ -83,25 +83,17 @@ impl Interrupts for Signals {
         if std::mem::replace(&mut self.ends_by_the_second, true) {
             return;
         }
-        let is_second = Arc::new(AtomicBool::new(false));
-        for signal in SIGNALS.into_iter().filter(|signal| !self.ignored.contains(signal)) {
-            // In this order the first signal finds the flag unset, and the second one finds it set.
-            // Both actions are valid for these signals.
-            let _ = flag::register_conditional_default(signal, Arc::clone(&is_second));
-            let _ = flag::register(signal, Arc::clone(&is_second));
-        }
+        let handled: Vec<i32> =
+            SIGNALS.into_iter().filter(|signal| !self.ignored.contains(signal)).collect();
+        // Without the thread each signal is handled as the first one.
+        let _ = second_signal::end_at_the_second(&handled);
     }
 }
 
 /// Flag that a signal to end sets; the second one ends this process.
 pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
-    let is_over = Arc::new(AtomicBool::new(false));
-    for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
-        // In this order the first signal finds the flag unset.
-        flag::register_conditional_default(signal, Arc::clone(&is_over))?;
-        flag::register(signal, Arc::clone(&is_over))?;
-    }
-    Ok(is_over)
+    let handled: Vec<i32> = SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)).collect();
+    second_signal::end_at_the_second(&handled)
 }
 
 /// True if this process was started with the signal ignored, as by `nohup` and by shells in the

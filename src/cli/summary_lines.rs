@@ -17,7 +17,7 @@ use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
 use crate::pipeline::{OtherRequests, Summary};
-use crate::text::quantity::{count, counted, size};
+use crate::text::quantity::{count, counted, counted_as, counted_with, size};
 use crate::text::shares;
 use crate::text::table::Report;
 use crate::tracer::tracepoint_plan::SourceKind;
@@ -53,9 +53,9 @@ pub(super) fn archive_lines(converted: &Converted) -> Vec<String> {
     }
     if archive.files_left_out > 0 {
         lines.push(format!(
-            "the archive names {} files and directories; {} opens and removals of others are shown as their directory or \
-             left out",
-            archive.files, archive.files_left_out
+            "the archive names {}; {} of others shown as their directory or left out",
+            counted_as(archive.files, ["file or directory", "files and directories"]),
+            counted_as(archive.files_left_out, ["open or removal is", "opens and removals are"])
         ));
     }
     lines
@@ -100,7 +100,10 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
 pub(super) fn filter_notes(picker: &Picker) -> Vec<String> {
     let count = picker.unknown_users;
     let unknown = (count > 0).then(|| {
-        format!("{count} operations and requests are not in the output: their user is unknown")
+        format!(
+            "{} not in the output: the user is unknown",
+            counted_as(count, ["operation or request is", "operations and requests are"])
+        )
     });
     let mounts = picker.unknown_mounts();
     mounts.into_iter().chain(picker.unmatched()).chain(unknown).collect()
@@ -299,8 +302,10 @@ fn beyond_bounds(summary: &Summary) -> Option<String> {
     let facts = summary.beyond_bounds;
     (events + facts > 0).then(|| {
         format!(
-            "{events} records and {facts} facts are skipped: the log has more tasks, descriptors or names alive at once than a reader \
-             keeps; what belongs to them is missing (docs/limitations.md#lim-log)"
+            "{} and {} are skipped: the log has more tasks, descriptors or names alive at once than a reader \
+             keeps; what belongs to them is missing (docs/limitations.md#lim-log)",
+            counted(events, "record"),
+            counted(facts, "fact")
         )
     })
 }
@@ -309,23 +314,23 @@ fn beyond_bounds(summary: &Summary) -> Option<String> {
 fn asynchronous(ledger: &Ledger) -> String {
     match ledger.asynchronous {
         0 => String::new(),
-        _ => format!("{} asynchronous operations, ", ledger.async_ended),
+        _ => format!("{}, ", counted(ledger.async_ended, "asynchronous operation")),
     }
 }
 
 /// Asynchronous operations of which a part is not known.
 fn asynchronous_doubts(ledger: &Ledger) -> Option<String> {
     let counts = [
-        (ledger.async_open, "were open at the end"),
-        (ledger.async_unseen, "have no recorded result"),
+        (ledger.async_open, "open at the end"),
+        (ledger.async_unseen, "without a recorded result"),
         (
             ledger.async_nameless,
-            "worked on files whose names are not known (registered with a ring, or opened by it)",
+            "on files whose names are not known (registered with a ring, or opened by it)",
         ),
-        (ledger.async_orphans, "results are of operations that are not in the log"),
+        (ledger.async_orphans, "not in the log, but with a result in it"),
         (
             ledger.async_unread,
-            "operations or results of io_submit and io_getevents could not be read, in whole or in part",
+            "of io_submit and io_getevents that could not be read, in whole or in part",
         ),
     ];
     let parts: Vec<String> = counts
@@ -347,15 +352,16 @@ fn extents_doubts(summary: &Summary) -> Option<String> {
     let counts = [
         (
             ledger.attribution.unsized_extents,
-            "are in blocks of a size that is not known (a file system that this mount namespace does not show)",
+            "extent",
+            "in blocks of a size that is not known (a file system that this mount namespace does not show)",
         ),
-        (ledger.attribution.given_up, "(or their names or writers) were dropped for lack of room"),
-        (unqueried, "files were gone at the end, or their extents could not be queried"),
+        (ledger.attribution.given_up, "extent", "(or its name or writer) dropped for lack of room"),
+        (unqueried, "file", "gone at the end, or with extents that could not be queried"),
     ];
     let parts: Vec<String> = counts
         .iter()
         .filter(|count| count.0 > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, noun, what)| format!("{} {what}", counted(*count, noun)))
         .collect();
     (!parts.is_empty()).then(|| {
         format!("extents of files: {} (docs/limitations.md#lim-extents)", parts.join("; "))
@@ -373,9 +379,9 @@ fn unread(summary: &Summary) -> Option<String> {
         shown.push(format!("{} more", unread.files - paths.len() as u64));
     }
     Some(format!(
-        "{} addresses of programs have no names: {} files could not be read: {}",
-        unread.addresses,
-        unread.files,
+        "{} in programs without a name: {} could not be read: {}",
+        counted(unread.addresses, "address"),
+        counted(unread.files, "file"),
         shown.join(", ")
     ))
 }
@@ -387,15 +393,22 @@ fn unwound(summary: &Summary) -> Option<String> {
     let counts = [
         (
             ways.ended(StackEnd::Short),
-            format!("are longer than that: the outermost functions are missing: --call-graph dwarf,{}", copied.saturating_mul(2).min(STACK_BYTES_MAX)),
+            format!(
+                "longer than that: the outermost functions are missing: --call-graph dwarf,{}",
+                copied.saturating_mul(2).min(STACK_BYTES_MAX)
+            ),
         ),
-        (ways.ended(StackEnd::Unreadable), "lead to memory that was not copied".into()),
-        (ways.ended(StackEnd::Broken), "lead to invalid addresses: the outermost functions are missing".into()),
+        (ways.ended(StackEnd::Unreadable), "that led to memory that was not copied".into()),
+        (
+            ways.ended(StackEnd::Broken),
+            "that led to invalid addresses: the outermost functions are missing".into(),
+        ),
         (
             ways.guessed,
-            "go through functions without unwind tables: they were unwound by frame pointers, if those exist".into(),
+            "through functions without unwind tables: unwound by frame pointers, if those exist"
+                .into(),
         ),
-        (ways.unknown, "were not unwound".into()),
+        (ways.unknown, "not unwound".into()),
     ];
     let parts: Vec<String> = counts
         .iter()
@@ -404,8 +417,8 @@ fn unwound(summary: &Summary) -> Option<String> {
         .collect();
     (!parts.is_empty()).then(|| {
         format!(
-            "of {} stacks of programs, each copied up to {copied} bytes, {}",
-            ways.all(),
+            "of {} of programs, each copied up to {copied} bytes, {}",
+            counted(ways.all(), "stack"),
             parts.join("; ")
         )
     })
@@ -450,17 +463,18 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
     lines.extend(wall_clock(summary));
     if summary.reused_numbers > 0 {
         lines.push(format!(
-            "{} processes or threads may not have been recorded: each reused the number of one that had just ended; \
-             use --source perf, which follows these, too (docs/limitations.md#lim-reused-numbers)",
-            summary.reused_numbers
+            "the recording may lack {}, which reused the number of one that had just ended; use --source perf, which follows \
+             these, too (docs/limitations.md#lim-reused-numbers)",
+            counted(summary.reused_numbers, "task")
         ));
     }
     match summary.ledger.unfollowed {
         0 => {}
         count => lines.push(format!(
-            "{count} renames and removals were not followed, because their paths were not read: after a rename the names of \
+            "{} not followed, because the paths were not read: after a rename the names of \
              open files are unverified, after a removal they are kept. Use --names kprobe or uprobe with --source tracefs, \
-             which read the paths of system calls; renames by io_uring are never followed (docs/limitations.md#lim-perf-names)"
+             which read the paths of system calls; renames by io_uring are never followed (docs/limitations.md#lim-perf-names)",
+            counted_as(count, ["rename or removal was", "renames and removals were"])
         )),
     }
     for imbalance in summary.ledger.imbalances() {
@@ -472,8 +486,8 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
         lines.push("the log ends in the middle of a frame: the tracer was killed or the disk was full; the rest is complete".into());
     } else if summary.damaged_bytes > 0 {
         lines.push(format!(
-            "{} bytes of the log are damaged and were skipped",
-            summary.damaged_bytes
+            "{} damaged and skipped",
+            counted_with(summary.damaged_bytes, "byte", ["of the log was", "of the log were"])
         ));
     }
     if summary.end.is_none() {
@@ -537,8 +551,9 @@ fn other_programs(summary: &Summary) -> Option<String> {
     }
     Some(format!(
         "32-bit programs: {}: their calls have other numbers than those of this kernel's own programs and are skipped, \
-         {records} records of them (docs/limitations.md#lim-32bit)",
-        shown.join(", ")
+         {} of them (docs/limitations.md#lim-32bit)",
+        shown.join(", "),
+        counted(records, "record")
     ))
 }
 

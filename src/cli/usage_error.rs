@@ -151,6 +151,12 @@ const NEEDS: &[RequiredArg] = &[
     need("import", "output", "-o LOG.iocap, the log to write"),
     need("import", "file", "FILE, the log of another tool, or - for standard input"),
     need("ctl add", "file", "FILE, the file to watch"),
+    need(
+        "check",
+        "budget",
+        "--budget FILE, the limits; make some: iotrace-perf check --budget io.toml --update -- PROGRAM",
+    ),
+    need("completions", "shell", "a shell: iotrace-perf completions bash, zsh, fish or elvish"),
     need("", "plan", "PLAN, from iotrace-perf replay plan LOG -o PLAN"),
     need("", "file", "FILE, a watched file"),
 ];
@@ -307,7 +313,14 @@ fn value(error: &clap::Error, line: &TypedLine<'_>, words: &[OsString]) -> Strin
     }
     let near = near(&value, values.iter().map(String::as_str));
     let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-    format!("{name} {value}: the value is {}{near}", listed(&values))
+    // There the option is the unit of a stack.
+    let groups = match (name.as_str(), called(line).as_str()) {
+        ("--by", "stacks") => {
+            "; groups of operations are in summary, files, slow, latency, pattern, disk and cache: iotrace-perf summary --by program"
+        }
+        _ => "",
+    };
+    format!("{name} {value}: the value is {}{near}{groups}", listed(&values))
 }
 
 /// Explains an option without its value.

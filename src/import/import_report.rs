@@ -1,6 +1,7 @@
 //! Report of an import: lines that were not understood and data that the other log lacks, with
 //! examples.
 
+use crate::text::quantity::counted_with;
 use std::collections::BTreeMap;
 
 /// Limit on the examples of each kind.
@@ -83,7 +84,8 @@ impl ImportReport {
             let more = most.len().saturating_sub(named.len());
             let more = if more > 0 { format!(", {more} more") } else { String::new() };
             messages.push(format!(
-                "{all} calls skipped that are not recorded: {}{more}",
+                "{} not recorded: {}{more}",
+                counted_with(all, "call", ["skipped that is", "skipped that are"]),
                 named.join(", ")
             ));
         }

@@ -58,7 +58,7 @@ use crate::event::fs::FsEvent;
 use crate::event::syscall_table::{CallClass, Role};
 use crate::event::task::TaskEvent;
 use crate::event::{Event, EventKind, ProbeObservation, SeenFd, SysEnter, SysExit};
-use crate::units::{KernelTime, Pid};
+use crate::units::{KernelTime, Pid, counted};
 
 /// State machine with events as input and steps as output.
 #[derive(Debug)]
@@ -429,7 +429,8 @@ impl Tracker {
         let [first, _] = self.ledger.lost_between.unwrap_or([event.time; 2]);
         self.ledger.lost_between = Some([first, event.time]);
         self.records_lost();
-        let detail = format!("{count} records lost: the ring of CPU {} was full", event.cpu);
+        let detail =
+            format!("{} lost: the ring of CPU {} was full", counted(count, "record"), event.cpu);
         self.anomaly(&anomaly(event, AnomalyKind::Lost, count, detail), event.time, sink)
     }
 

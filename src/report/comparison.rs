@@ -149,7 +149,7 @@ fn same(before: &[RunProfile], after: &[RunProfile], varying: u64) -> String {
         _ => format!("no difference of counts is shown; {} from run to run", varying_text(varying)),
     };
     format!(
-        "{shown}: {} operations, {} read, {} written in each run",
+        "{shown}: operations {}, read {}, written {} in each run",
         of(CountMetric::Operations),
         of(CountMetric::Read),
         of(CountMetric::Written)

@@ -16,6 +16,7 @@ use crate::analysis::files::{FileTotals, FileUse, ProcessUse};
 use crate::operation::disk;
 use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
+use crate::text::quantity::counted;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;
 
@@ -157,8 +158,9 @@ pub fn report(fold: &FileTotals, summary: &Summary, options: ReportOptions) -> R
     let unknown: u64 = all.map(|file| file.read.unknown + file.written.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
-            "it is unknown whether {unknown} bytes had been read or written before: their offset is not known, or the pieces of \
-             the file are too many"
+            "it is unknown whether {} had been read or written before: the offset is not known, or the pieces of the file are \
+             too many",
+            counted(unknown, "byte")
         ));
     }
     report

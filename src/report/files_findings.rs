@@ -82,10 +82,7 @@ fn failed_opens(fold: &FileTotals) -> Option<(&'static str, String)> {
 }
 
 fn directories_text(number: usize) -> String {
-    match number {
-        1 => "1 directory".to_owned(),
-        _ => format!("{} directories", count(number as u64)),
-    }
+    counted(number as u64, "directory")
 }
 
 fn opened_most(fold: &FileTotals) -> Option<(&'static str, String)> {
@@ -94,7 +91,11 @@ fn opened_most(fold: &FileTotals) -> Option<(&'static str, String)> {
     (used.opens >= OPENS_MIN).then(|| {
         (
             "opened-most",
-            format!("{} was opened {} times, {share} of all opens", name(key), count(used.opens)),
+            format!(
+                "{} was opened {}, {share} of all opens",
+                name(key),
+                counted(used.opens, "time")
+            ),
         )
     })
 }

@@ -9,6 +9,7 @@ use crate::event::syscall_table::CallId;
 use crate::operation::io_class::IoClass;
 use crate::pipeline::Summary;
 use crate::text::escape;
+use crate::text::quantity::counted_with;
 use crate::text::table::{Cell, Column, Report, Table};
 
 /// Length of the longest bar, in letters.
@@ -234,9 +235,12 @@ pub fn report(fold: &Latency, summary: &Summary, _: usize) -> Report {
     report.notes.extend(layer_sources(fold, summary));
     if fold.without_begin > 0 {
         report.notes.push(format!(
-            "{} requests completed that were issued to no driver during the recording (other requests carry a flush out): they \
-             are not in the table",
-            fold.without_begin
+            "{} issued to no driver during the recording (other requests carry a flush out): not in the table",
+            counted_with(
+                fold.without_begin,
+                "request",
+                ["completed that was", "completed that were"]
+            )
         ));
     }
     report

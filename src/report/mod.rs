@@ -10,6 +10,7 @@ mod file_rows;
 mod file_systems;
 pub mod files;
 mod files_findings;
+pub mod grouped;
 pub mod grouping;
 pub mod latency;
 pub mod neighbours;

@@ -17,6 +17,7 @@ use crate::operation::disk;
 use crate::operation::model::ProcessKey;
 use crate::pipeline::Summary;
 use crate::text::direct_flag;
+use crate::text::quantity::counted;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Pid};
 
@@ -182,8 +183,9 @@ fn notes(fold: &Patterns, report: &mut Report) {
     let unknown: u64 = streams().map(|stream| stream.unknown).sum();
     if unknown > 0 {
         report.notes.push(format!(
-            "the offset of {unknown} operations is unknown; a stream with mostly such operations is `unknown`, or, past the page \
-             cache, what its block requests are (`block`)"
+            "the offset of {} is unknown; a stream with mostly such operations is `unknown`, or, past the page \
+             cache, what its block requests are (`block`)",
+            counted(unknown, "operation")
         ));
     }
     let blocks = blocks.chain(fold.device_files.iter().map(|device| &device.1.stream));

@@ -9,6 +9,7 @@ use crate::event::block::RequestOp;
 use crate::replay::block_comparison::{BlockComparison, BlockMismatch, BlockOutcome, BlockTimes};
 use crate::replay::plan::block::{BlockPlan, CapturedRequestKind, RequestSkipReason};
 use crate::text::errno::ErrnoName;
+use crate::text::quantity::{counted, counted_with};
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{DevId, Nanos};
 
@@ -180,8 +181,9 @@ fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
     let most = run.threads.1;
     if run.plan.depth > most {
         notes.push(format!(
-            "in the capture up to {} requests were in flight at once, and the limit is {most} threads: the queue was shortened",
-            run.plan.depth
+            "in the capture up to {} in flight at once, and the limit is {}: the queue was shortened",
+            counted_with(run.plan.depth as u64, "request", ["was", "were"]),
+            counted(most as u64, "thread")
         ));
     }
     if run.expected_span.is_some() && run.cpus == 1 {
@@ -191,9 +193,9 @@ fn notes(run: &BlockRun<'_>, not_shown: usize) -> Vec<String> {
     }
     if run.is_open && run.comparison.early_starts > 0 {
         notes.push(format!(
-            "{} requests were issued at their times, before all requests had completed that had done so in the capture: the device is slower, or \
+            "{} at the captured time, before all requests had completed that had done so in the capture: the device is slower, or \
              answers in another order",
-            run.comparison.early_starts
+            counted_with(run.comparison.early_starts, "request", ["was issued", "were issued"])
         ));
     }
     if run.plan.fua > 0 {

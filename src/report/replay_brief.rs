@@ -11,7 +11,7 @@ use crate::analysis::histogram::Histogram;
 use crate::replay::comparison::{Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::text::escape;
-use crate::text::quantity::{count, size, time};
+use crate::text::quantity::{count, counted, size, time};
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::text::table_text::end_of;
 use crate::units::Nanos;
@@ -72,23 +72,26 @@ fn finding(run: &ReplayRun<'_>) -> String {
     let others = run.comparison.count(Outcome::is_mismatch);
     if run.is_stopped {
         return format!(
-            "stopped: {} of {} operations were done",
+            "stopped: {} of {} done",
             count(all),
-            count(planned(run.index))
+            counted(planned(run.index), "operation")
         );
     }
     if !is_whole(run) {
         return format!(
-            "{} of {} operations were done: the plan is contradictory",
+            "{} of {} done: the plan is contradictory",
             count(all),
-            count(planned(run.index))
+            counted(planned(run.index), "operation")
         );
     }
     if others > 0 {
-        let (are, all) = (count(others), count(all));
-        return format!("{are} of {all} operations had another result than in the capture");
+        let (are, all) = (count(others), counted(all, "operation"));
+        return format!("{are} of {all} had another result than in the capture");
     }
-    format!("all {} operations had the result of the capture", count(all))
+    match all {
+        1 => "the operation had the result of the capture".to_owned(),
+        _ => format!("all {} operations had the result of the capture", count(all)),
+    }
 }
 
 /// Key figures: titles and lines.

@@ -3,6 +3,7 @@
 use super::rows::{column, first_rows, key_column, others};
 use crate::pipeline::Summary;
 use crate::replay::fio::{FileName, FioExport, JOBS_MAX, Job, Logs};
+use crate::text::quantity::counted_with;
 use crate::text::table::{Cell, Column, Report, Table};
 
 const JOBS: [Column; 9] = [
@@ -167,13 +168,15 @@ fn notes(jobs: &[(usize, &Job)]) -> Vec<String> {
     let direct = mixed(|job| job.direct);
     if direct > 0 {
         notes.push(format!(
-            "{direct} operations of threads that also use the page cache go through it, too: a job of fio has one mode for all its files"
+            "{} through the page cache, too, because other operations of the thread do: a job of fio has one mode for all its files",
+            counted_with(direct, "operation", ["goes", "go"])
         ));
     }
     let sync = mixed(|job| job.sync[0]);
     if sync > 0 {
         notes.push(format!(
-            "{sync} operations on files with O_SYNC or O_DSYNC are replayed without it: their threads have other files, too"
+            "{} replayed without O_SYNC or O_DSYNC, because other files of the thread have neither",
+            counted_with(sync, "operation", ["is", "are"])
         ));
     }
     notes

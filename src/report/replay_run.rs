@@ -8,6 +8,7 @@ use crate::replay::comparison::{Comparison, Mismatch, TimePair};
 use crate::replay::outcome::Outcome;
 use crate::replay::plan::plan_file::Index;
 use crate::replay::timeline::TimelineCounts;
+use crate::text::quantity::counted_with;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::{Nanos, ReplayTime};
 
@@ -299,13 +300,15 @@ fn notes(run: &ReplayRun<'_>, not_shown: usize) -> Vec<String> {
         notes
             .push("not all operations of the plan were done: the plan is contradictory".to_owned());
     } else if run.until.is_some() {
-        notes.push(format!("{} operations end after --until and were skipped", missing(run)));
+        notes.push(format!(
+            "{} after --until and skipped",
+            counted_with(missing(run), "operation", ["that ends", "that end"])
+        ));
     }
     if run.comparison.prepared > 0 {
         notes.push(format!(
-            "{} operations had ended before --from: they were done at full speed, their results are compared, and all times and bytes \
-             are those of the others",
-            run.comparison.prepared
+            "{} before --from: done at full speed, results compared, and all times and bytes are those of the others",
+            counted_with(run.comparison.prepared, "operation", ["ended", "ended"])
         ));
     }
     notes

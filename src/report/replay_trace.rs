@@ -4,7 +4,7 @@ use super::replay_columns::result;
 use super::rows::{column, first_rows, key_column};
 use crate::replay::verify_recording::VerifyResult;
 use crate::text::escape;
-use crate::text::quantity::count;
+use crate::text::quantity::{count, counted};
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::text::table_text::end_of;
 
@@ -70,11 +70,11 @@ const BRIEF_EXAMPLES: [Column; 5] = [
 /// Short report for one screen: the finding, the key figures, the first differences; `whole`: the
 /// complete report.
 pub fn brief(traced: &VerifyResult, whole: &Report) -> Report {
-    let all = count(traced.compared);
+    let all = counted(traced.compared, "operation");
     let different: u64 = traced.different.values().sum();
     let result = match traced.is_same() {
-        true => format!("all {all} operations were done as planned"),
-        false => format!("not as planned: {} of {all} operations differ", count(different)),
+        true => format!("{all} done as planned: all of them"),
+        false => format!("not as planned: {} of {all}", count(different)),
     };
     let recording = format!(
         "{} missing, {} not planned, {} of the replay itself",

@@ -1,5 +1,6 @@
 //! Parts that tables share: columns, limits, and names of combined rows.
 
+use crate::text::quantity::counted;
 use crate::text::table::{Cell, Column, Report};
 
 /// Default number of rows of each table in text.
@@ -18,7 +19,9 @@ pub(super) const fn key_column(rank: u8, key: &'static str, title: &'static str)
 /// Adds a note about operations without a row of their own.
 pub(super) fn left_out(report: &mut Report, what: &str, keys: usize, operations: u64) {
     report.notes.push(format!(
-        "{what}: {operations} operations beyond the limit of {keys} rows are combined in one row without a name"
+        "{what}: {} beyond the limit of {} in one row without a name",
+        counted(operations, "operation"),
+        counted(keys as u64, "row")
     ));
 }
 

@@ -11,7 +11,7 @@ use crate::analysis::slowest::{SlowOperation, SlowRequest, Slowest};
 use crate::operation::disk;
 use crate::pipeline::Summary;
 use crate::text::errno::ErrnoName;
-use crate::text::quantity::time;
+use crate::text::quantity::{count, time};
 use crate::text::shares;
 use crate::text::table::{Cell, Column, Report, Table};
 use crate::units::DevId;
@@ -70,6 +70,12 @@ pub fn report(fold: &Slowest, summary: &Summary, limit: usize) -> Report {
         slow_commits::table(&shown, fold, &names, start.0),
         groups(&ranked, limit),
     ];
+    if fold.commits.left_out > 0 {
+        report.notes.push(format!(
+            "commits of slow operations: the first {} are left out for lack of room",
+            count(fold.commits.left_out)
+        ));
+    }
     if !shown.is_empty() && ranked.iter().all(|slow| slow.split.layers.iter().sum::<u64>() == 0) {
         report.notes.push(
             "the time inside the calls was not recorded: record it with -e %default,layers"

@@ -4,6 +4,7 @@ use super::rows::{column, key_column};
 use super::summary::device;
 use crate::analysis::commit_waits::{CommitWaiter, CommitWaits};
 use crate::analysis::slowest::{SlowOperation, Slowest};
+use crate::text::quantity::count;
 use crate::text::table::{Cell, Table};
 use crate::units::DevId;
 
@@ -20,7 +21,7 @@ pub(super) fn table(
     let mut rows = Vec::new();
     for (place, slow) in shown.iter().enumerate() {
         let known = slow.commits.iter().filter_map(|number| fold.commits.get(*number));
-        rows.extend(known.map(|waits| row(place, slow, waits, fold, names, start)));
+        rows.extend(known.map(|waits| row(place, slow, waits, names, start)));
     }
     Table {
         key: "commits",
@@ -45,7 +46,6 @@ fn row(
     place: usize,
     slow: &SlowOperation,
     waits: &CommitWaits,
-    fold: &Slowest,
     names: &[(DevId, String)],
     start: u64,
 ) -> Vec<Cell> {
@@ -64,12 +64,12 @@ fn row(
         device(commit.dev, names),
         Cell::Signed(commit.tid.0.into()),
         Cell::Count(waits.count.saturating_sub(1)),
-        others(slow, waits, fold),
+        others(slow, waits),
     ]
 }
 
 /// Returns the first other operations that waited for a commit.
-fn others(slow: &SlowOperation, waits: &CommitWaits, fold: &Slowest) -> Cell {
+fn others(slow: &SlowOperation, waits: &CommitWaits) -> Cell {
     let mut waiters: Vec<&CommitWaiter> = waits.waiters.iter().collect();
     let is_slow =
         |waiter: &&CommitWaiter| (waiter.process, waiter.what) == (slow.process, slow.what);
@@ -77,9 +77,14 @@ fn others(slow: &SlowOperation, waits: &CommitWaits, fold: &Slowest) -> Cell {
         waiters.remove(own);
     }
     let named = waiters.iter().take(NAMED).map(|waiter| {
-        let comm = Cell::Name(fold.names.of(waiter.process).to_vec()).text();
+        let comm = Cell::Name(waiter.comm.clone()).text();
         format!("{} by {comm}[{}]", waiter.what, waiter.pid)
     });
-    let named: Vec<String> = named.collect();
+    let mut named: Vec<String> = named.collect();
+    let others = waits.count.saturating_sub(1);
+    let left_out = others.saturating_sub(named.len() as u64);
+    if left_out > 0 && !named.is_empty() {
+        named.push(format!("{} more", count(left_out)));
+    }
     if named.is_empty() { Cell::None } else { Cell::Word(named.join(", ")) }
 }

@@ -208,7 +208,8 @@ fn calls(fold: &IoSummary, limit: usize) -> Table {
     tables.table(rows.collect())
 }
 
-fn processes(fold: &IoSummary, options: ReportOptions) -> Table {
+/// Returns the table of processes.
+pub(super) fn processes(fold: &IoSummary, options: ReportOptions) -> Table {
     let row =
         |(key, process): (&ProcessKey, &ProcessSummary)| (*key, process.pid, process.tally.clone());
     let rows = fold.processes.iter().map(row);

@@ -1,5 +1,7 @@
 //! Quantities for people: three digits and a unit, and counts with their thousands separated.
 
+pub use crate::units::{count, counted, counted_as, counted_with};
+
 /// A unit: nanoseconds or bytes in it, and its name.
 type NamedUnit = (u64, &'static str);
 
@@ -46,25 +48,6 @@ pub fn time_in_range(ns: u64, low: u64, high: u64) -> String {
 /// Formats a number of bytes: `999 B`, `4.10 kB`, `23.6 MB`.
 pub fn size(bytes: u64) -> String {
     in_units(bytes, &SIZES)
-}
-
-/// Formats a count: `20,480`.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Formats a count with its noun: `1 file`, `2,000 files`. The noun is in the singular.
-pub fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(number))
 }
 
 /// Unit and decimals that all values of a column have.

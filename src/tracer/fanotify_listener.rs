@@ -19,7 +19,7 @@ use crate::capture::fact::Fact;
 use crate::sys::clock;
 use crate::sys::fanotify::{FileSeen, OpenEvent, OpenEvents, OpenedFile};
 use crate::sys::mounts::{MountWatch, mounts_of};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid, Tid, counted};
 
 /// Listener to opens, with the collected facts.
 #[derive(Debug)]
@@ -252,15 +252,16 @@ impl OpenListener for FanotifyListener {
         let mut missed = Vec::new();
         if self.missed != (0, 0) {
             missed.push(format!(
-                "fanotify's queue was full {full} times, and at least {unread} of its events could not be read: files that were \
-                 opened then have no names"
+                "fanotify's queue was full {}, and at least {} could not be read: files that were opened then have no names",
+                counted(full, "time"),
+                counted(unread, "event")
             ));
         }
         if self.unlistened > 0 {
             missed.push(format!(
-                "{} times a mount namespace had more mounts than are read: files on file systems that are mounted only there may have \
+                "{} a mount namespace had more mounts than are read: files on file systems that are mounted only there may have \
                  no names",
-                self.unlistened
+                counted(self.unlistened, "time")
             ));
         }
         (!missed.is_empty()).then(|| missed.join("; "))

@@ -17,7 +17,7 @@ use crate::capture::fact::Fact;
 use crate::sys::clock;
 use crate::sys::handle_events::{HandleEvent, HandleEvents, OpenedHandle};
 use crate::sys::mounts::MountWatch;
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid, Tid, counted};
 
 /// Time between two reads of the queue: the more opens of a thread come between them, the more of
 /// them may belong to an event.
@@ -186,8 +186,8 @@ impl OpenListener for HandleListener {
     fn warning(&self) -> Option<String> {
         (self.overflows > 0).then(|| {
             format!(
-                "fanotify's queue was full {} times: type, inode and size of files that were opened then are not known",
-                self.overflows
+                "fanotify's queue was full {}: type, inode and size of files that were opened then are not known",
+                counted(self.overflows, "time")
             )
         })
     }

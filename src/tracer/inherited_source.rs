@@ -23,7 +23,7 @@ use crate::capture::header::RecordLayout;
 use crate::sys::perf::{PerfEvent, PerfTarget, Wake};
 use crate::sys::proc;
 use crate::sys::tracefs_instance::Instance;
-use crate::units::{Pid, Tid};
+use crate::units::{Pid, Tid, counted_with};
 
 /// Open perf events.
 #[derive(Debug)]
@@ -80,7 +80,8 @@ pub(super) fn open(
     }
     if of_others > 0 {
         warnings.push(format!(
-            "{of_others} threads are not recorded: they belong to another user, or this user may not trace them"
+            "{} not recorded, of another user, or not to be traced by this user",
+            counted_with(of_others, "thread", ["is", "are"])
         ));
     }
     let mut ring_bytes = [0; RingKind::ALL.len()];

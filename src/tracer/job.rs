@@ -13,29 +13,51 @@ const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 /// Longest identifier, in characters: longer ones are left out.
 const IDENTIFIER_MAX: usize = 64;
 
-/// Variables of each number, the most specific launcher first.
-const RANK: [&str; 6] = [
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "SLURM_PROCID",
-    "FLUX_TASK_RANK",
-];
-const SIZE: [&str; 5] =
-    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS", "FLUX_JOB_SIZE"];
-const LOCAL_RANK: [&str; 5] = [
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "SLURM_LOCALID",
-    "FLUX_TASK_LOCAL_ID",
+/// Launcher of the processes of a job, with its variables.
+struct Launcher {
+    rank: &'static str,
+    size: &'static str,
+    local_rank: &'static str,
+    /// Variable without which the rank is not that of a process of a job.
+    needs: Option<&'static str>,
+    /// Name of the launcher as a workload manager, if it is one.
+    manager: Option<&'static str>,
+}
+
+const fn mpi(rank: &'static str, size: &'static str, local_rank: &'static str) -> Launcher {
+    Launcher { rank, size, local_rank, needs: None, manager: None }
+}
+
+/// Launchers, the innermost first: those of MPI run within jobs of a workload manager, and jobs of
+/// Flux within those of another one. A script of `sbatch` has a `SLURM_PROCID` and no step: it is
+/// no process of a parallel job.
+const LAUNCHERS: [Launcher; 7] = [
+    mpi("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    mpi("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    // Hydra, within a job of a workload manager that may set `PMI_RANK`, too.
+    Launcher { needs: Some("MPI_LOCALRANKID"), ..mpi("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID") },
+    Launcher {
+        rank: "FLUX_TASK_RANK",
+        size: "FLUX_JOB_SIZE",
+        local_rank: "FLUX_TASK_LOCAL_ID",
+        needs: None,
+        manager: Some("flux"),
+    },
+    Launcher {
+        rank: "SLURM_PROCID",
+        size: "SLURM_NTASKS",
+        local_rank: "SLURM_LOCALID",
+        needs: Some("SLURM_STEP_ID"),
+        manager: Some("slurm"),
+    },
+    mpi("PMI_RANK", "PMI_SIZE", ""),
+    mpi("PMIX_RANK", "", ""),
 ];
 
-/// Workload managers, with the variables of the job and of its step.
+/// Workload managers, with the variables of the job and of its step, the innermost first.
 const MANAGERS: [(&str, &[&str], Option<&str>); 4] = [
-    ("slurm", &["SLURM_JOB_ID", "SLURM_JOBID"], Some("SLURM_STEP_ID")),
     ("flux", &["FLUX_JOB_ID"], None),
+    ("slurm", &["SLURM_JOB_ID", "SLURM_JOBID"], Some("SLURM_STEP_ID")),
     ("pbs", &["PBS_JOBID"], None),
     ("lsf", &["LSB_JOBID"], None),
 ];
@@ -57,6 +79,11 @@ pub(super) fn job(options: &Options) -> Option<JobPlace> {
     }
 }
 
+/// Returns the rank of this process in its parallel job, if it has one.
+pub fn own_rank() -> Option<u64> {
+    of_environment(&|name| std::env::var(name).ok())?.rank
+}
+
 /// Returns the value of a variable in the text of `/proc/PID/environ`.
 fn value_in(text: &[u8], name: &str) -> Option<String> {
     let mut entries = text.split(|byte| *byte == 0);
@@ -65,24 +92,32 @@ fn value_in(text: &[u8], name: &str) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// Returns the place that these variables name, if they name one.
+/// Returns the place that these variables name, if they name one: the numbers are those of one
+/// launcher, and the job is that in which this launcher runs.
 fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Option<JobPlace> {
-    let number =
-        |names: &[&str]| names.iter().find_map(|name| variable(name)?.trim().parse::<u64>().ok());
+    let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
     let is_plain = |text: &String| {
         let mut characters = text.chars();
         (1..=IDENTIFIER_MAX).contains(&text.len()) && characters.all(|c| c.is_ascii_graphic())
     };
     let identifier = |name: &str| variable(name).filter(is_plain);
-    let managed = MANAGERS.iter().find_map(|(manager, names, step)| {
+    let mut launchers = LAUNCHERS.iter().filter(|launcher| {
+        let is_running = launcher.needs.is_none_or(|name| identifier(name).is_some());
+        is_running && number(launcher.rank).is_some()
+    });
+    let launcher = launchers.next();
+    let of_launcher = launcher.and_then(|launcher| launcher.manager);
+    let mut managers =
+        MANAGERS.iter().filter(|(manager, ..)| of_launcher.is_none_or(|of| of == *manager));
+    let managed = managers.find_map(|(manager, names, step)| {
         let id = names.iter().find_map(|name| identifier(name))?;
         Some((*manager, id, step.and_then(identifier)))
     });
     let (manager, id, step) = managed.unwrap_or_default();
     let job = JobPlace {
-        rank: number(&RANK),
-        size: number(&SIZE),
-        local_rank: number(&LOCAL_RANK),
+        rank: launcher.and_then(|launcher| number(launcher.rank)),
+        size: launcher.and_then(|launcher| number(launcher.size)),
+        local_rank: launcher.and_then(|launcher| number(launcher.local_rank)),
         manager: manager.to_owned(),
         id,
         step: step.unwrap_or_default(),
@@ -123,6 +158,29 @@ mod tests {
             ..JobPlace::default()
         };
         check(&["FLUX_TASK_RANK=2", "FLUX_JOB_ID=f2B3x"], Some(flux));
+    }
+
+    #[test]
+    fn values_of_several_launchers_are_not_mixed() {
+        let of_slurm =
+            ["SLURM_PROCID=0", "SLURM_NTASKS=64", "SLURM_LOCALID=3", "SLURM_JOB_ID=4711"];
+        let slurm = JobPlace { manager: "slurm".into(), id: "4711".into(), ..JobPlace::default() };
+        // A batch script.
+        check(&of_slurm, Some(slurm.clone()));
+        let [rank, size, local_rank] = [Some(0), Some(64), Some(3)];
+        let step = JobPlace { rank, size, local_rank, step: "0".into(), ..slurm.clone() };
+        check(&[&of_slurm[..], &["SLURM_STEP_ID=0", "PMIX_RANK=0"]].concat(), Some(step));
+        let of_mpi = JobPlace { rank: Some(5), ..slurm };
+        check(&[&of_slurm[..], &["OMPI_COMM_WORLD_RANK=5"]].concat(), Some(of_mpi));
+        let flux = JobPlace {
+            rank: Some(1),
+            size: Some(2),
+            manager: "flux".into(),
+            id: "f1".into(),
+            ..JobPlace::default()
+        };
+        let of_flux = ["FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2", "FLUX_JOB_ID=f1", "SLURM_STEP_ID=0"];
+        check(&[of_slurm, of_flux].concat(), Some(flux));
     }
 
     #[test]

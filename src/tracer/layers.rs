@@ -8,6 +8,7 @@ use crate::event::layer::{ENTER_PREFIX, LAYER_FUNCTIONS, LEAVE_PREFIX};
 use crate::sys::probe_events::{ProbeGroup, ProbeKind, ProbePosition};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::Instance;
+use crate::units::counted;
 
 /// Source of layer events, and the reason for it.
 #[derive(Debug)]
@@ -92,7 +93,8 @@ impl Layers {
         match group.missed() {
             Ok(0) => None,
             Ok(missed) => Some(format!(
-                "kprobes of layers were missed {missed} times, by any program: at most this number of times of `latency` is missing"
+                "kprobes of layers were missed {}, by any program: at most this number of times of `latency` is missing",
+                counted(missed, "time")
             )),
             Err(error) => Some(format!("the number of missed kprobes is unknown: {error}")),
         }

@@ -28,7 +28,7 @@ mod header_end;
 mod held_rounds;
 mod identities;
 mod inherited_source;
-mod job;
+pub mod job;
 pub mod kernel_objects;
 mod late_looks;
 mod layers;

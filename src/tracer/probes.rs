@@ -16,6 +16,7 @@ use crate::event::syscall_table::CallId;
 use crate::sys::probe_events::{ProbeGroup, ProbeKind, ProbePosition};
 use crate::sys::tracefs::Tracefs;
 use crate::sys::tracefs_instance::Instance;
+use crate::units::counted;
 
 /// File in which the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -176,7 +177,8 @@ impl Probes {
         match self.missed() {
             Ok(0) => None,
             Ok(missed) => Some(format!(
-                "kprobes were missed {missed} times, by any program: at most this number of names is unknown"
+                "kprobes were missed {}, by any program: at most this number of names is unknown",
+                counted(missed, "time")
             )),
             Err(error) => Some(format!("the number of missed kprobes is unknown: {error}")),
         }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -36,7 +35,7 @@ use super::threads::{TracerThreads, own_name};
 use super::tracepoint_plan::{RingKind, SourceKind};
 use super::unprivileged;
 use super::uprobes::aio::AioProbes;
-use super::wait::{awaited, nanoseconds, time_left, wait_for};
+use super::wait::{AwaitedEnds, nanoseconds, time_left, wait_for};
 use crate::capture::fact::Text;
 use crate::capture::format::FrameKind;
 use crate::capture::header::{self, Disk, End};
@@ -112,7 +111,7 @@ pub fn record(
     let kept = capabilities::keep_when_open();
     session.warnings.extend(kept.err().map(|it| format!("cannot give up capabilities: {it}")));
     let options = &*options;
-    let ends = match awaited(options, held.as_ref()) {
+    let ends = match AwaitedEnds::of(options, held.as_ref()) {
         Ok(ends) => ends,
         Err(error) => {
             if let Some(held) = held {
@@ -285,14 +284,13 @@ impl Session {
     fn watch(
         &self,
         options: &Options,
-        mut ends: Vec<OwnedFd>,
+        mut ends: AwaitedEnds,
         program: Option<&Running>,
         interrupts: &mut dyn Interrupts,
     ) -> &'static str {
         let deadline = options.duration.map(|it| clock::now().0.saturating_add(nanoseconds(it)));
-        let has_end = program.is_some() || matches!(options.follow, Follow::Attached(_));
         loop {
-            if has_end && ends.is_empty() {
+            if ends.are_over() {
                 return "exit";
             }
             let Some(timeout) = time_left(deadline) else { return "duration" };
@@ -308,10 +306,7 @@ impl Session {
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
             }
-            // Removes from the end, so that the indices of the others stay valid.
-            for place in ready.ended.into_iter().rev() {
-                ends.remove(place);
-            }
+            ends.remove(ready.ended);
             for interrupt in interrupts.take() {
                 match program {
                     Some(program) => interrupt.forward(Launched::from(program)),

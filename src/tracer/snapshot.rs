@@ -12,7 +12,7 @@ use crate::capture::fact::{Fact, Text};
 use crate::sys::cpu_topology::online_cpus;
 use crate::sys::spawn::{ProgramEnd, Running};
 use crate::sys::{clock, mounts, proc};
-use crate::units::{KernelTime, Pid, Tid};
+use crate::units::{KernelTime, Pid, Tid, counted_with};
 
 /// Number of looks at file positions when a running process is attached to. A single look may fall
 /// into a read and be useless.
@@ -120,8 +120,9 @@ pub(super) fn take_in_thread(
     })?;
     Ok((left_out > 0).then(|| {
         format!(
-            "the snapshot of open files was limited to {} s: at least {left_out} descriptors were left out, so their files have no names",
-            FILES_NS_MAX / 1_000_000_000
+            "the snapshot of open files was limited to {} s: at least {} left out, so the files have no names",
+            FILES_NS_MAX / 1_000_000_000,
+            counted_with(left_out, "descriptor", ["was", "were"])
         )
     }))
 }

@@ -11,31 +11,112 @@ use super::log_limits::LogSignals;
 use super::options::{Follow, Options};
 use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
+use crate::sys::proc;
 use crate::sys::spawn::{PausedChild, process_fd};
+use crate::units::{Pid, Tid};
 
-/// Opens descriptors that become readable when the launched program, or a process attached to, has
-/// ended.
-pub(super) fn awaited(
-    options: &Options,
-    held: Option<&PausedChild>,
-) -> Result<Vec<OwnedFd>, TracerError> {
-    let pids: Vec<i32> = match (held, &options.follow) {
-        (Some(program), _) => vec![program.pid()],
-        (None, Follow::Attached(pids)) => pids.clone(),
-        (None, _) => Vec::new(),
-    };
-    let mut fds = Vec::new();
-    for pid in pids {
-        match process_fd(pid) {
-            Ok(fd) => fds.push(fd),
-            // The process has ended since it was found.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(error) => {
-                return Err(TracerError::System { what: "watch a process", source: error });
+/// Time between two looks at the threads that are recorded, in milliseconds: a descriptor of a
+/// thread exists only on kernels from 6.9 on.
+const THREADS_MS: u16 = 200;
+
+/// Tasks whose ends end a recording: the launched program, or the processes or threads attached to.
+pub(super) struct AwaitedEnds {
+    /// Descriptors that become readable when a process has ended.
+    processes: Vec<OwnedFd>,
+    /// Threads, if only these are recorded.
+    threads: Vec<AwaitedThread>,
+    has_end: bool,
+}
+
+/// A thread that is waited for.
+struct AwaitedThread {
+    process: Pid,
+    tid: Tid,
+    /// Auxiliary vector of the program that it runs: each exec makes a new one.
+    program: Vec<u8>,
+}
+
+impl AwaitedThread {
+    fn new(tid: i32) -> Option<Self> {
+        let tid = Tid(tid);
+        let process = proc::process_of(tid)?;
+        Some(Self { process, tid, program: auxiliary_vector(process) })
+    }
+
+    /// True if the thread exists, or may be the one that has executed another program: that thread
+    /// gets the number of its process, and all others end.
+    fn lives(&mut self) -> bool {
+        if proc::process_of(self.tid) == Some(self.process) {
+            return true;
+        }
+        let program = auxiliary_vector(self.process);
+        let has_executed = !program.is_empty() && program != self.program;
+        if has_executed {
+            self.tid = Tid(self.process.0);
+            self.program = program;
+        }
+        has_executed
+    }
+}
+
+/// Returns the auxiliary vector of a process; empty if it cannot be read.
+fn auxiliary_vector(process: Pid) -> Vec<u8> {
+    std::fs::read(format!("/proc/{process}/auxv")).unwrap_or_default()
+}
+
+impl AwaitedEnds {
+    /// Begins to wait for the tasks of a recording.
+    pub(super) fn of(options: &Options, held: Option<&PausedChild>) -> Result<Self, TracerError> {
+        let pids: Vec<i32> = match (held, &options.follow) {
+            (Some(program), _) => vec![program.pid()],
+            (None, Follow::Attached(pids)) => pids.clone(),
+            (None, _) => Vec::new(),
+        };
+        let has_end = held.is_some() || matches!(options.follow, Follow::Attached(_));
+        let threads = options.threads.iter().copied().filter_map(AwaitedThread::new).collect();
+        let mut ends = Self { processes: Vec::new(), threads, has_end };
+        if !options.threads.is_empty() && ends.threads.is_empty() {
+            // All of them have ended since they were found.
+            return Ok(ends);
+        }
+        for pid in pids {
+            match process_fd(pid) {
+                Ok(fd) => ends.processes.push(fd),
+                // The process has ended since it was found.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => {
+                    return Err(TracerError::System { what: "watch a process", source: error });
+                }
             }
         }
+        Ok(ends)
     }
-    Ok(fds)
+
+    /// True if all of the tasks have ended.
+    pub(super) fn are_over(&mut self) -> bool {
+        if !self.threads.is_empty() {
+            self.threads.retain_mut(AwaitedThread::lives);
+            if self.threads.is_empty() {
+                self.processes.clear();
+            }
+        }
+        self.has_end && self.processes.is_empty()
+    }
+
+    /// Forgets the processes that have ended.
+    pub(super) fn remove(&mut self, ended: Vec<usize>) {
+        // From the end, so that the indices of the others stay valid.
+        for place in ended.into_iter().rev() {
+            self.processes.remove(place);
+        }
+    }
+
+    /// Returns the timeout, shortened if threads are waited for.
+    fn shortened(&self, timeout: PollTimeout) -> PollTimeout {
+        // A negative number is a wait without an end.
+        let is_short = (0..i32::from(THREADS_MS)).contains(&i32::from(timeout));
+        if self.threads.is_empty() || is_short { timeout } else { THREADS_MS.into() }
+    }
 }
 
 /// Events that ended a wait.
@@ -56,9 +137,10 @@ pub(super) fn wait_for(
     log: &LogSignals,
     lists_grown: &EventFd,
     mounts: Option<&MountWatch>,
-    ends: &[OwnedFd],
+    awaited: &AwaitedEnds,
     timeout: PollTimeout,
 ) -> WaitResult {
+    let ends = awaited.processes.as_slice();
     let mut fds = vec![
         PollFd::new(signals, PollFlags::POLLIN),
         PollFd::new(log.failed.as_fd(), PollFlags::POLLIN),
@@ -69,7 +151,7 @@ pub(super) fn wait_for(
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
     fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
     // An interrupted wait counts as a completed one: the caller checks everything again.
-    let _ = poll(&mut fds, timeout);
+    let _ = poll(&mut fds, awaited.shortened(timeout));
     let ready: Vec<bool> = fds.iter().map(|it| it.any().unwrap_or(false)).collect();
     let at = |place: usize| ready.get(place).copied().unwrap_or(false);
     let states = [(1, "log not writable"), (2, "log size"), (3, "operations")];

@@ -102,6 +102,14 @@ fn of_report(verb: &str) -> Schema {
     Schema::default().with(section(REPORTS)).with(of_verb)
 }
 
+/// Options of a report that can have a table of groups, and others.
+fn grouped(others: &[&'static [&'static str]]) -> Vec<&'static [&'static str]> {
+    places(&[&["--by", "thread"], &["--by", "process"]])
+        .into_iter()
+        .chain(others.iter().copied())
+        .collect()
+}
+
 /// Options of a report with tables of places, and others.
 fn places(others: &[&'static [&'static str]]) -> Vec<&'static [&'static str]> {
     let by: [&[&str]; 4] = [&[], &["--by", "directory"], &["--by", "mount"], &["--by", "device"]];
@@ -120,7 +128,7 @@ fn keys_of_summary_are_documented() {
 
 #[test]
 fn keys_of_files_are_documented() {
-    check_report("files", &[&[], &["-n", "1"]], of_report("files"), &[]);
+    check_report("files", &grouped(&[&["-n", "1"]]), of_report("files"), &[]);
 }
 
 #[test]
@@ -154,7 +162,7 @@ fn keys_of_cache_are_documented() {
 
 #[test]
 fn keys_of_slow_are_documented() {
-    check_report("slow", &[&[], &["-n", "1"]], of_report("slow"), &[]);
+    check_report("slow", &grouped(&[&["-n", "1"]]), of_report("slow"), &[]);
 }
 
 /// The status of `advise` tells the severity of its findings.
@@ -180,12 +188,12 @@ fn keys_of_advise_are_documented() {
 
 #[test]
 fn keys_of_latency_are_documented() {
-    check_report("latency", &[&[], &["--ms", "-Q"]], of_report("latency"), &[]);
+    check_report("latency", &grouped(&[&["--ms", "-Q"]]), of_report("latency"), &[]);
 }
 
 #[test]
 fn keys_of_pattern_are_documented() {
-    check_report("pattern", &[&[], &["-n", "1"]], of_report("pattern"), &[]);
+    check_report("pattern", &grouped(&[&["-n", "1"]]), of_report("pattern"), &[]);
 }
 
 #[test]

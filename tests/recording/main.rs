@@ -8,6 +8,7 @@ mod attribution;
 mod both_sources;
 mod cache;
 mod calls;
+mod containers;
 mod descriptors;
 mod diff;
 mod disk;

@@ -85,6 +85,46 @@ fn existing_output_is_refused_before_the_program_runs() {
     }
 }
 
+/// Fails if an earlier output is lost, or moved although nothing can be recorded.
+#[test]
+fn earlier_outputs_are_kept_under_other_names() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("force");
+    let path = |name: &str| text(&dir.path().join(name)).to_owned();
+    let record = |program: &str| {
+        iotrace(&["record", "--force", "-o", &path("x/"), "-o", &path("x.html"), "--", program])
+    };
+    for earlier in ["", "renamed the earlier ", "renamed the earlier "] {
+        let said = record("true").success().stderr();
+        assert!(
+            said.contains(earlier) && (earlier.is_empty() != said.contains("--force")),
+            "{said}"
+        );
+    }
+    let all = ["x", "x.html", "x.html.old", "x.html.old.2", "x.old", "x.old.2"];
+    assert_eq!(names(dir.path()), all);
+    for kept in ["x/", "x.old/", "x.old.2/"] {
+        Recording::open(&dir.path().join(kept).join("traces.iocap")).assert_whole();
+    }
+    // Nothing is recorded, so nothing is renamed.
+    let log = fs::read(path("x/traces.iocap")).expect("a log");
+    assert_eq!(record("./no-such-program").status.code(), Some(127));
+    assert_eq!(names(dir.path()), all);
+    assert_eq!(fs::read(path("x/traces.iocap")).expect("a log"), log);
+    // The archive can be opened afterwards.
+    let archive = path("y.otf2");
+    iotrace(&["convert", &path("x/"), "-o", &archive]).success();
+    iotrace(&["convert", "--force", &path("x/"), "-o", &archive]).success();
+    if require_all(&[Need::Otf2Print]) {
+        for name in ["y.otf2", "y.old.otf2"] {
+            otf2_check::check(&dir.path().join(name)).expect("an archive by the rules");
+        }
+    }
+}
+
 /// Fails if the rank of a launched program, or of a running one, is not in the log.
 #[test]
 fn place_in_a_job_comes_from_the_environment() {

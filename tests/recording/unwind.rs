@@ -103,7 +103,7 @@ fn uncopied_stack_is_reported() {
     let recording = recorded(dir.path(), "dwarf,256");
     assert_eq!(ways(dir.path()).get("plain put"), Some(&7), "{:#?}", ways(dir.path()));
     let short = doubts(&recording)["too_short"];
-    let reported = format!("{short} are longer than that");
+    let reported = format!("{short} longer than that");
     let notes = recording.report("stacks")["notes"].to_string();
     for text in [recording.text_info(), notes] {
         assert!(text.contains(&reported) && text.contains("--call-graph dwarf,512"), "{text}");

@@ -272,7 +272,7 @@ fn contents_come_from_the_captured_files() {
         };
         for expected in [
             expected,
-            "contents of 1 files (/",
+            "contents of 1 file (/",
             "from originals that are shorter now, and generated beyond their end",
             "generated: the originals do not exist",
             "contents of 2 files (",
@@ -354,7 +354,7 @@ fn replay_runs_as_another_user() {
     let said = replay.init(&["--user", "nobody", "--content", "original"]).success().stderr();
     assert!(said.contains(concat!("they belong to ", "nobody")), "{said}");
     let unreadable = format!(
-        "contents of 1 files ({}): generated: the originals cannot be read: Permission denied",
+        "contents of 1 file ({}): generated: the originals cannot be read: Permission denied",
         text(&place.join("in"))
     );
     assert!(said.contains(&unreadable), "{said}");

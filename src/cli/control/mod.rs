@@ -87,6 +87,11 @@ impl Control {
         for path in files {
             let shown = path.display();
             let failed = |why: String| CliError::Usage(format!("cannot watch {shown}: {why}"));
+            if !path.exists() {
+                return Err(CliError::Usage(format!(
+                    "there is no file {shown}; a watched file must exist before: touch {shown}"
+                )));
+            }
             let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
             let bytes = std::os::unix::ffi::OsStrExt::as_bytes(absolute.as_os_str());
             let found = watched_file::look(bytes).map_err(failed)?;

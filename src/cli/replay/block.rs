@@ -24,6 +24,7 @@ use crate::report;
 use crate::report::replay_block::BlockRun;
 use crate::sys::regular;
 use crate::sys::replay::block_device::BlockTarget;
+use crate::text::quantity::counted;
 use crate::units::DevId;
 
 pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
@@ -51,8 +52,9 @@ pub(super) fn run(args: &RunArgs, device: &Path) -> Result<ExitCode, CliError> {
     if plan.all.is_empty() {
         let left: u64 = plan.left.values().sum();
         return Err(usage(format!(
-            "no requests to replay on {}: {left} requests of {name} are skipped{}",
+            "no requests to replay on {}: {} of {name} skipped{}",
             target.path.display(),
+            counted(left, "request"),
             if args.block.write { "" } else { ", and writes need --write" }
         )));
     }

@@ -93,6 +93,10 @@ pub(super) fn print_report(
 pub(super) fn open(path: &Path) -> Result<(PlanReader, Index), CliError> {
     let file = regular::open_named(path).map_err(|source| match source.kind() {
         io::ErrorKind::IsADirectory => CliError::Usage(file_kind::no_plan(path)),
+        io::ErrorKind::NotFound => CliError::Usage(format!(
+            "there is no plan {0}; make one of a recording: iotrace-perf replay plan LOG -o {0}",
+            path.display()
+        )),
         _ => CliError::Open { path: path.to_owned(), source },
     })?;
     PlanReader::new(file).map_err(|error| damaged(path, &error))

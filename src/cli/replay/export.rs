@@ -23,6 +23,7 @@ use crate::replay::fio::{FileName, FioExport, Logs, prepare_jobs, replay_jobs};
 use crate::report;
 use crate::sys::output_dir::{OutputDirectory, Users};
 use crate::text::escape;
+use crate::text::quantity::counted;
 
 /// Name of the directory of the logs.
 const LOGS: &str = "logs";
@@ -119,9 +120,9 @@ fn refuse_odd_names(files: &[FileName]) -> Result<(), CliError> {
     let mut shown = Vec::new();
     escape::shown(&mut shown, &first.path, b"");
     Err(CliError::Usage(format!(
-        "fio cannot read the paths of {} files, such as {}: they are too long or have spaces, control characters, \"..\" or one of \
+        "fio cannot read the paths of {}, such as {}: they are too long or have spaces, control characters, \"..\" or one of \
          ;#$:\\\"' in them, or were directories at another time; --flatten-names gives numbers to them",
-        odd.len(),
+        counted(odd.len() as u64, "file"),
         String::from_utf8_lossy(&shown)
     )))
 }

@@ -15,6 +15,7 @@ use super::dirs;
 use crate::replay::execute::init::{self, CreatedCounts, InitOptions};
 use crate::replay::execute::originals::Originals;
 use crate::replay::plan::plan_file::FileKind;
+use crate::text::quantity::{counted, counted_with};
 
 /// `replay init`.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
@@ -68,8 +69,12 @@ fn report(args: &InitArgs, made: &CreatedCounts) {
         bytes => format!(" ({bytes} in holes)"),
     };
     print_line(&format!(
-        "made {directories} directories, {files} files with {bytes} bytes{holes}, {names} more names of these and {links} symbolic links in {}; \
-         now: iotrace-perf replay run {} --root {}",
+        "made {}, {} with {}{holes}, {} of these and {} in {}; now: iotrace-perf replay run {} --root {}",
+        counted(*directories, "directory"),
+        counted(*files, "file"),
+        counted(*bytes, "byte"),
+        counted(*names, "more name"),
+        counted(*links, "symbolic link"),
         args.root.display(),
         args.plan.display(),
         args.root.display()
@@ -77,12 +82,13 @@ fn report(args: &InitArgs, made: &CreatedCounts) {
     for (source, count, first) in sources.all() {
         let first = String::from_utf8_lossy(first);
         let which = if count == 1 { first } else { format!("{first} and others").into() };
-        print_line(&format!("contents of {count} files ({which}): {source}"));
+        print_line(&format!("contents of {} ({which}): {source}", counted(count, "file")));
     }
     if *other_layouts > 0 {
         print_line(&format!(
-            "{other_layouts} files do not have all holes and data of the captured ones: the file system makes larger ones or none, or \
-             their originals are other ones now; seeks for them (SEEK_DATA, SEEK_HOLE) may have other results"
+            "{} all holes and data of the captured ones: the file system makes larger ones or none, or the originals are other \
+             ones now; seeks for them (SEEK_DATA, SEEK_HOLE) may have other results",
+            counted_with(*other_layouts, "file", ["does not have", "do not have"])
         ));
     }
 }

@@ -33,6 +33,7 @@ use super::top_args::TopArgs;
 use super::{cgroup_target, recording};
 use crate::analysis::top::{TopModel, TopView};
 use crate::pipeline::Summary;
+use crate::text::quantity::counted;
 use crate::text::table::incomplete_line;
 use follower::{IntervalFollower, SharedModel};
 use interval_printer::IntervalPrinter;
@@ -92,7 +93,7 @@ fn scope(args: &TopArgs) -> String {
         (None, [], []) => "the whole machine".to_owned(),
         (None, [], groups) => groups.join(", "),
         (None, [pid], _) => format!("process {pid}"),
-        (None, pids, _) => format!("{} processes", pids.len()),
+        (None, pids, _) => counted(pids.len() as u64, "process"),
     }
 }
 

@@ -73,7 +73,7 @@ impl Tracker {
             tid: Tid(-1),
             count,
             detail: format!(
-                "{tasks} facts of tasks, {descriptors} descriptors, {waiting} names and texts"
+                "facts of tasks {tasks}, descriptors {descriptors}, names and texts {waiting}"
             ),
         })
     }
@@ -152,7 +152,7 @@ mod tests {
         assert!(!tracker.has_room_for(&fork(1, 6)));
         let left_out = tracker.left_out(5, KernelTime(9)).expect("something was left out");
         assert_eq!((left_out.kind, left_out.count), (AnomalyKind::BeyondBounds, 7));
-        expect_test::expect!["2 facts of tasks, 0 descriptors, 5 names and texts"]
+        expect_test::expect!["facts of tasks 2, descriptors 0, names and texts 5"]
             .assert_eq(&left_out.detail);
     }
 

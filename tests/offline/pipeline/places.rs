@@ -7,10 +7,11 @@ use iotrace_perf::analysis::cache_use::CacheUses;
 use iotrace_perf::analysis::disk_use::DiskUses;
 use iotrace_perf::analysis::files::FileTotals;
 use iotrace_perf::analysis::filter::{Filter, Filtered, MountFilter};
+use iotrace_perf::analysis::grouped::Grouped;
 use iotrace_perf::analysis::latency::{Latency, LatencyOptions};
 use iotrace_perf::analysis::op_groups::OpDimension;
 use iotrace_perf::analysis::pattern::Patterns;
-use iotrace_perf::analysis::slowest::Slowest;
+use iotrace_perf::analysis::slowest::{SelectedSlowest, Slowest};
 use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::operation::mount_table::MountTable;
 use iotrace_perf::operation::{Sink, Step};
@@ -124,6 +125,58 @@ fn groups_of_each_dimension_add_up_to_the_processes() {
         }
     }
     assert!(rows.iter().all(|rows| *rows > 100), "{rows:?}");
+}
+
+/// Fails if a report with `--by` loses an operation, or counts one twice.
+#[test]
+fn groups_of_other_reports_add_up() {
+    const KEYS: [&str; 4] = ["count", "errors", "read_bytes", "written_bytes"];
+    let layers = LatencyOptions {
+        syscalls: true,
+        vfs: true,
+        fs: true,
+        block: true,
+        queued: false,
+        unit_ns: 1,
+    };
+    let processes = [Grouping::Program, Grouping::Process, Grouping::User, Grouping::Cgroup];
+    let by_process = processes.map(|by| ReportOptions { by, ..ReportOptions::default() });
+    let by_place = DIMENSIONS.map(|(dimension, _)| options(dimension));
+    let mut rows = 0;
+    for name in names("iocap") {
+        let log = read(&name, "iocap");
+        let all = run(&log, IoSummary::default()).2.all();
+        let whole = vec![all.count, all.errors, all.read, all.written];
+        for options in by_process.into_iter().chain(by_place) {
+            let sums_of = || Some(IoSummary::in_dimension(options.dimension));
+            let check = |mut report: Report, log: &Summary, of: Option<&IoSummary>| {
+                report::grouped::add(&mut report, of, log, options);
+                let groups = table(&report, "grouped");
+                assert_eq!(sums(groups, &KEYS), whole, "{name}: {} {options:?}", report.kind);
+                groups.rows.len()
+            };
+            let fold = Grouped { fold: FileTotals::default(), sums: sums_of() };
+            let (log_summary, _, files) = run(&log, fold);
+            let report = report::files::report(&files.fold, &log_summary, options);
+            rows += check(report, &log_summary, files.sums.as_ref());
+            let fold = Grouped { fold: Latency::new(layers), sums: sums_of() };
+            let (log_summary, _, latency) = run(&log, fold);
+            let report = report::latency::report(&latency.fold, &log_summary, 0);
+            rows += check(report, &log_summary, latency.sums.as_ref());
+            let fold = Grouped { fold: Patterns::default(), sums: sums_of() };
+            let (log_summary, _, patterns) = run(&log, fold);
+            let report = report::pattern::report(&patterns.fold, &log_summary, 0);
+            rows += check(report, &log_summary, patterns.sums.as_ref());
+            // `slow` is about operations on files only.
+            let selected = SelectedSlowest::new(Filter::default(), sums_of());
+            let (log_summary, _, slow) = run(&log, selected);
+            let mut report = report::slow::report(&slow.fold, &log_summary, 0);
+            report::grouped::add(&mut report, slow.sums.as_ref(), &log_summary, options);
+            let of_groups = sums(table(&report, "grouped"), &["count", "time_ns"]);
+            assert_eq!(of_groups, [slow.fold.operations, slow.fold.all_ns], "{name} {options:?}");
+        }
+    }
+    assert!(rows > 1000, "{rows}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ for_each_source! {
     calls_without_those_of_children_are_those_of_strace,
     children_of_a_running_process_are_left_out,
     chosen_threads_are_shown_with_names,
+    ends_of_the_chosen_threads_end_the_recording,
     processes_of_a_group_are_recorded,
     excluded_process_is_not_recorded,
     recording_ends_at_its_number_of_operations,
@@ -157,6 +158,54 @@ fn chosen_threads_are_shown_with_names(source: Source) {
     // Both the archive and the reports are about the same calls.
     let archive = recording.assert_archive(&dir.path().join("archive"));
     assert!(archive.is_none_or(|archive| !archive.operations.is_empty()));
+}
+
+/// Fails if a recording goes on after the ends of its threads, or loses a thread that executes
+/// another program.
+fn ends_of_the_chosen_threads_end_the_recording(source: Source) {
+    const SCRIPT: &str = "\
+import os, sys, threading, time
+def work():
+    open(sys.argv[1], 'w').write(str(threading.get_native_id()))
+    while not os.path.exists(sys.argv[2]):
+        open('/etc/hostname').close()
+        time.sleep(0.01)
+    if sys.argv[3] == 'exec':
+        os.execv('/bin/sh', ['sh', '-c', 'read x < /etc/group'])
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+time.sleep(600)
+";
+    if !can_record(&[Need::Program("python3")]) {
+        return;
+    }
+    let _turn = beside_others();
+    for (end, shown) in [("return", "/etc/hostname"), ("exec", "/etc/group")] {
+        let dir = scratch_dir("thread-ends");
+        let [number, stop] = ["number", "stop"].map(|name| dir.path().join(name));
+        let mut python = Command::new("python3");
+        python.args(["-c", SCRIPT, text(&number), text(&stop), end]).process_group(0);
+        let running = Background(python.stdin(Stdio::null()).spawn().expect("it starts"));
+        let tid = || fs::read_to_string(&number).unwrap_or_default();
+        wait_until("the thread runs", || !tid().is_empty());
+        let trace = dir.path().join("trace");
+        let mut recorder = source.recorder(&trace, &["-t", &tid()], &[]);
+        let mut recorder = recorder.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut said = BufReader::new(recorder.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        assert!(line.contains("recording thread "), "{line}");
+        fs::write(&stop, "").expect("tell it to end");
+        let status = process::wait(&mut recorder, TIMEOUT).expect("it ends by itself");
+        assert!(status.success(), "{end}: {status}");
+        let recording = Recording::open(&trace.join("traces.iocap"));
+        assert_eq!(recording.info["end_reason"], "exit");
+        let operations = recording.operations();
+        let has = |path: &str| operations.iter().any(|call| call.path.as_deref() == Some(path));
+        assert!(has("/etc/hostname") && has(shown), "{end}: {}", operations.len());
+        drop(running);
+    }
 }
 
 /// Fails if a process of the group is not recorded, or another one is.
