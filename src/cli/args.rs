@@ -193,6 +193,10 @@ pub(super) struct PageArgs {
     /// for a recording that is not kept]
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
+    /// Draw the charts over time into this file, which must not exist, for a paper; with -o a page,
+    /// too. --from and --until choose a part, whose steps are shorter
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
     #[command(flatten, next_help_heading = RECORDING)]
