@@ -90,7 +90,10 @@ pub struct SelectedOverview {
 
 impl SelectedOverview {
     /// Creates it for a filter.
-    pub fn new(filter: Filter, fold: Overview) -> Self {
+    pub fn new(filter: Filter, mut fold: Overview) -> Self {
+        if let Some((from, until)) = filter.window {
+            fold.timeline.restrict(from, until);
+        }
         Self { picker: Picker::new(filter), fold }
     }
 }

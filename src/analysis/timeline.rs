@@ -108,6 +108,8 @@ pub struct NamedThread {
 pub struct IoTimeline {
     /// Origin and width of the bins.
     pub axis: TimeAxis,
+    /// End of the part that is looked at; `None`: the end of the recording.
+    pub until: Option<KernelTime>,
     /// Bins, up to the last with an operation.
     pub bins: Vec<TimeBin>,
     /// Durations of operations on files, by bin.
@@ -137,6 +139,7 @@ impl IoTimeline {
     pub fn new(origin: KernelTime) -> Self {
         Self {
             axis: TimeAxis::new(origin),
+            until: None,
             bins: Vec::new(),
             latency: LatencyGrid::default(),
             wider: 0,
@@ -150,6 +153,13 @@ impl IoTimeline {
             recent: RecentRows::default(),
             in_devices: RequestsInDevices::default(),
         }
+    }
+
+    /// Looks at this part of the recording only: its bins can be narrower. To be called before
+    /// anything is added.
+    pub(super) fn restrict(&mut self, from: KernelTime, until: KernelTime) {
+        self.axis = TimeAxis::new(self.axis.origin().max(from));
+        self.until = Some(until);
     }
 
     /// Returns the width of a column of the rows as a power of two, ns.
@@ -221,6 +231,7 @@ impl IoTimeline {
         let span = ActivitySpan {
             from: self.axis.since_origin(done.start),
             to: self.axis.since_origin(done.end),
+            ns: done.ns(),
             bytes: read.saturating_add(written),
         };
         let rows = self.rows_of(done);
@@ -238,6 +249,11 @@ impl IoTimeline {
                 let access = PlacedAccess { since_origin: span.to, offset, moved };
                 self.offsets.add(file, access, self.axis.width_ns().ilog2() + MAP_COLUMN_BITS);
             }
+        }
+        if let Some(target) = &done.target {
+            let key = file_key(target);
+            let place = self.files.place(key.as_slice(), || key.clone());
+            self.files.add(place, &span, shift);
         }
         self.limit_cells();
     }
@@ -277,9 +293,11 @@ impl IoTimeline {
         let place = self.reach(end);
         let bytes = request.diskstats_sectors().saturating_mul(SECTOR_BYTES);
         let moves = matches!(class, DiskstatsClass::Read | DiskstatsClass::Write);
+        let begin = request.issued.or(request.begin()).unwrap_or(end);
         let span = ActivitySpan {
-            from: self.axis.since_origin(request.issued.or(request.begin()).unwrap_or(end)),
+            from: self.axis.since_origin(begin),
             to: self.axis.since_origin(end),
+            ns: end.0.saturating_sub(begin.0),
             bytes: if moves { bytes } else { 0 },
         };
         let shift = self.column_shift();
@@ -338,6 +356,9 @@ impl IoTimeline {
     /// Enters the number of requests in the devices into all bins since the last one and up to this
     /// time.
     fn carry_depth(&mut self, time: KernelTime) {
+        if time < self.axis.origin() || self.until.is_some_and(|until| time > until) {
+            return;
+        }
         let last = self.reach(time);
         let first = self.in_devices.bin.min(last);
         let depth = self.in_devices.known.len() as u64;

@@ -199,6 +199,10 @@ pub(super) struct PageArgs {
     /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
     #[arg(long, help_heading = "Output")]
     pub(super) force: bool,
+    /// Draw the charts over time into this file, which must not exist, for a paper; with -o a page,
+    /// too. --from and --until choose a part, whose steps are shorter
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
     #[command(flatten, next_help_heading = RECORDING)]

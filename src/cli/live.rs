@@ -71,6 +71,7 @@ fn follow(
     has_program: bool,
 ) -> Result<Summary, CliError> {
     let path = Path::new("(the recording)");
+    let rest = input.discarder().map_err(CliError::Output)?;
     let out = SharedWriter(Rc::new(RefCell::new(BufWriter::new(to))));
     let flushed = out.clone();
     let printed = pipeline::open::<_, io::Error>(input)
@@ -86,8 +87,14 @@ fn follow(
                 ScriptLog { path, items, header, filter, grows: true, go_on }.print(shape, out);
             failure.map_or(printed, |failure| Err(CliError::output(failure)))
         });
-    if printed.is_err() && !has_program {
-        ended.stop_recording();
+    if printed.is_err() {
+        if !has_program {
+            ended.stop_recording();
+        }
+        // The program goes on, and its log takes no room.
+        if let Some(rest) = rest {
+            rest.discard();
+        }
     }
     printed
 }

@@ -35,11 +35,11 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode, CliError> {
     }
     // Invalid options are reported before anything is recorded.
     let wish = FilterSpec::of(&analyse.filter)?.on(&analyse);
-    let path = args.output.clone().unwrap_or_else(|| page_path(analyse.log.as_deref()));
-    let place = FreeName::find(&path, &Users::caller(), args.force)?;
+    let places = PagePlaces::find(args, analyse.log.as_deref())?;
     let command = command(&analyse, wish.is_all());
-    let work =
-        |log: &Path, go_on: &mut dyn FnMut() -> bool| make_page(log, wish, &place, &command, go_on);
+    let work = |log: &Path, go_on: &mut dyn FnMut() -> bool| {
+        make_page(log, wish, &places, &command, go_on)
+    };
     if analyse.log.is_none() {
         return analyse::on_log(&analyse, work);
     }
@@ -59,11 +59,32 @@ pub(super) fn overview(header: &Header) -> Overview {
     Overview::new(header, direct_flag(&header.host.machine))
 }
 
-/// Makes the page about a log. `go_on` is called now and then, and before the page gets its name.
+/// Names of the page and of the picture.
+struct PagePlaces {
+    page: Option<FreeName>,
+    svg: Option<FreeName>,
+}
+
+impl PagePlaces {
+    /// Finds the names. A picture alone needs no page.
+    fn find(args: &PageArgs, log: Option<&Path>) -> Result<Self, CliError> {
+        let named = |path: &Path| FreeName::find(path, &Users::caller(), args.force);
+        let page = match (&args.output, &args.svg) {
+            (Some(path), _) => Some(path.clone()),
+            (None, None) => Some(page_path(log)),
+            (None, Some(_)) => None,
+        };
+        let page = page.as_deref().map(named).transpose()?;
+        Ok(Self { page, svg: args.svg.as_deref().map(named).transpose()? })
+    }
+}
+
+/// Makes the page about a log, and the picture of its charts. `go_on` is called now and then, and
+/// before a file gets its name.
 fn make_page(
     log: &Path,
     wish: FilterSpec<'_>,
-    place: &FreeName,
+    places: &PagePlaces,
     command: &str,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), CliError> {
@@ -72,28 +93,57 @@ fn make_page(
     let (selected, converted) = analyse::pass_over(log, wish, sink, go_on)?;
     let filter_notes = summary_lines::filter_notes(&selected.picker);
     let converted = Converted { filter_notes, ..converted };
-    let page = page(&selected.fold, &converted, is_whole, command);
+    let fold = &selected.fold;
+    if let Some(place) = &places.svg {
+        let picture = with_input(fold, &converted, is_whole, command, page::timeline_svg);
+        let picture = picture.ok_or_else(|| CliError::Usage(NO_PICTURE.to_owned()))?;
+        write_file(place, &picture, go_on)?;
+    }
+    if let Some(place) = &places.page {
+        let page = with_input(fold, &converted, is_whole, command, page::render);
+        write_file(place, &page, go_on)?;
+    }
+    let missing = completeness::missing(&converted.summary);
+    incomplete_line(&missing).iter().for_each(|line| print_error(line));
+    Ok(())
+}
+
+/// Error of a picture without a chart.
+const NO_PICTURE: &str = "--svg has nothing to draw: no operation has ended in this time, or a filter selects none; \
+                          iotrace-perf info LOG shows how long the recording is";
+
+/// Writes a file, unless the work is cancelled.
+fn write_file(
+    place: &FreeName,
+    text: &str,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), CliError> {
     let staged = place.stage()?;
-    staged.file().write_all(page.as_bytes()).map_err(CliError::output)?;
+    staged.file().write_all(text.as_bytes()).map_err(CliError::output)?;
     if !go_on() {
         return Err(CliError::Interrupted);
     }
     staged.finish()?;
-    let missing = completeness::missing(&converted.summary);
-    incomplete_line(&missing).iter().for_each(|line| print_error(line));
-    let size = quantity::size(page.len() as u64);
+    let size = quantity::size(text.len() as u64);
     print_line(&format!("wrote {0} ({size}); open it: xdg-open {0}", place.path().display()));
     Ok(())
 }
 
 /// Returns the page about all of a log, which is shown by this path.
 pub(super) fn page_of(fold: &Overview, converted: &Converted, log: &Path) -> String {
-    page(fold, converted, true, &format!("iotrace-perf summary {}", log.display()))
+    let command = format!("iotrace-perf summary {}", log.display());
+    with_input(fold, converted, true, &command, page::render)
 }
 
-fn page(fold: &Overview, converted: &Converted, is_whole: bool, command: &str) -> String {
+fn with_input<T>(
+    fold: &Overview,
+    converted: &Converted,
+    is_whole: bool,
+    command: &str,
+    make: impl FnOnce(&PageInput<'_>) -> T,
+) -> T {
     let summary = &converted.summary;
-    page::render(&PageInput {
+    make(&PageInput {
         fold,
         summary,
         is_whole,

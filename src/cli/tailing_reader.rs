@@ -15,6 +15,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of the log that are freed at once.
 const GIVEN_BACK: u64 = 16 << 20;
 
+/// Pause between two times at which an unread log is freed.
+const DISCARD_PAUSE: Duration = Duration::from_millis(50);
+
 /// Signal that a log is complete.
 #[derive(Clone, Default)]
 pub(super) struct LogCompletion {
@@ -68,6 +71,13 @@ impl TailingReader {
         Ok(Self { file, log, ended, offset: 0, given_back: 0 })
     }
 
+    /// Returns the discarder that takes the place of this reader after an error; `None`: another
+    /// reader needs the log.
+    pub(super) fn discarder(&self) -> io::Result<Option<LogDiscarder>> {
+        let log = self.log.as_ref().map(File::try_clone).transpose()?;
+        Ok(log.map(|log| LogDiscarder { log, ended: self.ended.clone() }))
+    }
+
     /// Punches a hole over bytes that no reader needs again. On file systems without holes the file
     /// grows.
     fn give_back(&mut self) {
@@ -97,5 +107,66 @@ impl Read for TailingReader {
             }
             thread::pause(PAUSE);
         }
+    }
+}
+
+/// Log that no reader wants any more, while it is still being written.
+pub(super) struct LogDiscarder {
+    log: File,
+    ended: LogCompletion,
+}
+
+impl LogDiscarder {
+    /// Frees the space of the log until it is complete. On file systems without holes the file
+    /// grows.
+    pub(super) fn discard(self) {
+        let mut freed = 0;
+        while !self.ended.is_set() {
+            let length = self.log.metadata().map_or(0, |facts| facts.len());
+            // A multiple of the blocks of any file system: a part of a block stays.
+            let end = length - length % GIVEN_BACK;
+            if end > freed {
+                let _ = files::give_back(&self.log, freed, end - freed);
+                freed = end;
+            }
+            thread::pause(DISCARD_PAUSE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    /// Bytes that are written at once.
+    const PIECE: usize = 1 << 20;
+
+    /// Fails if a log whose reader has failed takes more and more room.
+    #[test]
+    fn log_without_a_reader_takes_no_room() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let mut written = file.reopen().expect("it is there");
+        let ended = LogCompletion::default();
+        let log = Some(file.reopen().expect("it is there"));
+        let reader = TailingReader::open(file.path(), log, &ended).expect("it is there");
+        let discarder = reader.discarder().expect("a descriptor").expect("no other reader");
+        let discarding = std::thread::spawn(move || discarder.discard());
+        for _ in 0..67 {
+            written.write_all(&vec![7; PIECE]).expect("there is room");
+        }
+        let room = || file.as_file().metadata().expect("it is there").blocks() * 512;
+        for _ in 0..200 {
+            if room() < 2 * GIVEN_BACK {
+                break;
+            }
+            thread::pause(PAUSE);
+        }
+        ended.set();
+        discarding.join().expect("it does not panic");
+        assert!(room() < 2 * GIVEN_BACK, "{}", room());
+        assert_eq!(file.as_file().metadata().expect("it is there").len(), 67 << 20);
     }
 }

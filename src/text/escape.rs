@@ -1,5 +1,7 @@
 //! Lossless escapes of untrusted bytes.
 
+use unicode_width::UnicodeWidthChar;
+
 use super::number_format;
 
 /// Letters that no output format has to escape. Most names consist of them, so this is checked for
@@ -65,25 +67,31 @@ pub(crate) fn lossless(bytes: &[u8]) -> String {
 }
 
 /// Escapes bytes for a line for people: bytes that are not UTF-8, control characters, invisible
-/// characters and those that change the direction of writing become `\xNN` byte by byte, and so
-/// does each of `delimiters`; a backslash becomes two.
+/// characters, marks on no letter, and those that change the direction of writing become `\xNN`
+/// byte by byte, and so does each of `delimiters`; a backslash becomes two.
 pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
     let changed = |byte: &u8| PLAIN[usize::from(*byte)] && bytes.contains(byte);
     if is_plain(bytes) && !delimiters.iter().any(changed) {
         return out.extend_from_slice(bytes);
     }
+    let mut marks = MarkedLetter::default();
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
             let delimits = u8::try_from(letter).is_ok_and(|byte| delimiters.contains(&byte));
             if letter == '\\' {
+                marks = MarkedLetter::default();
                 out.extend_from_slice(b"\\\\");
-            } else if delimits || misleads(letter) {
+            } else if delimits || !marks.shows(letter) {
+                marks = MarkedLetter::default();
                 hex_bytes(out, letter.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 push(out, letter);
             }
         }
-        hex_bytes(out, chunk.invalid());
+        if !chunk.invalid().is_empty() {
+            marks = MarkedLetter::default();
+            hex_bytes(out, chunk.invalid());
+        }
     }
 }
 
@@ -92,8 +100,9 @@ pub fn shown(out: &mut Vec<u8>, bytes: &[u8], delimiters: &[u8]) {
 /// so the result cannot be parsed back.
 pub fn harmless(sentence: &str) -> String {
     let mut out = Vec::with_capacity(sentence.len());
+    let mut marks = MarkedLetter::default();
     for letter in sentence.chars() {
-        if misleads(letter) {
+        if !marks.shows(letter) {
             hex_bytes(&mut out, letter.encode_utf8(&mut [0; 4]).as_bytes());
         } else {
             push(&mut out, letter);
@@ -183,12 +192,42 @@ pub(crate) fn drives_terminal(bytes: &[u8]) -> bool {
     })
 }
 
-/// True for a character that a terminal obeys or does not show; the last ones are letters of tags.
+/// True for a character that a terminal obeys or does not show: controls, and those that Unicode
+/// calls ignorable.
 fn misleads(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
-            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-            | '\u{e0000}'..='\u{e007f}')
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Marks on a letter that are shown: no script needs more, and a pile of them covers other lines.
+const MARKS_MAX: usize = 4;
+
+/// Last shown letter, as far as combining marks need it: they have no width of their own.
+#[derive(Clone, Copy, Debug, Default)]
+struct MarkedLetter {
+    /// True if a mark can be on it.
+    takes_marks: bool,
+    marks: usize,
+}
+
+impl MarkedLetter {
+    /// Returns whether the next letter is shown as it is. A mark needs a letter that it is on.
+    fn shows(&mut self, letter: char) -> bool {
+        if misleads(letter) {
+            return false;
+        }
+        if letter.is_ascii() || letter.width() != Some(0) {
+            *self = Self { takes_marks: letter.is_alphanumeric(), marks: 0 };
+            return true;
+        }
+        self.marks += 1;
+        self.takes_marks && self.marks <= MARKS_MAX
+    }
 }
 
 fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -251,6 +290,26 @@ mod tests {
         check(br#"a\x1b"b"#, b"\"", expect![r"a\\x1b\x22b"]);
         check(b"a> = 5 <b", b"<>", expect![r"a\x3e = 5 \x3cb"]);
         check(b"\xff\xc3(", b"\"", expect![r"\xff\xc3("]);
+    }
+
+    /// Fails if a character that has no width is shown where nothing shows it.
+    #[test]
+    fn marks_are_shown_on_letters_only() {
+        check("e\u{301}te\u{301} กิ่".as_bytes(), b"", expect!["e\u{301}te\u{301} กิ่"]);
+        check("\u{301}a/\u{338}b".as_bytes(), b"", expect![r"\xcc\x81a/\xcc\xb8b"]);
+        check("\x1b\u{301}".as_bytes(), b"", expect![r"\x1b\xcc\x81"]);
+        check(b"\xff\xcc\x81", b"", expect![r"\xff\xcc\x81"]);
+        check(
+            "z\u{301}\u{302}\u{303}\u{304}\u{305}\u{306}.".as_bytes(),
+            b"",
+            expect!["z\u{301}\u{302}\u{303}\u{304}\\xcc\\x85\\xcc\\x86."],
+        );
+        check(
+            "a\u{fe0f}b\u{34f}c\u{ad}".as_bytes(),
+            b"",
+            expect![r"a\xef\xb8\x8fb\xcd\x8fc\xc2\xad"],
+        );
+        assert_eq!(super::harmless("a \u{301}"), r"a \xcc\x81");
     }
 
     #[test]

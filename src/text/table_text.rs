@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::quantity::{self, ColumnUnit};
 use super::table::{Cell, Column, Report, Table, TextStyle, UNVERIFIED, incomplete_line};
@@ -306,7 +306,9 @@ pub fn end_of(text: &str, width: usize) -> String {
         }
         from = place;
     }
-    format!("…{}", text.get(from..).unwrap_or_default())
+    // A mark whose letter was cut off would be on the ellipsis.
+    let is_mark = |letter: char| letter.width() == Some(0);
+    format!("…{}", text.get(from..).unwrap_or_default().trim_start_matches(is_mark))
 }
 
 /// Writes the heading and the rows.
@@ -476,6 +478,9 @@ mod tests {
         assert_eq!(end_of("/a/b", 8), "/a/b");
         assert_eq!(end_of("/日本語", 5), "…本語");
         assert_eq!(end_of("/日本語", 4), "…語");
+        assert_eq!(end_of("abcde\u{301}f", 2), "…f");
+        assert_eq!(end_of("abcde\u{301}f", 3), "…e\u{301}f");
+        assert_eq!(beginning_of("e\u{301}bcd", 2), "e\u{301}…");
         assert_eq!(beginning_of("/a/long/path", 6), "/a/lo…");
         assert_eq!(beginning_of("/a/b", 8), "/a/b");
         assert_eq!(beginning_of("/日本語", 5), "/日…");

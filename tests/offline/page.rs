@@ -15,6 +15,7 @@ mod many_files;
 mod markup;
 mod output_file;
 mod scriptless;
+mod window;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT};
@@ -119,6 +120,24 @@ fn check_numbers(page: &str, log: &Path) {
     assert_eq!(of_summary["written_bytes"], sum("written_bytes"), "{name}");
     let operations = sum("reads") + sum("writes") + sum("other_operations");
     assert_eq!(of_summary["operations"], operations, "{name}");
+    check_file_rows(page, &name.to_string());
+}
+
+/// Checks that the activity of each file has as many operations and bytes as its row in the table.
+fn check_file_rows(page: &str, name: &str) {
+    let ((rows, _), (files, _)) = (data(page, "file-rows"), data(page, "files"));
+    let table = files["files"].as_array().expect("a table");
+    for (cells, file) in rows.as_array().expect("rows").iter().zip(table) {
+        let Some(cells) = cells.as_array() else {
+            // Pipes, sockets, sums, and files that could not be opened.
+            let is_one = file["path"].is_string() && file["class"] == "file";
+            assert!(!is_one || file["count"] == file["errors"], "{name}: {file}");
+            continue;
+        };
+        let numbers: Vec<u64> = cells.iter().filter_map(Value::as_u64).collect();
+        let sum = |place: usize| numbers.iter().skip(place).step_by(4).sum::<u64>();
+        assert_eq!(file["count"], sum(1), "{name}: {file}");
+    }
 }
 
 #[test]

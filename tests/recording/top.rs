@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::driver::process;
@@ -112,7 +113,10 @@ fn number_of_intervals_is_kept() {
     assert_eq!(lines.len(), 3);
     assert!(lines[2]["duration_ns"].as_u64() >= Some(100_000_000), "{}", lines[2]);
     let once = iotrace(&["top", "-p", &own, "--once", "-I", "100ms", "--csv"]).success().stdout();
-    assert!(once.starts_with("interval,start_ns,duration_ns,count,errors,"), "{once}");
+    assert!(
+        once.starts_with("interval,start_ns,duration_ns,lost,own_cpu_ns,delay_ns,count,"),
+        "{once}"
+    );
 }
 
 /// A shell at a terminal of its own, whose screen is read.
@@ -179,6 +183,11 @@ impl Desk {
         let mut parser = self.screen.lock().expect("it does not panic");
         parser.set_size(size_of(rows), size_of(columns));
         drop(parser);
+        self.stty((rows, columns));
+    }
+
+    /// Changes the size that the terminal tells.
+    fn stty(&self, (rows, columns): (u16, u16)) {
         let side = self.side.try_clone().expect("a descriptor");
         let mut stty = Command::new("stty");
         stty.args(["rows", &rows.to_string(), "cols", &columns.to_string()]);
@@ -303,9 +312,7 @@ fn terminal_is_restored_after_signals() {
     std::fs::write(dir.path().join("go"), "").expect("write it");
     wait_until("it goes on", || desk.is_alternate());
     desk.sees("PROGRAM");
-    let tracer = state("tracer").trim().parse().expect("a number");
-    let signal = nix::sys::signal::Signal::SIGTERM;
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(tracer), signal).expect("it is ours");
+    send(state("tracer").trim().parse().expect("a number"), Signal::SIGTERM);
     assert_eq!(desk.end().code(), Some(5), "{}", desk.text());
     wait_until("the screen is left", || !desk.is_alternate());
     assert_eq!(state("after"), state("before"));
@@ -327,6 +334,106 @@ fn screen_without_a_shell_is_not_suspended() {
     desk.types("q");
     assert!(desk.end().success(), "{}", desk.text());
     wait_until("the screen is left", || !desk.is_alternate());
+}
+
+fn send(process: i32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).expect("it is ours");
+}
+
+/// Fails if keys come only after Enter when the shell has changed the terminal while the tracer was
+/// stopped: by SIGSTOP the tracer knows nothing of that.
+#[test]
+fn keys_work_after_a_stop_from_outside() {
+    if !can_record(&[Need::Program("setsid"), Need::Program("stty")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("top");
+    let script = "sh -c 'echo $$ > DIR/tracer; exec TRACER top -p $PPID --names off'; \
+                  stty sane; touch DIR/stopped; fg; exit 5";
+    let mut desk = Desk::new(dir.path(), (24, 80), script);
+    desk.sees("PROGRAM");
+    let tracer = std::fs::read_to_string(dir.path().join("tracer")).expect("written");
+    send(tracer.trim().parse().expect("a number"), Signal::SIGSTOP);
+    wait_until("it goes on", || dir.path().join("stopped").exists());
+    // The second line of help is drawn only if a key came without Enter.
+    desk.types("?");
+    desk.sees("Memory mappings are not counted");
+    desk.types("q");
+    assert_eq!(desk.end().code(), Some(5), "{}", desk.text());
+}
+
+/// Fails if a terminal whose output nothing reads keeps a signal from ending the tracer.
+#[test]
+fn stalled_terminal_does_not_hold_the_tracer() {
+    if !can_record(&[Need::Program("setsid"), Need::Program("stty")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("top");
+    let script = "stty -g > DIR/before; \
+                  sh -c 'echo $$ > DIR/tracer; exec TRACER top -p $PPID --names off'; \
+                  echo $? > DIR/code; stty -g > DIR/after; exit 5";
+    let mut desk = Desk::new(dir.path(), (24, 80), script);
+    desk.sees("PROGRAM");
+    let state = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+    let tracer: i32 = state("tracer").trim().parse().expect("a number");
+    let screen = Arc::clone(&desk.screen);
+    // Its reader waits for this.
+    let held = screen.lock().expect("it does not panic");
+    let mut is_wide = false;
+    wait_until("the screen is held in a write", || {
+        is_wide = !is_wide;
+        desk.stty(if is_wide { (200, 500) } else { (190, 490) });
+        is_writing(tracer, "iotrace-screen") && {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            is_writing(tracer, "iotrace-screen")
+        }
+    });
+    send(tracer, Signal::SIGTERM);
+    wait_until("it has ended", || dir.path().join("after").exists());
+    drop(held);
+    assert_eq!(desk.end().code(), Some(5));
+    assert_eq!((state("code"), state("after")), ("0\n".to_owned(), state("before")));
+    wait_until("the screen is left", || !desk.is_alternate());
+}
+
+/// Returns whether a thread of a process is in `write(2)`.
+fn is_writing(process: i32, thread: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let mut named = tasks.flatten().map(|task| task.path()).filter(|task| {
+        let comm = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+        comm.trim() == thread
+    });
+    named.any(|task| {
+        let call = std::fs::read_to_string(task.join("syscall")).unwrap_or_default();
+        call.split(' ').next() == Some(&libc::SYS_write.to_string())
+    })
+}
+
+/// Fails if `n` cannot begin again when the program's file has been replaced meanwhile.
+#[test]
+fn names_are_turned_on_after_an_update_of_the_tracer() {
+    if !can_record(&[Need::Program("setsid")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("top");
+    let copy = dir.path().join("tracer");
+    if std::fs::hard_link(BINARY, &copy).is_err() {
+        std::fs::copy(BINARY, &copy).expect("there is room");
+    }
+    let mut desk = Desk::new(dir.path(), (24, 120), "exec DIR/tracer top -p $PPID");
+    desk.sees("(n: all)");
+    std::fs::remove_file(&copy).expect("it is there");
+    std::fs::write(&copy, "another version").expect("there is room");
+    desk.types("n");
+    wait_until("it has begun again", || {
+        let text = desk.text();
+        text.contains("PROGRAM") && text.contains("every") && !text.contains("(n: all)")
+    });
+    desk.types("q");
+    assert!(desk.end().success(), "{}", desk.text());
 }
 
 /// Fails if a program and the screen share a terminal, or if a screen is drawn into a file.

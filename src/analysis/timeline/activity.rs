@@ -96,6 +96,8 @@ pub struct ActivitySpan {
     pub from: u64,
     /// End of the operation.
     pub to: u64,
+    /// Time that it took, ns; it may have begun before the origin.
+    pub ns: u64,
     /// Bytes that it moved.
     pub bytes: u64,
 }
@@ -135,8 +137,7 @@ impl<K: Eq + Hash> ActivityRows<K> {
             let (operations, bytes) = if is_last { (1, span.bytes) } else { (0, 0) };
             row.add(column, &ActivitySum { operations, bytes, ns });
         });
-        let ns = span.to.saturating_sub(span.from);
-        row.total.merge(&ActivitySum { operations: 1, bytes: span.bytes, ns });
+        row.total.merge(&ActivitySum { operations: 1, bytes: span.bytes, ns: span.ns });
         self.cells += row.cells.len() - before;
     }
 

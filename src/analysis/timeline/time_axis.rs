@@ -25,6 +25,11 @@ impl TimeAxis {
         Self { origin, shift: FIRST_SHIFT }
     }
 
+    /// Returns the begin of the first bin.
+    pub fn origin(&self) -> KernelTime {
+        self.origin
+    }
+
     /// Returns the width of a bin, ns.
     pub fn width_ns(&self) -> u64 {
         1 << self.shift

@@ -44,14 +44,18 @@ pub(super) struct IntervalFollower<F> {
 }
 
 impl<F: FnMut(&TopModel) -> io::Result<()>> IntervalFollower<F> {
-    /// Reads the log to its end.
+    /// Reads the log to its end. After an error the program goes on, and its log takes no room.
     pub(super) fn follow(self, input: TailingReader) -> Result<Summary, CliError> {
         let failed = self.failed.clone();
+        let rest = input.discarder().map_err(CliError::Output)?;
         let followed = self.read(input);
-        if followed.is_err()
-            && let Some(recording) = failed
-        {
-            recording.stop_recording();
+        if followed.is_err() {
+            if let Some(recording) = failed {
+                recording.stop_recording();
+            }
+            if let Some(rest) = rest {
+                rest.discard();
+            }
         }
         followed
     }

@@ -8,52 +8,105 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// First byte of a sequence, and the key Esc.
 const ESC: u8 = 0x1b;
 
-/// Returns the keys that these bytes mean. Sequences of other keys are passed over.
-pub(super) fn keys(bytes: &[u8]) -> Vec<KeyEvent> {
-    let mut keys = Vec::new();
-    let mut rest = bytes;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        let plain = |code| KeyEvent::new(code, KeyModifiers::NONE);
-        match (*first, behind) {
-            (ESC, [b'[' | b'O', sequence @ ..]) => {
-                // Numbers and semicolons, then the letter that names the key.
-                let is_end = |byte: &u8| matches!(byte, 0x40..=0x7e);
-                let end = sequence.iter().position(is_end).map_or(sequence.len(), |end| end + 1);
-                let (sequence, behind) = sequence.split_at(end);
-                keys.extend(named(sequence).map(plain));
-                rest = behind;
-            }
-            (ESC, _) => keys.push(plain(KeyCode::Esc)),
-            (b'\r' | b'\n', _) => keys.push(plain(KeyCode::Enter)),
-            (b'\t', _) => keys.push(plain(KeyCode::Tab)),
-            (0x7f | 0x08, _) => keys.push(plain(KeyCode::Backspace)),
-            (control @ 0x01..=0x1a, _) => {
-                let letter = char::from(control - 1 + b'a');
-                keys.push(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL));
-            }
-            (0x00..=0x1f, _) => {}
-            (first, _) => {
-                let length = match first {
-                    0xf0.. => 4,
-                    0xe0.. => 3,
-                    0xc0.. => 2,
-                    _ => 1,
-                };
-                let letter = bytes_of(first, behind, length);
-                rest = behind.get(length - 1..).unwrap_or_default();
-                keys.extend(letter.map(|letter| plain(KeyCode::Char(letter))));
-            }
-        }
-    }
-    keys
+/// Longest sequence of a key in bytes; what goes on for longer is none.
+const SEQUENCE_BYTES: usize = 32;
+
+/// Parser of keys, whose bytes may come in several reads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyParser {
+    /// Beginning of a key.
+    begun: Vec<u8>,
 }
 
-/// Returns the letter of this length, if the bytes are one.
-fn bytes_of(first: u8, behind: &[u8], length: usize) -> Option<char> {
-    let mut bytes = vec![first];
-    bytes.extend(behind.iter().take(length - 1));
-    std::str::from_utf8(&bytes).ok()?.chars().next()
+/// Beginning of bytes.
+enum Parsed {
+    /// A key, or none that is known, and the number of its bytes.
+    Key(Option<KeyEvent>, usize),
+    /// A part of a key.
+    Part,
+}
+
+impl KeyParser {
+    /// Returns the keys that these bytes mean after those before them. Sequences of other keys are
+    /// passed over.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<KeyEvent> {
+        self.begun.extend_from_slice(bytes);
+        let all = std::mem::take(&mut self.begun);
+        let mut keys = Vec::new();
+        let mut rest = all.as_slice();
+        while !rest.is_empty() {
+            match parsed(rest) {
+                Parsed::Key(key, length) => {
+                    keys.extend(key);
+                    rest = rest.get(length..).unwrap_or_default();
+                }
+                Parsed::Part => {
+                    if rest.len() < SEQUENCE_BYTES {
+                        self.begun = rest.to_vec();
+                    }
+                    break;
+                }
+            }
+        }
+        keys
+    }
+
+    /// True if a key has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
+    /// Returns the key of bytes that nothing follows: Esc is the beginning of others.
+    pub(super) fn finish(&mut self) -> Vec<KeyEvent> {
+        match std::mem::take(&mut self.begun).as_slice() {
+            [ESC] => vec![plain(KeyCode::Esc)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn plain(code: KeyCode) -> KeyEvent {
+    KeyEvent::new(code, KeyModifiers::NONE)
+}
+
+/// Parses the beginning of bytes.
+fn parsed(bytes: &[u8]) -> Parsed {
+    let Some((first, behind)) = bytes.split_first() else { return Parsed::Part };
+    let one = |code| Parsed::Key(Some(plain(code)), 1);
+    match (*first, behind) {
+        (ESC, []) => Parsed::Part,
+        (ESC, [b'[' | b'O', sequence @ ..]) => {
+            // Numbers and semicolons, then the letter that names the key.
+            let is_end = |byte: &u8| matches!(byte, 0x40..=0x7e);
+            let Some(end) = sequence.iter().position(is_end) else { return Parsed::Part };
+            let named = sequence.get(..=end).and_then(named);
+            Parsed::Key(named.map(plain), end + 3)
+        }
+        (ESC, _) => one(KeyCode::Esc),
+        (b'\r' | b'\n', _) => one(KeyCode::Enter),
+        (b'\t', _) => one(KeyCode::Tab),
+        (0x7f | 0x08, _) => one(KeyCode::Backspace),
+        (control @ 0x01..=0x1a, _) => {
+            let letter = KeyCode::Char(char::from(control - 1 + b'a'));
+            Parsed::Key(Some(KeyEvent::new(letter, KeyModifiers::CONTROL)), 1)
+        }
+        (0x00..=0x1f, _) => Parsed::Key(None, 1),
+        _ => letter(bytes),
+    }
+}
+
+/// Parses the letter at the beginning of bytes.
+fn letter(bytes: &[u8]) -> Parsed {
+    let chunk = bytes.utf8_chunks().next();
+    let Some(chunk) = chunk else { return Parsed::Part };
+    if let Some(letter) = chunk.valid().chars().next() {
+        return Parsed::Key(Some(plain(KeyCode::Char(letter))), letter.len_utf8());
+    }
+    let invalid = chunk.invalid().len();
+    // Bytes at the end that can begin a letter.
+    let is_begun = invalid == bytes.len()
+        && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
+    if is_begun { Parsed::Part } else { Parsed::Key(None, invalid.max(1)) }
 }
 
 /// Returns the key that a sequence names; `None`: another one.
@@ -76,9 +129,25 @@ fn named(sequence: &[u8]) -> Option<KeyCode> {
 mod tests {
     use super::*;
 
+    /// Returns the keys of these reads, after which nothing follows.
+    fn keys(reads: &[&[u8]]) -> Vec<KeyEvent> {
+        let mut parser = KeyParser::default();
+        let mut keys: Vec<KeyEvent> = reads.iter().flat_map(|bytes| parser.push(bytes)).collect();
+        keys.extend(parser.finish());
+        assert!(!parser.has_begun());
+        keys
+    }
+
     #[track_caller]
     fn check(bytes: &[u8], codes: &[KeyCode]) {
-        let found: Vec<KeyCode> = keys(bytes).iter().map(|key| key.code).collect();
+        // At once, and in two reads that end anywhere.
+        for place in 0..=bytes.len() {
+            let (first, second) = bytes.split_at(place);
+            let found: Vec<KeyCode> = keys(&[first, second]).iter().map(|key| key.code).collect();
+            assert_eq!(found, codes, "{} | {}", first.escape_ascii(), second.escape_ascii());
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        let found: Vec<KeyCode> = keys(&single).iter().map(|key| key.code).collect();
         assert_eq!(found, codes, "{}", bytes.escape_ascii());
     }
 
@@ -102,12 +171,22 @@ mod tests {
         check(b"\x1b[15~x", &[KeyCode::Char('x')]);
         check(b"\x1b[", &[]);
         check(b"\x00\x1f\xff\xc3", &[]);
-        check(b"\xe6x", &[]);
+        check(b"\xe6x", &[KeyCode::Char('x')]);
     }
 
     #[test]
     fn control_keys_have_their_modifier() {
         let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
-        assert_eq!(keys(b"\x03\x1a"), [control('c'), control('z')]);
+        assert_eq!(keys(&[b"\x03\x1a"]), [control('c'), control('z')]);
+    }
+
+    #[test]
+    fn sequence_without_an_end_is_dropped() {
+        let mut parser = KeyParser::default();
+        assert!(parser.push(b"\x1b[").is_empty() && parser.has_begun());
+        for _ in 0..100 {
+            parser.push(b"1;1;1;1;1;1;1;");
+            assert!(parser.begun.len() < SEQUENCE_BYTES + 14, "{}", parser.begun.len());
+        }
     }
 }

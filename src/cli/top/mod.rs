@@ -17,11 +17,13 @@ mod terminal;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::analyse::private_log;
 use super::args::{CaptureArgs, NamesArg};
@@ -35,12 +37,25 @@ use crate::analysis::top::{TopModel, TopView};
 use crate::pipeline::Summary;
 use crate::text::quantity::counted;
 use crate::text::table::incomplete_line;
+use crate::tracer::error::TracerError;
 use follower::{IntervalFollower, SharedModel};
 use interval_printer::IntervalPrinter;
 use screen_thread::{ScreenEnd, ScreenThread};
 
 /// Length of an interval, unless another one is wanted.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time after the end of the screen for reading the rest of the log.
+const REST_OF_LOG: Duration = Duration::from_secs(1);
+
+/// Time for the screen to be drawn for the last time.
+const LAST_PICTURE: Duration = Duration::from_secs(1);
+
+/// Time for a terminal that takes no output to drop it.
+const DROPPED_OUTPUT: Duration = Duration::from_secs(1);
+
+/// Pause between two looks at a thread that is to end.
+const LOOK: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &TopArgs) -> Result<ExitCode, CliError> {
     recording::refuse_stacks(&args.capture)?;
@@ -141,7 +156,8 @@ fn draw(
         Ok(())
     };
     message::hold();
-    let follower = IntervalFollower { options, model, closed, failed: None };
+    let failed = (!has_program).then(|| ended.clone());
+    let follower = IntervalFollower { options, model, closed, failed };
     let (mut drawn, mut not_drawn) = (None, None);
     let started = FollowedRecording::start_with(target, &ended, follower, || {
         match screen.start() {
@@ -170,13 +186,21 @@ fn draw(
     let screen_end = end_screen(&mut running, drawn, &news_of_end);
     message::release();
     if let Some(ScreenEnd::Restart(view)) = screen_end {
+        running.settle(&ended, Duration::ZERO);
         running.discard();
         return Err(again(view));
     }
+    running.settle(&ended, REST_OF_LOG);
     let result = running.end();
-    match screen_end {
-        Some(ScreenEnd::Failed(error)) => Err(CliError::Output(error)),
-        _ => result,
+    match (screen_end, result) {
+        (Some(ScreenEnd::Failed(error)), _) => Err(CliError::Output(error)),
+        // A key can come before the recording has begun.
+        (Some(ScreenEnd::Quit), Err(CliError::Tracer(TracerError::Interrupted(_))))
+            if !has_program =>
+        {
+            Ok(ExitCode::SUCCESS)
+        }
+        (_, result) => result,
     }
 }
 
@@ -195,7 +219,31 @@ fn end_screen(
         recorded.linger(&drawn);
     }
     news.quit();
-    drawn.join().ok()
+    let has_ended = || drawn.is_finished();
+    if !within(LAST_PICTURE, has_ended) {
+        // A terminal whose other side does not read holds the screen in a write.
+        within(DROPPED_OUTPUT, || {
+            has_ended() || {
+                terminal::drop_output();
+                false
+            }
+        });
+        terminal::restore_at_once();
+    }
+    // A thread that is still held ends with this process.
+    if has_ended() { drawn.join().ok() } else { None }
+}
+
+/// Waits until the condition holds; false: it does not hold after this time.
+fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + time;
+    while !holds() {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
 }
 
 /// Refuses terminals on which nothing can be drawn, or on which a program writes as well.
@@ -236,17 +284,26 @@ fn again(view: TopView) -> CliError {
     let place = own.len().min(1);
     let options = ["--all-names", "--screen", "--view", view.as_str()].map(OsString::from);
     own.splice(place..place, options);
-    // By its path, so that its name stays.
-    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
-    let mut command = Command::new(program);
+    let mut command = Command::new(own_program());
     command.args(own);
     CliError::Usage(format!("cannot begin again with --all-names: {}", command.exec()))
+}
+
+/// Returns the path of this program: its own, so that its name stays, unless there is another file
+/// by now.
+fn own_program() -> PathBuf {
+    let running = PathBuf::from("/proc/self/exe");
+    let file = |path: &Path| path.metadata().map(|facts| (facts.dev(), facts.ino())).ok();
+    let path = std::env::current_exe().ok();
+    path.filter(|path| file(path).is_some() && file(path) == file(&running)).unwrap_or(running)
 }
 
 /// A recording, and the thread that follows it.
 struct FollowedRecording {
     recorded: Result<recording::Recorded, CliError>,
     follower: Option<JoinHandle<Result<Summary, CliError>>>,
+    /// True if the rest of the log was not read.
+    is_cut: bool,
 }
 
 impl FollowedRecording {
@@ -277,7 +334,7 @@ impl FollowedRecording {
         let written = log.try_clone().map_err(failed)?;
         let input = TailingReader::open(&place.path, Some(written), ended).map_err(failed)?;
         let mut thread = None;
-        let create = |_: &std::path::Path| {
+        let create = |_: &Path| {
             // The program has been forked by now: before that, there must be one thread.
             let builder = std::thread::Builder::new().name("iotrace-top".into());
             thread = Some(builder.spawn(move || follower.follow(input))?);
@@ -286,7 +343,16 @@ impl FollowedRecording {
         };
         let recorded = recording::capture(target, |_| Ok(place), create);
         ended.set();
-        Ok(Self { recorded, follower: thread })
+        Ok(Self { recorded, follower: thread, is_cut: false })
+    }
+
+    /// Waits for the follower to read the rest of the log; after this time it is not read.
+    fn settle(&mut self, ended: &LogCompletion, time: Duration) {
+        let Some(follower) = &self.follower else { return };
+        if !within(time, || follower.is_finished()) {
+            ended.give_up();
+            self.is_cut = true;
+        }
     }
 
     /// Ends as the program did.
@@ -303,6 +369,9 @@ impl FollowedRecording {
             // The reader of the output has closed it.
             Some(Err(CliError::BrokenPipe)) | None => {}
             Some(Err(_)) if recorded.is_interrupted() => {}
+            Some(Err(_)) if self.is_cut => print_line(
+                "the last operations were not read any more: losses among them are not known",
+            ),
             Some(Err(error)) => {
                 recorded.check::<()>(Err(error));
             }
@@ -321,5 +390,33 @@ impl FollowedRecording {
         if let Ok(recorded) = self.recorded {
             recorded.discard();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if the end of the screen waits until all of a long log has been read.
+    #[test]
+    fn rest_of_a_long_log_is_not_read() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), vec![7; 1 << 16]).expect("there is room");
+        let ended = LogCompletion::default();
+        ended.set();
+        let mut input = TailingReader::open(file.path(), None, &ended).expect("it is there");
+        // A reader that would need ten minutes.
+        let follower = std::thread::spawn(move || {
+            while io::Read::read(&mut input, &mut [0]).map_err(CliError::Output)? > 0 {
+                std::thread::sleep(LOOK);
+            }
+            Ok(Summary::default())
+        });
+        let recorded = Err(CliError::Interrupted);
+        let mut running = FollowedRecording { recorded, follower: Some(follower), is_cut: false };
+        running.settle(&ended, LOOK);
+        assert!(running.is_cut);
+        let follower = running.follower.take().expect("it was given");
+        assert!(matches!(follower.join().expect("it does not panic"), Err(CliError::Output(_))));
     }
 }

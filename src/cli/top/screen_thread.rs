@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ratatui::crossterm::event::KeyEvent;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::{flag, low_level};
 
 use super::follower::{SharedModel, locked};
-use super::keys::keys;
+use super::keys::KeyParser;
 use super::terminal::{TopTerminal, restore, restore_at_panics, tty};
 use crate::analysis::top::TopView;
 use crate::cli::signals::is_ignored;
@@ -22,6 +23,9 @@ use crate::sys::{clock, signal};
 
 /// Longest time between two looks at the size of the terminal, ms.
 const LOOK_MS: u16 = 250;
+
+/// Time for the rest of a key's bytes, ms: the key Esc is the beginning of others.
+const REST_OF_KEY_MS: u16 = 50;
 
 /// Bytes of keys that are taken at once.
 const KEYS_BYTES: usize = 1024;
@@ -157,6 +161,7 @@ impl PreparedScreen {
             signals,
             terminal,
             keyboard,
+            parser: KeyParser::default(),
         };
         std::thread::Builder::new().name("iotrace-screen".into()).spawn(move || thread.run())
     }
@@ -172,6 +177,7 @@ struct RunningScreen {
     signals: JobSignals,
     terminal: TopTerminal,
     keyboard: std::fs::File,
+    parser: KeyParser,
 }
 
 impl RunningScreen {
@@ -207,7 +213,9 @@ impl RunningScreen {
     /// Waits for news, keys, signals, or another size.
     fn wait(&mut self, size: TopSize) -> io::Result<Option<ScreenEnd>> {
         for _ in 0..LOOKS {
-            let [has_keys, is_gone] = readable(self.keyboard.as_fd(), self.woken.as_fd());
+            let has_begun = self.parser.has_begun();
+            let wait_ms = if has_begun { REST_OF_KEY_MS } else { LOOK_MS };
+            let [has_keys, is_gone] = readable(self.keyboard.as_fd(), self.woken.as_fd(), wait_ms);
             let has_news = matches!(self.woken.read(&mut [0; 256]), Ok(1..));
             if is_gone || is_set(&self.flags.must_quit) || is_set(&self.signals.end) {
                 return Ok(Some(ScreenEnd::Quit));
@@ -227,6 +235,10 @@ impl RunningScreen {
             if has_keys {
                 return self.keys(size);
             }
+            if has_begun && !has_news {
+                let keys = self.parser.finish();
+                return self.act(keys, size);
+            }
             if has_news || self.terminal.size()? != size {
                 break;
             }
@@ -240,7 +252,12 @@ impl RunningScreen {
         if count == 0 {
             return Ok(Some(ScreenEnd::Quit));
         }
-        for key in keys(bytes.get(..count).unwrap_or_default()) {
+        let keys = self.parser.push(bytes.get(..count).unwrap_or_default());
+        self.act(keys, size)
+    }
+
+    fn act(&mut self, keys: Vec<KeyEvent>, size: TopSize) -> io::Result<Option<ScreenEnd>> {
+        for key in keys {
             let action = {
                 let mut model = locked(&self.settings.model);
                 self.screen.key(key, &mut model, page(size.height))
@@ -280,10 +297,10 @@ impl RunningScreen {
 
 /// Waits a while for keys or news. Returns whether there are keys, and whether the terminal is
 /// gone.
-fn readable(keyboard: BorrowedFd<'_>, news: BorrowedFd<'_>) -> [bool; 2] {
+fn readable(keyboard: BorrowedFd<'_>, news: BorrowedFd<'_>, wait_ms: u16) -> [bool; 2] {
     let mut fds = [PollFd::new(keyboard, PollFlags::POLLIN), PollFd::new(news, PollFlags::POLLIN)];
     // An interrupted wait counts as a completed one: the caller looks at everything.
-    let _ = poll(&mut fds, PollTimeout::from(LOOK_MS));
+    let _ = poll(&mut fds, PollTimeout::from(wait_ms));
     let [keyboard, _] = &fds;
     let events = keyboard.revents().unwrap_or(PollFlags::empty());
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;

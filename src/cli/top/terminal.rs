@@ -2,8 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::sys::termios::{FlushArg, SetArg, tcflush, tcgetattr, tcsetattr};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
@@ -36,6 +38,9 @@ impl TopTerminal {
     pub(super) fn enter(&mut self) -> io::Result<()> {
         // ORDERING: Relaxed: the flag guards no other data.
         IS_OURS.store(true, Ordering::Relaxed);
+        // A shell may have changed the modes while this process was stopped: crossterm sets them
+        // only once.
+        disable_raw_mode()?;
         enable_raw_mode()?;
         execute!(self.terminal.backend_mut(), EnterAlternateScreen)?;
         self.terminal.hide_cursor()?;
@@ -81,6 +86,33 @@ pub(super) fn restore() {
             let _ = execute!(tty, LeaveAlternateScreen, Show);
         }
     }
+}
+
+/// Drops output that the terminal has not taken, so that a write to it can go on.
+pub(super) fn drop_output() {
+    // A terminal that is gone holds nothing up.
+    let Ok(tty) = tty_without_waiting() else { return };
+    let _ = tcflush(&tty, FlushArg::TCOFLUSH);
+    // The kernel wakes writers when modes are set (n_tty_set_termios()), not when output is dropped.
+    if let Ok(modes) = tcgetattr(&tty) {
+        let _ = tcsetattr(&tty, SetArg::TCSANOW, &modes);
+    }
+}
+
+/// Makes the terminal as it was before, even if another thread is held in a write to it.
+pub(super) fn restore_at_once() {
+    // ORDERING: Relaxed: as in enter().
+    IS_OURS.store(false, Ordering::Relaxed);
+    let _ = disable_raw_mode();
+    // Again, as the output of that thread may have been dropped.
+    if let Ok(mut tty) = tty_without_waiting() {
+        let _ = execute!(tty, LeaveAlternateScreen, Show);
+    }
+}
+
+fn tty_without_waiting() -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open("/dev/tty")
 }
 
 /// Restores the terminal before the message of a panic, of any thread.

@@ -19,6 +19,17 @@ const TOP: u32 = 8;
 /// Units below the plot, for the times.
 const BOTTOM: u32 = 22;
 
+/// Units for the title of a part of a picture.
+const TITLE: u32 = 18;
+/// Units of a letter in a legend, about: the font is the reader's.
+const LETTER: f64 = 6.0;
+/// Units of a letter in a title, about.
+const BOLD_LETTER: f64 = 7.5;
+/// Units of a field of a legend with the room behind it.
+const SWATCH: f64 = 14.0;
+/// Units between two entries of a legend.
+const LEGEND_GAP: f64 = 16.0;
+
 /// A chart over time.
 pub(super) struct TimeChart<'a> {
     /// Identifier, for the labels.
@@ -65,6 +76,34 @@ impl TimeChart<'_> {
         }
     }
 
+    /// Returns the chart as a part of a picture, at this distance from its top, with a title and a
+    /// legend; and its height.
+    pub(super) fn part(&self, scale: &TimeScale, y: u32, darkest: Option<&str>) -> (Markup, u32) {
+        let legend = self.legend.iter().copied().chain(darkest.map(|text| ("h7", text)));
+        let mut x = f64::from(LEFT) + letters(self.title) * BOLD_LETTER + LEGEND_GAP;
+        let mut entries = Vec::new();
+        for (class, meaning) in legend {
+            entries.push((class, meaning, x));
+            x += SWATCH + letters(meaning) * LETTER + LEGEND_GAP;
+        }
+        let markup = html! {
+            g transform={ "translate(0 " (y) ")" } {
+                title { (self.title) }
+                desc { (self.text) }
+                text class="title" x=(LEFT) y="12" { (self.title) }
+                @for (class, meaning, x) in entries {
+                    rect class=(class) x=(number(x)) y="3" width="10" height="10" {}
+                    text class="tick" x=(number(x + SWATCH)) y="12" { (meaning) }
+                }
+                g transform={ "translate(" (LEFT) " " (TITLE + TOP) ")" } {
+                    (self.grid(scale))
+                    (self.plot)
+                }
+            }
+        };
+        (markup, TITLE + TOP + self.height + BOTTOM)
+    }
+
     fn grid(&self, scale: &TimeScale) -> Markup {
         let base = f64::from(self.height);
         html! {
@@ -79,6 +118,11 @@ impl TimeChart<'_> {
             }
         }
     }
+}
+
+/// Number of letters of one of our texts, for places on the screen.
+fn letters(text: &str) -> f64 {
+    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX))
 }
 
 /// List of colours and their meanings.

@@ -5,10 +5,11 @@ use std::io;
 use serde_json::{Value, json};
 
 use super::activity::{self, ActivityKind};
+use super::files;
 use super::input::PageInput;
-use super::reports::{MAKERS, finished};
+use super::reports::{MAKERS, PageReports, finished};
 use super::time_scale::TimeScale;
-use crate::analysis::timeline::{ActivityCell, TimeBin};
+use crate::analysis::timeline::{ActivityCell, ActivityRow, TimeBin};
 use crate::text::table::VERSION;
 
 /// Returns the scripts with data; tables have this number of rows, 0 for all. `None`: they are
@@ -25,6 +26,26 @@ pub(super) fn scripts(input: &PageInput<'_>, rows: usize, bytes_max: usize) -> O
     let timeline = timeline(input);
     scripts.push("timeline", 0, |out| Ok(serde_json::to_writer(out, &timeline)?)).ok()?;
     String::from_utf8(scripts.text).ok()
+}
+
+/// Returns the script with the activity of each row of the table of files: as in
+/// [`activity_cells`], or null.
+pub(super) fn file_rows(input: &PageInput<'_>, reports: &PageReports) -> String {
+    let rows = files::activity(input, reports);
+    let rows: Value = rows.into_iter().map(|row| row.map(activity_cells)).collect();
+    let mut scripts = DataScripts { text: Vec::new(), bytes_max: usize::MAX };
+    // Memory takes all of it.
+    let _ = scripts.push("file-rows", 0, |out| Ok(serde_json::to_writer(out, &rows)?));
+    String::from_utf8(scripts.text).unwrap_or_default()
+}
+
+/// Returns column, operations, bytes and time of each cell of a row, one after the other.
+fn activity_cells(row: &ActivityRow) -> Vec<u64> {
+    let cell = |cell: &ActivityCell| {
+        let sum = &cell.sum;
+        [u64::from(cell.column), sum.operations, sum.bytes, sum.ns]
+    };
+    row.cells.iter().flat_map(cell).collect()
 }
 
 /// Bytes that the names in a table of all files have at least.
@@ -102,8 +123,9 @@ fn timeline(input: &PageInput<'_>) -> Value {
     json!({
         "kind": "timeline",
         "version": VERSION,
-        "from_ns": scale.from_ns,
-        "to_ns": scale.to_ns,
+        "origin_ns": scale.origin_ns,
+        "from_ns": scale.origin_ns + scale.from_ns,
+        "to_ns": scale.origin_ns + scale.to_ns,
         "bin_ns": fold.axis.width_ns(),
         "bins": columns,
         "column_ns": fold.column_ns(),
@@ -116,12 +138,7 @@ fn rows(input: &PageInput<'_>) -> Value {
     let mut rows = serde_json::Map::new();
     for kind in ActivityKind::ALL {
         for (number, row) in activity::rows(input, kind).shown.iter().enumerate() {
-            let cell = |cell: &ActivityCell| {
-                let sum = &cell.sum;
-                [u64::from(cell.column), sum.operations, sum.bytes, sum.ns]
-            };
-            let cells: Vec<u64> = row.row.cells.iter().flat_map(cell).collect();
-            rows.insert(activity::row_id(kind, number), json!(cells));
+            rows.insert(activity::row_id(kind, number), json!(activity_cells(&row.row)));
         }
     }
     Value::Object(rows)

@@ -36,7 +36,7 @@ const LEVELS: [PageLevel; 7] = [
 /// Fewest rows of tables.
 const LAST: PageLevel = PageLevel { shown: 3, data: 3 };
 
-const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Policy of the page: it loads nothing.
@@ -98,6 +98,7 @@ fn document(input: &PageInput<'_>, shown: usize, data: &str) -> Markup {
                 }
                 footer { p { "Made by iotrace-perf " (env!("CARGO_PKG_VERSION")) ". This page loads nothing." } }
                 (PreEscaped(data))
+                (PreEscaped(data::file_rows(input, &reports)))
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -126,7 +127,7 @@ fn title(subject: &str) -> String {
 }
 
 /// Beginning of a text that may be long.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let beginning: String = text.chars().take(80).collect();
     if beginning.len() < text.len() { format!("{beginning}…") } else { beginning }
 }

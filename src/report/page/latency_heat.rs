@@ -23,6 +23,16 @@ type HeatColumn = Vec<u64>;
 
 /// Returns the figure; empty without operations on files.
 pub(super) fn figure(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
+    let Some((chart, largest)) = chart(input, scale) else { return html! {} };
+    html! {
+        (chart.figure(scale))
+        (scale_legend(&quantity::counted(largest, "operation"), "operations in a field"))
+    }
+}
+
+/// Returns the chart and the largest number of operations in a field; `None`: there are no
+/// operations on files.
+pub(super) fn chart(input: &PageInput<'_>, scale: &TimeScale) -> Option<(TimeChart<'static>, u64)> {
     let fold = &input.fold.timeline;
     let first = usize::try_from(scale.from_ns / scale.bin_ns).unwrap_or(0);
     let bins_of_column =
@@ -31,9 +41,7 @@ pub(super) fn figure(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
     let used = |range: &usize| {
         columns.iter().any(|column| column.get(*range).is_some_and(|count| *count > 0))
     };
-    let (Some(low), Some(high)) = ((0..RANGES).find(used), (0..RANGES).rev().find(used)) else {
-        return html! {};
-    };
+    let (low, high) = ((0..RANGES).find(used)?, (0..RANGES).rev().find(used)?);
     let octaves = low / PARTS_OF_OCTAVE..high / PARTS_OF_OCTAVE + 1;
     let rows = u32::try_from(octaves.len()).unwrap_or(0);
     let (paths, largest) = fields(&columns, &octaves);
@@ -56,10 +64,7 @@ pub(super) fn figure(input: &PageInput<'_>, scale: &TimeScale) -> Markup {
             path class="p99" d=(line(990)) {}
         },
     };
-    html! {
-        (chart.figure(scale))
-        (scale_legend(&quantity::counted(largest, "operation"), "operations in a field"))
-    }
+    Some((chart, largest))
 }
 
 /// Counts of columns of several bins each.

@@ -34,9 +34,9 @@ pub(super) struct MirrorChart<'a> {
     pub(super) is_bytes: bool,
 }
 
-impl MirrorChart<'_> {
-    /// Returns the figure.
-    pub(super) fn figure(&self, bins: &[TimeBin], scale: &TimeScale) -> Markup {
+impl<'a> MirrorChart<'a> {
+    /// Returns the chart.
+    pub(super) fn chart(&self, bins: &[TimeBin], scale: &TimeScale) -> TimeChart<'a> {
         let amounts: Vec<u64> = bins.iter().flat_map(self.all).collect();
         let largest = amounts.iter().copied().max().unwrap_or(0);
         let per_second = |amount: u64| {
@@ -61,7 +61,7 @@ impl MirrorChart<'_> {
             Some(_) => ["read-light", "written-light"],
             None => ["read", "written"],
         };
-        let chart = TimeChart {
+        TimeChart {
             id: self.id,
             title: self.title,
             text: self.text(bins, per_second(largest), above),
@@ -83,8 +83,7 @@ impl MirrorChart<'_> {
                     }
                 }
             },
-        };
-        chart.figure(scale)
+        }
     }
 
     /// Amount with its unit.

@@ -32,8 +32,10 @@ mod reports;
 mod slowest;
 mod time_scale;
 mod timeline;
+mod timeline_svg;
 mod timeline_table;
 mod verdict;
 
 pub use document::{PAGE_BYTES_MAX, render};
 pub use input::PageInput;
+pub use timeline_svg::timeline_svg;

@@ -42,6 +42,26 @@
     });
   };
 
+  // Columns of the table of files for a selection, behind its names: hidden until there is one.
+  const CHOSEN = [["operations", 1], ["bytes", 2], ["time", 3]];
+  const fileTable = document.querySelector("#file-table table");
+  const fileRows = fileTable && byId("data-file-rows") ? [...fileTable.tBodies[0].rows] : [];
+  const addChosen = (row, tag, texts) => {
+    const cells = texts.map((text) => {
+      const cell = document.createElement(tag);
+      cell.className = "n chosen";
+      cell.hidden = true;
+      cell.textContent = text;
+      if (tag === "th") cell.scope = "col";
+      return cell;
+    });
+    row.cells[0].after(...cells);
+  };
+  if (fileRows.length) {
+    addChosen(fileTable.tHead.rows[0], "th", CHOSEN.map(([what]) => `${what} in the selection`));
+    fileRows.forEach((row) => addChosen(row, "td", CHOSEN.map(() => "")));
+  }
+
   all("table.sortable").forEach(makeSortable);
 
   // ---- Printing: closed parts are printed, too.
@@ -69,40 +89,81 @@
   };
   const shown = (amount, units) => {
     const [unit, name] = units.find((unit) => amount >= unit[0]) ?? units[units.length - 1];
-    return `${(amount / unit).toPrecision(3)} ${name}`;
+    const number = amount / unit;
+    return `${number < 999.5 ? number.toPrecision(3) : Math.round(number).toLocaleString("en")} ${name}`;
   };
 
   // Sum of an amount over the bins that the selection touches.
   const sumOf = (name, [from, to]) => {
-    const first = Math.floor(from / data.bin_ns), last = Math.ceil(to / data.bin_ns);
+    const bin = (ns) => (ns - data.origin_ns) / data.bin_ns;
+    const first = Math.floor(bin(from)), last = Math.ceil(bin(to));
     return data.bins[name].slice(first, last).reduce((sum, amount) => sum + amount, 0);
   };
+
+  const inUnit = (ns) => `${Math.round(ns / 1e3)}us`;
 
   const tellSums = (range) => {
     const size = (name) => shown(sumOf(name, range), UNITS.size);
     const count = (name) => sumOf(name, range).toLocaleString("en");
     byId("selected").textContent =
-      `${shown(range[1] - range[0], UNITS.time)}: ${size("read_bytes")} read in ${count("reads")} calls, ` +
+      `${shown(range[0], UNITS.time)} to ${shown(range[1], UNITS.time)}: ${size("read_bytes")} read in ${count("reads")} calls, ` +
       `${size("written_bytes")} written in ${count("writes")}, ${count("other_operations")} others; disks: ` +
-      `${size("device_read_bytes")} read, ${size("device_written_bytes")} written`;
+      `${size("device_read_bytes")} read, ${size("device_written_bytes")} written. ` +
+      `Activity, files and slowest operations follow; for the others make a page with --from ${inUnit(range[0])} --until ${inUnit(range[1])}.`;
+  };
+
+  // Sums of the cells of a row that the selection touches: operations, bytes and time.
+  const sumsIn = (cells, range) => {
+    const sums = [0, 0, 0];
+    for (let place = 0; place < cells.length; place += 4) {
+      const from = data.origin_ns + cells[place] * data.column_ns;
+      if (from >= range[1] || from + data.column_ns <= range[0]) continue;
+      sums.forEach((_, what) => { sums[what] += cells[place + 1 + what]; });
+    }
+    return sums;
+  };
+
+  // Tells in a caption how many rows the selection leaves.
+  const tellRows = (caption, range, left, more = "") => {
+    if (!caption) return;
+    caption.dataset.whole ??= caption.textContent;
+    caption.textContent = range ? `${caption.dataset.whole}, ${left} of them in the selection${more}` : caption.dataset.whole;
+  };
+
+  // Hides files without an operation in the selection. Of pipes, sockets and sums no times are known: they stay.
+  const fileCells = fileRows.length ? JSON.parse(byId("data-file-rows").textContent) : [];
+  const filterFiles = (range) => {
+    let left = 0, unknown = 0;
+    fileRows.forEach((row, number) => {
+      const cells = fileCells[number];
+      const sums = range && cells ? sumsIn(cells, range) : [0, 0, 0];
+      row.hidden = Boolean(range && cells && sums[0] + sums[2] === 0);
+      row.classList.toggle("idle", Boolean(range && !cells));
+      left += range && cells && !row.hidden ? 1 : 0;
+      unknown += cells ? 0 : 1;
+      all("td.chosen", row).forEach((cell, place) => {
+        const [units, sum] = [[null, UNITS.size, UNITS.time][place], sums[place]];
+        cell.hidden = !range;
+        cell.dataset.v = cells ? sum : "-";
+        cell.textContent = !cells || sum === 0 ? "-" : units ? shown(sum, units) : sum.toLocaleString("en");
+      });
+    });
+    const pale = unknown ? `; of pale rows no times are known` : "";
+    tellRows(fileTable?.caption, range, left, pale);
   };
 
   // Marks the rows of the activity map: their amount in the selection; rows without any are pale.
   const markRow = (row, range) => {
     const cells = data.rows[row.dataset.row] ?? [];
     const isDisk = row.dataset.row.startsWith("device");
-    let sum = 0;
-    for (let place = 0; range && place < cells.length; place += 4) {
-      const from = cells[place] * data.column_ns;
-      if (from < range[1] && from + data.column_ns > range[0]) sum += cells[place + (isDisk ? 2 : 3)];
-    }
+    const sum = range ? sumsIn(cells, range)[isDisk ? 1 : 2] : 0;
     row.classList.toggle("idle", Boolean(range) && sum === 0);
     const cell = row.querySelector(".chosen");
     cell.hidden = !range;
     cell.dataset.v = sum;
     cell.textContent = sum === 0 ? "-" : shown(sum, isDisk ? UNITS.size : UNITS.time);
     const mark = row.querySelector("rect.selected");
-    mark.setAttribute("x", (range ? range[0] : begin) / data.column_ns);
+    mark.setAttribute("x", ((range ? range[0] : begin) - data.origin_ns) / data.column_ns);
     mark.setAttribute("width", range ? (range[1] - range[0]) / data.column_ns : 0);
   };
 
@@ -114,10 +175,7 @@
       row.hidden = !isIn;
       left += isIn ? 1 : 0;
     }
-    const caption = document.querySelector("#slow-table caption");
-    if (!caption) return;
-    caption.dataset.whole ??= caption.textContent;
-    caption.textContent = range ? `${caption.dataset.whole}, ${left} of them in the selection` : caption.dataset.whole;
+    tellRows(document.querySelector("#slow-table caption"), range, left);
   };
 
   const show = () => {
@@ -130,9 +188,11 @@
     }
     all("tr[data-row]").forEach((row) => markRow(row, range));
     all("th.chosen").forEach((heading) => { heading.hidden = !range; });
+    filterFiles(range);
     filterSlowest(range);
+    document.body.classList.toggle("part", Boolean(range));
     if (range) tellSums(range);
-    else byId("selected").textContent = "Draw over a chart, or enter two times, to look at a part.";
+    else byId("selected").textContent = "Draw over a chart, or use its arrow keys, or enter two times, to look at a part.";
     byId("from").value = ((range ? range[0] : begin) / 1e9).toFixed(6);
     byId("to").value = ((range ? range[1] : end) / 1e9).toFixed(6);
   };
@@ -150,7 +210,25 @@
     return begin + Math.min(1, Math.max(0, (x - LEFT) / PLOT)) * (end - begin);
   };
 
+  // Keys of a chart: arrows move the selection, or begin one in the middle; with Shift they move
+  // its end, so it grows and shrinks. Home and End move it to an end of the recording.
+  const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+  const moved = (key, isEnd) => {
+    const step = (end - begin) / 50;
+    const [from, to] = selection ?? [(begin + end) / 2 - step, (begin + end) / 2 + step];
+    if (!selection) return [from, to];
+    const by = Math.max(begin - (isEnd ? to : from), Math.min(end - to, KEYS[key] * step));
+    return isEnd ? [from, Math.max(from + step / 10, to + by)] : [from + by, to + by];
+  };
+  const onKey = (event) => {
+    if (!(event.key in KEYS) || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    select(...moved(event.key, event.shiftKey));
+  };
+
   for (const chart of charts) {
+    chart.tabIndex = 0;
+    chart.addEventListener("keydown", onKey);
     let from = null;
     chart.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;

@@ -6,13 +6,15 @@ use super::input::PageInput;
 use crate::analysis::timeline::TimeBin;
 use crate::text::quantity;
 
-/// Times of the left and the right end of a chart, ns since the beginning of the recording.
+/// Times of the left and the right end of a chart, ns since the begin of the first bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeScale {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
     /// Width of a bin, ns.
     pub(super) bin_ns: u64,
+    /// Begin of the first bin, ns since the beginning of the recording.
+    pub(super) origin_ns: u64,
 }
 
 impl TimeScale {
@@ -26,12 +28,17 @@ impl TimeScale {
         let is_used = |bin: &TimeBin| TimeBin { depth: 0, ..*bin } != TimeBin::default();
         let first = fold.bins.iter().position(is_used).unwrap_or(0) as u64;
         let last = fold.bins.iter().rposition(is_used).unwrap_or(0) as u64;
-        let (from_ns, to_ns) = match input.is_whole {
+        let origin_ns = fold.axis.origin().0.saturating_sub(input.summary.start().0);
+        let (from_ns, to_ns) = match (input.is_whole, fold.until) {
             // The last bin may begin before the end of the recording and end after it.
-            true => (0, wall_ns.max(end_ns.saturating_sub(bin_ns))),
-            false => (first * bin_ns, (last + 1) * bin_ns),
+            (true, _) => (0, wall_ns.max(end_ns.saturating_sub(bin_ns))),
+            (false, Some(until)) => {
+                let until = until.min(input.summary.end_time());
+                (0, until.0.saturating_sub(fold.axis.origin().0))
+            }
+            (false, None) => (first * bin_ns, (last + 1) * bin_ns),
         };
-        Self { from_ns, to_ns: to_ns.max(from_ns + 1), bin_ns }
+        Self { from_ns, to_ns: to_ns.max(from_ns + 1), bin_ns, origin_ns }
     }
 
     /// Returns the places of the bins that the scale shows.
@@ -54,13 +61,14 @@ impl TimeScale {
     /// Returns times with their labels, at round distances.
     pub(super) fn ticks(&self, most: u64) -> Vec<(u64, String)> {
         let step = round_up(self.ns() / most.max(1));
-        let first = self.from_ns.div_ceil(step) * step;
+        let first = (self.origin_ns + self.from_ns).div_ceil(step) * step;
         let times = (0..=most * 2).map(|number| first + number * step);
         let label = |ns: u64| match ns {
             0 => "0".to_owned(),
             _ => trimmed(&quantity::time(ns)),
         };
-        times.take_while(|ns| *ns <= self.to_ns).map(|ns| (ns, label(ns))).collect()
+        let last = self.origin_ns + self.to_ns;
+        times.take_while(|ns| *ns <= last).map(|ns| (ns - self.origin_ns, label(ns))).collect()
     }
 }
 
@@ -106,9 +114,13 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within_the_scale() {
-        let scale = TimeScale { from_ns: 0, to_ns: 2_345_000_000, bin_ns: 1 << 22 };
+        let scale = TimeScale { from_ns: 0, to_ns: 2_345_000_000, bin_ns: 1 << 22, origin_ns: 0 };
         let labels: Vec<String> = scale.ticks(8).into_iter().map(|tick| tick.1).collect();
         assert_eq!(labels, ["0", "500 ms", "1 s", "1.5 s", "2 s"]);
+        let scale = TimeScale { origin_ns: 1_300_000_000, ..scale };
+        let ticks = scale.ticks(8);
+        assert_eq!(ticks.first(), Some(&(200_000_000, "1.5 s".to_owned())));
+        assert_eq!(ticks.last(), Some(&(2_200_000_000, "3.5 s".to_owned())));
         assert_eq!([1, 3, 7, 10, 11, 5000].map(round_up), [1, 5, 10, 10, 20, 5000]);
         assert_eq!([0, 1, 11, 23, 107, 5000].map(axis_end), [2, 2, 12, 25, 120, 5000]);
     }

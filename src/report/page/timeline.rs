@@ -29,14 +29,14 @@ pub(super) fn block(input: &PageInput<'_>) -> Option<Markup> {
             }
             (selection())
             @if has_calls {
-                (throughput().figure(bins, &scale))
-                (operations().figure(bins, &scale))
+                (throughput().chart(bins, &scale).figure(&scale))
+                (operations().chart(bins, &scale).figure(&scale))
                 (latency_heat::figure(input, &scale))
             }
             @if has_requests {
-                (device_throughput().figure(bins, &scale))
-                (requests().figure(bins, &scale))
-                (depth(bins, &scale, input.is_whole))
+                (device_throughput().chart(bins, &scale).figure(&scale))
+                (requests().chart(bins, &scale).figure(&scale))
+                (depth(bins, &scale, input.is_whole).figure(&scale))
                 @if input.is_whole && input.summary.others().values().any(|others| others.all().0 > 0) {
                     p class="note" {
                         "Requests of programs that were not recorded have no times: they are in the tables of disks, not in these charts."
@@ -119,7 +119,7 @@ fn requests() -> MirrorChart<'static> {
     }
 }
 
-fn depth(bins: &[TimeBin], scale: &TimeScale, is_whole: bool) -> Markup {
+fn depth(bins: &[TimeBin], scale: &TimeScale, is_whole: bool) -> TimeChart<'static> {
     let shown = scale.bins(bins);
     let end = scale.x(shown.end as u64 * scale.bin_ns, PLOT);
     let bins = bins.get(shown.clone()).unwrap_or_default();
@@ -131,7 +131,7 @@ fn depth(bins: &[TimeBin], scale: &TimeScale, is_whole: bool) -> Markup {
         (x, height - ratio(bin.depth, top) * height)
     };
     let steps: Vec<(f64, f64)> = shown.zip(bins).map(step).collect();
-    let chart = TimeChart {
+    TimeChart {
         id: "chart-depth",
         title: "Requests in the disks at once",
         text: format!("The largest number in each step; {most} at most."),
@@ -143,6 +143,30 @@ fn depth(bins: &[TimeBin], scale: &TimeScale, is_whole: bool) -> Markup {
         labels: vec![(0.0, top.to_string()), (height, "0".to_owned())],
         legend: Vec::new(),
         plot: html! { path class="depth" d=(step_area(&steps, end, height)) {} },
-    };
-    chart.figure(scale)
+    }
+}
+
+/// Returns the charts of the block, in its order, with the meaning of the darkest colour of a map;
+/// without operations and requests none.
+pub(super) fn charts(
+    input: &PageInput<'_>,
+    scale: &TimeScale,
+) -> Vec<(TimeChart<'static>, Option<String>)> {
+    let (fold, total) = (&input.fold.timeline, input.fold.timeline.total());
+    let bins = fold.bins.as_slice();
+    let mut charts = Vec::new();
+    if total.operations.iter().sum::<u64>() > 0 {
+        charts.push((throughput().chart(bins, scale), None));
+        charts.push((operations().chart(bins, scale), None));
+        if let Some((chart, largest)) = latency_heat::chart(input, scale) {
+            let darkest = quantity::counted(largest, "operation");
+            charts.push((chart, Some(format!("up to {darkest}, each lighter colour a quarter"))));
+        }
+    }
+    if total.requests.iter().sum::<u64>() > 0 {
+        charts.push((device_throughput().chart(bins, scale), None));
+        charts.push((requests().chart(bins, scale), None));
+        charts.push((depth(bins, scale, input.is_whole), None));
+    }
+    charts
 }

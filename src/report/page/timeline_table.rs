@@ -26,7 +26,7 @@ fn table(input: &PageInput<'_>, scale: &TimeScale) -> Table {
             fold.bins.get(*bin).into_iter().for_each(|bin| sum.merge(bin));
             durations.iter_mut().zip(fold.latency.bin(*bin)).for_each(|(sum, count)| *sum += count);
         }
-        let from = bins.first().map_or(0, |bin| *bin as u64 * scale.bin_ns);
+        let from = bins.first().map_or(0, |bin| scale.origin_ns + *bin as u64 * scale.bin_ns);
         row(from, &sum, &durations)
     };
     let length = bins.len().div_ceil(INTERVALS).max(1);

@@ -1,5 +1,7 @@
 //! Texts of the cells of a view.
 
+use unicode_width::UnicodeWidthStr;
+
 use super::columns::TopColumn;
 use crate::analysis::summary::KeyParts;
 use crate::analysis::top::{TopAmounts, TopFile, TopKey, TopLine, TopPair, TopRow};
@@ -47,7 +49,10 @@ impl Scale {
             return short_time(ns);
         }
         let tenths = u128::from(ns) * 1000 / u128::from(self.ns.max(1));
-        format!("{}.{}", tenths / 10, tenths % 10)
+        match u64::try_from(tenths / 10).unwrap_or(u64::MAX) {
+            percent @ 0..=COUNT_MAX => format!("{percent}.{}", tenths % 10),
+            percent => large(percent),
+        }
     }
 }
 
@@ -61,8 +66,7 @@ pub(super) fn per_second(number: u64, ns: u64) -> u64 {
 fn large(number: u64) -> String {
     match number {
         0..=COUNT_MAX => count(number),
-        // The units of sizes are those of thousands; the last letter is that of bytes.
-        _ => size(number).trim_end_matches('B').to_owned(),
+        _ => short(number),
     }
 }
 
@@ -112,10 +116,23 @@ pub(super) fn amount_cell(row: &TopRow, column: TopColumn, width: usize, scale: 
         TopColumn::Time => scale.time(amounts.io_ns),
         TopColumn::Mean => amounts.mean_ns().map_or_else(|| "-".to_owned(), short_time),
         TopColumn::Trend => trend(&row.history, width),
-        TopColumn::Errors => scale.count(amounts.errors),
+        TopColumn::Errors => {
+            narrow(scale.count(amounts.errors), scale.amount(amounts.errors), width)
+        }
         TopColumn::Waited => scale.time(amounts.elsewhere_ns()),
         TopColumn::Pid | TopColumn::Name | TopColumn::Command => String::new(),
     }
+}
+
+/// Formats a count in the cells of a narrow column: with fewer digits if it is too long.
+fn narrow(text: String, number: u64, width: usize) -> String {
+    if text.width() <= width { text } else { short(number) }
+}
+
+/// Formats a large number with its unit: `12.3 M`.
+fn short(number: u64) -> String {
+    // The units of sizes are those of thousands; the last letter is that of bytes.
+    size(number).trim_end_matches('B').to_owned()
 }
 
 /// Returns bytes of the traced system as a terminal may have them.

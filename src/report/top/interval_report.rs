@@ -31,8 +31,14 @@ const AMOUNTS: [Column; 14] = [
 ];
 
 /// Columns that begin each row of a table without other lines.
-const OF_INTERVAL: [Column; 3] =
-    [column("interval", ""), column("start_ns", ""), column("duration_ns", "")];
+const OF_INTERVAL: [Column; 6] = [
+    column("interval", ""),
+    column("start_ns", ""),
+    column("duration_ns", ""),
+    column("lost", ""),
+    column("own_cpu_ns", ""),
+    column("delay_ns", ""),
+];
 
 /// Choice of rows and columns.
 #[derive(Clone, Debug)]
@@ -73,7 +79,14 @@ pub fn interval_report(model: &TopModel, options: &IntervalReportOptions<'_>) ->
         ("names", "", Cell::Word(model.facts.names.clone())),
     ];
     let of_interval = match options.repeats_interval {
-        true => vec![Cell::Count(model.intervals), Cell::Ns(start), Cell::Ns(duration_ns)],
+        true => vec![
+            Cell::Count(model.intervals),
+            Cell::Ns(start),
+            Cell::Ns(duration_ns),
+            Cell::Count(model.last_lost),
+            Cell::Ns(model.own_cpu_ns),
+            Cell::Ns(model.delay_ns),
+        ],
         false => Vec::new(),
     };
     report.tables =

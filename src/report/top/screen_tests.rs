@@ -6,9 +6,13 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Text;
 
+use unicode_width::UnicodeWidthStr;
+
+use super::cells::{Scale, amount_cell};
+use super::columns::fitted;
 use super::test_model::model;
 use super::*;
-use crate::analysis::top::{TopModel, TopView};
+use crate::analysis::top::{TopAmounts, TopModel, TopRow, TopView};
 use crate::text::table::{Separator, TableFormat, TextStyle};
 
 /// Screen with its model.
@@ -239,6 +243,45 @@ fn all_sizes_can_be_drawn() {
             Tried::new(3).press(keys).drawn(width, height);
         }
     }
+}
+
+/// Fails if an amount is wider than its column: the ones behind it would not be below theirs.
+#[test]
+fn large_amounts_fit_their_columns() {
+    let day = 86_400_000_000_000;
+    for number in
+        [0, 7, 99_999, 100_000, 999_999, 1_000_000, 12_345_678_901, 999_000_000_000_000_000]
+    {
+        let io_ns = number.min(365 * day);
+        let amounts = TopAmounts {
+            count: number,
+            read: number,
+            written: number,
+            errors: number,
+            io_count: 1,
+            io_ns,
+            waited_ns: io_ns,
+            ..TopAmounts::default()
+        };
+        let row = TopRow { last: amounts, total: amounts, ..TopRow::default() };
+        for (column, width) in fitted(TopView::Calls, false, 200) {
+            for is_total in [true, false] {
+                let scale = Scale { is_total, ns: 1_000_000_000 };
+                let text = amount_cell(&row, column, width, scale);
+                assert!(text.width() <= width, "{column:?}: {text}");
+            }
+        }
+    }
+}
+
+/// Fails if marks without a width move the columns behind a name, or hide a part of it.
+#[test]
+fn names_with_marks_have_their_cells() {
+    let mut tried = Tried::new(1);
+    tried.model.facts.scope = "e\u{301}\u{34f}\u{301}x".to_owned();
+    let text = tried.drawn(120, 24);
+    let shown = text.contains("e\u{301}\\xcd\\x8f\\xcc\\x81x | every");
+    assert!(shown, "{text}");
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn pages_work_in_a_browser() {
     if !require(Need::Browser) {
         return;
     }
+    let mut counts = Vec::new();
     for log in LOGS {
         let (found, page) = probed(log, &[]);
         check(log, &found);
@@ -98,10 +99,67 @@ fn pages_work_in_a_browser() {
         assert!(spans(&found["shown"]).iter().all(touches), "{log}: {found}");
         assert!(!spans(&found["hidden"]).iter().any(touches), "{log}: {found}");
         assert_eq!(found["hiddenAfterReset"], 0, "{log}");
+        // What is printed says that it is a part.
+        assert_eq!([&found["isPart"], &found["isPartAfterReset"]], [true, false], "{log}");
+        let told = found["selected"].as_str().expect("text");
+        assert!(told.contains(" to ") && told.contains("--until"), "{log}: {told}");
+        counts.push(check_files(log, &found, &page, [from, to]));
+        check_keys(log, &found, [from, to]);
         let (timeline, _) = data(&page, "timeline");
         let end = timeline["to_ns"].as_u64().expect("an end");
         assert!(from.abs_diff(end / 4) <= end / 50 && to.abs_diff(end / 2) <= end / 50, "{log}");
     }
+    assert!(counts.iter().any(|counts| counts.iter().all(|count| *count > 0)), "{counts:?}");
+}
+
+/// Checks the table of files against the data: files without an operation in the selection are
+/// hidden, the others have their sums. Returns the numbers of both.
+fn check_files(log: &str, found: &Value, page: &str, [from, to]: [u64; 2]) -> [usize; 2] {
+    let ((rows, _), (timeline, _)) = (data(page, "file-rows"), data(page, "timeline"));
+    let number = |key: &str| timeline[key].as_u64().expect(key);
+    let (origin, width) = (number("origin_ns"), number("column_ns"));
+    let shown = found["files"].as_array().expect("rows");
+    let rows = rows.as_array().expect("rows");
+    assert_eq!(shown.len(), rows.len(), "{log}");
+    let mut counts = [0; 2];
+    for (shown, cells) in shown.iter().zip(rows) {
+        let mut sums = [0; 3];
+        let known = cells.as_array().map(|_| numbers(cells));
+        for cell in known.iter().flatten().copied().collect::<Vec<u64>>().chunks(4) {
+            let begin = origin + cell[0] * width;
+            if begin < to && begin + width > from {
+                sums.iter_mut().zip(&cell[1..]).for_each(|(sum, amount)| *sum += amount);
+            }
+        }
+        let is_hidden = known.is_some() && sums[0] + sums[2] == 0;
+        assert_eq!(shown["isHidden"], is_hidden, "{log}: {shown} {cells}");
+        assert_eq!(shown["isPale"], known.is_none(), "{log}: {shown} {cells}");
+        if known.is_some() {
+            assert_eq!(numbers(&shown["chosen"]), sums, "{log}");
+            counts[usize::from(is_hidden)] += 1;
+        }
+    }
+    let [left, _] = counts;
+    let caption = found["fileCaption"].as_str().expect("text");
+    assert!(rows.is_empty() || caption.contains(&format!(", {left} of them in the selection")));
+    counts
+}
+
+/// Checks the selections that keys lead to: the first ones from this one.
+fn check_keys(log: &str, found: &Value, [from, to]: [u64; 2]) {
+    assert_eq!(found["hasFocus"], true, "{log}");
+    let hashes = found["moves"].as_array().expect("addresses");
+    let range = |hash: &Value| -> Option<[u64; 2]> {
+        let (from, to) = hash.as_str()?.strip_prefix("#t=")?.split_once('-')?;
+        Some([from.parse().ok()?, to.parse().ok()?])
+    };
+    let moves: Vec<[u64; 2]> = hashes.iter().filter_map(range).collect();
+    let [right, longer, first] = moves[..] else { panic!("{log}: {hashes:?}") };
+    assert!(right[0] > from && (right[1] - right[0]).abs_diff(to - from) <= 1, "{log}: {moves:?}");
+    assert!(longer[0] == right[0] && longer[1] > right[1], "{log}: {moves:?}");
+    assert!(first[0] == 0 && first[1].abs_diff(longer[1] - longer[0]) <= 1, "{log}: {moves:?}");
+    // From the beginning to the end is everything.
+    assert_eq!([&hashes[3], &hashes[4]], ["#timeline"; 2], "{log}");
 }
 
 #[test]

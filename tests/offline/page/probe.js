@@ -65,11 +65,25 @@ addEventListener("load", () => {
   point("pointerup", 0.5);
   found.hash = location.hash;
   found.selected = document.getElementById("selected").textContent;
+  found.isPart = document.body.classList.contains("part");
   found.shown = all("#slow-table tbody tr:not([hidden])").map((row) => [Number(row.dataset.from), Number(row.dataset.to)]);
   found.hidden = all("#slow-table tbody tr[hidden]").map((row) => [Number(row.dataset.from), Number(row.dataset.to)]);
   found.idle = all("tr.idle").length;
+  found.files = all("#file-table tbody tr").map((row) => ({
+    isHidden: row.hidden,
+    isPale: row.classList.contains("idle"),
+    chosen: [...row.querySelectorAll("td.chosen")].map((cell) => Number(cell.dataset.v)),
+  }));
+  found.fileCaption = document.querySelector("#file-table caption")?.textContent ?? "";
+
+  // Keys of a chart: the selection moves, then its end does.
+  const press = (key, shiftKey) => chart.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey, bubbles: true }));
+  found.hasFocus = (chart.focus(), document.activeElement === chart);
+  const keys = [["ArrowRight", false], ["ArrowRight", true], ["Home", false], ["End", true], ["Escape", false]];
+  found.moves = keys.map(([key, isEnd]) => { press(key, isEnd); return location.hash; });
   document.getElementById("reset").click();
-  found.hiddenAfterReset = all("#slow-table tbody tr[hidden]").length;
+  found.isPartAfterReset = document.body.classList.contains("part");
+  found.hiddenAfterReset = all("#slow-table tbody tr[hidden], #file-table tbody tr[hidden]").length;
 
   const result = document.createElement("pre");
   result.id = "probe-result";
