@@ -222,6 +222,8 @@ fn each_habit_is_found_with_its_numbers() {
     check_habit("small_reads", "reread", &[]);
     check_habit("missing_lookups", "missing-lookups", &[("", 1009, None)]);
     check_habit("small_reads", "missing-lookups", &[]);
+    check_habit("stat_storm", "stat-storm", &[("a", 107, None)]);
+    check_habit("small_reads", "stat-storm", &[]);
     check_habit("opened_unused", "opened-unused", &[("a", 109, None)]);
     check_habit("small_reads", "opened-unused", &[]);
     check_habit("written_removed", "written-removed", &[("a", 1, Some((1 << 20) + 1))]);
