@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::CapsuleCounts;
 use super::pseudonyms::Pseudonyms;
-use crate::capture::header::{CaptureScope, Disk, End, Header, Host, Unread, UnreadPrograms};
+use crate::capture::header::{
+    CapsuleCounts, CaptureScope, Disk, End, Header, Host, Unread, UnreadPrograms,
+};
 
 /// Attributes of disks that stay: numbers and words of the kernel.
 const ATTRIBUTES: [&str; 24] = [

@@ -4,10 +4,9 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::CapsuleCounts;
 use super::payloads::PayloadRules;
 use super::pseudonyms::Pseudonyms;
-use crate::capture::header::{Header, RecordLayout};
+use crate::capture::header::{CapsuleCounts, Header, RecordLayout};
 use crate::record::abi::HEADER_BYTES;
 use crate::record::abi::record_type;
 use crate::record::layout::SampleLayout;

@@ -176,9 +176,9 @@ fn record_payloads(log: &[u8], header: &Header) -> Vec<Vec<u8>> {
     all
 }
 
-/// Words that are in every log: of the kernel, or kept by a capsule.
+/// Words that are in every log, or of which a few letters may be in a pseudonym by chance.
 fn is_common(name: &[u8]) -> bool {
-    const KEPT: [&[u8]; 16] = [
+    const KEPT: [&[u8]; 14] = [
         b"dev",
         b"proc",
         b"sys",
@@ -193,15 +193,16 @@ fn is_common(name: &[u8]) -> bool {
         b"[stack]",
         b"[vdso]",
         b"[vvar]",
-        b"r-xp",
-        b"rw-p",
     ];
     let is_number = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'.');
+    let is_permission = |byte: &u8| b"-rwxps".contains(byte);
+    let is_letter = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
     let objects: [&[u8]; 5] = [b"pipe", b"socket", b"anon_inode", b"[", b"mnt"];
     KEPT.contains(&name)
         || name.iter().all(is_number)
+        || name.iter().all(is_permission)
+        || name.len() < 5 && name.iter().all(is_letter)
         || objects.iter().any(|object| name.starts_with(object))
-        || matches!(name, b"r--p" | b"---p" | b"rwxp" | b"r--s" | b"rw-s" | b"[vsyscall]" | b"name")
 }
 
 fn contains(bytes: &[u8], name: &[u8]) -> bool {
@@ -243,31 +244,49 @@ fn no_name_of_the_original_is_in_a_capsule() {
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
-/// Words that a capsule keeps: disks, types and options of file systems, extensions.
+/// Words that a capsule keeps: disks, the machine's kind, words of the kernel in texts, extensions.
 fn kept_words(log: &[u8]) -> BTreeSet<Vec<u8>> {
-    let disks = header_of(log).disks.into_iter().flat_map(|disk| {
+    let header = header_of(log);
+    let disks = header.disks.into_iter().flat_map(|disk| {
         let partitions = disk.partitions.into_iter().map(|partition| partition.name);
-        partitions.chain([disk.name]).collect::<Vec<_>>()
+        partitions.chain([disk.name, disk.scheduler]).collect::<Vec<_>>()
     });
-    let mut kept: BTreeSet<Vec<u8>> = disks.map(String::into_bytes).collect();
+    let words = disks.chain([header.host.machine, header.names]);
+    let mut kept: BTreeSet<Vec<u8>> = words.map(String::into_bytes).collect();
     kept.extend(vocabulary::EXTENSIONS.iter().map(|word| word.as_bytes().to_vec()));
     for (_, payload) in payloads(log).iter().filter(|(kind, _)| *kind == FrameKind::FACTS) {
         for fact in fact::facts(payload) {
-            if let Fact::Text { which: fact::Text::MOUNTINFO, text, .. } = fact {
-                for line in text.split(|byte| *byte == b'\n') {
-                    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-                    let dash = words.iter().position(|word| *word == b"-").unwrap_or(words.len());
-                    let options = [5, dash + 3].into_iter().filter_map(|place| words.get(place));
-                    let options = options.flat_map(|word| word.split(|byte| *byte == b','));
-                    kept.extend(words.get(dash + 1).map(|word| word.to_vec()));
-                    kept.extend(options.filter_map(|option| {
-                        Some(option.split(|byte| *byte == b'=').next()?.to_vec())
-                    }));
-                }
+            if let Fact::Text { which, text, .. } = fact {
+                kept.extend(words_of_the_kernel(which, &text));
             }
         }
     }
     kept
+}
+
+/// Types and options of file systems, controllers of groups, keys of `/proc/PID/io`.
+fn words_of_the_kernel(which: fact::Text, text: &[u8]) -> Vec<Vec<u8>> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for line in lines {
+        match which {
+            fact::Text::MOUNTINFO => {
+                let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+                let dash = words.iter().position(|word| *word == b"-").unwrap_or(words.len());
+                kept.extend(words.get(dash + 1));
+                let options = [5, dash + 3].into_iter().filter_map(|place| words.get(place));
+                let options = options.flat_map(|word| word.split(|byte| *byte == b','));
+                kept.extend(options.filter_map(|word| word.split(|byte| *byte == b'=').next()));
+            }
+            fact::Text::CGROUP => {
+                let controllers = line.split(|byte| *byte == b':').nth(1).unwrap_or_default();
+                kept.extend(controllers.split(|byte| *byte == b','));
+            }
+            fact::Text::PROCESS_IO => kept.push(line),
+            _ => {}
+        }
+    }
+    kept.into_iter().filter(|word| !word.starts_with(b"name=")).map(<[u8]>::to_vec).collect()
 }
 
 fn header_of(log: &[u8]) -> Header {

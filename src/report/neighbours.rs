@@ -8,7 +8,7 @@ use super::grouping::{Grouping, ReportOptions, user_word};
 use super::rows::{column, first_rows, key_column, left_out, others};
 use super::summary::device;
 use crate::analysis::bounded_map::KEYS_MAX;
-use crate::analysis::neighbours::{Blame, Neighbours, Waiting};
+use crate::analysis::neighbours::{Blame, DiskWaiting, Neighbours};
 use crate::analysis::process_names::ProcessNames;
 use crate::analysis::request_owners::DiskCause;
 use crate::operation::model::ProcessKey;
@@ -104,7 +104,7 @@ struct Sums<'a> {
     fold: &'a Neighbours,
     by: Grouping,
     disks: Vec<(DevId, String)>,
-    victims: BTreeMap<(DevId, Party), Waiting>,
+    victims: BTreeMap<(DevId, Party), DiskWaiting>,
     cells: BTreeMap<(DevId, Party, Party), Blame>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Sums<'a> {
     fn new(fold: &'a Neighbours, summary: &Summary, by: Grouping) -> Self {
         let names = &fold.owners.names;
         let party = |cause: &DiskCause| Party::of(*cause, names, by);
-        let mut victims: BTreeMap<(DevId, Party), Waiting> = BTreeMap::new();
+        let mut victims: BTreeMap<(DevId, Party), DiskWaiting> = BTreeMap::new();
         for ((dev, victim), waiting) in fold.victims.iter() {
             victims.entry((*dev, party(victim))).or_default().merge(waiting);
         }
@@ -206,8 +206,8 @@ impl<'a> Sums<'a> {
         let total = rows.len();
         let (rows, rest) = first_rows(rows, limit);
         let names = self.names();
-        let figures = |waiting: &Waiting| {
-            let Waiting { waited_ns, own_ns, others_ns, idle_ns, unknown_ns, .. } = *waiting;
+        let figures = |waiting: &DiskWaiting| {
+            let DiskWaiting { waited_ns, own_ns, others_ns, idle_ns, unknown_ns, .. } = *waiting;
             let mut cells =
                 [waited_ns, own_ns, others_ns, idle_ns, unknown_ns].map(Cell::Ns).to_vec();
             for timed in [&waiting.alone, &waiting.beside] {
@@ -215,7 +215,7 @@ impl<'a> Sums<'a> {
             }
             cells
         };
-        let row = |((dev, victim), waiting): (&(DevId, Party), &Waiting)| {
+        let row = |((dev, victim), waiting): (&(DevId, Party), &DiskWaiting)| {
             let mut cells = figures(waiting);
             cells.extend(victim.cells(names));
             cells.push(device(*dev, &self.disks));
@@ -223,7 +223,7 @@ impl<'a> Sums<'a> {
         };
         let mut table_rows: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();
         if !rest.is_empty() {
-            let mut sum = Waiting::default();
+            let mut sum = DiskWaiting::default();
             rest.iter().for_each(|(_, waiting)| sum.merge(waiting));
             let mut cells = figures(&sum);
             cells.push(others(rest.len()));
@@ -298,8 +298,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// True if a disk is known to serve one request after the other: it has one queue, or had never more
-/// than one request in service.
+/// True if a disk is known to serve one request after the other: it has one queue, or never had
+/// more than one request in service.
 fn is_serial(fold: &Neighbours, summary: &Summary, dev: DevId) -> bool {
     hardware_queues(summary, dev) == Some(1) || fold.depth_max(dev) <= 1
 }

@@ -15,31 +15,31 @@ const EVENTS_MAX: usize = 256;
 /// Kind of an event in the life of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LifeStep {
-    /// It was made.
+    /// Birth: the file was made.
     Born,
-    /// It was opened.
+    /// The file was opened.
     Opened,
     /// Bytes were read.
     Read,
     /// Bytes were written.
     Written,
-    /// It was mapped into memory.
+    /// The file was mapped into memory.
     Mapped,
-    /// It was cut off at, or extended to, a length.
+    /// The file was cut off at, or extended to, a length.
     Truncated,
     /// Space was allocated or freed.
     Allocated,
     /// A process waited until its data was on the disk.
     Synced,
-    /// It got another name instead of one.
+    /// A name was replaced by another one.
     Renamed,
-    /// It got a further name.
+    /// A further name was added.
     Linked,
-    /// It lost one of its names.
+    /// A name was removed, and others remain.
     Unlinked,
-    /// It lost its last known name to another file.
+    /// The last known name was given to another file.
     Replaced,
-    /// It lost its last known name.
+    /// The last known name was removed.
     Removed,
 }
 

@@ -32,7 +32,7 @@ use crate::operation::renaming::exchanges;
 use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, SECTOR_BYTES};
 
-/// Files whose lives are told.
+/// Choice of the files whose lives are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LifeTarget {
     /// A path from the root, in the tracer's mounts.

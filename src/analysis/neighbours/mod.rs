@@ -98,7 +98,7 @@ impl TimedRequests {
 
 /// Time in which a process waited for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct DiskWaiting {
     /// All of it.
     pub waited_ns: u64,
     /// Time in which the device worked on requests of the process itself.
@@ -115,7 +115,7 @@ pub struct Waiting {
     pub beside: TimedRequests,
 }
 
-impl Waiting {
+impl DiskWaiting {
     /// Adds another waiting.
     pub fn merge(&mut self, other: &Self) {
         for (sum, more) in [
@@ -141,10 +141,10 @@ pub type CellKey = (DevId, DiskCause, DiskCause);
 pub struct Neighbours {
     picker: Picker,
     /// Processes that waited, by device.
-    pub victims: BoundedMap<(DevId, DiskCause), Waiting>,
+    pub victims: BoundedMap<(DevId, DiskCause), DiskWaiting>,
     /// Waiting by victim and aggressor.
     pub cells: BoundedMap<CellKey, Blame>,
-    /// Processes.
+    /// Processes that wait for disks or own requests.
     pub owners: RequestOwners,
     /// Requests that ended and were never seen to go to the driver: recorded in part.
     pub without_issue: u64,
@@ -413,7 +413,7 @@ struct Booking<'a> {
 }
 
 impl Booking<'_> {
-    fn book(&self, row: &mut Waiting, cells: &mut BoundedMap<CellKey, Blame>) {
+    fn book(&self, row: &mut DiskWaiting, cells: &mut BoundedMap<CellKey, Blame>) {
         let Wait { victim, time, parts, .. } = self.wait;
         let mut all = self.occupancy.segments(time.clone());
         let is_beside = all.any(|(_, segment)| segment.has_others(*victim));
@@ -433,7 +433,7 @@ impl Booking<'_> {
         &self,
         time: &Range<KernelTime>,
         segment: &Segment,
-        row: &mut Waiting,
+        row: &mut DiskWaiting,
         cells: &mut BoundedMap<CellKey, Blame>,
     ) {
         let victim = self.wait.victim;
