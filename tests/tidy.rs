@@ -43,7 +43,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("text", &["operation", "event", "anomaly", "units"]),
     ("otf2", &["operation", "event", "capture", "units"]),
     ("perfetto", &["text", "operation", "event", "capture", "anomaly", "units"]),
-    ("analysis", &["operation", "capture", "pipeline", "event", "units", "anomaly"]),
+    ("analysis", &["operation", "naming", "capture", "pipeline", "event", "units", "anomaly"]),
     ("replay::plan", &["analysis", "operation", "event", "units"]),
     ("replay::fio", &["replay::plan", "text", "operation", "event", "units"]),
     ("replay", &["replay::plan", "analysis", "event", "units"]),

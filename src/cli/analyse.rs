@@ -8,7 +8,6 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::advise;
 use super::args::{AnalyseArgs, GroupedArgs, LatencyArgs, LayerArg};
 use super::convert::{InputLog, open};
 use super::converted::Converted;
@@ -21,8 +20,6 @@ use super::report_args::{ByArg, PrintArgs};
 use super::report_output::{ReportOutput, output};
 use super::target::{self, TargetWords};
 use super::{events, summary_lines};
-use crate::analysis::advice::facts::AdviceFold;
-use crate::analysis::advice::judge::{AdviceInput, judge};
 use crate::analysis::biography::Biographies;
 use crate::analysis::cache_use::{CacheUses, SelectedCacheUses};
 use crate::analysis::call_totals::{Totals, WithTotals};
@@ -43,27 +40,6 @@ use crate::report::grouping::{Grouping, ReportOptions};
 use crate::sys::files as sys_files;
 use crate::text::direct_flag;
 use crate::text::table::{Report, Separator, TableFormat, incomplete_line};
-
-/// `iotrace-perf summary`.
-pub(super) fn summary(args: &GroupedArgs) -> Result<ExitCode, CliError> {
-    let dimension = args.by.and_then(ByArg::dimension);
-    let print_args = &args.analyse.print;
-    let wish = FilterSpec::of(&args.analyse.filter)?.on(&args.analyse);
-    let options = report_options(args, wish.is_all());
-    let empty = IoSummary::in_dimension(dimension);
-    chosen(report::summary::report(&empty, &Summary::default(), options), print_args)?;
-    let to = output(print_args.to.as_deref(), !args.analyse.capture.command.is_empty())?;
-    let shown = advise::shown_log(&args.analyse);
-    on_log(&args.analyse, |log, go_on| {
-        let fold = |_: &Header, flag| AdviceFold::brief(flag, empty);
-        let (fold, converted) = advise::folded(log, wish, fold, go_on)?;
-        let advice = judge(&AdviceInput::of(&fold, &converted.summary, &[]));
-        let mut report = report::summary::report(&fold.summary, &converted.summary, options);
-        report::advice::add_to_summary(&mut report, &advice, &shown);
-        summary_lines::add_to(&mut report, &converted);
-        print(report, print_args, to)
-    })
-}
 
 /// `iotrace-perf disk`.
 pub(super) fn disk(args: &GroupedArgs) -> Result<ExitCode, CliError> {
@@ -229,7 +205,7 @@ fn sums(by: Option<ByArg>) -> Option<IoSummary> {
 }
 
 /// Options of a report with rows of processes: in data each one has a row by default.
-fn report_options(args: &GroupedArgs, is_whole: bool) -> ReportOptions {
+pub(super) fn report_options(args: &GroupedArgs, is_whole: bool) -> ReportOptions {
     grouped_options(&args.analyse, args.by, is_whole)
 }
 
@@ -387,7 +363,7 @@ pub(super) fn is_brief(args: &PrintArgs, details: bool) -> bool {
 }
 
 /// Checks the names of tables and columns in the options with a report that has all of them.
-fn chosen(mut report: Report, args: &PrintArgs) -> Result<(), CliError> {
+pub(super) fn chosen(mut report: Report, args: &PrintArgs) -> Result<(), CliError> {
     choose(&mut report, args)
 }
 

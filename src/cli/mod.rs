@@ -65,6 +65,7 @@ mod shell_args;
 mod shell_files;
 mod signals;
 mod stacks;
+mod summarise;
 mod summary_lines;
 mod tailing_reader;
 mod target;
@@ -131,7 +132,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Top(args)) => top::run(&args),
         Some(Verb::Watch(args)) => watch::run(args),
         Some(Verb::Ctl(args)) => control::client::run(&args),
-        Some(Verb::Summary(args)) => analyse::summary(&args),
+        Some(Verb::Summary(args)) => summarise::run(&args),
         Some(Verb::Report(args)) => report::run(&args),
         Some(Verb::Diff(args)) => diff::run(&args),
         Some(Verb::Advise(args)) => advise::run(&args),

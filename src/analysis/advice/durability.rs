@@ -23,6 +23,8 @@ mod limits;
 mod mapped_files;
 mod names_changed;
 mod path_index;
+mod state_key;
+mod sync_epochs;
 mod syncs;
 
 use std::collections::BTreeMap;
@@ -34,10 +36,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub use self::case::{DurabilityCase, DurabilityResult};
 use self::deed::Deed;
 pub use self::doubt::DurabilityDoubt;
-use self::file_state::{Dirty, FileState, NameEntry, StateKey};
+use self::file_state::{Dirty, FileState, NameEntry};
 use self::limits::{ABSENT_MAX, FILES_MAX};
-use self::path_index::PathIndex;
-use self::syncs::SyncEpochs;
+use self::path_index::{PathIndex, PlacedPath};
+use self::state_key::StateKey;
+use self::sync_epochs::SyncEpochs;
 use super::super::completed_op::CompletedOp;
 #[cfg(test)]
 use super::finding::ProofEvent;
@@ -66,7 +69,7 @@ pub struct Durability {
     paths: PathIndex,
     /// Unnamed files (`O_TMPFILE`) by their descriptors, until they get a name.
     unnamed: FxHashMap<(ProcessKey, Fd), StateKey>,
-    absent: FxHashSet<(MountNamespace, Vec<u8>)>,
+    absent: FxHashSet<PlacedPath>,
     epochs: SyncEpochs,
     /// Processes that have synced a file.
     syncers: FxHashSet<ProcessKey>,
@@ -106,13 +109,11 @@ impl Durability {
                 self.ended.insert(process.key.0..process.key.0.saturating_add(1));
             }
             (Step::Fault(fault), _) if fault.write == Some(true) => self.stored(fault, is_selected),
-            (Step::AsyncUnfinished(operation, no_result), _) => {
-                // The kernel reports only failures of such an operation.
-                if *no_result == NoResult::Skipped {
-                    let done = CompletedOp::asynchronous(operation);
-                    let deed = Deed { done: &done, call: None, fd: operation.fd, is_selected };
-                    self.ended(&deed, &[]);
-                }
+            // The kernel reports only failures of such an operation.
+            (Step::AsyncUnfinished(operation, NoResult::Skipped), _) => {
+                let done = CompletedOp::asynchronous(operation);
+                let deed = Deed { done: &done, call: None, fd: operation.fd, is_selected };
+                self.ended(&deed, &[]);
             }
             _ => {}
         }
@@ -155,14 +156,14 @@ impl Durability {
     /// Notes that a path does not exist: the next open that may create it does.
     fn missed(&mut self, deed: &Deed<'_>) {
         let named = deed.call.and_then(|call| call.named.as_ref()?.first.as_ref());
-        let Some(path) = named.and_then(|given| path_index::whole(given)) else { return };
+        let Some(path) = named.and_then(path_index::whole) else { return };
         // The file may be there when its directory is not the one that was looked for.
         if matches!(deed.done.class, CallClass::Open | CallClass::Stat | CallClass::Remove) {
             self.note_absent(path);
         }
     }
 
-    fn note_absent(&mut self, path: (MountNamespace, Vec<u8>)) {
+    fn note_absent(&mut self, path: PlacedPath) {
         if self.absent.len() < ABSENT_MAX {
             self.absent.insert(path);
         }

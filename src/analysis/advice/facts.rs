@@ -21,7 +21,7 @@ pub struct AdviceFacts {
     pub patterns: Option<Patterns>,
     /// Reads from memory and from disks; `None`: not folded.
     pub cache: Option<CacheUses>,
-    /// Counters.
+    /// Counters of habits.
     pub habits: Habits,
     /// State of each file.
     pub durability: Durability,
@@ -98,7 +98,7 @@ impl AdviceFold {
 pub struct SelectedAdvice {
     /// Picker that selects.
     pub picker: Picker,
-    /// Folds.
+    /// Folds of the selected operations.
     pub fold: AdviceFold,
 }
 

@@ -98,7 +98,7 @@ pub struct NotJudged {
     pub rule: RuleId,
     /// Cases that were not judged; `None`: the rule as a whole.
     pub cases: Option<u64>,
-    /// Reason.
+    /// Reason of the lack.
     pub reason: String,
 }
 

@@ -1,5 +1,5 @@
-//! Counters that no other report has: searches for files that do not exist, queries of a path, opens
-//! without a use, syncs of a file, direct I/O, threads that write one file, throttled writers.
+//! Counters that no other report has: searches for files that do not exist, queries of a path,
+//! opens without a use, syncs of a file, direct I/O, threads that write one file, throttled writers.
 
 use std::convert::Infallible;
 
@@ -37,13 +37,13 @@ const WRITERS_MAX: usize = 1 << 14;
 /// Operations of a kind on one file, directory or program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HabitRow {
-    /// Operations.
+    /// Number of operations.
     pub count: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// Time, ns.
     pub time_ns: u64,
-    /// Their process, if it is only one.
+    /// Process of all operations, if it is only one.
     pub process: Option<(ProcessKey, Pid)>,
     is_shared: bool,
 }

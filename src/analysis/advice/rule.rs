@@ -1,7 +1,5 @@
 //! Rules: what each means, from which facts, and what helps.
 
-use super::rule_table::RULES;
-
 /// Weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -80,11 +78,6 @@ pub enum RuleId {
 }
 
 impl RuleId {
-    /// Returns the row of the table.
-    pub fn rule(self) -> &'static AdviceRule {
-        RULES.iter().find(|rule| rule.id == self).unwrap_or(&RULES[0])
-    }
-
     /// Returns true for a rule whose folds cost little: a summary has these, too.
     pub fn is_brief(self) -> bool {
         !matches!(
@@ -97,11 +90,6 @@ impl RuleId {
                 | Self::OneAtATime
                 | Self::CacheThrash
         )
-    }
-
-    /// Returns the rule with this name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)
     }
 }
 
@@ -127,7 +115,7 @@ pub enum RuleNeed {
 /// Row of the table of rules.
 #[derive(Debug)]
 pub struct AdviceRule {
-    /// Identity.
+    /// Identity of the rule.
     pub id: RuleId,
     /// Name in outputs and options.
     pub name: &'static str,
@@ -141,27 +129,8 @@ pub struct AdviceRule {
     pub needs: &'static [RuleNeed],
     /// Arguments of the command that shows the evidence; `LOG` and `FILE` are filled in.
     pub command: &'static str,
-    /// Advice.
+    /// Advice of the rule.
     pub action: &'static str,
     /// Source of the rule.
     pub source: &'static str,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn table_has_each_rule_once_in_order() {
-        assert!(RULES.windows(2).all(|pair| pair[0].id < pair[1].id));
-        for rule in &RULES {
-            assert_eq!(RuleId::by_name(rule.name), Some(rule.id));
-            assert_eq!(rule.id.rule().name, rule.name);
-            let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
-            assert!(rule.name.bytes().all(is_name), "{}", rule.name);
-            let texts = [rule.meaning, rule.threshold, rule.action, rule.source, rule.command];
-            assert!(texts.iter().all(|text| !text.is_empty()), "{}", rule.name);
-            assert!(rule.command.contains("LOG"), "{}", rule.name);
-        }
-    }
 }

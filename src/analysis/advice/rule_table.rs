@@ -337,3 +337,34 @@ pub const RULES: [AdviceRule; 25] = [
         source: "Documentation/admin-guide/sysctl/vm.rst (dirty_ratio)",
     },
 ];
+
+impl RuleId {
+    /// Returns the row of the table.
+    pub fn rule(self) -> &'static AdviceRule {
+        RULES.iter().find(|rule| rule.id == self).unwrap_or(&RULES[0])
+    }
+
+    /// Returns the rule with this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_has_each_rule_once_in_order() {
+        assert!(RULES.windows(2).all(|pair| pair[0].id < pair[1].id));
+        for rule in &RULES {
+            assert_eq!(RuleId::by_name(rule.name), Some(rule.id));
+            assert_eq!(rule.id.rule().name, rule.name);
+            let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+            assert!(rule.name.bytes().all(is_name), "{}", rule.name);
+            let texts = [rule.meaning, rule.threshold, rule.action, rule.source, rule.command];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{}", rule.name);
+            assert!(rule.command.contains("LOG"), "{}", rule.name);
+        }
+    }
+}

@@ -2,20 +2,11 @@
 
 use std::rc::Rc;
 
-use super::syncs::SyncEpochs;
+use super::sync_epochs::SyncEpochs;
 use crate::analysis::advice::finding::ProofEvent;
 use crate::analysis::advice::medium::Medium;
 use crate::operation::model::{MountNamespace, ProcessKey};
 use crate::units::{DevId, KernelTime};
-
-/// Identity of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum StateKey {
-    /// Device and inode.
-    Inode(DevId, u64),
-    /// First open file, where the inode is not known.
-    Open(u64),
-}
 
 /// Writes that no sync has covered.
 #[derive(Clone, Debug)]
@@ -48,7 +39,7 @@ pub(super) struct FailedSync {
     pub(super) is_selected: bool,
 }
 
-/// What is known of a file.
+/// Knowledge of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileState {
     /// Last name.

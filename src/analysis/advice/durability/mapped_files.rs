@@ -37,7 +37,7 @@ impl Durability {
     pub(super) fn stored(&mut self, fault: &Fault, is_selected: bool) {
         let Some(key) = self.key_of(&fault.file) else { return };
         let Some(state) = self.files.get_mut(&key) else { return };
-        if !state.mapped.as_ref().is_some_and(|mapped| mapped.1 == fault.process) {
+        if state.mapped.as_ref().is_none_or(|mapped| mapped.1 != fault.process) {
             return;
         }
         let Some(call) = CallId::by_name("mmap") else { return };

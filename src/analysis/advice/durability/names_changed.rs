@@ -5,8 +5,9 @@ use std::rc::Rc;
 use super::Durability;
 use super::deed::Deed;
 use super::doubt::DurabilityDoubt;
-use super::file_state::{NameEntry, StateKey};
+use super::file_state::NameEntry;
 use super::path_index::{PlacedPath, directory, normal, whole};
+use super::state_key::StateKey;
 use crate::analysis::advice::rule::RuleId;
 use crate::event::registers::fd_argument;
 use crate::event::syscall_table::Role;
@@ -133,7 +134,8 @@ impl Durability {
         Some((call, BothPaths { from, to }))
     }
 
-    fn file_at(&self, (mounts, path): &PlacedPath) -> Option<StateKey> {
+    fn file_at(&self, placed: &PlacedPath) -> Option<StateKey> {
+        let (mounts, path) = placed;
         self.paths.get(*mounts, path)
     }
 
@@ -178,13 +180,15 @@ impl Durability {
         }
     }
 
-    fn give_name(&mut self, key: StateKey, (mounts, path): &PlacedPath) {
+    fn give_name(&mut self, key: StateKey, placed: &PlacedPath) {
+        let (mounts, path) = placed;
         let Some(state) = self.files.get_mut(&key) else { return };
         state.add_name(*mounts, path);
         self.paths.insert(*mounts, path, key);
     }
 
-    fn take_name(&mut self, key: StateKey, (mounts, path): &PlacedPath) {
+    fn take_name(&mut self, key: StateKey, placed: &PlacedPath) {
+        let (mounts, path) = placed;
         self.paths.remove(*mounts, path);
         if let Some(state) = self.files.get_mut(&key) {
             state.remove_name(*mounts, path);

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
 
-use super::file_state::StateKey;
+use super::state_key::StateKey;
 use crate::naming::paths::{is_below, last, parent};
 use crate::operation::model::{MountNamespace, PathArgument};
 
@@ -52,7 +52,8 @@ impl PathIndex {
     }
 
     /// Returns the kernel's name of a path, as far as the log shows it.
-    pub(super) fn resolved(&self, (mounts, path): PlacedPath) -> PlacedPath {
+    pub(super) fn resolved(&self, placed: PlacedPath) -> PlacedPath {
+        let (mounts, path) = placed;
         match self.aliases.get(&(mounts, parent(&path).to_vec())) {
             Some(directory) => {
                 let resolved = [directory.as_slice(), b"/", last(&path)].concat();
@@ -63,7 +64,8 @@ impl PathIndex {
     }
 
     /// Returns the files below a directory.
-    pub(super) fn below(&self, (mounts, directory): &PlacedPath) -> Vec<(Vec<u8>, StateKey)> {
+    pub(super) fn below(&self, placed: &PlacedPath) -> Vec<(Vec<u8>, StateKey)> {
+        let (mounts, directory) = placed;
         let start = [directory.as_slice(), b"/"].concat();
         let from = (Bound::Included((*mounts, start)), Bound::Unbounded);
         let all = self.files.range(from);

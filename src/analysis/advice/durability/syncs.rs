@@ -1,69 +1,23 @@
 //! Syncs: of a file, of a directory, of a file system, of all.
 
-use rustc_hash::FxHashMap;
-
 use super::Durability;
 use super::deed::Deed;
-use super::file_state::{FailedSync, StateKey};
+use super::file_state::FailedSync;
 use super::limits::SYNCERS_MAX;
-use super::path_index::{PlacedPath, normal};
+use super::path_index::normal;
+use super::state_key::StateKey;
+use super::sync_epochs::later;
 use crate::analysis::advice::rule::RuleId;
 use crate::analysis::completed_op::OpKind;
 use crate::event::OpenFlags;
 use crate::operation::model::OpenFile;
-use crate::units::{DevId, KernelTime};
-
-/// Limit of directories whose syncs are remembered.
-const DIRECTORIES_MAX: usize = 1 << 16;
+use crate::units::KernelTime;
 
 /// Errors of a sync after which data may be missing.
 const DATA_ERRORS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::ENOMEM];
 
 /// Flag of `msync` with which it waits for the device.
 const MS_SYNC: u64 = libc::MS_SYNC.unsigned_abs() as u64;
-
-/// Times since which everything of a kind is synced: the beginnings of the last syncs.
-#[derive(Debug, Default)]
-pub(super) struct SyncEpochs {
-    all: Option<KernelTime>,
-    devices: FxHashMap<DevId, KernelTime>,
-    directories: FxHashMap<PlacedPath, KernelTime>,
-    /// Last sync of an unknown file, which may have been any.
-    pub(super) unknown: Option<KernelTime>,
-    /// True if a sync of a directory was not remembered for lack of room.
-    pub(super) is_full: bool,
-}
-
-fn later(known: &mut Option<KernelTime>, time: KernelTime) {
-    *known = (*known).max(Some(time));
-}
-
-impl SyncEpochs {
-    /// True if a sync of all files, or of those of the device, began at this time or later.
-    pub(super) fn covers(&self, dev: Option<DevId>, end: KernelTime) -> bool {
-        let is_later = |start: KernelTime| start >= end;
-        self.all.is_some_and(is_later)
-            || match dev {
-                Some(dev) => self.devices.get(&dev).copied().is_some_and(is_later),
-                // It may be on any of the devices.
-                None => self.devices.values().copied().any(is_later),
-            }
-    }
-
-    /// True if a sync of the directory began at this time or later.
-    pub(super) fn covers_directory(&self, directory: &PlacedPath, end: KernelTime) -> bool {
-        self.directories.get(directory).is_some_and(|start| *start >= end)
-    }
-
-    fn sync_directory(&mut self, directory: PlacedPath, start: KernelTime) {
-        if self.directories.len() >= DIRECTORIES_MAX && !self.directories.contains_key(&directory) {
-            self.is_full = true;
-            return;
-        }
-        let known = self.directories.entry(directory).or_insert(start);
-        *known = (*known).max(start);
-    }
-}
 
 impl Durability {
     pub(super) fn synced(&mut self, deed: &Deed<'_>) {
@@ -100,7 +54,7 @@ impl Durability {
             }
             return;
         }
-        if file.stat.is_some_and(|stat| stat.is_directory()) || is_directory_open(file) {
+        if file.stat.map_or_else(|| is_directory_open(file), |stat| stat.is_directory()) {
             return self.directory_synced(file, start);
         }
         let is_known = file.stat.is_some() || file.path.is_some();
@@ -163,5 +117,7 @@ impl Durability {
 }
 
 fn is_directory_open(file: &OpenFile) -> bool {
-    file.flags.is_some_and(|flags| OpenFlags(flags).is_directory())
+    // O_TMPFILE contains O_DIRECTORY.
+    let flags = file.flags.map(OpenFlags);
+    flags.is_some_and(|flags| flags.is_directory() && !flags.is_unnamed())
 }

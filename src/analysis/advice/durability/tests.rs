@@ -6,7 +6,7 @@
 //! write FILE [BYTES]   writes through the open file
 //! fsync FILE           also fdatasync, sync_file_range, syncfs; of a directory: fsync DIR/
 //! fail FILE            an fsync that fails with EIO
-//! rename FROM TO       also link; remove FILE; close FILE; map FILE; store FILE; exec (a new process)
+//! rename FROM TO       also link; remove FILE; close FILE; map FILE; store FILE
 //! ```
 
 use super::*;
@@ -417,4 +417,13 @@ fn memory_is_bounded() {
         undecided.as_slice(),
         [(RuleId::RenameUnsynced, DurabilityDoubt::NoRoom, 1..)]
     ));
+}
+
+/// Flags of an unnamed file contain that of a directory; its sync is one of a file all the same.
+#[test]
+fn unnamed_file_is_no_directory() {
+    check_of_syncer(
+        "open /d/#7 u\n write /d/#7\n fsync /d/#7\n rename /d/#7 /d/a\n fsync /d/",
+        &[],
+    );
 }

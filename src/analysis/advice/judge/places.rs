@@ -1,4 +1,4 @@
-//! AdvicePlaces of a finding: the files, directories or devices with most of it.
+//! Places of a finding: the files, directories or devices with most of it.
 
 use std::cmp::Reverse;
 
@@ -22,7 +22,7 @@ pub(super) struct PlaceSum {
     pub(super) time_ns: u64,
 }
 
-/// AdvicePlaces with their sum, the largest first.
+/// Places with their sum, the largest first.
 pub(super) struct AdvicePlaces {
     pub(super) sum: PlaceSum,
     pub(super) all: u64,
