@@ -7,13 +7,14 @@ use std::convert::Infallible;
 use iotrace_perf::analysis::bounded_map::BoundedMap;
 use iotrace_perf::analysis::cache_use::{CacheUse, CacheUses};
 use iotrace_perf::analysis::completed_op::OpKind;
-use iotrace_perf::analysis::disk_use::{DiskCause, DiskUse, DiskUses};
+use iotrace_perf::analysis::disk_use::{DiskUse, DiskUses};
 use iotrace_perf::analysis::files::FileTotals;
 use iotrace_perf::analysis::group_stats::GroupStats;
 use iotrace_perf::analysis::latency::{
     Latency, LatencyLayer, LatencyOptions, LatencyTimes, RowKey,
 };
 use iotrace_perf::analysis::pattern::{Direction, Patterns};
+use iotrace_perf::analysis::request_owners::DiskCause;
 use iotrace_perf::analysis::summary::IoSummary;
 use iotrace_perf::event::block::RequestOp;
 use iotrace_perf::event::syscall_table::CallClass;
@@ -491,7 +492,7 @@ fn causes_and_contents_of_a_disk_add_up() {
         for ((_, cause), row) in fold.causes.iter().filter(|(_, row)| row.written_back > 0) {
             // The writer has a name, also if it ended before.
             let DiskCause::Process(process) = cause else { panic!("{cause:?}: {row:?}") };
-            assert!(!fold.names.of(*process).is_empty(), "{name}: {row:?}");
+            assert!(!fold.owners.names.of(*process).is_empty(), "{name}: {row:?}");
         }
     }
     assert!(bytes > 1 << 20, "{bytes}");
