@@ -21,7 +21,7 @@ use rangemap::RangeSet;
 use rustc_hash::FxHashMap;
 
 use self::occupancy::{Occupancy, OwnedPart, Segment};
-use super::bounded_map::BoundedMap;
+use super::bounded_map::{BoundedMap, KEYS_MAX};
 use super::filter::{Filter, Picker};
 use super::request_owners::{CausedBytes, DiskCause, RequestOwners};
 use crate::anomaly::Link;
@@ -362,6 +362,10 @@ impl Neighbours {
         end: KernelTime,
     ) {
         let device = self.devices.entry(dev).or_default();
+        if device.booked.len() >= KEYS_MAX {
+            // Processes that ended long ago; those of requests on their way may wait twice.
+            device.booked.clear();
+        }
         for (victim, begin) in victims {
             let parts = device.booked.entry(victim).or_default().book(begin..end);
             device.pending.push_back(Wait { victim, time: begin..end, served, parts });
