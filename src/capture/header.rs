@@ -72,7 +72,12 @@ pub struct Header {
     /// Source of an imported log; `None` if the log was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
+    /// Part of a longer recording that the log is; `None` if it is the whole recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<Excerpt>,
 }
+
+pub use super::excerpt::{Excerpt, FiredTrigger};
 
 /// Log of another tool from which this one was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

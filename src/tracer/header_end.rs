@@ -98,6 +98,7 @@ pub(super) fn header(
         device_filter: options.devices.iter().map(DevId::to_string).collect(),
         job: job::job(options),
         imported: None,
+        excerpt: None,
         host,
     }
 }
