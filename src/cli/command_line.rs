@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::args::{
-    AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
-    InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
-    WatchArgs,
+    AnalyseArgs, CompletionsArgs, ConvertArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs,
+    LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
+use super::ctl_args::CtlArgs;
 use super::diff_args::DiffArgs;
 use super::replay::args::ReplayArgs;
 use super::top_args::TopArgs;
