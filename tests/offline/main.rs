@@ -3,6 +3,7 @@
 
 mod capture_log;
 mod diff;
+mod excerpt;
 mod format_files;
 mod golden;
 mod import;
