@@ -32,4 +32,5 @@ pub mod stacks;
 pub mod summary;
 pub mod timeline;
 pub mod top;
+pub mod trigger;
 pub mod watch;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::pseudonyms::Pseudonyms;
 use crate::capture::header::{
-    CapsuleCounts, CaptureScope, Disk, End, Header, Host, Unread, UnreadPrograms,
+    CapsuleCounts, CaptureScope, Disk, End, Excerpt, FiredTrigger, Header, Host, Unread,
+    UnreadPrograms,
 };
 
 /// Attributes of disks that stay: numbers and words of the kernel.
@@ -90,8 +91,42 @@ pub(super) fn header(
         disks: header.disks.iter().map(|disk| anonymous_disk(disk, counts)).collect(),
         job: None,
         imported,
+        excerpt: header.excerpt.as_ref().map(|excerpt| anonymous_excerpt(excerpt, counts)),
         ..header.clone()
     }
+}
+
+/// Returns a part of a recording without its command and without the texts of its triggers.
+fn anonymous_excerpt(excerpt: &Excerpt, counts: &mut CapsuleCounts) -> Excerpt {
+    counts.command_lines += u64::from(!excerpt.command.is_empty());
+    let triggers = excerpt.triggers.iter().map(|fired| {
+        let FiredTrigger {
+            trigger,
+            time_ns,
+            value,
+            unit,
+            subject,
+            pid,
+            tid,
+            comm,
+            path,
+            is_running,
+        } = fired;
+        let texts = [trigger, subject, comm];
+        counts.texts += texts.iter().filter(|text| !text.is_empty()).count() as u64;
+        counts.texts += u64::from(path.is_some());
+        FiredTrigger {
+            time_ns: *time_ns,
+            value: *value,
+            unit: unit.clone(),
+            pid: *pid,
+            tid: *tid,
+            is_running: *is_running,
+            ..FiredTrigger::default()
+        }
+    });
+    let triggers = triggers.collect();
+    Excerpt { command: Vec::new(), triggers, ..excerpt.clone() }
 }
 
 /// Returns the end of the recording with pseudonyms.

@@ -8,9 +8,10 @@ use serde_json::Value;
 use super::*;
 use crate::capture::format::*;
 use crate::capture::header::{
-    CallChainKinds, CapsuleCounts, CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported,
-    JobPlace, LoopFile, Others, OthersOnDevice, Partition, RecordLayout, RequestCount, RingCounts,
-    RingInfo, Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram, UnreadPrograms,
+    CallChainKinds, CapsuleCounts, CaptureScope, Clock, Counts, Disk, End, Excerpt, FiredTrigger,
+    Header, Host, Imported, JobPlace, LoopFile, Others, OthersOnDevice, Partition, RecordLayout,
+    RequestCount, RingCounts, RingInfo, Tracepoint, TracerCost, Unread, UnreadFile, UnreadProgram,
+    UnreadPrograms,
 };
 use crate::capture::writer::Writer;
 
@@ -298,6 +299,34 @@ fn full_header() -> Header {
         job: Some(full_job()),
         imported: Some(Imported { tool: word.clone(), format: word.clone(), file: word }),
         capsule: Some(CapsuleCounts::default()),
+        excerpt: Some(full_excerpt()),
+    }
+}
+
+fn full_excerpt() -> Excerpt {
+    let word = String::from("x");
+    let fired = FiredTrigger {
+        trigger: word.clone(),
+        time_ns: 1,
+        value: 1,
+        unit: word.clone(),
+        subject: word.clone(),
+        pid: Some(1),
+        tid: Some(1),
+        comm: word.clone(),
+        path: Some(word.clone()),
+        is_running: true,
+    };
+    Excerpt {
+        number: 1,
+        reason: word.clone(),
+        ring: word.clone(),
+        recording_start_ns: 1,
+        mode: word.clone(),
+        command: vec![word],
+        triggers: vec![fired],
+        triggers_left_out: 1,
+        unevaluated_ns: 1,
     }
 }
 
@@ -397,7 +426,12 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// Words in backticks in that section that are values, not keys.
-const VALUES: [&str; 20] = [
+const VALUES: [&str; 25] = [
+    "incident",
+    "rotation",
+    "ns",
+    "records",
+    "operations",
     "system",
     "launch",
     "attach",

@@ -231,6 +231,9 @@ impl Text {
     pub const CGROUP: Self = Self(18);
     /// Target of `/proc/PID/exe`, read with the two others.
     pub const EXECUTABLE: Self = Self(19);
+    /// Begin of a segment, whose snapshot follows: the numbers of the followed processes, with a
+    /// space between two; empty for the whole machine.
+    pub const SEGMENT: Self = Self(20);
 }
 
 /// Size at which a frame of facts is closed, in bytes.

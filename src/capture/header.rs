@@ -75,6 +75,9 @@ pub struct Header {
     /// Parts of the original that an anonymised capsule has left out; `None`: this is no capsule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capsule: Option<CapsuleCounts>,
+    /// Part of a longer recording that the log is; `None` if it is the whole recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<Excerpt>,
 }
 
 /// Parts of a log that an anonymised capsule has left out.
@@ -98,6 +101,8 @@ pub struct CapsuleCounts {
     /// Names with the pseudonym of another name.
     pub shared_pseudonyms: u64,
 }
+
+pub use super::excerpt::{Excerpt, FiredTrigger};
 
 /// Log of another tool from which this one was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,11 @@
 //! bytes, and [`prefetch`] does so in more than one thread. Nothing here interprets a record.
 
 pub mod delta;
+pub mod excerpt;
 pub mod fact;
 pub mod format;
+pub mod frame_ring;
+pub mod frame_scanner;
 pub mod header;
 mod payload;
 pub mod prefetch;

@@ -154,6 +154,17 @@ impl<W: Write> Writer<W> {
         self.frame(blank(kind, time), &mut payload)
     }
 
+    /// Appends whole frames of another log.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the output.
+    pub fn frames(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.out.write_all(frames)?;
+        self.written += frames.len() as u64;
+        Ok(())
+    }
+
     /// Returns the number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.written

@@ -4,17 +4,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 
+use super::flight_args::FlightArgs;
 use super::report_args::{ByArg, FilterArgs, PrintArgs};
 use super::target_args::{RecordTargetArgs, TargetArgs};
 use super::values::{
-    Cpus, WATCHED_MAX, parse_count, parse_cpus, parse_id, parse_kept, parse_limit, parse_log_size,
-    parse_pid, parse_priority, parse_ring_size, parse_unwind,
+    Cpus, WATCHED_MAX, parse_cpus, parse_id, parse_kept, parse_limit, parse_log_size, parse_pid,
+    parse_priority, parse_ring_size, parse_unwind,
 };
 use crate::sys::perf::Unwind;
 use crate::sys::socket;
 use crate::tracer::options::TargetGroup;
+use crate::tracer::segments::SegmentRequests;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct RecordArgs {
@@ -40,6 +42,8 @@ pub(super) struct RecordArgs {
     /// /run/iotrace-perf/control]
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = socket::DEFAULT)]
     pub(super) control: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) flight: FlightArgs,
     #[command(flatten)]
     pub(super) messages: MessageArgs,
     #[command(flatten)]
@@ -136,6 +140,9 @@ pub(super) struct CaptureArgs {
     /// Control groups or process groups that the processes were in; no argument of its own sets it.
     #[arg(skip)]
     pub(super) of_group: Option<TargetGroup>,
+    /// Requests to begin a segment of the log; no argument of its own sets it.
+    #[arg(skip)]
+    pub(super) segments: Option<SegmentRequests>,
     /// Threads of the processes that are shown; no argument of its own sets it.
     #[arg(skip)]
     pub(super) threads: Vec<i32>,
@@ -444,47 +451,6 @@ pub(super) struct WatchArgs {
     /// standard error]
     #[arg(long = "to", value_name = "FILE")]
     pub(super) to: Option<PathBuf>,
-}
-
-/// Command to a recording.
-#[derive(Debug, ClapArgs)]
-pub(super) struct CtlArgs {
-    /// Socket of the recording
-    #[arg(long, value_name = "SOCKET", default_value = socket::DEFAULT, global = true)]
-    pub(super) control: PathBuf,
-    #[command(subcommand)]
-    pub(super) action: Action,
-}
-
-/// A file is given by its path, or by the name that `list` shows.
-#[derive(Debug, Subcommand)]
-pub(super) enum Action {
-    /// Watch a file
-    Add {
-        file: PathBuf,
-        /// Keep this number of accesses, the first ones [default: 10000]
-        #[arg(value_parser = parse_count)]
-        max: Option<usize>,
-    },
-    /// Stop watching a file
-    Remove { file: PathBuf },
-    /// The watched files: device and inode, path
-    List,
-    /// `STATUS T0 MAX_EVENTS NB_EVENTS`; the first is 1 while accesses are logged. Without a file,
-    /// of all files, with their names
-    Status { file: Option<PathBuf> },
-    /// Log no accesses that begin from now on
-    Stop { file: Option<PathBuf> },
-    /// Log accesses again
-    Start { file: Option<PathBuf> },
-    /// Delete the logged accesses
-    Reset { file: Option<PathBuf> },
-    /// Delete the logged accesses, and count times from now on
-    Timereset { file: Option<PathBuf> },
-    /// Print the logged accesses: `TIME;R|W;ADDRESS;BYTES;VFS|BLK;COMM;PID`
-    Log { file: PathBuf },
-    /// Print the number of accesses by how they are known, and of those that are not known
-    Counts { file: Option<PathBuf> },
 }
 
 /// Format of operations.

@@ -6,11 +6,12 @@ use clap::{Parser, Subcommand};
 
 use super::advise::AdviseArgs;
 use super::args::{
-    CtlArgs, DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs, LiveArgs, PageArgs,
-    RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
+    DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs, LiveArgs, PageArgs, RecordArgs,
+    ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
 use super::convert_args::ConvertArgs;
+use super::ctl_args::CtlArgs;
 use super::diff_args::DiffArgs;
 use super::files_args::FilesArgs;
 use super::replay::args::ReplayArgs;

@@ -86,6 +86,7 @@ fn about(summary: &Summary, file: LogFile) -> Map<String, Value> {
         ("start_realtime_ns", json!(header.clock.start_realtime_ns)),
         ("imported", json!(header.imported)),
         ("capsule", json!(header.capsule)),
+        ("excerpt", json!(header.excerpt)),
         ("wall_moved_ns", json!(end.and_then(|end| end.wall_moved_ns))),
         ("duration_ns", json!(summary.end_time().0 - summary.start().0)),
         ("bytes_on_disk", json!(bytes)),

@@ -11,6 +11,7 @@ use super::convert;
 use super::converted::LogPaths;
 use super::ending;
 use super::error::CliError;
+use super::flight;
 use super::message::{be_quiet, print_line};
 use super::output::{OpenOutput, Output};
 use super::outputs::{OpenFurther, Outputs};
@@ -24,6 +25,9 @@ use crate::tracer::error::TracerError;
 
 /// Records, makes the archive, and ends as the program did.
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
+    if args.flight.is_wanted() {
+        return flight::run(args);
+    }
     if args.messages.quiet {
         be_quiet();
     }

@@ -326,6 +326,7 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
         operations_max: args.target.max_operations,
         group: args.of_group.clone(),
         keep_foreign: args.keep_foreign,
+        segments: args.segments.clone(),
         command: args.command.iter().map(escaped).collect(),
     })
 }

@@ -1,5 +1,6 @@
 //! Lines about the scope of a recording: what of its processes was left out, and by which means.
 
+use super::excerpt_lines;
 use crate::capture::header::JobPlace;
 use crate::pipeline::Summary;
 use crate::text::quantity::counted_as;
@@ -22,7 +23,9 @@ pub(super) fn job(job: &JobPlace) -> String {
 /// Returns a line for each part that was left out.
 pub(super) fn lines(summary: &Summary) -> Vec<String> {
     let scope = &summary.header.scope;
-    let mut lines = Vec::new();
+    let excerpt = summary.header.excerpt.as_ref();
+    let mut lines: Vec<String> =
+        excerpt.map(|excerpt| excerpt_lines::lines(excerpt, summary.start())).unwrap_or_default();
     if scope.children_left_out && scope.threads.is_empty() {
         lines.push(match summary.ledger.children_left_out {
             0 => "no child was left out (--no-follow): none was started".to_owned(),

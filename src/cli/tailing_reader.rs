@@ -46,6 +46,12 @@ impl LogCompletion {
         self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
+    /// True if the rest of the log is not wanted.
+    pub(super) fn is_given_up(&self) -> bool {
+        // ORDERING: Relaxed: as above.
+        self.is_unwanted.load(Ordering::Relaxed)
+    }
+
     /// True if the log is complete.
     pub(super) fn is_set(&self) -> bool {
         // ORDERING: Acquire: a later read sees all that was written before the flag was set.

@@ -76,6 +76,16 @@ pub fn create_unnamed(directory: &Path) -> io::Result<File> {
         .open(directory)
 }
 
+/// Creates a file in memory, which has no name.
+///
+/// # Errors
+///
+/// Those of `memfd_create(2)`.
+pub fn create_in_memory(name: &CStr) -> io::Result<File> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC)?.into())
+}
+
 /// Clears the umask: files made from now on have exactly the permissions given at their creation.
 pub fn give_all_permissions() {
     nix::sys::stat::umask(Mode::empty());

@@ -99,6 +99,7 @@ pub(super) fn header(
         job: job::job(options),
         imported: None,
         capsule: None,
+        excerpt: None,
         host,
     }
 }

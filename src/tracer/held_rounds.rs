@@ -80,6 +80,7 @@ impl HeldRounds {
                     facts.iter().for_each(|(pid, fact)| sieve.note(*pid, fact));
                 }
             }
+            Message::Segment(..) => {}
             Message::Round(_, time) => {
                 let time = *time;
                 self.current.messages.push((message, None));

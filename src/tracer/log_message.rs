@@ -1,5 +1,7 @@
 //! Messages to the log thread: records, facts, and the ends of rounds.
 
+use std::sync::mpsc::SyncSender;
+
 use super::tracepoint_plan::RingKind;
 use crate::capture::fact::Fact;
 use crate::units::{KernelTime, Pid};
@@ -13,6 +15,8 @@ pub enum Message {
     Facts(Vec<(Option<Pid>, Fact)>),
     /// All rings of this group of CPUs were taken after this time.
     Round(usize, KernelTime),
+    /// A segment begins: its snapshot follows. The log thread returns the followed processes.
+    Segment(KernelTime, SyncSender<Vec<Pid>>),
 }
 
 impl Message {
@@ -21,7 +25,7 @@ impl Message {
         match self {
             Self::Data(data) => data.bytes.len(),
             Self::Facts(facts) => facts.iter().map(|it| size_of_val(it) + it.1.heap_bytes()).sum(),
-            Self::Round(..) => 0,
+            Self::Round(..) | Self::Segment(..) => 0,
         }
     }
 }

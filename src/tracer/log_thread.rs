@@ -1,5 +1,7 @@
 //! Log thread: filters by process tree, compresses, writes, and counts the records.
 
+mod segment;
+
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -291,6 +293,7 @@ impl LogThread {
         if let Some(links) = &self.links {
             links.queued.taken(message);
         }
+        self.answer(message);
     }
 
     /// Completes a round when all groups have reported theirs and enough time has passed since the
@@ -330,6 +333,7 @@ impl LogThread {
         match message {
             Message::Data(data) => self.write_data(data, marks.as_deref().unwrap_or_default()),
             Message::Facts(facts) => self.write_facts(&facts),
+            Message::Segment(time, _) => self.begin_segment(time),
             Message::Round(_, time) => {
                 self.flush();
                 self.exchange_identities();

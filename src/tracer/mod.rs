@@ -58,6 +58,7 @@ mod queued_bytes;
 mod reader_exclusivity;
 pub mod ring_stream;
 mod scm_rights;
+pub mod segments;
 pub mod session;
 mod sieve;
 pub mod snapshot;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::name_readers::PRIORITY;
 use super::name_source::NameSourceOption;
+use super::segments::SegmentRequests;
 use super::source::RingSizes;
 use super::source_selection::SourceOption;
 use super::thread_placement::ThreadPlacement;
@@ -96,6 +97,8 @@ pub struct Options {
     pub group: Option<TargetGroup>,
     /// True to keep records of processes that are not followed.
     pub keep_foreign: bool,
+    /// Requests to begin a segment of the log, if the log is kept in segments.
+    pub segments: Option<SegmentRequests>,
     /// The launched command, for the header.
     pub command: Vec<String>,
 }

@@ -28,6 +28,7 @@ use super::probes::Probes;
 use super::process_tree::Tree;
 use super::programs::SeenPrograms;
 use super::ring_stream::RingStream;
+use super::segments::{self, SegmentRequests};
 use super::sieve::Sieve;
 use super::snapshot::{self, SnapshotOptions, SnapshotScope};
 use super::source::{Described, KernelCounts, NamesRings, OpenedSource, Source};
@@ -166,6 +167,10 @@ struct Session {
     clock: header::Clock,
     /// Layouts of the records in data frames.
     layouts: Vec<Layout>,
+    /// Source of names.
+    name_source: NameSource,
+    /// Name of the tracer's own threads.
+    own_name: String,
     /// Additional time of a recorded call.
     call_costs: CallCosts,
     warnings: Vec<String>,
@@ -258,7 +263,12 @@ impl Session {
         // Before the snapshot: file systems mounted in the meantime are reported.
         let mounts = options.extents.then(MountWatch::new).transpose();
         let mounts = mounts.map_err(TracerError::system("watch what is mounted"))?;
-        warnings.extend(take_snapshot(options, names, tree, &threads.to_log, &own_name)?);
+        let subject = match options.follow {
+            Follow::System => SnapshotScope::System,
+            Follow::Launched => SnapshotScope::Tree { pids: tree, launched: true },
+            Follow::Attached(_) => SnapshotScope::Tree { pids: tree, launched: false },
+        };
+        warnings.extend(take_snapshot(options, names, subject, &threads.to_log, &own_name)?);
         names_readers.look_at_opens();
         Ok(Self {
             source,
@@ -275,6 +285,8 @@ impl Session {
             disks,
             clock: header.clock,
             layouts,
+            name_source: names,
+            own_name,
             call_costs,
             warnings,
         })
@@ -296,7 +308,9 @@ impl Session {
             let Some(timeout) = time_left(deadline) else { return "duration" };
             let log = &self.threads.log_signals;
             let (lists, mounts) = (self.names.long_lists(), self.mounts.as_ref());
-            let ready = wait_for(interrupts.fd(), log, lists.grown(), mounts, &ends, timeout);
+            let segments = options.segments.as_ref();
+            let (grown, signals) = (lists.grown(), interrupts.fd());
+            let ready = wait_for(signals, log, grown, mounts, segments, &ends, timeout);
             if let Some(reason) = ready.ended_by_log {
                 return reason;
             }
@@ -306,6 +320,9 @@ impl Session {
             if ready.mounts_changed {
                 snapshot::send(&self.threads.to_log, Vec::from_iter(mounts::file_systems().ok()));
             }
+            if ready.segment_wanted && segments.is_some_and(SegmentRequests::take) {
+                self.begin_segment(options);
+            }
             ends.remove(ready.ended);
             for interrupt in interrupts.take() {
                 match program {
@@ -314,6 +331,18 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Begins a segment of the log, with a snapshot of its own.
+    fn begin_segment(&self, options: &Options) {
+        let (log, names) = (&self.threads.to_log, self.name_source);
+        let Some(tree) = segments::begin(log) else { return };
+        let subject = match options.follow {
+            Follow::System => SnapshotScope::System,
+            _ => SnapshotScope::Tree { pids: tree, launched: false },
+        };
+        // Descriptors that are left out have no names, as at the start.
+        let _ = take_snapshot(options, names, subject, log, &self.own_name);
     }
 
     /// Ends a session that recorded nothing. The kernel objects are closed when this returns.
@@ -489,15 +518,10 @@ fn names_readers(
 fn take_snapshot(
     options: &Options,
     names: NameSource,
-    tree: Vec<Pid>,
+    subject: SnapshotScope,
     to_log: &Sender<Message>,
     own_name: &str,
 ) -> Result<Option<String>, TracerError> {
-    let subject = match &options.follow {
-        Follow::System => SnapshotScope::System,
-        Follow::Launched => SnapshotScope::Tree { pids: tree, launched: true },
-        Follow::Attached(_) => SnapshotScope::Tree { pids: tree, launched: false },
-    };
     let mut mapping_calls = CallId::all().filter(|it| it.call().changes_mappings());
     let maps_files = mapping_calls.all(|it| options.calls.contains(&it));
     let what = SnapshotOptions {

@@ -9,6 +9,7 @@ use nix::sys::eventfd::EventFd;
 use super::error::TracerError;
 use super::log_limits::LogSignals;
 use super::options::{Follow, Options};
+use super::segments::SegmentRequests;
 use crate::sys::clock;
 use crate::sys::mounts::MountWatch;
 use crate::sys::proc;
@@ -127,6 +128,8 @@ pub(super) struct WaitResult {
     pub(super) lists_grown: bool,
     /// Something was mounted or unmounted.
     pub(super) mounts_changed: bool,
+    /// A segment of the log is to begin.
+    pub(super) segment_wanted: bool,
     /// Indices of the processes that have ended, ascending.
     pub(super) ended: Vec<usize>,
 }
@@ -137,6 +140,7 @@ pub(super) fn wait_for(
     log: &LogSignals,
     lists_grown: &EventFd,
     mounts: Option<&MountWatch>,
+    segments: Option<&SegmentRequests>,
     awaited: &AwaitedEnds,
     timeout: PollTimeout,
 ) -> WaitResult {
@@ -149,6 +153,7 @@ pub(super) fn wait_for(
         PollFd::new(lists_grown.as_fd(), PollFlags::POLLIN),
     ];
     fds.extend(ends.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+    fds.extend(segments.map(|requests| PollFd::new(requests.as_fd(), PollFlags::POLLIN)));
     fds.extend(mounts.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLPRI)));
     // An interrupted wait counts as a completed one: the caller checks everything again.
     let _ = poll(&mut fds, awaited.shortened(timeout));
@@ -157,8 +162,10 @@ pub(super) fn wait_for(
     let states = [(1, "log not writable"), (2, "log size"), (3, "operations")];
     let ended_by_log = states.iter().find(|(place, _)| at(*place)).map(|(_, name)| *name);
     let ended = (0..ends.len()).filter(|it| at(it + 5)).collect();
-    let mounts_changed = at(ends.len() + 5);
-    WaitResult { ended_by_log, lists_grown: at(4), mounts_changed, ended }
+    let after_ends = ends.len() + 5;
+    let mounts_changed = at(after_ends + usize::from(segments.is_some()));
+    let segment_wanted = segments.is_some() && at(after_ends);
+    WaitResult { ended_by_log, lists_grown: at(4), mounts_changed, segment_wanted, ended }
 }
 
 /// Returns the remaining time; `None` if the time is over.

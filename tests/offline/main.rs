@@ -4,6 +4,7 @@
 mod capsule;
 mod capture_log;
 mod diff;
+mod excerpt;
 mod format_files;
 mod golden;
 mod import;

@@ -25,6 +25,7 @@ mod outputs;
 mod pattern;
 mod privileges;
 mod reports;
+mod ring;
 mod shutdown;
 mod sigkill;
 mod slow;

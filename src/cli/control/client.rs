@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::protocol::{ControlCommand, ControlVerb, GREETING};
-use crate::cli::args::{Action, CtlArgs};
+use crate::cli::ctl_args::{Action, CtlArgs};
 use crate::cli::error::CliError;
 use crate::text::escape;
 
@@ -103,6 +103,7 @@ fn command_of(action: &Action) -> io::Result<ControlCommand> {
         Action::Timereset { file } => (ControlVerb::TimeReset, file.as_deref()),
         Action::Log { file } => (ControlVerb::Log, Some(file.as_path())),
         Action::Counts { file } => (ControlVerb::Counts, file.as_deref()),
+        Action::Dump => (ControlVerb::Dump, None),
     };
     let file = file.map(word).transpose()?;
     Ok(ControlCommand { verb, file, max: None })

@@ -153,6 +153,8 @@ impl<'a> Follower<'a> {
                     self.query_places(place);
                     self.add_lines(&mut lines, command.verb, place, !is_of_one);
                 }
+                // Answered before it is queued.
+                ControlVerb::Dump => {}
                 ControlVerb::List | ControlVerb::Add => {
                     self.add_lines(&mut lines, ControlVerb::List, place, false)
                 }

@@ -26,6 +26,7 @@ use std::thread::JoinHandle;
 use self::log_follower::{Follower, FollowerReport};
 use self::questions::{Questions, QueueCloser};
 use self::server::ControlServer;
+use super::dump_requests::DumpRequests;
 use super::error::CliError;
 use super::message::print_line;
 use super::recording::Recorded;
@@ -62,6 +63,33 @@ pub(super) struct Control {
     /// Output of ended accesses, and whether the recording ends when its reader is gone.
     out: Option<(Box<dyn Write + Send>, bool)>,
     ended: LogCompletion,
+}
+
+/// Socket of a recorder with a ring, before the recording begins.
+pub(super) struct DumpControl(Socket);
+
+/// Thread of that socket.
+pub(super) struct DumpControlled(ControlServer);
+
+impl DumpControl {
+    /// Creates the socket. To be called while there is one thread.
+    pub(super) fn new(path: &Path) -> Result<Self, CliError> {
+        let failed = |source| CliError::Create { path: path.into(), source };
+        Socket::new(path).map(Self).map_err(failed)
+    }
+
+    /// Starts the thread.
+    pub(super) fn start(self, recorder: DumpRequests) -> io::Result<DumpControlled> {
+        let questions = Arc::new(Questions::of_ring(recorder));
+        ControlServer::start(self.0, questions).map(DumpControlled)
+    }
+}
+
+impl DumpControlled {
+    /// Ends the thread.
+    pub(super) fn stop(self) {
+        self.0.stop();
+    }
 }
 
 /// Threads of the control, during the recording.

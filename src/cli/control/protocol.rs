@@ -21,6 +21,7 @@ pub(in crate::cli) enum ControlVerb {
     TimeReset,
     Log,
     Counts,
+    Dump,
 }
 
 /// File argument of a command.
@@ -32,7 +33,7 @@ enum FileArgument {
 }
 
 /// All commands by their names.
-const VERBS: [(&str, ControlVerb, FileArgument); 10] = [
+const VERBS: [(&str, ControlVerb, FileArgument); 11] = [
     ("add", ControlVerb::Add, FileArgument::Always),
     ("remove", ControlVerb::Remove, FileArgument::Always),
     ("list", ControlVerb::List, FileArgument::Never),
@@ -43,6 +44,7 @@ const VERBS: [(&str, ControlVerb, FileArgument); 10] = [
     ("timereset", ControlVerb::TimeReset, FileArgument::Perhaps),
     ("log", ControlVerb::Log, FileArgument::Always),
     ("counts", ControlVerb::Counts, FileArgument::Perhaps),
+    ("dump", ControlVerb::Dump, FileArgument::Never),
 ];
 
 /// A command.

@@ -3,8 +3,9 @@
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::protocol::{Answer, ControlCommand};
+use super::protocol::{Answer, AnswerLines, ControlCommand};
 use super::watched_file::WatchTarget;
+use crate::cli::dump_requests::DumpRequests;
 use crate::sys::clock;
 use crate::units::KernelTime;
 
@@ -26,9 +27,24 @@ pub(super) struct Queue {
     pub(super) requests: Vec<ControlRequest>,
     /// Reason for which commands are refused, once the follower has ended.
     closed: Option<String>,
+    /// Recorder with a ring.
+    recorder: Option<DumpRequests>,
 }
 
 impl Questions {
+    /// Creates the queue of a recorder with a ring, which watches no files.
+    pub(super) fn of_ring(recorder: DumpRequests) -> Self {
+        let (closed, recorder) = (Some(ONLY_DUMP.to_owned()), Some(recorder));
+        Self(Mutex::new(Queue { closed, recorder, ..Queue::default() }))
+    }
+
+    /// Requests a log of what the ring holds.
+    pub(super) fn dump(&self) -> Answer {
+        let recorder = self.lock().recorder.clone().ok_or_else(|| NO_RING.to_owned())?;
+        recorder.request();
+        Ok(AnswerLines::default())
+    }
+
     /// Queues a command and waits for its response.
     pub(super) fn send(&self, command: ControlCommand, target: Option<WatchTarget>) -> Answer {
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
@@ -69,6 +85,13 @@ impl Drop for QueueCloser<'_> {
         self.0.close(OVER);
     }
 }
+
+/// Response to a command about files of a recorder with a ring.
+const ONLY_DUMP: &str =
+    "this recording keeps a ring: no files are watched, and only `dump` is possible";
+
+/// Response to `dump` without a ring.
+const NO_RING: &str = "this recording keeps no ring: begin it with --ring 30s";
 
 /// Response to a command after the end of the recording.
 pub(super) const OVER: &str = "the recording is over";

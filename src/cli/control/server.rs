@@ -207,6 +207,9 @@ fn waits(error: &io::Error) -> bool {
 /// Looks up the named file, and queues the command.
 fn answer(line: &[u8], questions: &Questions) -> Answer {
     let command = ControlCommand::parse(line)?;
+    if command.verb == ControlVerb::Dump {
+        return questions.dump();
+    }
     let found = match (command.verb, &command.file) {
         (ControlVerb::Add, Some(file)) => Some(watched_file::look(file)?),
         _ => None,
