@@ -15,8 +15,8 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
             ("iotrace-perf -t 4712,4713", "two threads of a running process"),
             ("iotrace-perf -a --exclude-pid 4711", "the machine without a process"),
             ("iotrace-perf -a --max-operations 100000", "until there are so many calls"),
-            ("iotrace-perf record -a --ring 30s --trigger 'fsync>200ms'", "only incidents"),
-            ("iotrace-perf record -a --rotate 1G --keep 10", "logs that follow one another"),
+            ("iotrace-perf record -a --ring 30s", "the last 30 s, at SIGUSR2"),
+            ("iotrace-perf record -a --rotate 1G", "logs that follow one another"),
         ],
     ),
     (

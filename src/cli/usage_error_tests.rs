@@ -110,7 +110,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("ctl add", "ctl add needs FILE, the file to watch"),
     (
         "ctl",
-        "ctl needs a subcommand: add, remove, list, status, stop, start, reset, timereset, log or counts",
+        "ctl needs a subcommand: add, remove, list, status, stop, start, reset, timereset, log, counts or dump",
     ),
     ("replay", "replay needs a subcommand: plan, init, run, compare, export or purge"),
     ("--as-user bob", "--as-user needs a program: iotrace-perf --as-user USER PROGRAM"),

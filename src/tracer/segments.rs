@@ -1,7 +1,7 @@
 //! Segments of a log: places from which the rest of the log can be read on its own.
 //!
-//! A segment begins with a marker and a snapshot, as a recording does. The reader of the growing log
-//! decides when the next one begins; the session takes the snapshot.
+//! A segment begins with a marker and a snapshot, as a recording does. The reader of the growing
+//! log decides when the next one begins; the session takes the snapshot.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
