@@ -6,11 +6,11 @@ use clap::{Parser, Subcommand};
 
 use super::args::{
     AnalyseArgs, CompletionsArgs, ConvertArgs, CtlArgs, DoctorArgs, GroupedArgs, ImportArgs,
-    InfoArgs, LatencyArgs, LiveArgs, ManArgs, PageArgs, RecordArgs, ScriptArgs, StacksArgs,
-    WatchArgs,
+    InfoArgs, LatencyArgs, LiveArgs, ManArgs, RecordArgs, ScriptArgs, StacksArgs, WatchArgs,
 };
 use super::budget::BudgetArgs;
 use super::diff_args::DiffArgs;
+use super::page_args::PageArgs;
 use super::replay::args::ReplayArgs;
 use super::top_args::TopArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
