@@ -52,6 +52,7 @@ mod log_argument;
 mod message;
 mod output;
 mod outputs;
+mod page_args;
 mod program_error;
 mod programs_found;
 mod record;

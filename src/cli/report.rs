@@ -5,13 +5,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::{AnalyseArgs, PageArgs};
+use super::args::AnalyseArgs;
 use super::converted::Converted;
 use super::error::CliError;
 use super::file_staging::FreeName;
 use super::filter_args::FilterSpec;
 use super::message::{print_error, print_line};
 use super::output::LOG_NAME;
+use super::page_args::PageArgs;
 use super::signals::Signals;
 use super::{analyse, completeness, events, summary_lines};
 use crate::analysis::overview::{Overview, SelectedOverview};

@@ -19,7 +19,7 @@ pub(super) struct KeyParser {
 }
 
 /// Beginning of bytes.
-enum Parsed {
+enum ParsedKey {
     /// A key, or none that is known, and the number of its bytes.
     Key(Option<KeyEvent>, usize),
     /// A part of a key.
@@ -36,11 +36,11 @@ impl KeyParser {
         let mut rest = all.as_slice();
         while !rest.is_empty() {
             match parsed(rest) {
-                Parsed::Key(key, length) => {
+                ParsedKey::Key(key, length) => {
                     keys.extend(key);
                     rest = rest.get(length..).unwrap_or_default();
                 }
-                Parsed::Part => {
+                ParsedKey::Part => {
                     if rest.len() < SEQUENCE_BYTES {
                         self.begun = rest.to_vec();
                     }
@@ -70,17 +70,17 @@ fn plain(code: KeyCode) -> KeyEvent {
 }
 
 /// Parses the beginning of bytes.
-fn parsed(bytes: &[u8]) -> Parsed {
-    let Some((first, behind)) = bytes.split_first() else { return Parsed::Part };
-    let one = |code| Parsed::Key(Some(plain(code)), 1);
+fn parsed(bytes: &[u8]) -> ParsedKey {
+    let Some((first, behind)) = bytes.split_first() else { return ParsedKey::Part };
+    let one = |code| ParsedKey::Key(Some(plain(code)), 1);
     match (*first, behind) {
-        (ESC, []) => Parsed::Part,
+        (ESC, []) => ParsedKey::Part,
         (ESC, [b'[' | b'O', sequence @ ..]) => {
             // Numbers and semicolons, then the letter that names the key.
             let is_end = |byte: &u8| matches!(byte, 0x40..=0x7e);
-            let Some(end) = sequence.iter().position(is_end) else { return Parsed::Part };
+            let Some(end) = sequence.iter().position(is_end) else { return ParsedKey::Part };
             let named = sequence.get(..=end).and_then(named);
-            Parsed::Key(named.map(plain), end + 3)
+            ParsedKey::Key(named.map(plain), end + 3)
         }
         (ESC, _) => one(KeyCode::Esc),
         (b'\r' | b'\n', _) => one(KeyCode::Enter),
@@ -88,25 +88,25 @@ fn parsed(bytes: &[u8]) -> Parsed {
         (0x7f | 0x08, _) => one(KeyCode::Backspace),
         (control @ 0x01..=0x1a, _) => {
             let letter = KeyCode::Char(char::from(control - 1 + b'a'));
-            Parsed::Key(Some(KeyEvent::new(letter, KeyModifiers::CONTROL)), 1)
+            ParsedKey::Key(Some(KeyEvent::new(letter, KeyModifiers::CONTROL)), 1)
         }
-        (0x00..=0x1f, _) => Parsed::Key(None, 1),
+        (0x00..=0x1f, _) => ParsedKey::Key(None, 1),
         _ => letter(bytes),
     }
 }
 
 /// Parses the letter at the beginning of bytes.
-fn letter(bytes: &[u8]) -> Parsed {
+fn letter(bytes: &[u8]) -> ParsedKey {
     let chunk = bytes.utf8_chunks().next();
-    let Some(chunk) = chunk else { return Parsed::Part };
+    let Some(chunk) = chunk else { return ParsedKey::Part };
     if let Some(letter) = chunk.valid().chars().next() {
-        return Parsed::Key(Some(plain(KeyCode::Char(letter))), letter.len_utf8());
+        return ParsedKey::Key(Some(plain(KeyCode::Char(letter))), letter.len_utf8());
     }
     let invalid = chunk.invalid().len();
     // Bytes at the end that can begin a letter.
     let is_begun = invalid == bytes.len()
         && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
-    if is_begun { Parsed::Part } else { Parsed::Key(None, invalid.max(1)) }
+    if is_begun { ParsedKey::Part } else { ParsedKey::Key(None, invalid.max(1)) }
 }
 
 /// Returns the key that a sequence names; `None`: another one.

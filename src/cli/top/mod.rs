@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::analyse::private_log;
 use super::args::{CaptureArgs, NamesArg};
@@ -35,6 +35,7 @@ use super::top_args::TopArgs;
 use super::{cgroup_target, recording};
 use crate::analysis::top::{TopModel, TopView};
 use crate::pipeline::Summary;
+use crate::sys::clock;
 use crate::text::quantity::counted;
 use crate::text::table::incomplete_line;
 use crate::tracer::error::TracerError;
@@ -236,9 +237,10 @@ fn end_screen(
 
 /// Waits until the condition holds; false: it does not hold after this time.
 fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + time;
+    let length_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let until = clock::now().0.saturating_add(length_ns);
     while !holds() {
-        if Instant::now() >= until {
+        if clock::now().0 >= until {
             return false;
         }
         std::thread::sleep(LOOK);

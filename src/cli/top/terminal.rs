@@ -93,7 +93,8 @@ pub(super) fn drop_output() {
     // A terminal that is gone holds nothing up.
     let Ok(tty) = tty_without_waiting() else { return };
     let _ = tcflush(&tty, FlushArg::TCOFLUSH);
-    // The kernel wakes writers when modes are set (n_tty_set_termios()), not when output is dropped.
+    // The kernel wakes writers when modes are set (n_tty_set_termios()), not when output is
+    // dropped.
     if let Ok(modes) = tcgetattr(&tty) {
         let _ = tcsetattr(&tty, SetArg::TCSANOW, &modes);
     }

@@ -12,7 +12,7 @@ use crate::analysis::timeline::ActivityRow;
 use crate::text::table::{Cell, Table};
 
 /// Name of a file in a table: its path, whether that may be another file's, and its mounts.
-type FileName<'a> = (&'a [u8], bool, Option<u64>);
+type TableFileName<'a> = (&'a [u8], bool, Option<u64>);
 
 /// Returns the activity over time of each row of the table of files; `None`: it is not known, as
 /// that of pipes and sockets.
@@ -21,10 +21,10 @@ pub(super) fn activity<'a>(
     reports: &PageReports,
 ) -> Vec<Option<&'a ActivityRow>> {
     let Some(files) = table(&reports.files, "files") else { return Vec::new() };
-    let names: Vec<Option<FileName<'_>>> =
+    let names: Vec<Option<TableFileName<'_>>> =
         files.rows.iter().map(|row| file_name(files, row)).collect();
-    let wanted: FxHashSet<FileName<'_>> = names.iter().flatten().copied().collect();
-    let mut known: FxHashMap<FileName<'_>, &ActivityRow> = FxHashMap::default();
+    let wanted: FxHashSet<TableFileName<'_>> = names.iter().flatten().copied().collect();
+    let mut known: FxHashMap<TableFileName<'_>, &ActivityRow> = FxHashMap::default();
     for (key, row) in input.fold.timeline.files.rows.iter() {
         let KeyParts { path, mounts, is_doubtful } = KeyParts::of(key);
         let name = (path, is_doubtful, mounts.map(|mounts| mounts.0.into()));
@@ -36,7 +36,7 @@ pub(super) fn activity<'a>(
 }
 
 /// Returns the name of a row; `None`: the row is not one file's.
-fn file_name<'a>(table: &Table, row: &'a [Cell]) -> Option<FileName<'a>> {
+fn file_name<'a>(table: &Table, row: &'a [Cell]) -> Option<TableFileName<'a>> {
     let cell = |key: &str| {
         let place = table.columns.iter().position(|column| column.key == key)?;
         row.get(place)

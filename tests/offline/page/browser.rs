@@ -101,8 +101,8 @@ fn pages_work_in_a_browser() {
         assert_eq!(found["hiddenAfterReset"], 0, "{log}");
         // What is printed says that it is a part.
         assert_eq!([&found["isPart"], &found["isPartAfterReset"]], [true, false], "{log}");
-        let told = found["selected"].as_str().expect("text");
-        assert!(told.contains(" to ") && told.contains("--until"), "{log}: {told}");
+        let text = found["selected"].as_str().expect("text");
+        assert!(text.contains(" to ") && text.contains("--until"), "{log}: {text}");
         counts.push(check_files(log, &found, &page, [from, to]));
         check_keys(log, &found, [from, to]);
         let (timeline, _) = data(&page, "timeline");
