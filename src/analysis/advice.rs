@@ -1,5 +1,6 @@
 //! Findings with advice: facts of a recording that usually can be better, each with its numbers,
-//! the files and processes that it concerns, and, for durability, the order of events that proves it.
+//! the files and processes that it concerns, and, for durability, the order of events that proves
+//! it.
 //!
 //! ```text
 //!   steps ─┬─► IoSummary, FileTotals, Patterns, CacheUses   (the folds of other reports)

@@ -183,7 +183,9 @@ fn keys_of_advise_are_documented() {
         assert_eq!(schema.check(&value), Vec::<String>::new(), "{}", log.display());
     }
     assert_eq!(schema.check(&run(&["--rules"], None)), Vec::<String>::new());
-    assert_eq!(schema.unwritten(), Vec::<String>::new());
+    // No program of the corpus is careless and recorded with all calls; `recording advise::` has
+    // some.
+    assert!(schema.unwritten().iter().all(|key| key.starts_with("events[].")));
 }
 
 #[test]

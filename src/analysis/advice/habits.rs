@@ -1,5 +1,6 @@
 //! Counters that no other report has: searches for files that do not exist, queries of a path,
-//! opens without a use, syncs of a file, direct I/O, threads that write one file, throttled writers.
+//! opens without a use, syncs of a file, direct I/O, threads that write one file, throttled
+//! writers.
 
 use std::convert::Infallible;
 

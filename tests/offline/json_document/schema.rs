@@ -24,6 +24,8 @@ const DOCUMENT: &str = concat!(
     "\n",
     include_str!("../../../docs/json/slow.md"),
     "\n",
+    include_str!("../../../docs/json/advise.md"),
+    "\n",
     include_str!("../../../docs/json/latency.md"),
     "\n",
     include_str!("../../../docs/json/pattern.md"),
