@@ -73,7 +73,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 25] = [
     (
         "files",
         &[
-            ("iotrace-perf files -- make", "failed and repeated opens of a build"),
+            ("iotrace-perf files -- make", "failed, repeated opens of a build"),
             ("iotrace-perf files a.iocap --failed", "failed operations only"),
             ("iotrace-perf files a.iocap --life /srv/a.db", "what happened to a file"),
         ],
