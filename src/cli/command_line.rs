@@ -72,7 +72,7 @@ pub(super) enum Verb {
     Check(BudgetArgs),
     /// Bytes of each disk by program and file, with the kernel's writeback
     Disk(GroupedArgs),
-    /// Processes that waited while a disk worked for others: noisy neighbours
+    /// Noisy neighbours: requests that a disk served while others waited
     #[command(alias = "neighbors")]
     Neighbours(GroupedArgs),
     /// Durations of operations by layer, with histograms

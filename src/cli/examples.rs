@@ -87,7 +87,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
     (
         "files",
         &[
-            ("iotrace-perf files -- make", "failed and repeated opens of a build"),
+            ("iotrace-perf files -- make", "failed, repeated opens of a build"),
             ("iotrace-perf files a.iocap --failed", "failed operations only"),
             ("iotrace-perf files a.iocap --life /srv/a.db", "what happened to a file"),
             ("iotrace-perf files a.iocap --by mount", "totals of each mount, too"),

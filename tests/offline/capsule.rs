@@ -119,6 +119,6 @@ fn info_counts_the_parts_that_are_left_out() {
     let info: Value = serde_json::from_str(&text).expect("JSON");
     assert!(info["capsule"]["command_lines"].as_u64() > Some(1), "{info:#}");
     assert_eq!(info["command"], Value::Array(Vec::new()));
-    let text = run(&["info"], &[&capsule]).success().stdout();
+    let text = run(&["summary"], &[&capsule]).success().stdout();
     assert!(text.contains("anonymised capsule"), "{text}");
 }
