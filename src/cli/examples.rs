@@ -33,7 +33,7 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         &[
             ("iotrace-perf report a.iocap -o a.html", "a page to look at, or to send"),
             ("iotrace-perf report -- ./app", "records ./app first; writes report.html"),
-            ("iotrace-perf report a.iocap --svg a.svg --from 2s --until 3s", "for a paper"),
+            ("iotrace-perf report a.iocap --svg a.svg --from 2s", "for a paper"),
         ],
     ),
     (

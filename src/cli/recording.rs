@@ -273,13 +273,12 @@ fn options(args: &CaptureArgs) -> Result<Options, CliError> {
     let EventSelection { calls, block, extents, uring, layers, faults } =
         wanted_events(&args.events)?;
     let devices = devices(&args.device)?;
-    if !block && (args.all_block || !devices.is_empty()) {
-        return Err(CliError::Usage(
-            "-d and --all-block are about block requests: add `block` to -e".into(),
-        ));
-    }
     let chains = chains(&args.stacks, args.call_graph)?;
     check_machine(args)?;
+    if !block && (args.all_block || !devices.is_empty()) {
+        let text = "-d and --all-block are about block requests: add `block` to -e";
+        return Err(CliError::Usage(text.into()));
+    }
     if !args.excluded.is_empty() && args.stacks.contains(&StacksArg::Calls) {
         return Err(CliError::Usage(
             "--exclude-pid does not leave out the stacks of system calls: leave out `calls` of --stacks, or --exclude-pid"

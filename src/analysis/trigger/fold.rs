@@ -200,13 +200,15 @@ impl<F: FnMut(Firing)> TriggerFold<F> {
         let ns = done.end.0.saturating_sub(done.start.0);
         for (place, (trigger, state)) in self.triggers.iter_mut().enumerate() {
             match (&trigger.metric, state) {
-                (Metric::Call(set), _) if set.calls.contains(&call) => {
-                    if ns > trigger.limit && !fired.contains(&place) {
-                        let subject = subject_of(done, call, &self.names);
-                        let (time, is_running) = (done.end, false);
-                        let (trigger, value) = (place, ns);
-                        (self.fired)(Firing { trigger, time, value, subject, is_running });
-                    }
+                (Metric::Call(set), _)
+                    if set.calls.contains(&call)
+                        && ns > trigger.limit
+                        && !fired.contains(&place) =>
+                {
+                    let subject = subject_of(done, call, &self.names);
+                    let (time, is_running) = (done.end, false);
+                    let (trigger, value) = (place, ns);
+                    (self.fired)(Firing { trigger, time, value, subject, is_running });
                 }
                 (
                     Metric::Window { source: TriggerSource::Calls(set), .. },

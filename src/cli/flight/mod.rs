@@ -57,6 +57,15 @@ const INCIDENTS_MAX: u64 = 20;
 /// Firings on their way to the keeper.
 const FIRINGS_MAX: usize = 4096;
 
+/// Refuses the control of a recording whose log is in parts.
+fn refuse_control(args: &RecordArgs) -> Result<(), CliError> {
+    if args.flight.rotate.is_some() && args.control.is_some() {
+        let text = "--control: files are not watched with --rotate; leave out one of them";
+        return Err(CliError::Usage(text.into()));
+    }
+    Ok(())
+}
+
 /// Records with a ring.
 pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     if args.messages.quiet {
@@ -64,6 +73,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
     }
     recording::refuse_stacks(&args.capture)?;
     check_triggers(args)?;
+    refuse_control(args)?;
     let limits = limits(&args.flight);
     let default = if args.flight.rotate.is_some() { "iotrace-{N}" } else { "incident-{N}" };
     let names = PartNames::of(&args.output, default)?;
@@ -72,10 +82,6 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode, CliError> {
         Some(bytes) => format!("logs of {}", size(bytes)),
         None => format!("a ring of {} in {}", limits.text, place.shown),
     };
-    if args.flight.rotate.is_some() && args.control.is_some() {
-        let text = "--control: files are not watched with --rotate; leave out one of them";
-        return Err(CliError::Usage(text.into()));
-    }
     let control = args.control.as_deref().map(DumpControl::new).transpose()?;
     let failed = |source| CliError::Open { path: place.path.clone(), source };
     let segments = SegmentRequests::new().map_err(failed)?;
