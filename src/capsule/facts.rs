@@ -1,5 +1,6 @@
 //! Facts without names.
 
+use super::code_ranges::CodeRanges;
 use super::pseudonyms::Pseudonyms;
 use crate::capture::fact::{Fact, NameOf, Text};
 use crate::capture::header::CapsuleCounts;
@@ -7,25 +8,41 @@ use crate::capture::header::CapsuleCounts;
 /// Returns a fact with pseudonyms; `None`: it has to be left out.
 pub(super) fn anonymous(
     fact: Fact,
+    code: &CodeRanges,
     names: &mut Pseudonyms,
     counts: &mut CapsuleCounts,
 ) -> Option<Fact> {
     Some(match fact {
         // Memory has structures of numbers.
-        Fact::Name { of: NameOf::Memory, .. } | Fact::Stack(_) | Fact::Unwound(_) => fact,
+        Fact::Name { of: NameOf::Memory, .. } | Fact::Unwound(_) => fact,
+        Fact::Stack(mut stack) => {
+            for address in &mut stack.way.addresses {
+                if *address != 0 && !code.contains(*address) {
+                    *address = 0;
+                    counts.chain_words += 1;
+                }
+            }
+            Fact::Stack(stack)
+        }
         Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes } => {
-            let bytes = names.path(&bytes);
+            let is_target = of == NameOf::Link;
+            let bytes = if is_target { names.target(&bytes) } else { names.path(&bytes) };
             Fact::Name { tid, cpu, record_time, of, begin, end, errno, address, stat, bytes }
         }
         Fact::Task { time, pid, tid, ppid, comm } => {
             Fact::Task { time, pid, tid, ppid, comm: names.name(&comm) }
         }
         Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link } => {
-            let link = names.path(&link);
+            let link = names.target(&link);
             Fact::Fd { begin, end, pid, fd, flags, position, shared, stat, link }
         }
         Fact::Opened { tid, since, until, end, errno, stat, bytes } => {
             Fact::Opened { tid, since, until, end, errno, stat, bytes: names.path(&bytes) }
+        }
+        // A word of a chain that is no address of code.
+        Fact::Symbol(symbol) if symbol.pid.0 != 0 && !code.contains(symbol.address) => {
+            counts.chain_words += 1;
+            return None;
         }
         Fact::Symbol(mut symbol) => {
             symbol.name = names.name(&symbol.name);
@@ -47,6 +64,18 @@ pub(super) fn anonymous(
             Fact::Text { time, which, pid, text }
         }
     })
+}
+
+/// Returns the number of facts in a frame, whatever their kinds: `u16` kind, `u32` length, body.
+pub(super) fn entries(payload: &[u8]) -> u64 {
+    const HEAD_BYTES: usize = 6;
+    let (mut rest, mut count) = (payload, 0);
+    while let Some([_, _, length @ ..]) = rest.first_chunk::<HEAD_BYTES>() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let Some(next) = rest.get(HEAD_BYTES.saturating_add(length)..) else { break };
+        (rest, count) = (next, count + 1);
+    }
+    count
 }
 
 /// Returns a text with pseudonyms; `None`: it has to be left out.
@@ -92,7 +121,9 @@ fn mount(line: &[u8], names: &mut Pseudonyms) -> Vec<u8> {
             // The other ones are numbers, and optional fields such as `shared:7`.
             None | Some(0) => continue,
             Some(1) => file_system(word, names),
-            // A device, a server, a directory of another file system.
+            // A device.
+            Some(2) if word.starts_with(b"/dev/") => names.path(&unescaped(word)),
+            // A server, a directory of another file system.
             Some(2) => names.name(word),
             Some(_) => options(word),
         };
@@ -111,16 +142,41 @@ fn file_system(word: &[u8], names: &mut Pseudonyms) -> Vec<u8> {
     }
 }
 
-/// Options of a mount: those with a value keep it only if it is a number.
+/// Options whose numbers say how a file system works, and name nobody.
+const NUMBERS: [&[u8]; 22] = [
+    b"allocsize",
+    b"barrier",
+    b"bsize",
+    b"commit",
+    b"data",
+    b"inode_readahead_blks",
+    b"journal_ioprio",
+    b"logbsize",
+    b"logbufs",
+    b"max_batch_time",
+    b"max_read",
+    b"min_batch_time",
+    b"nr_blocks",
+    b"nr_inodes",
+    b"resv_level",
+    b"retrans",
+    b"rsize",
+    b"size",
+    b"stripe",
+    b"sunit",
+    b"swidth",
+    b"wsize",
+];
+
+/// Options of a mount: those with a value keep it only if it is a number of the list.
 fn options(word: &[u8]) -> Vec<u8> {
     let all = word.split(|byte| *byte == b',').filter_map(|option| {
         let (key, value) = match option.iter().position(|byte| *byte == b'=') {
             Some(at) => (option.get(..at)?, option.get(at + 1..)?),
             None => return is_word(option).then_some(option),
         };
-        let is_user = key.ends_with(b"id");
         let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        Some(if is_number && !is_user { option } else { key })
+        Some(if is_number && NUMBERS.contains(&key) { option } else { key })
     });
     all.collect::<Vec<_>>().join(&b',')
 }
@@ -197,7 +253,7 @@ mod tests {
     #[test]
     fn mounts_keep_numbers_types_and_flags() {
         let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - fuse.sshfs me@host:/srv \
-                    rw,errors=continue,uid=1000,size=4096,upperdir=/srv/me\n";
+                    rw,errors=continue,uid=1000,size=4096,pin=4711,upperdir=/srv/me\n";
         let text = changed(Text::MOUNTINFO, line);
         let words: Vec<&str> = text.trim_end().split(' ').collect();
         assert_eq!(
@@ -206,10 +262,10 @@ mod tests {
         );
         assert_eq!(
             (words[3].len(), words[4].len(), words[10]),
-            (5, 6, "rw,errors,uid,size=4096,upperdir")
+            (5, 6, "rw,errors,uid,size=4096,pin,upperdir")
         );
         assert!(words[8].starts_with("fuse."));
-        for name in ["mnt1", "mnt", "sshfs", "me@host", "srv", "1000", "continue"] {
+        for name in ["mnt1", "mnt", "sshfs", "me@host", "srv", "1000", "4711", "continue"] {
             assert!(!text.contains(name), "{name}: {text}");
         }
     }
@@ -230,12 +286,20 @@ mod tests {
     }
 
     #[test]
+    fn facts_of_unknown_kinds_are_entries() {
+        let unknown = [b"\xff\xff".as_slice(), &3_u32.to_le_bytes(), b"abc"].concat();
+        let payload = [unknown.as_slice(), &unknown, b"\x01\0\xff"].concat();
+        assert_eq!((entries(&payload), crate::capture::fact::facts(&payload).count()), (2, 0));
+    }
+
+    #[test]
     fn command_lines_and_unknown_texts_are_left_out() {
         let (mut names, mut counts) = (Pseudonyms::new(b"s"), CapsuleCounts::default());
         for which in [Text::COMMAND, Text(999)] {
             let (time, pid, text) = (crate::units::KernelTime(1), crate::units::Pid(1), vec![1]);
             let fact = Fact::Text { time, which, pid, text };
-            assert_eq!(anonymous(fact, &mut names, &mut counts), None);
+            let code = CodeRanges::default();
+            assert_eq!(anonymous(fact, &code, &mut names, &mut counts), None);
         }
         assert_eq!((counts.command_lines, counts.texts), (1, 1));
     }

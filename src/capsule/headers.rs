@@ -37,8 +37,8 @@ const ATTRIBUTES: [&str; 24] = [
 ];
 
 /// Adds the kernel's names of disks and partitions to those that stay.
-pub(super) fn keep_disks(header: &Header, names: &mut Pseudonyms) {
-    for disk in &header.disks {
+pub(super) fn keep_disks(disks: &[Disk], names: &mut Pseudonyms) {
+    for disk in disks {
         names.keep_disk(&disk.name);
         disk.partitions.iter().for_each(|partition| names.keep_disk(&partition.name));
     }

@@ -8,14 +8,18 @@
 //!
 //! Pseudonyms have the lengths of the names, so records keep their places; a path keeps its shape.
 //! Sizes, times, numbers, flags and errors stay. What cannot be rewritten is left out and counted:
-//! command lines, texts for people, frames of unknown kinds, copies of stacks. The log is read
-//! twice: the counts are in its header.
+//! command lines, texts for people, frames of unknown kinds, copies of stacks, words of call chains
+//! outside of code. The log is read three times: the code and the disks come first, and the counts
+//! are in the header.
 
+mod arities;
+mod code_ranges;
 mod facts;
 mod headers;
 mod payloads;
 mod pseudonyms;
 mod records;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -26,6 +30,7 @@ use thiserror::Error;
 
 use self::pseudonyms::Pseudonyms;
 use self::records::RecordRules;
+use self::survey::Survey;
 use crate::capture::fact::{self, FactsFrame};
 use crate::capture::format::{Codec, FrameHeader, FrameKind};
 pub use crate::capture::header::CapsuleCounts;
@@ -51,8 +56,8 @@ pub enum CapsuleError {
     Io(#[from] io::Error),
 }
 
-/// Writes the capsule of a log. `open` opens the log from its beginning, twice. Returns what is
-/// left out.
+/// Writes the capsule of a log. `open` opens the log from its beginning, three times. Returns the
+/// counts of what is left out.
 ///
 /// # Errors
 ///
@@ -63,17 +68,20 @@ pub fn write<R: Read>(
     out: impl Write,
 ) -> Result<CapsuleCounts, CapsuleError> {
     let mut names = Pseudonyms::new(salt);
+    let mut survey = survey::survey(open()?)?;
+    headers::keep_disks(&survey.disks, &mut names);
     let mut counts = CapsuleCounts::default();
-    copy(open()?, &mut names, &mut counts, None, io::sink())?;
+    copy(open()?, &mut survey, &mut names, &mut counts, None, io::sink())?;
     counts.shared_pseudonyms = names.shared;
     let mut again = CapsuleCounts::default();
-    copy(open()?, &mut names, &mut again, Some(counts), out)?;
+    copy(open()?, &mut survey, &mut names, &mut again, Some(counts), out)?;
     Ok(counts)
 }
 
 /// Copies a log; `known`: what its header says of the parts that are left out.
 fn copy(
     log: impl Read,
+    survey: &mut Survey,
     names: &mut Pseudonyms,
     counts: &mut CapsuleCounts,
     known: Option<CapsuleCounts>,
@@ -94,8 +102,10 @@ fn copy(
                 if header.capsule.is_some() {
                     return Err(CapsuleError::IsCapsule);
                 }
-                headers::keep_disks(&header, names);
-                rules = Some(RecordRules::of(&header));
+                headers::keep_disks(&header.disks, names);
+                let mut of_log = RecordRules::of(&header);
+                of_log.code = std::mem::take(&mut survey.code);
+                rules = Some(of_log);
                 let header = headers::header(&header, names, counts);
                 writer.json(frame.kind, time, &Header { capsule: known, ..header })?;
             }
@@ -107,11 +117,17 @@ fn copy(
                 }
             }
             (FrameKind::ROUND, _) => writer.round(time)?,
-            (FrameKind::FACTS | FrameKind::LAST_FACTS, _) => {
+            (FrameKind::FACTS | FrameKind::LAST_FACTS, Some(rules)) => {
                 let mut facts = FactsFrame::default();
                 let all = fact::facts(&payload);
-                let kept = all.filter_map(|fact| facts::anonymous(fact, names, counts));
-                kept.for_each(|fact| facts.push(&fact));
+                let mut left = facts::entries(&payload);
+                for fact in all {
+                    left = left.saturating_sub(1);
+                    if let Some(fact) = facts::anonymous(fact, &rules.code, names, counts) {
+                        facts.push(&fact);
+                    }
+                }
+                counts.facts += left;
                 match frame.kind {
                     FrameKind::FACTS => writer.facts(time, &mut facts)?,
                     _ => writer.last_facts(time, &mut facts)?,
@@ -124,7 +140,9 @@ fn copy(
             _ => counts.frames += 1,
         }
     }
-    if rules.is_some() { Ok(()) } else { Err(CapsuleError::NoHeader) }
+    let rules = rules.ok_or(CapsuleError::NoHeader)?;
+    survey.code = rules.code;
+    Ok(())
 }
 
 fn data_frame(frame: &FrameHeader) -> DataFrame {

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::arities;
 use super::pseudonyms::Pseudonyms;
 use crate::tracefs::{EventFormat, Field, FieldKind};
 
@@ -34,6 +35,8 @@ enum FieldRule {
     Text(Range<usize>, TextKind),
     /// Text up to the end of the record.
     TextToEnd(usize, TextKind),
+    /// Number of a system call, and its six arguments.
+    Call(Range<usize>, Range<usize>),
     /// Text at the offset that a word has, from the start of the payload or from this place.
     Located(usize, usize, TextKind),
 }
@@ -42,13 +45,17 @@ enum FieldRule {
 #[derive(Clone, Debug)]
 pub(super) struct PayloadRules {
     fields: Vec<FieldRule>,
+    /// Kind of the machine, which decides on the numbers of calls.
+    machine: String,
     /// True if the payload has contents that are left out.
     pub(super) leaves_out: bool,
 }
 
 impl PayloadRules {
-    pub(super) fn of(system: &str, format: &EventFormat) -> Self {
-        let mut rules = Self { fields: Vec::new(), leaves_out: false };
+    pub(super) fn of(system: &str, format: &EventFormat, machine: &str) -> Self {
+        let machine = machine.to_owned();
+        let mut rules = Self { fields: Vec::new(), machine, leaves_out: false };
+        let is_entry = system == "raw_syscalls" && format.name == "sys_enter";
         let sets_user = system == "syscalls"
             && format.name.starts_with("sys_enter_set")
             && format.name.ends_with("uid");
@@ -56,7 +63,11 @@ impl PayloadRules {
         let own = format.event_fields().iter();
         let own = own.map(|field| (field, sets_user && field.name.ends_with("uid")));
         for (field, is_user) in all.chain(own) {
-            match rule(field, is_user) {
+            let rule = match is_entry && field.name == "args" {
+                true => call_rule(format, field),
+                false => rule(field, is_user),
+            };
+            match rule {
                 Some(rule) => rules.fields.push(rule),
                 None => rules.leaves_out = true,
             }
@@ -68,16 +79,49 @@ impl PayloadRules {
     pub(super) fn apply(&self, payload: &mut [u8], names: &mut Pseudonyms) {
         let mut out = vec![0; payload.len()];
         for rule in &self.fields {
-            apply(rule, payload, &mut out, names);
+            match rule {
+                FieldRule::Call(number, args) => {
+                    arguments(payload, &mut out, number.clone(), args.clone(), &self.machine);
+                }
+                rule => apply(rule, payload, &mut out, names),
+            }
         }
         payload.copy_from_slice(&out);
     }
 }
 
+/// Returns the rule of the arguments of any system call.
+fn call_rule(format: &EventFormat, args: &Field) -> Option<FieldRule> {
+    let number = format.event_fields().iter().find(|field| field.name == "id")?;
+    Some(FieldRule::Call(place_of(number)?, place_of(args)?))
+}
+
+/// Copies the arguments that a call uses. The other registers hold remains of the program.
+fn arguments(
+    payload: &[u8],
+    out: &mut [u8],
+    number: Range<usize>,
+    args: Range<usize>,
+    machine: &str,
+) {
+    let number = payload.get(number).and_then(|number| number.first_chunk::<8>());
+    let words = payload.get(args.clone()).and_then(|args| args.as_chunks::<8>().0.first_chunk());
+    let (Some(number), Some(words)) = (number, words) else { return };
+    let words: [u64; 6] = words.map(u64::from_le_bytes);
+    let call = arities::call(machine, u64::from_le_bytes(*number));
+    let used = call.map_or(0, |call| arities::used(call, words));
+    copy(payload, out, args.start..args.start + 8 * used);
+}
+
+fn place_of(field: &Field) -> Option<Range<usize>> {
+    let at = usize::try_from(field.offset).ok()?;
+    Some(at..at.checked_add(usize::try_from(field.size).ok()?)?)
+}
+
 /// Returns the rule of a field; `None`: its contents are left out.
 fn rule(field: &Field, is_user: bool) -> Option<FieldRule> {
-    let at = usize::try_from(field.offset).ok()?;
-    let place = at..at.checked_add(usize::try_from(field.size).ok()?)?;
+    let place = place_of(field)?;
+    let at = place.start;
     let is_text = field.declaration.contains("char");
     let text = text_kind(&field.name);
     Some(match field.kind {
@@ -103,6 +147,7 @@ fn text_kind(name: &str) -> TextKind {
 fn apply(rule: &FieldRule, payload: &[u8], out: &mut [u8], names: &mut Pseudonyms) {
     match rule {
         FieldRule::Number(place) => copy(payload, out, place.clone()),
+        FieldRule::Call(..) => {}
         FieldRule::User(place) => {
             copy(payload, out, place.clone());
             if let Some(bytes) = out.get_mut(place.clone())
@@ -167,7 +212,7 @@ mod tests {
     }
 
     fn applied(fields: &str, payload: &[u8]) -> Vec<u8> {
-        let rules = PayloadRules::of("syscalls", &format(fields));
+        let rules = PayloadRules::of("syscalls", &format(fields), "x86_64");
         let mut payload = payload.to_vec();
         rules.apply(&mut payload, &mut Pseudonyms::new(b"x"));
         payload
@@ -202,6 +247,24 @@ mod tests {
             |user: u64| [b"\x07\0\0\0\x2a\0\0\0".as_slice(), &user.to_le_bytes()].concat();
         assert_eq!(applied(fields, &payload(0)), payload(0));
         assert_ne!(applied(fields, &payload(1000)), payload(1000));
+    }
+
+    /// Fails if registers that a call does not use stay.
+    #[test]
+    fn arguments_beyond_the_arity_are_cleared() {
+        let text = "name: sys_enter\nID: 7\nformat:\n\
+            \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+            \tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
+            \tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n\nprint fmt: \"\"\n";
+        let format = EventFormat::parse(text).expect("parses");
+        let rules = PayloadRules::of("raw_syscalls", &format, "x86_64");
+        // read, close, a call without a row.
+        for (number, kept) in [(0_u64, 3), (3, 1), (9999, 0)] {
+            let mut payload = [&[0; 8], &*number.to_le_bytes().to_vec(), &[b'A'; 48]].concat();
+            rules.apply(&mut payload, &mut Pseudonyms::new(b"x"));
+            let letters = payload.iter().filter(|byte| **byte == b'A').count();
+            assert_eq!(letters, 8 * kept, "{number}");
+        }
     }
 
     #[test]

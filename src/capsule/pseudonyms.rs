@@ -8,7 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
 use super::vocabulary::{
-    DEVICE_NODES, EXTENSION_BYTES_MAX, EXTENSIONS, KERNEL_OBJECTS, PREFIXES, ROOTS,
+    ANONYMOUS, ANONYMOUS_INODES, DEVICE_NODES, EXTENSION_BYTES_MAX, EXTENSIONS, KERNEL_OBJECTS,
+    PREFIXES, ROOTS,
 };
 
 /// Characters of pseudonyms.
@@ -61,11 +62,21 @@ impl Pseudonyms {
         self.disks.insert(name.as_bytes().to_vec());
     }
 
-    /// Returns the pseudonym of a path, or of the kernel's name of an object without a path.
-    pub(super) fn path(&mut self, path: &[u8]) -> Vec<u8> {
-        if KERNEL_OBJECTS.iter().any(|object| path.starts_with(object)) {
-            return path.to_vec();
+    /// Returns the pseudonym of the target of a descriptor: a path, or the kernel's name of an
+    /// object without a path.
+    pub(super) fn target(&mut self, target: &[u8]) -> Vec<u8> {
+        if is_numbered_object(target) || ANONYMOUS_INODES.contains(&target) {
+            return target.to_vec();
         }
+        // The kernel's word for a file without a path; a driver gave the rest.
+        match target.strip_prefix(ANONYMOUS) {
+            Some(name) => [ANONYMOUS, &self.stem(name)].concat(),
+            None => self.path(target),
+        }
+    }
+
+    /// Returns the pseudonym of a path.
+    pub(super) fn path(&mut self, path: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(path.len());
         let root = path.split(|byte| *byte == b'/').nth(1).filter(|_| path.starts_with(b"/"));
         for (place, part) in path.split(|byte| *byte == b'/').enumerate() {
@@ -180,6 +191,15 @@ impl Pseudonyms {
     }
 }
 
+/// Returns true for the kernel's name of an object with a number, such as `pipe:[7]`.
+fn is_numbered_object(target: &[u8]) -> bool {
+    let Some(colon) = target.iter().position(|byte| *byte == b':') else { return false };
+    let (word, number) = target.split_at(colon);
+    let digits = number.strip_prefix(b":[").and_then(|digits| digits.strip_suffix(b"]"));
+    KERNEL_OBJECTS.contains(&word)
+        && digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,9 +222,7 @@ mod tests {
         assert!(first[3].ends_with(".txt") && !first[3].starts_with("report"));
         assert!(!second[3].contains("smith"), "only widely used extensions stay");
         assert_eq!(path("srv"), first[1], "spelled names have the same pseudonym");
-        for same in
-            ["/dev/null", "/dev/vda1", "pipe:[77]", "anon_inode:[eventfd]", "/proc", "..", "./", ""]
-        {
+        for same in ["/dev/null", "/dev/vda1", "/dev/shm", "/dev/fd", "/proc", "..", "./", ""] {
             assert_eq!(path(same), same);
         }
         assert_ne!(path("/dev/mapper/home"), "/dev/mapper/home");
@@ -223,6 +241,21 @@ mod tests {
             assert_eq!(names.name(name.as_bytes()), names.name(name.as_bytes()));
         }
         assert_eq!((all.len(), names.shared), (3000, 0));
+    }
+
+    /// Fails if a name that looks like one of the kernel stays.
+    #[test]
+    fn only_names_of_the_kernel_stay_and_only_as_targets() {
+        let mut names = Pseudonyms::new(b"salt");
+        for same in ["pipe:[77]", "socket:[1]", "anon_inode:[eventfd]", "anon_inode:inotify"] {
+            assert_eq!(text(names.target(same.as_bytes())), same);
+            assert_ne!(text(names.path(same.as_bytes())), same);
+        }
+        let hostile = ["pipe:[mergerplan]", "pipe:[7]/mergerplan", "anon_inode:mergerplan"];
+        for name in hostile.iter().chain(&["socket:[", "anon_inode:[eventfd]/mergerplan"]) {
+            let target = text(names.target(name.as_bytes()));
+            assert!(target != *name && !target.contains("mergerplan"), "{name}: {target}");
+        }
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::code_ranges::CodeRanges;
 use super::payloads::PayloadRules;
 use super::pseudonyms::Pseudonyms;
 use crate::capture::header::{CapsuleCounts, Header, RecordLayout};
-use crate::record::abi::HEADER_BYTES;
-use crate::record::abi::record_type;
+use crate::record::abi::{HEADER_BYTES, context, record_type};
 use crate::record::layout::SampleLayout;
 use crate::record::page::{self, PageEntry, PageLayout};
 use crate::record::parse::{RecordKind, records};
@@ -43,17 +43,32 @@ impl FrameLayout {
 pub(super) struct RecordRules {
     layouts: Vec<FrameLayout>,
     payloads: FxHashMap<u16, PayloadRules>,
+    /// Addresses that stay in call chains.
+    pub(super) code: CodeRanges,
 }
 
 impl RecordRules {
     pub(super) fn of(header: &Header) -> Self {
+        let machine = &*header.host.machine;
         let mut payloads = FxHashMap::default();
         for point in &header.tracepoints {
             if let Ok(format) = EventFormat::parse(&point.format) {
-                payloads.insert(point.id, PayloadRules::of(&point.system, &format));
+                payloads.insert(point.id, PayloadRules::of(&point.system, &format, machine));
             }
         }
-        Self { layouts: header.layouts.iter().map(FrameLayout::of).collect(), payloads }
+        let layouts = header.layouts.iter().map(FrameLayout::of).collect();
+        Self { layouts, payloads, code: CodeRanges::default() }
+    }
+
+    /// Returns the addresses of new executable mappings in a frame.
+    pub(super) fn executable_mappings(&self, layout: u16, bytes: &[u8]) -> Vec<(u64, u64)> {
+        match self.layouts.get(usize::from(layout)) {
+            Some(FrameLayout::Perf(_)) => records(bytes)
+                .flatten()
+                .filter_map(|(_, record)| record.executable_mapping())
+                .collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Replaces the names in a frame. Returns false if the frame has to be left out.
@@ -144,8 +159,16 @@ impl RecordRules {
             record_type::SAMPLE => {
                 let place = record.payload_place(layout);
                 let program = record.program_at(layout);
-                if let Some(payload) = place.clone().and_then(|place| bytes.get_mut(place)) {
-                    self.payload(payload, names, counts);
+                let chain = record.chain_place(layout);
+                let Some(payload) = place.clone().and_then(|place| bytes.get_mut(place)) else {
+                    let rest = bytes.get_mut(HEADER_BYTES + layout.fixed_bytes()..);
+                    rest.into_iter().for_each(|rest| rest.fill(0));
+                    counts.records += 1;
+                    return;
+                };
+                self.payload(payload, names, counts);
+                if let Some(chain) = chain.and_then(|place| bytes.get_mut(place)) {
+                    counts.chain_words += clear_data(chain, &self.code);
                 }
                 if let Some(program) = program.and_then(|at| bytes.get_mut(at..)) {
                     counts.user_stacks += u64::from(clear_program(program, layout));
@@ -187,15 +210,32 @@ fn text(bytes: &mut [u8], place: Range<usize>, pseudonym: impl FnOnce(&[u8]) -> 
     field.iter_mut().zip(pseudonym).for_each(|(to, from)| *to = from);
 }
 
-/// Clears the stack of a program, and its registers except for those that are places in the code
-/// and on the stack. Returns true if there was a program.
+/// Clears the words of a call chain in the program that are not addresses of code: whoever follows
+/// frame pointers takes any word of the memory for one. Returns their number.
+fn clear_data(chain: &mut [u8], code: &CodeRanges) -> u64 {
+    let (words, _) = chain.as_chunks_mut::<8>();
+    let (mut cleared, mut is_kernel) = (0, false);
+    for word in words {
+        let number = u64::from_le_bytes(*word);
+        if number >= context::LOWEST {
+            is_kernel = number == context::KERNEL;
+        } else if !is_kernel && number != 0 && !code.contains(number) {
+            *word = [0; 8];
+            cleared += 1;
+        }
+    }
+    cleared
+}
+
+/// Clears the stack of a program, and its registers except for the two that are the place in the
+/// code and the top of the stack. Returns true if there was a program.
 fn clear_program(program: &mut [u8], layout: &SampleLayout) -> bool {
     let mask = layout.registers().unwrap_or(0);
     let has_program = program.first_chunk::<8>().is_some_and(|abi| *abi != [0; 8]);
     let mut at = 8;
     if has_program {
         for bit in (0..u64::BITS).filter(|bit| mask >> bit & 1 == 1) {
-            let is_place = matches!(bit, x86::IP | x86::SP | x86::BP);
+            let is_place = matches!(bit, x86::IP | x86::SP);
             if let Some(register) = program.get_mut(at..at + 8).filter(|_| !is_place) {
                 register.fill(0);
             }
@@ -209,4 +249,24 @@ fn clear_program(program: &mut [u8], layout: &SampleLayout) -> bool {
         stack.fill(0);
     }
     has_program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if words of the program's memory stay in a chain.
+    #[test]
+    fn words_of_a_chain_outside_of_code_are_cleared() {
+        let mut code = CodeRanges::default();
+        code.add(0x5000, 0x6000);
+        let secret = u64::from_le_bytes(*b"password");
+        let (kernel, user) = (context::KERNEL, context::USER);
+        let words = [kernel, 0xffff_ffff_8100_0000, user, 0x5010, secret, 0x5fff, 0x6000];
+        let mut chain: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(clear_data(&mut chain, &code), 2);
+        let (found, _) = chain.as_chunks::<8>();
+        let found: Vec<u64> = found.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        assert_eq!(found, [kernel, 0xffff_ffff_8100_0000, user, 0x5010, 0, 0x5fff, 0]);
+    }
 }

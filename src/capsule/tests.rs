@@ -178,7 +178,9 @@ fn record_payloads(log: &[u8], header: &Header) -> Vec<Vec<u8>> {
 
 /// Words that are in every log, or of which a few letters may be in a pseudonym by chance.
 fn is_common(name: &[u8]) -> bool {
-    const KEPT: [&[u8]; 14] = [
+    const KEPT: [&[u8]; 15] = [
+        // `name=` of a hierarchy of control groups.
+        b"name",
         b"dev",
         b"proc",
         b"sys",
@@ -209,6 +211,15 @@ fn contains(bytes: &[u8], name: &[u8]) -> bool {
     bytes.windows(name.len()).any(|window| window == name)
 }
 
+/// Returns a name with the bytes around its first place.
+fn context(bytes: &[u8], name: &[u8]) -> String {
+    const AROUND: usize = 24;
+    let at = bytes.windows(name.len()).position(|window| window == name).unwrap_or(0);
+    let end = bytes.len().min(at + name.len() + AROUND);
+    let around = &bytes[at.saturating_sub(AROUND)..end];
+    format!("{} in {:?}", String::from_utf8_lossy(name), String::from_utf8_lossy(around))
+}
+
 /// Fails if a name of an original is in its capsule, in a record, a fact, or a text of the header.
 #[test]
 fn no_name_of_the_original_is_in_a_capsule() {
@@ -234,7 +245,7 @@ fn no_name_of_the_original_is_in_a_capsule() {
             .iter()
             .filter(|name| !is_common(name) && contains(&haystack, name))
             .filter(|name| !kept.iter().any(|word| contains(word, name)))
-            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .map(|name| context(&haystack, name))
             .collect();
         if !leaked.is_empty() {
             leaks.push(format!("{}: {leaked:?}", path.display()));

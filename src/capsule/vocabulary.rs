@@ -4,13 +4,39 @@
 /// Directories at the root whose names stay: reports interpret the names below them.
 pub(super) const ROOTS: [&[u8]; 3] = [b"dev", b"proc", b"sys"];
 
-/// Nodes in `/dev` whose names stay.
-pub(super) const DEVICE_NODES: [&[u8]; 6] =
-    [b"null", b"zero", b"full", b"random", b"urandom", b"tty"];
+/// Nodes and directories in `/dev` whose names stay. Replay tells files in the directories from
+/// devices.
+pub(super) const DEVICE_NODES: [&[u8]; 8] =
+    [b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"shm", b"fd"];
 
-/// Beginnings of the kernel's names of objects without a path.
-pub(super) const KERNEL_OBJECTS: [&[u8]; 6] =
-    [b"pipe:[", b"socket:[", b"anon_inode:", b"pidfd:[", b"mnt:[", b"net:["];
+/// Words of the kernel's names of objects with a number, such as `pipe:[7]`.
+pub(super) const KERNEL_OBJECTS: [&[u8]; 11] = [
+    b"pipe", b"socket", b"pidfd", b"mnt", b"net", b"pid", b"user", b"uts", b"ipc", b"cgroup",
+    b"time",
+];
+
+/// Beginning of the kernel's names of files without a path.
+pub(super) const ANONYMOUS: &[u8] = b"anon_inode:";
+
+/// Names of files without a path that stay.
+pub(super) const ANONYMOUS_INODES: [&[u8]; 16] = [
+    b"anon_inode:[eventfd]",
+    b"anon_inode:[eventpoll]",
+    b"anon_inode:[fanotify]",
+    b"anon_inode:[fscontext]",
+    b"anon_inode:[io_uring]",
+    b"anon_inode:[landlock-ruleset]",
+    b"anon_inode:[perf_event]",
+    b"anon_inode:[pidfd]",
+    b"anon_inode:[signalfd]",
+    b"anon_inode:[timerfd]",
+    b"anon_inode:[userfaultfd]",
+    b"anon_inode:bpf-map",
+    b"anon_inode:bpf-prog",
+    b"anon_inode:bpf_link",
+    b"anon_inode:inotify",
+    b"anon_inode:seccomp notify",
+];
 
 /// Beginnings of names that a program has given to an object.
 pub(super) const PREFIXES: [&[u8]; 3] = [b"memfd:", b"dmabuf:", b"[anon:"];

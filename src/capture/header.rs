@@ -96,6 +96,10 @@ pub struct CapsuleCounts {
     pub records: u64,
     /// Copies of the stacks and registers of programs.
     pub user_stacks: u64,
+    /// Words of call chains that are no addresses of known code.
+    pub chain_words: u64,
+    /// Facts of unknown kinds.
+    pub facts: u64,
     /// Frames of unknown kinds or layouts, and damaged ones.
     pub frames: u64,
     /// Names with the pseudonym of another name.

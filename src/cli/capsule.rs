@@ -15,6 +15,9 @@ use crate::capsule::{self, CapsuleError};
 use crate::sys::output_dir::NewFile;
 use crate::sys::{random, regular};
 
+/// Least length of a salt that is given.
+const SALT_BYTES_MIN: usize = 16;
+
 pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
     let log = &args.log;
     let Some(output) = &args.output else {
@@ -32,6 +35,12 @@ pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
         )));
     }
     let salt = match &args.salt {
+        Some(salt) if salt.as_bytes().len() < SALT_BYTES_MIN => {
+            return Err(CliError::Usage(format!(
+                "--salt: a text of {} bytes can be guessed, and reveals all names then; give at least {SALT_BYTES_MIN}, such as the output of openssl rand -hex 16",
+                salt.as_bytes().len()
+            )));
+        }
         Some(salt) => salt.as_bytes().to_vec(),
         None => random::bytes().map_err(CliError::Output)?.to_vec(),
     };

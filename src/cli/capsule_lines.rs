@@ -19,6 +19,8 @@ pub(super) fn left_out(counts: &CapsuleCounts) -> String {
         (counts.payload_parts, "record with a field of unknown contents"),
         (counts.records, "record of an unknown kind"),
         (counts.user_stacks, "copy of a stack"),
+        (counts.chain_words, "word of call chains outside of known code"),
+        (counts.facts, "fact of an unknown kind"),
         (counts.frames, "unknown or damaged frame"),
     ];
     let named = all.iter().filter(|(count, _)| *count > 0);
@@ -39,7 +41,7 @@ pub(super) fn left_out(counts: &CapsuleCounts) -> String {
 /// Formats a count; the plural is that of the first noun.
 fn plural(count: u64, noun: &str) -> String {
     match noun.split_once(' ') {
-        Some((first, rest)) if count != 1 && matches!(first, "record") => {
+        Some((first, rest)) if count != 1 && matches!(first, "record" | "word" | "fact") => {
             format!("{} {rest}", counted(count, first))
         }
         _ if noun.starts_with("copy") && count != 1 => format!("{count} copies of stacks"),
@@ -50,6 +52,14 @@ fn plural(count: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_of_words_and_facts_have_plurals() {
+        let counts = CapsuleCounts { chain_words: 2, facts: 1, ..CapsuleCounts::default() };
+        let line = "left out: 2 words of call chains outside of known code, \
+                    1 fact of an unknown kind";
+        assert_eq!(left_out(&counts), line);
+    }
 
     #[test]
     fn parts_are_named_with_their_numbers() {

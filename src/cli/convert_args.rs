@@ -21,8 +21,9 @@ pub(super) struct ConvertArgs {
     /// Write a log whose names are pseudonyms, to give away: -o NAME.iocap
     #[arg(long)]
     pub(super) capsule: bool,
-    /// Secret of the pseudonyms: two capsules with the same one compare. It is not stored; without
-    /// it each capsule has its own
+    /// Secret of the pseudonyms, at least 16 bytes: two capsules with the same one compare. It is
+    /// not stored; without it each capsule has its own. A text that can be guessed reveals all
+    /// names, and ps and the history of the shell show it
     #[arg(long, value_name = "TEXT", requires = "capsule")]
     pub(super) salt: Option<OsString>,
 }

@@ -97,6 +97,12 @@ impl SampleLayout {
         self.trailer_tid
     }
 
+    /// Returns the number of bytes at the begin of a sample's body before the first field of
+    /// variable length.
+    pub fn fixed_bytes(&self) -> usize {
+        self.raw
+    }
+
     /// Returns the `PERF_SAMPLE_*` bits from which the layout was created.
     pub fn sample_type(&self) -> u64 {
         self.sample_type

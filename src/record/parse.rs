@@ -236,6 +236,20 @@ impl<'a> RecordKind<'a> {
         self.body.get(start..start.checked_add(bytes)?).map(Chain::new)
     }
 
+    /// Returns the place of the numbers of that chain in the whole record, in bytes.
+    pub fn chain_place(&self, layout: &SampleLayout) -> Option<Range<usize>> {
+        let begin = HEADER_BYTES + layout.raw + 8;
+        self.chain(layout).map(|chain| begin..begin + chain.bytes())
+    }
+
+    /// Returns the addresses of a new mapping if the record is one and the mapping is executable.
+    pub fn executable_mapping(&self) -> Option<(u64, u64)> {
+        let is_executable = u32_at(self.body, 56)? & libc::PROT_EXEC.cast_unsigned() != 0;
+        let start = u64_at(self.body, 8)?;
+        let end = start.checked_add(u64_at(self.body, 16)?)?;
+        (self.kind == record_type::MMAP2 && is_executable).then_some((start, end))
+    }
+
     /// Reads all fields of the record.
     ///
     /// # Errors

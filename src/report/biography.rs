@@ -33,20 +33,18 @@ const LIFE: [Column; 18] = [
     key_column(0, "path", "file"),
 ];
 
-/// Certainty of the statement that bytes never reached a disk: it is the absence of requests.
-fn certainty(summary: &Summary, fates: &ByteFates) -> Link {
+/// Certainty of the statement that bytes never reached a disk. It is the absence of requests, so it
+/// is never exact: another name or an open descriptor may keep a removed file, and its data is
+/// written later.
+fn certainty(summary: &Summary, life: &Life, fates: &ByteFates) -> Link {
     let has_block = summary.header.tracepoints.iter().any(|point| point.system == "block");
     let is_damaged = summary.lost() > 0 || summary.damaged_bytes > 0;
-    if !has_block || is_damaged || fates.unknown > 0 {
+    // File systems without a block device of their own have devices of the major number 0.
+    let has_disk = life.inode.is_some_and(|(dev, _)| dev.major() != 0);
+    if !has_block || !has_disk || is_damaged || fates.unknown > 0 {
         return Link::Unknown;
     }
-    let scope = &summary.header.scope;
-    let has_all = scope.mode == "system" || scope.all_block;
-    let mut points = summary.header.tracepoints.iter();
-    let has_extents = points.any(|point| matches!(&*point.system, "ext4" | "iomap" | "xfs"));
-    // A request of unknown contents may be of this file.
-    let is_clear = has_extents && summary.ledger.attribution.files.unknown == 0;
-    if has_all && is_clear { Link::Exact } else { Link::Inferred }
+    Link::Inferred
 }
 
 fn word(text: impl Into<String>) -> Cell {
@@ -71,7 +69,7 @@ impl Lives<'_> {
     }
 
     fn process(&self, event: &LifeEvent) -> String {
-        let name = String::from_utf8_lossy(self.fold.names.of(event.process)).into_owned();
+        let name = Cell::Name(self.fold.names.of(event.process).to_vec()).text();
         format!("{name}[{}]", event.pid)
     }
 
@@ -109,7 +107,7 @@ impl Lives<'_> {
         ];
         let mut cells = vec![Cell::ns(at(LifeStep::Born)), Cell::ns(gone)];
         cells.extend(counts.map(Cell::Count));
-        let certainty = word(certainty(self.summary, &fates).as_str());
+        let certainty = word(certainty(self.summary, life, &fates).as_str());
         cells.push(if fates.never_reached() > 0 { certainty } else { Cell::None });
         cells.push(life.inode.map_or(Cell::None, |(dev, ino)| word(format!("{dev}:{ino}"))));
         cells.push(path(life.last_name.as_deref()));
@@ -217,7 +215,7 @@ impl Lives<'_> {
         let fates = life.fates();
         if fates.never_reached() > 0 {
             let (never, all) = (size(fates.never_reached()), size(life.written));
-            let link = certainty(self.summary, &fates).as_str();
+            let link = certainty(self.summary, life, &fates).as_str();
             parts.push(format!("{never} of {all} never reached the disk ({link})"));
         }
         if parts.is_empty() {
@@ -247,6 +245,11 @@ pub fn report(fold: &Biographies, summary: &Summary, limit: usize) -> Report {
     for (count, noun, what) in [
         (more, "event", "beyond the limit of each life are counted only"),
         (fold.not_followed, "file", "had no room, so earlier names of this one may be missing"),
+        (
+            fold.not_remembered,
+            "open or absent file",
+            "had no room: births and accesses may be missing",
+        ),
         (fold.unknown_names, "change", "of a name that is not known: a life may lack its end"),
     ] {
         if count > 0 {

@@ -42,9 +42,17 @@ impl Party {
         let info = names.info(process);
         match by {
             Grouping::Process => Self::Process(process),
-            Grouping::Program => Self::Program(names.of(process).to_vec()),
-            Grouping::User => Self::User(info.and_then(|info| info.user)),
-            Grouping::Cgroup => Self::Cgroup(info.and_then(|info| info.cgroup.clone())),
+            Grouping::Program => match (names.of(process), info) {
+                (b"", Some(info)) => Self::Unseen(info.pid),
+                (comm, _) => Self::Program(comm.to_vec()),
+            },
+            Grouping::User => {
+                info.and_then(|info| info.user).map_or(Self::Unknown, |user| Self::User(Some(user)))
+            }
+            Grouping::Cgroup => match info.and_then(|info| info.cgroup.clone()) {
+                Some(group) => Self::Cgroup(Some(group)),
+                None => Self::Unknown,
+            },
         }
     }
 
@@ -62,6 +70,9 @@ impl Party {
             Self::Process(process) => {
                 *name = Cell::Name(names.of(*process).to_vec());
                 if let Some(info) = names.info(*process) {
+                    if names.of(*process).is_empty() {
+                        *name = word(&format!("(process {})", info.pid));
+                    }
                     *pid = Cell::Signed(info.pid.0.into());
                     *user = info.user.map_or(Cell::None, |user| Cell::Count(user.into()));
                     *path = bytes_cell(info.cgroup.as_deref());
@@ -124,6 +135,13 @@ impl<'a> Sums<'a> {
                 blame.caused_ns = 0;
             }
             let key = (*dev, party(victim), party(aggressor));
+            // Members of one group wait for their own group.
+            if key.1 == key.2 && key.1 != Party::Unknown {
+                let waiting = victims.entry((key.0, key.1)).or_default();
+                waiting.others_ns = waiting.others_ns.saturating_sub(blame.waited_ns());
+                waiting.own_ns = waiting.own_ns.saturating_add(blame.waited_ns());
+                continue;
+            }
             cells.entry(key).or_default().merge(&blame);
         }
         Self { fold, by, disks: disk::names(&summary.disks()), victims, cells }
@@ -235,7 +253,7 @@ impl<'a> Sums<'a> {
             column("own_ns", "for itself"),
             column("others_ns", "for others"),
             column("idle_ns", "disk idle"),
-            column("unknown_ns", ""),
+            column("unknown_ns", "unknown"),
             column("alone_requests", ""),
             column("alone_mean_ns", "mean alone"),
             column("beside_requests", ""),
@@ -259,10 +277,12 @@ impl<'a> Sums<'a> {
             let [victim_name, aggressor_name] =
                 [victim, aggressor].map(|party| party.text(self.names()));
             let name = device(*dev, &self.disks).text();
-            let (part, whole) = (blame.waited_ns(), self.waited_ns(*dev, victim));
+            let is_caused = blame.caused_ns > blame.shared_ns;
+            let part = if is_caused { blame.caused_ns } else { blame.waited_ns() };
+            let whole = self.waited_ns(*dev, victim);
             let share = shares::of(part, whole);
             let (part, whole) = (time(part), time(whole));
-            let text = match blame.caused_ns >= blame.shared_ns {
+            let mut text = match is_caused {
                 true => format!(
                     "{aggressor_name} kept {name} busy for {part} of the {whole} that {victim_name} waited ({share})"
                 ),
@@ -270,16 +290,36 @@ impl<'a> Sums<'a> {
                     "{aggressor_name} shared {name}: its requests were next to complete for {part} of the {whole} that {victim_name} waited ({share})"
                 ),
             };
+            text.push_str(&self.certainty(*dev, victim, blame));
             vec![Cell::Word(text)]
         };
         let mut rows: Vec<Vec<Cell>> = first.map(sentence).into_iter().collect();
-        rows.extend(first.and_then(|((dev, victim, _), _)| self.means(*dev, victim)));
+        // The requests of a group count as beside those of its own members.
+        if self.by == Grouping::Process {
+            rows.extend(first.and_then(|((dev, victim, _), _)| self.means(*dev, victim)));
+        }
         Table {
             key: "findings",
             title: "Findings".into(),
             columns: vec![column("text", "finding")],
             rows,
         }
+    }
+
+    /// End of a sentence: how certain the owners are, and what is not known of the waiting.
+    fn certainty(&self, dev: DevId, victim: &Party, blame: &Blame) -> String {
+        let [exact, inferred, unknown] = blame.by_link;
+        let owners = [(exact, "exact"), (inferred, "inferred"), (unknown, "unknown")];
+        let known = owners.iter().filter(|(duration_ns, _)| *duration_ns > 0);
+        let parts: Vec<String> =
+            known.map(|(duration_ns, link)| format!("{link} for {}", time(*duration_ns))).collect();
+        let mut text = format!("; the owner is {}", parts.join(", "));
+        let waiting = self.victims.get(&(dev, victim.clone()));
+        if let Some(waiting) = waiting.filter(|waiting| waiting.unknown_ns > 0) {
+            let unknown = time(waiting.unknown_ns);
+            text.push_str(&format!("; whom it waited for is not known for {unknown}"));
+        }
+        text
     }
 
     /// Sentence about the requests of those that waited: beside those of others, and without them.
@@ -298,14 +338,15 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// True if a disk is known to serve one request after the other: it has one queue, or never had
+/// True if a disk is known to serve one request after the other: it has one queue, and never had
 /// more than one request in service.
 fn is_serial(fold: &Neighbours, summary: &Summary, dev: DevId) -> bool {
-    hardware_queues(summary, dev) == Some(1) || fold.depth_max(dev) <= 1
+    hardware_queues(summary, dev) == Some(1) && fold.depth_max(dev) <= 1
 }
 
 fn hardware_queues(summary: &Summary, dev: DevId) -> Option<u64> {
-    let all = summary.header.disks.iter();
+    let disks = summary.disks();
+    let all = disks.iter();
     all.filter(|disk| DevId::parse(&disk.dev) == Some(dev)).find_map(|disk| disk.hardware_queues)
 }
 

@@ -70,7 +70,7 @@ fn reports_of_capsules_have_the_figures_of_the_originals() {
     let dir = scratch_dir("capsule");
     for (number, log) in logs().iter().enumerate() {
         let capsule = dir.path().join(format!("{number}.iocap"));
-        let words = ["convert", "--capsule", "--salt", "x", "-o"];
+        let words = ["convert", "--capsule", "--salt", "0123456789abcdef", "-o"];
         run(&words, &[&capsule, log]).success();
         for report in ["summary", "files", "disk", "latency", "pattern", "slow", "neighbours"] {
             let json = |log: &Path| {
@@ -97,7 +97,7 @@ fn capsules_of_one_salt_are_equal_and_others_are_not() {
         run(&[&["convert", "--capsule"], salt, &["-o"]].concat(), &[&path, &log]).success();
         fs::read(path).expect("a capsule")
     };
-    let salt: [&str; 2] = ["--salt", "of one project"];
+    let salt: [&str; 2] = ["--salt", "a text of one project"];
     assert!(capsule("1.iocap", &salt) == capsule("2.iocap", &salt));
     assert!(capsule("3.iocap", &[]) != capsule("4.iocap", &[]));
     let error = run(&["convert", "--capsule", "-o"], &[Path::new("x.otf2"), &log]).stderr();

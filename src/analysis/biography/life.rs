@@ -12,6 +12,9 @@ use crate::units::{KernelTime, Pid};
 /// Largest number of events of a life; later ones are counted.
 const EVENTS_MAX: usize = 256;
 
+/// Largest number of births and ends beyond that limit.
+const BORDERS_MAX: usize = 16;
+
 /// Kind of an event in the life of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LifeStep {
@@ -25,6 +28,8 @@ pub enum LifeStep {
     Written,
     /// The file was mapped into memory.
     Mapped,
+    /// An open made the file, or emptied one that existed.
+    BornOrTruncated,
     /// The file was cut off at, or extended to, a length.
     Truncated,
     /// Space was allocated or freed.
@@ -52,6 +57,7 @@ impl LifeStep {
             Self::Read => "read",
             Self::Written => "written",
             Self::Mapped => "mapped",
+            Self::BornOrTruncated => "born or truncated",
             Self::Truncated => "truncated",
             Self::Allocated => "allocated",
             Self::Synced => "synced",
@@ -61,6 +67,11 @@ impl LifeStep {
             Self::Replaced => "replaced",
             Self::Removed => "removed",
         }
+    }
+
+    /// Returns true for the begin and the end of a life.
+    fn is_border(self) -> bool {
+        matches!(self, Self::Born | Self::BornOrTruncated | Self::Removed | Self::Replaced)
     }
 
     /// Returns true for steps of which several by one process are one row.
@@ -129,6 +140,10 @@ impl Life {
         self.events.iter().find(|event| event.what == what)
     }
 
+    fn has_more_borders(&self) -> bool {
+        self.events.len() >= EVENTS_MAX + BORDERS_MAX
+    }
+
     pub(super) fn add(&mut self, event: LifeEvent) {
         let since_change = self.events.iter_mut().rev().take_while(|of| of.what.is_repeated());
         let mut same =
@@ -139,7 +154,9 @@ impl Life {
             known.last = event.last;
             known.count += event.count;
             known.bytes = known.bytes.saturating_add(event.bytes);
-        } else if self.events.len() < EVENTS_MAX {
+        } else if self.events.len() < EVENTS_MAX
+            || event.what.is_border() && !self.has_more_borders()
+        {
             self.events.push(event);
         } else {
             self.more_events += 1;

@@ -65,6 +65,8 @@ pub struct Biographies {
     pub names: ProcessNames,
     /// Files that were not followed, for want of room.
     pub not_followed: u64,
+    /// Open files and absent names that are not remembered, for want of room.
+    pub not_remembered: u64,
     /// Renames and removals whose names are not known.
     pub unknown_names: u64,
 }
@@ -82,6 +84,7 @@ impl Biographies {
             absent: FxHashSet::default(),
             names: ProcessNames::default(),
             not_followed: 0,
+            not_remembered: 0,
             unknown_names: 0,
         }
     }
@@ -175,6 +178,8 @@ impl Biographies {
         }
         if self.by_file.len() < REMEMBERED_MAX {
             self.by_file.insert(file.id, id);
+        } else {
+            self.not_remembered += 1;
         }
         Some(id)
     }
@@ -208,7 +213,14 @@ impl Biographies {
             self.event(id, done, born);
         }
         if flags.is_some_and(OpenFlags::truncates) && !is_new {
-            self.truncated(id, done, 0);
+            let is_first = self.lives.get(&id).is_some_and(|life| life.events.is_empty());
+            match is_first && flags.is_some_and(OpenFlags::creates) {
+                true => {
+                    let what = LifeStep::BornOrTruncated;
+                    self.event(id, done, LifeEvent { link: Link::Unknown, ..event_of(what, done) });
+                }
+                false => self.truncated(id, done, 0),
+            }
         }
         self.event(id, done, event_of(LifeStep::Opened, done));
     }
@@ -296,6 +308,8 @@ impl Biographies {
     fn is_absent(&mut self, name: Vec<u8>) {
         if self.absent.len() < REMEMBERED_MAX {
             self.absent.insert(name);
+        } else {
+            self.not_remembered += 1;
         }
     }
 

@@ -171,6 +171,32 @@ fn birth_after_an_absence_is_inferred() {
     assert_eq!(story.lives(), ["opened [/a]"]);
 }
 
+/// Fails if an open that may have made the file is told as a truncation.
+#[test]
+fn open_that_creates_and_truncates_an_unseen_file_is_uncertain() {
+    let mut story = Story::of("/a");
+    let flags = libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY;
+    story.open("/a", 7, flags);
+    story.open("/a", 7, flags);
+    assert_eq!(story.lives(), ["born or truncated opened truncated opened [/a]"]);
+    let life = story.fold.chosen().next().expect("a life");
+    let first = life.first(LifeStep::BornOrTruncated).map(|event| event.link);
+    assert_eq!(first, Some(Link::Unknown));
+}
+
+/// Fails if the limit of events hides the end of a life.
+#[test]
+fn end_of_a_long_life_is_kept() {
+    let mut story = Story::of("/a");
+    for _ in 0..300 {
+        story.named("truncate", ["/a", ""], 0);
+    }
+    story.named("unlink", ["/a", ""], 0);
+    let life = story.fold.chosen().next().expect("a life");
+    assert_eq!(life.events.last().map(|event| event.what), Some(LifeStep::Removed));
+    assert_eq!((life.events.len(), life.more_events), (257, 44));
+}
+
 #[test]
 fn removed_bytes_never_reach_the_disk_unless_a_request_carried_them() {
     let mut story = Story::of("/a");

@@ -31,7 +31,7 @@ use crate::operation::block::{
     BlockRequest, BlockStep, DiskstatsClass, FlushLink, FlushRole, RequestEnd, RequestId,
     UnfinishedRequest,
 };
-use crate::operation::model::ThreadInfo;
+use crate::operation::model::{ProcessKey, ThreadInfo};
 use crate::operation::{Sink, Step};
 use crate::units::{DevId, KernelTime, Pid, SECTOR_BYTES};
 
@@ -162,6 +162,9 @@ const PENDING_MAX: usize = 1 << 16;
 /// Largest number of remembered times of a process in which its waiting is booked.
 const BOOKED_MAX: usize = 256;
 
+/// Largest number of ended processes of a device whose booked times are kept.
+const ENDED_MAX: usize = 1 << 12;
+
 #[derive(Debug, Default)]
 struct Device {
     occupancy: Occupancy,
@@ -171,6 +174,8 @@ struct Device {
     pending: VecDeque<Wait>,
     /// Times of each process that are booked, or will be.
     booked: FxHashMap<DiskCause, BookedTimes>,
+    /// Ended processes whose times are still kept, as their requests may end later.
+    ended: VecDeque<DiskCause>,
 }
 
 #[derive(Debug, Default)]
@@ -202,6 +207,7 @@ impl BookedTimes {
 /// Wait of one request.
 #[derive(Debug)]
 struct Wait {
+    request: RequestId,
     victim: DiskCause,
     /// From the block layer to the completion.
     time: Range<KernelTime>,
@@ -284,7 +290,11 @@ impl Neighbours {
             if let Some(begin) = issued {
                 let owners = self.owners_of(request, thread, pieces, is_whole);
                 let served = begin..request.data_completed.unwrap_or(end);
-                self.devices.entry(request.dev).or_default().occupancy.serve(served, &owners);
+                self.devices
+                    .entry(request.dev)
+                    .or_default()
+                    .occupancy
+                    .serve(served, request.id, &owners);
             } else if request.flush != FlushRole::Demand && is_whole {
                 self.without_issue += 1;
             }
@@ -297,7 +307,7 @@ impl Neighbours {
                     true => Vec::new(),
                     false => self.victims_of(request, submitter, pieces),
                 };
-                self.wait(request.dev, victims, issued, end);
+                self.wait(request, victims, issued, end);
             }
         }
         self.settle(request.dev, at);
@@ -315,18 +325,21 @@ impl Neighbours {
             && let Some(cause) = self.flushed_for.get(&request)
         {
             let link = if waiting == 1 { Link::Exact } else { Link::Inferred };
-            return Rc::from([OwnedPart { cause: *cause, weight: 1, link }]);
+            return Rc::from([OwnedPart { cause: *cause, weight: 1, link, is_submitter: false }]);
         }
         let class = request.diskstats_class_of_kind().unwrap_or(DiskstatsClass::Write);
         // A request without an end has moved no bytes, but has its length.
         let bytes_done = if is_whole { request.bytes_done } else { request.bytes() };
         let sectors_bytes = bytes_done / SECTOR_BYTES * SECTOR_BYTES;
         let causes = self.owners.causes(sectors_bytes, class, thread, pieces);
+        let submitters = pieces.iter().map(|piece| self.cause_of_pid(piece.queued.pid));
+        let submitters: Vec<DiskCause> = submitters.collect();
         let certain = |link| if is_whole { link } else { Link::Unknown };
         let part = |caused: &CausedBytes<'_>| OwnedPart {
             cause: caused.cause,
             weight: caused.bytes.max(1),
             link: certain(caused.link),
+            is_submitter: submitters.contains(&caused.cause),
         };
         let parts: Vec<OwnedPart> = causes.iter().map(part).collect();
         causes.iter().for_each(|caused| self.owners.keep(caused));
@@ -356,19 +369,16 @@ impl Neighbours {
 
     fn wait(
         &mut self,
-        dev: DevId,
+        request: &BlockRequest,
         victims: Vec<(DiskCause, KernelTime)>,
         served: Option<KernelTime>,
         end: KernelTime,
     ) {
-        let device = self.devices.entry(dev).or_default();
-        if device.booked.len() >= KEYS_MAX {
-            // Processes that ended long ago; those of requests on their way may wait twice.
-            device.booked.clear();
-        }
+        let device = self.devices.entry(request.dev).or_default();
         for (victim, begin) in victims {
             let parts = device.booked.entry(victim).or_default().book(begin..end);
-            device.pending.push_back(Wait { victim, time: begin..end, served, parts });
+            let (request, time) = (request.id, begin..end);
+            device.pending.push_back(Wait { request, victim, time, served, parts });
             if let DiskCause::Process(process) = victim {
                 self.owners.keep_process(process);
             }
@@ -388,6 +398,21 @@ impl Neighbours {
             let booking = Booking { dev, wait, known_until, occupancy: &device.occupancy };
             booking.book(row, &mut self.cells);
             device.pending.pop_front();
+        }
+    }
+
+    /// Drops the booked times of processes that ended long ago.
+    fn forget(&mut self, process: ProcessKey) {
+        let cause = DiskCause::Process(process);
+        for device in self.devices.values_mut() {
+            if device.booked.contains_key(&cause) {
+                device.ended.push_back(cause);
+            }
+            if device.ended.len() > ENDED_MAX
+                && let Some(oldest) = device.ended.pop_front()
+            {
+                device.booked.remove(&oldest);
+            }
         }
     }
 
@@ -418,9 +443,9 @@ struct Booking<'a> {
 
 impl Booking<'_> {
     fn book(&self, row: &mut DiskWaiting, cells: &mut BoundedMap<CellKey, Blame>) {
-        let Wait { victim, time, parts, .. } = self.wait;
+        let Wait { request, victim, time, parts, .. } = self.wait;
         let mut all = self.occupancy.segments(time.clone());
-        let is_beside = all.any(|(_, segment)| segment.has_others(*victim));
+        let is_beside = all.any(|(_, segment)| segment.has_others(*victim, *request));
         let timed = if is_beside { &mut row.beside } else { &mut row.alone };
         timed.merge(&TimedRequests { requests: 1, total_ns: length_ns(time) });
         let floor = self.occupancy.floor();
@@ -447,6 +472,7 @@ impl Booking<'_> {
             *sum += length_ns(time);
             return;
         };
+        let is_own = segment.request == Some(self.wait.request);
         let is_queued = self.wait.served.is_none_or(|served| time.start < served);
         let is_caused = is_queued && segment.depth == 1;
         let mut left_ns = length_ns(time);
@@ -455,7 +481,9 @@ impl Booking<'_> {
             let share_ns = share_of(left_ns, part.weight, left_weight);
             left_ns -= share_ns;
             left_weight -= part.weight;
-            if part.cause == victim {
+            // A process waits for its own request, whoever wrote the data; one that was merged
+            // with the bios of another process is of both.
+            if part.cause == victim || is_own && !part.is_submitter {
                 row.own_ns += share_ns;
                 continue;
             }
@@ -484,6 +512,9 @@ impl Sink for Neighbours {
         let is_selected = self.picker.wants(step);
         let Step::Block { step, thread, pieces } = step else {
             self.owners.look(step);
+            if let Step::ProcessEnded(info) = step {
+                self.forget(info.key);
+            }
             return Ok(());
         };
         match step {

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use crate::analysis::request_owners::DiskCause;
 use crate::anomaly::Link;
+use crate::operation::block::RequestId;
 use crate::units::KernelTime;
 
 /// Largest number of segments of a device; the oldest are forgotten.
@@ -23,6 +24,8 @@ pub(super) struct OwnedPart {
     /// Weight of the part in the request: its bytes.
     pub(super) weight: u64,
     pub(super) link: Link,
+    /// True if the owner queued a part of the request, and waits for it.
+    pub(super) is_submitter: bool,
 }
 
 /// Time in which nothing changes, up to the next segment.
@@ -31,6 +34,8 @@ pub(super) struct Segment {
     /// Owners of the request that the device worked on; `None`: there was none, or it is not known
     /// yet.
     pub(super) occupant: Option<Rc<[OwnedPart]>>,
+    /// Request of these owners.
+    pub(super) request: Option<RequestId>,
     /// Number of requests in service that have ended since.
     pub(super) depth: u32,
     /// First owner of a request in service.
@@ -40,13 +45,17 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns true if a request of another owner was in service.
-    pub(super) fn has_others(&self, owner: DiskCause) -> bool {
+    /// Returns true if another request, of another owner, was in service.
+    pub(super) fn has_others(&self, owner: DiskCause, request: RequestId) -> bool {
+        if self.depth == 1 && self.request == Some(request) {
+            return false;
+        }
         self.is_mixed || self.first.is_some_and(|first| first != owner)
     }
 
-    fn serve(&mut self, owners: &Rc<[OwnedPart]>) {
+    fn serve(&mut self, request: RequestId, owners: &Rc<[OwnedPart]>) {
         self.depth = self.depth.saturating_add(1);
+        self.request.get_or_insert(request);
         self.occupant.get_or_insert_with(|| Rc::clone(owners));
         for part in owners.iter() {
             let first = *self.first.get_or_insert(part.cause);
@@ -78,7 +87,12 @@ impl Occupancy {
     }
 
     /// Adds a request that was in service in this time, in the order of completions.
-    pub(super) fn serve(&mut self, time: Range<KernelTime>, owners: &Rc<[OwnedPart]>) {
+    pub(super) fn serve(
+        &mut self,
+        time: Range<KernelTime>,
+        request: RequestId,
+        owners: &Rc<[OwnedPart]>,
+    ) {
         let begin = time.start.max(self.floor());
         if begin >= time.end {
             return;
@@ -86,7 +100,7 @@ impl Occupancy {
         self.split(begin);
         self.split(time.end);
         for (_, segment) in self.segments.range_mut(begin..time.end) {
-            segment.serve(owners);
+            segment.serve(request, owners);
             self.depth_max = self.depth_max.max(segment.depth);
         }
         while self.segments.len() > SEGMENTS_MAX {
@@ -127,7 +141,7 @@ mod tests {
 
     fn owner(number: u32) -> Rc<[OwnedPart]> {
         let cause = DiskCause::Process(ProcessKey(number));
-        Rc::from([OwnedPart { cause, weight: 1, link: Link::Exact }])
+        Rc::from([OwnedPart { cause, weight: 1, link: Link::Exact, is_submitter: true }])
     }
 
     /// Serves requests (owner, begin, end), and checks the occupants from time 0 on: owner or 99,
@@ -136,7 +150,8 @@ mod tests {
     fn check(requests: &[(u32, u64, u64)], expected: &[(u32, u64, u32)]) {
         let mut occupancy = Occupancy::default();
         for (number, begin, end) in requests {
-            occupancy.serve(KernelTime(*begin)..KernelTime(*end), &owner(*number));
+            let time = KernelTime(*begin)..KernelTime(*end);
+            occupancy.serve(time, RequestId(u64::from(*number)), &owner(*number));
         }
         let all = occupancy.segments(KernelTime(0)..KernelTime(100));
         let found: Vec<(u32, u64, u32)> = all
@@ -167,12 +182,13 @@ mod tests {
         let count = SEGMENTS_MAX as u64 + 3;
         for number in 0..count {
             let time = KernelTime(number * 10)..KernelTime(number * 10 + 5);
-            occupancy.serve(time, &owner(1));
+            occupancy.serve(time, RequestId(number), &owner(1));
         }
         assert_eq!(occupancy.segments.len(), SEGMENTS_MAX);
         assert!(occupancy.floor() > KernelTime(count));
         // A request from before that changes only what is remembered.
-        occupancy.serve(KernelTime(0)..KernelTime(count * 10), &owner(2));
+        let time = KernelTime(0)..KernelTime(count * 10);
+        occupancy.serve(time, RequestId(count), &owner(2));
         assert_eq!(occupancy.depth_max, 2);
     }
 }

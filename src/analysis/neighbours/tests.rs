@@ -6,7 +6,7 @@ use super::*;
 use crate::event::block::RequestOp;
 use crate::operation::attribution::{BlockContents, LastWriter};
 use crate::operation::block::EventContext;
-use crate::operation::model::{ProcessInfo, ProcessKey};
+use crate::operation::model::ProcessInfo;
 use crate::operation::test_fixtures;
 use crate::units::CpuId;
 
@@ -239,6 +239,25 @@ fn flush_belongs_to_the_process_that_demands_it() {
     assert_eq!(waiting(&fold, 1), [20, 19, 0, 1, 0]);
     assert_eq!(blame(&fold, 2, process(1)).by_link, [15, 0, 0]);
     assert_eq!(waiting(&fold, 2), [35, 15, 15, 5, 0]);
+}
+
+/// Fails if a process waits for others while the device works on its own request.
+#[test]
+fn own_request_with_data_of_another_is_own_time() {
+    let mut device = Device0::of(&[]);
+    let request = device.request([0, 0, 30]);
+    let mut pieces = device.pieces(&request, 1);
+    pieces[0].for_others = true;
+    let (process, comm) = (ProcessKey(2), b"w".as_slice().into());
+    pieces[0].writers = vec![LastWriter { process, pid: Pid(102), comm }];
+    device.add(request, pieces);
+    // Another one waits for the data of process 2, too: that is not its own request.
+    let request = device.request([10, 30, 40]);
+    let pieces = device.pieces(&request, 3);
+    device.add(request, pieces);
+    let fold = device.run();
+    assert_eq!(waiting(&fold, 1), [30, 30, 0, 0, 0]);
+    assert_eq!(waiting(&fold, 3), [30, 10, 20, 0, 0]);
 }
 
 #[test]
