@@ -105,9 +105,9 @@ fn text_of(which: Text, text: &[u8], names: &mut Pseudonyms) -> Option<Vec<u8>> 
     })
 }
 
-fn lines(text: &[u8], mut change: impl FnMut(&[u8]) -> Vec<u8>) -> Vec<u8> {
+fn lines(text: &[u8], change: impl FnMut(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let all = text.split(|byte| *byte == b'\n');
-    all.map(|line| change(line)).collect::<Vec<_>>().join(&b'\n')
+    all.map(change).collect::<Vec<_>>().join(&b'\n')
 }
 
 /// Line of `/proc/PID/mountinfo` (proc(5)).

@@ -75,8 +75,16 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode, CliError> {
         let advice = judge(&AdviceInput::of(&fold, summary, &args.ignore));
         worst = advice.worst();
         let is_text = form(&analyse.print) == TableFormat::Text;
-        let options = AdviceOptions { log: &shown, start: summary.start(), is_text };
+        let (start, rows) = (summary.start(), analyse.print.rows);
+        let options = AdviceOptions { log: &shown, start, is_text, rows };
         let mut report = report::report(&advice, options);
+        if analyse.log.is_none() && !advice.findings.is_empty() {
+            let events = analyse.capture.events.join(",");
+            report.notes.push(format!(
+                "LOG: this recording is not kept; keep one: iotrace-perf record -e {events} -o LOG \
+                 -- COMMAND"
+            ));
+        }
         summary_lines::add_to(&mut report, &converted);
         print(report, &analyse.print, to)
     })?;

@@ -24,6 +24,7 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
         Verb::Info(args) => args.log = log_of(&args.log)?,
         Verb::Files(args) => settle_report(&mut args.grouped.analyse)?,
         Verb::Slow(args) | Verb::Pattern(args) => settle_report(&mut args.analyse)?,
+        Verb::Advise(args) if !args.rules => settle_report(&mut args.analyse)?,
         Verb::Summary(args) | Verb::Disk(args) | Verb::Neighbours(args) | Verb::Cache(args) => {
             settle_report(&mut args.analyse)?;
         }
@@ -157,8 +158,10 @@ fn shown(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::time::Duration;
 
+    use super::super::invocation::parse;
     use super::*;
 
     /// Creates a file that was changed some seconds after the epoch.
@@ -186,6 +189,29 @@ mod tests {
         assert_eq!(log("a"), Ok(path("a/traces.iocap")));
         make(&path("d.iocap"), 50);
         assert_eq!(log_of(dir.path()).ok(), Some(path("d.iocap")));
+    }
+
+    /// Fails if `advise` takes a directory for a log, or nothing at all.
+    #[test]
+    fn advise_has_a_recording_of_a_directory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        make(&dir.path().join("a/traces.iocap"), 10);
+        let settled = |words: &[&OsStr]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            let mut verb = parse(&words).expect("a command").verb.expect("a verb");
+            settle(&mut verb).map(|()| match verb {
+                Verb::Advise(args) => args.analyse.log,
+                _ => None,
+            })
+        };
+        let words = ["iotrace-perf", "advise"].map(OsStr::new);
+        let log = settled(&[&words[..], &[dir.path().as_os_str()]].concat());
+        assert_eq!(log.ok().flatten(), Some(dir.path().join("a/traces.iocap")));
+        // The package has no recordings.
+        let error = settled(&words).expect_err("no recording").to_string();
+        assert!(error.contains("there is no recording in ."), "{error}");
+        let rules = settled(&[&words[..], &[OsStr::new("--rules")]].concat());
+        assert!(rules.is_ok_and(|log| log.is_none()));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::file_rows::{file_cells, file_columns};
 use super::rows::{column, key_column};
 use crate::analysis::advice::finding::{
-    Advice, AdviceAmount, AdviceFinding, AdvicePlace, AdviceProof, NotJudged, ProofEvent,
+    Advice, AdviceAmount, AdviceFinding, AdvicePlace, AdviceProof, NotJudged, PLACES_MAX,
+    ProofEvent,
 };
 use crate::analysis::advice::rule::{AdviceRule, Severity};
 use crate::analysis::advice::rule_table::RULES;
@@ -29,6 +30,20 @@ pub struct AdviceOptions<'a> {
     pub start: KernelTime,
     /// True for a form for people: fewer places and proofs.
     pub is_text: bool,
+    /// Number of places and proofs of a finding that the caller wants; 0: all; `None`: the default.
+    pub rows: Option<usize>,
+}
+
+impl AdviceOptions<'_> {
+    /// Returns the number of places and proofs of a finding.
+    fn shown(self) -> usize {
+        match self.rows {
+            Some(0) => usize::MAX,
+            Some(rows) => rows,
+            None if self.is_text => SHOWN,
+            None => usize::MAX,
+        }
+    }
 }
 
 /// Returns the report on a judged recording.
@@ -50,22 +65,24 @@ pub fn report(advice: &Advice, options: AdviceOptions<'_>) -> Report {
             findings(advice, options),
             places(advice, options),
             events(advice, options),
-            not_judged(&advice.not_judged),
+            not_judged(&advice.not_judged, options.is_text),
         ],
         ..Report::default()
     };
     if advice.findings.is_empty() {
         report.notes.push("no rule that was judged has a finding".to_owned());
     }
-    if options.is_text {
-        report.notes.extend(left_out(advice));
+    if options.is_text || options.rows.is_some() {
+        report.notes.extend(left_out(advice, options.shown()));
     }
     report
 }
 
 /// Returns the note on places and proofs that the text does not have.
-fn left_out(advice: &Advice) -> Option<String> {
-    let shown = |all: u64| all.saturating_sub(SHOWN as u64);
+fn left_out(advice: &Advice, limit: usize) -> Option<String> {
+    // A finding keeps no more of them.
+    let limit = limit.min(PLACES_MAX);
+    let shown = |all: u64| all.saturating_sub(limit as u64);
     let places: u64 = advice.findings.iter().map(|finding| shown(finding.all_places)).sum();
     let has_proof = |finding: &&AdviceFinding| !finding.proofs.is_empty();
     let proven = advice.findings.iter().filter(has_proof);
@@ -75,7 +92,7 @@ fn left_out(advice: &Advice) -> Option<String> {
     let texts: Vec<String> = some.map(|(count, noun)| counted(count, noun)).collect();
     (!texts.is_empty()).then(|| {
         format!(
-            "left out: {} beyond the first {SHOWN} of a finding; up to 20 of each: --json, --csv",
+            "left out: {} beyond the first {limit} of a finding; up to {PLACES_MAX} of each: -n 0",
             texts.join(", ")
         )
     })
@@ -123,8 +140,10 @@ fn findings(advice: &Advice, options: AdviceOptions<'_>) -> Table {
     let row = |finding: &AdviceFinding| {
         let rule = finding.rule.rule();
         let (text, command) = (sentence(finding), command(finding, options.log));
-        let whole =
-            format!("{text}. To do: {} Show it: {command} (source: {})", rule.action, rule.source);
+        let why = outcomes(finding);
+        let why = if why.is_empty() { why } else { format!("\n  why: {why}") };
+        let (action, source) = (rule.action, rule.source);
+        let whole = format!("{text}{why}\n  do: {action}\n  see: {command}\n  source: {source}");
         vec![
             Cell::Word(rule.name.to_owned()),
             Cell::Word(finding.severity.as_str().to_owned()),
@@ -169,6 +188,17 @@ pub(super) fn sentence(finding: &AdviceFinding) -> String {
         amounts.join(", "),
         place.unwrap_or_default()
     )
+}
+
+/// Returns what the orders of events of a finding mean, each once.
+fn outcomes(finding: &AdviceFinding) -> String {
+    let mut texts: Vec<&str> = Vec::new();
+    for proof in &finding.proofs {
+        if !proof.outcome.is_empty() && !texts.contains(&proof.outcome) {
+            texts.push(proof.outcome);
+        }
+    }
+    texts.join("; ")
 }
 
 fn place_text(place: &AdvicePlace) -> String {
@@ -216,10 +246,21 @@ fn plural(number: u64, noun: &str) -> String {
 
 /// Returns the command that shows the evidence of a finding.
 fn command(finding: &AdviceFinding, log: &str) -> String {
-    let file = finding.places.first().map(|place| glob_word(KeyParts::of(&place.key).path));
+    // A renamed file has events by each of its names.
+    let mut files: Vec<String> = Vec::new();
+    for event in finding.proofs.first().into_iter().flat_map(|proof| &proof.events) {
+        let word = glob_word(&event.path);
+        if !event.path.is_empty() && !files.contains(&word) {
+            files.push(word);
+        }
+    }
+    if let (true, Some(place)) = (files.is_empty(), finding.places.first()) {
+        files.push(glob_word(KeyParts::of(&place.key).path));
+    }
+    let file = (!files.is_empty()).then(|| files.join(" -F "));
     let words = finding.rule.rule().command.split(' ');
     let filled = words.map(|word| match (word, &file) {
-        ("LOG", _) => shell_word(log.as_bytes()),
+        ("LOG", _) => log_word(log),
         ("FILE", Some(file)) => file.clone(),
         ("FILE/", Some(file)) => format!("{file}/"),
         _ => word.to_owned(),
@@ -249,19 +290,33 @@ fn glob_word(path: &[u8]) -> String {
     word
 }
 
+/// Returns the path of a log as a word that is no option.
+fn log_word(log: &str) -> String {
+    let word = shell_word(log.as_bytes());
+    if word.starts_with('-') { format!("./{word}") } else { word }
+}
+
 /// Returns a word that a shell passes on.
 fn shell_word(bytes: &[u8]) -> String {
     match bytes.iter().all(|byte| is_plain(*byte)) {
         true => String::from_utf8_lossy(bytes).into_owned(),
-        false => format!("'{}'", name(bytes).replace('\'', "'\\''")),
+        false if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) => {
+            format!("'{}'", String::from_utf8_lossy(bytes).replace('\'', "'\\''"))
+        }
+        false => {
+            let escaped = |byte: u8| match byte {
+                b' '..=b'~' if !b"'\\".contains(&byte) => char::from(byte).to_string(),
+                _ => format!("\\x{byte:02x}"),
+            };
+            format!("$'{}'", bytes.iter().copied().map(escaped).collect::<String>())
+        }
     }
 }
 
 fn places(advice: &Advice, options: AdviceOptions<'_>) -> Table {
     let mut rows = Vec::new();
     for finding in &advice.findings {
-        let shown = if options.is_text { SHOWN } else { usize::MAX };
-        for place in finding.places.iter().take(shown) {
+        for place in finding.places.iter().take(options.shown()) {
             let number = |number: u64| if number == 0 { Cell::None } else { Cell::Count(number) };
             let comm = (!place.comm.is_empty()).then(|| Cell::Name(place.comm.clone()));
             let mut row = vec![
@@ -300,8 +355,7 @@ fn places(advice: &Advice, options: AdviceOptions<'_>) -> Table {
 fn events(advice: &Advice, options: AdviceOptions<'_>) -> Table {
     let mut rows = Vec::new();
     for finding in &advice.findings {
-        let shown = if options.is_text { SHOWN } else { usize::MAX };
-        for (number, proof) in finding.proofs.iter().take(shown).enumerate() {
+        for (number, proof) in finding.proofs.iter().take(options.shown()).enumerate() {
             for event in &proof.events {
                 rows.push(event_row(finding, number + 1, event, proof, options.start));
             }
@@ -356,8 +410,8 @@ fn event_row(
     ]
 }
 
-/// Rules that were not judged: a sentence for each reason.
-fn not_judged(all: &[NotJudged]) -> Table {
+/// Rules that were not judged: a sentence for each reason; in text nothing else.
+fn not_judged(all: &[NotJudged], is_text: bool) -> Table {
     let mut by_reason: BTreeMap<(bool, &str), Vec<&NotJudged>> = BTreeMap::new();
     for one in all {
         by_reason.entry((one.cases.is_some(), &one.reason)).or_default().push(one);
@@ -375,6 +429,7 @@ fn not_judged(all: &[NotJudged]) -> Table {
         let rows: Vec<Vec<Cell>> = of_reason
             .iter()
             .enumerate()
+            .filter(|(place, _)| *place == 0 || !is_text)
             .map(|(place, one)| {
                 vec![
                     Cell::Word(one.rule.rule().name.to_owned()),
@@ -414,7 +469,7 @@ pub fn add_to_summary(summary: &mut Report, advice: &Advice, log: &str) {
         summary.notes.push(format!(
             "what to do about {}, with the evidence: iotrace-perf advise {}",
             plural(severe.len() as u64, "finding of the rules"),
-            shell_word(log.as_bytes())
+            log_word(log)
         ));
     }
 }
@@ -429,6 +484,45 @@ mod tests {
         assert_eq!(glob_word(b"/a b/'[x]\n"), "'/a b/*x*'");
         assert_eq!(glob_word(b""), "''");
         assert_eq!(shell_word(b"a'b"), "'a'\\''b'");
+        assert_eq!(shell_word(b"a\n'"), "$'a\\x0a\\x27'");
+        assert_eq!(log_word("-x.iocap"), "./-x.iocap");
+    }
+
+    /// Fails if the command shows a renamed file by its last name only.
+    #[test]
+    fn command_names_each_path_of_the_proof() {
+        let event = |path: &[u8]| ProofEvent {
+            start: KernelTime(1),
+            end: KernelTime(2),
+            what: crate::analysis::completed_op::OpKind::Call(crate::event::syscall_table::CallId(
+                0,
+            )),
+            pid: crate::units::Pid(1),
+            fd: None,
+            errno: None,
+            bytes: 0,
+            path: path.into(),
+        };
+        let events = vec![event(b"/d/a.tmp"), event(b"/d/a.tmp"), event(b"/d/a")];
+        let proof = AdviceProof { path: b"/d/a"[..].into(), events, outcome: "never synced" };
+        let finding = AdviceFinding {
+            rule: crate::analysis::advice::rule::RuleId::RenameUnsynced,
+            severity: Severity::Note,
+            count: 1,
+            amounts: vec![AdviceAmount::Count(1, "case")],
+            places: Vec::new(),
+            all_places: 0,
+            proofs: vec![proof],
+        };
+        assert_eq!(command(&finding, "x"), "iotrace-perf script x -F /d/a.tmp -F /d/a");
+        let advice = Advice { findings: vec![finding], ..Advice::default() };
+        let start = KernelTime(0);
+        let options = AdviceOptions { log: "x", start, is_text: true, rows: None };
+        let rows = findings(&advice, options).rows;
+        let Some(Cell::Word(text)) = rows[0].last() else { panic!("no text") };
+        let heads: Vec<&str> =
+            text.lines().skip(1).filter_map(|line| line.split(':').next()).collect();
+        assert_eq!(heads, ["  why", "  do", "  see", "  source"], "{text}");
     }
 
     #[test]

@@ -396,7 +396,7 @@ pub fn report(fold: &Neighbours, summary: &Summary, options: ReportOptions) -> R
     if let Some(rest) = fold.victims.others() {
         left_out(&mut report, "victims", KEYS_MAX, rest.alone.requests + rest.beside.requests);
     }
-    let unrecorded: u64 = summary.others().iter().map(|(_, others)| requests_of(others)).sum();
+    let unrecorded: u64 = summary.others().values().map(requests_of).sum();
     if unrecorded > 0 {
         report.notes.push(format!(
             "{} of programs that were not recorded may have been in service while a disk is called idle; record them with -a",

@@ -10,16 +10,21 @@ const AFTER_KEYS: u8 = u8::MAX - 1;
 impl Report {
     /// Sorts the tables that have this column, largest numbers first and texts by the alphabet, and
     /// keeps `limit` rows of each table; 0: all. A column is named by its key, with or without its
-    /// unit (`time_ns`, `time`), or by its title.
+    /// unit (`time_ns`, `time`), or by its title. Events that prove a finding keep their order.
     ///
     /// # Errors
     ///
     /// No table has the column: the names of all columns.
     pub fn sort(&mut self, column: &str, limit: usize) -> Result<(), Vec<&'static str>> {
+        let is_proof = self.kind == "advise";
+        let is_ordered = |table: &Table| is_proof && table.key == "events";
         let mut is_known = false;
         for table in &mut self.tables {
             if let Some(place) = table.place_of(column) {
                 is_known = true;
+                if is_ordered(table) {
+                    continue;
+                }
                 let none = Cell::None;
                 let cell = |row: &Vec<Cell>| row.get(place).unwrap_or(&none).clone();
                 table.rows.sort_by(|a, b| order(&cell(a), &cell(b)));
@@ -32,6 +37,9 @@ impl Report {
             return Err(self.column_names());
         }
         for table in self.tables.iter_mut().filter(|table| limit > 0 && table.rows.len() > limit) {
+            if is_ordered(table) {
+                continue;
+            }
             let (key, rows) = (table.key, table.rows.len());
             self.notes.push(format!("{key}: the first {limit} of {rows} rows (-n)"));
             table.rows.truncate(limit);

@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::quantity::{self, ColumnUnit};
 use super::table::{Cell, Column, Report, Table, TextStyle, UNVERIFIED, incomplete_line};
-use super::wrapping::wrapped;
+use super::wrapping::{wrapped, wrapped_lines};
 use super::{escape, shares};
 
 /// Cells of a key that stay when the terminal is narrow.
@@ -69,8 +69,9 @@ impl Report {
             if let [sentences] = columns.as_slice()
                 && sentences.is_left_aligned
             {
-                let lines = sentences.cells.iter().map(|cell| wrapped(&format!("- {cell}"), width));
-                lines.for_each(|line| text.push_str(&format!("{line}\n")));
+                for cell in &sentences.cells {
+                    text.push_str(&wrapped_lines(&format!("- {cell}"), width));
+                }
                 continue;
             }
             let all = columns.len();

@@ -27,8 +27,7 @@ mod state_key;
 mod sync_epochs;
 mod syncs;
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rangemap::RangeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -41,6 +40,7 @@ use self::limits::{ABSENT_MAX, FILES_MAX};
 use self::path_index::{PathIndex, PlacedPath};
 use self::state_key::StateKey;
 use self::sync_epochs::SyncEpochs;
+use self::syncs::is_descriptor;
 use super::super::completed_op::CompletedOp;
 #[cfg(test)]
 use super::finding::ProofEvent;
@@ -69,7 +69,7 @@ pub struct Durability {
     paths: PathIndex,
     /// Unnamed files (`O_TMPFILE`) by their descriptors, until they get a name.
     unnamed: FxHashMap<(ProcessKey, Fd), StateKey>,
-    absent: FxHashSet<PlacedPath>,
+    absent: BTreeSet<PlacedPath>,
     epochs: SyncEpochs,
     /// Processes that have synced a file.
     syncers: FxHashSet<ProcessKey>,
@@ -166,12 +166,21 @@ impl Durability {
     fn note_absent(&mut self, path: PlacedPath) {
         if self.absent.len() < ABSENT_MAX {
             self.absent.insert(path);
+        } else if !self.absent.contains(&path) {
+            // The creation of this file is not noticed.
+            self.doubt(RuleId::DirectoryUnsynced, DurabilityDoubt::NoRoom);
         }
     }
 
     fn opened(&mut self, deed: &Deed<'_>, fd: Fd, file: &OpenFile) {
         let Some(flags) = file.flags.map(OpenFlags) else { return };
-        if flags.is_path_only() || file.stat.is_some_and(|stat| !stat.has_position()) {
+        if flags.is_path_only() {
+            return;
+        }
+        if file.stat.is_some_and(|stat| !stat.has_position()) {
+            if file.stat.is_some_and(|stat| stat.is_directory()) {
+                self.note_directory(file);
+            }
             return;
         }
         let path = file.path.as_ref().filter(|path| path.bytes.starts_with(b"/"));
@@ -182,8 +191,11 @@ impl Durability {
                 let given = given.map(|given| (key.0, path_index::normal(given)));
                 self.absent.remove(key) | given.is_some_and(|given| self.absent.remove(&given))
             });
-        let is_new = flags.makes_regular_file() || was_absent;
         let old = self.key_of(file);
+        // A file that is followed under a name was not absent: its directory got another name.
+        let is_followed =
+            old.and_then(|key| self.files.get(&key)).is_some_and(|state| !state.names.is_empty());
+        let is_new = flags.makes_regular_file() || was_absent && !is_followed;
         if let Some(key) = old.filter(|key| {
             // The inode of a removed file belongs to another one now.
             let is_nameless = |state: &FileState| state.had_names && state.names.is_empty();
@@ -229,7 +241,7 @@ impl Durability {
         if let Some((dev, ino)) = file.stat.and_then(|stat| stat.inode()) {
             return Some(StateKey::Inode(dev, ino));
         }
-        if file.is_made() {
+        if file.is_made() || file.path.as_ref().is_some_and(is_descriptor) {
             return None;
         }
         let by_path = |path: &FilePath| {
@@ -271,12 +283,17 @@ impl Durability {
         if path.source.is_doubtful() || path.bytes.ends_with(DELETED) {
             return None;
         }
-        let state = self.files.get_mut(&key)?;
+        if !self.files.contains_key(&key) {
+            return None;
+        }
         let whole = path_index::normal(&path.bytes);
         if let Some(given) = &file.given {
             let given = path_index::normal(given);
-            self.paths.note_alias(path.mounts, &given, &whole);
+            if !self.paths.note_alias(path.mounts, &given, &whole) {
+                self.doubt(RuleId::RenameUnsynced, DurabilityDoubt::NoRoom);
+            }
         }
+        let state = self.files.get_mut(&key)?;
         if !state.names.iter().any(|name| *name.1 == *whole && name.0 == path.mounts) {
             state.add_name(path.mounts, &whole);
             if let Some(other) = self.paths.insert(path.mounts, &whole, key)
@@ -323,6 +340,13 @@ impl Durability {
         self.sweep_at = self.files.len().saturating_mul(2).min(FILES_MAX);
     }
 
+    /// Counts a case that is not judged, if its operation is selected.
+    fn doubt_of(&mut self, deed: &Deed<'_>, rule: RuleId, reason: DurabilityDoubt) {
+        if deed.is_selected {
+            self.doubt(rule, reason);
+        }
+    }
+
     fn doubt(&mut self, rule: RuleId, reason: DurabilityDoubt) {
         *self.undecided.entry((rule, reason)).or_default() += 1;
     }
@@ -337,8 +361,10 @@ impl Durability {
 
     /// Notes a change of the data of a file.
     fn change(&mut self, key: StateKey, deed: &Deed<'_>) {
-        self.after_failure(key, deed);
         let Some(state) = self.files.get_mut(&key) else { return };
+        if let Some(failed) = &mut state.failed {
+            failed.rewritten = failed.rewritten.saturating_add(deed.done.bytes);
+        }
         let name = state.shown_name();
         let event = deed.event(&name);
         state.is_reported = false;
@@ -363,13 +389,16 @@ impl Durability {
         // An allocation changes no data that is read.
         let is_truncation =
             deed.call.is_none_or(|call| call.call.call().name.ends_with("truncate"));
-        let is_kept = |file: &&Rc<OpenFile>| !is_always_synced(file);
         if deed.done.errno.is_some() || !is_truncation {
             return;
         }
-        let Some(file) = deed.done.file.filter(is_kept) else { return };
+        let key = match deed.done.file {
+            Some(file) if is_always_synced(file) => return,
+            Some(file) => self.key_of(file),
+            None => self.named_file(deed),
+        };
         // A length alone is not worth a finding: only files with data are.
-        if let Some(key) = self.key_of(file)
+        if let Some(key) = key
             && self
                 .files
                 .get(&key)

@@ -95,10 +95,16 @@ pub struct Habits {
     pub overwritten: HabitRows,
     /// Writes whose ranges were not remembered for lack of room.
     pub forgotten: u64,
+    /// Writes to files beyond the limit of those whose last write is remembered.
+    pub forgotten_writers: u64,
+    /// Opens that were not watched for a use for lack of room.
+    pub forgotten_opens: u64,
     /// Names of processes.
     pub names: ProcessNames,
     opened: FxHashMap<u64, Vec<u8>>,
     pending: FxHashMap<FileKey, RangeSet<u64>>,
+    /// Files with such ranges by their paths.
+    places: FxHashMap<Vec<u8>, FileKey>,
     ranges: usize,
     writers: FxHashMap<FileKey, LastWrite>,
 }
@@ -120,6 +126,7 @@ impl Habits {
             _ => None,
         };
         self.uses(done, effects);
+        self.begin_anew(done, effects);
         match done.class {
             CallClass::Open | CallClass::Stat => self.looked_up(done),
             CallClass::Sync => self.synced(done),
@@ -136,9 +143,13 @@ impl Habits {
         if let Step::Block { step: BlockStep::Ended(request), pieces, .. } = step {
             return self.request(request, pieces);
         }
-        let Some(done) = CompletedOp::of(step).filter(|done| done.class == CallClass::Sync) else {
+        let Some(done) = CompletedOp::of(step) else { return };
+        if let Step::SyscallEnded(_, effects) | Step::AsyncEnded(_, effects) = step {
+            self.begin_anew(&done, effects);
+        }
+        if done.class != CallClass::Sync {
             return;
-        };
+        }
         let inode = done.file.and_then(|file| file.stat).and_then(|stat| stat.inode());
         match inode.filter(|_| done.errno.is_none()) {
             Some(inode) => self.forget_ranges(inode),
@@ -172,9 +183,12 @@ impl Habits {
         }
         for effect in effects {
             match effect {
-                FdEffect::Created { file, .. } if self.opened.len() < OPEN_MAX => {
-                    if let Some(key) = unused_key(file) {
+                FdEffect::Created { file, .. } => {
+                    let Some(key) = unused_key(file) else { continue };
+                    if self.opened.len() < OPEN_MAX {
                         self.opened.insert(file.id, key);
+                    } else {
+                        self.forgotten_opens += 1;
                     }
                 }
                 FdEffect::Duplicated { file, .. } => drop(self.opened.remove(&file.id)),
@@ -214,6 +228,35 @@ impl Habits {
         {
             self.forget_ranges(inode);
         }
+    }
+
+    /// Forgets the data of files that are made, emptied or removed: later writes overwrite nothing.
+    fn begin_anew(&mut self, done: &CompletedOp<'_>, effects: &[FdEffect]) {
+        for effect in effects {
+            let FdEffect::Created { file, .. } = effect else { continue };
+            let flags = file.flags.map(OpenFlags);
+            let is_empty = |flags: OpenFlags| flags.truncates() || flags.makes_regular_file();
+            if flags.is_some_and(is_empty)
+                && let Some(inode) = file.stat.and_then(|stat| stat.inode())
+            {
+                self.forget_file(inode);
+            }
+        }
+        let is_truncation = matches!(done.what, OpKind::Call(call)
+            if call.call().name.ends_with("truncate"));
+        if done.errno.is_some() || !is_truncation && done.class != CallClass::Remove {
+            return;
+        }
+        let by_name = || self.places.get(done.name?.path).copied();
+        let inode = done.file.and_then(|file| file.stat).and_then(|stat| stat.inode());
+        if let Some(inode) = inode.or_else(by_name) {
+            self.forget_file(inode);
+        }
+    }
+
+    fn forget_file(&mut self, inode: FileKey) {
+        self.forget_ranges(inode);
+        self.writers.remove(&inode);
     }
 
     fn forget_ranges(&mut self, inode: FileKey) {
@@ -259,6 +302,8 @@ impl Habits {
             }
         } else if self.writers.len() < WRITERS_MAX {
             self.writers.insert(inode, this);
+        } else {
+            self.forgotten_writers += 1;
         }
     }
 
@@ -280,6 +325,12 @@ impl Habits {
         if self.ranges >= RANGES_MAX && !self.pending.contains_key(&inode) {
             self.forgotten += 1;
             return;
+        }
+        if !self.pending.contains_key(&inode) {
+            if self.places.len() >= RANGES_MAX {
+                self.places.clear();
+            }
+            self.places.insert(name.path.to_vec(), inode);
         }
         let known = self.pending.entry(inode).or_default();
         let overlapping = known.overlapping(range.clone());

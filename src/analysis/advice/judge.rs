@@ -114,10 +114,20 @@ impl Judge<'_> {
     fn forgotten(&self) -> Vec<NotJudged> {
         let others = self.input.files.and_then(|files| files.files.others());
         let files = others.map_or(0, |others| others.count);
-        let overwritten = self.input.facts.habits.forgotten;
+        let habits = &self.input.facts.habits;
         let rows = [
             (RuleId::Reread, files, "operations on files beyond the limit of 20,000 names"),
-            (RuleId::Overwritten, overwritten, "writes beyond the limit of 262,144 ranges"),
+            (RuleId::Overwritten, habits.forgotten, "writes beyond the limit of 262,144 ranges"),
+            (
+                RuleId::SharedFile,
+                habits.forgotten_writers,
+                "writes beyond the limit of 16,384 files",
+            ),
+            (
+                RuleId::OpenedUnused,
+                habits.forgotten_opens,
+                "opens beyond the limit of 65,536 files",
+            ),
         ];
         let some = rows.into_iter().filter(|(_, count, _)| *count > 0);
         let some = some.filter(|(rule, _, _)| !self.input.ignored.contains(rule));

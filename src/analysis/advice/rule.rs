@@ -102,6 +102,8 @@ pub enum RuleNeed {
     Group(&'static str),
     /// All of these calls, as far as the machine has them.
     Calls(&'static [&'static str]),
+    /// Operations of io_uring.
+    Uring,
     /// Block requests.
     Block,
     /// Layers inside calls.

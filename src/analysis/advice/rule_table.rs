@@ -1,15 +1,29 @@
 //! Table of rules. The thresholds are the constants of [`super::judge`].
 
-use super::rule::RuleNeed::{Block, Calls, Faults, Group, Layers, Names, Whole};
+use super::rule::RuleNeed::{Block, Calls, Faults, Group, Layers, Names, Uring, Whole};
 use super::rule::Severity::{Note, Problem, Warning};
 use super::rule::{AdviceRule, RuleId, RuleNeed};
 
 /// Calls without which the state of a file is not known.
 const FILE_STATE: RuleNeed = Calls(&[
     "openat",
+    "openat2",
     "write",
     "pwrite64",
     "writev",
+    "pwritev",
+    "pwritev2",
+    "sendfile64",
+    "copy_file_range",
+    "splice",
+    "io_submit",
+    "ftruncate",
+    "truncate",
+    "close",
+    "dup",
+    "dup2",
+    "dup3",
+    "fcntl",
     "fsync",
     "fdatasync",
     "sync",
@@ -26,7 +40,7 @@ const FILE_STATE: RuleNeed = Calls(&[
 ]);
 
 /// Needs of the rules of durability.
-const DURABILITY: &[RuleNeed] = &[Names, FILE_STATE, Whole];
+const DURABILITY: &[RuleNeed] = &[Names, FILE_STATE, Whole, Uring];
 
 /// All rules, those about lost data first.
 pub const RULES: [AdviceRule; 25] = [
@@ -35,7 +49,7 @@ pub const RULES: [AdviceRule; 25] = [
         name: "write-after-sync",
         meaning: "A file was written after its last fsync, and then renamed or linked",
         threshold: "any; a note if the file was synced later, if its processes sync no file, or if the \
-                    new name extends the old one, as for a rotated log or a backup",
+                    new name extends that of a file that was there before, as for a rotated log",
         severity: Problem,
         needs: DURABILITY,
         command: "script LOG -F FILE",
@@ -48,7 +62,7 @@ pub const RULES: [AdviceRule; 25] = [
         name: "rename-unsynced",
         meaning: "A file was renamed or linked before its data was synced",
         threshold: "any; a note if the file was synced later, if its processes sync no file, or if the \
-                    new name extends the old one, as for a rotated log or a backup",
+                    new name extends that of a file that was there before, as for a rotated log",
         severity: Warning,
         needs: DURABILITY,
         command: "script LOG -F FILE",
@@ -77,8 +91,8 @@ pub const RULES: [AdviceRule; 25] = [
         id: RuleId::SyncFailed,
         name: "sync-failed",
         meaning: "An fsync failed, and the program went on",
-        threshold: "EIO, ENOSPC, EDQUOT or ENOMEM, then another sync, write, rename or close of \
-                    the file; a warning if the file was only closed, which may be the end of it",
+        threshold: "EIO, ENOSPC, EDQUOT or ENOMEM, then a sync without a write between, a rename or \
+                    a close of the file; a warning if the file was only closed",
         severity: Problem,
         needs: DURABILITY,
         command: "script LOG --failed -e %sync",
@@ -92,7 +106,7 @@ pub const RULES: [AdviceRule; 25] = [
         meaning: "A file was changed through a mapping and not synced after",
         threshold: "a page fault for a store to a shared mapping, no msync(MS_SYNC) or fsync after",
         severity: Note,
-        needs: &[Names, Group("map"), Faults, FILE_STATE, Whole],
+        needs: &[Names, Group("map"), Faults, Calls(&["msync"]), FILE_STATE, Whole, Uring],
         command: "script LOG -F FILE",
         action: "Call msync(MS_SYNC) before the mapping is removed, unless the file is made again \
                  after a crash (an index, a cache, shared memory).",

@@ -23,8 +23,8 @@ use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use super::process_names::ProcessNames;
 use super::summary::file_key;
 use crate::anomaly::Link;
-use crate::event::OpenFlags;
 use crate::event::syscall_table::{CallClass, Role};
+use crate::event::{FileStat, OpenFlags};
 use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, DiskstatsClass};
 use crate::operation::model::{OpenFile, PathArgument, SyscallOperation};
@@ -159,7 +159,7 @@ impl Biographies {
         let path = file.path.as_ref().map(NamedPath::of);
         let name = path.filter(|path| !path.is_doubtful && path.path.starts_with(b"/"));
         let name = name.map(|name| file_key(&name));
-        let inode = file.stat.as_ref().filter(|stat| stat.is_file()).and_then(|stat| stat.inode());
+        let inode = file.stat.as_ref().filter(|stat| stat.is_file()).and_then(FileStat::inode);
         let by_inode = inode.and_then(|inode| self.by_inode.get(&inode).copied());
         let is_alive = |id: &u64| self.lives.get(id).is_some_and(|life| !life.is_gone);
         let by_name = name.as_ref().and_then(|name| self.by_name.get(name).copied());

@@ -21,7 +21,7 @@ use rangemap::RangeSet;
 use rustc_hash::FxHashMap;
 
 use self::occupancy::{Occupancy, OwnedPart, Segment};
-use super::bounded_map::{BoundedMap, KEYS_MAX};
+use super::bounded_map::BoundedMap;
 use super::filter::{Filter, Picker};
 use super::request_owners::{CausedBytes, DiskCause, RequestOwners};
 use crate::anomaly::Link;
@@ -519,10 +519,8 @@ impl Sink for Neighbours {
         };
         match step {
             BlockStep::Queued(request) => self.begun(request, *thread),
-            BlockStep::Issued(request) => {
-                if request.first_seen != BlockPoint::BioQueue {
-                    self.in_service(request, Some(time));
-                }
+            BlockStep::Issued(request) if request.first_seen != BlockPoint::BioQueue => {
+                self.in_service(request, Some(time));
             }
             BlockStep::Requeued(request) => self.in_service(request, None),
             BlockStep::Ended(request) => self.ended(time, request, *thread, pieces, is_selected),

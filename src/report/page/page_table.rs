@@ -91,5 +91,7 @@ pub(super) fn cut(text: &str) -> String {
 
 /// Sentence of ours that may contain names: without control characters.
 pub(super) fn sentence(text: &str) -> String {
-    escape::harmless(text)
+    // Names have no line ends here: they are escaped.
+    let lines = text.lines().map(str::trim).map(escape::harmless);
+    lines.collect::<Vec<String>>().join(" ")
 }

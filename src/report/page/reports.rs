@@ -50,7 +50,7 @@ fn advise(input: &PageInput<'_>) -> Report {
         ignored: &[],
     });
     let start = input.summary.start();
-    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text: true })
+    advice::report(&advice, AdviceOptions { log: "LOG", start, is_text: true, rows: None })
 }
 
 fn options(input: &PageInput<'_>, limit: usize) -> ReportOptions {

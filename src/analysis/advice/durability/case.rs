@@ -59,7 +59,10 @@ impl Durability {
     /// Adds a case about a file.
     pub(super) fn add_case(&mut self, key: StateKey, case: DurabilityCase) {
         if self.cases.len() >= CASES_MAX {
-            return self.doubt(case.rule, DurabilityDoubt::NoRoom);
+            if case.is_selected {
+                self.doubt(case.rule, DurabilityDoubt::NoRoom);
+            }
+            return;
         }
         if let Some(state) = self.files.get_mut(&key) {
             state.cases.push(self.cases.len());
@@ -88,7 +91,7 @@ impl Durability {
             _ => None,
         };
         if let Some(doubt) = doubt {
-            self.doubt(rule, doubt);
+            self.doubt_of(deed, rule, doubt);
             return self.mark_reported(key);
         }
         let case = DurabilityCase {
@@ -98,7 +101,7 @@ impl Durability {
             processes: [dirty.writer, deed.done.process],
             events: events_before(state, deed.event(path)),
             bytes: dirty.bytes,
-            is_backup: path.starts_with(from) && path.len() > from.len(),
+            is_backup: is_backup(state, from, path),
             dev: state.dev,
             later: None,
             is_withdrawn: false,
@@ -124,7 +127,7 @@ impl Durability {
         let outcome = match deed.done.class {
             CallClass::Sync => "a later sync of the file succeeded, which says nothing of the data",
             CallClass::Rename | CallClass::Name => "the file was renamed or linked after it",
-            _ => "the file was written on after it",
+            _ => "the file was used on after it",
         };
         let mut events: Vec<ProofEvent> =
             state.dirty.iter().map(|dirty| dirty.last.clone()).collect();
@@ -149,6 +152,14 @@ impl Durability {
         };
         self.add_case(key, case);
     }
+}
+
+/// True if the new name is that of a rotated log or a backup: it extends the name of a file that
+/// was not made under it in this recording, as `log.1`, `log-2026`, `log~` and `LOG.old` do.
+fn is_backup(state: &FileState, from: &[u8], path: &[u8]) -> bool {
+    let is_new = state.born.as_ref().is_some_and(|born| *born.path == *from);
+    let extension = path.strip_prefix(from).and_then(<[u8]>::first);
+    !is_new && extension.is_some_and(|byte| b".-~".contains(byte) || byte.is_ascii_digit())
 }
 
 /// Returns the events of a file that lead to the last one.

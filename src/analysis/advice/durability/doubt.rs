@@ -17,6 +17,14 @@ pub enum DurabilityDoubt {
     RecordingEnd,
     /// There was no room for more files or cases.
     NoRoom,
+    /// A directory was synced that may be this one by another name.
+    OtherDirectory,
+    /// The directory above an unsynced file got another name.
+    DirectoryRenamed,
+    /// An unnamed file got a name, and the log does not tell which.
+    UnknownSource,
+    /// Less was written again than a failed sync may have lost.
+    PartlyRewritten,
     /// A store through a mapping cannot be seen.
     UnseenStore,
 }
@@ -32,6 +40,14 @@ impl DurabilityDoubt {
             Self::Overlap => "a write and a sync of the file overlap",
             Self::RecordingEnd => "the recording ended before the process",
             Self::NoRoom => "more files or cases than this fold has room for",
+            Self::OtherDirectory => {
+                "a directory was synced that may be the file's by another name (link, mount)"
+            }
+            Self::DirectoryRenamed => "unsynced in a directory that was renamed",
+            Self::UnknownSource => "linked by a descriptor that was copied or inherited",
+            Self::PartlyRewritten => {
+                "less was written again after the failed sync than it may have lost"
+            }
             Self::UnseenStore => {
                 "mapped shared and writable and not synced after; no fault shows a store"
             }

@@ -6,6 +6,7 @@ use super::Durability;
 use super::case::{DurabilityCase, DurabilityResult, events_before};
 use super::doubt::DurabilityDoubt;
 use super::file_state::FileState;
+use super::sync_epochs::DirectorySync;
 use crate::analysis::advice::medium::Medium;
 use crate::analysis::advice::rule::{RuleId, Severity};
 use crate::operation::model::ProcessKey;
@@ -16,9 +17,13 @@ impl Durability {
     pub fn finish(&self) -> DurabilityResult {
         let mut undecided = self.undecided.clone();
         let mut doubt = |rule, reason| *undecided.entry((rule, reason)).or_default() += 1;
-        let known = self.cases.iter().filter(|case| case.is_selected && !case.is_withdrawn);
-        let mut cases: Vec<DurabilityCase> =
-            known.map(|case| self.with_severity(case.clone())).collect();
+        let mut cases: Vec<DurabilityCase> = Vec::new();
+        for case in self.cases.iter().filter(|case| case.is_selected && !case.is_withdrawn) {
+            match self.with_severity(case.clone()) {
+                Ok(case) => cases.push(case),
+                Err(reason) => doubt(case.rule, reason),
+            }
+        }
         for state in self.files.values() {
             match self.directory_case(state) {
                 Ok(case) => cases.extend(case),
@@ -49,17 +54,25 @@ impl Durability {
         self.ended.contains(&process.0)
     }
 
-    fn with_severity(&self, mut case: DurabilityCase) -> DurabilityCase {
-        if case.severity.is_some() {
-            return case;
-        }
+    fn with_severity(&self, mut case: DurabilityCase) -> Result<DurabilityCase, DurabilityDoubt> {
         let last = case.events.last().map(|event| event.end);
+        if self.lost_names.is_some() && self.lost_names >= last {
+            // The file may be removed.
+            return Err(DurabilityDoubt::UnknownPath);
+        }
+        if case.severity.is_some() {
+            return Ok(case);
+        }
         let synced_all = last.is_some_and(|end| self.epochs.covers(case.dev, end));
         let (severity, outcome) = if let Some(later) = case.later.take() {
             case.events.push(later);
             (Severity::Note, "the file was synced later: until then a crash loses the data")
         } else if synced_all {
             (Severity::Note, "all files were synced later: until then a crash loses the data")
+        } else if self.epochs.unknown.is_some() && self.epochs.unknown >= last {
+            return Err(DurabilityDoubt::UnknownSync);
+        } else if !case.processes.iter().all(|process| self.is_ended(*process)) {
+            return Err(DurabilityDoubt::RecordingEnd);
         } else if case.is_backup {
             (Severity::Note, "never synced; the new name extends the old one, as for a rotated log")
         } else if !self.has_synced(case.processes) {
@@ -68,7 +81,7 @@ impl Durability {
             (case.rule.rule().severity, "never synced in this recording")
         };
         (case.severity, case.outcome) = (Some(severity), outcome);
-        case
+        Ok(case)
     }
 
     fn directory_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, DurabilityDoubt> {
@@ -85,6 +98,11 @@ impl Durability {
             _ if self.epochs.is_full => Some(DurabilityDoubt::NoRoom),
             _ if self.epochs.unknown >= Some(entry.event.end) => Some(DurabilityDoubt::UnknownSync),
             _ if !self.is_ended(entry.process) => Some(DurabilityDoubt::RecordingEnd),
+            _ if self.epochs.of_directory(&entry.directory, state.dev, entry.event.end)
+                == DirectorySync::Unclear =>
+            {
+                Some(DurabilityDoubt::OtherDirectory)
+            }
             _ => None,
         };
         if let Some(doubt) = doubt {
@@ -129,6 +147,12 @@ impl Durability {
         let Some(failed) = state.failed.as_ref().filter(|failed| failed.is_selected) else {
             return Ok(None);
         };
+        if self.lost_names.is_some() && self.lost_names >= Some(failed.event.end) {
+            return Err(DurabilityDoubt::UnknownPath);
+        }
+        if failed.rewritten > 0 {
+            return Err(DurabilityDoubt::PartlyRewritten);
+        }
         let Some(closed) = &failed.closed else {
             return match self.is_ended(failed.process) {
                 // The process ended at the error.
@@ -155,7 +179,10 @@ impl Durability {
 
     fn mapped_case(&self, state: &FileState) -> Result<Option<DurabilityCase>, DurabilityDoubt> {
         let Some(mapped) = &state.mapped else { return Ok(None) };
-        if self.epochs.covers(state.dev, mapped.0.end) || state.names.is_empty() {
+        // After a sync only a store that is seen tells that there is something to lose.
+        let is_synced = state.synced.as_ref().is_some_and(|sync| mapped.0.end <= sync.start)
+            || self.epochs.covers(state.dev, mapped.0.end);
+        if state.names.is_empty() || is_synced && state.stored.is_none() {
             return Ok(None);
         }
         let Some((stored, is_selected)) = state.stored.as_deref() else {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::sync_epochs::SyncEpochs;
+use super::sync_epochs::{DirectorySync, SyncEpochs};
 use crate::analysis::advice::finding::ProofEvent;
 use crate::analysis::advice::medium::Medium;
 use crate::operation::model::{MountNamespace, ProcessKey};
@@ -36,6 +36,10 @@ pub(super) struct FailedSync {
     pub(super) event: ProofEvent,
     pub(super) process: ProcessKey,
     pub(super) closed: Option<ProofEvent>,
+    /// Bytes that were not synced when it failed.
+    pub(super) unsynced: u64,
+    /// Bytes that were written since.
+    pub(super) rewritten: u64,
     pub(super) is_selected: bool,
 }
 
@@ -111,7 +115,8 @@ impl FileState {
     pub(super) fn is_entry_open(&self, epochs: &SyncEpochs) -> bool {
         self.entry.as_ref().is_some_and(|entry| {
             let end = entry.event.end;
-            !epochs.covers(self.dev, end) && !epochs.covers_directory(&entry.directory, end)
+            let of_directory = epochs.of_directory(&entry.directory, self.dev, end);
+            !epochs.covers(self.dev, end) && of_directory != DirectorySync::Done
         })
     }
 

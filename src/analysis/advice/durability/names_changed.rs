@@ -8,9 +8,11 @@ use super::doubt::DurabilityDoubt;
 use super::file_state::NameEntry;
 use super::path_index::{PlacedPath, directory, normal, whole};
 use super::state_key::StateKey;
+use super::syncs::is_descriptor;
 use crate::analysis::advice::rule::RuleId;
 use crate::event::registers::fd_argument;
 use crate::event::syscall_table::Role;
+use crate::naming::paths::is_below;
 use crate::operation::model::{MountNamespace, PathArgument, SyscallOperation};
 use crate::operation::renaming::exchanges;
 use crate::units::Fd;
@@ -39,7 +41,11 @@ impl Durability {
             } else {
                 // The file that had the name is gone.
                 self.lose_name(&to);
-                self.move_directory(&from, &to);
+                self.doubt_below(&from, deed);
+                match is_exchange {
+                    true => self.exchange_directories(&from, &to, deed),
+                    false => self.move_directory(&from, &to),
+                }
             }
             self.absent.remove(&to);
             return self.note_absent_unless(is_exchange, from);
@@ -86,7 +92,13 @@ impl Durability {
         let by_path = || self.file_at(from.as_ref()?);
         let key = self.unnamed_source(call, first).or_else(by_path);
         self.absent.remove(&to);
-        let Some(key) = key else { return };
+        let Some(key) = key else {
+            if first.is_some_and(|first| first.path.bytes.is_empty() || is_descriptor(&first.path))
+            {
+                self.doubt_of(deed, RuleId::RenameUnsynced, DurabilityDoubt::UnknownSource);
+            }
+            return;
+        };
         self.lose_name(&to);
         self.give_name(key, &to);
         let from = from.unwrap_or_else(|| (to.0, to.1.clone()));
@@ -103,6 +115,7 @@ impl Durability {
             return;
         };
         let path = self.paths.resolved(path);
+        self.epochs.forget_directory(&path);
         self.lose_name(&path);
         self.note_absent(path);
     }
@@ -110,7 +123,9 @@ impl Durability {
     /// Handles a rename or link of an unknown file.
     fn lose_path(&mut self, deed: &Deed<'_>) {
         self.lost_names = self.lost_names.max(Some(deed.done.end));
-        self.doubt(RuleId::RenameUnsynced, DurabilityDoubt::UnknownPath);
+        for rule in [RuleId::WriteAfterSync, RuleId::RenameUnsynced, RuleId::DirectoryUnsynced] {
+            self.doubt_of(deed, rule, DurabilityDoubt::UnknownPath);
+        }
     }
 
     fn note_absent_unless(&mut self, is_exchange: bool, path: PlacedPath) {
@@ -215,8 +230,43 @@ impl Durability {
         self.forget(key);
     }
 
+    /// Returns the file that a call names by its path.
+    pub(super) fn named_file(&self, deed: &Deed<'_>) -> Option<StateKey> {
+        let first = deed.call?.named.as_ref()?.first.as_ref();
+        self.file_at(&self.paths.resolved(first.and_then(whole)?))
+    }
+
+    /// Counts the unsynced files of a directory that gets another name.
+    fn doubt_below(&mut self, directory: &PlacedPath, deed: &Deed<'_>) {
+        for (_, key) in self.paths.below(directory) {
+            let state = self.files.get(&key);
+            if state.is_some_and(|state| state.is_dirty(&self.epochs) && !state.is_reported) {
+                self.doubt_of(deed, RuleId::RenameUnsynced, DurabilityDoubt::DirectoryRenamed);
+            }
+        }
+    }
+
+    /// Exchanges the names of two directories.
+    fn exchange_directories(&mut self, from: &PlacedPath, to: &PlacedPath, deed: &Deed<'_>) {
+        self.doubt_below(to, deed);
+        // No file has such a name.
+        let between = (from.0, [from.1.as_slice(), b"\0"].concat());
+        self.move_directory(from, &between);
+        self.move_directory(to, from);
+        self.move_directory(&between, to);
+    }
+
     /// Moves the names below a directory.
     fn move_directory(&mut self, from: &PlacedPath, to: &PlacedPath) {
+        self.epochs.move_directory(from, to);
+        // What was absent by these names may be there now.
+        let start = (to.0, [to.1.as_slice(), b"/"].concat());
+        let below = self.absent.range(start..);
+        let below = below.take_while(|(of, path)| *of == to.0 && is_below(path, &to.1));
+        let below: Vec<PlacedPath> = below.cloned().collect();
+        for path in &below {
+            self.absent.remove(path);
+        }
         for (path, key) in self.paths.below(from) {
             let rest = path.get(from.1.len()..).unwrap_or_default();
             let moved = normal(&[to.1.as_slice(), rest].concat());

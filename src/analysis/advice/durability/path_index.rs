@@ -43,12 +43,26 @@ impl PathIndex {
         self.files.remove(&(mounts, path.to_vec()))
     }
 
-    /// Notes that a path leads to a file with another name.
-    pub(super) fn note_alias(&mut self, mounts: MountNamespace, given: &[u8], whole: &[u8]) {
+    /// Notes that a path leads to a file with another name. Returns false if there is no room.
+    pub(super) fn note_alias(
+        &mut self,
+        mounts: MountNamespace,
+        given: &[u8],
+        whole: &[u8],
+    ) -> bool {
+        // A link to a file tells nothing of its directory.
+        let is_same_name = last(given) == last(whole);
         let [given, whole] = [given, whole].map(parent);
-        if given != whole && self.aliases.len() < ALIASES_MAX {
-            self.aliases.insert((mounts, given.to_vec()), whole.to_vec());
+        if given == whole {
+            self.aliases.remove(&(mounts, given.to_vec()));
+        } else if is_same_name {
+            let placed = (mounts, given.to_vec());
+            if self.aliases.len() >= ALIASES_MAX && !self.aliases.contains_key(&placed) {
+                return false;
+            }
+            self.aliases.insert(placed, whole.to_vec());
         }
+        true
     }
 
     /// Returns the kernel's name of a path, as far as the log shows it.

@@ -2,6 +2,7 @@
 
 use super::Durability;
 use super::deed::Deed;
+use super::doubt::DurabilityDoubt;
 use super::file_state::FailedSync;
 use super::limits::SYNCERS_MAX;
 use super::path_index::normal;
@@ -10,7 +11,7 @@ use super::sync_epochs::later;
 use crate::analysis::advice::rule::RuleId;
 use crate::analysis::completed_op::OpKind;
 use crate::event::OpenFlags;
-use crate::operation::model::OpenFile;
+use crate::operation::model::{FilePath, OpenFile};
 use crate::units::KernelTime;
 
 /// Errors of a sync after which data may be missing.
@@ -38,12 +39,17 @@ impl Durability {
         }
         if self.syncers.len() < SYNCERS_MAX {
             self.syncers.insert(deed.done.process);
+        } else if !self.syncers.contains(&deed.done.process) {
+            self.doubt_of(deed, RuleId::RenameUnsynced, DurabilityDoubt::NoRoom);
         }
         let start = deed.done.start;
         if name == "sync" {
             return later(&mut self.epochs.all, start);
         }
         let Some(file) = deed.done.file else { return later(&mut self.epochs.unknown, start) };
+        if file.stat.is_none() && file.path.as_ref().is_some_and(is_descriptor) {
+            return later(&mut self.epochs.unknown, start);
+        }
         if name == "syncfs" {
             match file.stat {
                 Some(stat) => {
@@ -64,6 +70,7 @@ impl Durability {
                 // Nothing of it is followed; where its type is not known, it may be a directory.
                 if file.stat.is_none() {
                     self.directory_synced(file, start);
+                    later(&mut self.epochs.unknown, start);
                 }
             }
             None => later(&mut self.epochs.unknown, start),
@@ -72,14 +79,26 @@ impl Durability {
 
     fn directory_synced(&mut self, file: &OpenFile, start: KernelTime) {
         let Some(path) = file.path.as_ref() else { return later(&mut self.epochs.unknown, start) };
-        self.epochs.sync_directory((path.mounts, normal(&path.bytes)), start);
-        if let Some(given) = &file.given {
-            self.epochs.sync_directory((path.mounts, normal(given)), start);
+        self.note_directory(file);
+        self.epochs.sync_inode(file.stat.and_then(|stat| stat.inode()), start);
+        for name in directory_names(file) {
+            self.epochs.sync_directory((path.mounts, name), start);
+        }
+    }
+
+    /// Notes the names of an open directory.
+    pub(super) fn note_directory(&mut self, file: &OpenFile) {
+        let Some(path) = file.path.as_ref().filter(|path| !path.source.is_doubtful()) else {
+            return;
+        };
+        let Some(inode) = file.stat.and_then(|stat| stat.inode()) else { return };
+        for name in directory_names(file) {
+            self.epochs.note_directory((path.mounts, name), inode);
         }
     }
 
     fn file_synced(&mut self, key: StateKey, deed: &Deed<'_>) {
-        self.after_failure(key, deed);
+        self.retried(key, deed);
         let Some(state) = self.files.get_mut(&key) else { return };
         let event = deed.event(&state.shown_name());
         // A write that ended after the begin of the sync may not be covered.
@@ -95,13 +114,25 @@ impl Durability {
                 case.later = Some(event.clone());
             }
         }
-        if state.mapped.as_ref().is_some_and(|mapped| mapped.0.end <= deed.done.start) {
-            state.mapped = None;
-        }
         if state.stored.as_ref().is_some_and(|stored| stored.0.end <= deed.done.start) {
             state.stored = None;
         }
         state.synced = Some(Box::new(event));
+    }
+
+    /// Judges a sync after a failed one: data that was written again is on the device now.
+    fn retried(&mut self, key: StateKey, deed: &Deed<'_>) {
+        let Some(state) = self.files.get_mut(&key) else { return };
+        let Some(failed) = &state.failed else { return };
+        if failed.rewritten == 0 {
+            return self.after_failure(key, deed);
+        }
+        if failed.rewritten < failed.unsynced && failed.is_selected {
+            self.doubt(RuleId::SyncFailed, DurabilityDoubt::PartlyRewritten);
+        }
+        if let Some(state) = self.files.get_mut(&key) {
+            state.failed = None;
+        }
     }
 
     fn sync_failed(&mut self, deed: &Deed<'_>) {
@@ -110,10 +141,34 @@ impl Durability {
         let Some(state) = self.files.get_mut(&key) else { return };
         let event = deed.event(&state.shown_name());
         let (process, is_selected) = (deed.done.process, deed.is_selected);
-        state.failed.get_or_insert_with(|| {
-            Box::new(FailedSync { event, process, closed: None, is_selected })
+        let unsynced = state.dirty.as_ref().map_or(0, |dirty| dirty.bytes);
+        let failed = state.failed.get_or_insert_with(|| {
+            let (closed, rewritten) = (None, 0);
+            Box::new(FailedSync { event, process, closed, unsynced, rewritten, is_selected })
         });
+        // What was written since the first failure is lost as well.
+        failed.unsynced = failed.unsynced.max(unsynced);
+        failed.rewritten = 0;
     }
+}
+
+/// Returns the whole names of an open directory: the kernel's, and the one that the program gave.
+fn directory_names(file: &OpenFile) -> impl Iterator<Item = Vec<u8>> {
+    let path = file.path.as_ref().map(|path| path.bytes.as_slice());
+    // A link before `..` leads elsewhere.
+    let has_parent = |name: &[u8]| name.split(|byte| *byte == b'/').any(|part| part == b"..");
+    let given = file.given.as_deref().filter(|given| !has_parent(given));
+    let names = path.into_iter().chain(given);
+    names.filter(|name| name.starts_with(b"/")).map(normal)
+}
+
+/// True for a path that stands for a descriptor of a process: `/proc/self/fd/3`, `/dev/fd/3`.
+pub(super) fn is_descriptor(path: &FilePath) -> bool {
+    let path = path.bytes.as_slice();
+    let is_of_process = path.starts_with(b"/proc/") && path.windows(4).any(|part| part == b"/fd/");
+    is_of_process
+        || path.starts_with(b"/dev/fd/")
+        || matches!(path, b"/dev/stdin" | b"/dev/stdout" | b"/dev/stderr")
 }
 
 fn is_directory_open(file: &OpenFile) -> bool {

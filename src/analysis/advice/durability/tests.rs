@@ -9,6 +9,8 @@
 //! rename FROM TO       also link; remove FILE; close FILE; map FILE; store FILE
 //! ```
 
+use std::rc::Rc;
+
 use super::*;
 use crate::analysis::advice::rule::Severity;
 use crate::event::FileStat;
@@ -34,6 +36,7 @@ struct World {
     time: u64,
     process: u32,
     has_inodes: bool,
+    is_selected: bool,
 }
 
 fn device(path: &str) -> DevId {
@@ -50,13 +53,15 @@ impl World {
         let mut fold = Durability::default();
         fold.take(&Step::MountsSeen(&MountTable::parse(MOUNTS)), None, true);
         let (files, flags) = (BTreeMap::new(), BTreeMap::new());
-        Self { fold, files, flags, next: 100, time: 0, process: 0, has_inodes }
+        Self { fold, files, flags, next: 100, time: 0, process: 0, has_inodes, is_selected: true }
     }
 
     fn open_file(&self, path: &str) -> Rc<OpenFile> {
         let is_directory = path.ends_with('/');
         let bare = Some(path.trim_end_matches('/')).filter(|bare| !bare.is_empty()).unwrap_or("/");
-        let ino = self.files.get(bare).copied().unwrap_or(7);
+        // Directories have inodes by their names.
+        let of_name = bare.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+        let ino = self.files.get(bare).copied().unwrap_or(of_name);
         let mode = if is_directory { libc::S_IFDIR } else { libc::S_IFREG };
         let stat = FileStat { mode, dev: device(path), ino, size: 0 };
         Rc::new(OpenFile {
@@ -91,7 +96,7 @@ impl World {
     fn end(&mut self, operation: &SyscallOperation, effects: &[FdEffect]) {
         let step = Step::SyscallEnded(operation, effects);
         let done = CompletedOp::of(&step);
-        self.fold.take(&step, done.as_ref(), true);
+        self.fold.take(&step, done.as_ref(), self.is_selected);
     }
 
     fn open(&mut self, path: &str, letters: &str) {
@@ -138,6 +143,12 @@ impl World {
         }
     }
 
+    /// Notes that an open found nothing.
+    fn on_absent(&mut self, path: &str) {
+        let (path, mounts) = (path.as_bytes().to_vec(), MountNamespace::default());
+        self.fold.note_absent((mounts, path));
+    }
+
     fn map(&mut self, path: &str) {
         let file = self.open_file(path);
         let operation = self.operation("mmap", Some(file), 4096);
@@ -181,6 +192,12 @@ impl World {
             }
             ["map", path] => self.map(path),
             ["store", path] => self.store(path),
+            ["cut", path] => {
+                // By its path.
+                let ino = self.files[*path];
+                self.names("truncate", path, None);
+                self.files.insert((*path).to_owned(), ino);
+            }
             ["exec"] => self.end_process(),
             ["remove", path] => self.names("unlink", path, None),
             [name @ ("rename" | "link"), from, to] => self.names(name, from, Some(to)),
@@ -292,6 +309,105 @@ fn name_that_extends_the_old_one_is_a_note() {
 }
 
 #[test]
+fn name_of_a_new_file_is_no_backup() {
+    for (name, severity) in [("segment.done", "warning"), ("segment-1", "warning")] {
+        check_of_syncer(
+            &format!("open /d/segment cx\n write /d/segment\n rename /d/segment /d/{name}"),
+            &[&format!("{severity} rename-unsynced /d/{name} openat write rename")],
+        );
+    }
+    check_of_syncer(
+        "open /d/log c\n write /d/log\n rename /d/log /d/logs",
+        &["warning rename-unsynced /d/logs write rename"],
+    );
+}
+
+/// Fails if a directory is known by one name only.
+#[test]
+fn directory_has_more_than_one_name() {
+    let made = "open /t/a.tmp cx\n write /t/a.tmp\n fsync /t/a.tmp\n";
+    // Another directory was synced, that may be this one.
+    check(
+        &format!("{made} rename /t/a.tmp /link/a\n fsync /out/"),
+        &["? directory-unsynced 1 OtherDirectory"],
+    );
+    // The directory got another name after its sync.
+    check(&format!("{made} rename /t/a.tmp /t/a\n fsync /t/\n rename /t /d\n fsync /"), &[]);
+    let before = format!("{made} rename /t/a.tmp /t/a\n rename /t /d\n");
+    check(&format!("{before} fsync /d/\n fsync /"), &[]);
+}
+
+/// Fails if a descriptor's name in `/proc` counts as a file of its own.
+#[test]
+fn sync_by_a_descriptor_in_proc_is_one_of_an_unknown_file() {
+    let expected = ["? rename-unsynced 1 UnknownSync"];
+    let lines = "open /d/a.tmp cx\n write /d/a.tmp\n fsync /proc/self/fd/3\n rename /d/a.tmp /d/a";
+    assert_eq!(findings(&format!("{SYNCER}{lines}"), false, true), expected);
+    assert_eq!(
+        findings(&format!("{SYNCER}{}", lines.replace("/proc/self", "/dev")), false, true),
+        expected
+    );
+}
+
+/// Fails if a file counts as never synced where the log cannot tell.
+#[test]
+fn unsynced_file_of_a_running_process_is_not_judged() {
+    let lines = format!("{SYNCER}open /d/a cx\n write /d/a\n rename /d/a /d/b");
+    assert_eq!(findings(&lines, true, false), ["? rename-unsynced 1 RecordingEnd"]);
+    let removed = format!("{lines}\n unlink /none");
+    assert_eq!(findings(&removed, true, true), ["? rename-unsynced 1 UnknownPath"]);
+}
+
+/// Fails if a link to one file hides the names of its directory.
+#[test]
+fn link_to_a_file_is_no_other_name_of_its_directory() {
+    let mut index = path_index::PathIndex::default();
+    let mounts = MountNamespace::default();
+    let resolved = |index: &path_index::PathIndex| index.resolved((mounts, b"/d/a".to_vec())).1;
+    index.note_alias(mounts, b"/d/link", b"/e/file");
+    assert_eq!(resolved(&index), b"/d/a");
+    index.note_alias(mounts, b"/d/x", b"/e/x");
+    assert_eq!(resolved(&index), b"/e/a");
+    index.note_alias(mounts, b"/d/y", b"/d/y");
+    assert_eq!(resolved(&index), b"/d/a");
+}
+
+/// Fails if a truncation by the path of a file is forgotten.
+#[test]
+fn truncation_by_path_is_a_change() {
+    check_of_syncer(
+        "open /d/a cx\n write /d/a\n fsync /d/a\n cut /d/a\n rename /d/a /d/b\n fsync /d/",
+        &["problem write-after-sync /d/b openat write fsync truncate rename"],
+    );
+}
+
+/// Fails if cases that the filter does not select count as not judged.
+#[test]
+fn doubts_are_about_selected_operations() {
+    let mut world = World::new(true);
+    world.is_selected = false;
+    let lines = "open /net/a cx\n write /net/a\n rename /net/a /net/b\n unlink /none";
+    lines.lines().for_each(|line| world.line(line));
+    world.end_process();
+    assert_eq!(world.fold.finish().undecided, []);
+}
+
+/// Fails if a name that was absent once stays so when its directory gets another name.
+#[test]
+fn name_in_a_moved_directory_is_not_absent() {
+    let mut world = World::new(true);
+    for line in [SYNCER, "open /t/f cx\n write /t/f"] {
+        line.lines().for_each(|line| world.line(line));
+    }
+    world.on_absent("/u/f");
+    ["rename /t /u"].iter().for_each(|line| world.line(line));
+    world.files.insert("/u/f".to_owned(), world.files["/t/f"]);
+    ["open /u/f c", "rename /u/f /u/g"].iter().for_each(|line| world.line(line));
+    world.end_process();
+    assert_eq!(world.fold.finish().cases.len(), 1);
+}
+
+#[test]
 fn chains_of_renames_and_links_are_one_case() {
     check_of_syncer(
         "open /d/a cx\n write /d/a\n rename /d/a /d/b\n rename /d/b /d/c",
@@ -304,7 +420,10 @@ fn chains_of_renames_and_links_are_one_case() {
     // A directory above it got another name.
     check_of_syncer(
         "open /d/a cx\n write /d/a\n rename /d /e\n rename /e/a /e/b",
-        &["warning rename-unsynced /e/b openat write rename"],
+        &[
+            "warning rename-unsynced /e/b openat write rename",
+            "? rename-unsynced 1 DirectoryRenamed",
+        ],
     );
 }
 
@@ -366,7 +485,10 @@ fn failed_sync_needs_a_consequence() {
     let start = format!("{SYNCER} open /d/a cx\n write /d/a\n fail /d/a\n");
     let found = |end: &str| findings(&format!("{start}{end}"), true, true);
     assert_eq!(found("fsync /d/a\n fsync /d/"), ["problem sync-failed /d/a write fsync fsync"]);
-    assert_eq!(found("write /d/a"), ["problem sync-failed /d/a write fsync write"]);
+    // The data is written again, and a sync succeeds: what the rule advises.
+    assert_eq!(found("write /d/a\n fsync /d/a\n fsync /d/"), [""; 0]);
+    assert_eq!(found("write /d/a 5\n fsync /d/a\n fsync /d/"), ["? sync-failed 1 PartlyRewritten"]);
+    assert_eq!(found("write /d/a"), ["? sync-failed 1 PartlyRewritten"]);
     assert_eq!(
         found("rename /d/a /d/b\n fsync /d/"),
         [
@@ -387,6 +509,11 @@ fn stores_through_mappings_need_a_sync() {
     assert_eq!(found(mapped), ["? mmap-unsynced 1 UnseenStore"]);
     assert_eq!(found(&format!("{mapped} store /d/a")), ["note mmap-unsynced /d/a mmap mmap"]);
     assert_eq!(found(&format!("{mapped} store /d/a\n fsync /d/a")), [""; 0]);
+    assert_eq!(found(&format!("{mapped} fsync /d/a")), [""; 0]);
+    for sync in ["fsync /d/a", "sync"] {
+        let lines = format!("{mapped} store /d/a\n {sync}\n store /d/a");
+        assert_eq!(found(&lines), ["note mmap-unsynced /d/a mmap mmap"], "{sync}");
+    }
 }
 
 #[test]

@@ -58,6 +58,10 @@ fn finding(
             comm: names.of(case.processes[1]).to_vec(),
             ..AdvicePlace::default()
         });
+        if place.pid != Some(case.pid) {
+            // Several processes.
+            (place.pid, place.comm) = (None, Vec::new());
+        }
         place.count += 1;
         place.bytes = place.bytes.saturating_add(case.bytes);
         bytes = bytes.saturating_add(case.bytes);

@@ -37,6 +37,7 @@ fn lacks(need: RuleNeed, summary: &Summary) -> Option<String> {
             let missing = names.iter().filter(is_of_machine).find(|name| !is_recorded(name))?;
             no_events(missing)
         }
+        RuleNeed::Uring if !is_imported && !has_system("io_uring") => no_events("io_uring"),
         RuleNeed::Block if !has_system("block") => no_events("block"),
         RuleNeed::Layers if header.layers.is_none() => no_events("layers"),
         RuleNeed::Faults if !has_system("exceptions") => no_events("fault"),
