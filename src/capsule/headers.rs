@@ -62,6 +62,8 @@ pub(super) fn header(
     counts.texts += texts.iter().filter(|text| !text.is_empty()).count() as u64;
     counts.texts += u64::from(header.job.is_some());
     counts.command_lines += u64::from(!scope.command.is_empty());
+    // A log with a command begins with the tracer's own code in the launched process.
+    let program = scope.command.first().map(|program| text_of(names.path(program.as_bytes())));
     let group = scope.group.as_ref().map(|group| text_of(names.path(group.as_bytes())));
     let mut imported = header.imported.clone();
     if let Some(imported) = &mut imported {
@@ -82,7 +84,7 @@ pub(super) fn header(
             kernel_version: String::new(),
             ..host.clone()
         },
-        scope: CaptureScope { group, command: Vec::new(), ..scope.clone() },
+        scope: CaptureScope { group, command: program.into_iter().collect(), ..scope.clone() },
         names_reason: String::new(),
         layers_reason: String::new(),
         aio_reason: String::new(),

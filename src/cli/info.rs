@@ -12,8 +12,8 @@ use super::converted::Converted;
 use super::error::CliError;
 use super::info_mounts;
 use super::report_output::print_text;
-use super::scope_lines;
 use super::summary_lines::{self, source};
+use super::{capsule_lines, scope_lines};
 use crate::analysis::audit::{self, ProcessAudit};
 use crate::analysis::call_totals::{BlockTotals, CallTotals, Totals};
 use crate::capture::fact::StackEnd;
@@ -379,6 +379,7 @@ fn as_text(info: &Converted, bytes: u64) -> String {
         format!("counters  {}", summary.ledger),
     ];
     lines.extend(header.job.as_ref().map(|job| format!("job       {}", scope_lines::job(job))));
+    lines.extend(capsule_lines::note(summary).map(|note| format!("scope     {note}")));
     lines.extend(scope_lines::lines(summary).iter().map(|line| format!("scope     {line}")));
     lines.extend(summary.disks().iter().filter_map(described));
     lines.extend(info_mounts::lines(summary));
