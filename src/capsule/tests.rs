@@ -328,7 +328,7 @@ fn frames_and_times_of_a_capsule_are_those_of_the_original() {
         let header = header_of(&capsule);
         assert_eq!(header.capsule, Some(counts));
         assert_eq!(header.host.hostname, "");
-        assert!(header.scope.command.is_empty());
+        assert!(header.scope.command.len() <= 1, "the program alone");
     }
 }
 
