@@ -49,7 +49,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("replay", &["replay::plan", "analysis", "event", "units"]),
     ("replay::execute", &["replay::plan", "replay", "sys::replay", "sys", "event", "units"]),
     ("import", &["text", "capture", "event", "record", "units"]),
-    ("capsule", &["capture", "record", "tracefs", "units"]),
+    ("capsule", &["capture", "record", "tracefs", "event", "units"]),
     (
         "report",
         &[

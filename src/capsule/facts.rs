@@ -142,7 +142,7 @@ fn file_system(word: &[u8], names: &mut Pseudonyms) -> Vec<u8> {
     }
 }
 
-/// Options whose numbers say how a file system works, and name nobody.
+/// Options whose numbers say how a file system works, and contain no name.
 const NUMBERS: [&[u8]; 22] = [
     b"allocsize",
     b"barrier",

@@ -210,8 +210,8 @@ fn text(bytes: &mut [u8], place: Range<usize>, pseudonym: impl FnOnce(&[u8]) -> 
     field.iter_mut().zip(pseudonym).for_each(|(to, from)| *to = from);
 }
 
-/// Clears the words of a call chain in the program that are not addresses of code: whoever follows
-/// frame pointers takes any word of the memory for one. Returns their number.
+/// Clears the words of a call chain in the program that are not addresses of code: a walk
+/// along frame pointers takes any word of the memory for one. Returns their number.
 fn clear_data(chain: &mut [u8], code: &CodeRanges) -> u64 {
     let (words, _) = chain.as_chunks_mut::<8>();
     let (mut cleared, mut is_kernel) = (0, false);

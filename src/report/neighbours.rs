@@ -317,7 +317,7 @@ impl<'a> Sums<'a> {
         let waiting = self.victims.get(&(dev, victim.clone()));
         if let Some(waiting) = waiting.filter(|waiting| waiting.unknown_ns > 0) {
             let unknown = time(waiting.unknown_ns);
-            text.push_str(&format!("; whom it waited for is not known for {unknown}"));
+            text.push_str(&format!("; the owner is not known for {unknown}"));
         }
         text
     }

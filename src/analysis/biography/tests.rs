@@ -171,7 +171,7 @@ fn birth_after_an_absence_is_inferred() {
     assert_eq!(story.lives(), ["opened [/a]"]);
 }
 
-/// Fails if an open that may have made the file is told as a truncation.
+/// Fails if an open that may have made the file is shown as a truncation.
 #[test]
 fn open_that_creates_and_truncates_an_unseen_file_is_uncertain() {
     let mut story = Story::of("/a");
