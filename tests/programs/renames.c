@@ -68,9 +68,9 @@ int main(int words, char **word) {
     int dir = (int)MUST(open("d", O_RDONLY | O_DIRECTORY));
     MUST(renameat(dir, "b", AT_FDCWD, "b2"));
     look();
-    MUST(syscall(SYS_renameat2, AT_FDCWD, "b2", dir, "e", 2));  // RENAME_EXCHANGE
+    MUST(renameat2(AT_FDCWD, "b2", dir, "e", 2));  // RENAME_EXCHANGE
     look();
-    MUST(syscall(SYS_renameat2, AT_FDCWD, "a2", AT_FDCWD, "a3", 1));  // RENAME_NOREPLACE
+    MUST(renameat2(AT_FDCWD, "a2", AT_FDCWD, "a3", 1));  // RENAME_NOREPLACE
     look();
     made("over");
     MUST(rename("a3", "over"));

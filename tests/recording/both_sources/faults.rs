@@ -273,7 +273,7 @@ fn wrong_command_lines_are_refused() {
     let dir = scratch_dir("faults");
     for (arguments, said) in [
         (["-e", "reed", "--", "true"].as_slice(), "unknown event reed"),
-        (&["-o", "trace.json", "--", "true"], "a recording is written to a directory"),
+        (&["-o", "trace.json", "--", "true"], "JSON is made from a log"),
         (&["-o", "{NONE}.otf2", "--", "true"], "unknown {NONE}"),
         (&["-m", "7X", "--", "true"], "there is no unit X"),
         (&[], "nothing to record"),
