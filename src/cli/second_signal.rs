@@ -17,6 +17,7 @@ use signal_hook::{flag, low_level};
 use super::message::print_error;
 use crate::sys::output_dir::OutputDirectory;
 use crate::sys::spawn;
+use crate::sys::thread::SIGNAL_THREAD;
 
 /// Attempts to remove a directory in which another thread still creates files.
 const ATTEMPTS: usize = 8;
@@ -118,7 +119,7 @@ pub(super) fn end_at_the_second(signals: &[i32]) -> io::Result<Arc<AtomicBool>> 
         let signal = last.load(Ordering::Relaxed);
         spawn::die_by(i32::try_from(signal).unwrap_or(libc::SIGTERM));
     };
-    thread::Builder::new().name("iotrace-signals".into()).spawn(end)?;
+    thread::Builder::new().name(SIGNAL_THREAD.into()).spawn(end)?;
     Ok(is_first)
 }
 

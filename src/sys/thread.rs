@@ -11,6 +11,9 @@ use rustc_hash::FxHashMap;
 
 use crate::units::{CpuId, Tid};
 
+/// Name of the thread that ends this process at a second signal.
+pub const SIGNAL_THREAD: &str = "iotrace-signals";
+
 /// Binds the calling thread to one CPU.
 ///
 /// # Errors

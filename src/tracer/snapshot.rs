@@ -11,6 +11,7 @@ use super::named_thread::spawn_named;
 use crate::capture::fact::{Fact, Text};
 use crate::sys::cpu_topology::online_cpus;
 use crate::sys::spawn::{ProgramEnd, Running};
+use crate::sys::thread::SIGNAL_THREAD;
 use crate::sys::{clock, mounts, proc};
 use crate::units::{KernelTime, Pid, Tid, counted_with};
 
@@ -202,11 +203,22 @@ pub(super) fn reap(program: Running, has_books: bool) -> (Option<ProgramEnd>, Op
     (ended, text.map(fact))
 }
 
+/// Returns the number of threads of this process, without the one that waits for a second signal: it
+/// makes no call until then, and ends the process.
+fn working_threads() -> usize {
+    let works = |task: &std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        name.trim_end() != SIGNAL_THREAD
+    };
+    let tasks = std::fs::read_dir("/proc/self/task");
+    tasks.map_or(0, |tasks| tasks.flatten().filter(works).count())
+}
+
 /// Returns the tracer's own I/O counters by one read, if no other thread of the tracer can run in
 /// the meantime. (A joined thread still exists for a moment.)
 fn own_books() -> Option<String> {
     let is_alone = (0..ALONE_TRIES).any(|_| {
-        let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+        let threads = working_threads();
         if threads != 1 {
             std::thread::sleep(ALONE_PAUSE);
         }

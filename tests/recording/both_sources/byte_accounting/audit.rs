@@ -166,8 +166,8 @@ fn daily_use_is_equal(source: Source) {
                 &model,
                 &LineDirectories { dir: &place, other: &other },
             );
-            let is_right = audit.contains("audit: equal")
-                || line.leaves && audit.contains("were not waited for");
+            let is_right =
+                audit.contains("audit: equal") || line.leaves && audit.contains("not waited for");
             if !is_right {
                 bad.lock().expect("no panic").push(format!("{}: {audit}", line.script));
             }
