@@ -182,6 +182,7 @@ fn rotation_keeps_the_last_logs() {
         assert!(end == 0 || start <= end, "between the logs: {end} to {start}");
         end = start + recording.number("duration_ns");
         let writes = recording.operations().into_iter().filter(|call| call.name == "write");
-        assert!(writes.count() > 100, "part {number}");
+        // The last part ends with the program, however short it is.
+        assert!(number == all || writes.count() > 100, "part {number}");
     }
 }
