@@ -203,8 +203,8 @@ pub(super) fn reap(program: Running, has_books: bool) -> (Option<ProgramEnd>, Op
     (ended, text.map(fact))
 }
 
-/// Returns the number of threads of this process, without the one that waits for a second signal: it
-/// makes no call until then, and ends the process.
+/// Returns the number of threads of this process, without the one that waits for a second signal:
+/// it makes no call until then, and ends the process.
 fn working_threads() -> usize {
     let works = |task: &std::fs::DirEntry| {
         let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();

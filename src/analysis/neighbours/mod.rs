@@ -481,7 +481,7 @@ impl Booking<'_> {
             let share_ns = share_of(left_ns, part.weight, left_weight);
             left_ns -= share_ns;
             left_weight -= part.weight;
-            // A process waits for its own request, also with the data of others; one that was merged
+            // A process waits for its own request, also with data of others; one that was merged
             // with the bios of another process is of both.
             if part.cause == victim || is_own && !part.is_submitter {
                 row.own_ns += share_ns;
