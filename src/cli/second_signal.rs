@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 
 use super::message::print_error;
 use crate::sys::output_dir::OutputDirectory;
@@ -27,6 +27,48 @@ static UNFINISHED: Mutex<Vec<(u64, UnfinishedEntry)>> = Mutex::new(Vec::new());
 
 /// Log that stays, with the command that goes on with it.
 static KEPT_LOG: Mutex<Option<String>> = Mutex::new(None);
+
+/// State of the thread that removes what is unfinished, until it starts: a replay without privileges
+/// needs a process of one thread.
+static WAITER: Mutex<Option<SecondSignalWaiter>> = Mutex::new(None);
+
+/// State of the thread that waits for the second signal.
+struct SecondSignalWaiter {
+    wake: UnixStream,
+    is_third: Arc<AtomicBool>,
+    last: Arc<AtomicUsize>,
+    /// Handlers that end this process at the second signal while there is no thread.
+    without_thread: Vec<SigId>,
+}
+
+impl SecondSignalWaiter {
+    /// Starts the thread. Without it the second signal ends this process at once.
+    fn start(self) {
+        let Self { mut wake, is_third, last, without_thread } = self;
+        let end = move || {
+            for handler in without_thread {
+                low_level::unregister(handler);
+            }
+            let mut two = [0; 2];
+            if wake.read_exact(&mut two).is_err() {
+                return;
+            }
+            // ORDERING: nothing else is published by this flag.
+            is_third.store(true, Ordering::Relaxed);
+            tell_and_remove();
+            // ORDERING: the byte in the pipe came after the number, in the same handler.
+            let signal = last.load(Ordering::Relaxed);
+            spawn::die_by(i32::try_from(signal).unwrap_or(libc::SIGTERM));
+        };
+        let _ = thread::Builder::new().name(SIGNAL_THREAD.into()).spawn(end);
+    }
+}
+
+/// Starts the thread, if signals are handled and it does not run yet.
+fn start_waiter() {
+    let waiter = WAITER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    waiter.into_iter().for_each(SecondSignalWaiter::start);
+}
 
 /// A file or directory that is being made.
 #[derive(Debug)]
@@ -49,6 +91,8 @@ impl UnfinishedEntry {
         let mut all = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let number = all.last().map_or(0, |(last, _)| last + 1);
         all.push((number, self));
+        drop(all);
+        start_waiter();
         UnfinishedGuard(number)
     }
 
@@ -92,34 +136,29 @@ pub(super) fn note_log(shown: &str) {
 ///
 /// # Errors
 ///
-/// No thread, descriptor or handler could be had.
+/// No descriptor or handler could be had.
 pub(super) fn end_at_the_second(signals: &[i32]) -> io::Result<Arc<AtomicBool>> {
-    let (mut wake, write) = UnixStream::pair()?;
+    let (wake, write) = UnixStream::pair()?;
+    let mut without_thread = Vec::new();
     let is_first = Arc::new(AtomicBool::new(false));
     let is_third = Arc::new(AtomicBool::new(false));
     let last = Arc::new(AtomicUsize::new(0));
     for signal in signals {
-        // In this order the second signal wakes the thread, and the third one finds its flag set.
-        // All of the actions are valid for these signals.
+        // In this order the second signal wakes the thread, or ends a process without it, and the
+        // third one finds its flag set. All of the actions are valid for these signals.
+        without_thread.push(flag::register_conditional_default(*signal, Arc::clone(&is_first))?);
         flag::register_conditional_default(*signal, Arc::clone(&is_third))?;
         flag::register(*signal, Arc::clone(&is_first))?;
         let number = usize::try_from(*signal).unwrap_or_default();
         flag::register_usize(*signal, Arc::clone(&last), number)?;
         low_level::pipe::register(*signal, write.try_clone()?)?;
     }
-    let end = move || {
-        let mut two = [0; 2];
-        if wake.read_exact(&mut two).is_err() {
-            return;
-        }
-        // ORDERING: nothing else is published by this flag.
-        is_third.store(true, Ordering::Relaxed);
-        tell_and_remove();
-        // ORDERING: the byte in the pipe came after the number, in the same handler.
-        let signal = last.load(Ordering::Relaxed);
-        spawn::die_by(i32::try_from(signal).unwrap_or(libc::SIGTERM));
-    };
-    thread::Builder::new().name(SIGNAL_THREAD.into()).spawn(end)?;
+    let waiter = SecondSignalWaiter { wake, is_third, last, without_thread };
+    *WAITER.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiter);
+    let is_needed = !UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    if is_needed {
+        start_waiter();
+    }
     Ok(is_first)
 }
 
