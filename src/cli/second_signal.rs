@@ -28,8 +28,8 @@ static UNFINISHED: Mutex<Vec<(u64, UnfinishedEntry)>> = Mutex::new(Vec::new());
 /// Log that stays, with the command that goes on with it.
 static KEPT_LOG: Mutex<Option<String>> = Mutex::new(None);
 
-/// State of the thread that removes what is unfinished, until it starts: a replay without privileges
-/// needs a process of one thread.
+/// State of the thread that removes what is unfinished, until it starts: a replay without
+/// privileges needs a process of one thread.
 static WAITER: Mutex<Option<SecondSignalWaiter>> = Mutex::new(None);
 
 /// State of the thread that waits for the second signal.
