@@ -31,8 +31,8 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
     (
         "report",
         &[
-            ("iotrace-perf report a.iocap -o a.html", "a page to look at, or to send"),
-            ("iotrace-perf report -- ./app", "records ./app first; writes report.html"),
+            ("iotrace-perf report a.iocap -o a.html", "a page to look at or send"),
+            ("iotrace-perf report -- ./app", "records it; report.html"),
             ("iotrace-perf report a.iocap --svg a.svg --from 2s", "for a paper"),
         ],
     ),
@@ -56,8 +56,8 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
         "advise",
         &[
             ("iotrace-perf advise a.iocap", "what can be better, with the evidence"),
-            ("iotrace-perf advise -- ./app", "records ./app first, with all that rules need"),
-            ("iotrace-perf advise --ignore small-writes a.iocap", "without a rule"),
+            ("iotrace-perf advise -- ./app", "records ./app first"),
+            ("iotrace-perf advise --ignore reread", "without a rule"),
             ("iotrace-perf advise --rules", "all rules, with their thresholds"),
         ],
     ),

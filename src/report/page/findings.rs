@@ -31,6 +31,11 @@ const OTHERS: [(&str, &str, &str); 2] = [
     ("slow", "slowest", "See the requests that it waited for."),
 ];
 
+/// Joins the lines of a finding. Names in it have no line ends: they are escaped.
+fn in_one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the list of findings.
 pub(super) fn block(reports: &PageReports) -> Markup {
     let all: Vec<ShownFinding> = [&reports.summary, &reports.files, &reports.disk, &reports.slow]
@@ -44,7 +49,7 @@ pub(super) fn block(reports: &PageReports) -> Markup {
         } @else {
             ol class="findings" { @for finding in &all {
                 li data-kind=(finding.kind) {
-                    p { (sentence(&finding.text)) }
+                    p { (sentence(&in_one_line(&finding.text))) }
                     p class="note" {
                         (sentence(&finding.step)) " " a href={ "#" (finding.block) } { "Evidence" }
                     }

@@ -91,7 +91,5 @@ pub(super) fn cut(text: &str) -> String {
 
 /// Sentence of ours that may contain names: without control characters.
 pub(super) fn sentence(text: &str) -> String {
-    // Names have no line ends here: they are escaped.
-    let lines = text.lines().map(str::trim).map(escape::harmless);
-    lines.collect::<Vec<String>>().join(" ")
+    escape::harmless(text)
 }
