@@ -111,17 +111,16 @@ fn terms(audit: &ProcessAudit) -> Vec<String> {
     let counted = [
         (
             unknown_programs,
-            "programs whose files could not be looked at, or were changed: two to ten reads each",
+            "program",
+            "that could not be looked at, or changed: two to ten reads each",
         ),
-        (unknown_formats, "execs that failed for an unknown format: one read each"),
-        (
-            doubtful,
-            "calls that failed with an error that comes before the kernel counts them, or after",
-        ),
-        (overlay_copies, "copies inside overlayfs, which counts them twice"),
-        (doubtful_copies, "copies perhaps inside overlayfs, which counts them twice"),
+        (unknown_formats, "exec", "that failed for an unknown format: one read each"),
+        (doubtful, "call", "that failed with an error before or after the kernel's count"),
+        (overlay_copies, "copy", "inside overlayfs, which counts twice"),
+        (doubtful_copies, "copy", "perhaps inside overlayfs, which counts twice"),
     ];
-    terms.extend(counted.iter().filter(|row| row.0 > 0).map(|row| format!("{} {}", row.0, row.1)));
+    let counted = counted.iter().filter(|row| row.0 > 0);
+    terms.extend(counted.map(|(number, noun, why)| format!("{} {why}", number_of(*number, noun))));
     terms.extend(audit.failed_execs().map(|(bytes, calls)| {
         let failed = number_of(audit.reasons.failed_execs, "exec");
         let (bytes, reads) = (number_of(bytes, "byte"), number_of(calls, "read"));
