@@ -450,36 +450,6 @@ pub(super) enum ScriptFormat {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct ImportArgs {
-    /// The log of another tool; `-`: standard input
-    pub(super) file: PathBuf,
-    /// The capture log to write
-    #[arg(short, long, value_name = "LOG.iocap")]
-    pub(super) output: PathBuf,
-    /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
-    #[arg(long)]
-    pub(super) force: bool,
-    /// Format of the log [default: detected]
-    #[arg(long, value_name = "FORMAT")]
-    pub(super) from: Option<FromArg>,
-}
-
-/// Formats that can be imported.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum FromArg {
-    /// Output of strace, at best with -f -ttt -T -y
-    Strace,
-    /// Capture logs of ioriot, or ioreplay as it was called (versions 1 to 4)
-    Ioriot,
-    /// Replay logs of ioriot, or ioreplay
-    IoriotReplay,
-    /// Logs that fio writes with `write_iolog`, and reads with `read_iolog` (versions 2 and 3)
-    Fio,
-    /// Binary traces of blktrace: of one CPU, or of all from `blkparse -d`
-    Blktrace,
-}
-
-#[derive(Debug, ClapArgs)]
 pub(super) struct InfoArgs {
     /// The recording: its directory, log or archive [default: the newest one here]
     #[arg(default_value = ".", hide_default_value = true)]

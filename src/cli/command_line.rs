@@ -6,14 +6,15 @@ use clap::{Parser, Subcommand};
 
 use super::advise::AdviseArgs;
 use super::args::{
-    DoctorArgs, GroupedArgs, ImportArgs, InfoArgs, LatencyArgs, LiveArgs, RecordArgs, ScriptArgs,
-    StacksArgs, WatchArgs,
+    DoctorArgs, GroupedArgs, InfoArgs, LatencyArgs, LiveArgs, RecordArgs, ScriptArgs, StacksArgs,
+    WatchArgs,
 };
 use super::budget::BudgetArgs;
 use super::convert_args::ConvertArgs;
 use super::ctl_args::CtlArgs;
 use super::diff_args::DiffArgs;
 use super::files_args::FilesArgs;
+use super::import_args::ImportArgs;
 use super::page_args::PageArgs;
 use super::replay::args::ReplayArgs;
 use super::shell_args::{CompletionsArgs, ManArgs};

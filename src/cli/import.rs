@@ -1,32 +1,50 @@
-//! `iotrace-perf import FILE -o LOG.iocap`: a capture log from another tool's log.
+//! `iotrace-perf import FILE… -o LOG.iocap`: a capture log from another tool's log.
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::{FromArg, ImportArgs};
 use super::error::CliError;
 use super::existing_outputs::WITH_FORCE;
+use super::file_kind::{self, InputKind};
+use super::import_args::{FromArg, ImportArgs};
 use super::message::print_line;
 use super::replaced_outputs::ReplacedOutputs;
-use super::{file_kind, report_output};
-use crate::import::{ImportError, ImportFormat, ImportReport, import};
+use super::report_output;
+use crate::import::{
+    ImportError, ImportFormat, ImportReport, ImportRequest, detect, import, import_perf_data,
+};
 use crate::sys::output_dir::{NewFile, Users};
 use crate::sys::regular;
 
 /// Bytes read at once; formats are detected in them.
 const READ_BYTES: usize = 256 << 10;
 
+/// What follows the name of a device in the names of blktrace's files, before the number of the
+/// CPU.
+const BLKTRACE_SUFFIX: &str = ".blktrace.";
+
+/// Result of an import.
+type Imported = Result<(File, ImportReport, ImportFormat), ImportError>;
+
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
-    let (notes, format) = if args.file.as_os_str() == "-" {
-        write(args, BufReader::with_capacity(READ_BYTES, stdin().lock()))?
-    } else {
-        if let Some(text) = file_kind::no_import(&args.file) {
-            return Err(CliError::Usage(text));
+    let files = trace_files(&args.files);
+    let request = ImportRequest {
+        format: args.from.map(format),
+        file: args.files.first().map(|file| name(file)).unwrap_or_default(),
+        columns: args.columns.clone(),
+    };
+    let (notes, format) = match files.as_slice() {
+        [only] if only.as_os_str() == "-" => write(args, |out| {
+            import(vec![BufReader::with_capacity(READ_BYTES, stdin().lock())], &request, out)
+        })?,
+        _ => {
+            let inputs = opened(&files)?;
+            write(args, |out| import_files(inputs, &request, out))?
         }
-        let input = regular::open_named(&args.file)
-            .map_err(|source| CliError::Open { path: args.file.clone(), source })?;
-        write(args, BufReader::with_capacity(READ_BYTES, input))?
     };
     print_line(&format!(
         "wrote {}, imported from {}: {} {}",
@@ -39,13 +57,75 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Opens the files. One that is empty is refused if it is the only one: a CPU may have no events.
+fn opened(files: &[PathBuf]) -> Result<Vec<BufReader<File>>, CliError> {
+    let mut inputs = Vec::new();
+    for file in files {
+        let is_part = files.len() > 1 && file_kind::of(file) == InputKind::Empty;
+        if let Some(text) = file_kind::no_import(file).filter(|_| !is_part) {
+            return Err(CliError::Usage(text));
+        }
+        let input = regular::open_named(file)
+            .map_err(|source| CliError::Open { path: file.clone(), source })?;
+        inputs.push(BufReader::with_capacity(READ_BYTES, input));
+    }
+    Ok(inputs)
+}
+
+fn import_files(mut inputs: Vec<BufReader<File>>, request: &ImportRequest, out: File) -> Imported {
+    if let [only] = inputs.as_mut_slice() {
+        let found = request.format.or_else(|| only.fill_buf().ok().and_then(detect));
+        if found == Some(ImportFormat::PerfData) {
+            return import_perf_data(only, request, out);
+        }
+    }
+    import(inputs, request, out)
+}
+
+/// Replaces a name that is no file by the files of blktrace whose names begin with it, in the order
+/// of their CPUs.
+fn trace_files(files: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for file in files {
+        let parts = if file.exists() { Vec::new() } else { blktrace_files(file) };
+        if parts.is_empty() {
+            found.push(file.clone());
+        }
+        found.extend(parts);
+    }
+    found
+}
+
+fn blktrace_files(file: &Path) -> Vec<PathBuf> {
+    let Some(name) = file.file_name() else { return Vec::new() };
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let start = [name.as_bytes(), BLKTRACE_SUFFIX.as_bytes()].concat();
+    let cpu = |name: OsString| -> Option<u32> {
+        std::str::from_utf8(name.as_bytes().strip_prefix(start.as_slice())?).ok()?.parse().ok()
+    };
+    let Ok(entries) = directory.read_dir() else { return Vec::new() };
+    let mut cpus: Vec<u32> = entries.flatten().filter_map(|it| cpu(it.file_name())).collect();
+    cpus.sort_unstable();
+    let path = |cpu: &u32| {
+        let name = [start.as_slice(), cpu.to_string().as_bytes()].concat();
+        file.with_file_name(OsString::from_vec(name))
+    };
+    cpus.iter().map(path).collect()
+}
+
 /// Imports a log; an incomplete capture log is removed.
-fn write(args: &ImportArgs, input: impl BufRead) -> Result<(ImportReport, ImportFormat), CliError> {
+fn write(
+    args: &ImportArgs,
+    import: impl FnOnce(File) -> Imported,
+) -> Result<(ImportReport, ImportFormat), CliError> {
     let mut replaced = ReplacedOutputs::default();
     if args.force {
         replaced.replace_file(&args.output, &Users::caller())?;
     }
-    let imported = write_new(args, input);
+    let imported = write_new(args, import);
     if imported.is_ok() {
         replaced.tell()
     } else {
@@ -56,12 +136,12 @@ fn write(args: &ImportArgs, input: impl BufRead) -> Result<(ImportReport, Import
 
 fn write_new(
     args: &ImportArgs,
-    input: impl BufRead,
+    import: impl FnOnce(File) -> Imported,
 ) -> Result<(ImportReport, ImportFormat), CliError> {
     let mut made: NewFile = report_output::new_file(&args.output, WITH_FORCE)?;
     let out = made.file().try_clone().map_err(CliError::Output)?;
-    let imported = import(input, args.from.map(format), &name(&args.file), out);
-    let (_, notes, format) = imported.map_err(|error| failed(&args.file, &error))?;
+    let first = args.files.first().map(PathBuf::as_path).unwrap_or(Path::new("-"));
+    let (_, notes, format) = import(out).map_err(|error| failed(first, &error))?;
     made.keep();
     Ok((notes, format))
 }
@@ -77,6 +157,13 @@ fn format(from: FromArg) -> ImportFormat {
         FromArg::IoriotReplay => ImportFormat::IoriotReplay,
         FromArg::Fio => ImportFormat::FioIolog,
         FromArg::Blktrace => ImportFormat::Blktrace,
+        FromArg::Blkparse => ImportFormat::Blkparse,
+        FromArg::PerfScript => ImportFormat::PerfScript,
+        FromArg::PerfData => ImportFormat::PerfData,
+        FromArg::Msr => ImportFormat::MsrCsv,
+        FromArg::Spc => ImportFormat::SpcCsv,
+        FromArg::Csv => ImportFormat::Csv,
+        FromArg::Dxt => ImportFormat::DarshanDxt,
     }
 }
 

@@ -44,6 +44,7 @@ mod flight;
 mod flight_args;
 mod foreign_options;
 mod import;
+mod import_args;
 mod info;
 mod info_mounts;
 mod invocation;

@@ -1,8 +1,8 @@
-//! Binary traces of blktrace: a file of one CPU, or the merged file of `blkparse -d`.
+//! Binary traces of blktrace: files of one CPU each, which are merged by time, or the merged file of
+//! `blkparse -d`.
 //!
 //! A record is a `struct blk_io_trace` (`include/uapi/linux/blktrace_api.h`), 48 bytes in the order
-//! of
-//! the machine that wrote them:
+//! of the machine that wrote them:
 //!
 //! | Offset | Bytes | |
 //! |---|---|---|
@@ -17,14 +17,14 @@
 //! | 40 | 4 | CPU |
 //! | 44 | 2 | minus the error's number, or 0 |
 //! | 46 | 2 | bytes that follow |
-//!
-//! blktrace has one event for the completion of a request and for that of a bio that never became
-//! one (for example of dm). On a device without issued requests its completions are those of bios.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, BufRead};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::block_text::RequestDevices;
 use super::import_report::ImportReport;
 use super::imported_event::{Block, ImportedEvent, ImportedKind, ImportedTask};
 use crate::event::block::BlockPoint;
@@ -115,39 +115,68 @@ pub(super) struct Blktrace {
     names: FxHashMap<u32, Vec<u8>>,
     /// Threads that have an event already.
     named: FxHashSet<u32>,
-    /// Devices with issued requests.
-    with_requests: FxHashSet<u32>,
+    devices: RequestDevices,
+}
+
+/// Records of one file.
+struct RecordStream<R> {
+    input: R,
+    order: ByteOrder,
+    record: [u8; RECORD_BYTES],
+    pdu: Vec<u8>,
+}
+
+impl<R: BufRead> RecordStream<R> {
+    fn new(input: R) -> Self {
+        let (order, record) = (ByteOrder::Little, [0; RECORD_BYTES]);
+        Self { input, order, record, pdu: Vec::new() }
+    }
+
+    /// Reads the next record, and returns its time; `None` at the end, or where the rest cannot be
+    /// read.
+    fn next(&mut self, notes: &mut ImportReport) -> io::Result<Option<u64>> {
+        if !fill(&mut self.input, &mut self.record, notes)? {
+            return Ok(None);
+        }
+        notes.read += 1;
+        let Some(order) = ByteOrder::of(&self.record) else {
+            // The position of the next record is unknown.
+            notes.not_understood(notes.read, &self.record);
+            notes.count("time that the trace is damaged: the rest is skipped");
+            return Ok(None);
+        };
+        self.order = order;
+        self.pdu.resize(usize::from(order.u16(&self.record, 46)), 0);
+        if !self.pdu.is_empty() && !fill(&mut self.input, &mut self.pdu, notes)? {
+            return Ok(None);
+        }
+        Ok(Some(order.u64(&self.record, 8)))
+    }
 }
 
 impl Blktrace {
-    /// Reads a complete trace.
+    /// Reads complete traces, in the order of their records' times.
     ///
     /// # Errors
     ///
-    /// Errors of the input, and of the output.
+    /// Errors of the inputs, and of the output.
     pub(super) fn read<R: BufRead>(
         &mut self,
-        mut input: R,
+        inputs: Vec<R>,
         notes: &mut ImportReport,
         mut put: impl FnMut(ImportedEvent) -> io::Result<()>,
     ) -> io::Result<()> {
+        let mut streams: Vec<_> = inputs.into_iter().map(RecordStream::new).collect();
+        let mut next = BinaryHeap::new();
+        for (index, stream) in streams.iter_mut().enumerate() {
+            next.extend(stream.next(notes)?.map(|time| Reverse((time, index))));
+        }
         let mut events = Vec::new();
-        let mut record = [0; RECORD_BYTES];
-        let mut pdu = Vec::new();
-        while fill(&mut input, &mut record, notes)? {
-            notes.read += 1;
-            let Some(order) = ByteOrder::of(&record) else {
-                // The position of the next record is unknown.
-                notes.not_understood(notes.read, &record);
-                notes.count("time that the trace is damaged: the rest is skipped");
-                return Ok(());
-            };
-            pdu.resize(usize::from(order.u16(&record, 46)), 0);
-            if !pdu.is_empty() && !fill(&mut input, &mut pdu, notes)? {
-                return Ok(());
-            }
-            self.record(order, &record, &pdu, &mut events, notes);
+        while let Some(Reverse((_, index))) = next.pop() {
+            let Some(stream) = streams.get_mut(index) else { continue };
+            self.record(stream.order, &stream.record, &stream.pdu, &mut events, notes);
             events.drain(..).try_for_each(&mut put)?;
+            next.extend(stream.next(notes)?.map(|time| Reverse((time, index))));
         }
         Ok(())
     }
@@ -199,10 +228,7 @@ impl Blktrace {
     ) -> Block {
         let (sector, bytes) = (order.u64(record, 16), order.u32(record, 24));
         let device = order.u32(record, 36);
-        if matches!(point, BlockPoint::GetRq | BlockPoint::Insert | BlockPoint::Issue) {
-            self.with_requests.insert(device);
-        }
-        let is_bio = point == BlockPoint::Complete && !self.with_requests.contains(&device);
+        let point = self.devices.point(point, DevId(device));
         // In network byte order on every machine.
         let (old, new) = (ByteOrder::Big.u32(pdu, 0), ByteOrder::Big.u32(pdu, 4));
         let (dev, from) = match point {
@@ -217,7 +243,7 @@ impl Blktrace {
             _ => u64::from(bytes) / SECTOR_BYTES,
         };
         Block {
-            point: if is_bio { BlockPoint::BioComplete } else { point },
+            point,
             dev: DevId(dev),
             sector,
             sectors,
@@ -280,9 +306,12 @@ mod tests {
             events.push(value);
             Ok(())
         };
-        Blktrace::default().read(bytes, &mut notes, put).expect("memory");
+        Blktrace::default().read(vec![bytes], &mut notes, put).expect("memory");
         (events, notes)
     }
+
+    /// Category of reads.
+    const READ_KIND: u32 = 1 << KIND_SHIFT;
 
     fn record(is_big: bool, action: u32, bytes: u32, pdu: &[u8]) -> Vec<u8> {
         let words = |number: u32| if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
@@ -332,6 +361,26 @@ mod tests {
         assert_eq!(letters(AHEAD | META, 4096), "RAM");
         assert_eq!(letters(DISCARD | WRITE, 4096), "D");
         assert_eq!(letters(0, 0), "N");
+    }
+
+    #[test]
+    fn files_of_several_cpus_are_merged_by_time() {
+        let at = |time: u64, action: u32| {
+            let mut bytes = record(false, action | READ_KIND, 4096, &[]);
+            bytes[8..16].copy_from_slice(&time.to_le_bytes());
+            bytes
+        };
+        // The completion is on another CPU than the issue.
+        let first = [at(10, 1), at(30, 7), at(70, 7)].concat();
+        let second = [at(20, 2), at(50, 8), at(90, 8)].concat();
+        let (mut times, mut notes) = (Vec::new(), ImportReport::default());
+        let put = |event: ImportedEvent| {
+            times.push(event.time);
+            Ok(())
+        };
+        let inputs = vec![first.as_slice(), second.as_slice(), &[]];
+        Blktrace::default().read(inputs, &mut notes, put).expect("memory");
+        assert_eq!((times, notes.read), (vec![10, 20, 30, 50, 70, 90], 6));
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Detection of the tool that has written a log, by its beginning.
 
-use super::{blktrace, strace};
+use super::log::LogContent;
+use super::{blkparse, blktrace, block_csv, dxt, perf_data, perf_script, strace};
 
 /// Tool of a log, and its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,20 @@ pub enum ImportFormat {
     FioIolog,
     /// Traces of blktrace.
     Blktrace,
+    /// Text of blkparse.
+    Blkparse,
+    /// Text of `perf script`, or of the kernel's `trace` file.
+    PerfScript,
+    /// Recordings of `perf record`.
+    PerfData,
+    /// Block traces of Microsoft Research Cambridge.
+    MsrCsv,
+    /// Block traces in the format of the Storage Performance Council.
+    SpcCsv,
+    /// Block traces with described columns.
+    Csv,
+    /// Text of `darshan-dxt-parser`.
+    DarshanDxt,
 }
 
 impl ImportFormat {
@@ -25,21 +40,48 @@ impl ImportFormat {
             Self::Ioriot | Self::IoriotReplay => "ioriot",
             Self::FioIolog => "fio",
             Self::Blktrace => "blktrace",
+            Self::Blkparse => "blkparse",
+            Self::PerfScript | Self::PerfData => "perf",
+            Self::MsrCsv | Self::SpcCsv | Self::Csv => "CSV",
+            Self::DarshanDxt => "Darshan",
         }
     }
 
     /// Name of the log's units.
     pub fn unit(self) -> &'static str {
-        if self == Self::Blktrace { "records" } else { "lines" }
+        match self {
+            Self::Blktrace | Self::PerfData => "records",
+            _ => "lines",
+        }
+    }
+
+    /// Returns the kinds of events that a log of this format may have.
+    pub(super) fn content(self) -> LogContent {
+        match self {
+            Self::Blktrace | Self::Blkparse | Self::MsrCsv | Self::SpcCsv | Self::Csv => {
+                LogContent::Requests
+            }
+            Self::PerfScript | Self::PerfData => LogContent::Both,
+            Self::Strace
+            | Self::Ioriot
+            | Self::IoriotReplay
+            | Self::FioIolog
+            | Self::DarshanDxt => LogContent::Calls,
+        }
     }
 
     /// Describes a log that begins like this.
     pub(super) fn described(self, head: &[u8]) -> String {
         match self {
-            Self::Strace => "text".into(),
+            Self::Strace | Self::Blkparse => "text".into(),
+            Self::PerfScript => "text of perf script".into(),
+            Self::MsrCsv => "CSV of MSR Cambridge".into(),
+            Self::SpcCsv => "CSV of SPC".into(),
+            Self::Csv => "CSV with described columns".into(),
+            Self::DarshanDxt => "text of darshan-dxt-parser".into(),
             Self::Ioriot => format!("capture log{}", version(head, b"capture_version=")),
             Self::IoriotReplay => format!("replay log{}", version(head, b"replay_version=")),
-            Self::Blktrace => "binary".into(),
+            Self::Blktrace | Self::PerfData => "binary".into(),
             Self::FioIolog => format!("iolog{}", version(head, b"fio version ")),
         }
     }
@@ -66,6 +108,9 @@ pub fn detect(head: &[u8]) -> Option<ImportFormat> {
     if blktrace::is_trace(head) {
         return Some(ImportFormat::Blktrace);
     }
+    if perf_data::is_recording(head) {
+        return Some(ImportFormat::PerfData);
+    }
     let mut lines = head.split(|head| *head == b'\n').take(LINES).map(<[u8]>::trim_ascii);
     let first = lines.clone().next()?;
     if first.starts_with(b"fio version ") {
@@ -79,6 +124,14 @@ pub fn detect(head: &[u8]) -> Option<ImportFormat> {
             Some(ImportFormat::Ioriot)
         } else if line.starts_with(b"#|") && has(b"replay_version=") {
             Some(ImportFormat::IoriotReplay)
+        } else if blkparse::is_line(line) {
+            Some(ImportFormat::Blkparse)
+        } else if perf_script::is_line(line) {
+            Some(ImportFormat::PerfScript)
+        } else if block_csv::is_msr_line(line) {
+            Some(ImportFormat::MsrCsv)
+        } else if dxt::is_heading(line) {
+            Some(ImportFormat::DarshanDxt)
         } else if strace::is_line(line) {
             Some(ImportFormat::Strace)
         } else {
@@ -103,6 +156,22 @@ mod tests {
             format("strace: Process 7 attached\n[pid 7] read(0,  <unfinished ...>\n"),
             Some(ImportFormat::Strace)
         );
+        assert_eq!(
+            format("  8,0    1        2     0.000000310  4162  Q   R 2048 + 8 [cat]\n"),
+            Some(ImportFormat::Blkparse)
+        );
+        assert_eq!(
+            format(
+                "# ========\n dd  7 [001] 12.5: block:block_rq_issue: 8,0 R 4096 () 2048 + 8 [dd]\n"
+            ),
+            Some(ImportFormat::PerfScript)
+        );
+        assert_eq!(
+            format("128166372003061629,hm,1,Read,383496192,32768,413\n"),
+            Some(ImportFormat::MsrCsv)
+        );
+        assert_eq!(format("# DXT, file_id: 7, file_name: /d/x\n"), Some(ImportFormat::DarshanDxt));
+        assert_eq!(format("PERFILE2"), Some(ImportFormat::PerfData));
         assert_eq!(format("what(is this)\n"), None);
         assert_eq!(format(""), None);
         assert_eq!(

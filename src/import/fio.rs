@@ -17,6 +17,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::decimal::integer;
 use super::import_report::ImportReport;
 use super::imported_event::{ImportedEvent, ImportedKind, ImportedTask, MemoryRead};
 use super::parser::Parser;
@@ -65,8 +66,6 @@ impl Parser for Iolog {
         }
         line.is_empty() || self.action(line, out, notes).is_some()
     }
-
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut ImportReport) {}
 }
 
 impl Iolog {
@@ -81,7 +80,7 @@ impl Iolog {
         let rest = match self.version {
             3 => {
                 let end = line.iter().position(|line| *line == b' ')?;
-                let time = number(line.get(..end)?)?.saturating_mul(STEP);
+                let time = integer::<u64>(line.get(..end)?)?.saturating_mul(STEP);
                 // Operations of one microsecond get consecutive times.
                 if time.saturating_add(STEP) < self.now {
                     notes.count("lines with an earlier time than the previous one: moved after it");
@@ -219,7 +218,7 @@ fn parts(line: &[u8]) -> Option<(&[u8], &[u8], [u64; 2])> {
             let is_wait = *action == b"wait" && count == 2;
             return (is_right || is_wait).then_some((before, *action, numbers));
         }
-        numbers = [number(last)?, numbers[0]];
+        numbers = [integer(last)?, numbers[0]];
         rest = before;
     }
     None
@@ -229,10 +228,6 @@ fn split_last(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let place = line.iter().rposition(|line| *line == b' ')?;
     let (before, last) = (line.get(..place)?, line.get(place + 1..)?);
     (!before.is_empty()).then_some((before, last))
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -53,6 +53,10 @@ pub enum ImportedKind {
     Directory(Vec<u8>),
     /// The block layer processed a request or bio.
     Block(Block),
+    /// The other tool lost this number of records before this one.
+    Lost(u64),
+    /// The name of a device. It has no time, and precedes the first event of the device.
+    Disk(DevId, Vec<u8>),
 }
 
 /// Data of a call that is not in its registers.

@@ -18,7 +18,7 @@ use super::synthetic_formats;
 use crate::capture::fact::{Fact, FactsFrame, Text};
 use crate::capture::format::{Codec, FrameKind};
 use crate::capture::header::{
-    CaptureScope, Clock, Counts, End, Header, Host, Imported, RecordLayout, RingInfo,
+    CaptureScope, Clock, Counts, Disk, End, Header, Host, Imported, RecordLayout, RingInfo,
 };
 use crate::capture::writer::{DataFrame, Writer};
 use crate::event::syscall_table::CALLS;
@@ -35,8 +35,32 @@ const EPOCH_MIN: u64 = 315_532_800_000_000_000;
 pub struct ImportInfo {
     /// Tool and format.
     pub imported: Imported,
-    /// True for a log of block devices, false for one of calls.
-    pub is_block: bool,
+    /// Kinds of events that the log may have.
+    pub content: LogContent,
+}
+
+/// Kinds of events of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogContent {
+    /// System calls, and the tasks that make them.
+    #[default]
+    Calls,
+    /// Block requests.
+    Requests,
+    /// Calls, tasks and block requests.
+    Both,
+}
+
+impl LogContent {
+    /// Returns true if the log may have system calls.
+    pub fn has_calls(self) -> bool {
+        self != Self::Requests
+    }
+
+    /// Returns true if the log may have block requests.
+    pub fn has_requests(self) -> bool {
+        self != Self::Calls
+    }
 }
 
 /// Writer of the log.
@@ -55,6 +79,10 @@ pub struct ImportWriter<W: Write> {
     samples: BTreeMap<u16, u64>,
     /// Processes whose root directory is known.
     rooted: FxHashSet<Pid>,
+    /// Names of devices, for the header.
+    disks: Vec<Disk>,
+    /// Devices whose names came after the header.
+    late_disks: u64,
 }
 
 impl<W: Write> ImportWriter<W> {
@@ -76,6 +104,8 @@ impl<W: Write> ImportWriter<W> {
             last: 0,
             samples: BTreeMap::new(),
             rooted: FxHashSet::default(),
+            disks: Vec::new(),
+            late_disks: 0,
         })
     }
 
@@ -90,6 +120,12 @@ impl<W: Write> ImportWriter<W> {
     ///
     /// Errors of the output.
     pub fn put(&mut self, event: ImportedEvent) -> io::Result<()> {
+        if let ImportedKind::Disk(dev, name) = &event.what {
+            self.late_disks += u64::from(self.begun);
+            let name = name.escape_ascii().to_string();
+            self.disks.push(Disk { dev: dev.to_string(), name, ..Disk::default() });
+            return Ok(());
+        }
         match self.order.push(event) {
             Some(due) => self.write(due),
             None => Ok(()),
@@ -121,7 +157,7 @@ impl<W: Write> ImportWriter<W> {
     /// Writes the facts of an event, which are not records.
     fn note(&mut self, event: ImportedEvent) {
         let (time, pid) = (KernelTime(event.time), event.task.pid);
-        if !self.about.is_block && self.rooted.insert(pid) {
+        if self.about.content.has_calls() && self.rooted.insert(pid) {
             // The other tool's paths begin at its own root, and so, presumably, do those of the
             // processes that it traced.
             self.facts.push(&Fact::Text { time, which: Text::ROOT, pid, text: b"/".to_vec() });
@@ -169,7 +205,7 @@ impl<W: Write> ImportWriter<W> {
     fn begin(&mut self, first: u64) -> io::Result<()> {
         self.begun = true;
         let start = KernelTime(first.saturating_sub(1));
-        let header = header(&self.about, start.0);
+        let header = Header { disks: self.disks.clone(), ..header(&self.about, start.0) };
         self.writer.json(FrameKind::HEADER, start, &header)?;
         // There was no snapshot: no event waits for its end.
         let over = (Text::SNAPSHOT_OVER, Pid(0), Vec::new());
@@ -218,6 +254,7 @@ impl<W: Write> ImportWriter<W> {
             "began before others that appear much earlier in the log: their times were delayed",
             self.order.late,
         );
+        notes.add("devices that appear late in the log: without their names", self.late_disks);
         let end = End {
             end_ns: self.last,
             end_realtime_ns: if self.last > EPOCH_MIN { self.last } else { 0 },
@@ -232,7 +269,7 @@ impl<W: Write> ImportWriter<W> {
 
     fn counts(&self) -> Vec<Counts> {
         let counts =
-            synthetic_formats::described(self.about.is_block).into_iter().map(|text| Counts {
+            synthetic_formats::described(self.about.content).into_iter().map(|text| Counts {
                 samples: self.samples.get(&text.id).copied().unwrap_or(0),
                 name: format!("{}:{}", text.system, text.name),
                 ring: 0,
@@ -245,7 +282,7 @@ impl<W: Write> ImportWriter<W> {
 
 fn header(about: &ImportInfo, start: u64) -> Header {
     let is_dated = start > EPOCH_MIN;
-    let calls = if about.is_block { &[] } else { CALLS };
+    let calls = if about.content.has_calls() { CALLS } else { &[] };
     Header {
         tool_version: env!("CARGO_PKG_VERSION").into(),
         // The only known fact about the machine is that its calls have these names: the numbers are
@@ -270,7 +307,7 @@ fn header(about: &ImportInfo, start: u64) -> Header {
             ..RecordLayout::default()
         }],
         rings: vec![RingInfo { name: "imported".into(), bytes: 0 }],
-        tracepoints: synthetic_formats::described(about.is_block),
+        tracepoints: synthetic_formats::described(about.content),
         imported: Some(about.imported.clone()),
         ..Header::default()
     }

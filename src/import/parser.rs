@@ -9,6 +9,8 @@ pub(super) trait Parser {
     fn line(&mut self, line: &[u8], out: &mut Vec<ImportedEvent>, notes: &mut ImportReport)
     -> bool;
 
-    /// Ends the log.
-    fn finish(&mut self, out: &mut Vec<ImportedEvent>, notes: &mut ImportReport);
+    /// Ends the log. Returns true if there are more events, for which it must be called again.
+    fn finish(&mut self, _out: &mut Vec<ImportedEvent>, _notes: &mut ImportReport) -> bool {
+        false
+    }
 }

@@ -39,8 +39,14 @@ pub(super) fn encode(out: &mut Vec<u8>, event: &ImportedEvent) -> Option<Point> 
             relation(out, record_type::EXIT, *time, *task, *task);
             None
         }
+        ImportedKind::Lost(count) => {
+            // `u64 id, lost`.
+            let parts: [&[u8]; 2] = [&[0; 8], &count.to_le_bytes()];
+            other(out, record_type::LOST, 0, &parts, *time, *task);
+            None
+        }
         ImportedKind::Block(block) => request(out, event, block),
-        ImportedKind::Open(..) | ImportedKind::Directory(_) => None,
+        ImportedKind::Open(..) | ImportedKind::Directory(_) | ImportedKind::Disk(..) => None,
     }
 }
 

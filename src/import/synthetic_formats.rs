@@ -3,6 +3,7 @@
 //! No kernel wrote these records, so fields without a reader are omitted, and the offsets of fields
 //! are ours. Everything else is as in a kernel's record.
 
+use super::log::LogContent;
 use crate::capture::header;
 use crate::event::block::BlockPoint;
 
@@ -105,10 +106,13 @@ fn format(id: usize, name: &str, fields: &[SyntheticField]) -> String {
     format!("name: {name}\nID: {id}\nformat:\n{common}\n{own}\nprint fmt: \"\"\n")
 }
 
-/// Tracepoints for the header of a log: calls and tasks, or block requests.
-pub(super) fn described(are_block: bool) -> Vec<header::Tracepoint> {
+/// Tracepoints for the header of a log: calls and tasks, block requests, or both.
+pub(super) fn described(content: LogContent) -> Vec<header::Tracepoint> {
     let all = POINTS.iter().zip(1..);
-    let wanted = all.filter(|(it, _)| matches!(it.0, Point::Block(_)) == are_block);
+    let wanted = all.filter(|(point, _)| match point.0 {
+        Point::Block(_) => content.has_requests(),
+        Point::Enter | Point::Exit | Point::NewTask => content.has_calls(),
+    });
     wanted
         .map(|(&(_, system, name, fields), id)| header::Tracepoint {
             system: system.into(),
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn our_decoder_reads_what_the_texts_describe() {
         let mut decoder = Decoder::new("x86_64");
-        for it in [described(false), described(true)].concat() {
+        for it in described(LogContent::Both) {
             decoder.add(&it.system, &it.name, it.id, &it.format).expect(&it.name);
         }
         let read = CallId::by_name("read").expect("a row");

@@ -8,6 +8,7 @@ mod excerpt;
 mod format_files;
 mod golden;
 mod import;
+mod import_traces;
 mod json_document;
 mod oracles;
 mod page;

@@ -80,8 +80,6 @@ impl Parser for Capture {
         }
         line.is_empty() || self.call(line, out, notes).is_some()
     }
-
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, _: &mut ImportReport) {}
 }
 
 impl Capture {

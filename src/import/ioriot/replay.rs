@@ -58,7 +58,7 @@ impl Parser for Replay {
         line.is_empty() || line.starts_with(b"#") || self.operation(line, out, notes).is_some()
     }
 
-    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
+    fn finish(&mut self, _: &mut Vec<ImportedEvent>, notes: &mut ImportReport) -> bool {
         if self.version == 2 {
             let unit = if self.is_ns { "ns" } else { "ms" };
             notes.count(match unit {
@@ -66,6 +66,7 @@ impl Parser for Replay {
                 _ => "log without a unit of its times: taken for ms",
             });
         }
+        false
     }
 }
 

@@ -7,6 +7,7 @@ use super::value::{arguments, begun, elements, is_cut_off, link, number, string}
 use crate::capture::fact::NameOf;
 use crate::event::syscall_table::{Call, CallClass, CallId, Role};
 use crate::import::constants::ConstantTable;
+use crate::import::decimal::seconds;
 use crate::import::import_report::ImportReport;
 use crate::import::imported_event::MemoryRead;
 use crate::units::Fd;
@@ -148,19 +149,6 @@ fn decorates_first(text: &[u8]) -> bool {
 fn split_last<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let place = text.windows(at.len()).rposition(|window| window == at)?;
     Some((text.get(..place)?, text.get(place + at.len()..)?))
-}
-
-/// Parses decimal seconds, to the nanosecond; digits beyond that are ignored.
-pub(super) fn seconds(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !is_number(whole) || !is_number(fraction) || fraction.len() > 9 {
-        return None;
-    }
-    let parts = 10_u64.pow(9 - u32::try_from(fraction.len()).ok()?);
-    let nanos = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? * parts };
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
 /// Resources that children of this call share with their parent; `None`: the call creates no task.

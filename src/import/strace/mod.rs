@@ -96,7 +96,7 @@ impl Parser for Strace {
         self.of(tid, time, rest, &mut out)
     }
 
-    fn finish(&mut self, events: &mut Vec<ImportedEvent>, notes: &mut ImportReport) {
+    fn finish(&mut self, events: &mut Vec<ImportedEvent>, notes: &mut ImportReport) -> bool {
         let mut out = ParseOutput { events, notes };
         let mut held: Vec<i32> = self.held.keys().copied().collect();
         held.sort_unstable();
@@ -108,6 +108,7 @@ impl Parser for Strace {
             self.emit_opened(tid, &[], &mut out);
             self.give_up(tid, &mut out);
         }
+        false
     }
 }
 

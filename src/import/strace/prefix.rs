@@ -1,7 +1,7 @@
 //! Prefix of a line: thread and time.
 
-use super::call::seconds;
 use super::value::number;
+use crate::import::decimal::seconds;
 
 /// Limit on a thread's number (`PID_MAX_LIMIT`, `include/linux/threads.h`).
 const TID_MAX: u64 = 4 << 20;

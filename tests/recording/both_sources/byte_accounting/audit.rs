@@ -137,7 +137,8 @@ fn all_calls_together_are_equal(source: Source) {
 const AT_ONCE: usize = 3;
 
 /// Fails if the audit of any line of daily use is not equal, and has no reason that the table
-/// expects.
+/// expects. Each source has every other line: what a line does is the same for both, and all lines
+/// with both took five minutes.
 fn daily_use_is_equal(source: Source) {
     if !can_record(&[Need::Program("git")]) {
         return;
@@ -149,6 +150,8 @@ fn daily_use_is_equal(source: Source) {
     let table = fs::read_to_string(daily::table()).expect("it is there");
     let lines: Vec<Line<'_>> = Line::all(&table).into_iter().filter(Line::can_run).collect();
     assert!(lines.len() >= 200, "{}", lines.len());
+    let first = usize::from(source == Source::Perf);
+    let lines: Vec<Line<'_>> = lines.into_iter().skip(first).step_by(2).collect();
     let next = AtomicUsize::new(0);
     let bad = Mutex::new(Vec::new());
     let run = || {
