@@ -75,6 +75,9 @@ pub mod otf2;
 // Operations as a Perfetto trace.
 pub mod perfetto;
 
+// Operations → tables in Parquet files.
+pub mod columnar;
+
 // Folds over operations: totals, latencies, files, patterns.
 pub mod analysis;
 

@@ -145,6 +145,18 @@ pub enum DiskstatsClass {
     Flush,
 }
 
+impl DiskstatsClass {
+    /// Returns the word in outputs for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::Flush => "flush",
+        }
+    }
+}
+
 /// Task that submitted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submitter {
@@ -223,6 +235,17 @@ pub enum RequestEnd {
     },
     /// The end of the request was not seen.
     Unfinished(UnfinishedRequest),
+}
+
+impl RequestEnd {
+    /// Returns the word in outputs for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Absorbed { .. } => "absorbed",
+            Self::Unfinished(_) => "unfinished",
+        }
+    }
 }
 
 /// Reason why the end of a request was not seen.

@@ -11,9 +11,9 @@ pub(super) struct ConvertArgs {
     /// The recording: its directory or log [default: the newest one here]
     #[arg(default_value = ".", hide_default_value = true)]
     pub(super) log: PathBuf,
-    /// NAME.otf2, DIR for DIR/traces.otf2, or NAME.pftrace for a Perfetto trace [default: an
-    /// archive beside the log]
-    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.pftrace")]
+    /// NAME.otf2, DIR for DIR/traces.otf2, NAME.pftrace for a Perfetto trace, or NAME.parquet for a
+    /// directory of Parquet tables [default: an archive beside the log]
+    #[arg(short, long, value_name = "DIR|NAME.otf2|NAME.pftrace|NAME.parquet")]
     pub(super) output: Option<OsString>,
     /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
     #[arg(long)]

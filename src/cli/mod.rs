@@ -19,6 +19,7 @@ mod container_names;
 mod control;
 mod convert;
 mod convert_args;
+mod convert_parquet;
 mod convert_perfetto;
 mod converted;
 mod cost_lines;
@@ -132,6 +133,9 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Convert(convert)) if convert.capsule => capsule::run(&convert),
         Some(Verb::Convert(convert)) if convert_perfetto::is_wanted(&convert) => {
             convert_perfetto::run(&convert)
+        }
+        Some(Verb::Convert(convert)) if convert_parquet::is_wanted(&convert) => {
+            convert_parquet::run(&convert)
         }
         Some(Verb::Convert(convert)) => convert::run(&convert),
         Some(Verb::Script(script)) => script::run(&script),

@@ -12,6 +12,7 @@ mod import_traces;
 mod json_document;
 mod oracles;
 mod page;
+mod parquet;
 mod perfetto;
 mod pipeline;
 mod scale;

@@ -395,3 +395,28 @@ fn one_device_of_several_is_chosen() {
     let as_plan = Captured { log: plan, ..captured };
     refused(&as_plan, one.path(), &[], "which has system calls only");
 }
+
+/// Fails if the requests of another tool's trace are not those that the device receives.
+#[test]
+fn imported_trace_is_reissued() {
+    if !require(Need::Root) || !require(Need::Loop) {
+        return;
+    }
+    let _alone = alone();
+    let (one, _one) = device(16 * MIB);
+    let dir = memory();
+    let (trace, log) = (dir.path().join("hm.csv"), dir.path().join("hm.iocap"));
+    let lines = "128166372003061629,hm,1,Read,8192,32768,413
+128166372003382155,hm,1,Write,1048576,65536,1302
+128166372003482245,hm,1,Read,0,4096,88
+";
+    fs::write(&trace, lines).expect("written");
+    let mut command = Command::new(BINARY);
+    command.arg("import").arg(&trace).arg("-o").arg(&log);
+    run(&mut command, TIMEOUT).expect("it ends").success();
+    let captured = Captured { recording: Recording::open(&log), log };
+    let (report, did) = replayed(&captured, &one, &["--write", "--pacing", "closed"]);
+    assert_eq!((&report["requests"], &report["from_device"]), (&3.into(), &"hm.1".into()));
+    assert_eq!((did.reads, did.writes), (2, 1));
+    assert_eq!((did.read_sectors, did.written_sectors), (72, 128));
+}

@@ -102,6 +102,8 @@ struct Layouts {
     by_id: FxHashMap<u64, Option<SampleLayout>>,
     /// The only layout, if all events have the same.
     common: Option<SampleLayout>,
+    /// Layout of the first event.
+    first: Option<SampleLayout>,
     has_identifier: bool,
 }
 
@@ -117,18 +119,19 @@ impl Layouts {
             event.ids.iter().map(move |id| (*id, layout)).collect::<Vec<_>>()
         };
         let by_id = events.iter().flat_map(ids).collect();
-        Self { by_id, common: first.filter(|_| is_common), has_identifier }
+        Self { by_id, common: first.filter(|_| is_common), first, has_identifier }
     }
 
     fn layout(&self, record: &RecordKind<'_>) -> Option<SampleLayout> {
         if self.common.is_some() || !self.has_identifier {
             return self.common;
         }
-        let at = match record.kind {
-            record_type::SAMPLE => 0,
-            _ => record.body.len().checked_sub(8)?,
-        };
-        *self.by_id.get(&u64_at(record.body, at)?)?
+        if record.kind == record_type::SAMPLE {
+            return *self.by_id.get(&u64_at(record.body, 0)?)?;
+        }
+        let id = u64_at(record.body, record.body.len().checked_sub(8)?)?;
+        // Records that perf makes up have no number, and the trailer of the first event.
+        self.by_id.get(&id).copied().unwrap_or(self.first)
     }
 }
 

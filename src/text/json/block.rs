@@ -40,9 +40,9 @@ pub(super) fn write(
     object.text(key!("rwbs"), Some(&request.rwbs.to_string()));
     object.unsigned(key!("merges"), Some(request.merges.into()));
     object.unsigned(key!("requeues"), Some(request.requeues.into()));
-    object.word(key!("ending"), request.ending.map(ending));
+    object.word(key!("ending"), request.ending.map(RequestEnd::as_str));
     object.word(key!("flush"), Some(flush(request.flush)));
-    object.word(key!("diskstats"), request.diskstats_class().map(diskstats));
+    object.word(key!("diskstats"), request.diskstats_class().map(DiskstatsClass::as_str));
     object.unsigned(key!("bytes_done"), Some(request.bytes_done));
     object.signed(key!("bio_queued_ns"), since(request.bio_queued()));
     object.unsigned(key!("request"), Some(request.id.0));
@@ -110,28 +110,11 @@ fn file(object: &mut Object<'_>, contents: &BlockContents) {
     }
 }
 
-fn ending(ending: RequestEnd) -> &'static str {
-    match ending {
-        RequestEnd::Completed => "completed",
-        RequestEnd::Absorbed { .. } => "absorbed",
-        RequestEnd::Unfinished(_) => "unfinished",
-    }
-}
-
 fn flush(role: FlushRole) -> &'static str {
     match role {
         FlushRole::None => "none",
         FlushRole::Sequence => "sequence",
         FlushRole::Demand => "demand",
         FlushRole::Device { .. } => "device",
-    }
-}
-
-fn diskstats(class: DiskstatsClass) -> &'static str {
-    match class {
-        DiskstatsClass::Read => "read",
-        DiskstatsClass::Write => "write",
-        DiskstatsClass::Discard => "discard",
-        DiskstatsClass::Flush => "flush",
     }
 }

@@ -1,0 +1,174 @@
+//! `iotrace-perf convert LOG -o NAME.parquet`: log → tables for query engines.
+//!
+//! ```text
+//!   NAME.parquet/TABLE/host=HOST/rank=RANK/START.parquet
+//! ```
+//!
+//! Logs of other nodes and ranks are added to the same directory: engines read all of them as one
+//! table, with the columns `host` and `rank` from the paths (Hive partitions).
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::convert::{InputLog, completeness_facts, job_facts, open};
+use super::convert_args::ConvertArgs;
+use super::converted::{Converted, LogPaths};
+use super::error::CliError;
+use super::file_staging::StagedFile;
+use super::message::print_line;
+use super::output::substitute;
+use super::signals::Signals;
+use super::summary_lines;
+use crate::analysis::call_totals::{Totals, WithTotals};
+use crate::capture::header::Header;
+use crate::capture::trailing_facts;
+use crate::columnar::{LogFacts, ParquetSink, table_names};
+use crate::operation::disk;
+use crate::pipeline::{self, PipelineError};
+use crate::sys::cancellation::Cancellation;
+use crate::sys::output_dir::{OutputDirectory, Users};
+use crate::sys::{regular, spawn};
+use crate::units::KernelTime;
+
+/// Value of a partition without one, as Hive spells it.
+const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Returns true if the output is to be a directory of tables.
+pub(super) fn is_wanted(args: &ConvertArgs) -> bool {
+    let extension = args.output.as_deref().and_then(|text| Path::new(text).extension());
+    extension == Some(OsStr::new("parquet"))
+}
+
+pub(super) fn run(args: &ConvertArgs) -> Result<ExitCode, CliError> {
+    let output: OsString = args.output.clone().unwrap_or_default();
+    let output = PathBuf::from(substitute(&output)?);
+    let mut signals = Signals::new().map_err(CliError::Output)?;
+    let mut patience = Cancellation::new(&mut signals, None);
+    let converted = convert(args, &output, &mut || !patience.is_cancelled());
+    if let (Err(CliError::Interrupted), Some(signal)) = (&converted, patience.ended_by()) {
+        print_line("interrupted: no tables were made");
+        spawn::die_by(signal);
+    }
+    let converted = converted?;
+    let shown = output.display();
+    print_line(&format!("wrote the tables {} below {shown}", words(table_names())));
+    print_line(&format!(
+        "query them: duckdb -c \"select name, count(*) from \
+         read_parquet('{shown}/operations/**/*.parquet') group by all order by 2 desc\""
+    ));
+    let log = LogPaths { path: &args.log, shown: &args.log, is_kept: true };
+    summary_lines::print(log, None, &converted);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Writes the tables of a log. `go_on` is called now and then.
+fn convert(
+    args: &ConvertArgs,
+    output: &Path,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Converted, CliError> {
+    let log = args.log.as_path();
+    let failed = |source: io::Error| CliError::Create { path: output.into(), source };
+    let InputLog { items, header, .. } = open(log, false)?;
+    let unread = |source| CliError::Open { path: log.into(), source };
+    let end = regular::open_named(log).and_then(trailing_facts::end).map_err(unread)?;
+    let disks = disk::all(&header, end.as_ref());
+    let staged = stage(output, &header, args.force)?;
+    let files: io::Result<Vec<File>> =
+        staged.iter().map(|staged| staged.file().try_clone()).collect();
+    let facts = LogFacts {
+        start: KernelTime(header.clock.start_ns),
+        start_wall: header.clock.start_realtime_ns,
+        disks: disk::names(&disks),
+    };
+    let sink = files.and_then(|files| ParquetSink::create(files, facts)).map_err(failed)?;
+    let mut totals = Totals::default();
+    let mut sink = WithTotals { totals: &mut totals, sink };
+    let summary =
+        pipeline::run_threaded(items, header, &mut sink, go_on).map_err(|error| match error {
+            PipelineError::Sink(error) => failed(error),
+            other => CliError::pipeline(log, &other),
+        })?;
+    let mut facts = completeness_facts(&summary);
+    facts.extend(job_facts(&summary));
+    sink.sink.finish(&facts).map_err(failed)?;
+    staged.into_iter().try_for_each(StagedFile::finish)?;
+    Ok(Converted { summary, totals, archive: None, filter_notes: Vec::new() })
+}
+
+/// Begins the file of each table, and makes the directories above.
+fn stage(output: &Path, header: &Header, replaces: bool) -> Result<Vec<StagedFile>, CliError> {
+    let users = Users::caller();
+    let rank = header.job.as_ref().and_then(|job| job.rank).map(|rank| rank.to_string());
+    let steps =
+        [partition("host", &header.host.hostname), partition("rank", &rank.unwrap_or_default())];
+    make(output, &users)?;
+    let mut staged = Vec::new();
+    for table in table_names() {
+        let mut directory = output.join(table);
+        make(&directory, &users)?;
+        for step in &steps {
+            directory.push(step);
+            make(&directory, &users)?;
+        }
+        let file = directory.join(format!("{}.parquet", start(header)));
+        staged.push(StagedFile::create(&file, &users, replaces)?);
+    }
+    Ok(staged)
+}
+
+/// Number that no other log of the same host and rank has.
+fn start(header: &Header) -> u64 {
+    match header.clock.start_realtime_ns {
+        0 => header.clock.start_ns,
+        wall => wall,
+    }
+}
+
+/// Makes a directory that may exist.
+fn make(path: &Path, users: &Users) -> Result<(), CliError> {
+    match OutputDirectory::make(path, users) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            Err(CliError::Create { path: path.into(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns `KEY=VALUE` for a path. Letters with a meaning in paths are escaped as Hive does, with
+/// `%` and two digits.
+fn partition(key: &str, value: &str) -> String {
+    let mut text = format!("{key}=");
+    if value.is_empty() {
+        text.push_str(NO_VALUE);
+    }
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a String does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_stay_in_their_directory() {
+        assert_eq!(partition("host", "node-7.hpc"), "host=node-7.hpc");
+        assert_eq!(partition("host", "../a=b"), "host=..%2Fa%3Db");
+        assert_eq!(partition("rank", ""), "rank=__HIVE_DEFAULT_PARTITION__");
+    }
+}

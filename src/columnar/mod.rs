@@ -1,0 +1,15 @@
+//! Operations → tables in Parquet files, for DuckDB, Polars, Spark and the like.
+//!
+//! ```text
+//!   Step ─► ParquetSink ─► Table: columns of a row group ─► operations.parquet, requests.parquet, …
+//! ```
+//!
+//! A row group has 131,072 rows, so memory does not grow with the log. Names that are not UTF-8 are
+//! stored with `\xNN` for these bytes. The crate `parquet` encodes; its Arrow side is not used.
+
+mod column;
+mod schema;
+mod sink;
+mod table;
+
+pub use sink::{LogFacts, ParquetSink, table_names};

@@ -1,0 +1,91 @@
+//! A table in a Parquet file: rows are collected into groups, which are written as a whole.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use super::column::{Cell, Column, ColumnKind};
+
+/// Rows of a group: some 20 MB before they are written.
+const GROUP_ROWS: usize = 1 << 17;
+
+/// Level of the compression: a higher one takes longer than the tracker.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Name and columns of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableSchema {
+    pub(super) name: &'static str,
+    pub(super) columns: &'static [(&'static str, ColumnKind)],
+}
+
+/// Writer of a table.
+pub(super) struct Table {
+    columns: Vec<Column>,
+    rows: usize,
+    writer: SerializedFileWriter<BufWriter<File>>,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Begins a table.
+    pub(super) fn create(file: File, schema: TableSchema) -> Result<Self, ParquetError> {
+        let fields = schema.columns.iter().map(|(name, kind)| kind.declaration(name));
+        let message = format!("message {} {{ {} }}", schema.name, fields.collect::<String>());
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+            .set_created_by(format!("iotrace-perf {}", env!("CARGO_PKG_VERSION")))
+            .build();
+        let (out, message) = (BufWriter::new(file), Arc::new(parse_message_type(&message)?));
+        Ok(Self {
+            columns: schema.columns.iter().map(|(_, kind)| Column::new(*kind)).collect(),
+            rows: 0,
+            writer: SerializedFileWriter::new(out, message, Arc::new(properties))?,
+        })
+    }
+
+    /// Adds a row: a cell for each column, in their order.
+    pub(super) fn row(&mut self, cells: &[Cell<'_>]) -> Result<(), ParquetError> {
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.columns.iter_mut().zip(cells).for_each(|(column, cell)| column.push(*cell));
+        self.rows += 1;
+        if self.rows < GROUP_ROWS { Ok(()) } else { self.write_group() }
+    }
+
+    fn write_group(&mut self) -> Result<(), ParquetError> {
+        let mut group = self.writer.next_row_group()?;
+        for column in &mut self.columns {
+            if let Some(mut writer) = group.next_column()? {
+                column.write(&mut writer)?;
+                writer.close()?;
+            }
+        }
+        group.close()?;
+        self.rows = 0;
+        Ok(())
+    }
+
+    /// Writes the rest, with these facts about the log.
+    pub(super) fn finish(mut self, facts: &[(String, String)]) -> Result<(), ParquetError> {
+        if self.rows > 0 {
+            self.write_group()?;
+        }
+        for (key, value) in facts {
+            self.writer.append_key_value_metadata(KeyValue::new(key.clone(), value.clone()));
+        }
+        self.writer.close()?;
+        Ok(())
+    }
+}
