@@ -556,4 +556,27 @@ mod tests {
         assert_eq!(takes, [false, true, true, false]);
         assert!(!filter.is_all() && Filter::default().is_all());
     }
+
+    #[test]
+    fn operation_without_an_end_has_not_ended_by_any_time() {
+        let takes = |window: Option<(KernelTime, KernelTime)>| {
+            let filter = Filter { window, ..Filter::default() };
+            let all = [(5, true), (15, true), (5, false), (15, false)];
+            all.map(|(start, is_open)| filter.takes_unended(KernelTime(start), is_open))
+        };
+        assert_eq!(takes(None), [true; 4]);
+        assert_eq!(takes(Some((KernelTime::MIN, KernelTime(20)))), [false; 4]);
+        // The end of the thread came at an unknown time after the beginning.
+        assert_eq!(takes(Some((KernelTime(10), KernelTime::MAX))), [true, true, false, true]);
+    }
+
+    #[test]
+    fn last_time_is_that_of_the_window() {
+        let window = Some((KernelTime(10), KernelTime(20)));
+        let filter = Filter { window, ..Filter::default() };
+        assert_eq!(filter.last_time(), KernelTime(20));
+        assert_eq!(Filter::default().last_time(), KernelTime::MAX);
+        let all_requests = Filter { all_requests: true, ..filter };
+        assert_eq!(all_requests.last_time(), KernelTime::MAX);
+    }
 }

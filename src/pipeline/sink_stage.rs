@@ -187,3 +187,36 @@ impl<S: Sink> Sink for StepCopies<'_, S> {
         self.batches.borrow_mut().add(SinkMessage::CompleteUntil(time), 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Batches to a sink with room for `waiting` of them.
+    fn batches(waiting: usize) -> (StepBatches, Receiver<Vec<SinkMessage>>) {
+        let (sender, taken) = sync_channel(waiting);
+        let (_, used) = sync_channel(1);
+        (StepBatches::new(sender, used), taken)
+    }
+
+    #[test]
+    fn large_steps_fill_a_batch() {
+        let (mut batches, taken) = batches(3);
+        let mut lengths = || taken.try_iter().map(|batch| batch.len()).collect::<Vec<_>>();
+        for _ in 1..BATCH_PARTS {
+            batches.add(SinkMessage::Round, 1).expect("there is a sink");
+        }
+        assert_eq!(lengths(), [0; 0]);
+        batches.add(SinkMessage::Round, BATCH_PARTS).expect("there is a sink");
+        batches.add(SinkMessage::Round, BATCH_PARTS).expect("there is a sink");
+        assert_eq!(lengths(), [BATCH_PARTS, 1]);
+    }
+
+    #[test]
+    fn track_stage_ends_when_the_sink_is_gone() {
+        let (mut batches, taken) = batches(3);
+        drop(taken);
+        let added = (0..BATCH_PARTS).take_while(|_| batches.add(SinkMessage::Round, 1).is_ok());
+        assert_eq!(added.count(), BATCH_PARTS - 1);
+    }
+}
