@@ -17,12 +17,11 @@ use self::nearest::{FilterWords, SeenNames};
 use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::{CallClass, CallId};
-use crate::operation::asynchronous::NoResult;
 use crate::operation::attribution::{BlockContents, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::fault::Fault;
 use crate::operation::model::{
-    FilePath, MountNamespace, OpenFile, ProcessInfo, ProcessKey, ThreadInfo, ThreadKey, Unfinished,
+    FilePath, MountNamespace, OpenFile, ProcessInfo, ProcessKey, ThreadInfo, ThreadKey,
 };
 use crate::operation::span::Span;
 use crate::operation::task::TaskId;
@@ -144,19 +143,17 @@ impl Filter {
         self.window.is_none_or(|(from, until)| from < end && end <= until)
     }
 
-    /// Checks an operation without an end. It had not ended by any time; if its thread has ended,
-    /// or its exit was lost, it is not known when it was over.
-    fn takes_unended(&self, start: KernelTime, is_open_at_end: bool) -> bool {
-        self.window.is_none_or(|(from, until)| {
-            until == KernelTime::MAX && (is_open_at_end || from < start)
-        })
+    /// Checks an operation without an end: it belongs to the window that has no end. So windows that
+    /// follow each other have each operation once, and a log need not be read beyond a window.
+    fn takes_unended(&self) -> bool {
+        self.window.is_none_or(|(_, until)| until == KernelTime::MAX)
     }
 
     fn takes_end_of_request(&self, request: &BlockRequest) -> bool {
         match (request.completed, request.ending) {
             (Some(completed), _) => self.takes_end(completed),
             (None, Some(RequestEnd::Absorbed { at, .. })) => self.takes_end(at),
-            (None, _) => self.takes_unended(KernelTime::MAX, true),
+            (None, _) => self.takes_unended(),
         }
     }
 
@@ -469,14 +466,8 @@ impl Picker {
             Step::SyscallEnded(..) | Step::AsyncEnded(..) => CompletedOp::of(step)
                 .is_some_and(|done| self.filter.takes_end(done.end) && self.takes_done(&done)),
             Step::SyscallUnfinished(..) | Step::AsyncUnfinished(..) => {
-                let is_open_at_end = matches!(
-                    step,
-                    Step::SyscallUnfinished(_, Unfinished::CaptureEnd)
-                        | Step::AsyncUnfinished(_, NoResult::CaptureEnd)
-                );
-                CompletedOp::last_of(step).is_some_and(|done| {
-                    self.filter.takes_unended(done.start, is_open_at_end) && self.takes_done(&done)
-                })
+                self.filter.takes_unended()
+                    && CompletedOp::last_of(step).is_some_and(|done| self.takes_done(&done))
             }
             Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
@@ -558,16 +549,12 @@ mod tests {
     }
 
     #[test]
-    fn operation_without_an_end_has_not_ended_by_any_time() {
-        let takes = |window: Option<(KernelTime, KernelTime)>| {
-            let filter = Filter { window, ..Filter::default() };
-            let all = [(5, true), (15, true), (5, false), (15, false)];
-            all.map(|(start, is_open)| filter.takes_unended(KernelTime(start), is_open))
-        };
-        assert_eq!(takes(None), [true; 4]);
-        assert_eq!(takes(Some((KernelTime::MIN, KernelTime(20)))), [false; 4]);
-        // The end of the thread came at an unknown time after the beginning.
-        assert_eq!(takes(Some((KernelTime(10), KernelTime::MAX))), [true, true, false, true]);
+    fn operation_without_an_end_is_in_the_last_window() {
+        let [start, one, two] = [KernelTime::MIN, KernelTime(10), KernelTime(20)];
+        let windows = [(start, one), (one, two), (two, KernelTime::MAX)];
+        let filters = windows.map(|window| Filter { window: Some(window), ..Filter::default() });
+        assert_eq!(filters.map(|filter| filter.takes_unended()), [false, false, true]);
+        assert!(Filter::default().takes_unended());
     }
 
     #[test]
