@@ -143,7 +143,7 @@ impl Filter {
         self.window.is_none_or(|(from, until)| from < end && end <= until)
     }
 
-    /// Checks an operation without an end: it belongs to the window that has no end. So windows that
+    /// Checks an operation without an end, which belongs to the window without an end: windows that
     /// follow each other have each operation once, and a log need not be read beyond a window.
     fn takes_unended(&self) -> bool {
         self.window.is_none_or(|(_, until)| until == KernelTime::MAX)

@@ -62,7 +62,7 @@ fn operations_up_to_a_time_are_the_same() {
         let (_, whole, all) = selected(&log, KernelTime::MAX, true);
         assert_eq!(whole.read_until, None, "{name}");
         let (start, end) = (whole.start().0, whole.end_time().0);
-        for part in 1..8 {
+        for part in [1, 4, 7] {
             let until = KernelTime(start + (end - start) / 8 * part);
             let (expected, _, _) = selected(&log, until, true);
             let (found, summary, items) = selected(&log, until, false);
