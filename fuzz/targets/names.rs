@@ -2,7 +2,7 @@
 #![no_main]
 
 use std::io::Write as _;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use iotrace_perf::capture::header::Header;
 use iotrace_perf::event::syscall_table::CallId;
@@ -144,7 +144,7 @@ fn operations(path: &[u8], comm: &[u8]) {
         first: Some(given(PathSource::Kernel)),
         second: Some(given(PathSource::Argument)),
     };
-    let read = SyscallOperation { file: Some(Rc::new(file)), ..call("read", None) };
+    let read = SyscallOperation { file: Some(Arc::new(file)), ..call("read", None) };
     let rename = call("rename", Some(Box::new(both)));
     let steps = [
         Step::ProcessSeen(&parent),

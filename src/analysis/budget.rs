@@ -252,6 +252,7 @@ pub struct BudgetFold(pub Vec<BudgetCounts>);
 
 impl Sink for BudgetFold {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         self.0.iter_mut().for_each(|counts| counts.step(time, step));
@@ -261,25 +262,25 @@ impl Sink for BudgetFold {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::*;
     use crate::operation::model::{FilePath, OpenFile, PathSource};
     use crate::operation::test_fixtures::call;
 
-    fn file(path: Option<&str>, source: PathSource) -> Rc<OpenFile> {
+    fn file(path: Option<&str>, source: PathSource) -> Arc<OpenFile> {
         let path = path.map(|path| FilePath::new(path, source));
         let (first_path, given, stat, flags) = (None, None, None, None);
-        Rc::new(OpenFile { id: 0, path, first_path, given, stat, flags, pre_created: false })
+        Arc::new(OpenFile { id: 0, path, first_path, given, stat, flags, pre_created: false })
     }
 
-    fn counts(files: &[&str], steps: &[(&str, Rc<OpenFile>, i64)]) -> BudgetCounts {
+    fn counts(files: &[&str], steps: &[(&str, Arc<OpenFile>, i64)]) -> BudgetCounts {
         let words: Vec<String> = files.iter().map(|word| (*word).to_owned()).collect();
         let files = Globs::of_paths(&words).expect("patterns");
         let mut counts = BudgetCounts::new(BudgetScope { files, programs: None });
         for (place, (name, file, ret)) in steps.iter().enumerate() {
             let begin = place as u64 * 10;
-            let operation = call(name, Rc::clone(file), [begin, begin + 5], Some(0), *ret);
+            let operation = call(name, Arc::clone(file), [begin, begin + 5], Some(0), *ret);
             counts.step(KernelTime(begin + 5), &Step::SyscallEnded(&operation, &[]));
         }
         counts

@@ -366,6 +366,7 @@ impl SelectedCacheUses {
 
 impl Sink for SelectedCacheUses {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);
@@ -393,6 +394,7 @@ impl CacheUses {
 
 impl Sink for CacheUses {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         self.take_step(step, true);

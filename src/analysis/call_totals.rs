@@ -219,6 +219,7 @@ impl Totals {
 
 impl Sink for Totals {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Step::SyscallEnded(operation, _) = step {
@@ -245,6 +246,7 @@ pub struct WithTotals<'a, S> {
 
 impl<S: Sink> Sink for WithTotals<'_, S> {
     type Error = S::Error;
+    const USES_BEGINS: bool = S::USES_BEGINS;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
         match self.totals.step(time, step) {

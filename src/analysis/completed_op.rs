@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::event::async_table::Opcode;
 use crate::event::syscall_table::{CallClass, CallId};
@@ -83,7 +83,7 @@ pub struct CompletedOp<'a> {
     /// Position of its first byte, in bytes, if it is known.
     pub offset: Option<u64>,
     /// Open file on which it works.
-    pub file: Option<&'a Rc<OpenFile>>,
+    pub file: Option<&'a Arc<OpenFile>>,
     /// Name of the file on which it works; for a transfer, of the file that it reads.
     pub name: Option<NamedPath<'a>>,
     /// Name of the file that a transfer writes.
@@ -164,7 +164,7 @@ impl<'a> CompletedOp<'a> {
     }
 
     /// Returns the file whose name the operation has; `None`: its name is another one, or unknown.
-    pub fn file_of_name(&self) -> Option<&'a Rc<OpenFile>> {
+    pub fn file_of_name(&self) -> Option<&'a Arc<OpenFile>> {
         let path = self.file?.path.as_ref()?;
         self.file.filter(|_| self.name.is_some_and(|name| ptr::eq(name.path, &*path.bytes)))
     }

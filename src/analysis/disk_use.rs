@@ -217,6 +217,7 @@ fn largest(bytes: impl Iterator<Item = u64>) -> Option<usize> {
 
 impl Sink for DiskUses {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Step::Block { step: BlockStep::Ended(request), thread, pieces } = step {

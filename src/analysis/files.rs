@@ -351,6 +351,7 @@ fn unplaced<'a>(done: &CompletedOp<'a>) -> CompletedOp<'a> {
 
 impl Sink for FileTotals {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {

@@ -18,7 +18,7 @@ use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use crate::event::block::RequestOp;
 use crate::event::syscall_table::{CallClass, CallId};
 use crate::operation::attribution::{BlockContents, Piece};
-use crate::operation::block::{BlockRequest, BlockStep};
+use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::fault::Fault;
 use crate::operation::model::{
     FilePath, MountNamespace, OpenFile, ProcessInfo, ProcessKey, ThreadInfo, ThreadKey,
@@ -128,6 +128,12 @@ impl Filter {
         no_processes && no_groups && no_names && no_numbers && no_kinds
     }
 
+    /// Returns the time after which nothing is selected, so that a log need not be read further.
+    pub fn last_time(&self) -> KernelTime {
+        // All requests are selected, whatever their times are.
+        self.window.filter(|_| !self.all_requests).map_or(KernelTime::MAX, |(_, until)| until)
+    }
+
     /// Operations that move no bytes have no size.
     fn takes_bytes(&self, bytes: Option<u64>) -> bool {
         self.bytes.as_ref().is_none_or(|it| bytes.is_some_and(|bytes| it.contains(&bytes)))
@@ -135,6 +141,20 @@ impl Filter {
 
     fn takes_end(&self, end: KernelTime) -> bool {
         self.window.is_none_or(|(from, until)| from < end && end <= until)
+    }
+
+    /// Checks an operation without an end, which belongs to the window without an end: windows that
+    /// follow each other have each operation once, and a log need not be read beyond a window.
+    fn takes_unended(&self) -> bool {
+        self.window.is_none_or(|(_, until)| until == KernelTime::MAX)
+    }
+
+    fn takes_end_of_request(&self, request: &BlockRequest) -> bool {
+        match (request.completed, request.ending) {
+            (Some(completed), _) => self.takes_end(completed),
+            (None, Some(RequestEnd::Absorbed { at, .. })) => self.takes_end(at),
+            (None, _) => self.takes_unended(),
+        }
     }
 
     fn takes_pid(&self, pid: Pid) -> bool {
@@ -145,6 +165,7 @@ impl Filter {
         self.takes_pid(task.pid) && (self.tids.is_empty() || self.tids.contains(&task.tid))
     }
 
+    /// Checks all conditions of an operation but that on its end.
     fn takes_done(&self, done: &CompletedOp<'_>) -> bool {
         let names = || [done.name, done.target].into_iter().flatten().map(|name| name.path);
         let is_named = |globs: &Globs| globs.selects(names());
@@ -161,7 +182,6 @@ impl Filter {
             && self.takes_result(done.errno.is_some())
             && done.ns() >= self.min_ns
             && self.takes_bytes(done.class.moves_bytes().then_some(done.bytes))
-            && self.takes_end(done.end)
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.events.as_ref().is_none_or(is_called)
             && self.files.as_ref().is_none_or(is_named)
@@ -248,7 +268,7 @@ impl Filter {
             && self.takes_result(request.error.is_some())
             && ns >= self.min_ns
             && self.takes_bytes(Some(request.bytes_done))
-            && request.completed.is_none_or(|it| self.takes_end(it))
+            && self.takes_end_of_request(request)
             && self.side.is_none_or(|it| it.has(reads, writes))
             && self.files.as_ref().is_none_or(is_named)
             && self.mounts.selects(pieces.iter().filter_map(place_of_piece))
@@ -437,13 +457,18 @@ impl Picker {
         }
     }
 
+    fn takes_done(&self, done: &CompletedOp<'_>) -> bool {
+        self.is_named(done.thread) && self.filter.takes_done(done)
+    }
+
     fn takes(&self, step: &Step<'_>) -> bool {
         match step {
-            Step::SyscallEnded(..)
-            | Step::AsyncEnded(..)
-            | Step::SyscallUnfinished(..)
-            | Step::AsyncUnfinished(..) => CompletedOp::last_of(step)
-                .is_some_and(|it| self.is_named(it.thread) && self.filter.takes_done(&it)),
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => CompletedOp::of(step)
+                .is_some_and(|done| self.filter.takes_end(done.end) && self.takes_done(&done)),
+            Step::SyscallUnfinished(..) | Step::AsyncUnfinished(..) => {
+                self.filter.takes_unended()
+                    && CompletedOp::last_of(step).is_some_and(|done| self.takes_done(&done))
+            }
             Step::Fault(fault) => self.is_named(fault.thread) && self.filter.takes_fault(fault),
             Step::Block { step: BlockStep::Ended(request), thread, pieces } => {
                 let comms = self.filter.comms.as_ref();
@@ -500,6 +525,7 @@ impl<S> Filtered<S> {
 
 impl<S: Sink> Sink for Filtered<S> {
     type Error = S::Error;
+    const USES_BEGINS: bool = S::USES_BEGINS;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
         if self.picker.wants(step) { self.sink.step(time, step) } else { Ok(()) }
@@ -520,5 +546,24 @@ mod tests {
         let takes = [10, 11, 20, 21].map(|it| filter.takes_end(KernelTime(it)));
         assert_eq!(takes, [false, true, true, false]);
         assert!(!filter.is_all() && Filter::default().is_all());
+    }
+
+    #[test]
+    fn operation_without_an_end_is_in_the_last_window() {
+        let [start, one, two] = [KernelTime::MIN, KernelTime(10), KernelTime(20)];
+        let windows = [(start, one), (one, two), (two, KernelTime::MAX)];
+        let filters = windows.map(|window| Filter { window: Some(window), ..Filter::default() });
+        assert_eq!(filters.map(|filter| filter.takes_unended()), [false, false, true]);
+        assert!(Filter::default().takes_unended());
+    }
+
+    #[test]
+    fn last_time_is_that_of_the_window() {
+        let window = Some((KernelTime(10), KernelTime(20)));
+        let filter = Filter { window, ..Filter::default() };
+        assert_eq!(filter.last_time(), KernelTime(20));
+        assert_eq!(Filter::default().last_time(), KernelTime::MAX);
+        let all_requests = Filter { all_requests: true, ..filter };
+        assert_eq!(all_requests.last_time(), KernelTime::MAX);
     }
 }

@@ -17,6 +17,7 @@ pub struct Grouped<F> {
 
 impl<F: Sink<Error = Infallible>> Sink for Grouped<F> {
     type Error = Infallible;
+    const USES_BEGINS: bool = F::USES_BEGINS;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Some(sums) = &mut self.sums {

@@ -200,6 +200,7 @@ fn word(request: &BlockRequest) -> &'static str {
 
 impl Sink for Latency {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {

@@ -249,6 +249,7 @@ impl ProcessStream {
 
 impl Sink for Patterns {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {

@@ -2,7 +2,7 @@
 //! the same rows, which need no search by its key and path.
 
 use std::hash::{Hash, Hasher};
-use std::rc::{Rc, Weak};
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHasher;
 
@@ -52,9 +52,9 @@ impl RecentKey {
     }
 
     /// Returns the entry of an operation of this key on a file.
-    fn entry(&self, file: &Rc<OpenFile>) -> usize {
+    fn entry(&self, file: &Arc<OpenFile>) -> usize {
         let mut hasher = FxHasher::default();
-        (Rc::as_ptr(file).addr(), self).hash(&mut hasher);
+        (Arc::as_ptr(file).addr(), self).hash(&mut hasher);
         usize::try_from(hasher.finish() >> 32).unwrap_or(0) % ENTRIES
     }
 }
@@ -64,7 +64,7 @@ impl RecentRows {
     pub(super) fn find(&self, done: &CompletedOp<'_>) -> Option<OpRows> {
         let (file, key) = (done.file_of_name()?, RecentKey::of(done));
         let entry = self.entries.get(key.entry(file))?.as_ref()?;
-        (entry.key == key && entry.file.as_ptr() == Rc::as_ptr(file)).then_some(entry.rows)
+        (entry.key == key && entry.file.as_ptr() == Arc::as_ptr(file)).then_some(entry.rows)
     }
 
     /// Keeps the rows of an operation.
@@ -75,7 +75,7 @@ impl RecentRows {
             self.entries.resize(ENTRIES, None);
         }
         if let Some(entry) = self.entries.get_mut(key.entry(file)) {
-            *entry = Some(RecentRow { file: Rc::downgrade(file), key, rows });
+            *entry = Some(RecentRow { file: Arc::downgrade(file), key, rows });
         }
     }
 }

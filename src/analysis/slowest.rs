@@ -157,6 +157,7 @@ impl SelectedSlowest {
 
 impl Sink for SelectedSlowest {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);
@@ -332,6 +333,7 @@ impl Slowest {
 
 impl Sink for Slowest {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         self.take_step(step, true);
@@ -341,7 +343,7 @@ impl Sink for Slowest {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::*;
     use crate::event::FileStat;
@@ -377,7 +379,7 @@ mod tests {
             begin: KernelTime(10),
             end: KernelTime(20),
         };
-        let operation = call("fsync", Rc::new(file()), [5, 25], None, 0);
+        let operation = call("fsync", Arc::new(file()), [5, 25], None, 0);
         SyscallOperation { process: of.key, pid: of.pid, spans: vec![span], ..operation }
     }
 

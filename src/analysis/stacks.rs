@@ -188,6 +188,7 @@ fn sum_of(
 
 impl Sink for IoStacks {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {

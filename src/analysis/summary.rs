@@ -252,6 +252,7 @@ impl IoSummary {
 
 impl Sink for IoSummary {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {

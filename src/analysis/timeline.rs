@@ -408,6 +408,7 @@ fn is_written_back(piece: &Piece) -> bool {
 
 impl Sink for IoTimeline {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
@@ -432,7 +433,7 @@ impl Sink for IoTimeline {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use proptest::prelude::*;
 
@@ -443,7 +444,7 @@ mod tests {
     /// Returns the fold over reads and writes of a file: begin, duration and bytes of each.
     fn folded(all: &[(u64, u64, u16)]) -> IoTimeline {
         let mut fold = IoTimeline::new(KernelTime(1000));
-        let file: Rc<OpenFile> = OpenFile {
+        let file: Arc<OpenFile> = OpenFile {
             id: 0,
             path: Some(FilePath::new("/a", PathSource::Link)),
             first_path: None,

@@ -19,7 +19,7 @@ mod limits;
 mod refusal;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub use self::evidence::AccessEvidence;
 pub use self::file::{FileAccounting, KeptAccess, NewWatch, Status, WatchedFile};
@@ -54,7 +54,7 @@ pub struct Watch {
     pub given_up: u64,
     /// Reads and writes of unknown files, by the names of the threads; the empty name is for the
     /// threads above the limit.
-    pub unidentified: BTreeMap<Rc<[u8]>, u64>,
+    pub unidentified: BTreeMap<Arc<[u8]>, u64>,
     /// Number of lost records.
     pub lost: u64,
 }
@@ -67,7 +67,7 @@ struct Unknown {
     /// First byte on that device.
     begin: u64,
     access: Access,
-    comm: Option<Rc<[u8]>>,
+    comm: Option<Arc<[u8]>>,
 }
 
 impl Watch {

@@ -66,7 +66,8 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode, CliError> {
     if analyse.log.is_none() && analyse.capture.events.is_empty() {
         analyse.capture.events = EVENTS.map(str::to_owned).to_vec();
     }
-    let wish = FilterSpec::of(&analyse.filter)?.on(&analyse);
+    // A later sync makes earlier writes durable.
+    let wish = FilterSpec::of(&analyse.filter)?.on(&analyse).needing_all();
     let shown = shown_log(&analyse);
     let mut worst = None;
     let code = on_log(&analyse, |log, go_on| {

@@ -320,7 +320,7 @@ pub(super) fn fold_log<F: Sink<Error: Display>>(
     Ok((fold, Converted { filter_notes, ..converted }))
 }
 
-/// Passes all of a log to a sink, which decides what it uses.
+/// Passes a log up to the last selected time to a sink, which decides what it uses.
 pub(super) fn pass_over<S: Sink<Error: Display>>(
     log: &Path,
     wish: FilterSpec<'_>,
@@ -328,10 +328,10 @@ pub(super) fn pass_over<S: Sink<Error: Display>>(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(S, Converted), CliError> {
     let InputLog { items, header, .. } = open(log, false)?;
-    let filter = wish.filter(&header)?;
+    let (filter, until) = wish.filter_and_end(&header)?;
     let mut totals = Totals::default();
     let mut sink = WithTotals { totals: &mut totals, sink: sink(filter, &header) };
-    let summary = pipeline::run_threaded(items, header, &mut sink, go_on)
+    let summary = pipeline::run_until(items, header, until, &mut sink, go_on)
         .map_err(|error| CliError::pipeline(log, &error))?;
     let sink = sink.sink;
     Ok((sink, Converted { summary, totals, archive: None, filter_notes: Vec::new() }))

@@ -32,6 +32,7 @@ impl<S> AnomalyDigest<S> {
 
 impl<S: Sink> Sink for AnomalyDigest<S> {
     type Error = S::Error;
+    const USES_BEGINS: bool = S::USES_BEGINS;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), S::Error> {
         let Step::Anomaly(anomaly) = step else { return self.sink.step(time, step) };

@@ -16,6 +16,9 @@ pub(super) struct AuditVerdict {
 
 /// Compares the totals; `None`: there is no accounting to compare with.
 pub(super) fn audit(summary: &Summary, totals: &Totals) -> Option<AuditVerdict> {
+    if summary.read_until.is_some() {
+        return None;
+    }
     let audit = audit::process(summary, totals)?;
     let is_unread = audit.reasons.unknown_programs > 0;
     let text = compared(&audit) + &unread(summary).filter(|_| is_unread).unwrap_or_default();

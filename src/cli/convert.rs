@@ -267,6 +267,7 @@ struct NullSink;
 
 impl Sink for NullSink {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, _: &Step<'_>) -> Result<(), Infallible> {
         Ok(())

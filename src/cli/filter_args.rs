@@ -26,6 +26,8 @@ pub(super) struct FilterSpec<'a> {
     events: &'a [String],
     /// Limits on the time, from the beginning of the recording.
     window: [Option<Duration>; 2],
+    /// True if operations after the window matter, too.
+    needs_all: bool,
 }
 
 impl<'a> FilterSpec<'a> {
@@ -68,12 +70,13 @@ impl<'a> FilterSpec<'a> {
                 quantity::time(from.as_nanos().try_into().unwrap_or(u64::MAX)),
             )));
         }
-        Ok(Self { filter, devices: &[], events: &[], window })
+        Ok(Self { filter, devices: &[], events: &[], window, needs_all: false })
     }
 
     /// Filter that selects all operations.
     pub(super) fn of_all() -> Self {
-        Self { filter: Filter::default(), devices: &[], events: &[], window: [None; 2] }
+        let (filter, window) = (Filter::default(), [None; 2]);
+        Self { filter, devices: &[], events: &[], window, needs_all: false }
     }
 
     /// Filter of a log with `-p`, `-d` and `-e`; a recording already has only those events.
@@ -101,9 +104,22 @@ impl<'a> FilterSpec<'a> {
         self
     }
 
+    /// Filter with which a log is read to its end, whatever the last selected time is.
+    pub(super) fn needing_all(self) -> Self {
+        Self { needs_all: true, ..self }
+    }
+
+    /// Resolves the filter for a log; returns it with the time up to which the log must be read.
+    pub(super) fn filter_and_end(self, header: &Header) -> Result<(Filter, KernelTime), CliError> {
+        let needs_all = self.needs_all;
+        let filter = self.filter(header)?;
+        let until = if needs_all { KernelTime::MAX } else { filter.last_time() };
+        Ok((filter, until))
+    }
+
     /// True if the filter selects all operations of any log.
     pub(super) fn is_all(&self) -> bool {
-        let Self { filter, devices, events, window } = self;
+        let Self { filter, devices, events, window, needs_all: _ } = self;
         filter.is_all() && devices.is_empty() && events.is_empty() && *window == [None; 2]
     }
 

@@ -139,11 +139,11 @@ impl<I: Iterator<Item = io::Result<Item>> + Send> ScriptLog<'_, I> {
     }
 
     fn feed<S: Sink<Error = io::Error>>(self, sink: &mut S) -> Result<Summary, CliError> {
-        let Self { path, items, header, go_on, .. } = self;
+        let Self { path, items, header, filter, go_on, .. } = self;
         let summary = if self.grows {
             pipeline::run(items, header, sink, go_on)
         } else {
-            pipeline::run_threaded(items, header, sink, go_on)
+            pipeline::run_until(items, header, filter.last_time(), sink, go_on)
         };
         summary.map_err(|error| printing_error(path, error))
     }

@@ -17,7 +17,7 @@ use crate::anomaly::{AnomalyKind, ByLink, Ignored, Ledger};
 use crate::capture::fact::StackEnd;
 use crate::operation::disk;
 use crate::pipeline::{OtherRequests, Summary};
-use crate::text::quantity::{count, counted, counted_as, counted_with, size};
+use crate::text::quantity::{count, counted, counted_as, counted_with, size, time};
 use crate::text::shares;
 use crate::text::table::Report;
 use crate::tracer::tracepoint_plan::SourceKind;
@@ -64,6 +64,7 @@ pub(super) fn archive_lines(converted: &Converted) -> Vec<String> {
 /// Prints warnings about missing or doubtful data for readers of operations.
 pub(super) fn print_doubts(summary: &Summary) {
     imported(summary).iter().for_each(|imported| print_line(imported));
+    read_until(summary).iter().for_each(|part| print_line(part));
     print_line(&losses(summary));
     doubts(summary).iter().for_each(|doubt| print_line(doubt));
 }
@@ -82,10 +83,12 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes.extend(imported(summary));
     notes.extend(capsule_lines::note(summary));
     let ledger = &summary.ledger;
+    let open = ledger.open_at_end + ledger.requests_open;
     let is_clear = completeness::missing(summary).is_empty()
         && completeness::unknown(summary).is_empty()
-        && ledger.cut_off + ledger.open_at_end + ledger.requests_open == 0;
+        && ledger.cut_off + if summary.read_until.is_some() { 0 } else { open } == 0;
     notes.push(if is_clear { "complete: nothing lost".to_owned() } else { losses(summary) });
+    notes.extend(read_until(summary));
     notes.extend(scope_lines::lines(summary));
     notes.extend(others(summary));
     notes.extend(attribution(&summary.ledger));
@@ -93,6 +96,16 @@ pub(super) fn notes(converted: &Converted) -> Vec<String> {
     notes.extend(doubts(summary));
     notes.extend(completeness::not_recorded(summary));
     notes
+}
+
+/// Note on a log that was not read to its end.
+fn read_until(summary: &Summary) -> Option<String> {
+    let until = summary.read_until?.0.saturating_sub(summary.start().0);
+    Some(format!(
+        "the log was read up to {} (--until): lost and missing are those of the whole recording, all other \
+         counts those up to there; there is no audit, which needs the whole log",
+        time(until)
+    ))
 }
 
 /// Notes on a filter: that it has selected nothing, and operations that are not in the output
@@ -200,6 +213,9 @@ const OTHERS_SHOWN: usize = 4;
 /// Block requests of other programs during a recording of some processes: devices with the most
 /// bytes first.
 fn others(summary: &Summary) -> Option<String> {
+    if summary.read_until.is_some() {
+        return None;
+    }
     if summary.others_are_unknown() {
         return Some(
             "block requests of others were counted and not recorded, and the counts are missing"
@@ -282,12 +298,13 @@ fn losses(summary: &Summary) -> String {
             .join(" + "),
     };
     format!(
-        "lost {}, missing {missing}, unmatched {}, unpaired exits {}, cut off {}, open at the end {} calls {} requests, \
+        "lost {}, missing {missing}, unmatched {}, unpaired exits {}, cut off {}, open {} {} calls {} requests, \
          unnamed {}, unverified names {}, of unknown type {}",
         summary.lost(),
         ledger.unmatched,
         ledger.orphan_exits,
         ledger.cut_off + ledger.lost_exits,
+        if summary.read_until.is_some() { "then" } else { "at the end" },
         ledger.open_at_end,
         ledger.requests_open,
         ledger.unnamed,
@@ -505,7 +522,7 @@ fn outlived(summary: &Summary) -> Option<String> {
     let end = summary.end.as_ref()?;
     let has_ended = end.exit_code.is_some() || end.exit_signal.is_some();
     let alive = summary.alive_at_end;
-    let is_launched = summary.header.scope.mode == "launch";
+    let is_launched = summary.header.scope.mode == "launch" && summary.read_until.is_none();
     (is_launched && has_ended && alive > 0).then(|| {
         let processes = if alive == 1 { "process" } else { "processes" };
         format!(

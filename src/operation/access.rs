@@ -6,7 +6,7 @@
 //! and their order.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -61,7 +61,7 @@ pub struct Access {
 #[derive(Clone, Debug)]
 pub struct FileAccess<'a> {
     /// The file, if it is known.
-    pub file: Option<&'a Rc<OpenFile>>,
+    pub file: Option<&'a Arc<OpenFile>>,
     /// The access; its address counts only if `is_known`.
     access: Access,
     /// True if offset and length are known.
@@ -147,7 +147,7 @@ struct MovedRange {
 impl MovedRange {
     fn side(
         self,
-        file: Option<&Rc<OpenFile>>,
+        file: Option<&Arc<OpenFile>>,
         offset: Option<u64>,
         is_write: bool,
     ) -> FileAccess<'_> {
@@ -196,7 +196,7 @@ pub fn is_passed_on(request: &BlockRequest) -> bool {
 /// later.
 #[derive(Debug, Default)]
 pub struct RecentNames {
-    names: FxHashMap<Tid, (ThreadKey, Rc<[u8]>)>,
+    names: FxHashMap<Tid, (ThreadKey, Arc<[u8]>)>,
     ended: VecDeque<(Tid, ThreadKey)>,
 }
 
@@ -226,7 +226,7 @@ impl RecentNames {
     }
 
     /// Returns the current name of a thread, or its last one.
-    pub fn of(&self, tid: Tid) -> Option<&Rc<[u8]>> {
+    pub fn of(&self, tid: Tid) -> Option<&Arc<[u8]>> {
         self.names.get(&tid).map(|it| &it.1)
     }
 }

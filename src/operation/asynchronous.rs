@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -54,9 +55,9 @@ pub struct AsyncOperation {
     /// Descriptor; `None`: it has none, or a file that is registered with the ring.
     pub fd: Option<Fd>,
     /// File of the descriptor.
-    pub file: Option<Rc<OpenFile>>,
+    pub file: Option<Arc<OpenFile>>,
     /// A second descriptor and its file.
-    pub target: Option<(Fd, Rc<OpenFile>)>,
+    pub target: Option<(Fd, Arc<OpenFile>)>,
     /// True if it works on a file that is registered with the ring; the file is not reported.
     pub fixed_file: bool,
     /// Position of the first byte, in bytes; `None`: none, or not known.

@@ -1,6 +1,6 @@
 //! Page faults on mapped files. They have no end: no tracepoint reports when the page was there.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::model::{OpenFile, ProcessKey, ThreadKey};
 use crate::units::{CpuId, KernelTime, Pid, Tid};
@@ -25,7 +25,7 @@ pub struct Fault {
     /// True for a write access; `None`: not reported.
     pub write: Option<bool>,
     /// The file.
-    pub file: Rc<OpenFile>,
+    pub file: Arc<OpenFile>,
     /// Offset of the byte in the file, or of its page; in bytes from the beginning.
     pub offset: u64,
 }

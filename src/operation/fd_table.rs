@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -18,7 +19,7 @@ use crate::units::{Fd, KernelTime, Tid};
 /// One open file description.
 #[derive(Debug)]
 pub struct Description {
-    file: RefCell<Rc<OpenFile>>,
+    file: RefCell<Arc<OpenFile>>,
     /// Position in bytes from the start; `None`: not known.
     position: Cell<Option<u64>>,
     /// Number of unfinished calls that move the position.
@@ -55,7 +56,7 @@ impl Description {
     /// Returns a description of a file that was open already, whose position is not known.
     pub fn unknown(file: OpenFile, losses: u32) -> Self {
         Self {
-            file: RefCell::new(Rc::new(file)),
+            file: RefCell::new(Arc::new(file)),
             position: Cell::new(None),
             in_flight: Cell::new(0),
             overlapped: Cell::new(false),
@@ -74,8 +75,8 @@ impl Description {
     }
 
     /// Returns the file.
-    pub fn file(&self) -> Rc<OpenFile> {
-        Rc::clone(&self.file.borrow())
+    pub fn file(&self) -> Arc<OpenFile> {
+        Arc::clone(&self.file.borrow())
     }
 
     /// Handles lost records: a descriptor may have been closed and opened again unseen, so the name
@@ -111,14 +112,14 @@ impl Description {
     pub fn doubt_name(&self) {
         let old = self.file();
         if old.path.as_ref().is_some_and(|it| it.source != PathSource::Unverified) {
-            self.file.replace(Rc::new(old.doubtful()));
+            self.file.replace(Arc::new(old.doubtful()));
         }
     }
 
     /// Sets a new name after a rename.
     pub fn rename(&self, bytes: Vec<u8>) {
         let renamed = self.file().renamed(bytes);
-        self.file.replace(Rc::new(renamed));
+        self.file.replace(Arc::new(renamed));
     }
 
     /// Takes the state of a file that was open before, from a `/proc` snapshot: its name, and its
@@ -134,7 +135,7 @@ impl Description {
         let old = self.file();
         let is_new = old.pre_created && old.path.is_none();
         if is_new {
-            self.file.replace(Rc::new(OpenFile {
+            self.file.replace(Arc::new(OpenFile {
                 path: Some(path),
                 stat,
                 flags: Some(flags),
@@ -221,7 +222,7 @@ impl Description {
         self.appends.set(flags.appends());
         let old = self.file();
         let flags = old.flags.map(|it| OpenFlags(it).with_status_of(flags).0);
-        self.file.replace(Rc::new(OpenFile { flags, ..copy(&old) }));
+        self.file.replace(Arc::new(OpenFile { flags, ..copy(&old) }));
     }
 
     fn ended(&self, now: KernelTime) {

@@ -176,7 +176,7 @@ pub(super) fn count_names(ledger: &mut Ledger, operation: &SyscallOperation) {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::*;
     use crate::event::FileStat;
@@ -230,8 +230,8 @@ mod tests {
     #[track_caller]
     fn check_call(name: &str, on: &OpenFile, to: Option<OpenFile>, ret: i64, expected: IoClass) {
         let on = OpenFile { path: on.path.clone(), ..file(None, None, on.pre_created) };
-        let mut made = call(name, Rc::new(on), [1, 2], None, ret);
-        made.target = to.map(|it| (Fd(4), Rc::new(it)));
+        let mut made = call(name, Arc::new(on), [1, 2], None, ret);
+        made.target = to.map(|it| (Fd(4), Arc::new(it)));
         assert_eq!(made.io_class(), expected, "{name}");
     }
 

@@ -1,6 +1,5 @@
 //! Data model: system calls, files, paths, threads and processes as the steps report them.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::span::Span;
@@ -150,7 +149,7 @@ pub enum FdEffect {
         /// The descriptor.
         fd: Fd,
         /// The file.
-        file: Rc<OpenFile>,
+        file: Arc<OpenFile>,
     },
     /// A new descriptor for a file that is open already.
     Duplicated {
@@ -159,7 +158,7 @@ pub enum FdEffect {
         /// The new one.
         to: Fd,
         /// The file.
-        file: Rc<OpenFile>,
+        file: Arc<OpenFile>,
         /// True if the new one is close-on-exec.
         cloexec: bool,
     },
@@ -168,7 +167,7 @@ pub enum FdEffect {
         /// The descriptor.
         fd: Fd,
         /// The file that it referred to: the number may be in use for another one already.
-        file: Rc<OpenFile>,
+        file: Arc<OpenFile>,
     },
     /// The file position was set.
     Seeked {
@@ -244,11 +243,11 @@ pub struct SyscallOperation {
     /// new one of a `dup` is in `target`.
     pub fd: Option<Fd>,
     /// File of `fd`.
-    pub file: Option<Rc<OpenFile>>,
+    pub file: Option<Arc<OpenFile>>,
     /// Path arguments; none for a successful open, whose path is that of its file.
     pub named: Option<Box<PathArguments>>,
     /// Second descriptor and its file: the target of a transfer, or the new one of a `dup`.
-    pub target: Option<(Fd, Rc<OpenFile>)>,
+    pub target: Option<(Fd, Arc<OpenFile>)>,
     /// Position of the first byte, in bytes; `None`: none, or not known for certain.
     pub offset: Option<u64>,
     /// Position in the target of a transfer, in bytes; `None`: none, or not known for certain.

@@ -88,6 +88,11 @@ pub trait Sink {
     /// Error of the consumer.
     type Error;
 
+    /// False if the consumer does nothing at the begin of an operation: at
+    /// [`Step::SyscallBegun`], [`Step::AsyncBegun`] and [`Step::AsyncFile`]. It may then get these
+    /// steps or not.
+    const USES_BEGINS: bool = true;
+
     /// Takes one step. Times never go back.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod effect_list;
 mod memory;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use self::effect_list::{EffectList, destroyed};
 use self::memory::look_behind;
@@ -240,7 +241,7 @@ pub fn end(
 /// have worked on another file.
 fn doubt(operation: &mut SyscallOperation) {
     if let Some(file) = operation.file.take() {
-        operation.file = Some(Rc::new(file.doubtful()));
+        operation.file = Some(Arc::new(file.doubtful()));
         let is_given = argument(operation.call.call(), Role::Offset, &operation.args).is_some();
         operation.offset = operation.offset.filter(|_| is_given);
     }
@@ -262,7 +263,7 @@ pub fn made_elsewhere(
     task: TaskView<'_>,
     now: KernelTime,
     context: &mut Context,
-) -> (Rc<OpenFile>, Vec<FdEffect>) {
+) -> (Arc<OpenFile>, Vec<FdEffect>) {
     let mut effects = EffectList { list: Vec::new(), task, now };
     (effects.taken(fd, object, None, context), effects.list)
 }

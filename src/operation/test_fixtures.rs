@@ -1,6 +1,6 @@
 //! Operations for tests: fields that a test does not set have the simplest values.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::attribution::{BlockContents, Piece};
 use super::model::{OpenFile, ProcessKey, SyscallOperation, ThreadKey};
@@ -12,7 +12,7 @@ use crate::units::{CpuId, DevId, Fd, KernelTime, Pid, SECTOR_BYTES, Tid};
 /// A call of process 11 on a file, through descriptor 3.
 pub fn call(
     name: &str,
-    file: Rc<OpenFile>,
+    file: Arc<OpenFile>,
     [start, end]: [u64; 2],
     offset: Option<u64>,
     ret: i64,

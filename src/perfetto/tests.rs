@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use perfetto_protos::debug_annotation::debug_annotation::Value;
@@ -37,9 +37,9 @@ fn thread(comm: &str) -> ThreadInfo {
     ThreadInfo { key: ThreadKey(0), process: ProcessKey(0), tid: Tid(11), comm }
 }
 
-fn file(path: &str) -> Rc<OpenFile> {
+fn file(path: &str) -> Arc<OpenFile> {
     let path = Some(FilePath::new(path, PathSource::Link));
-    Rc::new(OpenFile {
+    Arc::new(OpenFile {
         id: 0,
         path,
         first_path: None,

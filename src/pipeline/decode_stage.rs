@@ -9,6 +9,7 @@ use std::io;
 use super::chains::CallChainTable;
 use super::decoding::{Decoded, IDENTITIES, decode, decode_hit, identity, learn, strings};
 use super::error::PipelineError;
+use super::file_system_texts::{file_systems, places};
 use super::frame_records::{Arrivals, PendingItem};
 use super::pid_reuse::PidReuse;
 use super::recorded_names::{is_read_late, name_join};
@@ -20,7 +21,6 @@ use crate::capture::format::{FrameHeader, FrameKind};
 use crate::capture::header::{End, Header};
 use crate::capture::reader::{Item, json};
 use crate::event::decode::Decoder;
-use crate::event::fs::{AddressUnit, Extent};
 use crate::event::{Event, EventKind, SeenFd};
 use crate::merge::Merger;
 use crate::naming::name_join::NameJoin;
@@ -29,7 +29,7 @@ use crate::naming::read_name::ReadName;
 use crate::naming::startup_buffer::StartupBuffer;
 use crate::naming::thread_owner::ThreadOwners;
 use crate::record::Layout;
-use crate::units::{CpuId, DevId, KernelTime, Pid, Tid};
+use crate::units::{CpuId, KernelTime, Pid, Tid};
 
 /// Limit on the bytes that wait for their round, in addition to three times the rings: a malicious
 /// log has no rounds, and its compressed size is a thousandth.
@@ -91,6 +91,8 @@ pub(super) struct DecodeStage {
     last_facts: HashSet<(u64, u32)>,
     /// Buffer for the events of a round, between decoding and pairing.
     events: Vec<Event>,
+    /// Time up to which the log is read.
+    until: KernelTime,
     summary: Summary,
 }
 
@@ -138,12 +140,19 @@ impl DecodeStage {
             knows_mounts: false,
             last_facts: HashSet::new(),
             events: Vec::new(),
+            until: KernelTime::MAX,
             summary: Summary {
                 last_time: KernelTime(header.clock.start_ns),
                 header,
                 ..Summary::default()
             },
         })
+    }
+
+    /// Reads the log only until all events up to this time were passed on, and what was read with
+    /// them. Facts for the whole recording come first, whatever their place in the log is.
+    pub(super) fn until(self, until: KernelTime) -> Self {
+        Self { until, ..self }
     }
 
     /// Processes all frames; the last of their events come with [`Self::finish`].
@@ -158,6 +167,9 @@ impl DecodeStage {
                 Item::Damaged { offset, bytes, at_end } => {
                     self.damaged(offset, bytes, at_end, next)?;
                 }
+            }
+            if self.summary.read_until.is_some() {
+                break;
             }
         }
         self.finish(next)
@@ -396,6 +408,7 @@ impl DecodeStage {
             // Idle programs make no event that ends the opening.
             self.end_opening(next)?;
         }
+        self.summary.read_until = (watermark > self.until).then_some(self.until);
         next.take(StageMessage::CompleteUntil(watermark))
     }
 
@@ -551,29 +564,6 @@ impl DecodeStage {
         self.summary.reused_numbers = self.reused.as_ref().map_or(0, |reused| reused.count);
         Ok(())
     }
-}
-
-/// Parses lines `MAJOR:MINOR BYTES`, or `MAJOR:MINOR -` where events do not count in blocks.
-fn file_systems(text: &[u8]) -> Box<[(DevId, Option<u64>)]> {
-    let line = |text: &str| {
-        let (dev, bytes) = text.split_once(' ')?;
-        Some((DevId::parse(dev)?, bytes.parse().ok()))
-    };
-    String::from_utf8_lossy(text).lines().filter_map(line).collect()
-}
-
-/// Parses lines of [`Text::PLACES`].
-fn places(text: &[u8]) -> Box<[Extent]> {
-    let line = |line: &str| {
-        let mut words = line.split(' ');
-        let (dev, ino) = (DevId::parse(words.next()?)?, words.next()?.parse().ok()?);
-        let on = DevId::parse(words.next()?)?;
-        let unit = if words.next()? == "blocks" { AddressUnit::Blocks } else { AddressUnit::Bytes };
-        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        let &[offset, length, address, shared] = numbers.as_slice() else { return None };
-        Some(Extent { dev, ino, on, unit, offset, length, address, is_shared: shared != 0 })
-    };
-    String::from_utf8_lossy(text).lines().filter_map(line).collect()
 }
 
 /// Event of a fact that has its place in time but no task.

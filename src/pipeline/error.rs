@@ -35,3 +35,19 @@ pub enum PipelineError<E> {
     #[error("interrupted")]
     Interrupted,
 }
+
+impl<E> PipelineError<E> {
+    /// Returns the error for another sink; `other` makes it of an error of this one.
+    pub(super) fn map_sink<F>(self, other: impl FnOnce(E) -> PipelineError<F>) -> PipelineError<F> {
+        match self {
+            Self::Open(error) => PipelineError::Open(error),
+            Self::NoHeader => PipelineError::NoHeader,
+            Self::Header(error) => PipelineError::Header(error),
+            Self::Decoder(error) => PipelineError::Decoder(error),
+            Self::Layout(number) => PipelineError::Layout(number),
+            Self::Sink(error) => other(error),
+            Self::Read(error) => PipelineError::Read(error),
+            Self::Interrupted => PipelineError::Interrupted,
+        }
+    }
+}

@@ -9,6 +9,7 @@ use super::track_stage::TrackStage;
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
 use crate::operation::Sink;
+use crate::units::KernelTime;
 
 /// Processes the rest of a log. Each round calls `go_on`, which returns false to stop.
 ///
@@ -21,8 +22,19 @@ pub fn run<S: Sink>(
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
+    in_one(items, header, KernelTime::MAX, sink, go_on)
+}
+
+/// Processes a log up to a time.
+pub(super) fn in_one<S: Sink>(
+    items: impl Iterator<Item = io::Result<Item>>,
+    header: Header,
+    until: KernelTime,
+    sink: &mut S,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Summary, PipelineError<S::Error>> {
     let mut back = TrackStage::new(&header, sink, go_on);
-    let mut front = DecodeStage::new(header)?;
+    let mut front = DecodeStage::new(header)?.until(until);
     front.read(items, &mut back)?;
     back.finish(front.into_summary())
 }

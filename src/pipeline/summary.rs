@@ -47,6 +47,9 @@ pub struct Summary {
     pub alive_at_end: u64,
     /// Samples whose chains were not kept, because there were too many different ones.
     pub chains_left_out: u64,
+    /// Time up to which the log was read; `None`: to its end. Counters of records and operations
+    /// are then those up to about this time, while the end frame is that of the whole recording.
+    pub read_until: Option<KernelTime>,
 }
 
 /// Part of the duration of a call in the log that is the tracer's own, ns.

@@ -10,17 +10,17 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{Builder, available_parallelism, scope};
+use std::thread::{Builder, scope};
 
 use super::decode_stage::DecodeStage;
 use super::error::PipelineError;
-use super::serial::run;
 use super::stage_message::{StageFailure, StageMessage, StageOutput};
 use super::summary::Summary;
 use super::track_stage::TrackStage;
 use crate::capture::header::Header;
 use crate::capture::reader::Item;
 use crate::operation::Sink;
+use crate::units::KernelTime;
 
 /// Messages that are sent to the other thread at once: waking it takes as long as processing a
 /// hundred.
@@ -28,37 +28,30 @@ const BATCH: usize = 1024;
 /// Limit on the batches that wait, some MiB.
 const BATCHES_MAX: usize = 16;
 
-/// Processes the rest of a log as [`run`] does, in two threads if there is more than one CPU. Steps
-/// come later than their items are taken, so it is for logs that do not grow.
+/// Processes the rest of a log as [`super::run`] does, in two threads on any number of CPUs.
 ///
 /// # Errors
 ///
-/// Errors of [`run`].
-pub fn run_threaded<S: Sink>(
+/// Errors of [`super::run`].
+pub fn run_in_two_threads<S: Sink>(
     items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
-    if available_parallelism().map_or(1, usize::from) == 1 {
-        return run(items, header, sink, go_on);
-    }
-    run_in_two_threads(items, header, sink, go_on)
+    in_two(items, header, KernelTime::MAX, sink, go_on)
 }
 
-/// Processes the rest of a log as [`run`] does, in two threads on any number of CPUs.
-///
-/// # Errors
-///
-/// Errors of [`run`].
-pub fn run_in_two_threads<S: Sink>(
+/// Processes a log up to a time in two threads.
+pub(super) fn in_two<S: Sink>(
     mut items: impl Iterator<Item = io::Result<Item>> + Send,
     header: Header,
+    until: KernelTime,
     sink: &mut S,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Summary, PipelineError<S::Error>> {
     let mut back = TrackStage::new(&header, sink, go_on);
-    let mut front = DecodeStage::new(header)?;
+    let mut front = DecodeStage::new(header)?.until(until);
     let (sender, batches) = sync_channel(BATCHES_MAX);
     let read = || {
         let mut sender = Batches { batch: Vec::with_capacity(BATCH), sender };

@@ -462,6 +462,7 @@ fn request<'a>(
 
 impl<W: io::Write> Sink for FieldLines<W> {
     type Error = io::Error;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
         match step {

@@ -1,6 +1,6 @@
 //! Fixtures of operations for the tests of all formats.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::anomaly::{Anomaly, AnomalyKind, Link};
 use crate::event::FileStat;
@@ -47,9 +47,9 @@ pub(super) fn thread(comm: &[u8]) -> ThreadInfo {
 }
 
 /// A file of this name.
-pub(super) fn file(path: &[u8], source: PathSource) -> Rc<OpenFile> {
+pub(super) fn file(path: &[u8], source: PathSource) -> Arc<OpenFile> {
     let path = Some(FilePath::new(path, source));
-    Rc::new(OpenFile {
+    Arc::new(OpenFile {
         id: 1,
         path,
         first_path: None,
@@ -66,7 +66,7 @@ pub(super) fn call(
     args: &[u64],
     ret: i64,
     fd: Option<i32>,
-    file: Option<&Rc<OpenFile>>,
+    file: Option<&Arc<OpenFile>>,
 ) -> SyscallOperation {
     let mut registers = [0; 6];
     for (register, arg) in registers.iter_mut().zip(args) {
@@ -124,7 +124,7 @@ pub(super) fn failed_open(path: &[u8], source: PathSource) -> SyscallOperation {
 }
 
 /// A page fault on a file.
-pub(super) fn fault(file: &Rc<OpenFile>) -> Fault {
+pub(super) fn fault(file: &Arc<OpenFile>) -> Fault {
     Fault {
         thread: ThreadKey(0),
         process: ProcessKey(0),
@@ -134,13 +134,13 @@ pub(super) fn fault(file: &Rc<OpenFile>) -> Fault {
         time: at(500_000),
         address: Some(0x7f00_0000_1007),
         write: Some(true),
-        file: Rc::clone(file),
+        file: Arc::clone(file),
         offset: 4103,
     }
 }
 
 /// An operation of a ring on a file, which took 80 µs.
-pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
+pub(super) fn asynchronous(file: &Arc<OpenFile>) -> AsyncOperation {
     AsyncOperation {
         id: 0,
         opcode: Opcode { interface: Interface::IoUring, number: 22 },
@@ -154,7 +154,7 @@ pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
         ring: 0,
         user_data: u64::MAX,
         fd: Some(Fd(3)),
-        file: Some(Rc::clone(file)),
+        file: Some(Arc::clone(file)),
         target: None,
         fixed_file: false,
         offset: None,
@@ -171,13 +171,13 @@ pub(super) fn asynchronous(file: &Rc<OpenFile>) -> AsyncOperation {
 /// An asynchronous operation on two files in mounts that are not the tracer's.
 pub(super) fn asynchronous_elsewhere() -> AsyncOperation {
     let file = elsewhere(b"/data/a\xff");
-    AsyncOperation { target: Some((Fd(9), Rc::clone(&file))), ..asynchronous(&file) }
+    AsyncOperation { target: Some((Fd(9), Arc::clone(&file))), ..asynchronous(&file) }
 }
 
 /// A file in mounts that are not the tracer's.
-pub(super) fn elsewhere(path: &[u8]) -> Rc<OpenFile> {
+pub(super) fn elsewhere(path: &[u8]) -> Arc<OpenFile> {
     let path = Some(FilePath::new(path, PathSource::Link).within(MountNamespace(1)));
-    Rc::new(OpenFile {
+    Arc::new(OpenFile {
         id: 1,
         path,
         first_path: None,
@@ -324,7 +324,7 @@ pub(super) fn pieces() -> Vec<Piece> {
     let named = BlockContents::File {
         key,
         offset: Some(4096),
-        file: Some(Rc::new(file)),
+        file: Some(Arc::new(file)),
         link: Link::Exact,
     };
     let nameless = BlockContents::File { key, offset: None, file: None, link: Link::Inferred };

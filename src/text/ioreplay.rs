@@ -192,6 +192,7 @@ fn printable(path: Option<&[u8]>) -> Option<&[u8]> {
 
 impl<W: io::Write> Sink for IoreplayLines<W> {
     type Error = io::Error;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
         match step {

@@ -291,7 +291,7 @@ impl<W: io::Write, P: AccessFilter> Sink for IotracerLines<W, P> {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use expect_test::{Expect, expect};
 
@@ -317,10 +317,10 @@ mod tests {
         }
     }
 
-    fn regular(path: &[u8]) -> Rc<OpenFile> {
+    fn regular(path: &[u8]) -> Arc<OpenFile> {
         let stat = FileStat { mode: libc::S_IFREG, dev: DevId(1), ino: 1, size: 0 };
-        let file = Rc::into_inner(file(path, PathSource::Link)).expect("the only reference");
-        Rc::new(OpenFile { stat: Some(stat), ..file })
+        let file = Arc::into_inner(file(path, PathSource::Link)).expect("the only reference");
+        Arc::new(OpenFile { stat: Some(stat), ..file })
     }
 
     #[track_caller]
@@ -335,7 +335,7 @@ mod tests {
         pass(&mut lines, &Step::AsyncBegun(&early));
         let mut send = call("sendfile64", &[], 4099, Some(4), Some(&first));
         send.offset = Some(17);
-        send.target = Some((Fd(5), Rc::clone(&second)));
+        send.target = Some((Fd(5), Arc::clone(&second)));
         pass(&mut lines, &Step::SyscallBegun(&send));
         pass(&mut lines, &Step::SyscallEnded(&send, &[]));
         let request = request();

@@ -22,6 +22,7 @@ mod block_logs;
 mod checked;
 mod layer_logs;
 mod places;
+mod read_until;
 mod replays;
 mod reports;
 mod two_threads;

@@ -48,23 +48,28 @@ impl AdviceFacts {
         }
     }
 
-    /// Takes a step. Durability depends on all operations, and the cache on all requests, whichever
-    /// are selected.
-    pub fn take(&mut self, time: KernelTime, step: &Step<'_>, is_selected: bool) {
-        let done = CompletedOp::of(step);
-        self.durability.take(step, done.as_ref(), is_selected);
+    /// Takes a step; `done` is its operation, if it ends one. Durability depends on all operations,
+    /// and the cache on all requests, whichever are selected.
+    pub fn take(
+        &mut self,
+        time: KernelTime,
+        step: &Step<'_>,
+        done: Option<&CompletedOp<'_>>,
+        is_selected: bool,
+    ) {
+        self.durability.take(step, done, is_selected);
         if let Some(cache) = &mut self.cache {
             cache.take_step(step, is_selected);
         }
         let is_of_all = matches!(step, Step::MountsSeen(_) | Step::Forked { .. });
         if is_selected || is_of_all {
-            // These folds never fail.
-            let Ok(()) = self.habits.step(time, step);
+            self.habits.take(step, done);
             if let Some(patterns) = &mut self.patterns {
+                // The fold never fails.
                 let Ok(()) = patterns.step(time, step);
             }
         } else {
-            self.habits.take_other(step);
+            self.habits.take_other(step, done);
         }
     }
 }
@@ -111,15 +116,24 @@ impl SelectedAdvice {
 
 impl Sink for SelectedAdvice {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);
-        self.fold.facts.take(time, step, is_selected);
-        if is_selected {
-            self.fold.summary.step(time, step)?;
-            if let Some(files) = &mut self.fold.files {
-                files.step(time, step)?;
-            }
+        // The folds share the form of the operation.
+        let done = CompletedOp::of(step);
+        self.fold.facts.take(time, step, done.as_ref(), is_selected);
+        if !is_selected {
+            return Ok(());
+        }
+        match &done {
+            Some(done) => self.fold.summary.done(done),
+            None => self.fold.summary.step(time, step)?,
+        }
+        match (&mut self.fold.files, &done) {
+            (Some(files), Some(done)) => files.ended(step, done),
+            (Some(files), None) => files.step(time, step)?,
+            (None, _) => {}
         }
         Ok(())
     }

@@ -2,8 +2,6 @@
 //! opens without a use, syncs of a file, direct I/O, threads that write one file, throttled
 //! writers.
 
-use std::convert::Infallible;
-
 use rangemap::RangeSet;
 use rustc_hash::FxHashMap;
 
@@ -16,11 +14,11 @@ use crate::event::OpenFlags;
 use crate::event::layer::{COMMIT, Layer};
 use crate::event::syscall_table::CallClass;
 use crate::naming::paths::parent;
+use crate::operation::Step;
 use crate::operation::attribution::{BlockContents, FileKey, Piece};
 use crate::operation::block::{BlockRequest, BlockStep, RequestEnd};
 use crate::operation::io_class::IoClass;
 use crate::operation::model::{FdEffect, OpenFile, ProcessKey, SyscallOperation, ThreadKey};
-use crate::operation::{Sink, Step};
 use crate::units::{KernelTime, Pid, SECTOR_BYTES};
 
 /// Alignment of direct I/O that all disks accept.
@@ -138,14 +136,32 @@ impl Habits {
         }
     }
 
+    /// Takes a step; `done` is its operation, if it ends one.
+    pub fn take(&mut self, step: &Step<'_>, done: Option<&CompletedOp<'_>>) {
+        match step {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
+                if let Some(done) = done {
+                    self.ended(done, step);
+                }
+            }
+            Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
+                self.request(request, pieces);
+            }
+            Step::MountsSeen(table) => self.media = Media::new(table),
+            // A child may use what its parent has opened.
+            Step::Forked { .. } => self.opened.clear(),
+            _ => self.names.look(step),
+        }
+    }
+
     /// Takes a step that the filter does not select: bytes that others sync or write are on a disk.
-    pub fn take_other(&mut self, step: &Step<'_>) {
+    pub fn take_other(&mut self, step: &Step<'_>, done: Option<&CompletedOp<'_>>) {
         if let Step::Block { step: BlockStep::Ended(request), pieces, .. } = step {
             return self.request(request, pieces);
         }
-        let Some(done) = CompletedOp::of(step) else { return };
+        let Some(done) = done else { return };
         if let Step::SyscallEnded(_, effects) | Step::AsyncEnded(_, effects) = step {
-            self.begin_anew(&done, effects);
+            self.begin_anew(done, effects);
         }
         if done.class != CallClass::Sync {
             return;
@@ -242,8 +258,8 @@ impl Habits {
                 self.forget_file(inode);
             }
         }
-        let is_truncation = matches!(done.what, OpKind::Call(call)
-            if call.call().name.ends_with("truncate"));
+        let is_truncation = done.class == CallClass::Resize
+            && matches!(done.what, OpKind::Call(call) if call.call().name.ends_with("truncate"));
         if done.errno.is_some() || !is_truncation && done.class != CallClass::Remove {
             return;
         }
@@ -418,26 +434,4 @@ fn unused_key(file: &OpenFile) -> Option<Vec<u8>> {
     let is_made = flags.creates() || flags.truncates() || flags.is_path_only();
     let path = file.path.as_ref().filter(|_| is_regular && !is_made)?;
     Some(file_key(&NamedPath::of(path)))
-}
-
-impl Sink for Habits {
-    type Error = Infallible;
-
-    fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        match step {
-            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
-                if let Some(done) = CompletedOp::of(step) {
-                    self.ended(&done, step);
-                }
-            }
-            Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
-                self.request(request, pieces);
-            }
-            Step::MountsSeen(table) => self.media = Media::new(table),
-            // A child may use what its parent has opened.
-            Step::Forked { .. } => self.opened.clear(),
-            _ => self.names.look(step),
-        }
-        Ok(())
-    }
 }

@@ -1,6 +1,6 @@
 //! Lives of files of synthetic calls.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::*;
 use crate::event::FileStat;
@@ -24,9 +24,9 @@ impl Story {
         Self { fold, time: 100, files: 0 }
     }
 
-    fn file(&mut self, path: &str, ino: u64, flags: i32) -> Rc<OpenFile> {
+    fn file(&mut self, path: &str, ino: u64, flags: i32) -> Arc<OpenFile> {
         self.files += 1;
-        Rc::new(OpenFile {
+        Arc::new(OpenFile {
             id: self.files,
             path: Some(FilePath::new(path, PathSource::Link)),
             first_path: None,
@@ -45,14 +45,14 @@ impl Story {
         let Ok(()) = self.fold.step(KernelTime(self.time + 10), &step);
     }
 
-    fn open(&mut self, path: &str, ino: u64, flags: i32) -> Rc<OpenFile> {
+    fn open(&mut self, path: &str, ino: u64, flags: i32) -> Arc<OpenFile> {
         let file = self.file(path, ino, flags);
-        self.end(test_fixtures::call("openat", Rc::clone(&file), [0, 0], None, 3));
+        self.end(test_fixtures::call("openat", Arc::clone(&file), [0, 0], None, 3));
         file
     }
 
-    fn moved(&mut self, name: &str, file: &Rc<OpenFile>, offset: u64, bytes: i64) {
-        self.end(test_fixtures::call(name, Rc::clone(file), [0, 0], Some(offset), bytes));
+    fn moved(&mut self, name: &str, file: &Arc<OpenFile>, offset: u64, bytes: i64) {
+        self.end(test_fixtures::call(name, Arc::clone(file), [0, 0], Some(offset), bytes));
     }
 
     fn named(&mut self, name: &str, paths: [&str; 2], ret: i64) {

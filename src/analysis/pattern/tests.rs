@@ -6,7 +6,7 @@
 //! FILE: a path, or `7` for a nameless open file; OFFSET: `?` if unknown
 //! ```
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::*;
 use crate::anomaly::Link;
@@ -43,7 +43,7 @@ fn call(
     offset: Option<u64>,
     bytes: i64,
 ) -> SyscallOperation {
-    test_fixtures::call(name, Rc::new(file), times, offset, bytes)
+    test_fixtures::call(name, Arc::new(file), times, offset, bytes)
 }
 
 fn add(patterns: &mut Patterns, operation: &SyscallOperation) {
@@ -122,7 +122,7 @@ fn a_transfer_is_a_read_and_a_write() {
     let mut patterns = Patterns::default();
     for at in 0..3 {
         let mut copy = call("copy_file_range", file("/from", 0), [at, at], Some(at * 10), 10);
-        copy.target = Some((Fd(4), Rc::new(file("/to", 0))));
+        copy.target = Some((Fd(4), Arc::new(file("/to", 0))));
         copy.target_offset = Some(1000 - at * 10);
         add(&mut patterns, &copy);
     }

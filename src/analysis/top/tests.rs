@@ -1,5 +1,5 @@
 use std::convert::Infallible;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::test_fixtures::interval;
 use super::*;
@@ -22,8 +22,8 @@ const START: u64 = 5_000;
 /// Length of an interval, ns.
 const LENGTH: u64 = 1_000;
 
-fn file(path: &str) -> Rc<OpenFile> {
-    Rc::new(OpenFile {
+fn file(path: &str) -> Arc<OpenFile> {
+    Arc::new(OpenFile {
         id: 1,
         path: Some(FilePath::new(path, PathSource::Link)),
         first_path: None,
@@ -69,7 +69,7 @@ fn operation_counts_in_the_interval_in_which_it_ends() {
     let data = file("/data");
     let closed = folded(None, START + 3_500, |step| {
         // From the first interval into the second one, and at the very begin of the third one.
-        ends(&call("read", Rc::clone(&data), [START + 900, START + 1_100], None, 4_099), step);
+        ends(&call("read", Arc::clone(&data), [START + 900, START + 1_100], None, 4_099), step);
         ends(&call("write", data, [START + 1_950, START + 2_000], None, 7), step);
     });
     let sums: Vec<_> = closed

@@ -1,7 +1,7 @@
 //! State of one watched file.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::evidence::AccessEvidence;
 use super::limits::TURNS_MAX;
@@ -35,7 +35,7 @@ pub struct KeptAccess {
     /// Evidence for its file.
     pub how: AccessEvidence,
     /// Name of the thread.
-    pub comm: Option<Rc<[u8]>>,
+    pub comm: Option<Arc<[u8]>>,
 }
 
 /// Status of a file.

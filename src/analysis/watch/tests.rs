@@ -31,10 +31,10 @@ use crate::units::{CpuId, Fd, KernelTime, Pid, Tid};
 const DEV: DevId = DevId(7 << 20);
 const DISK: DevId = DevId(8 << 20);
 
-fn file(ino: u64) -> Rc<OpenFile> {
+fn file(ino: u64) -> Arc<OpenFile> {
     let stat = FileStat { mode: libc::S_IFREG, dev: DEV, ino, size: 0 };
     let (path, first_path, flags) = (None, None, None);
-    Rc::new(OpenFile {
+    Arc::new(OpenFile {
         id: ino,
         path,
         first_path,
@@ -46,18 +46,18 @@ fn file(ino: u64) -> Rc<OpenFile> {
 }
 
 /// Creates a file of which only the path is known, or nothing (`?`).
-fn named(path: &str) -> Rc<OpenFile> {
+fn named(path: &str) -> Arc<OpenFile> {
     let path = path.starts_with('/').then(|| FilePath::new(path, PathSource::Link));
     let (first_path, stat, flags) = (None, None, None);
-    Rc::new(OpenFile { id: 0, path, first_path, given: None, stat, flags, pre_created: false })
+    Arc::new(OpenFile { id: 0, path, first_path, given: None, stat, flags, pre_created: false })
 }
 
-fn call(name: &str, file: &Rc<OpenFile>, begin: u64, at: &str, bytes: u64) -> SyscallOperation {
+fn call(name: &str, file: &Arc<OpenFile>, begin: u64, at: &str, bytes: u64) -> SyscallOperation {
     let bytes = bytes.try_into().expect("small");
-    test_fixtures::call(name, Rc::clone(file), [begin, begin + 5], at.parse().ok(), bytes)
+    test_fixtures::call(name, Arc::clone(file), [begin, begin + 5], at.parse().ok(), bytes)
 }
 
-fn async_request(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
+fn async_request(file: &Arc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> AsyncOperation {
     AsyncOperation {
         id: 0,
         opcode: Opcode { interface: Interface::IoUring, number: 22 },
@@ -71,7 +71,7 @@ fn async_request(file: &Rc<OpenFile>, begin: u64, offset: &str, bytes: &str) -> 
         ring: 0,
         user_data: 0,
         fd: Some(Fd(3)),
-        file: Some(Rc::clone(file)),
+        file: Some(Arc::clone(file)),
         target: None,
         fixed_file: false,
         offset: offset.parse().ok(),

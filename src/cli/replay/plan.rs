@@ -65,7 +65,8 @@ fn plan<O: PlanOutput<Error: Display>>(
 ) -> Result<ExitCode, CliError> {
     let args = &args.analyse;
     // Invalid options are reported before the log is read.
-    let wish = FilterSpec::of(&args.filter)?.on(args);
+    // Later operations show what was there at the beginning.
+    let wish = FilterSpec::of(&args.filter)?.on(args).needing_all();
     let to = report_output::output(args.print.to.as_deref(), !args.capture.command.is_empty())?;
     analyse::on_log(args, |log, go_on| {
         let (planner, converted) = match wish.is_all() {

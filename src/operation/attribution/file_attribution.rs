@@ -1,8 +1,8 @@
 //! Files, their extents and writers, and the pieces of requests that follow from them.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::str::SplitWhitespace;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -139,7 +139,7 @@ impl FileAttribution {
     }
 
     /// Notes a file that was opened, or found open; its name was read at this time at the latest.
-    pub fn opened(&mut self, file: &Rc<OpenFile>, read: KernelTime) {
+    pub fn opened(&mut self, file: &Arc<OpenFile>, read: KernelTime) {
         let Some(key) = self.key_of(file) else { return };
         if let (Some(dev), true) = (device_of(key), self.used_directly.len() < FILES_MAX) {
             self.used_directly.insert(dev);

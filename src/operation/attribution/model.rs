@@ -1,6 +1,6 @@
 //! Types of attribution: contents of sectors, pieces of requests, and circumstances of a lookup.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::extents::FileKey;
 use super::writers::LastWriter;
@@ -21,7 +21,7 @@ pub enum BlockContents {
         offset: Option<u64>,
         /// The file as it was last opened, if that was seen, with its name at the time when the
         /// request is queued.
-        file: Option<Rc<OpenFile>>,
+        file: Option<Arc<OpenFile>>,
         /// Certainty of the attribution.
         link: Link,
     },
@@ -89,7 +89,7 @@ pub struct Piece {
     /// Submitter of its bio, and the time of queueing.
     pub queued: EventContext,
     /// Devices above, the nearest first.
-    pub levels: Rc<[DevicePosition]>,
+    pub levels: Arc<[DevicePosition]>,
     /// Contents of its sectors.
     pub contents: BlockContents,
     /// Locations on the loop device whose backing file the contents are, if there is one, with
@@ -132,7 +132,7 @@ pub struct StackedLocation {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SubmitContext<'a> {
     /// File of the system call that the thread is inside.
-    pub file: Option<&'a Rc<OpenFile>>,
+    pub file: Option<&'a Arc<OpenFile>>,
     /// True for a kernel thread, or a thread that is not followed.
     pub for_others: bool,
     /// The process, if the data that it writes now was in memory before, so that other processes

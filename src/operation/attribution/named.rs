@@ -5,7 +5,7 @@
 //! followed only on demand. The changes are kept in order, and are indexed by the names that they
 //! concern. A name that a change may have touched in an uncertain way is unverified from then on.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -132,7 +132,7 @@ impl NameChanges {
 /// A file and its current name.
 #[derive(Debug)]
 pub(super) struct NamedFile {
-    file: Rc<OpenFile>,
+    file: Arc<OpenFile>,
     /// Latest time at which the name was read.
     read: KernelTime,
     /// First change that the name has not followed.
@@ -155,13 +155,13 @@ enum NameFate {
 
 impl NamedFile {
     /// Returns a file whose name was read at this time at the latest.
-    pub(super) fn new(file: &Rc<OpenFile>, read: KernelTime, changes: &NameChanges) -> Self {
+    pub(super) fn new(file: &Arc<OpenFile>, read: KernelTime, changes: &NameChanges) -> Self {
         let (is_deleted, is_covered) = (false, false);
-        Self { file: Rc::clone(file), read, next: changes.next(), is_deleted, is_covered }
+        Self { file: Arc::clone(file), read, next: changes.next(), is_deleted, is_covered }
     }
 
     /// Returns the file with its current name.
-    pub(super) fn now(&mut self, changes: &NameChanges) -> Rc<OpenFile> {
+    pub(super) fn now(&mut self, changes: &NameChanges) -> Arc<OpenFile> {
         while let Some(place) = self.place()
             && let Some((number, entry)) = changes.first_of(place, self.next)
         {
@@ -169,7 +169,7 @@ impl NamedFile {
             self.follow(entry);
         }
         self.next = changes.next();
-        Rc::clone(&self.file)
+        Arc::clone(&self.file)
     }
 
     /// Returns the current or last path; `None`: no path that could change.
@@ -221,7 +221,7 @@ impl NamedFile {
             NameFate::Doubtful => self.file.doubtful(),
         };
         self.is_deleted |= fate == NameFate::Deleted;
-        self.file = Rc::new(file);
+        self.file = Arc::new(file);
     }
 }
 

@@ -19,7 +19,7 @@ fn named(path: &str, source: PathSource, changes: &NameChanges) -> NamedFile {
     let path = Some(FilePath::new(path, source));
     let (first_path, given, stat, flags) = (None, None, None, None);
     let file = OpenFile { id: 0, path, first_path, given, stat, flags, pre_created: false };
-    NamedFile::new(&Rc::new(file), KernelTime(10), changes)
+    NamedFile::new(&Arc::new(file), KernelTime(10), changes)
 }
 
 fn text(file: &mut NamedFile, changes: &NameChanges) -> String {

@@ -2,7 +2,7 @@
 //! device later.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rangemap::RangeMap;
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ pub struct LastWriter {
     /// Number of the process.
     pub pid: Pid,
     /// Name of the process at the time of the write.
-    pub comm: Rc<[u8]>,
+    pub comm: Arc<[u8]>,
 }
 
 /// A writer whose name is borrowed: most writes are by a writer that is known already.

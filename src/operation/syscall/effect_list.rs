@@ -1,6 +1,7 @@
 //! Effects of a call on the descriptors of its thread.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::event::registers::{argument, fd_argument, int, low_half};
 use crate::event::syscall_table::Role;
@@ -150,7 +151,7 @@ impl EffectList<'_> {
         object: Option<&str>,
         cloexec: Option<bool>,
         context: &mut Context,
-    ) -> Rc<OpenFile> {
+    ) -> Arc<OpenFile> {
         let mut file = context.file(None, false);
         file.path = object.map(|it| FilePath::new(it, PathSource::Call));
         let description = Rc::new(Description::unknown(file, context.losses));
@@ -176,7 +177,13 @@ impl EffectList<'_> {
         operation.target = Some((second, self.made(second, cloexec, object, context)));
     }
 
-    fn made(&mut self, fd: Fd, cloexec: bool, object: &str, context: &mut Context) -> Rc<OpenFile> {
+    fn made(
+        &mut self,
+        fd: Fd,
+        cloexec: bool,
+        object: &str,
+        context: &mut Context,
+    ) -> Arc<OpenFile> {
         let mut file = context.file(None, false);
         file.path = Some(FilePath::new(object, PathSource::Call));
         let description = Rc::new(Description::opened(file, context.losses));
@@ -233,7 +240,7 @@ impl EffectList<'_> {
         };
         self.put(to, &description, Some(cloexec));
         let file = description.file();
-        operation.target = Some((to, Rc::clone(&file)));
+        operation.target = Some((to, Arc::clone(&file)));
         self.list.push(FdEffect::Duplicated { from, to, file, cloexec });
     }
 

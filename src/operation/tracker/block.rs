@@ -2,7 +2,7 @@
 
 use super::Tracker;
 use super::announce::{announce, anomaly};
-use super::request_state::{InFlightRequest, StepKind, owned};
+use super::request_state::InFlightRequest;
 use crate::anomaly::{AnomalyKind, Ignored, Link};
 use crate::block::{
     BlockRequest, BlockStep, EventContext, RequestEnd, RequestPart, SubmitterSource,
@@ -13,6 +13,7 @@ use crate::event::fs::FsEvent;
 use crate::event::syscall_table::CallClass;
 use crate::operation::asynchronous::InFlight;
 use crate::operation::attribution::{Piece, SubmitContext};
+use crate::operation::block_step_kind::{StepKind, owned};
 use crate::operation::process::KTHREADD;
 use crate::operation::step::{Sink, Step};
 use crate::operation::tasks::Tasks;

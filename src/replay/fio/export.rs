@@ -293,6 +293,7 @@ impl<L: Logs> FioExport<L> {
 
 impl<L: Logs> Sink for FioExport<L> {
     type Error = io::Error;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> io::Result<()> {
         match step {

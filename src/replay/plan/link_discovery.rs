@@ -94,7 +94,7 @@ impl<O: PlanOutput> Sink for LinkDiscovery<'_, O> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::{FIRST_COMPARISON, LinkDiscovery, Outdated};
     use crate::operation::model::{FilePath, OpenFile, PathArgument, PathArguments, PathSource};
@@ -139,7 +139,7 @@ mod tests {
         for (number, (given, got)) in (0..).zip(opens) {
             let (start, end) = (KernelTime(number * 100), KernelTime(number * 100 + 7));
             let mut operation = call(TestCall::new("openat", [0; 6], 3), 1, 1, start, end);
-            operation.file = Some(Rc::new(OpenFile {
+            operation.file = Some(Arc::new(OpenFile {
                 id: number,
                 path: Some(FilePath::new(*got, PathSource::Link)),
                 first_path: None,

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -96,11 +96,11 @@ fn calls_on_two_files() {
     splice.bytes_requested = Some(65536);
     let unknown = call("sendfile64", &[9, 3, 0, 10], 10, Some(3), Some(&from));
     let mut dup = call("dup2", &[3, 10], 10, Some(3), Some(&from));
-    dup.target = Some((Fd(10), Rc::clone(&from)));
+    dup.target = Some((Fd(10), Arc::clone(&from)));
     let same = call("dup2", &[3, 3], 3, Some(3), Some(&from));
     let failed = call("dup3", &[3, 11, 0], -9, Some(3), Some(&from));
     let mut control = call("fcntl", &[3, 1030, 5], 5, Some(3), Some(&from));
-    control.target = Some((Fd(5), Rc::clone(&from)));
+    control.target = Some((Fd(5), Arc::clone(&from)));
     check_calls(
         b"tar",
         &[splice, unknown, dup, same, failed, control],
@@ -229,7 +229,7 @@ fn every_key_is_documented() {
     let document = include_str!("../../../docs/json/script.md");
     let strange = fixtures::elsewhere(b"\xff");
     let mut all = call("openat", &[CWD, 0, 0], 3, Some(3), Some(&strange));
-    all.target = Some((Fd(4), Rc::clone(&strange)));
+    all.target = Some((Fd(4), Arc::clone(&strange)));
     let mut renamed = call("renameat2", &[CWD, 1, CWD, 2, 0], 0, None, None);
     renamed.named = Some(Box::new(fixtures::renamed(b"\xff")));
     let text = written(|sink| {

@@ -1,4 +1,4 @@
-use std::rc::Rc;
+use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn calls_on_two_files() {
     let mut splice = call("splice", &[3, 0, 4, 0, 65536, 0], 512, Some(3), Some(&from));
     splice.target = Some((Fd(4), to));
     let mut dup = call("dup2", &[3, 10], 10, Some(3), Some(&from));
-    dup.target = Some((Fd(10), Rc::clone(&from)));
+    dup.target = Some((Fd(10), Arc::clone(&from)));
     check_calls(
         &[
             splice,
@@ -297,7 +297,7 @@ fn page_faults() {
 fn addresses_in_memory() {
     let mut sync = call("msync", &[0x7f00_0000_1000, 8192, 4], 0, None, None);
     let mapped = file(b"/data/a", PathSource::Renamed);
-    (sync.file, sync.offset) = (Some(Rc::clone(&mapped)), Some(4096));
+    (sync.file, sync.offset) = (Some(Arc::clone(&mapped)), Some(4096));
     let moved = call("mremap", &[0x7f00_0000_1000, 4096, 8192, 1], 0x7f00_0001_0000, None, None);
     check_calls(
         &[sync, moved],

@@ -43,6 +43,12 @@ fn page_of_a_window_has_shorter_steps() {
     let operations = sum("reads") + sum("writes") + sum("other_operations");
     assert_eq!(summary["operations"], operations);
     assert_eq!(summary["written_bytes"], sum("written_bytes"));
+    // The second half of the log was not read.
+    let notes = summary["notes"].to_string();
+    assert!(
+        notes.contains("the log was read up to 80.0 ms") && !notes.contains("audit:"),
+        "{notes}"
+    );
     let bins = part["bins"]["reads"].as_array().map_or(0, Vec::len) as u64;
     // No bin lies behind the end, whatever other requests there are.
     assert!(bins * number(&part, "bin_ns") < 20_000_000 + 2 * number(&part, "bin_ns"), "{bins}");

@@ -1,4 +1,4 @@
-//! In two threads a log gives what it gives in one.
+//! In two and in three threads a log gives what it gives in one.
 
 use std::convert::Infallible;
 use std::io;
@@ -54,13 +54,17 @@ fn check<'a>(log: &'a [u8], what: &str, items: impl Fn(Reader<&'a [u8]>) -> Item
         };
         let end = match threads {
             1 => pipeline::run(items, header, &mut heard, go_on),
-            _ => pipeline::run_in_two_threads(items, header, &mut heard, go_on),
+            2 => pipeline::run_in_two_threads(items, header, &mut heard, go_on),
+            _ => pipeline::run_in_three_threads(items, header, &mut heard, go_on),
         };
         (heard.0, rounds, format!("{end:?}"))
     };
-    let (one, two) = (reported(1), reported(2));
-    assert!(one.0 == two.0, "{what}: other steps");
-    assert_eq!((one.1, one.2), (two.1, two.2), "{what}");
+    let one = reported(1);
+    for threads in [2, 3] {
+        let other = reported(threads);
+        assert!(one.0 == other.0, "{what}: other steps in {threads} threads");
+        assert_eq!((one.1, &one.2), (other.1, &other.2), "{what} in {threads} threads");
+    }
     one.0.len()
 }
 
@@ -109,43 +113,67 @@ fn sink_that_stops_gets_no_further_step() {
     let (reader, header) = open(&log);
     let stopped = pipeline::run_in_two_threads(reader, header, &mut Nothing, &mut || false);
     assert!(matches!(stopped, Err(PipelineError::Interrupted)), "{stopped:?}");
+    let (reader, header) = open(&log);
+    let stopped = pipeline::run_in_three_threads(reader, header, &mut Nothing, &mut || false);
+    assert!(matches!(stopped, Err(PipelineError::Interrupted)), "{stopped:?}");
 }
 
-fn run_failing(log: &[u8], sink: &mut FailsAt) -> Result<Summary, PipelineError<u64>> {
+fn run_failing(
+    log: &[u8],
+    sink: &mut FailsAt,
+    threads: usize,
+) -> Result<Summary, PipelineError<u64>> {
     let (reader, header) = open(log);
-    pipeline::run_in_two_threads(reader, header, sink, &mut || true)
+    match threads {
+        2 => pipeline::run_in_two_threads(reader, header, sink, &mut || true),
+        _ => pipeline::run_in_three_threads(reader, header, sink, &mut || true),
+    }
 }
 
 #[test]
 fn failed_sink_gets_no_further_step() {
     let log = read("v1/pipes", "iocap");
     for number in (0..200).step_by(7) {
-        let failed = run_failing(&log, &mut FailsAt(number));
-        assert!(matches!(failed, Err(PipelineError::Sink(7))), "step {number}: {failed:?}");
+        for threads in [2, 3] {
+            let failed = run_failing(&log, &mut FailsAt(number), threads);
+            assert!(
+                matches!(failed, Err(PipelineError::Sink(7))),
+                "step {number} in {threads} threads: {failed:?}"
+            );
+        }
     }
 }
 
 #[test]
 fn panic_of_a_sink_is_passed_on() {
     let log = read("v1/pipes", "iocap");
-    // The work takes no step at all.
-    let mut sink = FailsAt(u64::MAX);
-    let panicked = catch_unwind(AssertUnwindSafe(|| run_failing(&log, &mut sink).map(|_| ())));
-    let said = panicked.expect_err("a panic");
-    let said = said.downcast_ref::<String>().expect("words");
-    assert!(said.contains("a step after the failure"), "{said}");
+    for threads in [2, 3] {
+        // The work takes no step at all.
+        let mut sink = FailsAt(u64::MAX);
+        let run = || run_failing(&log, &mut sink, threads).map(|_| ());
+        let panicked = catch_unwind(AssertUnwindSafe(run));
+        let said = panicked.expect_err("a panic");
+        let said = said.downcast_ref::<String>().expect("words");
+        assert!(said.contains("a step after the failure"), "{said}");
+    }
 }
 
 #[test]
 fn panic_of_a_reader_is_passed_on() {
     let log = read("v1/fio", "iocap");
-    let (reader, header) = open(&log);
-    let items = reader.inspect(|it| {
-        let is_round = matches!(it, Ok(Item::Frame(frame, _)) if frame.kind == FrameKind::ROUND);
-        assert!(!is_round, "no item is liked");
-    });
-    let run = || pipeline::run_in_two_threads(items, header, &mut Nothing, &mut || true);
-    let panicked = catch_unwind(AssertUnwindSafe(|| run().map(|_| ())));
-    let said = panicked.expect_err("a panic");
-    assert_eq!(said.downcast_ref::<&str>(), Some(&"no item is liked"));
+    for threads in [2, 3] {
+        let (reader, header) = open(&log);
+        let items = reader.inspect(|it| {
+            let is_round =
+                matches!(it, Ok(Item::Frame(frame, _)) if frame.kind == FrameKind::ROUND);
+            assert!(!is_round, "no item is liked");
+        });
+        let run = || match threads {
+            2 => pipeline::run_in_two_threads(items, header, &mut Nothing, &mut || true),
+            _ => pipeline::run_in_three_threads(items, header, &mut Nothing, &mut || true),
+        };
+        let panicked = catch_unwind(AssertUnwindSafe(|| run().map(|_| ())));
+        let said = panicked.expect_err("a panic");
+        assert_eq!(said.downcast_ref::<&str>(), Some(&"no item is liked"));
+    }
 }

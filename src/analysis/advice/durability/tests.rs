@@ -9,7 +9,7 @@
 //! rename FROM TO       also link; remove FILE; close FILE; map FILE; store FILE
 //! ```
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::*;
 use crate::analysis::advice::rule::Severity;
@@ -56,7 +56,7 @@ impl World {
         Self { fold, files, flags, next: 100, time: 0, process: 0, has_inodes, is_selected: true }
     }
 
-    fn open_file(&self, path: &str) -> Rc<OpenFile> {
+    fn open_file(&self, path: &str) -> Arc<OpenFile> {
         let is_directory = path.ends_with('/');
         let bare = Some(path.trim_end_matches('/')).filter(|bare| !bare.is_empty()).unwrap_or("/");
         // Directories have inodes by their names.
@@ -64,7 +64,7 @@ impl World {
         let ino = self.files.get(bare).copied().unwrap_or(of_name);
         let mode = if is_directory { libc::S_IFDIR } else { libc::S_IFREG };
         let stat = FileStat { mode, dev: device(path), ino, size: 0 };
-        Rc::new(OpenFile {
+        Arc::new(OpenFile {
             id: ino,
             path: Some(FilePath::new(bare, PathSource::Link)),
             first_path: None,
@@ -75,9 +75,9 @@ impl World {
         })
     }
 
-    fn operation(&mut self, name: &str, file: Option<Rc<OpenFile>>, ret: i64) -> SyscallOperation {
+    fn operation(&mut self, name: &str, file: Option<Arc<OpenFile>>, ret: i64) -> SyscallOperation {
         self.time += 2;
-        let any = Rc::new(OpenFile {
+        let any = Arc::new(OpenFile {
             id: 0,
             path: None,
             first_path: None,
@@ -88,7 +88,7 @@ impl World {
         });
         let times = [self.time, self.time + 1];
         let made =
-            test_fixtures::call(name, Rc::clone(file.as_ref().unwrap_or(&any)), times, None, ret);
+            test_fixtures::call(name, Arc::clone(file.as_ref().unwrap_or(&any)), times, None, ret);
         let process = ProcessKey(self.process);
         SyscallOperation { file, process, thread: ThreadKey(self.process), ..made }
     }
@@ -117,7 +117,7 @@ impl World {
         }
         self.flags.insert(self.files[path], flags.cast_unsigned());
         let file = self.open_file(path);
-        let operation = self.operation("openat", Some(Rc::clone(&file)), 3);
+        let operation = self.operation("openat", Some(Arc::clone(&file)), 3);
         self.end(&operation, &[FdEffect::Created { fd: Fd(3), file }]);
     }
 

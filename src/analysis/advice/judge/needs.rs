@@ -53,6 +53,9 @@ fn no_events(word: &str) -> String {
 
 /// Returns what is missing from the log, one of which may be the sync that a rule looks for.
 fn incomplete(summary: &Summary) -> Option<String> {
+    if summary.read_until.is_some() {
+        return Some("the log was read only up to --until: a sync may come later".to_owned());
+    }
     let ledger = &summary.ledger;
     let missing = summary.missing().unwrap_or_default();
     let missing =

@@ -179,6 +179,7 @@ fn captured_request(
 
 impl Sink for BlockRequests {
     type Error = Infallible;
+    const USES_BEGINS: bool = false;
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         if let Step::Block { step: BlockStep::Ended(request), .. } = step {

@@ -1,7 +1,7 @@
 //! Files that were open before the first operation, and were renamed or removed later; paths that
 //! are too long.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::dependency_selection_tests::{RecordedProgram, given};
 use super::tests::{KeptOps, TestCall};
@@ -11,8 +11,8 @@ use crate::replay::plan::namespace::Gap;
 use crate::units::Fd;
 
 /// Returns the file that is open as descriptor 5, with its present name and its earlier one.
-fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
-    Rc::new(OpenFile {
+fn open(path: &str, source: PathSource, before: Option<&str>) -> Arc<OpenFile> {
+    Arc::new(OpenFile {
         id: 77,
         path: Some(FilePath::new(path, source)),
         first_path: before.map(|path| FilePath::new(path, PathSource::Link)),
@@ -24,7 +24,7 @@ fn open(path: &str, source: PathSource, before: Option<&str>) -> Rc<OpenFile> {
 }
 
 /// Adds a write to an open file.
-fn writes(program: &mut RecordedProgram, file: Rc<OpenFile>) {
+fn writes(program: &mut RecordedProgram, file: Arc<OpenFile>) {
     program.does(TestCall::new("pwrite64", [5, 1, 13, 0, 0, 0], 13), None);
     let (operation, _) = program.did.last_mut().expect("it was added");
     (operation.fd, operation.file, operation.offset) = (Some(Fd(5)), Some(file), Some(0));

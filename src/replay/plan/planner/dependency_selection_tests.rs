@@ -1,6 +1,6 @@
 //! Partial plans of invented programs.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::partial_plan::Selected;
 use super::tests::{KeptOps, TestCall, call};
@@ -62,8 +62,8 @@ impl RecordedProgram {
         };
         self.does(TestCall::new("openat", [0, 1, flags.cast_unsigned().into(), 0, 0, 0], 3), None);
         let (operation, effects) = self.did.last_mut().expect("it was added");
-        let file = Rc::new(file);
-        operation.file = Some(Rc::clone(&file));
+        let file = Arc::new(file);
+        operation.file = Some(Arc::clone(&file));
         effects.push(FdEffect::Created { fd: Fd(3), file });
         id
     }
@@ -71,7 +71,7 @@ impl RecordedProgram {
     /// Adds a call on descriptor 3.
     fn with_it(&mut self, what: TestCall<'_>, offset: Option<u64>) -> &mut Self {
         let of = |effect: &FdEffect| match effect {
-            FdEffect::Created { file, .. } => Some(Rc::clone(file)),
+            FdEffect::Created { file, .. } => Some(Arc::clone(file)),
             _ => None,
         };
         let mut newest = self.did.iter().rev();
@@ -79,7 +79,7 @@ impl RecordedProgram {
         self.does(what, None);
         let (operation, effects) = self.did.last_mut().expect("it was added");
         (operation.fd, operation.offset) = (Some(Fd(3)), offset);
-        operation.file = Some(Rc::clone(&file));
+        operation.file = Some(Arc::clone(&file));
         if what.name == "close" {
             effects.push(FdEffect::Destroyed { fd: Fd(3), file });
         }

@@ -1,6 +1,6 @@
 //! Plans of long captures: state does not grow with them.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::eviction::KEPT;
 use super::tests::{KeptOps, TestCall, call};
@@ -14,8 +14,8 @@ use crate::units::Fd;
 /// names.
 const OF_ONE: usize = 100;
 
-fn file(id: u64, path: &str) -> Rc<OpenFile> {
-    Rc::new(OpenFile {
+fn file(id: u64, path: &str) -> Arc<OpenFile> {
+    Arc::new(OpenFile {
         id,
         path: Some(FilePath::new(path, PathSource::Link)),
         first_path: None,
@@ -39,14 +39,14 @@ impl LongPlan {
         &mut self,
         what: TestCall<'_>,
         process: u32,
-        of: &Rc<OpenFile>,
+        of: &Arc<OpenFile>,
         named: Option<&str>,
         effects: &[FdEffect],
     ) {
         self.1 += 1;
         let (start, end) = (KernelTime(10 * self.1), KernelTime(10 * self.1 + 5));
         let mut operation = call(what, process, of.id, start, end);
-        operation.file = Some(Rc::clone(of));
+        operation.file = Some(Arc::clone(of));
         operation.offset = Some(what.args[3]);
         operation.named = named.map(|name| {
             let path = FilePath::new(name, PathSource::Argument);
@@ -58,9 +58,9 @@ impl LongPlan {
         assert!(self.0.kept() < KEPT + OF_ONE, "{} after {} calls", self.0.kept(), self.1);
     }
 
-    fn opens(&mut self, process: u32, of: &Rc<OpenFile>, flags: i32) {
+    fn opens(&mut self, process: u32, of: &Arc<OpenFile>, flags: i32) {
         let flags = (libc::O_RDWR | flags).cast_unsigned().into();
-        let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(of) }];
+        let effects = [FdEffect::Created { fd: Fd(3), file: Arc::clone(of) }];
         self.does(TestCall::new("openat", [0, 1, flags, 0, 0, 0], 3), process, of, None, &effects);
     }
 
@@ -101,7 +101,7 @@ fn names_that_come_and_go_are_forgotten() {
         let path = format!("/d/{number}");
         let file = file(100 + number, &path);
         long.opens(1, &file, excl);
-        let gone = FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) };
+        let gone = FdEffect::Destroyed { fd: Fd(3), file: Arc::clone(&file) };
         long.does(TestCall::new("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &[gone]);
         long.does(TestCall::new("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
     }
@@ -120,7 +120,7 @@ fn files_that_are_made_and_removed_are_forgotten() {
     for number in 0..count {
         let path = format!("/d/{number}");
         let file = file(70 + number, &path);
-        let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(&file) }];
+        let effects = [FdEffect::Created { fd: Fd(3), file: Arc::clone(&file) }];
         let flags = (libc::O_RDWR | libc::O_CREAT).cast_unsigned().into();
         long.does(
             TestCall::new("openat", [0, 1, flags, 0, 0, 0], 3),
@@ -130,7 +130,7 @@ fn files_that_are_made_and_removed_are_forgotten() {
             &effects,
         );
         long.does(TestCall::new("pwrite64", [3, 1, 100, 0, 0, 0], 100), 1, &file, None, &[]);
-        let gone = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(&file) }];
+        let gone = [FdEffect::Destroyed { fd: Fd(3), file: Arc::clone(&file) }];
         long.does(TestCall::new("close", [3, 0, 0, 0, 0, 0], 0), 1, &file, None, &gone);
         long.does(TestCall::new("unlink", [1, 0, 0, 0, 0, 0], 0), 1, &file, Some(&path), &[]);
     }

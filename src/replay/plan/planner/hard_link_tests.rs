@@ -1,6 +1,6 @@
 //! Plans of programs that use files by several names.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::tests::{KeptOps, TestCall, call};
 use super::*;
@@ -30,7 +30,7 @@ impl LinkProgram {
         &mut self,
         process: u32,
         what: TestCall<'_>,
-        file: Option<&Rc<OpenFile>>,
+        file: Option<&Arc<OpenFile>>,
         named: Option<&str>,
         effects: &[FdEffect],
     ) {
@@ -58,10 +58,10 @@ impl LinkProgram {
         ino: u64,
         mode: u32,
         size: u64,
-    ) -> Rc<OpenFile> {
+    ) -> Arc<OpenFile> {
         self.opened += 1;
         let flags = (libc::O_RDWR | flags).cast_unsigned();
-        let file = Rc::new(OpenFile {
+        let file = Arc::new(OpenFile {
             id: self.opened,
             path: Some(FilePath::new(path, PathSource::Kernel)),
             first_path: None,
@@ -70,7 +70,7 @@ impl LinkProgram {
             flags: Some(flags),
             pre_created: false,
         });
-        let effects = [FdEffect::Created { fd: Fd(3), file: Rc::clone(&file) }];
+        let effects = [FdEffect::Created { fd: Fd(3), file: Arc::clone(&file) }];
         self.does(
             process,
             TestCall::new("openat", [0, 1, flags.into(), 0, 0, 0], 3),
@@ -81,8 +81,8 @@ impl LinkProgram {
         file
     }
 
-    fn closes(&mut self, process: u32, file: &Rc<OpenFile>) {
-        let effects = [FdEffect::Destroyed { fd: Fd(3), file: Rc::clone(file) }];
+    fn closes(&mut self, process: u32, file: &Arc<OpenFile>) {
+        let effects = [FdEffect::Destroyed { fd: Fd(3), file: Arc::clone(file) }];
         self.does(
             process,
             TestCall::new("close", [3, 0, 0, 0, 0, 0], 0),

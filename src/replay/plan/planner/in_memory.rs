@@ -73,7 +73,7 @@ pub(super) fn check_memory_arguments(operation: &SyscallOperation) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::super::tests::{TestCall, call, file};
     use super::*;
@@ -89,10 +89,10 @@ mod tests {
     fn refused(flags: i32, [offset, bytes]: [u64; 2]) -> Result<(), SkipReason> {
         let flags = Some(flags.cast_unsigned());
         let mut read = refusal("pread64", [3, 1, bytes, offset, 0, 0], libc::EINVAL);
-        let OpenFile { id, path, .. } = Rc::into_inner(file(7)).expect("ours alone");
+        let OpenFile { id, path, .. } = Arc::into_inner(file(7)).expect("ours alone");
         let (first_path, given, stat) = Default::default();
         let file = OpenFile { id, path, first_path, given, stat, flags, pre_created: false };
-        read.file = Some(Rc::new(file));
+        read.file = Some(Arc::new(file));
         (read.offset, read.bytes_requested) = (Some(offset), Some(bytes));
         check_memory_arguments(&read)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -204,7 +204,7 @@ fn path(choice: u8) -> String {
 struct OriginalProgram {
     program: RecordedProgram,
     kernel: ModelKernel,
-    open: BTreeMap<u64, (Rc<OpenFile>, ModelNode)>,
+    open: BTreeMap<u64, (Arc<OpenFile>, ModelNode)>,
     opened: u64,
 }
 
@@ -248,7 +248,7 @@ impl OriginalProgram {
             }
         };
         let stat = Some(FileStat { mode: mode | 0o644, dev: DevId(0), ino, size });
-        let file = Rc::new(OpenFile {
+        let file = Arc::new(OpenFile {
             id: self.opened,
             path: Some(FilePath::new(path, PathSource::Kernel)),
             first_path: None,
@@ -258,9 +258,9 @@ impl OriginalProgram {
             pre_created: false,
         });
         self.opened += 1;
-        self.open.insert(fd, (Rc::clone(&file), node));
+        self.open.insert(fd, (Arc::clone(&file), node));
         let (operation, effects) = self.program.did.last_mut().expect("it was added");
-        operation.file = Some(Rc::clone(&file));
+        operation.file = Some(Arc::clone(&file));
         effects.push(FdEffect::Created { fd: number(fd), file });
     }
 
@@ -286,7 +286,7 @@ impl OriginalProgram {
         place.map(|place| held.swap_remove(place));
         self.program.does(TestCall::new("close", [fd, 0, 0, 0, 0, 0], 0), None);
         let (operation, effects) = self.program.did.last_mut().expect("it was added");
-        (operation.fd, operation.file) = (Some(number(fd)), Some(Rc::clone(&file)));
+        (operation.fd, operation.file) = (Some(number(fd)), Some(Arc::clone(&file)));
         effects.push(FdEffect::Destroyed { fd: number(fd), file });
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -37,8 +37,8 @@ enum CaptureEvent {
     Exit { process: u32, has_fd: bool },
 }
 
-pub(in crate::replay::plan) fn file(description: u64) -> Rc<OpenFile> {
-    Rc::new(OpenFile {
+pub(in crate::replay::plan) fn file(description: u64) -> Arc<OpenFile> {
+    Arc::new(OpenFile {
         id: description,
         path: Some(FilePath::new("/f", PathSource::Link)),
         first_path: None,
