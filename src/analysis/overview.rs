@@ -103,9 +103,10 @@ impl Sink for SelectedOverview {
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);
-        self.fold.advice.take(time, step, is_selected);
+        let done = CompletedOp::of(step);
+        self.fold.advice.take(time, step, done.as_ref(), is_selected);
         if is_selected {
-            return self.fold.add(time, step);
+            return self.fold.add(time, step, done.as_ref());
         }
         if let Step::Block { step: block, .. } = step {
             self.fold.timeline.count_depth(time, block, |dev| self.picker.has_device(dev));
@@ -119,16 +120,22 @@ impl Sink for Overview {
     type Error = Infallible;
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        self.advice.take(time, step, true);
-        self.add(time, step)
+        let done = CompletedOp::of(step);
+        self.advice.take(time, step, done.as_ref(), true);
+        self.add(time, step, done.as_ref())
     }
 }
 
 impl Overview {
-    /// Adds a step to all folds but that of advice.
-    fn add(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
-        if let Some(done) = CompletedOp::of(step) {
-            self.done(step, &done);
+    /// Adds a step to all folds but that of advice; `done` is its operation, if it ends one.
+    fn add(
+        &mut self,
+        time: KernelTime,
+        step: &Step<'_>,
+        done: Option<&CompletedOp<'_>>,
+    ) -> Result<(), Infallible> {
+        if let Some(done) = done {
+            self.done(step, done);
             return self.stacks.as_mut().map_or(Ok(()), |stacks| stacks.step(time, step));
         }
         self.summary.step(time, step)?;

@@ -48,11 +48,19 @@ impl AdviceFacts {
         }
     }
 
-    /// Takes a step. Durability depends on all operations, and the cache on all requests, whichever
-    /// are selected.
-    pub fn take(&mut self, time: KernelTime, step: &Step<'_>, is_selected: bool) {
-        let done = CompletedOp::of(step);
-        self.durability.take(step, done.as_ref(), is_selected);
+    /// Takes a step; `done` is its operation, if it ends one. Durability depends on all operations,
+    /// and the cache on all requests, whichever are selected.
+    pub fn take(
+        &mut self,
+        time: KernelTime,
+        step: &Step<'_>,
+        done: Option<&CompletedOp<'_>>,
+        is_selected: bool,
+    ) {
+        self.durability.take(step, done, is_selected);
+        if let Some(done) = done {
+            return self.ended(step, done, is_selected);
+        }
         if let Some(cache) = &mut self.cache {
             cache.take_step(step, is_selected);
         }
@@ -65,6 +73,20 @@ impl AdviceFacts {
             }
         } else {
             self.habits.take_other(step);
+        }
+    }
+
+    /// Adds the operation that a step ends to all folds but that of durability.
+    fn ended(&mut self, step: &Step<'_>, done: &CompletedOp<'_>, is_selected: bool) {
+        if let Some(cache) = &mut self.cache {
+            cache.done(done, is_selected);
+        }
+        if !is_selected {
+            return self.habits.take_other(step);
+        }
+        self.habits.ended(done, step);
+        if let Some(patterns) = &mut self.patterns {
+            patterns.done(step, done);
         }
     }
 }
@@ -114,7 +136,8 @@ impl Sink for SelectedAdvice {
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);
-        self.fold.facts.take(time, step, is_selected);
+        let done = CompletedOp::of(step);
+        self.fold.facts.take(time, step, done.as_ref(), is_selected);
         if is_selected {
             self.fold.summary.step(time, step)?;
             if let Some(files) = &mut self.fold.files {
