@@ -7,9 +7,10 @@
 //! these functions counts io_uring and `io_submit`.
 
 use std::ops::AddAssign;
+use std::sync::LazyLock;
 
 use crate::event::registers::low_half;
-use crate::event::syscall_table::Role;
+use crate::event::syscall_table::{CallId, Role};
 use crate::operation::model::SyscallOperation;
 
 /// Bytes and calls of one side.
@@ -134,6 +135,12 @@ const RULES: &[Rule] = &[
     },
 ];
 
+/// Rule of each row of the table of system calls: each call of a log is looked up.
+static RULE_OF_CALL: LazyLock<Vec<Option<&'static Rule>>> = LazyLock::new(|| {
+    let rule = |name| RULES.iter().find(|rule| rule.calls.contains(&name));
+    CallId::all().map(|call| rule(call.call().name)).collect()
+});
+
 /// Result of the rules: whether a call was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CountedState {
@@ -198,9 +205,9 @@ impl Rule {
 
 /// Returns the kernel's accounting of an ended call.
 pub fn of(operation: &SyscallOperation) -> Accounted {
-    let name = operation.call.call().name;
     let mut accounted = Accounted::default();
-    let Some(rule) = RULES.iter().find(|it| it.calls.contains(&name)) else { return accounted };
+    let rule = RULE_OF_CALL.get(usize::from(operation.call.0)).copied().flatten();
+    let Some(rule) = rule else { return accounted };
     let bytes = operation.ret.and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
     let side = match rule.verdict(operation) {
         CountedState::Counted => IoCounts { bytes, calls: 1, doubtful: 0 },

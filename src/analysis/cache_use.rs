@@ -18,6 +18,7 @@ use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, OpKind};
 use super::filter::{Filter, Picker};
 use super::process_names::ProcessNames;
+use super::recent_rows::{OpRows, RecentRows};
 use super::summary::place_of;
 use crate::capture::header::Header;
 use crate::event::FileStat;
@@ -73,7 +74,7 @@ impl CacheUse {
         self.change(other, u64::saturating_sub);
     }
 
-    fn change(&mut self, other: &Self, change: fn(u64, u64) -> u64) {
+    fn change(&mut self, other: &Self, change: impl Fn(u64, u64) -> u64) {
         let sums = [
             (&mut self.reads, other.reads),
             (&mut self.bytes, other.bytes),
@@ -154,6 +155,8 @@ pub struct CacheUses {
     pub disk_others: u64,
     /// Bytes of fresh parts that were forgotten for want of room.
     pub forgotten: u64,
+    /// Rows of operations that may occur again.
+    recent: RecentRows<OpRows>,
 }
 
 impl CacheUses {
@@ -175,6 +178,7 @@ impl CacheUses {
             parts: 0,
             disk_others: 0,
             forgotten: 0,
+            recent: RecentRows::default(),
         }
     }
 
@@ -239,6 +243,9 @@ impl CacheUses {
     fn take(&mut self, key: FileKey, range: &Range<u64>, done: &CompletedOp<'_>) -> [u64; 2] {
         let (mut waited, mut ahead) = (0, 0);
         let Some(reads) = self.on_disk.get_mut(&key) else { return [0; 2] };
+        if reads.fresh.is_empty() {
+            return [0; 2];
+        }
         for (part, by) in reads.fresh.overlapping(range.clone()) {
             let bytes = part.end.min(range.end).saturating_sub(part.start.max(range.start));
             let is_own = by.tid == done.tid && by.time >= done.start;
@@ -273,7 +280,7 @@ impl CacheUses {
 
     /// Takes an operation. Its bytes count only if it is selected; the parts of files that it has
     /// read are used in any case.
-    fn done(&mut self, done: &CompletedOp<'_>, is_selected: bool) {
+    pub(super) fn done(&mut self, done: &CompletedOp<'_>, is_selected: bool) {
         let is_read = matches!(done.class, CallClass::Read | CallClass::Transfer);
         let is_write = done.class == CallClass::Write;
         if done.bytes == 0 || done.io != IoClass::File || !(is_read || is_write) {
@@ -327,19 +334,33 @@ impl CacheUses {
 
     fn count(&mut self, done: &CompletedOp<'_>, key: Option<FileKey>, used: &CacheUse) {
         self.calls.row(&done.what, || done.what).merge(used);
-        let names = &mut self.names;
-        let process = self.processes.row(&done.process, || {
-            names.keep(done.process);
-            done.process
-        });
+        let rows = self.rows_of(done);
+        let process = self.processes.at(rows.process);
         process.pid = done.pid;
         process.used.merge(used);
-        if let Some(name) = &done.name {
-            let place = place_of(&mut self.files, name);
+        if let Some(place) = rows.file {
             let row = self.files.at(place);
             row.used.merge(used);
             row.key = key.or(row.key);
         }
+    }
+}
+
+impl CacheUses {
+    /// Returns the rows of an operation.
+    fn rows_of(&mut self, done: &CompletedOp<'_>) -> OpRows {
+        if let Some(rows) = self.recent.find(done) {
+            return rows;
+        }
+        let names = &mut self.names;
+        let process = self.processes.place(&done.process, || {
+            names.keep(done.process);
+            done.process
+        });
+        let file = done.name.as_ref().map(|name| place_of(&mut self.files, name));
+        let rows = OpRows { process, file };
+        self.recent.keep(done, rows);
+        rows
     }
 }
 

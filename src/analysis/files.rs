@@ -11,6 +11,7 @@ use super::completed_op::{CompletedOp, NamedPath};
 use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
 use super::process_names::ProcessNames;
+use super::recent_rows::RecentRows;
 use super::summary::{file_key, place_of};
 use crate::event::syscall_table::CallClass;
 use crate::operation::io_class::IoClass;
@@ -58,6 +59,9 @@ impl MovedBytes {
         let known = pieces.overlapping(begin..end);
         let again = known.map(|it| it.end.min(end) - it.start.max(begin)).sum::<u64>();
         self.again = self.again.saturating_add(again);
+        if again == bytes {
+            return;
+        }
         let before = pieces.len();
         let touches = again > 0 || begin > 0 && pieces.contains(&(begin - 1));
         if !touches && (before >= PIECES_MAX || *room == 0) {
@@ -216,6 +220,13 @@ pub struct ProcessUse {
     pub tally: GroupStats,
 }
 
+/// Rows of the operations of a process on a file.
+#[derive(Clone, Copy, Debug)]
+struct UseRows {
+    file: usize,
+    by_process: usize,
+}
+
 /// Fold of the file report.
 #[derive(Debug)]
 pub struct FileTotals {
@@ -228,6 +239,8 @@ pub struct FileTotals {
     /// Names of processes.
     pub names: ProcessNames,
     room: usize,
+    /// Rows of operations that may occur again.
+    recent: RecentRows<UseRows>,
 }
 
 impl Default for FileTotals {
@@ -238,6 +251,7 @@ impl Default for FileTotals {
             nameless: BTreeMap::new(),
             names: ProcessNames::default(),
             room: ALL_PIECES_MAX,
+            recent: RecentRows::default(),
         }
     }
 }
@@ -255,7 +269,10 @@ impl FileTotals {
 
     fn done(&mut self, done: &CompletedOp<'_>) {
         match &done.name {
-            Some(name) => self.on_file(name, done, done.sides()),
+            Some(name) => {
+                let rows = self.rows_of(name, done);
+                self.on_file(rows, name, done, done.sides());
+            }
             None if done.is_nameless() || done.class == CallClass::Transfer => {
                 let row = self.nameless.entry(done.io).or_default();
                 row.add(&unplaced(done), &OpAmounts::of(done), done.sides(), &mut self.room);
@@ -269,7 +286,10 @@ impl FileTotals {
         let there = CompletedOp { offset: done.target_offset, file: None, ..done.clone() };
         let moved = [0, done.bytes];
         match &done.target {
-            Some(target) => self.on_file(target, &there, moved),
+            Some(target) => {
+                let rows = self.rows_of_name(target, &there);
+                self.on_file(rows, target, &there, moved);
+            }
             None => {
                 let row = self.nameless.entry(done.io).or_default();
                 row.add(&unplaced(&there), &OpAmounts::of(&there), moved, &mut self.room);
@@ -277,20 +297,41 @@ impl FileTotals {
         }
     }
 
-    fn on_file(&mut self, name: &NamedPath<'_>, done: &CompletedOp<'_>, moved: [u64; 2]) {
-        let place = place_of(&mut self.files, name);
-        let key = (done.process, place);
+    /// Returns the rows of an operation on the file of its name.
+    fn rows_of(&mut self, name: &NamedPath<'_>, done: &CompletedOp<'_>) -> UseRows {
+        if let Some(rows) = self.recent.find(done) {
+            return rows;
+        }
+        let rows = self.rows_of_name(name, done);
+        self.recent.keep(done, rows);
+        rows
+    }
+
+    fn rows_of_name(&mut self, name: &NamedPath<'_>, done: &CompletedOp<'_>) -> UseRows {
+        let file = place_of(&mut self.files, name);
+        let key = (done.process, file);
         let names = &mut self.names;
-        let by = self.by_process.row(&key, || {
+        let by_process = self.by_process.place(&key, || {
             names.keep(done.process);
             key
         });
+        UseRows { file, by_process }
+    }
+
+    fn on_file(
+        &mut self,
+        rows: UseRows,
+        name: &NamedPath<'_>,
+        done: &CompletedOp<'_>,
+        moved: [u64; 2],
+    ) {
+        let by = self.by_process.at(rows.by_process);
         let is_first = by.tally.count == 0;
         by.pid = done.pid;
         let op = OpAmounts::of(done);
         by.tally.add(&op, moved);
-        let file = self.files.at(place);
-        if place == usize::MAX {
+        let file = self.files.at(rows.file);
+        if rows.file == usize::MAX {
             file.add(&unplaced(done), &op, moved, &mut self.room);
         } else {
             file.add(done, &op, moved, &mut self.room);

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::completed_op::{CompletedOp, OpKind};
 use super::histogram::Histogram;
 use super::layer_split::Split;
+use super::op_kind_rows::OpKindRows;
 use crate::event::block::BlockPoint;
 use crate::event::layer;
 use crate::event::syscall_table::CallId;
@@ -98,11 +99,11 @@ pub struct Latency {
     /// Times of block requests by layer and operation.
     pub times: BTreeMap<RowKey, LatencyTimes>,
     /// Times of system calls and asynchronous operations, before their names are formatted.
-    operations: BTreeMap<(OpKind, IoClass), LatencyTimes>,
+    operations: OpKindRows<LatencyTimes>,
     /// Times of layers inside calls and in kernel threads.
     spans: FxHashMap<(layer::Layer, &'static str), LatencyTimes>,
     /// Time of system calls by layer.
-    pub splits: BTreeMap<(CallId, IoClass), Split>,
+    splits: OpKindRows<Split>,
     /// Completed requests whose beginning is unknown.
     pub without_begin: u64,
 }
@@ -113,9 +114,9 @@ impl Latency {
         Self {
             options,
             times: BTreeMap::new(),
-            operations: BTreeMap::new(),
+            operations: OpKindRows::default(),
             spans: FxHashMap::default(),
-            splits: BTreeMap::new(),
+            splits: OpKindRows::default(),
             without_begin: 0,
         }
     }
@@ -126,9 +127,9 @@ impl Latency {
             OpKind::Call(_) => LatencyLayer::Syscall,
             OpKind::Async(_) => LatencyLayer::Async,
         };
-        let operations = self.operations.iter();
+        let operations = self.operations.sorted().into_iter();
         let operations =
-            operations.map(|((it, io), times)| ((layer(it), it.to_string(), Some(*io)), times));
+            operations.map(|((it, io), times)| ((layer(&it), it.to_string(), Some(io)), times));
         let spans = self.spans.iter().map(|((layer, what), times)| {
             ((LatencyLayer::Inside(*layer), (*what).to_owned(), None), times)
         });
@@ -136,16 +137,24 @@ impl Latency {
         times.chain(operations).chain(spans).collect()
     }
 
+    /// Returns the time of system calls by layer, for each call and class of I/O.
+    pub fn splits(&self) -> Vec<((CallId, IoClass), &Split)> {
+        let splits =
+            self.splits.sorted().into_iter().filter_map(|((what, io), split)| match what {
+                OpKind::Call(call) => Some(((call, io), split)),
+                OpKind::Async(_) => None,
+            });
+        splits.collect()
+    }
+
     /// Adds the operation that this step ends.
     pub(super) fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
         if let Step::SyscallEnded(operation, _) = step {
             operation.spans.iter().for_each(|span| self.span(span));
-            if let OpKind::Call(call) = done.what {
-                self.splits.entry((call, done.io)).or_default().add(operation);
-            }
+            self.splits.row(done.what, done.io).add(operation);
         }
         if self.options.syscalls {
-            let times = self.operations.entry((done.what, done.io)).or_default();
+            let times = self.operations.row(done.what, done.io);
             times.add(done.ns(), self.options.unit_ns);
         }
     }

@@ -22,6 +22,7 @@ pub mod latency;
 pub mod layer_split;
 pub mod neighbours;
 pub mod op_groups;
+pub mod op_kind_rows;
 pub mod overview;
 pub mod pattern;
 pub mod process_names;

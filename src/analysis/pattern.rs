@@ -23,6 +23,7 @@ use self::stream::Stream;
 use super::bounded_map::BoundedMap;
 use super::completed_op::{CompletedOp, NamedPath};
 use super::process_names::ProcessNames;
+use super::recent_rows::RecentRows;
 use super::summary::{file_key, place_of};
 use crate::event::block::RequestOp;
 use crate::event::{FileStat, syscall_table};
@@ -90,6 +91,14 @@ pub struct DeviceStream {
     pub name: Option<Vec<u8>>,
 }
 
+/// Rows of the accesses of a process to a file with a name: that of the name, and those of the
+/// streams in both directions.
+#[derive(Clone, Copy, Debug)]
+struct StreamRows {
+    name: usize,
+    streams: [Option<usize>; 2],
+}
+
 /// Fold of the access patterns.
 #[derive(Debug, Default)]
 pub struct Patterns {
@@ -109,14 +118,21 @@ pub struct Patterns {
     pub without_data: u64,
     /// Names of processes.
     pub names: ProcessNames,
+    recent: RecentRows<StreamRows>,
 }
 
 impl Patterns {
-    fn done(&mut self, done: &CompletedOp<'_>, number: u64, bytes_requested: Option<u64>) {
+    /// Adds the operation that this step ends.
+    pub(super) fn done(&mut self, step: &Step<'_>, done: &CompletedOp<'_>) {
         use syscall_table::CallClass::{Read, Transfer, Write};
         let direction = match done.class {
             Read | Transfer => Direction::Read,
             Write => Direction::Write,
+            _ => return,
+        };
+        let (number, bytes_requested) = match step {
+            Step::SyscallEnded(operation, _) => (0, operation.bytes_requested),
+            Step::AsyncEnded(operation, _) => (operation.id, operation.bytes_requested),
             _ => return,
         };
         let access = OrderedAccess {
@@ -128,8 +144,9 @@ impl Patterns {
         };
         let bytes_requested = bytes_requested.unwrap_or(done.bytes);
         let opened = done.file.map(AsRef::as_ref);
-        if let Some(file) = self.file(opened, done.name.as_ref(), done.offset) {
-            let row = self.row(done, file, direction);
+        if let Some(row) = self.own_row(done, direction) {
+            let row = self.streams.at(row);
+            row.pid = done.pid;
             row.stream.add(access, bytes_requested, done.errno.is_some());
             row.doubtful += u64::from(done.name.is_some_and(|it| it.is_doubtful));
             row.opened(opened);
@@ -138,6 +155,8 @@ impl Patterns {
         if let Some(name) = &done.target {
             let file = StreamFile::Named(place_of(&mut self.files, name));
             let row = self.row(done, file, Direction::Write);
+            let row = self.streams.at(row);
+            row.pid = done.pid;
             let there = OrderedAccess { offset: done.target_offset, ..access };
             row.stream.add(there, bytes_requested, done.errno.is_some());
             row.doubtful += u64::from(name.is_doubtful);
@@ -145,7 +164,39 @@ impl Patterns {
         }
     }
 
-    /// Returns the file, if its bytes have positions.
+    /// Returns the row of the stream of an operation on its own file, if the bytes of that have
+    /// positions.
+    fn own_row(&mut self, done: &CompletedOp<'_>, direction: Direction) -> Option<usize> {
+        let opened = done.file.map(AsRef::as_ref);
+        if self.has_no_positions(opened) {
+            self.elsewhere += 1;
+            return None;
+        }
+        let way = usize::from(direction == Direction::Write);
+        let mut known = self.recent.find(done);
+        let known_row = known.and_then(|rows| *rows.streams.get(way)?);
+        if known_row.is_some() {
+            return known_row;
+        }
+        let file = match known {
+            Some(rows) => StreamFile::Named(rows.name),
+            None => self.file(opened, done.name.as_ref(), done.offset)?,
+        };
+        let row = self.row(done, file, direction);
+        if let StreamFile::Named(name) = file {
+            let rows = known.get_or_insert(StreamRows { name, streams: [None; 2] });
+            rows.streams.iter_mut().skip(way).take(1).for_each(|stream| *stream = Some(row));
+            self.recent.keep(done, *rows);
+        }
+        Some(row)
+    }
+
+    fn has_no_positions(&self, file: Option<&OpenFile>) -> bool {
+        let stat = file.and_then(|file| file.stat.as_ref());
+        stat.is_some_and(|stat| !stat.has_position()) || file.is_some_and(OpenFile::is_made)
+    }
+
+    /// Returns the file; `None`: nothing is known of it.
     fn file(
         &mut self,
         file: Option<&OpenFile>,
@@ -153,10 +204,6 @@ impl Patterns {
         offset: Option<u64>,
     ) -> Option<StreamFile> {
         let stat = file.and_then(|it| it.stat.as_ref());
-        if stat.is_some_and(|it| !it.has_position()) || file.is_some_and(OpenFile::is_made) {
-            self.elsewhere += 1;
-            return None;
-        }
         match (name, file) {
             (Some(name), _) => Some(StreamFile::Named(place_of(&mut self.files, name))),
             (None, Some(file)) if stat.is_some() || offset.is_some() => {
@@ -169,23 +216,17 @@ impl Patterns {
         }
     }
 
-    fn row(
-        &mut self,
-        done: &CompletedOp<'_>,
-        file: StreamFile,
-        direction: Direction,
-    ) -> &mut ProcessStream {
+    /// Returns the number of the row of a stream.
+    fn row(&mut self, done: &CompletedOp<'_>, file: StreamFile, direction: Direction) -> usize {
         if file == StreamFile::Named(usize::MAX) {
-            return self.streams.at(usize::MAX);
+            return usize::MAX;
         }
         let key = (done.process, file, direction);
         let names = &mut self.names;
-        let row = self.streams.row(&key, || {
+        self.streams.place(&key, || {
             names.keep(done.process);
             key
-        });
-        row.pid = done.pid;
-        row
+        })
     }
 
     fn request(&mut self, request: &BlockRequest, pieces: &[Piece]) {
@@ -253,14 +294,9 @@ impl Sink for Patterns {
 
     fn step(&mut self, _: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         match step {
-            Step::SyscallEnded(it, _) => {
+            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
                 if let Some(done) = CompletedOp::of(step) {
-                    self.done(&done, 0, it.bytes_requested);
-                }
-            }
-            Step::AsyncEnded(it, _) => {
-                if let Some(done) = CompletedOp::of(step) {
-                    self.done(&done, it.id, it.bytes_requested);
+                    self.done(step, &done);
                 }
             }
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {

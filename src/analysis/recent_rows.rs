@@ -1,81 +1,70 @@
-//! Rows of recent operations. An operation of the same kind, process and file as an earlier one has
-//! the same rows, which need no search by its key and path.
+//! Rows of the files of recent operations. An operation of the same process on the same open file
+//! as an earlier one has the same rows, which need no search by the path.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHasher;
 
-use super::completed_op::{CompletedOp, OpKind};
-use crate::operation::io_class::IoClass;
+use super::completed_op::CompletedOp;
 use crate::operation::model::{OpenFile, ProcessKey};
 
 /// Number of entries, a power of two. An operation has one possible entry.
-const ENTRIES: usize = 256;
+const ENTRIES: usize = 1024;
 
 /// Numbers of the rows of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpRows {
-    /// Row of the kind of operation.
-    pub call: usize,
     /// Row of the process.
     pub process: usize,
     /// Row of the name, if there is one.
     pub file: Option<usize>,
 }
 
-/// Rows of the last operation of each entry.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RecentRows {
-    entries: Vec<Option<RecentRow>>,
+/// Rows of the last operation of each entry, in the form that the fold needs.
+#[derive(Clone, Debug)]
+pub(super) struct RecentRows<R> {
+    entries: Vec<Option<RecentRow<R>>>,
 }
 
 #[derive(Clone, Debug)]
-struct RecentRow {
+struct RecentRow<R> {
     /// The file. Its memory is in no other use while the entry exists, and its name never changes.
     file: Weak<OpenFile>,
-    key: RecentKey,
-    rows: OpRows,
-}
-
-/// Kind and process of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct RecentKey {
-    what: OpKind,
-    io: IoClass,
     process: ProcessKey,
+    rows: R,
 }
 
-impl RecentKey {
-    fn of(done: &CompletedOp<'_>) -> Self {
-        Self { what: done.what, io: done.io, process: done.process }
-    }
-
-    /// Returns the entry of an operation of this key on a file.
-    fn entry(&self, file: &Arc<OpenFile>) -> usize {
-        let mut hasher = FxHasher::default();
-        (Arc::as_ptr(file).addr(), self).hash(&mut hasher);
-        usize::try_from(hasher.finish() >> 32).unwrap_or(0) % ENTRIES
+impl<R> Default for RecentRows<R> {
+    fn default() -> Self {
+        Self { entries: Vec::new() }
     }
 }
 
-impl RecentRows {
-    /// Returns the rows of an operation, if one like it was kept.
-    pub(super) fn find(&self, done: &CompletedOp<'_>) -> Option<OpRows> {
-        let (file, key) = (done.file_of_name()?, RecentKey::of(done));
-        let entry = self.entries.get(key.entry(file))?.as_ref()?;
-        (entry.key == key && entry.file.as_ptr() == Arc::as_ptr(file)).then_some(entry.rows)
+/// Returns the entry of the operations of a process on a file.
+fn entry_of(file: &Arc<OpenFile>, process: ProcessKey) -> usize {
+    let mut hasher = FxHasher::default();
+    (Arc::as_ptr(file).addr(), process).hash(&mut hasher);
+    usize::try_from(hasher.finish() >> 32).unwrap_or(0) % ENTRIES
+}
+
+impl<R: Copy> RecentRows<R> {
+    /// Returns the rows of an operation, if those of an operation on its file were kept.
+    pub(super) fn find(&self, done: &CompletedOp<'_>) -> Option<R> {
+        let file = done.file_of_name()?;
+        let entry = self.entries.get(entry_of(file, done.process))?.as_ref()?;
+        let is_same = entry.process == done.process && entry.file.as_ptr() == Arc::as_ptr(file);
+        is_same.then_some(entry.rows)
     }
 
     /// Keeps the rows of an operation.
-    pub(super) fn keep(&mut self, done: &CompletedOp<'_>, rows: OpRows) {
+    pub(super) fn keep(&mut self, done: &CompletedOp<'_>, rows: R) {
         let Some(file) = done.file_of_name() else { return };
-        let key = RecentKey::of(done);
         if self.entries.is_empty() {
-            self.entries.resize(ENTRIES, None);
+            self.entries.resize_with(ENTRIES, || None);
         }
-        if let Some(entry) = self.entries.get_mut(key.entry(file)) {
-            *entry = Some(RecentRow { file: Arc::downgrade(file), key, rows });
+        if let Some(entry) = self.entries.get_mut(entry_of(file, done.process)) {
+            *entry = Some(RecentRow { file: Arc::downgrade(file), process: done.process, rows });
         }
     }
 }

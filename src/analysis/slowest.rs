@@ -185,7 +185,12 @@ impl Slowest {
             Step::SyscallEnded(..) => self.threads.remove(&done.tid).unwrap_or_default(),
             _ => ThreadRequests::default(),
         };
-        let commits = self.commits.waited(step, done, self.names.of(done.process));
+        let commits = match step {
+            Step::SyscallEnded(operation, _) if !operation.spans.is_empty() => {
+                self.commits.waited(step, done, self.names.of(done.process))
+            }
+            _ => Vec::new(),
+        };
         if done.io != IoClass::File || !is_selected {
             return;
         }

@@ -8,6 +8,7 @@ use super::completed_op::{CompletedOp, NamedPath, OpKind};
 use super::group_stats::{GroupStats, OpAmounts};
 use super::histogram::Histogram;
 use super::op_groups::{FileRows, OpDimension, OpGroups};
+use super::op_kind_rows::OpKindRows;
 use super::process_names::ProcessNames;
 use super::recent_rows::{OpRows, RecentRows};
 use crate::event::block::RequestOp;
@@ -120,7 +121,7 @@ impl UnfetchedAsync {
 #[derive(Clone, Debug, Default)]
 pub struct IoSummary {
     /// Sums by operation and class of I/O.
-    by_call: BoundedMap<(OpKind, IoClass), GroupStats>,
+    by_call: OpKindRows<GroupStats>,
     /// Sums by process.
     pub processes: BoundedMap<ProcessKey, ProcessSummary>,
     /// Sums by file.
@@ -140,7 +141,7 @@ pub struct IoSummary {
     /// Sums in a further dimension, if one is wanted.
     pub groups: Option<OpGroups>,
     /// Rows of operations that may occur again.
-    recent: RecentRows,
+    recent: RecentRows<OpRows>,
 }
 
 impl IoSummary {
@@ -158,21 +159,19 @@ impl IoSummary {
 
     /// Returns the sums by operation and class of I/O, in the order of these keys.
     pub fn calls(&self) -> Vec<((OpKind, IoClass), &GroupStats)> {
-        let mut calls: Vec<_> = self.by_call.iter().map(|(key, sum)| (*key, sum)).collect();
-        calls.sort_by_key(|(key, _)| *key);
-        calls
+        self.by_call.sorted()
     }
 
     /// Returns the sum of one kind of operation in one class of I/O, if there was any.
     pub fn call(&self, what: OpKind, io: IoClass) -> Option<&GroupStats> {
-        self.by_call.get(&(what, io))
+        self.by_call.get(what, io)
     }
 
     /// Adds an operation.
     pub(super) fn done(&mut self, done: &CompletedOp<'_>) {
         let (op, moved) = (OpAmounts::of(done), done.moved());
         let rows = self.rows_of(done);
-        self.by_call.at(rows.call).add(&op, moved);
+        self.by_call.row(done.what, done.io).add(&op, moved);
         if let Some(errno) = done.errno {
             *self.errors.entry((done.what, done.io, errno)).or_default() += 1;
         }
@@ -207,14 +206,12 @@ impl IoSummary {
         if let Some(rows) = self.recent.find(done) {
             return rows;
         }
-        let call = (done.what, done.io);
         let names = &mut self.names;
         let process = self.processes.place(&done.process, || {
             names.keep(done.process);
             done.process
         });
         let rows = OpRows {
-            call: self.by_call.place(&call, || call),
             process,
             file: done.name.as_ref().map(|name| place_of(&mut self.files, name)),
         };

@@ -71,14 +71,11 @@ pub struct TimeBin {
 impl TimeBin {
     /// Adds another bin.
     pub fn merge(&mut self, other: &Self) {
-        let add = |sum: &mut [u64], more: &[u64]| {
-            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
-        };
-        add(&mut self.moved, &other.moved);
-        add(&mut self.on_files, &other.on_files);
-        add(&mut self.operations, &other.operations);
-        add(&mut self.device_bytes, &other.device_bytes);
-        add(&mut self.requests, &other.requests);
+        add_each(&mut self.moved, &other.moved);
+        add_each(&mut self.on_files, &other.on_files);
+        add_each(&mut self.operations, &other.operations);
+        add_each(&mut self.device_bytes, &other.device_bytes);
+        add_each(&mut self.requests, &other.requests);
         self.file_operations += other.file_operations;
         self.written_back = self.written_back.saturating_add(other.written_back);
         self.depth = self.depth.max(other.depth);
@@ -130,7 +127,7 @@ pub struct IoTimeline {
     pub names: ProcessNames,
     /// Names of threads that run or have a row.
     pub thread_names: FxHashMap<ThreadKey, NamedThread>,
-    recent: RecentRows,
+    recent: RecentRows<OpRows>,
     in_devices: RequestsInDevices,
 }
 
@@ -214,10 +211,11 @@ impl IoTimeline {
                 [false, false] => 2,
             };
             bin.operations.iter_mut().skip(kind).take(1).for_each(|count| *count += 1);
-            let of_files = if is_on_file { moved } else { [0; 2] };
-            let more = TimeBin { moved, on_files: of_files, ..TimeBin::default() };
-            bin.merge(&more);
-            bin.file_operations += u64::from(is_on_file);
+            add_each(&mut bin.moved, &moved);
+            if is_on_file {
+                add_each(&mut bin.on_files, &moved);
+                bin.file_operations += 1;
+            }
         }
         if is_on_file {
             self.latency.add(place, done.ns());
@@ -272,7 +270,7 @@ impl IoTimeline {
             let key = file_key(name);
             files.place(key.as_slice(), || key.clone())
         });
-        let rows = OpRows { call: 0, process, file };
+        let rows = OpRows { process, file };
         self.recent.keep(done, rows);
         rows
     }
@@ -388,6 +386,11 @@ impl IoTimeline {
             _ => {}
         }
     }
+}
+
+/// Adds numbers to sums at the same places.
+fn add_each(sums: &mut [u64], more: &[u64]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
 }
 
 /// Sum of a pair of bins.

@@ -91,8 +91,8 @@ fn is_of_files(class: CallClass) -> bool {
 /// Returns true if the call changes the user of a process, leaves shared resources, or makes a
 /// process.
 fn is_no_io(call: &Call) -> bool {
-    let has_file = call.has_path() || call.arg(Role::Fd).is_some();
-    !has_file && matches!(call.class, CallClass::User | CallClass::Unshare | CallClass::Process)
+    let may_be = matches!(call.class, CallClass::User | CallClass::Unshare | CallClass::Process);
+    may_be && !call.has_path() && call.arg(Role::Fd).is_none()
 }
 
 /// Returns the class of an operation on these files.

@@ -120,7 +120,7 @@ fn splits(fold: &Latency, header: &Header) -> Table {
     ];
     columns.extend(SPLIT);
     let recorded = LAYERS.map(|layer| is_recorded(layer, header));
-    let row = |((call, io), split): (&(CallId, IoClass), &Split)| {
+    let row = |((call, io), split): ((CallId, IoClass), &Split)| {
         let [class, name] = [io.as_str(), call.call().name].map(|word| Cell::Word(word.to_owned()));
         let (count, ns, rest) =
             (Cell::Count(split.count), Cell::Ns(split.ns), Cell::Ns(split.rest()));
@@ -133,7 +133,7 @@ fn splits(fold: &Latency, header: &Header) -> Table {
         key: "split",
         title: "Where the time of system calls went: to the deepest layer that was at work".into(),
         columns,
-        rows: fold.splits.iter().map(row).collect(),
+        rows: fold.splits().into_iter().map(row).collect(),
     }
 }
 

@@ -58,18 +58,35 @@ impl AdviceFacts {
         is_selected: bool,
     ) {
         self.durability.take(step, done, is_selected);
+        if let Some(done) = done {
+            return self.ended(step, done, is_selected);
+        }
         if let Some(cache) = &mut self.cache {
             cache.take_step(step, is_selected);
         }
         let is_of_all = matches!(step, Step::MountsSeen(_) | Step::Forked { .. });
         if is_selected || is_of_all {
-            self.habits.take(step, done);
+            self.habits.take(step);
             if let Some(patterns) = &mut self.patterns {
                 // The fold never fails.
                 let Ok(()) = patterns.step(time, step);
             }
         } else {
-            self.habits.take_other(step, done);
+            self.habits.take_other(step, None);
+        }
+    }
+
+    /// Adds the operation that a step ends to all folds but that of durability.
+    fn ended(&mut self, step: &Step<'_>, done: &CompletedOp<'_>, is_selected: bool) {
+        if let Some(cache) = &mut self.cache {
+            cache.done(done, is_selected);
+        }
+        if !is_selected {
+            return self.habits.take_other(step, Some(done));
+        }
+        self.habits.ended(done, step);
+        if let Some(patterns) = &mut self.patterns {
+            patterns.done(step, done);
         }
     }
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::super::bounded_map::BoundedMap;
 use super::super::completed_op::{CompletedOp, NamedPath, OpKind};
 use super::super::process_names::ProcessNames;
-use super::super::summary::file_key;
+use super::super::summary::{file_key, place_of};
 use super::medium::{Media, Medium};
 use crate::event::OpenFlags;
 use crate::event::layer::{COMMIT, Layer};
@@ -113,7 +113,8 @@ impl Habits {
         Self { direct_flag, ..Self::default() }
     }
 
-    fn ended(&mut self, done: &CompletedOp<'_>, step: &Step<'_>) {
+    /// Adds the operation that this step ends.
+    pub(super) fn ended(&mut self, done: &CompletedOp<'_>, step: &Step<'_>) {
         let effects: &[FdEffect] = match step {
             Step::SyscallEnded(_, effects) | Step::AsyncEnded(_, effects) => effects,
             _ => &[],
@@ -136,14 +137,9 @@ impl Habits {
         }
     }
 
-    /// Takes a step; `done` is its operation, if it ends one.
-    pub fn take(&mut self, step: &Step<'_>, done: Option<&CompletedOp<'_>>) {
+    /// Takes a step that ends no operation.
+    pub fn take(&mut self, step: &Step<'_>) {
         match step {
-            Step::SyscallEnded(..) | Step::AsyncEnded(..) => {
-                if let Some(done) = done {
-                    self.ended(done, step);
-                }
-            }
             Step::Block { step: BlockStep::Ended(request), pieces, .. } => {
                 self.request(request, pieces);
             }
@@ -187,14 +183,17 @@ impl Habits {
             let directory = if directory.is_empty() { &b"/"[..] } else { directory };
             add(&mut self.missing, &mut self.names, directory, done, 0);
         } else if done.errno.is_none() && done.class == CallClass::Stat {
-            add(&mut self.queries, &mut self.names, &file_key(&name), done, 0);
+            add_named(&mut self.queries, &mut self.names, &name, done, 0);
         }
     }
 
     /// Follows whether an open file is used.
     fn uses(&mut self, done: &CompletedOp<'_>, effects: &[FdEffect]) {
         let is_use = !matches!(done.class, CallClass::Open | CallClass::Close | CallClass::Stat);
-        if is_use && let Some(file) = done.file {
+        if is_use
+            && let Some(file) = done.file
+            && !self.opened.is_empty()
+        {
             self.opened.remove(&file.id);
         }
         for effect in effects {
@@ -352,11 +351,13 @@ impl Habits {
         let overlapping = known.overlapping(range.clone());
         let again: u64 =
             overlapping.map(|old| old.end.min(range.end) - old.start.max(range.start)).sum();
-        let before = known.len();
-        known.insert(range);
-        self.ranges = (self.ranges + known.len()).saturating_sub(before);
+        if again < range.end - range.start {
+            let before = known.len();
+            known.insert(range);
+            self.ranges = (self.ranges + known.len()).saturating_sub(before);
+        }
         if again > 0 {
-            add(&mut self.overwritten, &mut self.names, &file_key(name), done, again);
+            add_named(&mut self.overwritten, &mut self.names, name, done, again);
         }
     }
 
@@ -410,7 +411,28 @@ fn add<'a>(
     done: &CompletedOp<'_>,
     bytes: u64,
 ) -> &'a mut HabitRow {
-    let row = rows.row(key, || key.to_vec());
+    let row = rows.place(key, || key.to_vec());
+    add_to(rows.at(row), names, done, bytes)
+}
+
+/// Adds an operation to the row of the file with this name.
+fn add_named(
+    rows: &mut HabitRows,
+    names: &mut ProcessNames,
+    name: &NamedPath<'_>,
+    done: &CompletedOp<'_>,
+    bytes: u64,
+) {
+    let row = place_of(rows, name);
+    add_to(rows.at(row), names, done, bytes);
+}
+
+fn add_to<'a>(
+    row: &'a mut HabitRow,
+    names: &mut ProcessNames,
+    done: &CompletedOp<'_>,
+    bytes: u64,
+) -> &'a mut HabitRow {
     row.count += 1;
     row.bytes = row.bytes.saturating_add(bytes);
     row.time_ns = row.time_ns.saturating_add(done.ns());

@@ -34,7 +34,7 @@ pub struct TopFold<F> {
     calls: BoundedMap<(OpKind, IoClass), TopAmounts>,
     devices: BTreeMap<DevId, TopAmounts>,
     all: TopAmounts,
-    recent: RecentRows,
+    recent: RecentRows<OpRows>,
     names: ProcessNames,
     ended: Vec<ProcessKey>,
     /// Last operations on files, with the numbers of their rows.
@@ -146,7 +146,8 @@ impl<F> TopFold<F> {
         let rows = self.rows_of(done);
         let amounts = TopAmounts::of(done, moved);
         self.all.merge(&amounts);
-        self.calls.at(rows.call).merge(&amounts);
+        let call = (done.what, done.io);
+        self.calls.row(&call, || call).merge(&amounts);
         self.processes.at(rows.process).merge(&amounts);
         let is_transfer = done.class == CallClass::Transfer;
         let of_name = if is_transfer { [done.bytes, 0] } else { moved };
@@ -180,17 +181,13 @@ impl<F> TopFold<F> {
         if let Some(rows) = self.recent.find(done) {
             return rows;
         }
-        let call = (done.what, done.io);
         let names = &mut self.names;
         let process = self.processes.place(&done.process, || {
             names.keep(done.process);
             done.process
         });
-        let rows = OpRows {
-            call: self.calls.place(&call, || call),
-            process,
-            file: done.name.as_ref().map(|name| self.pair(done, Some(name))),
-        };
+        let rows =
+            OpRows { process, file: done.name.as_ref().map(|name| self.pair(done, Some(name))) };
         self.recent.keep(done, rows);
         rows
     }

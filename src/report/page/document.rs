@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::input::PageInput;
-use super::page_table::sentence;
+use super::page_table::{sentence, unfollowed};
 use super::reports::PageReports;
 use super::{
     activity, appendix, data, disks, files, findings, flame, histograms, layers, matrix, slowest,
@@ -42,6 +42,9 @@ const SCRIPT: &str = include_str!("page.js");
 /// Policy of the page: it loads nothing.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
+
+/// Blocks that the script changes with a selection of a time.
+const FOLLOWING: [&str; 4] = ["timeline", "activity", "files", "slowest"];
 
 /// Blocks of the page: identifier, heading, and content; without content a block is left out.
 type Blocks = Vec<(&'static str, &'static str, Option<Markup>)>;
@@ -91,6 +94,7 @@ fn document(input: &PageInput<'_>, shown: usize, data: &str) -> Markup {
                         @if let Some(content) = content {
                             section id=(id) aria-labelledby={ (id) "-h" } {
                                 h2 id={ (id) "-h" } { (heading) }
+                                @if !FOLLOWING.contains(id) { (unfollowed("This block does not follow the selection.")) }
                                 (content)
                             }
                         }

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::input::PageInput;
 use super::offsets;
-use super::page_table::page_table;
+use super::page_table::{page_table, unfollowed};
 use super::reports::{PageReports, table};
 use crate::analysis::summary::KeyParts;
 use crate::analysis::timeline::ActivityRow;
@@ -57,6 +57,7 @@ pub(super) fn block(input: &PageInput<'_>, reports: &PageReports) -> Option<Mark
     let files = table(&reports.files, "files")?;
     Some(html! {
         div id="file-table" { (page_table(files)) }
+        (unfollowed("Only the table of files follows the selection."))
         @if let Some(pictures) = offsets::pictures(input) { (pictures) }
         @for (key, heading) in [("directories", "Directories"), ("file_systems", "File systems")] {
             @if let Some(table) = table(&reports.files, key) {

@@ -55,8 +55,8 @@ fn kinds(input: &PageInput<'_>) -> Vec<BarPart> {
 /// Time of system calls on files by layer.
 fn calls(input: &PageInput<'_>) -> Markup {
     let mut sum = Split::default();
-    let splits = input.fold.latency.splits.iter().filter(|((_, io), _)| *io == IoClass::File);
-    for (_, split) in splits {
+    let splits = input.fold.latency.splits();
+    for (_, split) in splits.iter().filter(|((_, io), _)| *io == IoClass::File) {
         sum.count += split.count;
         sum.ns = sum.ns.saturating_add(split.ns);
         sum.layers.iter_mut().zip(split.layers).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));

@@ -68,7 +68,7 @@ impl<'a> MirrorChart<'a> {
             note: self.note,
             height: sides.height(),
             labels: self.labels(top, sides),
-            legend: self.legend.clone(),
+            legend: self.legend(above),
             plot: html! {
                 (side(self.all, 0, read))
                 (side(self.all, 1, written))
@@ -84,6 +84,15 @@ impl<'a> MirrorChart<'a> {
                 }
             },
         }
+    }
+
+    /// Meanings of the colours, with that of the marks of steps that are cut off, if there are any.
+    fn legend(&self, above: usize) -> Vec<(&'a str, &'a str)> {
+        let mut legend = self.legend.clone();
+        if above > 0 {
+            legend.push(("cut", "higher than the chart"));
+        }
+        legend
     }
 
     /// Amount with its unit.
@@ -178,6 +187,28 @@ fn cut_mark(from: f64, to: f64, y: u32) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn legend_has_the_marks_of_the_chart() {
+        let of = |last: u64| {
+            let bin = |bytes| TimeBin { moved: [bytes, 0], ..TimeBin::default() };
+            let bins = [[bin(last)].as_slice(), &[bin(7); 40]].concat();
+            let scale = TimeScale { from_ns: 0, to_ns: 41_000, bin_ns: 1000, origin_ns: 0 };
+            let chart = MirrorChart {
+                id: "a",
+                title: "a",
+                note: "",
+                all: |bin| bin.moved,
+                part: None,
+                legend: vec![("read", "read")],
+                is_bytes: true,
+            };
+            let chart = chart.chart(&bins, &scale);
+            let has_mark = chart.plot.into_string().contains("class=\"cut\"");
+            (has_mark, chart.legend.iter().any(|(class, _)| *class == "cut"))
+        };
+        assert_eq!([of(7), of(7919)], [(false, false), (true, true)]);
+    }
 
     #[test]
     fn side_without_amounts_takes_no_room() {

@@ -93,3 +93,8 @@ pub(super) fn cut(text: &str) -> String {
 pub(super) fn sentence(text: &str) -> String {
     escape::harmless(text)
 }
+
+/// Note about contents that stay as they are when a time is selected. It is shown meanwhile.
+pub(super) fn unfollowed(text: &str) -> Markup {
+    html! { p class="note unfollowed" { (text) } }
+}

@@ -101,6 +101,11 @@ fn pages_work_in_a_browser() {
         assert_eq!(found["hiddenAfterReset"], 0, "{log}");
         // What is printed says that it is a part.
         assert_eq!([&found["isPart"], &found["isPartAfterReset"]], [true, false], "{log}");
+        let notes = found["unfollowed"].as_array().expect("a list");
+        for block in ["findings", "layers", "files", "histograms", "appendix"] {
+            assert!(notes.contains(&block.into()), "{log}: {block}: {notes:?}");
+        }
+        assert!(!notes.contains(&"slowest".into()) && is_empty(&found["unfollowedAfterReset"]));
         let text = found["selected"].as_str().expect("text");
         assert!(text.contains(" to ") && text.contains("--until"), "{log}: {text}");
         counts.push(check_files(log, &found, &page, [from, to]));

@@ -66,6 +66,8 @@ addEventListener("load", () => {
   found.hash = location.hash;
   found.selected = document.getElementById("selected").textContent;
   found.isPart = document.body.classList.contains("part");
+  const unfollowed = () => all(".unfollowed").filter((note) => getComputedStyle(note).display !== "none").map((note) => note.closest("section").id);
+  found.unfollowed = unfollowed();
   found.shown = all("#slow-table tbody tr:not([hidden])").map((row) => [Number(row.dataset.from), Number(row.dataset.to)]);
   found.hidden = all("#slow-table tbody tr[hidden]").map((row) => [Number(row.dataset.from), Number(row.dataset.to)]);
   found.idle = all("tr.idle").length;
@@ -82,6 +84,7 @@ addEventListener("load", () => {
   const keys = [["ArrowRight", false], ["ArrowRight", true], ["Home", false], ["End", true], ["Escape", false]];
   found.moves = keys.map(([key, isEnd]) => { press(key, isEnd); return location.hash; });
   document.getElementById("reset").click();
+  found.unfollowedAfterReset = unfollowed();
   found.isPartAfterReset = document.body.classList.contains("part");
   found.hiddenAfterReset = all("#slow-table tbody tr[hidden], #file-table tbody tr[hidden]").length;
 
