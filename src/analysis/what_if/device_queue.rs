@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::analysis::histogram::Histogram;
-use crate::block::{BlockRequest, FlushRole, RequestEnd};
 use crate::operation::access::is_passed_on;
+use crate::operation::block::{BlockRequest, FlushRole, RequestEnd};
 use crate::units::DevId;
 
 /// Largest number of requests that are kept of all devices.
