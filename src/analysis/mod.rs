@@ -35,3 +35,4 @@ pub mod timeline;
 pub mod top;
 pub mod trigger;
 pub mod watch;
+pub mod what_if;

@@ -252,7 +252,7 @@ fn run_grouped<F: Sink<Error = Infallible>>(
 }
 
 /// Folds the selected part of a log, or of a recording, and prints the result.
-fn run_filtered<F: Sink<Error = Infallible>>(
+pub(super) fn run_filtered<F: Sink<Error = Infallible>>(
     args: &AnalyseArgs,
     wish: FilterSpec<'_>,
     fold: impl Fn(&Header) -> F,

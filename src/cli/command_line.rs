@@ -19,6 +19,7 @@ use super::page_args::PageArgs;
 use super::replay::args::ReplayArgs;
 use super::shell_args::{CompletionsArgs, ManArgs};
 use super::top_args::TopArgs;
+use super::what_if::WhatIfArgs;
 use crate::tracer::{kernel_objects, programs, symbols, unwinding, uprobes};
 
 /// Subcommand with which `doctor` makes a test recording.
@@ -82,6 +83,8 @@ pub(super) enum Verb {
     Files(FilesArgs),
     /// Reads from memory and from disks: the page cache, reading ahead
     Cache(GroupedArgs),
+    /// Hit rates with other memory, queues of another device
+    WhatIf(WhatIfArgs),
     /// The slowest operations, with the block requests that they waited for
     Slow(GroupedArgs),
     /// Access patterns of files and devices: order, sizes, queue depth

@@ -10,17 +10,20 @@ use std::sync::atomic::Ordering;
 
 use super::analyse::{fold_log, form, limit, print};
 use super::diff_args::DiffArgs;
-use super::diff_runs;
+use super::diff_runs::{self, RecordedRuns};
 use super::error::CliError;
+use super::file_staging::FreeName;
 use super::filter_args::FilterSpec;
 use super::report_output::output;
-use super::{completeness, log_argument, saved_summary};
+use super::{completeness, log_argument, report, saved_summary};
 use crate::analysis::comparison::profile::RunProfile;
 use crate::analysis::comparison::rank_test::RUNS_MAX;
 use crate::analysis::summary::IoSummary;
 use crate::operation::disk;
 use crate::report::comparison::{self, ComparedRuns, ComparisonOptions};
-use crate::text::table::TableFormat;
+use crate::report::page::{PAGE_BYTES_MAX, comparison_page};
+use crate::sys::output_dir::Users;
+use crate::text::table::{Report, TableFormat};
 
 /// Exit status for counts that differ, with `--exit-code`.
 const DIFFERENT: u8 = 1;
@@ -29,27 +32,9 @@ const DIFFERENT: u8 = 1;
 pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
     let wish = FilterSpec::of(&args.filter)?;
     let to = output(args.print.to.as_deref(), args.before.is_none())?;
-    let (sides, failures, runs) = match (&args.before, &args.after) {
-        (Some(before), Some(after)) => {
-            let side = |argument: &Path| -> Result<(String, Vec<PathBuf>), CliError> {
-                Ok((argument.display().to_string(), log_argument::runs_of(argument)?))
-            };
-            ([side(before)?, side(after)?], Vec::new(), None)
-        }
-        _ if args.commands.is_empty() => {
-            return Err(CliError::Usage(
-                "diff compares two recordings: iotrace-perf diff BEFORE AFTER; or two commands: \
-                 iotrace-perf diff -- COMMAND -- COMMAND"
-                    .into(),
-            ));
-        }
-        _ => {
-            let runs = diff_runs::record(args)?;
-            let [one, other] = runs.names.clone();
-            let [logs, other_logs] = runs.logs.clone();
-            ([(one, logs), (other, other_logs)], runs.failures.clone(), Some(runs))
-        }
-    };
+    let named = |path: &PathBuf| FreeName::find(path, &Users::caller(), args.force);
+    let page = args.output.as_ref().map(named).transpose()?;
+    let ComparedLogs { sides, failures, runs } = compared_logs(args)?;
     let is_over = runs.as_ref().map(|runs| Arc::clone(&runs.is_over));
     // ORDERING: the flag publishes nothing else.
     let go_on = || is_over.as_ref().is_none_or(|is_over| !is_over.load(Ordering::Relaxed));
@@ -76,19 +61,25 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
         compared.push(ComparedRuns { name, profiles });
     }
     let [before, after] = compared.as_slice() else { return Ok(ExitCode::SUCCESS) };
-    let options = ComparisonOptions {
-        limit: limit(&args.print),
-        has_varying: form(&args.print) != TableFormat::Text,
+    let make = |options| {
+        let mut report = comparison::report(before, after, options);
+        report.notes.splice(0..0, failures.clone());
+        if incomplete.is_empty() {
+            report.notes.push("complete: no run has lost a record".to_owned());
+        }
+        report.notes.extend(not_recorded.clone());
+        report.incomplete.clone_from(&incomplete);
+        report
     };
-    let mut report = comparison::report(before, after, options);
-    report.notes.splice(0..0, failures);
-    if incomplete.is_empty() {
-        report.notes.push("complete: no run has lost a record".to_owned());
-    }
-    report.notes.extend(not_recorded);
-    report.incomplete = incomplete;
+    let rows =
+        if page.is_some() { args.print.rows.unwrap_or(PAGE_ROWS) } else { limit(&args.print) };
+    let has_varying = form(&args.print) != TableFormat::Text;
+    let report = make(ComparisonOptions { limit: rows, has_varying });
     let has_difference = comparison::has_difference(&report);
-    if args.markdown {
+    if let Some(place) = &page {
+        let text = page_text(&report, make, args);
+        report::write_file(place, &text, &mut || go_on())?;
+    } else if args.markdown {
         let text = report.markdown();
         to.into_writer().write_all(text.as_bytes()).map_err(CliError::output)?;
     } else {
@@ -96,6 +87,72 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode, CliError> {
     }
     let is_failure = args.exit_code && has_difference;
     Ok(if is_failure { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+}
+
+/// Logs that are compared.
+struct ComparedLogs {
+    /// Name and logs of each side.
+    sides: [(String, Vec<PathBuf>); 2],
+    /// Sentences about commands that failed.
+    failures: Vec<String>,
+    /// Recordings that were made for it, which are removed afterwards.
+    runs: Option<RecordedRuns>,
+}
+
+/// Finds the logs of the arguments, or records the commands.
+fn compared_logs(args: &DiffArgs) -> Result<ComparedLogs, CliError> {
+    match (&args.before, &args.after) {
+        (Some(before), Some(after)) => {
+            let side = |argument: &Path| -> Result<(String, Vec<PathBuf>), CliError> {
+                Ok((argument.display().to_string(), log_argument::runs_of(argument)?))
+            };
+            let sides = [side(before)?, side(after)?];
+            Ok(ComparedLogs { sides, failures: Vec::new(), runs: None })
+        }
+        _ if args.commands.is_empty() => Err(CliError::Usage(
+            "diff compares two recordings: iotrace-perf diff BEFORE AFTER; or two commands: \
+             iotrace-perf diff -- COMMAND -- COMMAND"
+                .into(),
+        )),
+        _ => {
+            let runs = diff_runs::record(args)?;
+            let [one, other] = runs.names.clone();
+            let [logs, other_logs] = runs.logs.clone();
+            let sides = [(one, logs), (other, other_logs)];
+            Ok(ComparedLogs { sides, failures: runs.failures.clone(), runs: Some(runs) })
+        }
+    }
+}
+
+/// Rows of the tables that a page shows, unless `--rows` says another number.
+const PAGE_ROWS: usize = 100;
+
+/// Rows of the tables with exact numbers of a page, from the most to the least; 0: all.
+const PAGE_DATA_ROWS: [usize; 5] = [0, 1000, 200, 50, 10];
+
+/// Returns the page about a report, with fewer exact numbers if it would be too large.
+fn page_text(
+    report: &Report,
+    make: impl Fn(ComparisonOptions) -> Report,
+    args: &DiffArgs,
+) -> String {
+    let words = args.before.iter().chain(&args.after).map(|path| path.display().to_string());
+    let commands = args.commands.iter().map(|word| word.display().to_string());
+    let dashes = (!args.commands.is_empty()).then(|| "--".to_owned());
+    let words: Vec<String> = words.chain(dashes).chain(commands).collect();
+    let command = format!("iotrace-perf diff {}", words.join(" "));
+    let pages = PAGE_DATA_ROWS.iter().map(|limit| {
+        let data = make(ComparisonOptions { limit: *limit, has_varying: true });
+        comparison_page(report, &data, &command)
+    });
+    let mut last = String::new();
+    for page in pages {
+        last = page;
+        if last.len() <= PAGE_BYTES_MAX {
+            break;
+        }
+    }
+    last
 }
 
 /// A run that is compared.

@@ -38,6 +38,12 @@ pub(super) struct DiffArgs {
     /// Tables in Markdown, for a comment on a change
     #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
     pub(super) markdown: bool,
+    /// Write a page for a browser into this file, which must not exist: NAME.html
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "csv", "tsv", "markdown", "to"], help_heading = "Output")]
+    pub(super) output: Option<PathBuf>,
+    /// Rename an output that exists to NAME.old, then to NAME.old.2, …: nothing is deleted
+    #[arg(long, requires = "output", help_heading = "Output")]
+    pub(super) force: bool,
     #[command(flatten)]
     pub(super) print: PrintArgs,
     #[command(flatten)]

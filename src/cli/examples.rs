@@ -1,7 +1,7 @@
 //! Examples of subcommands, which end their help.
 
 /// Name of a subcommand, and commands with what they show.
-pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
+pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 27] = [
     (
         "record",
         &[
@@ -91,6 +91,14 @@ pub(super) const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
             ("iotrace-perf files a.iocap --failed", "failed operations only"),
             ("iotrace-perf files a.iocap --life /srv/a.db", "what happened to a file"),
             ("iotrace-perf files a.iocap --by mount", "totals of each mount, too"),
+        ],
+    ),
+    (
+        "what-if",
+        &[
+            ("iotrace-perf what-if a.iocap", "hits of page reads by the memory"),
+            ("iotrace-perf what-if a.iocap --memory 64M,1G", "these sizes"),
+            ("iotrace-perf what-if a.iocap --device-latency 100us", "on another device"),
         ],
     ),
     (

@@ -19,8 +19,18 @@ enum Verbs {
 const RECORDINGS: &[&str] = &["", "record", "live", "watch"];
 
 /// Subcommands with the options of reports.
-const REPORTS: &[&str] =
-    &["summary", "disk", "neighbours", "cache", "files", "slow", "latency", "pattern", "stacks"];
+const REPORTS: &[&str] = &[
+    "summary",
+    "disk",
+    "neighbours",
+    "cache",
+    "what-if",
+    "files",
+    "slow",
+    "latency",
+    "pattern",
+    "stacks",
+];
 
 /// Subcommands that print on standard output only.
 const PRINTING: &[&str] = &["script", "info", "list", "doctor"];

@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "disk",
             "neighbours",
             "cache",
+            "what-if",
             "files",
             "slow",
             "latency",

@@ -39,6 +39,7 @@ pub(super) fn settle(verb: &mut Verb) -> Result<(), CliError> {
             args.log = analyse.log;
         }
         Verb::Latency(args) => settle_report(&mut args.grouped.analyse)?,
+        Verb::WhatIf(args) => settle_report(&mut args.analyse)?,
         Verb::Stacks(args) => settle_report(&mut args.analyse)?,
         Verb::Replay(args) => args.log_argument().map_or(Ok(()), settle_report)?,
         _ => {}

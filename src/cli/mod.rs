@@ -85,6 +85,7 @@ mod usage_error;
 mod user_arg;
 mod values;
 mod watch;
+mod what_if;
 
 use std::io;
 use std::process::ExitCode;
@@ -153,6 +154,7 @@ fn run(mut args: Args) -> Result<ExitCode, CliError> {
         Some(Verb::Latency(args)) => analyse::latency(&args),
         Some(Verb::Files(args)) => analyse::files(&args),
         Some(Verb::Cache(args)) => analyse::cache(&args),
+        Some(Verb::WhatIf(args)) => what_if::run(&args),
         Some(Verb::Slow(args)) => analyse::slow(&args),
         Some(Verb::Pattern(args)) => analyse::pattern(&args),
         Some(Verb::Stacks(args)) => stacks::run(args),

@@ -114,7 +114,7 @@ const NO_PICTURE: &str = "--svg has nothing to draw: no operation has ended in t
                           iotrace-perf info LOG shows how long the recording is";
 
 /// Writes a file, unless the work is cancelled.
-fn write_file(
+pub(super) fn write_file(
     place: &FreeName,
     text: &str,
     go_on: &mut dyn FnMut() -> bool,

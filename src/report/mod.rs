@@ -35,5 +35,6 @@ pub mod stacks;
 pub mod summary;
 mod tallies;
 pub mod top;
+pub mod what_if;
 
 pub use rows::ROWS;

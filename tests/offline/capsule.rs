@@ -72,7 +72,9 @@ fn reports_of_capsules_have_the_figures_of_the_originals() {
         let capsule = dir.path().join(format!("{number}.iocap"));
         let words = ["convert", "--capsule", "--salt", "0123456789abcdef", "-o"];
         run(&words, &[&capsule, log]).success();
-        for report in ["summary", "files", "disk", "latency", "pattern", "slow", "neighbours"] {
+        for report in
+            ["summary", "files", "disk", "latency", "pattern", "slow", "neighbours", "what-if"]
+        {
             let json = |log: &Path| {
                 let text = run(&[report, "--json"], &[log]).success().stdout();
                 serde_json::from_str::<Value>(&text).expect("JSON")

@@ -104,3 +104,84 @@ fn wrong_inputs_are_named() {
     let (status, _, error) = run(&["diff"], &[&dir.path().join("none"), &log]);
     assert!(status == Some(125) && error.contains("there is no file"), "{error}");
 }
+
+/// Makes the page that compares two logs.
+fn page(one: &Path, other: &Path, to: &Path) -> String {
+    let to = to.to_str().expect("text");
+    let (status, _, error) = run(&["diff", "-o", to], &[one, other]);
+    assert_eq!(status, Some(0), "{error}");
+    fs::read_to_string(to).expect("a page")
+}
+
+/// Fails if a number of the report is not on the page, or the page needs something else.
+#[test]
+fn page_has_the_numbers_of_the_report_and_loads_nothing() {
+    let dir = scratch_dir("diff");
+    for (number, pair) in names().windows(2).enumerate() {
+        let [one, other] = [&pair[0], &pair[1]].map(|name| log(name));
+        let page = page(&one, &other, &dir.path().join(format!("{number}.html")));
+        assert!(page.len() < 2_000_000, "{pair:?}: {} bytes", page.len());
+        for reference in ["src=\"", "@import", "url(", "<iframe", "<object", "<embed", "<base"] {
+            assert!(!page.contains(reference), "{pair:?} has {reference}");
+        }
+        let links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let foreign: Vec<&str> =
+            links.filter(|link| !link.starts_with('#') && *link != "data:,").collect();
+        assert_eq!(foreign, Vec::<&str>::new(), "{pair:?}");
+        let report = json(&["diff", "--json"], &[&one, &other]);
+        let Value::Object(all) = &report else { panic!("{report}") };
+        for (key, value) in all {
+            let is_shown = |shown: &str| page.contains(shown);
+            if let (Some(count), true) = (value.as_u64(), key != "version") {
+                let fact = format!("data-fact=\"{key}\" data-v=\"{count}\"");
+                assert!(is_shown(&fact), "{pair:?}: no {fact}");
+            }
+            let rows = value.as_array().into_iter().flatten().filter_map(Value::as_object);
+            for (column, cell) in rows.flatten() {
+                if let Some(count) = cell.as_u64() {
+                    let cell = format!("<td>{count}</td>");
+                    assert!(is_shown(&cell), "{pair:?}: {key}.{column} has no {cell}");
+                }
+            }
+        }
+    }
+}
+
+/// Fails if a file that exists is overwritten, or renamed without `--force`.
+#[test]
+fn page_needs_a_new_name() {
+    let dir = scratch_dir("diff");
+    let [one, other] = [&names()[0], &names()[1]].map(|name| log(name));
+    let to = dir.path().join("a.html");
+    let made = page(&one, &other, &to);
+    let words = ["diff", "-o", to.to_str().expect("text")];
+    let (status, _, error) = run(&words, &[&one, &other]);
+    assert!(status == Some(125) && error.contains("a.html"), "{error}");
+    let (status, _, error) = run(&[&words[..], &["--force"]].concat(), &[&one, &other]);
+    assert_eq!(status, Some(0), "{error}");
+    assert_eq!(fs::read_to_string(dir.path().join("a.html.old")).expect("renamed"), made);
+}
+
+/// Fails if a name of a file becomes an element of the page.
+#[test]
+fn page_escapes_hostile_names() {
+    let dir = scratch_dir("diff");
+    let import = |name: &str, file: &str| {
+        let (text, log) = (dir.path().join(name), dir.path().join(name).with_extension("iocap"));
+        let line = |call: &str| format!("7 1700000000.000100 {call} <0.000010>\n");
+        let lines = [
+            line(&format!("openat(AT_FDCWD, \"/srv/{file}\", O_RDONLY) = 3")),
+            line("read(3, \"abcd\", 4) = 4"),
+        ];
+        fs::write(&text, lines.concat()).expect("written");
+        let words = ["import", "--from", "strace", "-o", log.to_str().expect("text")];
+        let (status, _, error) = run(&words, &[&text]);
+        assert_eq!(status, Some(0), "{error}");
+        log
+    };
+    let one = import("one", "plain");
+    let other = import("other", "<img src=x onerror=alert(1)></script>");
+    let page = page(&one, &other, &dir.path().join("a.html"));
+    assert!(page.contains("&lt;img src=x"), "{page}");
+    assert!(!page.contains("<img") && page.matches("</script>").count() == 1, "{page}");
+}

@@ -161,6 +161,13 @@ fn keys_of_cache_are_documented() {
 }
 
 #[test]
+fn keys_of_what_if_are_documented() {
+    let options: [&[&str]; 3] =
+        [&[], &["--memory", "64K,1G"], &["--device-latency", "100us", "--device-depth", "2"]];
+    check_report("what-if", &options, of_report("what-if"), &[]);
+}
+
+#[test]
 fn keys_of_slow_are_documented() {
     check_report("slow", &grouped(&[&["-n", "1"]]), of_report("slow"), &[]);
 }

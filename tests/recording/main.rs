@@ -38,3 +38,4 @@ mod unprivileged;
 mod unwind;
 mod vm_images;
 mod watch;
+mod what_if;

@@ -37,10 +37,10 @@ const LEVELS: [PageLevel; 7] = [
 const LAST: PageLevel = PageLevel { shown: 3, data: 3 };
 
 pub(super) const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("page.js");
+pub(super) const SCRIPT: &str = include_str!("page.js");
 
 /// Policy of the page: it loads nothing.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+pub(super) const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Blocks that the script changes with a selection of a time.

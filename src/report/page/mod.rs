@@ -7,12 +7,15 @@
 //!                    └─────► document ◄─────┘    ≤ 2 MB: fewer rows if it would be larger
 //! ```
 //!
+//! The page of `diff` has the tables of its report, in the same style.
+//!
 //! All content is in the HTML; the script only adds selection and sorting. Names are untrusted:
 //! `maud` escapes all texts, and [`data`] those in JSON.
 
 mod activity;
 mod appendix;
 mod chart;
+mod comparison;
 mod data;
 mod disks;
 mod document;
@@ -36,6 +39,7 @@ mod timeline_svg;
 mod timeline_table;
 mod verdict;
 
+pub use comparison::comparison_page;
 pub use document::{PAGE_BYTES_MAX, render};
 pub use input::PageInput;
 pub use timeline_svg::timeline_svg;

@@ -22,6 +22,8 @@ const DOCUMENT: &str = concat!(
     "\n",
     include_str!("../../../docs/json/cache.md"),
     "\n",
+    include_str!("../../../docs/json/what-if.md"),
+    "\n",
     include_str!("../../../docs/json/slow.md"),
     "\n",
     include_str!("../../../docs/json/advise.md"),

@@ -1,0 +1,277 @@
+//! Files in the page cache: their identities, the accesses to their pages, and what drops pages.
+//!
+//! A file is a device and inode, or a name where these are not known. Its pages leave the memory
+//! with a truncation, with the removal of its name, with another file that takes the name, and with
+//! `POSIX_FADV_DONTNEED`. A file that an open creates has none.
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::hit_rates::HitRates;
+use crate::analysis::completed_op::{CompletedOp, NamedPath};
+use crate::analysis::summary::file_key;
+use crate::event::syscall_table::{CallClass, Role};
+use crate::event::{FileStat, OpenFlags};
+use crate::operation::attribution::FileKey;
+use crate::operation::io_class::IoClass;
+use crate::operation::model::{OpenFile, PathArgument, SyscallOperation};
+use crate::operation::mount_table::MountTable;
+use crate::operation::renaming::exchanges;
+use crate::units::DevId;
+
+/// Largest number of files and of names that are distinguished.
+const FILES_MAX: usize = 1 << 18;
+
+/// File systems whose files are memory, and have no other place.
+const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
+
+/// `POSIX_FADV_DONTNEED` (`include/uapi/linux/fadvise.h`).
+const DONT_NEED: u64 = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum CachedFileId {
+    Inode(FileKey),
+    Name(Vec<u8>),
+}
+
+/// Bytes of reads and writes that are not in the model, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UncachedBytes {
+    /// Bytes past the page cache (`O_DIRECT`).
+    pub direct: u64,
+    /// Bytes of files in memory, of the kernel's state and of character devices.
+    pub elsewhere: u64,
+    /// Bytes whose file or offset is not known.
+    pub unknown: u64,
+}
+
+/// Files whose pages are accessed.
+#[derive(Clone, Debug)]
+pub(super) struct CachedFiles {
+    page_bytes: u64,
+    /// Bit of `O_DIRECT` on the machine of the recording.
+    direct_flag: u32,
+    ids: FxHashMap<CachedFileId, u32>,
+    names: FxHashMap<Vec<u8>, u32>,
+    /// Page in which the last access of each file ended.
+    last_pages: Vec<Option<u64>>,
+    /// File systems without a disk or another place.
+    elsewhere: FxHashSet<DevId>,
+    pub(super) uncached: UncachedBytes,
+}
+
+impl CachedFiles {
+    /// Creates it for a machine with pages of this size, and this bit of `O_DIRECT`.
+    pub(super) fn new(page_bytes: u64, direct_flag: u32) -> Self {
+        Self {
+            page_bytes: page_bytes.max(1),
+            direct_flag,
+            ids: FxHashMap::default(),
+            names: FxHashMap::default(),
+            last_pages: Vec::new(),
+            elsewhere: FxHashSet::default(),
+            uncached: UncachedBytes::default(),
+        }
+    }
+
+    /// Takes the mounts of the recording.
+    pub(super) fn mounted(&mut self, table: &MountTable) {
+        let is_elsewhere = |fs_type: &str| IN_MEMORY.contains(&fs_type);
+        let mounts = table.mounts().iter();
+        let found = mounts.filter(|mount| mount.is_pseudo() || is_elsewhere(&mount.fs_type));
+        self.elsewhere.extend(found.map(|mount| mount.dev));
+    }
+
+    /// Takes an operation that has ended.
+    pub(super) fn done(
+        &mut self,
+        done: &CompletedOp<'_>,
+        call: Option<&SyscallOperation>,
+        rates: &mut HitRates,
+    ) {
+        if done.errno.is_some() {
+            return;
+        }
+        match (done.class, done.file) {
+            (CallClass::Open, Some(file)) => {
+                self.opened(done, file, call.and_then(SyscallOperation::file_flags), rates);
+            }
+            (CallClass::Read | CallClass::Write | CallClass::Transfer, file) => {
+                let is_read = done.class != CallClass::Write;
+                if done.io == IoClass::File {
+                    self.moved(file.map(|file| &**file), done.offset, done.bytes, is_read, rates);
+                }
+            }
+            (CallClass::Advise, Some(file)) => {
+                if let (Some(call), Some(number)) = (call, self.known(file)) {
+                    self.advised(call, number, rates);
+                }
+            }
+            _ => {}
+        }
+        let Some(call) = call else { return };
+        if let Some((_, target)) =
+            call.target.as_ref().filter(|_| done.class == CallClass::Transfer)
+            && target.io_class() == IoClass::File
+        {
+            self.moved(Some(target), done.target_offset, done.bytes, false, rates);
+        }
+        self.changed(call, done, rates);
+    }
+
+    fn opened(
+        &mut self,
+        done: &CompletedOp<'_>,
+        file: &OpenFile,
+        flags: Option<OpenFlags>,
+        rates: &mut HitRates,
+    ) {
+        let Some(number) = self.number(file) else { return };
+        let name = done.name.filter(|name| !name.is_doubtful).map(|name| file_key(&name));
+        if let Some(name) = name
+            && (self.names.len() < FILES_MAX || self.names.contains_key(&name))
+        {
+            self.names.insert(name, number);
+        }
+        if flags.is_some_and(|flags| flags.truncates() || flags.makes_regular_file()) {
+            rates.remove(number, 0..u64::MAX);
+        }
+    }
+
+    /// Takes bytes that were read or written.
+    fn moved(
+        &mut self,
+        file: Option<&OpenFile>,
+        offset: Option<u64>,
+        bytes: u64,
+        is_read: bool,
+        rates: &mut HitRates,
+    ) {
+        if bytes == 0 {
+            return;
+        }
+        if file.is_some_and(|file| self.is_elsewhere(file)) {
+            self.uncached.elsewhere = self.uncached.elsewhere.saturating_add(bytes);
+            return;
+        }
+        if file.and_then(|file| file.flags).is_some_and(|flags| flags & self.direct_flag != 0) {
+            self.uncached.direct = self.uncached.direct.saturating_add(bytes);
+            return;
+        }
+        let range = offset.and_then(|offset| Some(offset..offset.checked_add(bytes)?));
+        let number = file.and_then(|file| self.number(file));
+        let (Some(range), Some(number)) = (range, number) else {
+            self.uncached.unknown = self.uncached.unknown.saturating_add(bytes);
+            return;
+        };
+        let (first, last) = (range.start / self.page_bytes, (range.end - 1) / self.page_bytes);
+        let before = self.last_pages.get_mut(number as usize);
+        let before = before.and_then(|page| page.replace(last));
+        for page in first..=last {
+            // The rest of a page after a part of it is one access (`filemap_read()`).
+            rates.access(number, page, is_read, before != Some(page) || page != first);
+        }
+    }
+
+    fn is_elsewhere(&self, file: &OpenFile) -> bool {
+        let Some(stat) = file.stat else { return false };
+        match stat.mode & libc::S_IFMT {
+            libc::S_IFBLK => false,
+            libc::S_IFREG => self.elsewhere.contains(&stat.dev),
+            _ => true,
+        }
+    }
+
+    /// Takes advice about a file.
+    fn advised(&self, call: &SyscallOperation, number: u32, rates: &mut HitRates) {
+        let [_, offset, length, advice, ..] = call.args;
+        if call.call.call().name != "fadvise64" || advice != DONT_NEED {
+            return;
+        }
+        // Only whole pages of the range are dropped; a length of 0 is the rest of the file.
+        let first = offset.div_ceil(self.page_bytes);
+        let end = offset.saturating_add(length) / self.page_bytes;
+        rates.remove(number, first..if length == 0 { u64::MAX } else { end });
+    }
+
+    /// Takes a call that has changed names or lengths.
+    fn changed(&mut self, call: &SyscallOperation, done: &CompletedOp<'_>, rates: &mut HitRates) {
+        let named = call.named.as_ref();
+        let key = |given: Option<&PathArgument>| {
+            let given = given.map(NamedPath::given).filter(|given| !given.is_doubtful)?;
+            Some(file_key(&given))
+        };
+        let first = key(named.and_then(|named| named.first.as_ref()));
+        let second = key(named.and_then(|named| named.second.as_ref()));
+        match (call.call.call().class, first, second) {
+            (CallClass::Remove, Some(name), _) => self.removed(&name, rates),
+            (CallClass::Rename, Some(from), Some(to)) => {
+                let [moved, replaced] = [&from, &to].map(|name| self.names.remove(name));
+                let is_exchange = exchanges(call);
+                if let Some(number) = moved {
+                    self.names.insert(to, number);
+                }
+                match replaced.filter(|number| Some(*number) != moved) {
+                    Some(number) if is_exchange => {
+                        self.names.insert(from, number);
+                    }
+                    Some(number) => rates.remove(number, 0..u64::MAX),
+                    None => {}
+                }
+            }
+            (CallClass::Resize, name, _) => {
+                let of_name = name.and_then(|name| self.names.get(&name).copied());
+                let of_file = || self.known(done.file?);
+                let length = call.call.call().arg(Role::Length);
+                let length = length.and_then(|place| call.args.get(place));
+                if let (Some(number), Some(length)) = (of_name.or_else(of_file), length) {
+                    rates.remove(number, rest_of(*length, self.page_bytes));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn removed(&mut self, name: &[u8], rates: &mut HitRates) {
+        if let Some(number) = self.names.remove(name) {
+            rates.remove(number, 0..u64::MAX);
+        }
+    }
+
+    /// Returns the number of a file that was seen before.
+    fn known(&self, file: &OpenFile) -> Option<u32> {
+        self.ids.get(&id_of(file)?).copied()
+    }
+
+    /// Returns the number of a file; `None`: its identity is not known, or there are too many.
+    fn number(&mut self, file: &OpenFile) -> Option<u32> {
+        let id = id_of(file)?;
+        if let Some(number) = self.ids.get(&id) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.last_pages.len()).ok()?;
+        if self.ids.len() >= FILES_MAX {
+            return None;
+        }
+        self.ids.insert(id, number);
+        self.last_pages.push(None);
+        Some(number)
+    }
+}
+
+/// Returns the pages behind the end of a file.
+fn rest_of(length: u64, page_bytes: u64) -> Range<u64> {
+    length.div_ceil(page_bytes)..u64::MAX
+}
+
+fn id_of(file: &OpenFile) -> Option<CachedFileId> {
+    let stat = file.stat.filter(FileStat::has_position);
+    let inode = stat.and_then(|stat| stat.inode()).map(CachedFileId::Inode);
+    let name = || {
+        let name = file.path.as_ref().map(NamedPath::of).filter(|name| !name.is_doubtful)?;
+        let is_unknown = file.stat.is_none() && name.path.starts_with(b"/");
+        is_unknown.then(|| CachedFileId::Name(file_key(&name)))
+    };
+    inode.or_else(name)
+}
