@@ -51,8 +51,18 @@ impl AdviceFacts {
     /// Takes a step. Durability depends on all operations, and the cache on all requests, whichever
     /// are selected.
     pub fn take(&mut self, time: KernelTime, step: &Step<'_>, is_selected: bool) {
+        self.take_as(time, step, [is_selected; 2]);
+    }
+
+    /// Takes a rename of which only the new name is selected: it counts for durability.
+    fn take_new_name(&mut self, time: KernelTime, step: &Step<'_>) {
+        self.take_as(time, step, [false, true]);
+    }
+
+    fn take_as(&mut self, time: KernelTime, step: &Step<'_>, selected: [bool; 2]) {
+        let [is_selected, is_durably_selected] = selected;
         let done = CompletedOp::of(step);
-        self.durability.take(step, done.as_ref(), is_selected);
+        self.durability.take(step, done.as_ref(), is_durably_selected);
         if let Some(cache) = &mut self.cache {
             cache.take_step(step, is_selected);
         }
@@ -114,7 +124,14 @@ impl Sink for SelectedAdvice {
 
     fn step(&mut self, time: KernelTime, step: &Step<'_>) -> Result<(), Infallible> {
         let is_selected = self.picker.wants(step);
-        self.fold.facts.take(time, step, is_selected);
+        let has_name = !is_selected && self.picker.wants_new_name(step);
+        match has_name {
+            true => self.fold.facts.take_new_name(time, step),
+            false => self.fold.facts.take(time, step, is_selected),
+        }
+        if let Some(done) = CompletedOp::of(step).filter(|_| has_name) {
+            self.fold.summary.names.keep(done.process);
+        }
         if is_selected {
             self.fold.summary.step(time, step)?;
             if let Some(files) = &mut self.fold.files {
