@@ -364,7 +364,7 @@ fn device_that_gets_one_request_at_a_time_is_found() {
     assert_eq!(found(many), []);
 }
 
-/// The kernel is told of the partitions: it need not understand a table.
+/// The partitions are announced to the kernel, which need not understand a table.
 #[test]
 fn partition_beside_a_physical_block_is_found() {
     if !can_record(&[Need::Loop, Need::Program("addpart")]) {

@@ -8,7 +8,7 @@ use crate::cli::message::{print_error, print_line};
 use crate::sys::error_text::plain;
 use crate::text::quantity::count;
 
-/// Number of causes that are told apart.
+/// Number of causes that are distinguished.
 const CAUSES_MAX: usize = 16;
 
 /// Errors since the last success, by cause.

@@ -8,13 +8,13 @@ use super::super::finding::AdviceAmount::{Bytes, Count, Ns};
 use super::*;
 use crate::analysis::summary::KeyParts;
 use crate::anomaly::Link;
-use crate::block::BlockRequest;
+
 use crate::capture::header::{Disk, End, Header, Host, Partition, Tracepoint};
 use crate::event::FileStat;
 use crate::event::block::RequestOp;
 use crate::event::layer::{COMMIT, Layer};
 use crate::operation::attribution::BlockContents;
-use crate::operation::block::BlockStep;
+use crate::operation::block::{BlockRequest, BlockStep};
 use crate::operation::model::{FilePath, OpenFile, PathSource, SyscallOperation, ThreadKey};
 use crate::operation::span::Span;
 use crate::operation::{Sink, Step, test_fixtures};
@@ -31,7 +31,7 @@ fn disk() -> DevId {
 }
 
 /// Folds of the operations of a test.
-struct Recorded {
+struct FoldedCalls {
     fold: AdviceFold,
     recording: Summary,
     time: u64,
@@ -40,7 +40,7 @@ struct Recorded {
 /// Place of a finding: name, count, bytes, time.
 type ShownPlace<'a> = (&'a str, u64, u64, u64);
 
-impl Recorded {
+impl FoldedCalls {
     /// Creates the folds of a recording that lacks nothing, of a machine with these disks.
     fn of_disks(disks: Vec<Disk>) -> Self {
         let tracepoint = Tracepoint { system: "block".to_owned(), ..Tracepoint::default() };
@@ -151,7 +151,7 @@ fn committed(number: u64, commit_ns: u64) -> SyscallOperation {
 #[test]
 fn syncs_that_wait_for_commits_are_found() {
     let rule = RuleId::JournalCommits;
-    let mut recorded = Recorded::new();
+    let mut recorded = FoldedCalls::new();
     (0..2).for_each(|number| recorded.call(&committed(number, 41 * MS)));
     recorded.check_quiet(rule);
     recorded.call(&committed(2, 41 * MS));
@@ -169,7 +169,7 @@ fn syncs_that_wait_for_commits_are_found() {
 #[test]
 fn throttled_writers_are_found() {
     let rule = RuleId::ThrottledWriters;
-    let mut recorded = Recorded::new();
+    let mut recorded = FoldedCalls::new();
     let throttled = |number: u64| {
         let begin = number * 100 * MS;
         let (layer, what) = (Layer::Throttle, "balance_dirty_pages");
@@ -186,7 +186,7 @@ fn throttled_writers_are_found() {
 }
 
 /// Writes of 3 ms, each of which begins 1 ms before the end of the one before.
-fn overlapping(recorded: &mut Recorded, count: u64, threads: u32) {
+fn overlapping(recorded: &mut FoldedCalls, count: u64, threads: u32) {
     for number in 0..count {
         let begin = number * 2 * MS;
         let write = call("pwrite64", [begin, begin + 3 * MS], Some(number * 11), 11);
@@ -198,25 +198,25 @@ fn overlapping(recorded: &mut Recorded, count: u64, threads: u32) {
 #[test]
 fn threads_that_write_one_file_are_found() {
     let rule = RuleId::SharedFile;
-    let mut recorded = Recorded::new();
+    let mut recorded = FoldedCalls::new();
     overlapping(&mut recorded, 103, 2);
     let amounts = [Count(102, "write"), Ns(102 * MS, "beside another one")];
     recorded.check(rule, &amounts, &[("/d/a", 102, 102 * 11, 102 * MS)]);
     for (count, threads) in [(100, 2), (103, 1)] {
-        let mut recorded = Recorded::new();
+        let mut recorded = FoldedCalls::new();
         overlapping(&mut recorded, count, threads);
         recorded.check_quiet(rule);
     }
 }
 
-fn partitioned(starts: &[u64]) -> Recorded {
+fn partitioned(starts: &[u64]) -> FoldedCalls {
     let partition = |(number, start): (usize, &u64)| Partition {
         name: format!("vdz{number}"),
         start_sectors: Some(*start),
         ..Partition::default()
     };
     let partitions = starts.iter().enumerate().map(partition).collect();
-    Recorded::of_disks(vec![Disk { name: "vdz".to_owned(), partitions, ..Disk::default() }])
+    FoldedCalls::of_disks(vec![Disk { name: "vdz".to_owned(), partitions, ..Disk::default() }])
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn misaligned_partitions_are_found() {
 fn names_that_take_more_time_than_data_are_found() {
     let rule = RuleId::MetadataHeavy;
     let heavy = |opens: u64, read_ns: u64| {
-        let mut recorded = Recorded::new();
+        let mut recorded = FoldedCalls::new();
         for number in 0..opens {
             recorded.call(&call("openat", [number * 10, number * 10 + 7], None, 3));
         }
@@ -251,8 +251,8 @@ fn names_that_take_more_time_than_data_are_found() {
 }
 
 /// Reads of a page each, for which a disk reads more; `place` orders them.
-fn page_reads(pages: u64, place: impl Fn(u64) -> u64) -> Recorded {
-    let mut recorded = Recorded::new();
+fn page_reads(pages: u64, place: impl Fn(u64) -> u64) -> FoldedCalls {
+    let mut recorded = FoldedCalls::new();
     for number in 0..131 {
         let (begin, offset) = (number * 100, place(number) * 4 * PAGE);
         let sectors = u32::try_from(pages * PAGE / SECTOR_BYTES).expect("few");
@@ -278,10 +278,10 @@ fn useless_readahead_is_found() {
 }
 
 /// Reads of a whole file, the first ones from a disk.
-fn whole_reads(flags: u32, from_disk: u64) -> Recorded {
+fn whole_reads(flags: u32, from_disk: u64) -> FoldedCalls {
     const FILE: u32 = 257 * 4096;
     let bytes = u64::from(FILE);
-    let mut recorded = Recorded::new();
+    let mut recorded = FoldedCalls::new();
     for number in 0..3 {
         let begin = number * 100;
         if number < from_disk {
@@ -309,8 +309,8 @@ fn thrashing_of_the_page_cache_is_found() {
 }
 
 /// Direct reads: of 512 bytes, and of pages that the file system refuses.
-fn direct_reads(unaligned: u64, refused: u64) -> Recorded {
-    let mut recorded = Recorded::new();
+fn direct_reads(unaligned: u64, refused: u64) -> FoldedCalls {
+    let mut recorded = FoldedCalls::new();
     let open = file(2 | DIRECT, 1 << 20);
     let mut read = |offset: u64, bytes: u64, ret: i64| {
         let call = test_fixtures::call("pread64", Rc::clone(&open), [1, 2], Some(offset), ret);
@@ -331,8 +331,8 @@ fn unaligned_direct_reads_are_found() {
     direct_reads(0, 11).check(rule, &amounts([0, 11]), &[("/d/a", 11, 0, 11)]);
     direct_reads(97, 7).check_quiet(rule);
     // Vectored reads of 512 bytes: the last one may be cut by the end of the file.
-    for (reads, found) in [(102, true), (101, false)] {
-        let mut recorded = Recorded::new();
+    for (reads, found) in [(101, true), (100, false)] {
+        let mut recorded = FoldedCalls::new();
         let open = file(2 | DIRECT, reads * PAGE + 512);
         for number in 1..=reads {
             let offset = Some(number * PAGE);
@@ -344,9 +344,9 @@ fn unaligned_direct_reads_are_found() {
 
 /// Requests of 7 sectors to a disk with a queue of this length, the last one beside another one if
 /// that is wanted.
-fn requests(queue: &str, count: u64, is_overlapping: bool) -> Recorded {
+fn requests(queue: &str, count: u64, is_overlapping: bool) -> FoldedCalls {
     let attribute = ("queue/nr_requests".to_owned(), queue.to_owned());
-    let mut recorded = Recorded::of_disks(vec![Disk {
+    let mut recorded = FoldedCalls::of_disks(vec![Disk {
         dev: "8:1".to_owned(),
         name: "vdz".to_owned(),
         attributes: [attribute].into(),
