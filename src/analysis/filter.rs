@@ -447,6 +447,26 @@ impl Picker {
         self.filter.devices.is_empty() || self.filter.devices.iter().any(|part| part.dev == dev)
     }
 
+    /// Returns true for a rename or link whose new name is selected, and nothing else of which the
+    /// filter leaves out.
+    pub fn wants_new_name(&mut self, step: &Step<'_>) -> bool {
+        let Step::SyscallEnded(operation, _) = step else { return false };
+        let given = operation.named.as_ref().and_then(|named| named.second.as_ref());
+        let Some(given) = given.filter(|_| self.filter.files.is_some()) else { return false };
+        let Some(done) = CompletedOp::of(step) else { return false };
+        let renamed = CompletedOp { name: Some(NamedPath::given(given)), ..done };
+        let users = &self.filter.users;
+        let user = self.users.get(&renamed.process).copied().flatten();
+        let is_wanted = self.is_named(renamed.thread)
+            && self.filter.takes_done(&renamed)
+            && self.takes_cgroup(step)
+            && (users.is_empty() || user.is_some_and(|user| users.contains(&user)));
+        if is_wanted {
+            self.nearest = None;
+        }
+        is_wanted
+    }
+
     fn is_named(&self, thread: ThreadKey) -> bool {
         self.filter.comms.is_none() || self.named.get(&thread).copied().unwrap_or(false)
     }

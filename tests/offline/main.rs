@@ -1,6 +1,7 @@
 //! Tests that need neither root nor tracepoints: bytes in, values out. Some run other programs
 //! (`strace`, `otf2-print`), or make a loop device, where the machine has them.
 
+mod advice_rules;
 mod capsule;
 mod capture_log;
 mod diff;

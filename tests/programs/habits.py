@@ -1,5 +1,6 @@
 """Programs with one costly habit each: habits.py HABIT DIRECTORY."""
 
+import mmap
 import os
 import sys
 
@@ -92,6 +93,84 @@ def sync_twice():
     for _ in range(13):
         os.write(fd, b"x")
         os.fdatasync(fd)
+
+
+def direct(times, size, vectored=False):
+    """Direct reads of this size; memory of a mapping is aligned."""
+    os.close(filled("a", 128 * PAGE))
+    fd = os.open("a", os.O_RDONLY | os.O_DIRECT)
+    memory = memoryview(mmap.mmap(-1, PAGE))[:size]
+    with open(fd, "rb", buffering=0) as file:
+        for number in range(times):
+            if vectored:
+                assert os.preadv(fd, [memory], number * size) == size
+            else:
+                assert file.readinto(memory) == size
+
+
+def direct_unaligned():
+    direct(101, 512)
+
+
+def direct_vectored():
+    direct(101, 512, vectored=True)
+
+
+def direct_aligned():
+    direct(101, PAGE)
+
+
+def direct_refused():
+    os.close(filled("a", PAGE))
+    fd = os.open("a", os.O_RDONLY | os.O_DIRECT)
+    memory = memoryview(mmap.mmap(-1, PAGE))[:13]
+    for _ in range(11):
+        try:
+            os.preadv(fd, [memory], 0)
+            sys.exit("the read works")
+        except OSError:
+            pass
+
+
+def read_whole(drops):
+    """Reads a file of 521 pages three times, and drops it from the page cache before."""
+    fd = filled("a", 521 * PAGE)
+    os.fsync(fd)
+    for number in range(3):
+        if number < drops:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        assert len(os.pread(fd, 521 * PAGE, 0)) == 521 * PAGE
+
+
+def cache_thrash():
+    read_whole(3)
+
+
+def cache_kept():
+    read_whole(1)
+
+
+def metadata_heavy():
+    os.close(filled("a", 11))
+    for _ in range(503):
+        os.close(os.open("a", os.O_RDONLY))
+
+
+def store(syncs):
+    fd = filled("a", 3 * PAGE)
+    with mmap.mmap(fd, 3 * PAGE) as memory:
+        memory[PAGE] = 7
+        if syncs:
+            memory.flush()
+    os.close(fd)
+
+
+def mmap_unsynced():
+    store(False)
+
+
+def mmap_synced():
+    store(True)
 
 
 os.chdir(sys.argv[2])

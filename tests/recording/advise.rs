@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::support::driver::process;
 use crate::support::driver::recording::{BINARY, TIMEOUT, can_record};
+use crate::support::machine::loop_device::LoopDevice;
 use crate::support::machine::mount::Mounted;
 use crate::support::machine::postgres::Server;
 use crate::support::machine::requirements::Need;
@@ -179,19 +180,20 @@ fn files_on_tmpfs_have_no_finding() {
     assert_eq!(durable(&report, dir.path()), [], "{report:#}");
 }
 
-/// Runs a habit, and returns the rows of a rule in its directory.
-fn habit(habit: &str, rule: &str) -> (Vec<(String, u64, Value)>, Value) {
-    let dir = scratch_dir("advise-habit");
-    let place = dir.path().canonicalize().expect("there");
+/// Row of a rule: name, count, and bytes if it is about bytes.
+type HabitRow = (String, u64, Value);
+
+/// Runs a habit in a directory, and returns the rows of a rule there.
+fn habit_in(place: &Path, options: &[&str], habit: &str, rule: &str) -> (Vec<HabitRow>, Value) {
     let program = program("habits.py");
     let line = ["/usr/bin/python3", "-I", &program, habit, place.to_str().expect("text")];
-    let (_, report) = advise(&[], &line);
+    let (_, report) = advise(options, &line);
     let mut found = Vec::new();
     for row in rows(&report, "places") {
         let path = Path::new(text(row, "path"));
-        let is_inside = path.starts_with(&place) || !path.is_absolute();
+        let is_inside = path.starts_with(place) || !path.is_absolute();
         if text(row, "finding") == rule && is_inside {
-            let name = path.strip_prefix(&place).unwrap_or(path).display().to_string();
+            let name = path.strip_prefix(place).unwrap_or(path).display().to_string();
             found.push((name, row["count"].as_u64().expect("a count"), row["bytes"].clone()));
         }
     }
@@ -200,8 +202,21 @@ fn habit(habit: &str, rule: &str) -> (Vec<(String, u64, Value)>, Value) {
 
 #[track_caller]
 fn check_habit(name: &str, rule: &str, expected: &[(&str, u64, Option<u64>)]) {
-    let (found, report) = habit(name, rule);
-    let expected: Vec<(String, u64, Value)> = expected
+    let dir = scratch_dir("advise-habit");
+    let place = dir.path().canonicalize().expect("there");
+    check_habit_in(&place, &[], name, rule, expected);
+}
+
+#[track_caller]
+fn check_habit_in(
+    place: &Path,
+    options: &[&str],
+    name: &str,
+    rule: &str,
+    expected: &[(&str, u64, Option<u64>)],
+) {
+    let (found, report) = habit_in(place, options, name, rule);
+    let expected: Vec<HabitRow> = expected
         .iter()
         .map(|(path, count, bytes)| ((*path).to_owned(), *count, Value::from(*bytes)))
         .collect();
@@ -236,6 +251,172 @@ fn each_habit_is_found_with_its_numbers() {
     check_habit("fsync_storm", "sync-all", &[]);
     check_habit("sync_twice", "sync-twice", &[("a", 13, None)]);
     check_habit("fsync_storm", "sync-twice", &[]);
+}
+
+#[test]
+fn direct_reads_of_parts_of_blocks_are_found() {
+    if !can_record(&[Need::Program("python3"), Need::Loop, Need::Program("mkfs.ext4")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("advise-direct");
+    let mounted = Mounted::new(dir.path(), "ext4", 64 << 20);
+    let place = mounted.path().canonicalize().expect("there");
+    let check = |habit: &str, expected: &[(&str, u64, Option<u64>)]| {
+        check_habit_in(&place, &[], habit, "direct-unaligned", expected);
+    };
+    check("direct_unaligned", &[("a", 101, Some(101 * 512))]);
+    check("direct_vectored", &[("a", 101, Some(101 * 512))]);
+    check("direct_refused", &[("a", 11, None)]);
+    check("direct_aligned", &[]);
+}
+
+/// The disk is a loop device, of whose requests all files are known.
+#[test]
+fn file_that_a_disk_reads_again_is_found() {
+    if !can_record(&[Need::Program("python3"), Need::Loop, Need::Program("mkfs.ext4")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("advise-thrash");
+    let mounted = Mounted::new(dir.path(), "ext4", 64 << 20);
+    let place = mounted.path().canonicalize().expect("there");
+    let bytes = 2 * 521 * 4096;
+    let expected = [("a", 3, Some(bytes))];
+    check_habit_in(&place, &[], "cache_thrash", "cache-thrash", &expected);
+    check_habit_in(&place, &[], "cache_kept", "cache-thrash", &[]);
+}
+
+#[test]
+fn store_through_a_mapping_needs_a_sync() {
+    if !can_record(&[Need::Program("python3")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("advise-mapped");
+    let place = dir.path().canonicalize().expect("there");
+    let options = ["-e", "%default,%map,fault"];
+    let expected = [("a", 1, None)];
+    check_habit_in(&place, &options, "mmap_unsynced", "mmap-unsynced", &expected);
+    check_habit_in(&place, &options, "mmap_synced", "mmap-unsynced", &[]);
+}
+
+/// Sentences of the findings of a rule.
+fn sentences(report: &Value, rule: &str) -> Vec<String> {
+    let found = rows(report, "findings").into_iter().filter(|row| text(row, "finding") == rule);
+    found.map(|row| text(row, "text").to_owned()).collect()
+}
+
+/// The interpreter's own calls are left out by the filter.
+#[test]
+fn opens_that_outweigh_data_are_counted() {
+    if !can_record(&[Need::Program("python3")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("advise-metadata");
+    let place = dir.path().canonicalize().expect("there");
+    let pattern = format!("{}/", place.display());
+    let found = |habit: &str| {
+        let (_, report) = habit_in(&place, &["-F", &pattern], habit, "metadata-heavy");
+        sentences(&report, "metadata-heavy")
+    };
+    let [sentence] = &found("metadata_heavy")[..] else { panic!("one finding") };
+    // Opens and closes of the file, once to make it.
+    assert!(sentence.contains(": 1,008 calls for names"), "{sentence}");
+    assert!(sentence.contains("1 call for data"), "{sentence}");
+    assert_eq!(found("opened_unused"), [""; 0]);
+}
+
+/// Rows of a rule about a disk and its partitions.
+fn of_disk(report: &Value, rule: &str, name: &str) -> Vec<(String, u64, Value)> {
+    let all = rows(report, "places").into_iter();
+    let of_rule =
+        all.filter(|row| text(row, "finding") == rule && text(row, "path").starts_with(name));
+    let row = |row: &Value| {
+        (text(row, "path").to_owned(), row["count"].as_u64().unwrap_or(0), row["bytes"].clone())
+    };
+    of_rule.map(row).collect()
+}
+
+#[test]
+fn device_that_gets_one_request_at_a_time_is_found() {
+    if !can_record(&[Need::Loop, Need::Fio]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("advise-depth");
+    let device = LoopDevice::new(dir.path(), 64 << 20).expect("a loop device");
+    let disk = device.path().display().to_string();
+    let found = |script: &str| {
+        let (_, report) = advise(&[], &["sh", "-c", script, &disk]);
+        of_disk(&report, "one-at-a-time", device.name())
+    };
+    let read = |count: u64| {
+        format!("dd if=$0 of=/dev/null bs=4096 count={count} iflag=direct status=none")
+    };
+    let expected = (device.name().to_owned(), 1009, Value::from(1009 * 4096));
+    assert_eq!(found(&read(1009)), [expected]);
+    assert_eq!(found(&read(997)), []);
+    // Requests are submitted by eights.
+    let many = "fio --name=many --filename=$0 --rw=randread --bs=4k --direct=1 --ioengine=libaio \
+                --iodepth=8 --iodepth_batch_submit=8 --number_ios=1009 --output=/dev/null";
+    assert_eq!(found(many), []);
+}
+
+/// The partitions are announced to the kernel, which need not understand a table.
+#[test]
+fn partition_beside_a_physical_block_is_found() {
+    if !can_record(&[Need::Loop, Need::Program("addpart")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("advise-partitions");
+    let device = LoopDevice::new(dir.path(), 64 << 20).expect("a loop device");
+    let run = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        process::run(command.arg(device.path()).args(words), TIMEOUT).expect("it ends").success();
+    };
+    let partitions = |starts: [&str; 2]| {
+        for (number, start) in ["1", "2"].into_iter().zip(starts) {
+            run("addpart", &[number, start, "1021"]);
+        }
+        let (_, report) = advise(&[], &["true"]);
+        ["1", "2"].iter().for_each(|number| run("delpart", &[number]));
+        of_disk(&report, "misaligned-partition", device.name())
+    };
+    let name = format!("{}p1", device.name());
+    assert_eq!(partitions(["2053", "4096"]), [(name, 1, Value::from(2053 * 512))]);
+    assert_eq!(partitions(["2048", "4096"]), []);
+}
+
+/// Fails if a renamed file is found by its old name only.
+#[test]
+fn renamed_file_is_selected_by_its_new_name() {
+    if !can_record(&[Need::Program("python3")]) {
+        return;
+    }
+    let _turn = beside_others();
+    let program = program("durability.py");
+    for (flaw, rule) in
+        [("rename_unsynced", "rename-unsynced"), ("directory_unsynced", "directory-unsynced")]
+    {
+        for (name, is_found) in [("b", true), ("a.tmp", true), ("c", false)] {
+            let dir = scratch_dir("advise-renamed");
+            let place = dir.path().canonicalize().expect("there");
+            let pattern = place.join(name).display().to_string();
+            let directory = place.to_str().expect("text");
+            let line = ["/usr/bin/python3", "-I", &program, flaw, directory];
+            let (_, report) = advise(&["-F", &pattern], &line);
+            let found: Vec<_> = durable(&report, &place)
+                .into_iter()
+                .map(|(rule, _, name, count)| (rule, name, count))
+                .collect();
+            let expected = (rule.to_owned(), "b".to_owned(), 1);
+            let expected = if is_found { &[expected][..] } else { &[] };
+            assert_eq!(found, expected, "{flaw} {name}: {report:#}");
+        }
+    }
 }
 
 /// Transactions in each journal mode: `SQLite` is careful in all of them.

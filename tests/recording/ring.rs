@@ -12,6 +12,7 @@ use crate::support::driver::process;
 use crate::support::driver::recording::{
     BINARY, Recording, TIMEOUT, can_record, iotrace, wait_until,
 };
+use crate::support::machine::mount::Mounted;
 use crate::support::machine::turns::{alone, beside_others};
 use crate::support::{scratch_dir, text};
 
@@ -184,5 +185,41 @@ fn rotation_keeps_the_last_logs() {
         let writes = recording.operations().into_iter().filter(|call| call.name == "write");
         // The last part ends with the program, however short it is.
         assert!(number == all || writes.count() > 100, "part {number}");
+    }
+}
+
+/// Fails if a full disk has a line for each log that it has no room for, if their number is not
+/// said, or if the logs before are not whole.
+#[test]
+fn full_disk_has_one_line() {
+    if !can_record(&[]) {
+        return;
+    }
+    let _turn = beside_others();
+    let dir = scratch_dir("rotation-full");
+    let small = Mounted::of_kernel(dir.path(), "tmpfs", "size=640K");
+    let mut command = Command::new(BINARY);
+    command.args(["record", "--rotate", "100K", "-o"]).arg(small.path().join("part-{N}/"));
+    let program = "for i in $(seq 1 70); do dd if=/dev/zero of=/dev/null bs=1 count=5003 status=none; sleep 0.1; done";
+    command.args(["--", "bash", "-c", program]);
+    let said = process::run(&mut command, TIMEOUT).expect("it ends").stderr();
+    let errors: Vec<&str> = said.lines().filter(|line| line.contains("error: ")).collect();
+    let [error] = errors.as_slice() else { panic!("{said}") };
+    assert!(error.contains("No space left on device; the recording goes on"), "{error}");
+    let number = |before: &str, after: &str| -> u64 {
+        let line = said.lines().find(|line| line.contains(before) && line.contains(after));
+        let text = line.unwrap_or_else(|| panic!("{said}"));
+        let rest = text.split_once(before).expect("there").1;
+        rest.split_once(after).expect("there").0.parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    let times = number("No space left on device: ", " times in all");
+    let failed = number("(--keep), ", " logs could not be written");
+    assert!(times == failed && times > 1, "{said}");
+    let written = said.matches("wrote ").count();
+    assert!(written > 0, "{said}");
+    for part in 1..=written {
+        let recording = Recording::open(&small.path().join(format!("part-{part}/traces.iocap")));
+        recording.assert_whole();
+        assert_eq!(recording.info["end_reason"], "rotation");
     }
 }

@@ -57,7 +57,27 @@ impl AdviceFacts {
         done: Option<&CompletedOp<'_>>,
         is_selected: bool,
     ) {
-        self.durability.take(step, done, is_selected);
+        self.take_as(time, step, done, [is_selected; 2]);
+    }
+
+    /// Takes a rename of which only the new name is selected: it counts for durability.
+    fn take_new_name(
+        &mut self,
+        time: KernelTime,
+        step: &Step<'_>,
+        done: Option<&CompletedOp<'_>>,
+    ) {
+        self.take_as(time, step, done, [false, true]);
+    }
+
+    fn take_as(
+        &mut self,
+        time: KernelTime,
+        step: &Step<'_>,
+        done: Option<&CompletedOp<'_>>,
+        [is_selected, is_durably_selected]: [bool; 2],
+    ) {
+        self.durability.take(step, done, is_durably_selected);
         if let Some(done) = done {
             return self.ended(step, done, is_selected);
         }
@@ -139,6 +159,13 @@ impl Sink for SelectedAdvice {
         let is_selected = self.picker.wants(step);
         // The folds share the form of the operation.
         let done = CompletedOp::of(step);
+        if !is_selected && self.picker.wants_new_name(step) {
+            self.fold.facts.take_new_name(time, step, done.as_ref());
+            if let Some(done) = &done {
+                self.fold.summary.names.keep(done.process);
+            }
+            return Ok(());
+        }
         self.fold.facts.take(time, step, done.as_ref(), is_selected);
         if !is_selected {
             return Ok(());

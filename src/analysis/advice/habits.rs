@@ -291,8 +291,8 @@ impl Habits {
             if done.errno == Some(libc::EINVAL) {
                 add(&mut self.refused, &mut self.names, &key, done, 0);
             }
-            if let (Some(offset), Some(requested)) = (done.offset, requested)
-                && (offset | requested) % DIRECT_BYTES != 0
+            if let Some(offset) = done.offset
+                && (offset | requested.unwrap_or_else(|| moved(done, file))) % DIRECT_BYTES != 0
             {
                 add(&mut self.unaligned, &mut self.names, &key, done, done.bytes);
             }
@@ -447,6 +447,17 @@ fn add_to<'a>(
         _ => {}
     }
     row
+}
+
+/// Returns the length of a vectored access, which tells only what it has moved; 0 if the end of the
+/// file may have cut it.
+fn moved(done: &CompletedOp<'_>, file: &OpenFile) -> u64 {
+    let end = done.offset.map(|offset| offset.saturating_add(done.bytes));
+    let size = file.stat.map_or(0, |stat| stat.size);
+    match done.class {
+        CallClass::Read if end >= Some(size) => 0,
+        _ => done.bytes,
+    }
 }
 
 /// Returns the key of a file that is opened to be read or written.

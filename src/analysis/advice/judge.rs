@@ -141,42 +141,4 @@ impl Judge<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capture::header::Header;
-
-    /// Fails if a rule is silent about a recording without any facts.
-    #[test]
-    fn rules_without_facts_are_listed() {
-        let fold = AdviceFold::new(&Header::default(), 0);
-        let recording = Summary::default();
-        let advice = judge(&AdviceInput::of(&fold, &recording, &[RuleId::SyncAll]));
-        let whole = advice.not_judged.iter().filter(|one| one.cases.is_none()).count() as u64;
-        assert_eq!((advice.judged + whole, advice.ignored), (24, 1));
-        assert!(advice.findings.is_empty());
-        let reason = |rule: RuleId| {
-            let found = advice.not_judged.iter().find(|one| one.rule == rule);
-            found.map(|one| one.reason.as_str())
-        };
-        assert_eq!(
-            reason(RuleId::StatStorm),
-            Some("no %stat in this log (record -e %default,%stat)")
-        );
-        assert_eq!(
-            reason(RuleId::CacheThrash),
-            Some("no block in this log (record -e %default,block)")
-        );
-        assert_eq!(
-            reason(RuleId::RenameUnsynced),
-            Some("the log is damaged, or did not end in order")
-        );
-    }
-
-    /// Fails if a summary judges rules whose folds it does not have.
-    #[test]
-    fn summary_judges_rules_that_cost_little() {
-        let fold = AdviceFold::brief(0, IoSummary::default());
-        let advice = judge(&AdviceInput::of(&fold, &Summary::default(), &[]));
-        assert_eq!(advice.ignored, 7);
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ mod incident;
 mod keeper;
 mod part_file;
 mod part_names;
+mod repeated_errors;
 mod rotation;
 mod shared_ring;
 

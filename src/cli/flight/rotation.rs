@@ -2,7 +2,8 @@
 //! next log at a segment.
 //!
 //! A log has its own name from the beginning, as that of any recording: a recorder that is killed
-//! leaves one without an end.
+//! leaves one without an end. While no log can be written, as the disk is full, the next one is
+//! tried once a second, for each begins with a snapshot.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,24 +11,31 @@ use std::time::Duration;
 
 use super::part_file::{PartFile, WrittenPart};
 use super::part_names::PartNames;
+use super::repeated_errors::{RepeatedErrors, cause_of};
+use super::shared_ring::since;
 use crate::capture::format::FrameKind;
 use crate::capture::frame_ring::{FramePlace, FrameRing, header_of};
 use crate::capture::frame_scanner::FrameScanner;
 use crate::capture::header::{Excerpt, Header};
 use crate::capture::reader::json;
 use crate::cli::error::CliError;
-use crate::cli::message::{print_error, print_line};
+use crate::cli::message::print_line;
 use crate::cli::tailing_reader::LogCompletion;
+use crate::sys::error_text::plain;
 use crate::sys::output_dir::Users;
 use crate::sys::{clock, files, thread};
 use crate::text::quantity::size;
 use crate::tracer::segments::SegmentRequests;
+use crate::units::KernelTime;
 
 /// Pause between two looks for new frames.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes that are freed at a time.
 const FREED_BYTES: u64 = 1 << 20;
+
+/// Time between two logs that cannot be written, ns.
+const RETRY_NS: u64 = 1_000_000_000;
 
 /// State of the rotation.
 pub(super) struct Rotation {
@@ -60,6 +68,9 @@ pub(super) struct RotationState {
     /// End of the freed part of the log.
     freed: u64,
     kept: VecDeque<WrittenPart>,
+    errors: RepeatedErrors,
+    /// Time of the last failure.
+    failed_at: KernelTime,
     pub(super) report: RotationReport,
 }
 
@@ -92,6 +103,7 @@ impl Rotation {
             thread::pause(PAUSE);
         }
         self.finish_part();
+        self.state.errors.print_counts();
         self.state.report
     }
 
@@ -141,9 +153,11 @@ impl Rotation {
             self.give_up(&error);
         }
         self.free_copied();
-        // A log that could not be written has no more to wait for.
-        let size = self.state.current.as_ref().map_or(u64::MAX, PartFile::bytes);
-        if size >= self.bytes && is_complete && !self.state.is_requested {
+        let is_time = match &self.state.current {
+            Some(part) => part.bytes() >= self.bytes,
+            None => since(self.state.failed_at, self.last_round()) >= RETRY_NS,
+        };
+        if is_time && is_complete && !self.state.is_requested {
             self.state.is_requested = true;
             self.segments.request();
         }
@@ -153,14 +167,26 @@ impl Rotation {
     /// segment.
     fn give_up(&mut self, error: &std::io::Error) {
         let Some(part) = self.state.current.take() else { return };
-        self.state.report.failed += 1;
         let path = part.path();
-        let end = self.state.recording.as_ref().map(|(_, ring)| ring.last_round());
-        let _ = part.finish("log not writable", end.unwrap_or_default(), 0);
-        print_error(&format!(
-            "error: cannot write {}: {error}; the recording goes on with the next log",
+        let _ = part.finish("log not writable", self.last_round(), 0);
+        let cause = plain(error);
+        let line = format!(
+            "error: cannot write {}: {cause}; the recording goes on with the next log",
             path.display()
-        ));
+        );
+        self.failed(&cause, &line);
+    }
+
+    /// Counts a log that could not be written.
+    fn failed(&mut self, cause: &str, line: &str) {
+        self.state.report.failed += 1;
+        self.state.failed_at = self.last_round();
+        self.state.errors.print(cause, line);
+    }
+
+    fn last_round(&self) -> KernelTime {
+        let ring = self.state.recording.as_ref().map(|(_, ring)| ring);
+        ring.map_or(KernelTime::MIN, FrameRing::last_round)
     }
 
     fn begin_part(&mut self) {
@@ -173,8 +199,8 @@ impl Rotation {
         match PartFile::begin_in_place(&mut self.names, &self.users, header) {
             Ok(part) => self.state.current = Some(part),
             Err(error) => {
-                self.state.report.failed += 1;
-                print_error(&format!("error: {error}; the recording goes on with the next log"));
+                let line = format!("error: {error}; the recording goes on with the next log");
+                self.failed(&cause_of(&error), &line);
             }
         }
     }
@@ -182,16 +208,16 @@ impl Rotation {
     /// Ends the current log, and removes the oldest ones.
     fn finish_part(&mut self) {
         let Some(part) = self.state.current.take() else { return };
-        let end = self.state.recording.as_ref().map(|(_, ring)| ring.last_round());
         let cpu_ns = clock::own_cpu_ns().saturating_sub(self.state.cpu_ns);
-        let written = match part.finish("rotation", end.unwrap_or_default(), cpu_ns) {
+        let written = match part.finish("rotation", self.last_round(), cpu_ns) {
             Ok(written) => written,
             Err(error) => {
-                self.state.report.failed += 1;
-                return print_error(&format!("error: {error}; the recording goes on"));
+                let line = format!("error: {error}; the recording goes on");
+                return self.failed(&cause_of(&error), &line);
             }
         };
         self.state.report.written += 1;
+        self.state.errors.print_counts();
         print_line(&format!("wrote {} ({})", written.shown.display(), size(written.bytes)));
         self.state.kept.push_back(written);
         // The next log is one of those that are kept.
@@ -203,7 +229,11 @@ impl Rotation {
             let shown = oldest.shown.display().to_string();
             match oldest.remove() {
                 Ok(()) => self.state.report.removed += 1,
-                Err(error) => print_error(&format!("error: cannot remove {shown}: {error}")),
+                Err(error) => {
+                    let cause = format!("cannot remove a log: {}", plain(&error));
+                    let line = format!("error: cannot remove {shown}: {error}");
+                    self.state.errors.print(&cause, &line);
+                }
             }
         }
     }

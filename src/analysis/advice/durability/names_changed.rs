@@ -177,6 +177,9 @@ impl Durability {
 
     /// Handles that a file got a name: its data and its directory count from now on.
     fn got_name(&mut self, key: StateKey, from: &PlacedPath, to: &PlacedPath, deed: &Deed<'_>) {
+        if deed.is_selected {
+            self.select(key);
+        }
         self.after_failure(key, deed);
         let path: Rc<[u8]> = to.1.as_slice().into();
         self.named(key, &from.1, &path, deed);
@@ -191,6 +194,22 @@ impl Durability {
         for case in &state.cases {
             if let Some(case) = self.cases.get_mut(*case) {
                 case.path = Rc::clone(&path);
+            }
+        }
+    }
+
+    /// Selects what is known of a file by its earlier names.
+    fn select(&mut self, key: StateKey) {
+        let Some(state) = self.files.get_mut(&key) else { return };
+        if let Some(failed) = &mut state.failed {
+            failed.is_selected = true;
+        }
+        if let Some(stored) = &mut state.stored {
+            stored.1 = true;
+        }
+        for case in &state.cases {
+            if let Some(case) = self.cases.get_mut(*case) {
+                case.is_selected = true;
             }
         }
     }

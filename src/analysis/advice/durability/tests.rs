@@ -392,6 +392,32 @@ fn doubts_are_about_selected_operations() {
     assert_eq!(world.fold.finish().undecided, []);
 }
 
+/// Fails if only the name of the first rename selects a file, and not its last name.
+#[test]
+fn selected_name_selects_what_is_known_by_earlier_ones() {
+    let mut world = World::new(true);
+    let all = [
+        (false, SYNCER),
+        (false, "open /d/a cx\n write /d/a\n rename /d/a /d/b\n open /d/x cx\n write /d/x"),
+        (false, "open /d/f cx\n write /d/f\n fail /d/f\n rename /d/x /d/y"),
+        (true, "rename /d/b /d/c\n rename /d/f /d/g"),
+    ];
+    for (is_selected, lines) in all {
+        world.is_selected = is_selected;
+        lines.lines().for_each(|line| world.line(line.trim()));
+    }
+    world.end_process();
+    let cases = world.fold.finish().cases;
+    let cases: Vec<_> =
+        cases.iter().map(|case| (case.rule, String::from_utf8_lossy(&case.path))).collect();
+    let expected = [
+        (RuleId::RenameUnsynced, "/d/c".into()),
+        (RuleId::RenameUnsynced, "/d/g".into()),
+        (RuleId::SyncFailed, "/d/g".into()),
+    ];
+    assert_eq!(cases, expected);
+}
+
 /// Fails if a name that was absent once stays so when its directory gets another name.
 #[test]
 fn name_in_a_moved_directory_is_not_absent() {
